@@ -28,23 +28,23 @@ from benchmarks import (
     tasks,
     watching,
 )
-from benchmarks.crowd import A_SECOND
-from benchmarks.keeping import commit_in_words, keep, kept, replace_row
+from benchmarks.crowd import POLLS_PER_SECOND
+from benchmarks.keeping import format_commit, load_results, replace_row, save_results
 from playground.tasks import TASKS
 
-HERE = Path(__file__).parent
-STILL = (
+BENCHMARKS_DIR = Path(__file__).parent
+NO_GPU_NOTE = (
     "Nothing here was run on a GPU yet: eager, compiled and captured steps a second against width and batch, beside the limits of "
     "bandwidth and matrix products (`python -m benchmarks gpu`), and several GPUs or machines. Captured steps equal single ones to the bit "
     "on a processor, with the capturing call replaced (`tests/unit/training/test_captured.py`)."
 )
-SCORED = (
+ACCURACY_NOTE = (
     "Presets of `playground/training/presets.py`; scored every 10 steps (paper and write-up: 25) on 256 held-out sequences, and on "
     "2,000 to confirm; the 256 hold more short ones, which is some 0.4 points. CPU seconds count training "
     "and scoring. Seeds that never reach "
     "the goal count in the median as longer than all others."
 )
-AGAINST_PEERS = (
+REFERENCES_NOTE = (
     "Against models of the same sizes (d_model 64, 4 heads, 2+2 layers, d_ff 128), on the same batches, with the same Adam, clipping and "
     "warm-up, scored every 10 steps on the same 256 held-out sequences, and on 2,000 to confirm. Ours is the fast preset as it comes; a "
     "peer has its own best learning rate of five, and the better of two lengths over which it falls. Runs alternate, seed by seed, on one "
@@ -53,17 +53,17 @@ AGAINST_PEERS = (
 SUBSETS: dict[
     str, tuple[Any, str, str]
 ] = {  # what has measure() and table(rows), its title, what holds for all of its rows
-    "accuracy": (accuracy, "Steps to 99.9 % exact match", SCORED),
+    "accuracy": (accuracy, "Steps to 99.9 % exact match", ACCURACY_NOTE),
     "ingredients": (
         ingredients,
         "What each ingredient buys",
-        f"Reversal; what is named is taken out, all else stays. {SCORED}",
+        f"Reversal; what is named is taken out, all else stays. {ACCURACY_NOTE}",
     ),
     "tasks": (
         tasks,
         "How hard each task is",
         "The fast preset on lengths 1 to 10 of ten symbols (brackets: lengths 1 to 16 of two, as many balanced sequences as others), the "
-        f"learning rate falling over four fifths of {tasks.BUDGET} steps; scored every 10 steps on 256 held-out sequences, and on 2,000, "
+        f"learning rate falling over four fifths of {tasks.MAX_STEPS} steps; scored every 10 steps on 256 held-out sequences, and on 2,000, "
         "or as many as there are, to confirm.",
     ),
     "published": (
@@ -89,11 +89,11 @@ SUBSETS: dict[
         "One run, batch 128 in all, length 10, 2+2 layers, d_ff twice d_model; on one machine over gloo, a thread for each process. Gain: "
         "two against one in the same round, median and range.",
     ),
-    "peers": (accuracy_peers.SHORT, "Beside the peers: learning", AGAINST_PEERS),
+    "peers": (accuracy_peers.SHORT, "Beside the peers: learning", REFERENCES_NOTE),
     "peers-long": (
         accuracy_peers.LONG,
         "Beside the peers: learning longer sequences",
-        AGAINST_PEERS,
+        REFERENCES_NOTE,
     ),
     "steps": (
         steps,
@@ -133,7 +133,7 @@ SUBSETS: dict[
     "soak": (
         soak,
         "Many at once, for long, with faults",
-        f"Four owners' runs hold the four places, {soak.SESSIONS} sessions watch at {A_SECOND} Hz, {soak.VISITORS} visitors at a time "
+        f"Four owners' runs hold the four places, {soak.N_SESSIONS} sessions watch at {POLLS_PER_SECOND} Hz, {soak.N_USERS} visitors at a time "
         "come, start runs that wait in line, pause, inspect, ask, send, fetch and publish, and go. Survived: every owner's run goes on, or "
         "waits in line again. Client, Hub and app share the machine. `python -m benchmarks.soak --minutes 120 --keep` takes as long as one "
         "likes.",
@@ -167,13 +167,15 @@ def write_results() -> None:
         "step counts do not vary at all for a given seed, machine, version and commit. Each table names the commit it was measured at.",
     ]
     for name, (module, title, note) in SUBSETS.items():
-        found = kept(name)
-        if found is not None:
-            cut = " Cut off: the same command goes on from here." if found.get("unfinished") else ""
-            where = f"`python -m benchmarks {name}` on {found['date']} {commit_in_words(found)}, {found['machine']}.{cut}"
-            parts += ["", f"## {title}", "", where, note, "", module.table(found["rows"])]
-    parts += ["", "## Still to be measured", "", STILL]
-    (HERE / "RESULTS.md").write_text("\n".join(parts) + "\n", encoding="utf-8")
+        content = load_results(name)
+        if content is not None:
+            cut = (
+                " Cut off: the same command goes on from here." if content.get("unfinished") else ""
+            )
+            where = f"`python -m benchmarks {name}` on {content['date']} {format_commit(content)}, {content['machine']}.{cut}"
+            parts += ["", f"## {title}", "", where, note, "", module.table(content["rows"])]
+    parts += ["", "## Still to be measured", "", NO_GPU_NOTE]
+    (BENCHMARKS_DIR / "RESULTS.md").write_text("\n".join(parts) + "\n", encoding="utf-8")
 
 
 @click.command()
@@ -198,7 +200,7 @@ def main(subsets: tuple[str, ...], only: str | None, write: bool) -> None:
     for name in () if only or write else subsets or SUBSETS:
         rows = SUBSETS[name][0].measure()
         if rows:
-            keep(name, rows)
+            save_results(name, rows)
         write_results()
     write_results()
 

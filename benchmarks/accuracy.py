@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from playground.statistics import censored
+from playground.statistics import censored_summary
 from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
 
 from .keeping import Progress
 
-GOAL = 0.999
+TARGET_SCORE = 0.999
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Setting:
 
     name: str
     seeds: int
-    promised: int | None
+    expected_steps: int | None
     preset: str
     fields: dict[str, Any]
 
@@ -55,12 +55,16 @@ def measure(
     """
     progress = Progress(name)
     for setting in settings:
-        row = progress.row(setting=setting.name, seeds=setting.seeds, promised=setting.promised)
+        row = progress.row(
+            setting=setting.name, seeds=setting.seeds, promised=setting.expected_steps
+        )
         for each in ("steps", "seconds", "scores"):
             row.setdefault(each, [])
         for seed in range(len(row["scores"]), setting.seeds):
             trainer = Trainer(
-                preset_config(setting.preset, {**setting.fields, "seed": seed, "until": GOAL})
+                preset_config(
+                    setting.preset, {**setting.fields, "seed": seed, "until": TARGET_SCORE}
+                )
             )
             started = time.process_time()  # of one thread: other work on the machine does not count
             for _ in trainer:
@@ -68,7 +72,7 @@ def measure(
             seconds = time.process_time() - started
             score = trainer.evaluate().exact_match
             row["scores"].append(score)
-            if score >= GOAL:
+            if score >= TARGET_SCORE:
                 row["steps"].append(trainer.step_count)
                 row["seconds"].append(round(seconds, 2))
             row |= {"reached": len(row["steps"]), "lowest_score": min(row["scores"])}
@@ -80,18 +84,18 @@ def measure(
     return progress.rows
 
 
-def median_in_words(steps: list[int], seeds: int) -> str:
+def format_median(steps: list[int], seeds: int) -> str:
     """The median and the most of the steps to a goal, over all seeds.
 
     Seeds that never reach it take longer than any number: where the median or the most falls among
     them, the table says so instead of leaving them out.
     """
-    told = censored([*steps, *[None] * (seeds - len(steps))])
-    if told is None or not steps:
+    text = censored_summary([*steps, *[None] * (seeds - len(steps))])
+    if text is None or not steps:
         return "not reached"
-    longest = f"{told['high']:g}" if told["high"] is not None else f"{max(steps)} and more"
+    longest = f"{text['high']:g}" if text["high"] is not None else f"{max(steps)} and more"
     return (
-        f"{told['median']:g}" if told["median"] is not None else "not reached"
+        f"{text['median']:g}" if text["median"] is not None else "not reached"
     ) + f" ({longest})"
 
 
@@ -104,7 +108,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     ]
     for row in rows:
         seeds = len(row.get("scores", [])) or row["seeds"]
-        steps = median_in_words(row["steps"], seeds)
+        steps = format_median(row["steps"], seeds)
         seconds = f"{median(row['seconds']):.1f}" if row["seconds"] else ""
         promised = f"at most {row['promised']}" if row["promised"] else ""
         lines.append(

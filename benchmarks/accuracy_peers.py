@@ -16,31 +16,37 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from playground.evaluation import Evaluation
+from playground.evaluation import EvalResult
 from playground.training.config import RunConfig
 from playground.training.presets import preset_config
-from playground.training.trainer import CONFIRMING_N, Trainer, TrainingDiverged
+from playground.training.trainer import FINAL_EVAL_SIZE, Trainer, TrainingDivergedError
 
-from .accuracy import GOAL, LONGER
-from .keeping import cut_off, keep
-from .peers import BART, BEST, CONTESTANTS, OURS, TUTORIAL, X, peer_versions
+from .accuracy import LONGER, TARGET_SCORE
+from .keeping import load_unfinished, save_results
+from .peers import BART, BEST, CANDIDATES, OURS, TUTORIAL, X, reference_versions
 
-BUDGET = 600  # steps of a peer's run
-RATES = (2e-3, 4e-3, 1e-3, 8e-3, 5e-4)  # likeliest first: what cannot win any more is ended early
+MAX_STEPS = 600  # steps of a peer's run
+LEARNING_RATES = (
+    2e-3,
+    4e-3,
+    1e-3,
+    8e-3,
+    5e-4,
+)  # likeliest first: what cannot win any more is ended early
 SWEEP_SEED = 100
 SEEDS = 3
-PEERS = (BEST, BART, X, TUTORIAL)
+REFERENCES = (BEST, BART, X, TUTORIAL)
 
 
-class Timed(Trainer):
+class TimedTrainer(Trainer):
     """A Trainer that knows how many seconds of the processor went into scoring."""
 
-    scoring = 0.0
+    evaluation_seconds = 0.0
 
-    def evaluate(self, n: int = CONFIRMING_N) -> Evaluation:
+    def evaluate(self, n: int = FINAL_EVAL_SIZE) -> EvalResult:
         started = time.process_time()
         scores = super().evaluate(n)
-        self.scoring += time.process_time() - started
+        self.evaluation_seconds += time.process_time() - started
         return scores
 
 
@@ -51,43 +57,49 @@ class Setting:
     name: str
     fields: dict[str, Any]
 
-    def ours(self, seed: int) -> RunConfig:
-        return preset_config("fast", {**self.fields, "seed": seed, "until": GOAL, "device": "cpu"})
+    def own_config(self, seed: int) -> RunConfig:
+        return preset_config(
+            "fast", {**self.fields, "seed": seed, "until": TARGET_SCORE, "device": "cpu"}
+        )
 
-    def peers(self, seed: int, rate: float, decay: int, budget: int = BUDGET) -> RunConfig:
-        return self.ours(seed).replace(learning_rate=rate, decay_steps=decay, steps=budget)
+    def reference_configs(
+        self, seed: int, rate: float, decay: int, budget: int = MAX_STEPS
+    ) -> RunConfig:
+        return self.own_config(seed).replace(learning_rate=rate, decay_steps=decay, steps=budget)
 
 
-def trained(
+def train_until(
     name: str, config: RunConfig, seconds: float, beaten_at: int | None = None
 ) -> dict[str, Any]:
     """One run: where it ended and why. It ends at the goal, at its budget, after `seconds`, or at the step at which it is beaten."""
-    trainer = Timed(config, family=CONTESTANTS[name].built(config.model, config.training.seed))
-    why, score, started = "budget", None, time.process_time()
+    trainer = TimedTrainer(config, model=CANDIDATES[name].built(config.model, config.training.seed))
+    end_reason, score, started = "budget", None, time.process_time()
     try:
         for metrics in trainer:
             score = metrics.exact_match
-            if trainer.finished:
-                why = "goal"
+            if trainer.stopped_early:
+                end_reason = "goal"
             elif beaten_at is not None and trainer.step_count >= beaten_at:
-                why = "beaten"
+                end_reason = "beaten"
             elif time.process_time() - started > seconds and trainer.should_continue():
-                why = "time"
-            if why != "budget":
+                end_reason = "time"
+            if end_reason != "budget":
                 break
-    except TrainingDiverged:
-        why = "diverged"
-    training = time.process_time() - started - trainer.scoring
+    except TrainingDivergedError:
+        end_reason = "diverged"
+    training = time.process_time() - started - trainer.evaluation_seconds
     run = {
-        "why": why,
+        "why": end_reason,
         "steps": trainer.step_count,
         "seconds": round(training, 3),
-        "scoring": round(trainer.scoring, 3),
+        "scoring": round(trainer.evaluation_seconds, 3),
     }
-    return run | {"score": score if why in ("goal", "beaten") else trainer.evaluate().exact_match}
+    return run | {
+        "score": score if end_reason in ("goal", "beaten") else trainer.evaluate().exact_match
+    }
 
 
-def worth(run: dict[str, Any]) -> tuple[int, float]:
+def sort_key(run: dict[str, Any]) -> tuple[int, float]:
     """What makes one run of a sweep better than another: fewer steps to the goal, or else a higher score."""
     return (0, -run["steps"]) if run["why"] == "goal" else (-1, run["score"] or 0.0)
 
@@ -95,15 +107,15 @@ def worth(run: dict[str, Any]) -> tuple[int, float]:
 class Measurement:
     """The runs of a comparison so far. A run that is there already is not trained again; a new one goes to the file at once."""
 
-    def __init__(self, name: str, terms: dict[str, Any]) -> None:
+    def __init__(self, name: str, conditions: dict[str, Any]) -> None:
         self.name = name
-        terms = terms | {"versions": peer_versions()}
-        found = cut_off(name)
+        conditions = conditions | {"versions": reference_versions()}
+        found = load_unfinished(name)
         same = (
             found is not None
-            and {key: value for key, value in found.items() if key != "runs"} == terms
+            and {key: value for key, value in found.items() if key != "runs"} == conditions
         )
-        self.rows: dict[str, Any] = found if same else terms | {"runs": []}
+        self.rows: dict[str, Any] = found if same else conditions | {"runs": []}
 
     def run(self, key: dict[str, Any], train: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         for run in self.rows["runs"]:
@@ -111,13 +123,13 @@ class Measurement:
                 return run
         run = key | train()
         self.rows["runs"].append(run)
-        keep(self.name, self.rows, unfinished=True)
-        told = ", ".join(
+        save_results(self.name, self.rows, unfinished=True)
+        result = ", ".join(
             f"{value:g}" if isinstance(value, float) else str(value) for value in key.values()
         )
         score = "" if run["score"] is None else f", {run['score']:.2%}"
         print(
-            f"{told}: {run['why']} at step {run['steps']}, {run['seconds']:.1f} s + {run['scoring']:.1f} s scoring{score}",
+            f"{result}: {run['why']} at step {run['steps']}, {run['seconds']:.1f} s + {run['scoring']:.1f} s scoring{score}",
             flush=True,
         )
         return run
@@ -131,29 +143,40 @@ class Comparison:
     settings: tuple[Setting, ...]
     seconds: float
     seeds: int = SEEDS
-    rates: tuple[float, ...] = RATES
-    budget: int = BUDGET
-    peers: tuple[str, ...] = PEERS
+    rates: tuple[float, ...] = LEARNING_RATES
+    budget: int = MAX_STEPS
+    references: tuple[str, ...] = REFERENCES
 
     def measure(self) -> dict[str, Any]:
         """Every setting: the peers' sweeps, then seed by seed ours and each peer in turn."""
         measurement = Measurement(
             self.name, {"seeds": self.seeds, "limit": self.seconds, "budget": self.budget}
         )
-        for name in (OURS, *self.peers):  # what torch does only once must fall on nobody's clock
-            trained(name, self.settings[0].peers(SWEEP_SEED, 1e-4, 10, budget=3), self.seconds)
+        for name in (
+            OURS,
+            *self.references,
+        ):  # what torch does only once must fall on nobody's clock
+            train_until(
+                name,
+                self.settings[0].reference_configs(SWEEP_SEED, 1e-4, 10, budget=3),
+                self.seconds,
+            )
         for setting in self.settings:
-            best = {peer: self.sweep(measurement, setting, peer) for peer in self.peers}
+            best = {peer: self.sweep(measurement, setting, peer) for peer in self.references}
             for seed in range(self.seeds):
-                for name in (OURS, *self.peers):
-                    ours = setting.ours(seed)
-                    config = ours if name == OURS else setting.peers(seed, *best[name], self.budget)
+                for name in (OURS, *self.references):
+                    ours = setting.own_config(seed)
+                    config = (
+                        ours
+                        if name == OURS
+                        else setting.reference_configs(seed, *best[name], self.budget)
+                    )
                     key = {"part": "seeds", "setting": setting.name, "model": name, "seed": seed}
                     key |= {
                         "rate": config.training.learning_rate,
                         "decay": config.training.decay_steps,
                     }
-                    measurement.run(key, partial(trained, name, config, self.seconds))
+                    measurement.run(key, partial(train_until, name, config, self.seconds))
         return measurement.rows
 
     def sweep(self, measurement: Measurement, setting: Setting, peer: str) -> tuple[float, int]:
@@ -161,9 +184,9 @@ class Comparison:
         tried: list[dict[str, Any]] = []
 
         def attempt(rate: float, decay: int) -> None:
-            best = max(tried, key=worth, default=None)
+            best = max(tried, key=sort_key, default=None)
             beaten_at = best["steps"] if best and best["why"] == "goal" else None
-            config = setting.peers(SWEEP_SEED, rate, decay, self.budget)
+            config = setting.reference_configs(SWEEP_SEED, rate, decay, self.budget)
             key = {
                 "part": "sweep",
                 "setting": setting.name,
@@ -173,13 +196,15 @@ class Comparison:
                 "decay": decay,
             }
             tried.append(
-                measurement.run(key, partial(trained, peer, config, self.seconds, beaten_at))
+                measurement.run(key, partial(train_until, peer, config, self.seconds, beaten_at))
             )
 
         for rate in self.rates:
             attempt(rate, self.budget * 4 // 5)
-        attempt(max(tried, key=worth)["rate"], setting.ours(SWEEP_SEED).training.decay_steps)
-        best = max(tried, key=worth)
+        attempt(
+            max(tried, key=sort_key)["rate"], setting.own_config(SWEEP_SEED).training.decay_steps
+        )
+        best = max(tried, key=sort_key)
         return best["rate"], best["decay"]
 
     def table(self, rows: dict[str, Any]) -> str:
@@ -195,10 +220,10 @@ class Comparison:
                 run for run in runs if run["setting"] == setting.name and run["part"] == "seeds"
             ]
             ours = {run["seed"]: run for run in of_setting if run["model"] == OURS}
-            for name in (OURS, *self.peers):
+            for name in (OURS, *self.references):
                 mine = [run for run in of_setting if run["model"] == name]
                 if mine:
-                    lines.append(f"| {setting.name} | {name} | {_line(name, mine, ours)} |")
+                    lines.append(f"| {setting.name} | {name} | {_result_row(name, mine, ours)} |")
         lines += [
             "",
             "The sweeps, each with one seed that is not among those above:",
@@ -207,19 +232,21 @@ class Comparison:
             "|---|---|---|",
         ]
         for setting in self.settings:
-            for peer in self.peers:
+            for peer in self.references:
                 tried = [
                     run
                     for run in runs
                     if (run["part"], run["setting"], run["model"]) == ("sweep", setting.name, peer)
                 ]
                 if tried:
-                    lines.append(f"| {setting.name} | {peer} | {'; '.join(map(_tried, tried))} |")
+                    lines.append(
+                        f"| {setting.name} | {peer} | {'; '.join(map(_sweep_cell, tried))} |"
+                    )
         limit = f"A run ends after {rows['budget']:,} steps (ours: those of the preset) or {rows['limit']:g} seconds, scoring included"
         return "\n".join([*lines, "", f"{limit}. {rows['seeds']} seeds; {rows['versions']}."])
 
 
-def _line(name: str, mine: list[dict[str, Any]], ours: dict[int, dict[str, Any]]) -> str:
+def _result_row(name: str, mine: list[dict[str, Any]], ours: dict[int, dict[str, Any]]) -> str:
     """What a table says of a model's runs with several seeds. Where dropout differs there is no ratio."""
     reached = [run for run in mine if run["why"] == "goal"]
     cells = [f"{mine[0]['rate']:g}, {mine[0]['decay']} steps", f"{len(reached)} of {len(mine)}"]
@@ -247,7 +274,7 @@ def _line(name: str, mine: list[dict[str, Any]], ours: dict[int, dict[str, Any]]
     return " | ".join([*cells, f"{min(run['score'] or 0.0 for run in mine):.2%}"])
 
 
-def _tried(run: dict[str, Any]) -> str:
+def _sweep_cell(run: dict[str, Any]) -> str:
     """A run of a sweep in a few words."""
     ended = {
         "goal": f"step {run['steps']}",
@@ -278,5 +305,5 @@ LONG = Comparison(
         Setting("copy, lengths 1 to 20", {**LONGER, "task": "copy"}),
     ),
     seconds=300,
-    peers=(BEST, BART, X),
+    references=(BEST, BART, X),
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from .keeping import FOLDER, kept
+from .keeping import RESULTS_DIR, load_results
 
 # What, the subset that measures it, where in its rows, and the commit whose file has the figure from before.
 FIGURES: tuple[tuple[str, str, Callable[[Any], float], str], ...] = (
@@ -55,20 +55,20 @@ def measure() -> dict[str, Any]:
     """Both figures of each line, with the days on which they were measured."""
     lines = []
     for what, subset, figure, commit in FIGURES:
-        shown = subprocess.run(
+        displayed = subprocess.run(
             ["git", "show", f"{commit}:benchmarks/results/{subset}.json"],
-            cwd=FOLDER,
+            cwd=RESULTS_DIR,
             check=True,
             capture_output=True,
             text=True,
         )
-        before, now = json.loads(shown.stdout), kept(subset)
+        before, now = json.loads(displayed.stdout), load_results(subset)
         if now is not None:
-            told = {
-                when: {"date": found["date"], "figure": round(figure(found["rows"]), 3)}
-                for when, found in (("before", before), ("now", now))
+            line = {
+                when: {"date": match["date"], "figure": round(figure(match["rows"]), 3)}
+                for when, match in (("before", before), ("now", now))
             }
-            lines.append({"what": what, "subset": subset, "commit": commit, **told})
+            lines.append({"what": what, "subset": subset, "commit": commit, **line})
     return {"lines": lines}
 
 

@@ -11,23 +11,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from playground.decoding import decode
+from playground.decoding import generate
 from playground.families.encoder_decoder import EncoderDecoder
-from playground.families.family import written as written_anew
+from playground.families.family import greedy_decode as written_anew
 from playground.models.config import ModelConfig
 from playground.tasks import EOS, SOS
 
-from .interleaving import quicker, rounds, written
-from .peers import OURS, Bart, X, XTransformers, peer_versions
+from .interleaving import format_interval, rounds, speedup
+from .peers import OURS, Bart, X, XTransformers, reference_versions
 
-SYMBOLS = 20
+N_SYMBOLS = 20
 BATCHES = {1: 5, 256: 1}  # and how often each is answered in a turn
 SECONDS = 60  # for each batch
-SIZES = ModelConfig(max_positions=SYMBOLS + 1)
+SIZES = ModelConfig(max_positions=N_SYMBOLS + 1)
 GENERATE = "BART, generate with cache"
 
 
-def ways(batch_size: int) -> dict[str, Callable[[], Tensor]]:
+def decoding_methods(batch_size: int) -> dict[str, Callable[[], Tensor]]:
     """The ways to answer; each gives BT tokens of the answer, those of ours the same ones."""
     torch.manual_seed(0)
     ours, bart, x = EncoderDecoder(SIZES).eval(), Bart(SIZES).eval(), XTransformers(SIZES).eval()
@@ -36,12 +36,12 @@ def ways(batch_size: int) -> dict[str, Callable[[], Tensor]]:
     source_BS = torch.randint(
         EOS + 1,
         SIZES.source_vocabulary,
-        (batch_size, SYMBOLS + 1),
+        (batch_size, N_SYMBOLS + 1),
         generator=torch.Generator().manual_seed(0),
     )
     source_BS[:, -1] = EOS
     start_B1 = torch.full_like(source_BS[:, :1], SOS)
-    answer_BT = decode(ours, source_BS, SYMBOLS)
+    answer_BT = generate(ours, source_BS, N_SYMBOLS)
     shifted_BT = torch.cat([start_B1, answer_BT[:, :-1]], dim=1)
 
     def decoder_again() -> Tensor:
@@ -49,17 +49,17 @@ def ways(batch_size: int) -> dict[str, Callable[[], Tensor]]:
         return written_anew(
             lambda given_BT: ours.output(ours.decode(given_BT, memory_BSD, source_BS)[:, -1]),
             source_BS,
-            SYMBOLS,
+            N_SYMBOLS,
         )
 
     def everything_again() -> Tensor:
-        return written_anew(lambda given_BT: ours(source_BS, given_BT)[:, -1], source_BS, SYMBOLS)
+        return written_anew(lambda given_BT: ours(source_BS, given_BT)[:, -1], source_BS, N_SYMBOLS)
 
-    def generate() -> Tensor:
+    def generate_tokens() -> Tensor:
         # Without an EOS there is nothing to look out for, which spares it the processor that would forbid one.
         asked: dict[str, Any] = {
-            "max_new_tokens": SYMBOLS,
-            "min_new_tokens": SYMBOLS,
+            "max_new_tokens": N_SYMBOLS,
+            "min_new_tokens": N_SYMBOLS,
             "num_beams": 1,
             "do_sample": False,
             "use_cache": True,
@@ -70,15 +70,15 @@ def ways(batch_size: int) -> dict[str, Callable[[], Tensor]]:
 
     def x_generate() -> Tensor:
         return x.model.generate(
-            source_BS, start_B1, SYMBOLS, mask=torch.ones_like(source_BS).bool(), temperature=0.0
+            source_BS, start_B1, N_SYMBOLS, mask=torch.ones_like(source_BS).bool(), temperature=0.0
         )
 
     return {
-        f"{OURS}, key-value cache": partial(decode, ours, source_BS, SYMBOLS),
+        f"{OURS}, key-value cache": partial(generate, ours, source_BS, N_SYMBOLS),
         f"{OURS}, decoder anew for each symbol": decoder_again,
         f"{OURS}, everything anew for each symbol": everything_again,
         f"{OURS}, one pass over the right answer": lambda: ours(source_BS, shifted_BT).argmax(-1),
-        GENERATE: generate,
+        GENERATE: generate_tokens,
         f"{X}, generate with cache": x_generate,
     }
 
@@ -87,22 +87,25 @@ def measure(seconds: float = SECONDS, batches: Mapping[int, int] = BATCHES) -> d
     torch.set_num_threads(1)
     rows = []
     for batch_size, calls in batches.items():
-        asked = ways(batch_size)
+        batch = decoding_methods(batch_size)
         with torch.inference_mode():
-            answers = {name: way() for name, way in asked.items()}
-            wrong = [
+            answers = {name: way() for name, way in batch.items()}
+            mismatches = [
                 name
                 for name, answer_BT in answers.items()
-                if answer_BT.shape != (batch_size, SYMBOLS)
+                if answer_BT.shape != (batch_size, N_SYMBOLS)
             ]
             ours = [answer_BT for name, answer_BT in answers.items() if name.startswith(OURS)]
-            if wrong or not all(torch.equal(ours[0], other) for other in ours):
+            if mismatches or not all(torch.equal(ours[0], other) for other in ours):
                 raise RuntimeError(
-                    f"not what was to be timed: {wrong or 'ours without cache answers otherwise than with it'}"
+                    f"not what was to be timed: {mismatches or 'ours without cache answers otherwise than with it'}"
                 )
-            took = rounds(asked, seconds, calls)
-        for name, each in took.items():
-            over, milliseconds = quicker(each, took[GENERATE]), round(1000 * median(each), 2)
+            seconds_by_method = rounds(batch, seconds, calls)
+        for name, each in seconds_by_method.items():
+            over, milliseconds = (
+                speedup(each, seconds_by_method[GENERATE]),
+                round(1000 * median(each), 2),
+            )
             rows.append(
                 {
                     "batch": batch_size,
@@ -113,10 +116,10 @@ def measure(seconds: float = SECONDS, batches: Mapping[int, int] = BATCHES) -> d
                 }
             )
             print(
-                f"batch {batch_size}: {name}, {milliseconds} ms, {written(over)} times as quick as generate",
+                f"batch {batch_size}: {name}, {milliseconds} ms, {format_interval(over)} times as quick as generate",
                 flush=True,
             )
-    return {"versions": peer_versions(), "rows": rows}
+    return {"versions": reference_versions(), "rows": rows}
 
 
 def table(rows: dict[str, Any]) -> str:
@@ -126,7 +129,7 @@ def table(rows: dict[str, Any]) -> str:
         "|---|---|---|---|---|",
     ]
     for row in rows["rows"]:
-        over = "" if row["way"] == GENERATE else written(row["over"])
+        over = "" if row["way"] == GENERATE else format_interval(row["over"])
         lines.append(
             f"| {row['batch']} | {row['way']} | {row['n']} | {row['milliseconds']:g} | {over} |"
         )

@@ -25,23 +25,23 @@ def train(pipe: Any, environment: dict[str, str], width: int) -> None:
     import torch
 
     from playground.training.config import RunConfig
-    from playground.training.distributed import join
+    from playground.training.distributed import init_distributed
     from playground.training.trainer import Trainer
 
-    ranks = join(torch.device("cpu"))
+    ranks = init_distributed(torch.device("cpu"))
     trainer = Trainer(
-        RunConfig.from_fields(FIELDS | {"d_model": width, "d_ff": 2 * width}), ranks=ranks
+        RunConfig.from_flat(FIELDS | {"d_model": width, "d_ff": 2 * width}), dist=ranks
     )
     while steps := pipe.recv():
-        ranks.most(0)  # begins when the slower one is there
+        ranks.all_reduce_max(0)  # begins when the slower one is there
         started = time.perf_counter()
         for _ in range(steps):
-            trainer.step()
+            trainer.train_step()
         pipe.send(time.perf_counter() - started)
-    ranks.leave()
+    ranks.shutdown()
 
 
-def started(size: int, width: int) -> list[tuple[Any, Any]]:
+def start_ranks(size: int, width: int) -> list[tuple[Any, Any]]:
     """The processes of one run and our ends of their pipes."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -54,8 +54,12 @@ def started(size: int, width: int) -> list[tuple[Any, Any]]:
     processes = []
     for rank in range(size):
         ours, theirs = context.Pipe()
-        told = meeting | {"RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size)}
-        process = context.Process(target=train, args=(theirs, told, width), daemon=True)
+        messages = meeting | {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "LOCAL_WORLD_SIZE": str(size),
+        }
+        process = context.Process(target=train, args=(theirs, messages, width), daemon=True)
         process.start()
         processes.append((process, ours))
     return processes
@@ -72,7 +76,7 @@ def seconds(processes: list[tuple[Any, Any]], steps: int) -> float:
 def measure() -> list[dict[str, Any]]:
     rows = []
     for width in WIDTHS:
-        runs = {size: started(size, width) for size in (1, 2)}
+        runs = {size: start_ranks(size, width) for size in (1, 2)}
         rates: dict[int, list[float]] = {size: [] for size in runs}
         steps = {
             size: max(1, round(10 * SECONDS / seconds(processes, 10)))

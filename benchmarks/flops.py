@@ -12,13 +12,13 @@ def counted_flops(trainer: Trainer) -> int:
     """Multiplications and additions of matrix products in one step, forward and backward, counted as they run: with attention weights
     written down, since torch does not count what its fused kernel computes on a processor."""
     attentions = [
-        module for module in trainer.family.modules() if isinstance(module, MultiHeadAttention)
+        module for module in trainer.model.modules() if isinstance(module, MultiHeadAttention)
     ]
     for module in attentions:
         module.watched = True
     try:
         with FlopCounterMode(display=False) as counter:
-            trainer.family.loss(trainer._draw()).backward()
+            trainer.model.loss(trainer._next_batch()).backward()
     finally:
         for module in attentions:
             module.watched = False

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from benchmarks.flops import counted_flops
-from benchmarks.keeping import keep
-from playground.training.captured import CapturedSteps
+from benchmarks.keeping import save_results
+from playground.training.captured import CudaGraphSteps
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 
@@ -28,7 +28,7 @@ SIZES = (
     (512, 1024),
 )  # d_model and batch size
 PRECISIONS = ("float32", "tf32", "bfloat16")
-ROUNDS, ROW = 5, 64
+ROUNDS, ROW_LENGTH = 5, 64
 
 
 def measure() -> list[dict[str, Any]]:
@@ -48,7 +48,7 @@ def measure() -> list[dict[str, Any]]:
             }
             rows.append(row)
             print(row, flush=True)
-            keep("gpu", rows, unfinished=True)  # what breaks off leaves what there is
+            save_results("gpu", rows, unfinished=True)  # what breaks off leaves what there is
     return rows
 
 
@@ -58,7 +58,7 @@ def _one(d_model: int, batch_size: int, precision: str) -> dict[str, Any]:
         "d_model": d_model, "d_ff": 2 * d_model, "n_heads": 4, "min_length": 10, "batch_size": batch_size, "precision": precision,
         "schedule": "constant", "warmup": 0, "learning_rate": 1e-4, "steps": 1_000_000, "eval_every": 1_000_000,
     }  # fmt: skip
-    config = RunConfig.from_fields(fields)
+    config = RunConfig.from_flat(fields)
     torch._dynamo.reset()  # what was compiled for other sizes counts against the same limit, beyond which steps run plainly
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     trainers = {
@@ -70,17 +70,17 @@ def _one(d_model: int, batch_size: int, precision: str) -> dict[str, Any]:
     plain = trainers[
         "unasked"
     ]  # steps in rows, not recorded: what not waiting for the device brings by itself
-    plain.captured = CapturedSteps(
-        plain.family,
+    plain.cuda_graph = CudaGraphSteps(
+        plain.model,
         plain.optimizer,
         plain.config.training,
-        plain._draw,
+        plain._next_batch,
         plain.device,
         (),
         lambda work, generators: work,
     )
-    trainers["compiled"].captured = None
-    trainers["compiled"].family.compile()
+    trainers["compiled"].cuda_graph = None
+    trainers["compiled"].model.compile()
     for trainer in trainers.values():
         _row(trainer)
     speeds: dict[str, list[float]] = {name: [] for name in trainers}
@@ -90,10 +90,10 @@ def _one(d_model: int, batch_size: int, precision: str) -> dict[str, Any]:
             started = time.perf_counter()
             _row(trainer)
             torch.cuda.synchronize()
-            speeds[name].append(ROW / (time.perf_counter() - started))
-    captured = trainers["captured"].captured
+            speeds[name].append(ROW_LENGTH / (time.perf_counter() - started))
+    captured = trainers["captured"].cuda_graph
     return {
-        "d_model": d_model, "batch_size": batch_size, "precision": precision, "refusal": captured.refusal if captured else "",
+        "d_model": d_model, "batch_size": batch_size, "precision": precision, "refusal": captured.capture_error if captured else "",
         "speeds": {name: round(median(each), 1) for name, each in speeds.items()},
         "ratio": [round(one / other, 2) for one, other in zip(speeds["captured"], speeds["eager"], strict=True)],
         "flops": counted_flops(trainers["eager"]), "bytes": 4 * 9 * config.model.parameter_count(),
@@ -102,8 +102,8 @@ def _one(d_model: int, batch_size: int, precision: str) -> dict[str, Any]:
 
 def _row(trainer: Trainer) -> None:
     done = 0
-    while done < ROW:
-        done += len(trainer.advance(ROW - done))
+    while done < ROW_LENGTH:
+        done += len(trainer.train_steps(ROW_LENGTH - done))
 
 
 def _bandwidth(size: int = 2**28) -> float:
@@ -146,11 +146,11 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines = [f"{rows[0]['gpu']}; copies {rows[0]['bandwidth'] / 1e9:,.0f} GB/s.", "", *head]
     for row in rows:
         speeds, rate = row["speeds"], row["speeds"]["captured"]
-        told = " | ".join(
+        cells_text = " | ".join(
             f"{speeds[name]:,.0f}" for name in ("eager", "unasked", "compiled", "captured")
         )
         if row["refusal"]:
-            refused = f"{told.rpartition(' | ')[0]} | refused: {row['refusal']}"
+            refused = f"{cells_text.rpartition(' | ')[0]} | refused: {row['refusal']}"
             lines.append(
                 f"| {row['d_model']} | {row['batch_size']} | {row['precision']} | {refused} | | | |"
             )
@@ -158,12 +158,12 @@ def table(rows: list[dict[str, Any]]) -> str:
         ratio = f"{median(row['ratio']):.1f} ({min(row['ratio']):.1f} to {max(row['ratio']):.1f})"
         shares = f"{rate * row['flops'] / row['peak']:.1%} | {rate * row['bytes'] / row['bandwidth']:.1%}"
         lines.append(
-            f"| {row['d_model']} | {row['batch_size']} | {row['precision']} | {told} | {ratio} | {shares} |"
+            f"| {row['d_model']} | {row['batch_size']} | {row['precision']} | {cells_text} | {ratio} | {shares} |"
         )
     return "\n".join(lines)
 
 
 if __name__ == "__main__":
     if measured := measure():
-        keep("gpu", measured)
+        save_results("gpu", measured)
         print(table(measured))

@@ -47,9 +47,9 @@ def trainer(length: int, width: int) -> Trainer:
     return Trainer(preset_config("fast", sizes | endless))
 
 
-def most_alive(step: Trainer) -> int:
+def peak_tensor_bytes(step: Trainer) -> int:
     """Bytes of tensors that are alive at once during a step, weights and Adam's averages included."""
-    before = sum(weight.nbytes for weight in step.family.parameters())
+    before = sum(weight.nbytes for weight in step.model.parameters())
     before += sum(
         value.nbytes
         for state in step.optimizer.state.values()
@@ -58,19 +58,19 @@ def most_alive(step: Trainer) -> int:
     )
     step.optimizer.zero_grad()  # so that the gradients, too, come and go under the profiler's eyes
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-        step.step()
-        step.step()
+        step.train_step()
+        step.train_step()
     results = profiled.profiler.kineto_results  # the public tables keep sums, not the order
     changes = [
         (event.start_ns(), event.nbytes())
         for event in results.events()
         if event.name() == "[memory]"
     ]
-    alive = most = 0
+    alive = peak = 0
     for _, change in sorted(changes, key=lambda each: each[0]):
         alive += change
-        most = max(most, alive)
-    return before + most
+        peak = max(peak, alive)
+    return before + peak
 
 
 def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
@@ -94,22 +94,23 @@ def measure(
     steps = {(what, n): trainer(length, width) for what, n, length, width in sizes}
     rows: dict[tuple[str, int], dict[str, Any]] = {}
     for (what, n), step in steps.items():
-        step.step()
+        step.train_step()
         rows[what, n] = {
             "what": what,
             "size": n,
-            "bytes": most_alive(step),
+            "bytes": peak_tensor_bytes(step),
             "flops": counted_flops(step),
         }
-    took: dict[tuple[str, int], list[float]] = {key: [] for key in steps}
+    seconds_by_size: dict[tuple[str, int], list[float]] = {key: [] for key in steps}
     ends = time.perf_counter() + seconds
-    while time.perf_counter() < ends or any(len(each) < 3 for each in took.values()):
+    while time.perf_counter() < ends or any(len(each) < 3 for each in seconds_by_size.values()):
         for key, step in steps.items():
             started = time.perf_counter()
-            step.step()
-            took[key].append(time.perf_counter() - started)
+            step.train_step()
+            seconds_by_size[key].append(time.perf_counter() - started)
     points = [
-        row | {"n": len(took[key]), "seconds": median(took[key])} for key, row in rows.items()
+        row | {"n": len(seconds_by_size[key]), "seconds": median(seconds_by_size[key])}
+        for key, row in rows.items()
     ]
     fitted = {}
     for what, of in (("length", [n + 1 for n in lengths]), ("width", widths)):  # EOS is a token too

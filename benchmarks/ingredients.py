@@ -7,7 +7,7 @@ from typing import Any
 from .accuracy import Setting, table
 from .accuracy import measure as measure_settings
 
-TAKEN_OUT: dict[str, dict[str, Any]] = {
+ABLATIONS: dict[str, dict[str, Any]] = {
     "nothing (the fast recipe)": {},
     "pre-norm (post-norm instead)": {"norm": "post"},
     "learned positions (sine waves instead)": {"positions": "sinusoidal"},
@@ -25,7 +25,7 @@ TAKEN_OUT: dict[str, dict[str, Any]] = {
 SETTINGS = tuple(
     Setting(f"{lengths}: {name}", 3, None, "fast", {**fields, "min_length": low})
     for lengths, low in (("length 10", 10), ("lengths 1 to 10", 1))
-    for name, fields in TAKEN_OUT.items()
+    for name, fields in ABLATIONS.items()
 )
 
 

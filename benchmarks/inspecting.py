@@ -16,9 +16,9 @@ from playground.training.config import RunConfig
 from tests.support.app_server import ROOT, AppServer
 from tests.support.chromium import FLAGS, find_browser
 
-PASSES = 60
-CHANGES = 40
-LARGE = {
+N_PASSES = 60
+N_CHANGES = 40
+LARGE_MODEL = {
     "n_layers": 8,
     "n_heads": 8,
     "d_model": 64,
@@ -28,7 +28,7 @@ LARGE = {
     "steps": 1,
 }
 # In the page: from the input event to the frame after the view is drawn.
-CHANGED = """text => new Promise(resolve => {
+CHANGED_JS = """text => new Promise(resolve => {
   const root = document.querySelector('.inspect'), box = document.querySelector('.inspect .sequence'), started = performance.now();
   const watcher = new MutationObserver(() => {
     if (!root.dataset.drawn || !root.dataset.drawn.endsWith(text)) return;
@@ -44,19 +44,19 @@ def recording() -> dict[str, float]:
     """Milliseconds of a forward of 128 sequences, plain and recorded, taking turns."""
     import torch
 
-    from playground.inspection.recording import record_forced
-    from playground.inspection.subject import open_subject
+    from playground.inspection.recording import record_teacher_forced
+    from playground.inspection.subject import load_inspected_model
 
     torch.set_num_threads(1)
-    subject = open_subject(ROOT / "checkpoints" / "reverse")
+    subject = load_inspected_model(ROOT / "checkpoints" / "reverse")
     batch = subject.held_out(128).batch
     plain, recorded = [], []
     with torch.no_grad():
-        for _ in range(PASSES):
+        for _ in range(N_PASSES):
             started = time.perf_counter()
-            subject.family(batch.source_BS, batch.decoder_input_BT)
+            subject.transformer(batch.source_BS, batch.decoder_input_BT)
             between = time.perf_counter()
-            record_forced(subject.family, batch)
+            record_teacher_forced(subject.transformer, batch)
             plain.append(between - started)
             recorded.append(time.perf_counter() - between)
     ratios = sorted(b / a for a, b in zip(plain, recorded, strict=True))
@@ -69,24 +69,24 @@ def large_model(folder: Path) -> None:
     from playground.training.checkpoint import save_checkpoint
     from playground.training.trainer import Trainer
 
-    trainer = Trainer(RunConfig.from_fields(LARGE))
-    trainer.step()
+    trainer = Trainer(RunConfig.from_flat(LARGE_MODEL))
+    trainer.train_step()
     save_checkpoint(folder, trainer, None, None, resumable=False)
 
 
 def changes(page: Page, subject: str, length: int, n: int) -> dict[str, float]:
     page.select_option(".inspect .subject", subject)
     page.wait_for_timeout(2000)
-    took = []
+    seconds = []
     for number in range(n + 5):
         text = " ".join(str((7 * number + 3 * place) % 10) for place in range(length))
-        took.append(page.evaluate(CHANGED, text))
-    took = sorted(took[5:])
+        seconds.append(page.evaluate(CHANGED_JS, text))
+    seconds = sorted(seconds[5:])
     return {
         "n": n,
-        "median": round(median(took)),
-        "p95": round(took[int(0.95 * len(took))]),
-        "most": round(took[-1]),
+        "median": round(median(seconds)),
+        "p95": round(seconds[int(0.95 * len(seconds))]),
+        "most": round(seconds[-1]),
     }
 
 
@@ -104,7 +104,7 @@ def measure() -> dict[str, Any]:
         page.wait_for_selector(".live[data-status=checkpoint]")
         page.get_by_role("tab", name="Inspect").click()
         page.wait_for_selector(".inspect[data-drawn]")
-        result["default"] = changes(page, "checkpoint:reverse", 8, CHANGES)
+        result["default"] = changes(page, "checkpoint:reverse", 8, N_CHANGES)
         page.click(
             ".of-attention [data-value=right]"
         )  # an untrained model's own answer may end at once
@@ -130,6 +130,6 @@ def table(rows: dict[str, Any]) -> str:
             ),
             "",
             f"Recording all attention of 128 sequences takes {cost['recorded_ms']} ms where the plain forward takes {cost['plain_ms']} ms: "
-            f"{cost['ratio']} times as long, median of {PASSES} pairs, 95th percentile {cost['ratio_p95']}; one thread.",
+            f"{cost['ratio']} times as long, median of {N_PASSES} pairs, 95th percentile {cost['ratio_p95']}; one thread.",
         ]
     )

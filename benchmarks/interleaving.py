@@ -10,11 +10,11 @@ from statistics import median
 from typing import Any
 
 RESAMPLES = 2000
-FEWEST_ROUNDS = 5
+MIN_ROUNDS = 5
 
 
 def rounds(
-    contestants: Mapping[str, Callable[[], object]], seconds: float, calls: int = 5
+    candidates: Mapping[str, Callable[[], object]], seconds: float, calls: int = 5
 ) -> dict[str, list[float]]:
     """Seconds of one call of each contestant, a number for each round.
 
@@ -22,26 +22,26 @@ def rounds(
     each, in an order that is reversed from round to round. Garbage is collected between rounds only. Rounds go on for `seconds`,
     but there are five at least.
     """
-    took: dict[str, list[float]] = {name: [] for name in contestants}
-    order = list(contestants)
+    seconds_by_name: dict[str, list[float]] = {name: [] for name in candidates}
+    order = list(candidates)
     collecting = gc.isenabled()
     gc.disable()
     try:
         ends = time.perf_counter() + seconds
-        while time.perf_counter() < ends or len(took[order[0]]) < FEWEST_ROUNDS:
+        while time.perf_counter() < ends or len(seconds_by_name[order[0]]) < MIN_ROUNDS:
             for name in order:
-                call = contestants[name]
+                call = candidates[name]
                 call()
                 started = time.perf_counter()
                 for _ in range(calls):
                     call()
-                took[name].append((time.perf_counter() - started) / calls)
+                seconds_by_name[name].append((time.perf_counter() - started) / calls)
             order.reverse()
             gc.collect()
     finally:
         if collecting:
             gc.enable()
-    return took
+    return seconds_by_name
 
 
 def interval(values: Sequence[float]) -> dict[str, float]:
@@ -55,14 +55,12 @@ def interval(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def quicker(one: Sequence[float], other: Sequence[float]) -> dict[str, float]:
+def speedup(one: Sequence[float], other: Sequence[float]) -> dict[str, float]:
     """How many times as quick as `other` `one` is: the median over rounds, and its 95 % interval."""
     return interval([b / a for a, b in zip(one, other, strict=True)])
 
 
-def written(told: Mapping[str, Any], unit: str = "") -> str:
+def format_interval(interval: Mapping[str, Any], unit: str = "") -> str:
     """An interval as tables have it."""
-    digits = 3 if told["median"] < 0.995 else 2
-    return (
-        f"{told['median']:.{digits}f}{unit} ({told['low']:.{digits}f} to {told['high']:.{digits}f})"
-    )
+    digits = 3 if interval["median"] < 0.995 else 2
+    return f"{interval['median']:.{digits}f}{unit} ({interval['low']:.{digits}f} to {interval['high']:.{digits}f})"

@@ -15,7 +15,7 @@ import psutil
 
 from playground.training.manifest import current_versions
 
-FOLDER = Path(__file__).parent / "results"
+RESULTS_DIR = Path(__file__).parent / "results"
 
 
 def machine() -> str:
@@ -35,12 +35,12 @@ def commit() -> dict[str, Any]:
         "git status --porcelain -- . :(exclude)benchmarks/results :(exclude)benchmarks/RESULTS.md"
     )
     try:
-        found, status = (
+        revision, status = (
             _run(command.split()) for command in ("git rev-parse --short=7 HEAD", changed)
         )
     except (OSError, subprocess.CalledProcessError):
         return {"commit": None, "clean": None}
-    return {"commit": found.strip(), "clean": not status.strip()}
+    return {"commit": revision.strip(), "clean": not status.strip()}
 
 
 def _run(command: list[str]) -> str:
@@ -54,61 +54,65 @@ def _run(command: list[str]) -> str:
     ).stdout
 
 
-AT_START = commit()  # the code that measures is what was loaded then, whatever is checked out later
+COMMIT_AT_START = (
+    commit()
+)  # the code that measures is what was loaded then, whatever is checked out later
 
 
-def keep(name: str, rows: Any, unfinished: bool = False) -> None:
+def save_results(name: str, rows: Any, unfinished: bool = False) -> None:
     """Write what was measured; an older file is there until the new one is whole."""
     write(name, measured_now() | ({"unfinished": True} if unfinished else {}) | {"rows": rows})
 
 
 def measured_now() -> dict[str, Any]:
     """When, on what and at which commit this process measures."""
-    return {"date": time.strftime("%Y-%m-%d"), "machine": machine(), **AT_START}
+    return {"date": time.strftime("%Y-%m-%d"), "machine": machine(), **COMMIT_AT_START}
 
 
 def write(name: str, content: dict[str, Any]) -> None:
     """Write a whole results file; an older one is there until the new one is complete."""
-    FOLDER.mkdir(exist_ok=True)
-    new = FOLDER / f"{name}.json.new"
+    RESULTS_DIR.mkdir(exist_ok=True)
+    new = RESULTS_DIR / f"{name}.json.new"
     new.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    new.replace(FOLDER / f"{name}.json")
+    new.replace(RESULTS_DIR / f"{name}.json")
 
 
 def replace_row(name: str, key: str, row: dict[str, Any]) -> None:
     """Replace one row of a finished table; the row says when and at which commit it was measured."""
-    found = kept(name)
-    if found is None:
+    content = load_results(name)
+    if content is None:
         raise ValueError(f"{name} was never measured; measure all of it first")
     row = row | {"measured": measured_now()}
-    found["rows"] = [row if each[key] == row[key] else each for each in found["rows"]]
-    write(name, found)
+    content["rows"] = [row if each[key] == row[key] else each for each in content["rows"]]
+    write(name, content)
 
 
-def commit_in_words(found: dict[str, Any]) -> str:
+def format_commit(revision: dict[str, Any]) -> str:
     """Where figures come from: "at commit abc1234", with a remark where the tree had other changes."""
-    if not found.get("commit"):
+    if not revision.get("commit"):
         return "at a commit that was not recorded"
-    return f"at commit {found['commit']}" + ("" if found["clean"] else " with uncommitted changes")
+    return f"at commit {revision['commit']}" + (
+        "" if revision["clean"] else " with uncommitted changes"
+    )
 
 
-def kept(name: str) -> dict[str, Any] | None:
+def load_results(name: str) -> dict[str, Any] | None:
     """What is kept under this name: date, machine, rows, and perhaps unfinished."""
-    path = FOLDER / f"{name}.json"
+    path = RESULTS_DIR / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
-def cut_off(name: str) -> Any:
+def load_unfinished(name: str) -> Any:
     """The rows of a measurement that was cut off on this machine with these versions and this commit; None where there is none to go
     on with."""
-    found = kept(name)
+    content = load_results(name)
     same = (
-        found
-        and found.get("unfinished")
-        and found["machine"] == machine()
-        and found.get("commit") == AT_START["commit"]
+        content
+        and content.get("unfinished")
+        and content["machine"] == machine()
+        and content.get("commit") == COMMIT_AT_START["commit"]
     )
-    return found["rows"] if found and same else None
+    return content["rows"] if content and same else None
 
 
 class Progress:
@@ -116,7 +120,7 @@ class Progress:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.rows: list[dict[str, Any]] = cut_off(name) or []
+        self.rows: list[dict[str, Any]] = load_unfinished(name) or []
 
     def row(self, **key: Any) -> dict[str, Any]:
         """Return the row of these values, a new one where it has not begun."""
@@ -127,10 +131,12 @@ class Progress:
         return self.rows[-1]
 
     def write(self) -> None:
-        keep(self.name, self.rows, unfinished=True)
+        save_results(self.name, self.rows, unfinished=True)
 
 
-def once(progress: Progress, row: dict[str, Any], measure: Callable[[], dict[str, Any]]) -> None:
+def run_once(
+    progress: Progress, row: dict[str, Any], measure: Callable[[], dict[str, Any]]
+) -> None:
     """Fill a row that is one measurement, unless it is filled already."""
     if not row.get("done"):
         row |= measure() | {"done": True}

@@ -11,40 +11,41 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .keeping import AT_START
+from .keeping import COMMIT_AT_START
 
-AT = (10, 11, 12, 15, 20, 50)  # lengths that the table names; training ends at 10
+LENGTHS = (10, 11, 12, 15, 20, 50)  # lengths that the table names; training ends at 10
 
 
 def measure() -> list[dict[str, Any]]:
     """A row for each scheme, and a last one for the whole."""
-    return asked_by_length("lengths")
+    return evaluate_lengths("lengths")
 
 
-def asked_by_length(*command: str) -> list[dict[str, Any]]:
+def evaluate_lengths(*command: str) -> list[dict[str, Any]]:
     """What a command of the Lab tells that trains and then asks every length: a row for each cell, and a last one for the whole."""
     scratch = (
-        Path(tempfile.gettempdir()) / f"playground-benchmark-{command[-1]}-{AT_START['commit']}"
+        Path(tempfile.gettempdir())
+        / f"playground-benchmark-{command[-1]}-{COMMIT_AT_START['commit']}"
     )  # a command that is cut off goes on
-    begun = read_seconds(scratch)
+    started_at = read_seconds(scratch)
     started = time.monotonic()
     whole = [sys.executable, "-m", "playground", *command, "--json", "--out", str(scratch / "runs")]
     try:
         done = subprocess.run(whole, stdout=subprocess.PIPE, text=True, check=True)
     finally:
-        seconds = begun + time.monotonic() - started
+        seconds = started_at + time.monotonic() - started
         scratch.mkdir(parents=True, exist_ok=True)
         (scratch / "seconds").write_text(str(seconds), encoding="utf-8")
     shutil.rmtree(scratch)
-    told = json.loads(done.stdout.splitlines()[-1])
+    output = json.loads(done.stdout.splitlines()[-1])
     keys = ("label", "n", "lengths", "median", "low", "high", "reach", "beyond", "untrained")
-    rows = [{key: row[key] for key in keys} for row in told["rows"]]
+    rows = [{key: row[key] for key in keys} for row in output["rows"]]
     return [
         *rows,
         {
             "seconds": round(seconds),
             "runs": sum(row["n"] for row in rows),
-            "sentence": told["sentence"],
+            "sentence": output["sentence"],
         },
     ]
 
@@ -57,16 +58,18 @@ def read_seconds(scratch: Path) -> float:
         return 0.0
 
 
-def table(rows: list[dict[str, Any]], what: str = "positions", named: tuple[int, ...] = AT) -> str:
+def table(
+    rows: list[dict[str, Any]], metric: str = "positions", label: tuple[int, ...] = LENGTHS
+) -> str:
     """The rows as Markdown."""
     *cells, whole = rows
     lines = [
-        f"| {what} | 99 % up to length: median (range) | {' | '.join(f'length {at}' for at in named)} |",
-        f"|---|---|{'---|' * len(named)}",
+        f"| {metric} | 99 % up to length: median (range) | {' | '.join(f'length {at}' for at in label)} |",
+        f"|---|---|{'---|' * len(label)}",
     ]
     for row in cells:
         reach, median = row["reach"], dict(zip(row["lengths"], row["median"], strict=True))
-        shares = " | ".join(f"{median[at]:.1%}" if at in median else "" for at in named)
+        shares = " | ".join(f"{median[at]:.1%}" if at in median else "" for at in label)
         lines.append(
             f"| {row['label']} | {reach['median']:g} ({reach['low']:g} to {reach['high']:g}) | {shares} |"
         )

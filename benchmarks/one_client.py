@@ -15,14 +15,14 @@ from typing import Any
 import click
 import psutil
 
-from benchmarks.keeping import keep
+from benchmarks.keeping import save_results
 from benchmarks.soak import quantiles
-from playground.ui.visit import new_owner
+from playground.ui.visit import new_owner_key
 from tests.support.app_server import ROOT, AppServer
 from tests.support.attacks import ATTACKS, Attacker
-from tests.support.page_client import Page, Watcher, small_checkpoint
+from tests.support.page_client import PageClient, PollingThread, zipped_small_checkpoint
 
-WATCHERS, A_SECOND = 4, 4
+VIEWERS, POLLS_PER_SECOND = 4, 4
 ENVIRONMENT = {
     "GRADIO_SERVER_NAME": "0.0.0.0",
     "PLAYGROUND_SLOTS": "2",
@@ -31,7 +31,7 @@ ENVIRONMENT = {
 }
 
 
-def visit(page: Page, packed: bytes) -> list[str]:
+def visit(page: PageClient, packed: bytes) -> list[str]:
     """Do what a visitor does. Returns what was refused."""
     refused = []
     page.get("/")
@@ -62,7 +62,7 @@ def measure(seconds: float = 60.0) -> dict[str, Any]:
             (folder / name.replace(" ", "-")).mkdir()
             app = AppServer(folder / name.replace(" ", "-"), 0, ROOT, (), None, **ENVIRONMENT)
             try:
-                packed = small_checkpoint(folder / name.replace(" ", "-"))
+                packed = zipped_small_checkpoint(folder / name.replace(" ", "-"))
                 rows.append({"attack": name} | measure_one(app, name, packed, folder, seconds))
             finally:
                 app.stop()
@@ -75,16 +75,20 @@ def measure_one(
     app: AppServer, name: str, packed: bytes, folder: Path, seconds: float
 ) -> dict[str, Any]:
     """Run one attack, and see how the others fare."""
-    Page(app, new_owner()).call("try", subject="checkpoint:reverse", text="3 1 4")
-    attacker, page = Attacker(app), Page(app, new_owner())
-    watchers = [
-        Watcher(Page(app, new_owner(), stays=True), "checkpoint:reverse", A_SECOND)
-        for _ in range(WATCHERS)
+    PageClient(app, new_owner_key()).call("try", subject="checkpoint:reverse", text="3 1 4")
+    attacker, page = Attacker(app), PageClient(app, new_owner_key())
+    viewers = [
+        PollingThread(
+            PageClient(app, new_owner_key(), keeps_connection=True),
+            "checkpoint:reverse",
+            POLLS_PER_SECOND,
+        )
+        for _ in range(VIEWERS)
     ]
     if name in ATTACKS:
         ATTACKS[name](attacker, folder)
-    for watcher in watchers:
-        watcher.start()
+    for viewer in viewers:
+        viewer.start()
     ends, visits, refused = time.monotonic() + seconds, 0, list[str]()
     try:
         while time.monotonic() < ends:
@@ -95,14 +99,14 @@ def measure_one(
             visits += 1
             time.sleep(1)
     finally:
-        for watcher in watchers:
-            watcher.leaving.set()
-        for watcher in watchers:
-            watcher.join(60)
+        for viewer in viewers:
+            viewer.stopping.set()
+        for viewer in viewers:
+            viewer.join(60)
         attacker.stop()
-    took = [each for watcher in watchers for each in watcher.took]
+    seconds_by_request = [each for watcher in viewers for each in watcher.response_seconds]
     return {
-        "polls": quantiles(took), "errors": [error for watcher in watchers for error in watcher.errors][:10], "visits": visits,
+        "polls": quantiles(seconds_by_request), "errors": [error for watcher in viewers for error in watcher.errors][:10], "visits": visits,
         "refused": refused[:10], "sent": {str(status): n for status, n in sorted(attacker.statuses.items())},
     }  # fmt: skip
 
@@ -153,12 +157,12 @@ def table(rows: dict[str, Any]) -> str:
     is_flag=True,
     help="Write results/one-client.json, which `python -m benchmarks` puts into RESULTS.md.",
 )
-def main(seconds: float, kept: bool) -> None:
+def main(seconds: float, saved_rows: bool) -> None:
     """Attack the app from one address, and print what the other visitors notice."""
     rows = measure(seconds)
     print(table(rows))
-    if kept:
-        keep("one-client", rows)
+    if saved_rows:
+        save_results("one-client", rows)
 
 
 if __name__ == "__main__":

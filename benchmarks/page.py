@@ -16,17 +16,17 @@ from urllib.parse import quote
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from playground.runs.history import on_grid
-from playground.runs.run import Run, fingerprint
+from playground.runs.history import is_retained
+from playground.runs.run import Run, owner_id
 from playground.training.config import RunConfig
 from tests.support.app_server import ROOT, AppServer
 from tests.support.chromium import FLAGS, find_browser
 
 LOADS, CLICKS = 5, 5
 TABS, PAUSES = 8, 20
-LONG = 100_000
+LONG_RUN_STEPS = 100_000
 # In the page, so that no message to the browser and back is timed: from the click to the first text in an element.
-FROM_CLICK = """([button, shown]) => new Promise(resolve => {
+FROM_CLICK_JS = """([button, shown]) => new Promise(resolve => {
   const box = document.querySelector(shown), started = performance.now(), before = box.textContent;
   new MutationObserver((_, self) => {
     if (!box.textContent || box.textContent === before || document.querySelector('.live').dataset.status !== 'training') return;
@@ -35,7 +35,7 @@ FROM_CLICK = """([button, shown]) => new Promise(resolve => {
   }).observe(box, { childList: true, characterData: true, subtree: true });
   document.querySelector(button).click(); })"""
 # From the click to 99.9 % of the held-out sequences of a look at this run, as the page shows it, in seconds.
-TO_GOAL = """() => new Promise(resolve => {
+TO_GOAL_JS = """() => new Promise(resolve => {
   const live = document.querySelector('.live'), shown = document.querySelector('.score-value'), started = performance.now();
   let over = false;
   new MutationObserver((_, self) => {
@@ -46,7 +46,7 @@ TO_GOAL = """() => new Promise(resolve => {
   }).observe(live, { childList: true, characterData: true, subtree: true, attributes: true });
   document.querySelector('#train').click(); })"""
 # From the click to the page that says so, in seconds.
-UNTIL = """([button, status]) => new Promise(resolve => {
+UNTIL_STATUS_JS = """([button, status]) => new Promise(resolve => {
   const live = document.querySelector('.live'), started = performance.now();
   new MutationObserver((_, self) => {
     if (live.dataset.status !== status) return;
@@ -54,7 +54,7 @@ UNTIL = """([button, status]) => new Promise(resolve => {
     requestAnimationFrame(() => resolve((performance.now() - started) / 1000));
   }).observe(live, { attributes: true });
   document.querySelector(button).click(); })"""
-FRAMES = """() => {
+FRAMES_JS = """() => {
   window.frames_seen = [];
   let last = performance.now();
   const tick = now => {
@@ -65,14 +65,14 @@ FRAMES = """() => {
   requestAnimationFrame(tick); }"""
 
 # Before the page's own scripts: how long each of its drawings takes.
-DRAWINGS = """window.drawings = [];
+DRAWINGS_JS = """window.drawings = [];
 const plain = window.requestAnimationFrame.bind(window);
 window.requestAnimationFrame = draw => plain(now => {
   const started = performance.now();
   draw(now);
   window.drawings.push(performance.now() - started);
 });"""
-WATCHED = 6  # seconds in which a page is watched at its work
+WATCH_SECONDS = 6  # seconds in which a page is watched at its work
 
 
 def first_load(browser: Browser, url: str) -> dict[str, Any]:
@@ -92,10 +92,10 @@ def first_load(browser: Browser, url: str) -> dict[str, Any]:
     return {"seconds": round(shown, 2), "requests": len(sizes), "bytes": round(sum(sizes))}
 
 
-def at_work(browser: Browser, url: str) -> dict[str, Any]:
+def request_load(browser: Browser, url: str) -> dict[str, Any]:
     """What a page asks for, how much comes, and how long it draws, while its run trains and once nothing goes on any more."""
     page = browser.new_context(viewport={"width": 1440, "height": 950}).new_page()
-    page.add_init_script(DRAWINGS)
+    page.add_init_script(DRAWINGS_JS)
     settings = {"steps": 1_000_000, "eval_every": 100, "schedule": "constant"}
     page.goto(f"{url}/?settings={quote(json.dumps(settings))}")
     page.wait_for_selector(".live[data-status=checkpoint]")
@@ -115,13 +115,13 @@ def _watched(page: Page) -> dict[str, Any]:
     page.evaluate(
         "performance.clearResourceTimings(); performance.setResourceTimingBufferSize(5000); window.drawings = []"
     )
-    page.wait_for_timeout(1000 * WATCHED)
+    page.wait_for_timeout(1000 * WATCH_SECONDS)
     asked = page.evaluate(
         "performance.getEntriesByType('resource').map(one => [one.transferSize, one.duration])"
     )
     drawn = sorted(page.evaluate("window.drawings"))
     return {
-        "asked_a_second": round(len(asked) / WATCHED, 1),
+        "asked_a_second": round(len(asked) / WATCH_SECONDS, 1),
         "bytes": round(median(size for size, _ in asked)) if asked else 0,
         "answer_ms": round(median(took for _, took in asked), 1) if asked else 0.0,
         "frames": len(drawn),
@@ -139,7 +139,7 @@ def clicks(page: Page) -> dict[str, list[float]]:
     points, ends = [], []
     for _ in range(CLICKS + 1):
         started = time.perf_counter()
-        points.append(page.evaluate(FROM_CLICK, ["#train", ".loss-value"]))
+        points.append(page.evaluate(FROM_CLICK_JS, ["#train", ".loss-value"]))
         page.wait_for_selector(".live[data-status=done]", timeout=120_000)
         ends.append(time.perf_counter() - started)
         print(f"first point {points[-1]:.2f} s, done {ends[-1]:.1f} s", flush=True)
@@ -159,15 +159,15 @@ def to_goal(page: Page, url: str) -> dict[str, list[float]]:
     ):
         took = []
         for seed in range(CLICKS + 1):
-            filled_in(page, url, settings | {"seed": seed})
-            took.append(round(page.evaluate(TO_GOAL), 2))
+            fill_form(page, url, settings | {"seed": seed})
+            took.append(round(page.evaluate(TO_GOAL_JS), 2))
             page.wait_for_selector(".live[data-status=done]", timeout=120_000)
             print(f"{name}, seed {seed}: {took[-1]} s", flush=True)
         found[name] = took[1:]
     return found
 
 
-def filled_in(page: Page, url: str, settings: dict[str, Any]) -> None:
+def fill_form(page: Page, url: str, settings: dict[str, Any]) -> None:
     """Open the page by a link, and wait until its settings stand in the form."""
     page.goto(f"{url}/?settings={quote(json.dumps(settings))}")
     page.wait_for_selector(".live:not([data-status=opening])")
@@ -183,18 +183,18 @@ def pauses(page: Page, url: str) -> list[float]:
         "eval_every": 1_000_000,
         "schedule": "constant",
     }
-    filled_in(page, url, settings)
+    fill_form(page, url, settings)
     page.click("#train")
     tabs = [page] + [page.context.new_page() for _ in range(TABS - 1)]
     for tab in tabs[1:]:
         tab.goto(url)
     for tab in tabs:
         tab.wait_for_selector(".live[data-status=training]", timeout=60_000)
-    took = []
+    seconds = []
     for number in range(PAUSES):
         time.sleep(1)
         tab = tabs[number % TABS]
-        took.append(round(tab.evaluate(UNTIL, ["#pause", "paused"]), 2))
+        seconds.append(round(tab.evaluate(UNTIL_STATUS_JS, ["#pause", "paused"]), 2))
         tab.click("#resume")
         for other in tabs:
             other.wait_for_selector(".live[data-status=training]", timeout=60_000)
@@ -202,30 +202,30 @@ def pauses(page: Page, url: str) -> list[float]:
     page.wait_for_selector(".live[data-status=stopped]", timeout=60_000)
     for tab in tabs[1:]:
         tab.close()
-    return took
+    return seconds
 
 
 def long_run(root: Path) -> Run:
     """A run of 100,000 steps as one would have left it: made-up metrics, real weights."""
-    config = RunConfig.from_fields({"steps": LONG})
+    config = RunConfig.from_flat({"steps": LONG_RUN_STEPS})
     run = Run(
         "a" * 22,
         "b" * 22,
-        fingerprint("nobody"),
+        owner_id("nobody"),
         "a long run",
         config,
         root / "runs" / "long",
         status="done",
-        step=LONG,
+        step=LONG_RUN_STEPS,
     )
     (run.folder / "history").mkdir(parents=True)
-    for step in range(LONG + 1):
-        if on_grid(step, 12):
+    for step in range(LONG_RUN_STEPS + 1):
+        if is_retained(step, 12):
             (run.folder / "history" / f"{step}.safetensors").hardlink_to(
                 root / "reverse" / "model.safetensors"
             )
     with open(run.folder / "metrics.jsonl", "w", encoding="utf-8") as file:
-        for step in range(1, LONG + 1):
+        for step in range(1, LONG_RUN_STEPS + 1):
             line = {"step": step, "loss": round(3 / math.sqrt(step) * (1 + 0.3 * math.sin(step * 12.9898)), 6), "learning_rate": 0.003,
                     "gradient_norm": 1.0, "seconds": step / 50, "steps_per_second": 50.0, "tokens_per_second": 1e4}  # fmt: skip
             if step % 10 == 0:
@@ -242,11 +242,11 @@ def long_run(root: Path) -> Run:
 def scrubbing(page: Page, url: str, run: Run) -> dict[str, Any]:
     """Opening the long run, and dragging its slider from end to end for five seconds."""
     started = time.perf_counter()
-    run.load()
+    run.load_points()
     loaded = time.perf_counter() - started
-    points = run.load()
+    points = run.load_points()
     started = time.perf_counter()
-    answer = json.dumps(points.since(0))
+    answer = json.dumps(points.delta_since(0))
     decimated = time.perf_counter() - started
     started = time.perf_counter()
     page.goto(f"{url}/?watch={run.watch_id}")
@@ -262,7 +262,7 @@ def scrubbing(page: Page, url: str, run: Run) -> dict[str, Any]:
     y = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + box["width"] - 10, y)
     page.mouse.down()
-    page.evaluate(FRAMES)
+    page.evaluate(FRAMES_JS)
     ends, until = 0, time.perf_counter() + 5
     while time.perf_counter() < until:
         share = 0.5 + 0.48 * math.cos(ends / 15)
@@ -295,7 +295,7 @@ def measure() -> dict[str, Any]:
         result = (
             clicks(page)
             | to_goal(page, app.url)
-            | {"first_loads": loads, "at_work": at_work(browser, app.url)}
+            | {"first_loads": loads, "at_work": request_load(browser, app.url)}
         )
         result["pause_seconds"] = pauses(page, app.url)
         result |= scrubbing(page, app.url, run)
@@ -333,7 +333,7 @@ def table(rows: dict[str, Any]) -> str:
             f"A first visit fetches {fetched['requests']} files, {fetched['bytes'] / 1e6:.2f} MB as they travel. While a run trains, the "
             f"page asks {training['asked_a_second']} times a second and gets {training['bytes'] / 1000:.1f} KB each time (median, headers "
             f"included) after {training['answer_ms']} ms; its drawings take {training['frame_ms']['median']} ms a frame (95th percentile "
-            f"{training['frame_ms']['p95']} ms; {training['frames']} frames in {WATCHED} s). Where nothing goes on, it asks "
+            f"{training['frame_ms']['p95']} ms; {training['frames']} frames in {WATCH_SECONDS} s). Where nothing goes on, it asks "
             f"{resting['asked_a_second']} times a second.",
             "",
             f"A run of {rows['points']:,} steps: read from disk in {rows['load_seconds']} s (once), decimated and packed in "

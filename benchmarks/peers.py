@@ -20,17 +20,23 @@ from torch import Tensor, nn
 
 from playground.families import bart
 from playground.families.encoder_decoder import EncoderDecoder
-from playground.families.family import Family, Taught, check_room, looking, written
+from playground.families.family import (
+    Seq2SeqModel,
+    TeacherForcedModel,
+    check_lengths,
+    eval_mode,
+    greedy_decode,
+)
 from playground.models.attention import causal_mask
 from playground.models.config import ModelConfig
-from playground.models.positions import sinusoid
+from playground.models.positions import sinusoidal_positions
 from playground.models.sizes import BartSizes
-from playground.models.transformer import AttentionRecord
+from playground.models.transformer import AttentionWeights
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
 
-class Foreign(Taught):
+class ReferenceModel(TeacherForcedModel):
     """A model that is trained and asked, and not looked into. It reads once and keeps nothing of what it writes: scores do not need
     it to, because rows that are right are found in one pass."""
 
@@ -46,24 +52,24 @@ class Foreign(Taught):
         return self.write(batch.decoder_input_BT, self.read(batch.source_BS), batch.source_BS)
 
     @torch.no_grad()
-    def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
-        check_room(self.config, source_BS, max_tokens)
-        with looking(self):
+    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        check_lengths(self.config, source_BS, max_tokens)
+        with eval_mode(self):
             memory_BSD = self.read(source_BS)
-            return written(
+            return greedy_decode(
                 lambda given_BT: self.write(given_BT, memory_BSD, source_BS)[:, -1],
                 source_BS,
                 max_tokens,
             )
 
-    def record(self, batch: Batch) -> AttentionRecord:
-        return AttentionRecord()
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        return AttentionWeights()
 
-    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         return {}
 
 
-class TorchTransformer(Foreign):
+class TorchTransformer(ReferenceModel):
     """`nn.Transformer` between embeddings and a linear layer.
 
     With sinusoidal positions and post-norm it is what PyTorch's translation tutorial builds: symbols times sqrt(d_model), plus sine
@@ -99,14 +105,16 @@ class TorchTransformer(Foreign):
             if config.positions == "learned":
                 self.register_parameter(name, nn.Parameter(torch.randn(config.max_positions, d)))
             else:
-                self.register_buffer(name, sinusoid(config.max_positions, d), persistent=False)
+                self.register_buffer(
+                    name, sinusoidal_positions(config.max_positions, d), persistent=False
+                )
 
     def read(self, source_BS: Tensor) -> Tensor:
-        x_BSD = self._placed(self.source_tokens(source_BS), self.source_positions)
+        x_BSD = self._with_positions(self.source_tokens(source_BS), self.source_positions)
         return self.transformer.encoder(x_BSD, src_key_padding_mask=source_BS == PAD)
 
     def write(self, given_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
-        x_BTD = self._placed(self.target_tokens(given_BT), self.target_positions)
+        x_BTD = self._with_positions(self.target_tokens(given_BT), self.target_positions)
         hidden_TT = ~causal_mask(
             given_BT.shape[1], given_BT.device
         )  # torch's masks are true where one may not look
@@ -122,7 +130,7 @@ class TorchTransformer(Foreign):
             )
         )
 
-    def _placed(self, x_BSD: Tensor, positions_PD: Tensor) -> Tensor:
+    def _with_positions(self, x_BSD: Tensor, positions_PD: Tensor) -> Tensor:
         return self.dropout(x_BSD * math.sqrt(self.config.d_model) + positions_PD[: x_BSD.shape[1]])
 
 
@@ -138,14 +146,14 @@ class Bart(bart.Bart):
         super().__init__(BartSizes(**used))
         self.model.set_attn_implementation("sdpa")
 
-    def record(self, batch: Batch) -> AttentionRecord:
-        return AttentionRecord()
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        return AttentionWeights()
 
-    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         return {}
 
 
-class XTransformers(Foreign):
+class XTransformers(ReferenceModel):
     """x-transformers' `XTransformer`. Its heads have 64 numbers each whatever the width; here they share the width as everybody's."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -176,13 +184,13 @@ class XTransformers(Foreign):
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Candidate:
     """A family by the name that tables give it, with what it does to the sizes that it is handed."""
 
-    build: Callable[[ModelConfig], Family]
+    build: Callable[[ModelConfig], Seq2SeqModel]
     changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    def built(self, sizes: ModelConfig, seed: int = 0) -> Family:
+    def built(self, sizes: ModelConfig, seed: int = 0) -> Seq2SeqModel:
         """The model with the weights that this seed draws."""
         torch.manual_seed(seed)
         return self.build(dataclasses.replace(sizes, **self.changes))
@@ -194,18 +202,18 @@ POST = "nn.Transformer as in the tutorial, dropout 0"
 BEST = "nn.Transformer at its best, dropout 0"
 BART = "BART, dropout 0"
 X = "x-transformers"
-SINE_WAVES = {"norm": "post", "positions": "sinusoidal"}
-CONTESTANTS = {
-    OURS: Contestant(EncoderDecoder),
-    TUTORIAL: Contestant(TorchTransformer, {**SINE_WAVES, "dropout": 0.1}),
-    POST: Contestant(TorchTransformer, {**SINE_WAVES, "dropout": 0.0}),
-    BEST: Contestant(TorchTransformer, {"norm": "pre", "positions": "learned", "dropout": 0.0}),
-    BART: Contestant(Bart),
-    X: Contestant(XTransformers),
+SINUSOIDAL_SETTINGS = {"norm": "post", "positions": "sinusoidal"}
+CANDIDATES = {
+    OURS: Candidate(EncoderDecoder),
+    TUTORIAL: Candidate(TorchTransformer, {**SINUSOIDAL_SETTINGS, "dropout": 0.1}),
+    POST: Candidate(TorchTransformer, {**SINUSOIDAL_SETTINGS, "dropout": 0.0}),
+    BEST: Candidate(TorchTransformer, {"norm": "pre", "positions": "learned", "dropout": 0.0}),
+    BART: Candidate(Bart),
+    X: Candidate(XTransformers),
 }
-PEERS = [name for name in CONTESTANTS if name != OURS]
+REFERENCES = [name for name in CANDIDATES if name != OURS]
 
 
-def peer_versions() -> str:
+def reference_versions() -> str:
     """The peers' versions beside torch's, as tables name them."""
     return ", ".join(f"{name} {version(name)}" for name in ("transformers", "x-transformers"))

@@ -13,7 +13,7 @@ from typing import Any
 
 from playground.lab.published import claims
 
-from .keeping import Progress, once
+from .keeping import Progress, run_once
 
 SEED = 0
 
@@ -23,7 +23,9 @@ def measure() -> list[dict[str, Any]]:
     progress = Progress("published")
     for claim in claims():
         if claim["experiment"] is None:
-            once(progress, progress.row(name=claim["name"], seed=SEED), partial(reproduce, claim))
+            run_once(
+                progress, progress.row(name=claim["name"], seed=SEED), partial(reproduce, claim)
+            )
     return progress.rows
 
 
@@ -48,10 +50,10 @@ def reproduce(claim: dict[str, Any]) -> dict[str, Any]:
         seconds = time.monotonic() - started
     if not done.stdout.strip():
         raise RuntimeError(f"{claim['name']} printed nothing: {done.stderr[-500:]}")
-    told = json.loads(done.stdout.splitlines()[-1])
-    print(told["sentence"], flush=True)
-    return {"title": claim["title"], "published": told["told"], "rule": told["rule"], "ours": told["ours"], "passed": told["passed"],
-            "sentence": told["sentence"], "seconds": round(seconds)}  # fmt: skip
+    result = json.loads(done.stdout.splitlines()[-1])
+    print(result["sentence"], flush=True)
+    return {"title": claim["title"], "published": result["told"], "rule": result["rule"], "ours": result["ours"], "passed": result["passed"],
+            "sentence": result["sentence"], "seconds": round(seconds)}  # fmt: skip
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -64,12 +66,12 @@ def table(rows: list[dict[str, Any]]) -> str:
         if row["name"] in ("uva-reversal", "mingpt-sort"):
             ours = f"{row['ours']:.2%}"
         lines.append(
-            f"| {row['title']} | {row['published']} | {ours} | {row['rule']} | {_word(row)} |"
+            f"| {row['title']} | {row['published']} | {ours} | {row['rule']} | {_outcome_label(row)} |"
         )
     return "\n".join(lines)
 
 
-def _word(row: dict[str, Any]) -> str:
+def _outcome_label(row: dict[str, Any]) -> str:
     if not row["passed"]:
         return "does not hold"
     return (

@@ -6,14 +6,14 @@ from typing import Any
 
 from benchmarks import lengths
 
-AT = (1, 5, 8, 10, 11, 12, 15, 20, 30)  # lengths that the table names; training ends at 10
+LENGTHS = (1, 5, 8, 10, 11, 12, 15, 20, 30)  # lengths that the table names; training ends at 10
 
 
 def measure() -> list[dict[str, Any]]:
     """A row for each kind of model, and a last one for the whole."""
-    return lengths.asked_by_length("experiment", "recurrent")
+    return lengths.evaluate_lengths("experiment", "recurrent")
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as Markdown."""
-    return lengths.table(rows, "model", AT)
+    return lengths.table(rows, "model", LENGTHS)

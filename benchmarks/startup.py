@@ -18,8 +18,8 @@ from playground.runs.registry import Registry
 from playground.training.config import RunConfig
 
 ROOT = Path(__file__).resolve().parent.parent
-TIMES = 5
-LONGEST = 8  # packages that the import profile names
+REPETITIONS = 5
+SLOWEST_IMPORTS = 8  # packages that the import profile names
 
 
 def page_seconds() -> float:
@@ -55,10 +55,10 @@ def first_point_seconds() -> list[float]:
     warm_up().join()
     took = []
     with tempfile.TemporaryDirectory() as root:
-        registry = Registry(Path(root), slots=TIMES + 1)
-        for n in range(TIMES + 1):
+        registry = Registry(Path(root), slots=REPETITIONS + 1)
+        for n in range(REPETITIONS + 1):
             started = time.perf_counter()
-            run = registry.start(RunConfig.from_fields({"steps": 30}), "benchmark")
+            run = registry.start(RunConfig.from_flat({"steps": 30}), "benchmark")
             while not run.points:
                 time.sleep(0.002)
             took.append(time.perf_counter() - started)
@@ -69,7 +69,7 @@ def first_point_seconds() -> list[float]:
     return took
 
 
-def imported() -> list[str]:
+def imported_modules() -> list[str]:
     """Which of the heavy packages the page's process has imported once the page is built."""
     heavy = ["torch", "transformers", "datasets", "matplotlib.pyplot"]
     script = f"import sys, playground.ui.app; print(*[m for m in {heavy} if m in sys.modules])"
@@ -82,15 +82,15 @@ def import_profile() -> list[list[Any]]:
     """[package, seconds], the longest first: what importing the page takes, by the outermost package that Python itself blames
     (-X importtime). Its own clock makes everything slower; the shares are what counts."""
     script = [sys.executable, "-X", "importtime", "-c", "import playground.ui.app"]
-    told = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=True).stderr
+    output = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=True).stderr
     own: dict[str, float] = {}
-    for line in told.splitlines():
+    for line in output.splitlines():
         microseconds, _, name = line.removeprefix("import time:").rpartition("|")
         alone = microseconds.partition("|")[0].strip()
         if alone.isdigit():
             package = name.strip().partition(".")[0]
             own[package] = own.get(package, 0.0) + int(alone) / 1e6
-    longest = sorted(own.items(), key=lambda each: -each[1])[:LONGEST]
+    longest = sorted(own.items(), key=lambda each: -each[1])[:SLOWEST_IMPORTS]
     return [
         ["all", round(sum(own.values()), 2)],
         *([name, round(seconds, 2)] for name, seconds in longest),
@@ -98,13 +98,13 @@ def import_profile() -> list[list[Any]]:
 
 
 def measure() -> dict[str, Any]:
-    pages = [page_seconds() for _ in range(TIMES)]
+    pages = [page_seconds() for _ in range(REPETITIONS)]
     points = first_point_seconds()
     return {
         "page_seconds": [round(s, 2) for s in pages],
         "cold_first_point_seconds": round(points[0], 2),
         "warm_first_point_seconds": [round(s, 2) for s in points[1:]],
-        "imported": imported(),
+        "imported": imported_modules(),
         "import_profile": import_profile(),
     }
 

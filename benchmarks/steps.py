@@ -14,18 +14,18 @@ from typing import Any
 
 import torch
 
-from playground.families.family import Family
-from playground.tasks.held_out import training_batch
+from playground.families.family import Seq2SeqModel
+from playground.tasks.held_out import sample_training_batch
 from playground.training.config import RunConfig
 from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
 
 from .flops import counted_flops
-from .interleaving import interval, quicker, rounds, written
-from .peers import CONTESTANTS, OURS, PEERS, peer_versions
+from .interleaving import format_interval, interval, rounds, speedup
+from .peers import CANDIDATES, OURS, REFERENCES, reference_versions
 
 PEAK_SIZE = 1024  # rows and columns of the matrices whose product is the processor's peak
-TWO = f"{OURS}, two threads"
+TWO_THREADS = f"{OURS}, two threads"
 IN_TRAINER, PLAIN = "in our Trainer", "in a plain loop"
 
 
@@ -65,7 +65,7 @@ SETTINGS = (
 )
 
 
-def plain_step(family: Family, config: RunConfig) -> Callable[[], None]:
+def plain_step(family: Seq2SeqModel, config: RunConfig) -> Callable[[], None]:
     """A training step as people write it, on the batches of our Trainer."""
     training, task = config.training, config.task
     optimizer = torch.optim.Adam(
@@ -74,7 +74,7 @@ def plain_step(family: Family, config: RunConfig) -> Callable[[], None]:
     generator, rule = torch.Generator().manual_seed(training.seed), task.load()
 
     def step() -> None:
-        batch = training_batch(
+        batch = sample_training_batch(
             rule, training.batch_size, task.min_length, task.max_length, generator
         )
         optimizer.zero_grad()
@@ -87,26 +87,28 @@ def plain_step(family: Family, config: RunConfig) -> Callable[[], None]:
     return step
 
 
-def on_two(step: Callable[[], object]) -> None:
+def with_two_threads(step: Callable[[], object]) -> None:
     """A step with two threads, among others that have one."""
     torch.set_num_threads(2)
     step()
     torch.set_num_threads(1)
 
 
-def contestants(setting: Setting) -> dict[str, Callable[[], object]]:
+def candidates(setting: Setting) -> dict[str, Callable[[], object]]:
     """A step of each."""
     config = setting.config()
     steps: dict[str, Callable[[], object]] = {}
-    for name, contestant in CONTESTANTS.items():
-        steps[f"{name}, {IN_TRAINER}"] = Trainer(config, family=contestant.built(config.model)).step
+    for name, contestant in CANDIDATES.items():
+        steps[f"{name}, {IN_TRAINER}"] = Trainer(
+            config, model=contestant.built(config.model)
+        ).train_step
         if name != OURS:
             steps[f"{name}, {PLAIN}"] = plain_step(contestant.built(config.model), config)
-    two = Trainer(setting.config(threads=2), family=CONTESTANTS[OURS].built(config.model))
+    two = Trainer(setting.config(threads=2), model=CANDIDATES[OURS].built(config.model))
     torch.set_num_threads(1)
     one = torch.randn(2, PEAK_SIZE, PEAK_SIZE)
     return steps | {
-        TWO: partial(on_two, two.step),
+        TWO_THREADS: partial(with_two_threads, two.train_step),
         "peak": partial(torch.mm, one[0], one[1], out=torch.empty_like(one[0])),
     }
 
@@ -115,10 +117,10 @@ def measure(settings: tuple[Setting, ...] = SETTINGS) -> dict[str, Any]:
     rows = []
     for setting in settings:
         flops = counted_flops(Trainer(setting.config()))
-        took = rounds(contestants(setting), setting.seconds, setting.calls)
-        peak, ours = took.pop("peak"), took[f"{OURS}, {IN_TRAINER}"]
-        for name, seconds in took.items():
-            ours_over = quicker(ours, seconds)
+        seconds_by_candidate = rounds(candidates(setting), setting.seconds, setting.calls)
+        peak, ours = seconds_by_candidate.pop("peak"), seconds_by_candidate[f"{OURS}, {IN_TRAINER}"]
+        for name, seconds in seconds_by_candidate.items():
+            ours_over = speedup(ours, seconds)
             row: dict[str, Any] = {
                 "setting": setting.name,
                 "contestant": name,
@@ -126,7 +128,7 @@ def measure(settings: tuple[Setting, ...] = SETTINGS) -> dict[str, Any]:
                 "ours_over": ours_over,
             }
             row["steps_per_second"] = round(1 / median(seconds), 1)
-            if name in (f"{OURS}, {IN_TRAINER}", TWO):
+            if name in (f"{OURS}, {IN_TRAINER}", TWO_THREADS):
                 row["of_peak"] = interval(
                     [flops / a / (2 * PEAK_SIZE**3 / b) for a, b in zip(seconds, peak, strict=True)]
                 )
@@ -136,10 +138,10 @@ def measure(settings: tuple[Setting, ...] = SETTINGS) -> dict[str, Any]:
                 }
             rows.append(row)
             print(
-                f"{setting.name}: {name}, {row['steps_per_second']} steps/s; ours over it {written(ours_over)}",
+                f"{setting.name}: {name}, {row['steps_per_second']} steps/s; ours over it {format_interval(ours_over)}",
                 flush=True,
             )
-    return {"versions": peer_versions(), "rows": rows}
+    return {"versions": reference_versions(), "rows": rows}
 
 
 def table(rows: dict[str, Any]) -> str:
@@ -151,9 +153,11 @@ def table(rows: dict[str, Any]) -> str:
     for row in rows["rows"]:
         share = ""  # of what one thread multiplies at most
         if "of_peak" in row:
-            share = f"{written(row['of_peak'])} of {row['peak_gflops']:g} GFLOP/s; {row['flops'] / 1e6:.0f} MFLOP a step"
+            share = f"{format_interval(row['of_peak'])} of {row['peak_gflops']:g} GFLOP/s; {row['flops'] / 1e6:.0f} MFLOP a step"
         ours_over = (
-            "" if row["contestant"] == f"{OURS}, {IN_TRAINER}" else written(row["ours_over"])
+            ""
+            if row["contestant"] == f"{OURS}, {IN_TRAINER}"
+            else format_interval(row["ours_over"])
         )
         cells = [
             row["setting"],
@@ -168,6 +172,6 @@ def table(rows: dict[str, Any]) -> str:
         [
             *lines,
             "",
-            f"{len(PEERS)} peers; {rows['versions']}. Seed 0; only speed is measured, nothing is scored.",
+            f"{len(REFERENCES)} peers; {rows['versions']}. Seed 0; only speed is measured, nothing is scored.",
         ]
     )

@@ -8,15 +8,15 @@ from playground.tasks import TASKS
 from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
 
-from .accuracy import median_in_words
-from .keeping import Progress, commit_in_words
+from .accuracy import format_median
+from .keeping import Progress, format_commit
 
-GOAL = 0.99
+TARGET_SCORE = 0.99
 SEEDS = 1
-BUDGET = 600  # steps; the learning rate falls over four fifths of them
+MAX_STEPS = 600  # steps; the learning rate falls over four fifths of them
 
 
-def measure(seeds: int = SEEDS, budget: int = BUDGET) -> list[dict[str, Any]]:
+def measure(seeds: int = SEEDS, budget: int = MAX_STEPS) -> list[dict[str, Any]]:
     """Every task with every seed, on the task's own lengths. A seed that does not reach the goal counts with the score it ended at.
 
     What was measured before the same command was cut off is not measured again.
@@ -30,14 +30,14 @@ def measure(seeds: int = SEEDS, budget: int = BUDGET) -> list[dict[str, Any]]:
     return progress.rows
 
 
-def measure_task(name: str, seeds: int = SEEDS, budget: int = BUDGET) -> dict[str, Any]:
+def measure_task(name: str, seeds: int = SEEDS, budget: int = MAX_STEPS) -> dict[str, Any]:
     """The row of one task."""
-    steps, ended, asked, lengths = [], [], 0, [1, TASKS[name].longest]
+    steps, ended, asked, lengths = [], [], 0, [1, TASKS[name].default_max_length]
     for seed in range(seeds):
         fields = {
             "task": name,
             "seed": seed,
-            "until": GOAL,
+            "until": TARGET_SCORE,
             "steps": budget,
             "decay_steps": budget * 4 // 5,
         }
@@ -47,7 +47,7 @@ def measure_task(name: str, seeds: int = SEEDS, budget: int = BUDGET) -> dict[st
         scores = trainer.evaluate()
         ended.append(scores.exact_match)
         asked = scores.n
-        if scores.exact_match >= GOAL:
+        if scores.exact_match >= TARGET_SCORE:
             steps.append(trainer.step_count)
         print(
             f"{name}, seed {seed}: {scores.exact_match:.2%} of {asked} after {trainer.step_count} steps",
@@ -72,15 +72,13 @@ def table(rows: list[dict[str, Any]]) -> str:
     ]
     for row in rows:
         steps = (
-            median_in_words(row["steps"], row["seeds"])
-            if row["steps"]
-            else f"not in {row['budget']}"
+            format_median(row["steps"], row["seeds"]) if row["steps"] else f"not in {row['budget']}"
         )
         lines.append(
             f"| {row['task']} | {len(row['steps'])} of {row['seeds']} | {steps} | {min(row['scores']):.2%} | {row['asked']:,} |"
         )
     own = [
-        f"{row['task']} on {row['measured']['date']} {commit_in_words(row['measured'])}"
+        f"{row['task']} on {row['measured']['date']} {format_commit(row['measured'])}"
         for row in rows
         if "measured" in row
     ]

@@ -20,29 +20,29 @@ from typing import Any
 
 import psutil
 
-WATCHERS, HERTZ = 16, 4.0
+VIEWERS, POLLS_PER_SECOND = 16, 4.0
 ROUNDS, SECONDS = 12, 6.0
 FIELDS = {"steps": 1_000_000, "batch_size": 32, "min_length": 10, "max_length": 10, "eval_every": 1_000_000, "schedule": "constant",
           "learning_rate": 1e-3}  # fmt: skip
 
 
-def alone(pipe: Any, core: int) -> None:
+def unloaded_speed(pipe: Any, core: int) -> None:
     """A process with nothing but a Trainer: for every message it trains so many seconds and tells steps a second."""
     psutil.Process().cpu_affinity([core])
     from playground.training.config import RunConfig
     from playground.training.trainer import Trainer
 
-    trainer = Trainer(RunConfig.from_fields(FIELDS))
+    trainer = Trainer(RunConfig.from_flat(FIELDS))
     for _ in range(50):
-        trainer.step()
+        trainer.train_step()
     while (seconds := pipe.recv()) is not None:
         before, started = trainer.step_count, time.perf_counter()
         while time.perf_counter() - started < seconds:
-            trainer.step()
+            trainer.train_step()
         pipe.send((trainer.step_count - before) / (time.perf_counter() - started))
 
 
-def spin(core: int) -> None:
+def occupy_core(core: int) -> None:
     """A process that keeps a core busy with text and lists, as a server is."""
     psutil.Process().cpu_affinity([core])
     numbers = list(range(10_000))
@@ -50,7 +50,7 @@ def spin(core: int) -> None:
         json.loads(json.dumps(numbers))
 
 
-def watch(
+def poll_as_viewer(
     port: int, requests: list[dict[str, Any]], core: int, on: Any, stop: Any, waits: Any
 ) -> None:
     """A process with the pollers: each asks, as a page does, for what it does not know yet, and keeps how long it waited."""
@@ -69,10 +69,10 @@ def watch(
             started = time.perf_counter()
             body = request | {"known": known, "epoch": epoch, "looks": looks}
             connection.request("POST", "/playground/ask/poll", json.dumps(body))
-            told = json.loads(connection.getresponse().read())
+            response = json.loads(connection.getresponse().read())
             waits.append(time.perf_counter() - started)
-            known, epoch, looks = told["points"]["count"], told["epoch"], told["looks"]
-            time.sleep(max(0.0, 1 / HERTZ - (time.perf_counter() - started)))
+            known, epoch, looks = response["points"]["count"], response["epoch"], response["looks"]
+            time.sleep(max(0.0, 1 / POLLS_PER_SECOND - (time.perf_counter() - started)))
 
     threads = [threading.Thread(target=poll, args=(request,)) for request in requests]
     for thread in threads:
@@ -81,7 +81,7 @@ def watch(
         thread.join()
 
 
-def speed_of(run: Any, seconds: float) -> float:
+def steps_per_second(run: Any, seconds: float) -> float:
     """Steps a second of a live run: between two messages of its worker, which come right after a step."""
 
     def next_message() -> tuple[int, float]:
@@ -100,29 +100,29 @@ def measure() -> dict[str, Any]:
     cores = sorted(os.sched_getaffinity(0))
     training, serving = cores[0], cores[-1]
     os.environ["PLAYGROUND_IDLE_TIMEOUT_S"] = "0"
-    from playground.lab.laboratory import Laboratory
+    from playground.lab.laboratory import ExperimentService
     from playground.runs.processes import warm_up
     from playground.runs.registry import Registry
     from playground.training.config import RunConfig
     from playground.ui.api import Endpoints
-    from playground.ui.app import answerers, build, launch_options
+    from playground.ui.app import build_app, build_handlers, launch_options
 
     warm_up().join()
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    baseline = context.Process(target=alone, args=(theirs, training), daemon=True)
+    baseline = context.Process(target=unloaded_speed, args=(theirs, training), daemon=True)
     baseline.start()
     psutil.Process().cpu_affinity([serving])
     with tempfile.TemporaryDirectory() as root, context.Manager() as shared:
         registry = Registry(Path(root))
-        answers = answerers(registry, Laboratory(registry), opened=False)
-        page = build(registry, Endpoints(registry, answers, opened=False))
+        answers = build_handlers(registry, ExperimentService(registry), public=False)
+        page = build_app(registry, Endpoints(registry, answers, is_public=False))
         page.launch(
             prevent_thread_lock=True,
             quiet=True,
             **launch_options(registry, answers, None, None, share=False),
         )
-        run = registry.start(RunConfig.from_fields(FIELDS), "benchmark")
+        run = registry.start(RunConfig.from_flat(FIELDS), "benchmark")
         while run.step < 50:
             time.sleep(0.1)
         worker = psutil.Process(run.worker.process.pid)  # type: ignore[union-attr]
@@ -130,8 +130,8 @@ def measure() -> dict[str, Any]:
         request = {"owner": "benchmark", "subject": f"run:{run.id}"}
         on, stop, waits = context.Event(), context.Event(), shared.list()
         pollers = context.Process(
-            target=watch,
-            args=(page.server_port, [request] * WATCHERS, serving, on, stop, waits),
+            target=poll_as_viewer,
+            args=(page.server_port, [request] * VIEWERS, serving, on, stop, waits),
             daemon=True,
         )
         pollers.start()
@@ -142,7 +142,7 @@ def measure() -> dict[str, Any]:
                 time.sleep(0.01)
             ours.send(SECONDS)
             by_itself = ours.recv()
-            busy = context.Process(target=spin, args=(serving,), daemon=True)
+            busy = context.Process(target=occupy_core, args=(serving,), daemon=True)
             busy.start()
             time.sleep(1)
             ours.send(SECONDS)
@@ -152,10 +152,10 @@ def measure() -> dict[str, Any]:
             registry.control(run, "resume")
             on.clear()
             time.sleep(6)  # until the run knows that nobody watches
-            unwatched = speed_of(run, SECONDS)
+            unwatched = steps_per_second(run, SECONDS)
             on.set()
             time.sleep(1)
-            watched = speed_of(run, SECONDS)
+            watched = steps_per_second(run, SECONDS)
             if number:  # the first one warms up
                 measured = {
                     "alone": by_itself,
@@ -201,7 +201,7 @@ def table(rows: dict[str, Any]) -> str:
             ),
             line("a run that nobody watches, to the Trainer alone", "unwatched", "alone"),
             line(
-                f"a run with {WATCHERS} watchers at {HERTZ:g} Hz, to the Trainer alone",
+                f"a run with {VIEWERS} watchers at {POLLS_PER_SECOND:g} Hz, to the Trainer alone",
                 "watched",
                 "alone",
             ),

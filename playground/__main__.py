@@ -18,7 +18,7 @@ from playground.commands.inspecting import inspect
 from playground.commands.publishing import deploy, gallery, pull, push, reproduce
 from playground.commands.reporting import report
 from playground.commands.serving import app
-from playground.commands.terminal import Group, refuse
+from playground.commands.terminal import Group, exit_with_error
 from playground.commands.training import evaluate, predict, rows, train
 from playground.training.environment import EnvError, validate_env
 
@@ -73,9 +73,9 @@ def run(arguments: list[str] | None = None, name: str = "python -m playground") 
         click.echo(error.format_message())
         raise SystemExit(2) from None
     except EnvError as error:
-        refuse(str(error))
+        exit_with_error(str(error))
     except click.UsageError as error:
-        refuse(error.format_message())
+        exit_with_error(error.format_message())
     except click.exceptions.Abort:
         raise SystemExit(130) from None
 

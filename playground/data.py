@@ -1,7 +1,7 @@
 """A run's data as a dataset: its training sequences and its held-out ones.
 
 Both come from the code of the Trainer and the evaluation, so the dataset is exactly what trained
-the model. In the other direction, `stream_columns` reads a dataset on the Hub for a task.
+the model. In the other direction, `stream_hub_columns` reads a dataset on the Hub for a task.
 """
 
 from __future__ import annotations
@@ -21,27 +21,32 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, Repository
 from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 from pyarrow import parquet  # type: ignore[import-untyped]
 
-from playground.tasks import ROWS, TASKS
-from playground.tasks.held_out import HELD_OUT_SHARE, HeldOut, held_out_set, training_batch
-from playground.tasks.rows import RowsError, origin_of
+from playground.tasks import LOOKUP, TASKS
+from playground.tasks.held_out import (
+    HELD_OUT_FRACTION,
+    HeldOutSet,
+    build_held_out_set,
+    sample_training_batch,
+)
+from playground.tasks.rows import DatasetError, dataset_origin
 from playground.tasks.task import Batch, Task
 from playground.training.config import RunConfig
 from playground.training.manifest import Manifest
-from playground.training.trainer import CONFIRMING_N, resolve_device
+from playground.training.trainer import FINAL_EVAL_SIZE, resolve_device
 
 log = logging.getLogger(__name__)
 
-MOST_ROWS = 2_000_000
-LARGEST_GROUP = 200_000_000  # uncompressed bytes of a parquet file's row group
-PIECE = 1_000  # rows of a parquet file that are decoded together
-BUFFER = 1 << 20  # bytes of a parquet file's column that are fetched together
+MAX_EXPORT_ROWS = 2_000_000
+MAX_ROW_GROUP_BYTES = 200_000_000  # uncompressed bytes of a parquet file's row group
+ROWS_PER_BATCH = 1_000  # rows of a parquet file that are decoded together
+READ_BUFFER_BYTES = 1 << 20  # bytes of a parquet file's column that are fetched together
 FEATURES = Features({"step": Value("int32"), "source": Value("string"), "target": Value("string")})
-READERS = {  # formats of tables, none of which can contain code
+TABLE_FORMATS = {  # formats of tables, none of which can contain code
     "parquet": (".parquet",),
     "csv": (".csv",),
     "json": (".jsonl", ".json"),
 }
-SIZES = (
+SIZE_CATEGORIES = (
     (1_000, "n<1K"),
     (10_000, "1K<n<10K"),
     (100_000, "10K<n<100K"),
@@ -50,7 +55,7 @@ SIZES = (
 )
 
 
-def training_set(config: RunConfig, steps: int, cache_dir: Path) -> Dataset:
+def training_dataset(config: RunConfig, steps: int, cache_dir: Path) -> Dataset:
     """Build the training set of the first `steps` updates.
 
     Each example has its step (from 1), and source and target as text. Sampled sequences of the
@@ -62,30 +67,30 @@ def training_set(config: RunConfig, steps: int, cache_dir: Path) -> Dataset:
     Raises:
         ValueError: for more examples than the limit, or a device that this machine lacks.
     """
-    check_rows(config, steps)
+    check_export_size(config, steps)
     with tempfile.NamedTemporaryFile(
         dir=cache_dir, prefix="train-", suffix=".arrow", delete=False
     ) as file:
         path = file.name
     task = config.task.load()
     with ArrowWriter(features=FEATURES, path=path) as writer:
-        for step, batch in enumerate(_batches(task, config, steps), start=1):
-            writer.write_batch(_columns(task, batch.rows(batch.weight_B > 0), step))
+        for step, batch in enumerate(_training_batches(task, config, steps), start=1):
+            writer.write_batch(_columns(task, batch.select(batch.loss_weight_B > 0), step))
         writer.finalize()
     return Dataset.from_file(path)
 
 
-def scored_set(manifest: Manifest) -> HeldOut:
+def evaluation_examples(manifest: Manifest) -> HeldOutSet:
     """Return the held-out sequences of the scores, else of a final evaluation."""
     asked = manifest.config.task
     task = asked.load()
-    usual = held_out_set(task, CONFIRMING_N, asked.min_length, asked.max_length)
+    usual = build_held_out_set(task, FINAL_EVAL_SIZE, asked.min_length, asked.max_length)
     if manifest.scores is None or manifest.scores["n"] == len(usual.lengths_B):
         return usual
-    return held_out_set(task, manifest.scores["n"], asked.min_length, asked.max_length)
+    return build_held_out_set(task, manifest.scores["n"], asked.min_length, asked.max_length)
 
 
-def write_dataset(
+def export_dataset(
     folder: Path, manifest: Manifest, *, repo: str, model: str, license: str = ""
 ) -> None:
     """Write training and held-out set as parquet with a card, for `load_dataset`.
@@ -95,7 +100,7 @@ def write_dataset(
     data has none.
 
     Raises:
-        ValueError: for an untrained model, and as `training_set`.
+        ValueError: for an untrained model, and as `training_dataset`.
         OSError: as the system reports it.
     """
     for name in (repo, model):
@@ -109,13 +114,13 @@ def write_dataset(
             "this model is at step 0, so there is no training set to publish; train it first"
         )
     config = manifest.config.replace(device=manifest.device)
-    check_rows(config, manifest.step)
+    check_export_size(config, manifest.step)
     (folder / "data").mkdir(parents=True, exist_ok=True)
-    held_out = scored_set(manifest)
+    held_out = evaluation_examples(manifest)
     test = Dataset.from_dict(_columns(config.task.load(), held_out.batch, None), features=FEATURES)
     test.to_parquet(folder / "data" / "test.parquet")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
-        train = training_set(config, manifest.step, Path(scratch))
+        train = training_dataset(config, manifest.step, Path(scratch))
         train.to_parquet(folder / "data" / "train.parquet")
         rows, first = len(train), train[0]
         del train
@@ -135,7 +140,7 @@ def license_of(repo: str, token: str | bool = False) -> str:
     return named if isinstance(named, str) else ""
 
 
-def stream_columns(
+def stream_hub_columns(
     repo: str,
     columns: Sequence[str],
     choose: Callable[[Sequence[str], Sequence[str]], Sequence[str]],
@@ -150,7 +155,7 @@ def stream_columns(
     Raises:
         RowsError: for a repository without such a file, or one that cannot be fetched.
     """
-    refusal = RowsError(f"{repo[:120]!r} is not a dataset; write user/name")
+    refusal = DatasetError(f"{repo[:120]!r} is not a dataset; write user/name")
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", repo, re.ASCII):
         raise refusal
     kind = None
@@ -160,20 +165,22 @@ def stream_columns(
         kind = next(
             (
                 kind
-                for kind in READERS
-                if any(name.lower().endswith(READERS[kind]) for name in found)
+                for kind in TABLE_FORMATS
+                if any(name.lower().endswith(TABLE_FORMATS[kind]) for name in found)
             ),
             None,
         )
         if kind is None:
-            raise RowsError(
-                f"the dataset {repo} has no file of tables; {', '.join(READERS)} files are accepted"
+            raise DatasetError(
+                f"the dataset {repo} has no file of tables; {', '.join(TABLE_FORMATS)} files are accepted"
             )
         files = [
-            name for name in found if name.lower().endswith(READERS[kind]) and "::" not in name
+            name
+            for name in found
+            if name.lower().endswith(TABLE_FORMATS[kind]) and "::" not in name
         ]
         if not files:
-            raise RowsError(
+            raise DatasetError(
                 f"the file names of {repo} contain '::', which refers to other addresses; rename "
                 f"the files"
             )
@@ -192,24 +199,24 @@ def stream_columns(
     except HFValidationError:
         raise refusal from None
     except RepositoryNotFoundError:
-        raise RowsError(
+        raise DatasetError(
             f"there is no dataset {repo} on the Hub, or it is private; check its name"
         ) from None
     except (httpx.HTTPError, HfHubHTTPError, OSError) as error:
-        raise RowsError(
+        raise DatasetError(
             f"the dataset {repo} cannot be fetched ({type(error).__name__}); try again, or upload "
             f"it as a file"
         ) from None
-    except RowsError:
+    except DatasetError:
         raise
     except MemoryError:
-        raise RowsError(
+        raise DatasetError(
             f"the dataset {repo} needs more memory than is free; upload a part of it as a file"
         ) from None
     except Exception as error:  # readers fail on damaged files with many types of errors
         log.exception("the dataset %s cannot be read", repo)
         how = f" as {kind}" if kind else ""
-        raise RowsError(
+        raise DatasetError(
             f"the dataset {repo} cannot be read{how}: {type(error).__name__}: {str(error)[:200]}"
         ) from None
 
@@ -229,26 +236,28 @@ def _stream_parquet(
         RowsError: for a row group that is too large.
     """
     files = HfFileSystem(token=token)
-    picked: list[str] = []
+    selected: list[str] = []
     for path in paths:
         with files.open(path) as opened:
-            table = parquet.ParquetFile(opened, buffer_size=BUFFER)
-            picked = picked or list(choose(table.schema_arrow.names, columns))
+            table = parquet.ParquetFile(opened, buffer_size=READ_BUFFER_BYTES)
+            selected = selected or list(choose(table.schema_arrow.names, columns))
             for number in range(table.num_row_groups):
-                size = _unpacked_size(table.metadata.row_group(number), picked)
-                if size > LARGEST_GROUP:
-                    raise RowsError(
+                size = _uncompressed_size(table.metadata.row_group(number), selected)
+                if size > MAX_ROW_GROUP_BYTES:
+                    raise DatasetError(
                         f"{path.rpartition('/')[2][:80]} has {size / 1e6:,.0f} MB of these columns "
-                        f"in row group {number + 1:,}, above {LARGEST_GROUP / 1e6:,.0f} MB; upload "
+                        f"in row group {number + 1:,}, above {MAX_ROW_GROUP_BYTES / 1e6:,.0f} MB; upload "
                         f"a part of it as a file"
                     )
-                for batch in table.iter_batches(PIECE, row_groups=[number], columns=picked):
+                for batch in table.iter_batches(
+                    ROWS_PER_BATCH, row_groups=[number], columns=selected
+                ):
                     yield from zip(
-                        *(batch.column(name).to_pylist() for name in picked), strict=True
+                        *(batch.column(name).to_pylist() for name in selected), strict=True
                     )
 
 
-def _unpacked_size(group: Any, columns: Sequence[str]) -> int:
+def _uncompressed_size(group: Any, columns: Sequence[str]) -> int:
     """Return the uncompressed bytes of these columns of a row group, from its footer."""
     parts = (group.column(at) for at in range(group.num_columns))
     return sum(
@@ -258,24 +267,24 @@ def _unpacked_size(group: Any, columns: Sequence[str]) -> int:
     )
 
 
-def check_rows(config: RunConfig, steps: int) -> None:
+def check_export_size(config: RunConfig, steps: int) -> None:
     """Raise ValueError if a run has more examples than a dataset may have."""
     rows = steps * config.training.batch_size
-    if rows > MOST_ROWS:
+    if rows > MAX_EXPORT_ROWS:
         size = f"{steps:,} steps of {config.training.batch_size:,} are {rows:,} sequences"
         raise ValueError(
-            f"{size}, more than the {MOST_ROWS:,} that a dataset may have; publish only the model, "
+            f"{size}, more than the {MAX_EXPORT_ROWS:,} that a dataset may have; publish only the model, "
             f"whose seed reproduces them"
         )
 
 
-def _batches(task: Task, config: RunConfig, steps: int) -> Iterator[Batch]:
+def _training_batches(task: Task, config: RunConfig, steps: int) -> Iterator[Batch]:
     """Yield the batches of a run, from the same generator and seed as the Trainer."""
     generator = torch.Generator(resolve_device(config.training.device)).manual_seed(
         config.training.seed
     )
     for _ in range(steps):
-        yield training_batch(
+        yield sample_training_batch(
             task,
             config.training.batch_size,
             config.task.min_length,
@@ -303,8 +312,8 @@ def _card(
     license: str,
 ) -> str:
     task = config.task
-    brought = task.task == ROWS
-    origin = origin_of(task.rows) if brought else {}
+    brought = task.task == LOOKUP
+    origin = dataset_origin(task.rows) if brought else {}
     license = license or (origin.get("license", "") if brought else "mit")
     made = None if brought else ["machine-generated"]
     lengths = (
@@ -316,7 +325,7 @@ def _card(
     data = DatasetCardData(
         license=license or None,
         tags=["transformer-playground", task.task],
-        size_categories=[next(name for below, name in SIZES if train + test < below)],
+        size_categories=[next(name for below, name in SIZE_CATEGORIES if train + test < below)],
         annotations_creators=made,
         language_creators=made,
         source_datasets=[origin["dataset"]] if origin else None,
@@ -361,17 +370,17 @@ held-out ones |
 
 ## How it was made
 
-From seed {config.training.seed}, by the same code as in training: {_drawn(task.task, origin)}. \
+From seed {config.training.seed}, by the same code as in training: {_sampling_sentence(task.task, origin)}. \
 Train may repeat a sequence, above all short ones. A fixed hash of the sequence decides which ones \
-are held out, one in {round(1 / HELD_OUT_SHARE)}, equally for every seed.
+are held out, one in {round(1 / HELD_OUT_FRACTION)}, equally for every seed.
 
 ## Licence
 
-{_licence(license, origin, brought)}
+{_license_sentence(license, origin, brought)}
 """
 
 
-def _licence(license: str, origin: dict[str, str], brought: bool) -> str:
+def _license_sentence(license: str, origin: dict[str, str], brought: bool) -> str:
     """Return the card's section on the licence."""
     url = f"https://huggingface.co/datasets/{origin['dataset']}" if origin else ""
     source = f" The data is from [{origin['dataset']}]({url})" if origin else ""
@@ -385,10 +394,10 @@ def _licence(license: str, origin: dict[str, str], brought: bool) -> str:
     )
 
 
-def _drawn(task: str, origin: dict[str, str]) -> str:
+def _sampling_sentence(task: str, origin: dict[str, str]) -> str:
     """Describe how sequences are sampled for training."""
-    if task == ROWS:
+    if task == LOOKUP:
         data = f"the pairs of {origin['dataset']}" if origin else "the pairs of a user's dataset"
         return f"sampled from {data}, each with equal probability"
-    symbols = "" if TASKS[task].extra else " and every symbol"
+    symbols = "" if TASKS[task].extra_symbols else " and every symbol"
     return f"sampled, every length{symbols} with equal probability"

@@ -17,7 +17,7 @@ from playground.tasks import EOS, PAD, SOS
 
 
 @contextmanager
-def looking(model: nn.Module) -> Iterator[None]:
+def eval_mode(model: nn.Module) -> Iterator[None]:
     """Turn dropout off during a `with` block."""
     was_training = model.training
     model.eval()
@@ -28,7 +28,7 @@ def looking(model: nn.Module) -> Iterator[None]:
 
 
 @torch.no_grad()
-def decode(
+def generate(
     model: Transformer,
     source_BS: Tensor,
     max_tokens: int,
@@ -58,31 +58,31 @@ def decode(
         )
     if not temperature >= 0:
         raise ValueError(f"temperature is {temperature}; it must be 0 (greedy) or above")
-    with looking(model):
-        memory_keys = model.memory_keys(model.encode(source_BS))
-        may_look_across = padding_mask(source_BS)
-        past = model.empty_past(len(source_BS), max_tokens)
+    with eval_mode(model):
+        memory_keys_values = model.project_memory(model.encode(source_BS))
+        cross_attn_mask = padding_mask(source_BS)
+        cache = model.new_cache(len(source_BS), max_tokens)
         token_B1 = torch.full_like(source_BS[:, :1], SOS)
-        ended_B1 = torch.zeros_like(token_B1, dtype=torch.bool)
-        written_BT = torch.full(
+        finished_B1 = torch.zeros_like(token_B1, dtype=torch.bool)
+        generated_BT = torch.full(
             (len(source_BS), max_tokens), PAD, dtype=source_BS.dtype, device=source_BS.device
         )
         for t in range(max_tokens):
             logits_BV = model.output(
-                model.decode_next(token_B1, memory_keys, may_look_across, past)
+                model.decode_step(token_B1, memory_keys_values, cross_attn_mask, cache)
             )[:, 0]
             if temperature == 0:
                 token_B1 = logits_BV.argmax(-1, keepdim=True)
             else:
                 # subtracting the maximum prevents overflow at a tiny temperature
-                from_best_BV = logits_BV - logits_BV.amax(-1, keepdim=True)
+                shifted_BV = logits_BV - logits_BV.amax(-1, keepdim=True)
                 token_B1 = torch.multinomial(
-                    (from_best_BV / temperature).softmax(-1), 1, generator=generator
+                    (shifted_BV / temperature).softmax(-1), 1, generator=generator
                 )
-            token_B1 = token_B1.masked_fill(ended_B1, PAD)
-            written_BT[:, t] = token_B1[:, 0]
-            ended_B1 |= token_B1 == EOS
+            token_B1 = token_B1.masked_fill(finished_B1, PAD)
+            generated_BT[:, t] = token_B1[:, 0]
+            finished_B1 |= token_B1 == EOS
             # Checking at every token would make the CPU wait for the GPU each time.
-            if t % 4 == 3 and bool(ended_B1.all()):
+            if t % 4 == 3 and bool(finished_B1.all()):
                 break
-    return written_BT
+    return generated_BT

@@ -17,16 +17,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from playground.families.family import Family, looking, rows_that_fit
+from playground.families.family import Seq2SeqModel, eval_mode, split_into_chunks
 from playground.models.transformer import Transformer
 from playground.tasks import PAD
-from playground.tasks.held_out import HeldOut, held_out_set
+from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Task
-from playground.tasks.vocabulary import SPECIAL
+from playground.tasks.vocabulary import SPECIAL_TOKENS
 
 
 @dataclass(frozen=True)
-class LengthScore:
+class LengthResult:
     """Scores of the `n` distinct sequences of one length.
 
     `available` is the number of distinct held-out sequences; None if they were not counted.
@@ -40,26 +40,28 @@ class LengthScore:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class EvalResult:
     """Scores over `n` distinct held-out sequences, in total and by length."""
 
     n: int
     exact_match: float
     token_accuracy: float
-    by_length: tuple[LengthScore, ...]
+    by_length: tuple[LengthResult, ...]
 
 
-def ratio(right: int, of: int) -> float:
+def safe_divide(numerator: int, denominator: int) -> float:
     """Return right / of, or 0 if there is nothing to count."""
-    return right / of if of else 0.0
+    return numerator / denominator if denominator else 0.0
 
 
-def evaluate(family: Family, held_out: HeldOut) -> Evaluation:
+def evaluate(model: Seq2SeqModel, held_out: HeldOutSet) -> EvalResult:
     """Evaluate a model. `held_out` must be on its device."""
-    return score(held_out, count_right(family, held_out))
+    return aggregate(held_out, count_correct(model, held_out))
 
 
-def count_right(family: Family, held_out: HeldOut, first: int = 0, every: int = 1) -> Tensor:
+def count_correct(
+    model: Seq2SeqModel, held_out: HeldOutSet, start: int = 0, stride: int = 1
+) -> Tensor:
     """Count the correct tokens and exact matches of each held-out sequence (2N, int64).
 
     The first line of the result has the numbers of correct tokens, the second 1 for an exact match
@@ -68,44 +70,44 @@ def count_right(family: Family, held_out: HeldOut, first: int = 0, every: int = 
 
     Only examples without an exact match are decoded, for their token accuracy.
     """
-    right_2N = torch.zeros(2, len(held_out.lengths_B), dtype=torch.long)
-    for rows in rows_that_fit(family.config, held_out.batch, first, every):
-        batch = held_out.batch.rows(rows.to(held_out.batch.source_BS.device))
-        solved_B = family.solves(batch)
+    correct_2N = torch.zeros(2, len(held_out.lengths_B), dtype=torch.long)
+    for rows in split_into_chunks(model.config, held_out.batch, start, stride):
+        batch = held_out.batch.select(rows.to(held_out.batch.source_BS.device))
+        exact_match_B = model.is_exact_match(batch)
         match_BT = batch.labels_BT != PAD
-        if not bool(solved_B.all()):
-            missed = batch.rows(~solved_B)
-            answer_BT = family.solve(missed.source_BS, missed.labels_BT.shape[1])
-            match_BT[~solved_B] &= answer_BT == missed.labels_BT
-        right_2N[:, rows] = torch.stack((match_BT.sum(1), solved_B)).cpu()
-    return right_2N
+        if not bool(exact_match_B.all()):
+            missed = batch.select(~exact_match_B)
+            generated_BT = model.generate(missed.source_BS, missed.labels_BT.shape[1])
+            match_BT[~exact_match_B] &= generated_BT == missed.labels_BT
+        correct_2N[:, rows] = torch.stack((match_BT.sum(1), exact_match_B)).cpu()
+    return correct_2N
 
 
-def score(held_out: HeldOut, right_2N: Tensor) -> Evaluation:
-    """Aggregate the counts of `count_right` over all held-out sequences."""
-    right_tokens_B, right_B = right_2N
+def aggregate(held_out: HeldOutSet, correct_2N: Tensor) -> EvalResult:
+    """Aggregate the counts of `count_correct` over all held-out sequences."""
+    correct_tokens_B, exact_match_B = correct_2N
     tokens_B = (held_out.batch.labels_BT != PAD).sum(1).cpu()
     by_length = []
-    for length, available in held_out.available.items():
+    for length, available in held_out.num_available.items():
         of_length_B = held_out.lengths_B == length
         n = int(of_length_B.sum())
-        exact = ratio(int(right_B[of_length_B].sum()), n) if n else None
+        exact = safe_divide(int(exact_match_B[of_length_B].sum()), n) if n else None
         token = (
-            ratio(int(right_tokens_B[of_length_B].sum()), int(tokens_B[of_length_B].sum()))
+            safe_divide(int(correct_tokens_B[of_length_B].sum()), int(tokens_B[of_length_B].sum()))
             if n
             else None
         )
-        by_length.append(LengthScore(length, n, available, exact, token))
-    n = len(right_B)
-    return Evaluation(
+        by_length.append(LengthResult(length, n, available, exact, token))
+    n = len(exact_match_B)
+    return EvalResult(
         n,
-        ratio(int(right_B.sum()), n),
-        ratio(int(right_tokens_B.sum()), int(tokens_B.sum())),
+        safe_divide(int(exact_match_B.sum()), n),
+        safe_divide(int(correct_tokens_B.sum()), int(tokens_B.sum())),
         tuple(by_length),
     )
 
 
-def right_at(family: Family, task: Task, length: int, n: int) -> tuple[int, int]:
+def exact_match_at_length(model: Seq2SeqModel, task: Task, length: int, n: int) -> tuple[int, int]:
     """Count the exact matches among up to `n` distinct held-out sequences of one length.
 
     Returns the number of exact matches and of evaluated sequences; there are fewer than `n` only if
@@ -114,24 +116,26 @@ def right_at(family: Family, task: Task, length: int, n: int) -> tuple[int, int]
     Raises:
         ValueError: if the model has too few positions for that length.
     """
-    needed, given = max(length, task.answer_length(length)) + 1, family.config.max_positions
-    if needed > given:
+    needed, available = max(length, task.max_target_length(length)) + 1, model.config.max_positions
+    if needed > available:
         raise ValueError(
-            f"length {length} needs {needed} positions, but the model has max_positions {given}; "
+            f"length {length} needs {needed} positions, but the model has max_positions {available}; "
             f"use shorter sequences"
         )
-    held_out = held_out_set(task, n, length, length)
+    held_out = build_held_out_set(task, n, length, length)
     if not len(held_out.lengths_B):
         return 0, 0
-    device = next(family.parameters()).device
-    right = 0
-    for rows in rows_that_fit(family.config, held_out.batch):
-        right += int(family.solves(held_out.batch.rows(rows).to(device)).sum())
-    return right, len(held_out.lengths_B)
+    device = next(model.parameters()).device
+    n_correct = 0
+    for rows in split_into_chunks(model.config, held_out.batch):
+        n_correct += int(model.is_exact_match(held_out.batch.select(rows).to(device)).sum())
+    return n_correct, len(held_out.lengths_B)
 
 
 @torch.no_grad()
-def symbol_loss(model: Transformer, held_out: HeldOut, smoothing: float = 0.0) -> float:
+def annotated_transformer_loss(
+    model: Transformer, held_out: HeldOutSet, smoothing: float = 0.0
+) -> float:
     """Return the loss of The Annotated Transformer, in nats for each token.
 
     It is the Kullback-Leibler divergence from the smoothed target to the model's distribution under
@@ -145,19 +149,19 @@ def symbol_loss(model: Transformer, held_out: HeldOut, smoothing: float = 0.0) -
     """
     total = torch.zeros((), dtype=torch.float64)
     count = 0
-    with looking(model):
-        for rows in rows_that_fit(model.config, held_out.batch):
-            batch = held_out.batch.rows(rows)
+    with eval_mode(model):
+        for rows in split_into_chunks(model.config, held_out.batch):
+            batch = held_out.batch.select(rows)
             memory_BSD = model.encode(batch.source_BS)
-            log_p_BTV = model.project(
+            log_p_BTV = model.log_probs(
                 model.decode(batch.decoder_input_BT, memory_BSD, batch.source_BS)
             )
-            wanted_BTV = torch.full_like(log_p_BTV, smoothing / (log_p_BTV.shape[-1] - 2))
-            wanted_BTV.scatter_(2, batch.labels_BT[..., None], 1 - smoothing)
-            wanted_BTV[..., PAD] = 0
-            symbols_BT = batch.labels_BT >= len(SPECIAL)
+            target_BTV = torch.full_like(log_p_BTV, smoothing / (log_p_BTV.shape[-1] - 2))
+            target_BTV.scatter_(2, batch.labels_BT[..., None], 1 - smoothing)
+            target_BTV[..., PAD] = 0
+            symbols_BT = batch.labels_BT >= len(SPECIAL_TOKENS)
             total += (
-                F.kl_div(log_p_BTV, wanted_BTV, reduction="none").sum(-1)[symbols_BT].double().sum()
+                F.kl_div(log_p_BTV, target_BTV, reduction="none").sum(-1)[symbols_BT].double().sum()
             )
             count += int(symbols_BT.sum())
     return float(total) / count

@@ -13,9 +13,9 @@ import traceback
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_LEVEL = "INFO"
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{4,}")
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029]")
-REPEAT_SECONDS = 60.0
+TOKEN_PATTERN = re.compile(r"\bhf_[A-Za-z0-9]{4,}")
+CONTROL_PATTERN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029]")
+REPEAT_INTERVAL_S = 60.0
 
 
 class SafeFormatter(logging.Formatter):
@@ -45,9 +45,9 @@ class RepeatFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         key = (record.pathname, record.lineno, *_origin_of(record))
         now = time.monotonic()
-        is_new = now - self._logged.get(key, -REPEAT_SECONDS) >= REPEAT_SECONDS
+        is_new = now - self._logged.get(key, -REPEAT_INTERVAL_S) >= REPEAT_INTERVAL_S
         if is_new:
-            self._logged = {k: t for k, t in self._logged.items() if now - t < REPEAT_SECONDS}
+            self._logged = {k: t for k, t in self._logged.items() if now - t < REPEAT_INTERVAL_S}
             self._logged[key] = now
         return is_new
 
@@ -114,5 +114,5 @@ def _log_thread_exception(args: threading.ExceptHookArgs) -> None:
 
 
 def _escape(text: str) -> str:
-    redacted = TOKEN.sub("hf_[redacted]", text)
-    return CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", redacted)
+    redacted = TOKEN_PATTERN.sub("hf_[redacted]", text)
+    return CONTROL_PATTERN.sub(lambda found: f"\\x{ord(found[0]):02x}", redacted)

@@ -1,6 +1,6 @@
 """Sources and storage of datasets: text, files, the Hub, Python functions.
 
-All of them are checked by `tasks.rows.read_rows` and stored in a folder that is named by the
+All of them are checked by `tasks.rows.read_pairs` and stored in a folder that is named by the
 SHA-256 of the content, which also identifies the dataset in the settings of a run. No foreign code
 is executed, except the function that the owner of this machine names on the command line, and never
 on a hosted Space.
@@ -19,53 +19,62 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from playground.tasks.rows import LONGEST_FIELD, Rows, RowsError, origin_of, read_rows, rows_root
+from playground.tasks.rows import (
+    MAX_FIELD_CHARS,
+    DatasetError,
+    PairDataset,
+    dataset_origin,
+    datasets_dir,
+    read_pairs,
+)
 from playground.tasks.vocabulary import ALPHABET
-from playground.training.files import write_folder
+from playground.training.files import write_dir
 
-LARGEST = 50_000_000  # bytes of a file or a text, and characters from the Hub
-FUNCTION_ROWS = 20_000  # sequences that a function is called with
-TRIES = 4  # at most this many times as many samples, because short sequences repeat
+MAX_BYTES = 50_000_000  # bytes of a file or a text, and characters from the Hub
+FUNCTION_EXAMPLES = 20_000  # sequences that a function is called with
+MAX_DRAWS_FACTOR = 4  # at most this many times as many samples, because short sequences repeat
 CSV = (".csv",)
 
 
-def keep(rows: Rows, root: Path | None = None) -> str:
+def store(dataset: PairDataset, root: Path | None = None) -> str:
     """Store a dataset on this machine, atomically; return the SHA-256 that identifies it.
 
     Raises:
         OSError: as the system reports it; no partial files are left.
     """
-    folder = (root or rows_root()) / rows.content
-    files = rows.files()
-    known = origin_of(rows.content) if not rows.origin and root is None else {}
+    folder = (root or datasets_dir()) / dataset.sha256
+    files = dataset.to_files()
+    known = dataset_origin(dataset.sha256) if not dataset.origin and root is None else {}
     if known:  # the same data came from the Hub before
-        files = replace(rows, origin=known).files()
+        files = replace(dataset, origin=known).to_files()
     if any(
         not (folder / name).is_file() or (folder / name).read_bytes() != data
         for name, data in files.items()
     ):
-        write_folder(folder, files)
-    return rows.content
+        write_dir(folder, files)
+    return dataset.sha256
 
 
-def from_text(text: str, words: bool | None = None) -> Rows:
+def from_text(text: str, split_on_spaces: bool | None = None) -> PairDataset:
     """Parse lines of source, tab, target; empty lines are ignored.
 
     Raises:
         RowsError: for invalid data.
     """
-    if len(text) > LARGEST:
-        raise RowsError(f"the text has {len(text):,} characters; at most {LARGEST:,} are read")
+    if len(text) > MAX_BYTES:
+        raise DatasetError(f"the text has {len(text):,} characters; at most {MAX_BYTES:,} are read")
 
     def lines() -> Iterator[tuple[int, Sequence[str]]]:
         for number, line in enumerate(io.StringIO(text, newline=None), start=1):
             if line.strip():
                 yield number, line.rstrip("\n").split("\t")
 
-    return read_rows(lines, words)
+    return read_pairs(lines, split_on_spaces)
 
 
-def from_csv(text: str, columns: Sequence[str] = (), words: bool | None = None) -> Rows:
+def from_csv(
+    text: str, columns: Sequence[str] = (), split_on_spaces: bool | None = None
+) -> PairDataset:
     """Parse a table with a header: two columns, which must be named if there are more.
 
     Commas, semicolons or tabs separate the columns.
@@ -73,17 +82,19 @@ def from_csv(text: str, columns: Sequence[str] = (), words: bool | None = None) 
     Raises:
         RowsError: for invalid data.
     """
-    if len(text) > LARGEST:
-        raise RowsError(f"the table has {len(text):,} characters; at most {LARGEST:,} are read")
+    if len(text) > MAX_BYTES:
+        raise DatasetError(
+            f"the table has {len(text):,} characters; at most {MAX_BYTES:,} are read"
+        )
     head = text.lstrip("\n").partition("\n")[0]
     delimiter = max(",;\t", key=head.count)
     try:
         names = [name.strip() for name in next(csv.reader([head], delimiter=delimiter), [])]
     except csv.Error as error:
-        raise RowsError(
+        raise DatasetError(
             f"the header of the table cannot be read ({error}); save the table again as CSV"
         ) from None
-    places = [names.index(name) for name in chosen(names, columns)]
+    column_indices = [names.index(name) for name in select_columns(names, columns)]
 
     def lines() -> Iterator[tuple[int, Sequence[str]]]:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
@@ -101,19 +112,19 @@ def from_csv(text: str, columns: Sequence[str] = (), words: bool | None = None) 
                         " ".join(fields[at].split("\n")).replace("\r", " ")
                         if at < len(fields)
                         else ""
-                        for at in places
+                        for at in column_indices
                     ],
                 )
         except csv.Error as error:
-            raise RowsError(
+            raise DatasetError(
                 f"line {before + 1:,} is not a line of a CSV file ({error}); save the table again "
                 f"as CSV"
             ) from None
 
-    return read_rows(lines, words)
+    return read_pairs(lines, split_on_spaces)
 
 
-def chosen(names: Sequence[str], columns: Sequence[str]) -> Sequence[str]:
+def select_columns(names: Sequence[str], columns: Sequence[str]) -> Sequence[str]:
     """Select the columns of sources and targets.
 
     Raises:
@@ -121,49 +132,51 @@ def chosen(names: Sequence[str], columns: Sequence[str]) -> Sequence[str]:
     """
     shown = ", ".join(name[:40] for name in names[:20]) or "none"
     if not columns and len(names) != 2:
-        raise RowsError(
+        raise DatasetError(
             f"there are {len(names)} columns ({shown}); name the two with sources and targets",
             columns=names,
         )
     if columns and (len(columns) != 2 or any(name not in names for name in columns)):
-        raise RowsError(
+        raise DatasetError(
             f"columns are {', '.join(name[:40] for name in columns)}; name two of {shown}",
             columns=names,
         )
-    picked = list(columns or names)
-    if picked[0] == picked[1]:
-        raise RowsError(
-            f"both columns are {picked[0][:40]}; name one for sources and another for targets"
+    selected = list(columns or names)
+    if selected[0] == selected[1]:
+        raise DatasetError(
+            f"both columns are {selected[0][:40]}; name one for sources and another for targets"
         )
-    return picked
+    return selected
 
 
 def from_bytes(
-    data: bytes, name: str, columns: Sequence[str] = (), words: bool | None = None
-) -> Rows:
+    data: bytes, name: str, columns: Sequence[str] = (), split_on_spaces: bool | None = None
+) -> PairDataset:
     """Parse the bytes of a file; it is a table if its name ends in .csv or columns are named.
 
     Raises:
         RowsError: for invalid data.
     """
-    if len(data) > LARGEST:
-        raise RowsError(f"the file has {len(data):,} bytes; at most {LARGEST:,} are read")
+    if len(data) > MAX_BYTES:
+        raise DatasetError(f"the file has {len(data):,} bytes; at most {MAX_BYTES:,} are read")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise RowsError("the file is UTF-16 text; save it as UTF-8")
+        raise DatasetError("the file is UTF-16 text; save it as UTF-8")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise RowsError(
+        raise DatasetError(
             f"line {line:,} is not UTF-8 text (byte {data[error.start]:#04x}); save the file as "
             f"UTF-8"
         ) from None
     if columns or name.lower().endswith(CSV):
-        return from_csv(text.replace("\r\n", "\n"), columns, words)
-    return from_text(text, words)
+        return from_csv(text.replace("\r\n", "\n"), columns, split_on_spaces)
+    return from_text(text, split_on_spaces)
 
 
-def from_file(path: Path, columns: Sequence[str] = (), words: bool | None = None) -> Rows:
+def from_file(
+    path: Path, columns: Sequence[str] = (), split_on_spaces: bool | None = None
+) -> PairDataset:
     """Read a file: source, tab, target on each line, or a CSV.
 
     Raises:
@@ -171,21 +184,21 @@ def from_file(path: Path, columns: Sequence[str] = (), words: bool | None = None
     """
     try:
         with open(path, "rb") as file:
-            data = file.read(LARGEST + 1)
+            data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise RowsError(
+        raise DatasetError(
             f"{path} cannot be read: {error.strerror or error}; name a file of pairs"
         ) from None
-    return from_bytes(data, path.name, columns, words)
+    return from_bytes(data, path.name, columns, split_on_spaces)
 
 
 def from_hub(
     repo: str,
     columns: Sequence[str] = (),
-    words: bool | None = None,
-    most: int = 100_000,
+    split_on_spaces: bool | None = None,
+    max_rows: int = 100_000,
     token: str | bool = False,
-) -> Rows:
+) -> PairDataset:
     """Stream the first `most` pairs of two columns of a dataset on the Hub.
 
     Only the used part is fetched, and no code of the repository is run.
@@ -193,19 +206,21 @@ def from_hub(
     Raises:
         RowsError: if it cannot be fetched, or for invalid data.
     """
-    from playground.data import license_of, stream_columns
+    from playground.data import license_of, stream_hub_columns
 
     kept = io.StringIO()
     numbers: list[int] = []
-    for number, cells in enumerate(stream_columns(repo, columns, chosen, token), start=1):
+    for number, cells in enumerate(
+        stream_hub_columns(repo, columns, select_columns, token), start=1
+    ):
         odd = next((cell for cell in cells if not isinstance(cell, str | int)), "")
         if odd != "" or isinstance(odd, float):
-            raise RowsError(
+            raise DatasetError(
                 f"row {number:,} contains {type(odd).__name__} instead of text; choose columns of "
                 f"text"
             )
-        line = "\t".join(" ".join(str(cell)[: LONGEST_FIELD + 1].split()) for cell in cells)
-        if len(line) + kept.tell() > LARGEST or number > most:
+        line = "\t".join(" ".join(str(cell)[: MAX_FIELD_CHARS + 1].split()) for cell in cells)
+        if len(line) + kept.tell() > MAX_BYTES or number > max_rows:
             break
         numbers.append(number)
         kept.write(line + "\n")
@@ -216,20 +231,21 @@ def from_hub(
             yield number, line[:-1].split("\t")
 
     return replace(
-        read_rows(lines, words), origin={"dataset": repo, "license": license_of(repo, token)}
+        read_pairs(lines, split_on_spaces),
+        origin={"dataset": repo, "license": license_of(repo, token)},
     )
 
 
 def from_function(
-    place: str,
+    function_path: str,
     *,
     symbols: int = 10,
     min_length: int = 1,
     max_length: int = 10,
-    n: int = FUNCTION_ROWS,
+    n: int = FUNCTION_EXAMPLES,
     seed: int = 0,
-    hosted: bool = False,
-) -> Rows:
+    is_hosted: bool = False,
+) -> PairDataset:
     """Build a dataset by calling a Python function with `n` distinct random sequences.
 
     `place` is its file and name, as path.py:function. The function maps a list of symbols to a list
@@ -239,25 +255,29 @@ def from_function(
         RowsError: on a hosted Space, if the file or function is missing, or if the function fails
             or returns something else.
     """
-    if hosted or "SPACE_ID" in os.environ:
-        raise RowsError(
+    if is_hosted or "SPACE_ID" in os.environ:
+        raise DatasetError(
             "a Python function cannot be a task on a hosted page, because it would run with the "
             "owner's rights; add a dataset instead"
         )
-    function = _function(place)
-    drawn = random.Random(seed)
+    function = _load_function(function_path)
+    random_source = random.Random(seed)
     sources: dict[tuple[str, ...], None] = {}
-    for _ in range(TRIES * n):
+    for _ in range(MAX_DRAWS_FACTOR * n):
         if len(sources) == n:
             break
         sources[
-            tuple(drawn.choices(ALPHABET[:symbols], k=drawn.randint(min_length, max_length)))
+            tuple(
+                random_source.choices(
+                    ALPHABET[:symbols], k=random_source.randint(min_length, max_length)
+                )
+            )
         ] = None
-    answers = [_asked(function, place, source) for source in sources]
+    answers = [_call(function, function_path, source) for source in sources]
     for source, answer in zip(list(sources)[:20], answers, strict=False):
-        if _asked(function, place, source) != answer:
-            raise RowsError(
-                f"{place} returns two different results for {' '.join(source)}; a task needs a "
+        if _call(function, function_path, source) != answer:
+            raise DatasetError(
+                f"{function_path} returns two different results for {' '.join(source)}; a task needs a "
                 f"deterministic function"
             )
 
@@ -265,51 +285,58 @@ def from_function(
         for number, (source, answer) in enumerate(zip(sources, answers, strict=True), start=1):
             yield number, [" ".join(source), " ".join(answer)]
 
-    return read_rows(lines, words=True)
+    return read_pairs(lines, split_on_spaces=True)
 
 
-def _function(place: str) -> Callable[[list[str]], Any]:
-    path, _, name = place.rpartition(":")
+def _load_function(function_path: str) -> Callable[[list[str]], Any]:
+    path, _, name = function_path.rpartition(":")
     if not Path(path).is_file():
-        raise RowsError(f"{path or place} is not a file; name a function as path.py:function")
+        raise DatasetError(
+            f"{path or function_path} is not a file; name a function as path.py:function"
+        )
     spec = importlib.util.spec_from_file_location("playground_task_function", path)
     if spec is None or spec.loader is None:
-        raise RowsError(f"{path} is not a Python file; name a function as path.py:function")
+        raise DatasetError(f"{path} is not a Python file; name a function as path.py:function")
     module = importlib.util.module_from_spec(spec)
     # as an import does, because dataclasses in the file look up their module
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise RowsError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+        raise DatasetError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
     function = getattr(module, name, None)
     if not callable(function):
-        raise RowsError(f"{path} has no function {name}; name a function of this file")
+        raise DatasetError(f"{path} has no function {name}; name a function of this file")
     return function
 
 
-def _asked(function: Callable[[list[str]], Any], place: str, source: tuple[str, ...]) -> list[str]:
+def _call(
+    function: Callable[[list[str]], Any], function_path: str, source: tuple[str, ...]
+) -> list[str]:
     try:
         answer = function(list(source))
     except Exception as error:
-        raise RowsError(
-            f"{place} failed on {' '.join(source)}: {type(error).__name__}: {error}"
+        raise DatasetError(
+            f"{function_path} failed on {' '.join(source)}: {type(error).__name__}: {error}"
         ) from error
     if (
         not isinstance(answer, list)
         or not all(isinstance(symbol, str) and len(symbol.split()) == 1 for symbol in answer)
         or not answer
     ):
-        raise RowsError(
-            f"{place} returned {answer!r:.80} for {' '.join(source)}; it must return a list of at "
+        raise DatasetError(
+            f"{function_path} returned {answer!r:.80} for {' '.join(source)}; it must return a list of at "
             f"least one symbol"
         )
     return answer
 
 
-def from_argument(
-    task: str, columns: Sequence[str] = (), words: bool | None = None, **drawn: Any
-) -> Rows:
+def from_cli_argument(
+    task: str,
+    columns: Sequence[str] = (),
+    split_on_spaces: bool | None = None,
+    **sampling_options: Any,
+) -> PairDataset:
     """Load the dataset of an argument: a file, hub:user/dataset, path.py:function.
 
     `drawn` are the arguments of `from_function`.
@@ -318,13 +345,13 @@ def from_argument(
         RowsError: for unreadable or invalid data.
     """
     if task.startswith("hub:"):
-        return from_hub(task.removeprefix("hub:"), columns, words)
+        return from_hub(task.removeprefix("hub:"), columns, split_on_spaces)
     if ".py:" in task:
-        return from_function(task, **drawn)
-    return from_file(Path(task), columns, words)
+        return from_function(task, **sampling_options)
+    return from_file(Path(task), columns, split_on_spaces)
 
 
-def is_argument(task: str) -> bool:
+def is_dataset_argument(task: str) -> bool:
     """Return whether a task on the command line is a dataset."""
     return (
         task.startswith("hub:")

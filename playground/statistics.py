@@ -13,7 +13,7 @@ from typing import Any
 Z_95 = 1.959963984540054  # 95 % of a normal distribution is within this many standard deviations
 
 
-def wilson(right: float, n: int) -> tuple[float, float]:
+def wilson_interval(n_correct: float, n: int) -> tuple[float, float]:
     """Return the 95 % interval of a fraction of `n` (Wilson 1927).
 
     Unlike the normal approximation it has a width at 0 and at 1, and it contains these ends
@@ -23,33 +23,33 @@ def wilson(right: float, n: int) -> tuple[float, float]:
     """
     if n <= 0:
         raise ValueError(f"n is {n}; an interval needs at least one trial")
-    share, more = right / n, Z_95**2 / n
-    middle = (share + more / 2) / (1 + more)
-    half = Z_95 / (1 + more) * math.sqrt(share * (1 - share) / n + more / (4 * n))
-    return 0.0 if right == 0 else middle - half, 1.0 if right == n else middle + half
+    fraction, more = n_correct / n, Z_95**2 / n
+    middle = (fraction + more / 2) / (1 + more)
+    half = Z_95 / (1 + more) * math.sqrt(fraction * (1 - fraction) / n + more / (4 * n))
+    return 0.0 if n_correct == 0 else middle - half, 1.0 if n_correct == n else middle + half
 
 
-def floored(share: float, digits: int) -> float:
+def floor_to(fraction: float, digits: int) -> float:
     """Round a fraction down to `digits` decimals, so that only a complete one is 1.
 
     An error of a billionth counts as a rounding error.
     """
     scale = 10**digits
-    return math.floor(share * scale + 1e-9 * scale) / scale
+    return math.floor(fraction * scale + 1e-9 * scale) / scale
 
 
-def percent(share: float) -> str:
+def format_percent(fraction: float) -> str:
     """Format a fraction in percent with one decimal, rounded down.
 
     Only a complete fraction is 100 %, and only an empty one is 0 %.
     """
-    shown = floored(share, 3)
+    shown = floor_to(fraction, 3)
     if shown == 1:
         return "100 %"
-    return f"{100 * shown:.1f} %" if shown else "< 0.1 %" if share > 1e-9 else "0 %"
+    return f"{100 * shown:.1f} %" if shown else "< 0.1 %" if fraction > 1e-9 else "0 %"
 
 
-def quantile(values: Sequence[float], share: float) -> float:
+def quantile(values: Sequence[float], fraction: float) -> float:
     """Return a quantile of `values`, by linear interpolation between the two nearest values.
 
     This is type 7 of Hyndman and Fan 1996, the default of numpy.
@@ -60,14 +60,14 @@ def quantile(values: Sequence[float], share: float) -> float:
     if not values:
         raise ValueError("values is empty; a quantile needs at least one value")
     ordered = sorted(values)
-    at = share * (len(ordered) - 1)
-    low, high = math.floor(at), math.ceil(at)
+    position = fraction * (len(ordered) - 1)
+    low, high = math.floor(position), math.ceil(position)
     if ordered[low] == ordered[high]:  # also if both are infinite
         return ordered[low]
-    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
+    return ordered[low] + (position - low) * (ordered[high] - ordered[low])
 
 
-def spread(values: Sequence[float]) -> dict[str, Any] | None:
+def five_number_summary(values: Sequence[float]) -> dict[str, Any] | None:
     """Summarize values: n, median, range (low, high), quartiles (q1, q3); or None."""
     if not values:
         return None
@@ -75,20 +75,20 @@ def spread(values: Sequence[float]) -> dict[str, Any] | None:
     return {"n": len(values), "median": median, "low": low, "high": high, "q1": q1, "q3": q3}
 
 
-def censored(values: Sequence[float | None]) -> dict[str, Any] | None:
+def censored_summary(values: Sequence[float | None]) -> dict[str, Any] | None:
     """Summarize waiting times, of which some (None) had not ended when the observation ended.
 
     They are longer than any observed time. So a median or a bound among them is None, and `reached`
     counts the others.
     """
-    told = spread([math.inf if value is None else value for value in values])
-    if told is None:
+    summary = five_number_summary([math.inf if value is None else value for value in values])
+    if summary is None:
         return None
-    finite = {name: None if value == math.inf else value for name, value in told.items()}
+    finite = {name: None if value == math.inf else value for name, value in summary.items()}
     return finite | {"reached": sum(value is not None for value in values)}
 
 
-def apart(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def ranges_disjoint(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Return whether two full ranges are disjoint. A bound of None is above every number."""
     ends = [
         [math.inf if each[name] is None else each[name] for name in ("low", "high")]

@@ -27,7 +27,7 @@ pytest_plugins = ["tests.support.layers", "tests.support.fixtures"]
 @pytest.fixture(scope="session")
 def small_run():
     """One layer, one head, reversal of 1 to 5 digits: 60 steps take about a second and learn half of it."""
-    return RunConfig.from_fields(
+    return RunConfig.from_flat(
         {
             "task": "reverse", "symbols": 10, "min_length": 1, "max_length": 5,
             "d_model": 32, "n_heads": 1, "n_layers": 1, "d_ff": 64, "dropout": 0.0, "norm": "pre", "positions": "learned",
@@ -43,10 +43,10 @@ def ages(small_run):
     """The small model at several ages, from untrained to trained: {steps: family}. Do not train these."""
     last = 240
     trainer = Trainer(small_run.replace(steps=last, schedule="cosine", decay_steps=last))
-    families = {0: copy.deepcopy(trainer.family).eval()}
+    families = {0: copy.deepcopy(trainer.model).eval()}
     for metrics in trainer:
         if metrics.step in (15, 30, 45, 60, last):
-            families[metrics.step] = copy.deepcopy(trainer.family).eval()
+            families[metrics.step] = copy.deepcopy(trainer.model).eval()
     return families
 
 

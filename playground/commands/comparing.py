@@ -12,18 +12,25 @@ from typing import Any
 
 import click
 
-from playground.comparison.work import QUIET
+from playground.comparison.work import QUIET_ENV
 
-from .terminal import Several, check_out, manifest_of, progress_bar, refuse, reserve_out
+from .terminal import (
+    MultiValueOption,
+    check_output_dir,
+    exit_with_error,
+    load_manifest_or_exit,
+    progress_bar,
+    reserve_output_dir,
+)
 
-WIDTH = 100  # columns of a caption
+MAX_LINE_WIDTH = 100  # columns of a caption
 
 
 @click.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option(
     "--models",
-    cls=Several,
+    cls=MultiValueOption,
     multiple=True,
     metavar="MODEL ...",
     show_default=True,
@@ -76,50 +83,56 @@ def compare(
 
     The exit code is 1 if a model could not be evaluated.
     """
-    manifest_of(checkpoint)
+    load_manifest_or_exit(checkpoint)
     if csv_file and not csv_file.resolve().parent.is_dir():
-        refuse(f"--csv {csv_file} cannot be written: there is no such folder; choose another file")
+        exit_with_error(
+            f"--csv {csv_file} cannot be written: there is no such folder; choose another file"
+        )
     # before the import of huggingface_hub, which reads them; no token is sent
-    os.environ.update(QUIET | {"HF_TOKEN": ""})
+    os.environ.update(QUIET_ENV | {"HF_TOKEN": ""})
 
-    from playground.comparison.sheet import standing, to_csv, to_json
-    from playground.comparison.table import line_in_words
+    from playground.comparison.sheet import latest_rows, to_csv, to_json
+    from playground.comparison.table import format_row
 
-    told: list[dict[str, Any]] = []
-    what = {
+    events: list[dict[str, Any]] = []
+    request = {
         "checkpoint": str(checkpoint),
         "models": list(models),
         "n": n,
         "shots": shots,
         "rank": rank,
     }
-    result, ended = carry_out("table", what, told)
+    result, status = run_job("table", request, events)
     if result is None:
         click.echo("playground: stopped by a signal; the rows so far:", err=True)
-    rows = standing(told)
+    rows = latest_rows(events)
     if csv_file:
         try:
-            csv_file.write_text(to_csv(told), encoding="utf-8")
+            csv_file.write_text(to_csv(events), encoding="utf-8")
         except OSError as error:
-            refuse(f"--csv {csv_file} cannot be written: {error.strerror}; choose another file")
+            exit_with_error(
+                f"--csv {csv_file} cannot be written: {error.strerror}; choose another file"
+            )
     if as_json:
-        click.echo(to_json(told, result, indent=None))
+        click.echo(to_json(events, result, indent=None))
     else:
         click.echo(
             f"{'':34} {'exact match':^19} {'token accuracy':^19} {'rank accuracy':^19} "
             f"{'parameters':>13}"
         )
         for row in rows:
-            click.echo(line_in_words(row))
+            click.echo(format_row(row))
         for note in [
             *(row["note"] for row in rows if row["note"]),
-            *(row["sentence"] for row in told if row["kind"] == "leak"),
+            *(row["sentence"] for row in events if row["kind"] == "leak"),
         ]:
-            click.echo(click.wrap_text(note, WIDTH, initial_indent="  ", subsequent_indent="  "))
-        caption = next((row["caption"] for row in told if row["kind"] == "settings"), "")
-        click.echo(click.wrap_text(caption, WIDTH))
-    if ended or any(row["error"] for row in rows):
-        raise SystemExit(128 + ended if ended else 1)
+            click.echo(
+                click.wrap_text(note, MAX_LINE_WIDTH, initial_indent="  ", subsequent_indent="  ")
+            )
+        caption = next((row["caption"] for row in events if row["kind"] == "settings"), "")
+        click.echo(click.wrap_text(caption, MAX_LINE_WIDTH))
+    if status or any(row["error"] for row in rows):
+        raise SystemExit(128 + status if status else 1)
 
 
 @click.command()
@@ -184,20 +197,22 @@ def finetune(
 
     `compare --models` accepts the result. Ctrl-C saves the weights so far.
     """
-    manifest_of(checkpoint)
+    load_manifest_or_exit(checkpoint)
     if out.resolve() == checkpoint.resolve() or (
         out.exists() and any(out.iterdir()) and not (out / "fine-tuned.json").is_file()
     ):
-        refuse(f"--out {out} is a folder with other things in it; choose a new or empty one")
+        exit_with_error(
+            f"--out {out} is a folder with other things in it; choose a new or empty one"
+        )
     if (out / "fine-tuned.json").is_file() and not overwrite:
-        refuse(
+        exit_with_error(
             f"--out {out} already holds a fine-tuned model; choose another folder, or add "
             "--overwrite"
         )
     click.get_current_context().with_resource(
-        reserve_out(out, lambda: check_out(out, keeps_what_is_there=False))
+        reserve_output_dir(out, lambda: check_output_dir(out, keeps_existing=False))
     )
-    what = {
+    request = {
         "model": model,
         "checkpoint": str(checkpoint),
         "into": str(out),
@@ -207,9 +222,9 @@ def finetune(
         "n": n,
         "seed": seed,
     }
-    result, ended = carry_out("finetune", what, [])
+    result, status = run_job("finetune", request, [])
     if result is None:
-        refuse("stopped by a signal before the first step; nothing was written")
+        exit_with_error("stopped by a signal before the first step; nothing was written")
     if as_json:
         click.echo(json.dumps(result))
     else:
@@ -221,26 +236,26 @@ def finetune(
         click.echo(
             f"{result['steps']} steps in {result['seconds']:.1f} s; compare with --models {out}"
         )
-    if ended:
-        raise SystemExit(128 + ended)
+    if status:
+        raise SystemExit(128 + status)
 
 
-def carry_out(
-    kind: str, what: dict[str, Any], told: list[dict[str, Any]]
+def run_job(
+    kind: str, request: dict[str, Any], events: list[dict[str, Any]]
 ) -> tuple[dict[str, Any] | None, int]:
     """Run a job of the comparison in this process with a progress bar; its rows go to `told`.
 
     Returns its result, or None if a signal ended it before there was one, and the number of
     that signal.
     """
-    from playground.comparison.work import Cancelled, Refused, Tell
+    from playground.comparison.work import JobCancelled, JobError, ProgressReporter
     from playground.comparison.work import run as do
 
-    told_to_end: list[int] = []
+    interrupted: list[int] = []
     cancelled = threading.Event()
 
     def end(number: int, frame: object) -> None:
-        told_to_end.append(number)
+        interrupted.append(number)
         cancelled.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -248,9 +263,9 @@ def carry_out(
     result = None
     with progress_bar(unit_scale=True) as bar:
 
-        def hear(kind: str, *content: Any) -> None:
+        def on_message(kind: str, *content: Any) -> None:
             if kind == "row":
-                told.append(content[0])
+                events.append(content[0])
             elif kind == "say":
                 bar.write(content[0], file=sys.stderr)
                 bar.reset()
@@ -259,9 +274,9 @@ def carry_out(
                 bar.refresh()
 
         try:
-            result = do(kind, what, Tell(hear, cancelled))
-        except Cancelled:
+            result = do(kind, request, ProgressReporter(on_message, cancelled))
+        except JobCancelled:
             pass
-        except Refused as error:
-            refuse(str(error))
-    return result, told_to_end[0] if told_to_end else 0
+        except JobError as error:
+            exit_with_error(str(error))
+    return result, interrupted[0] if interrupted else 0

@@ -9,7 +9,7 @@ import click
 
 from playground.training.manifest import CheckpointError
 
-from .terminal import model_of, refuse
+from .terminal import exit_with_error, load_model_or_exit
 
 
 @click.command()
@@ -37,28 +37,32 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
     """
     from playground.plots.heads import FIGURES
 
-    manifest, family = model_of(checkpoint)
-    known = {f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg", "pdf", "csv", "json")}
-    if out.exists() and any(path.name not in known for path in out.iterdir()):
-        refuse(f"--out {out} is a folder with other things in it; choose a new or empty one")
+    manifest, family = load_model_or_exit(checkpoint)
+    positions = {
+        f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg", "pdf", "csv", "json")
+    }
+    if out.exists() and any(path.name not in positions for path in out.iterdir()):
+        exit_with_error(
+            f"--out {out} is a folder with other things in it; choose a new or empty one"
+        )
 
     import torch
 
-    from playground.inspection.subject import NotInspectable
-    from playground.plots.drawn import draw_all
+    from playground.inspection.subject import InspectionError
+    from playground.plots.drawn import export_figures
     from playground.runs.history import read_lines
-    from playground.tasks import UnknownSymbol
+    from playground.tasks import UnknownSymbolError
 
     torch.set_num_threads(1)  # more threads are slower at this size
 
-    def tell(sentence: str) -> None:
+    def report_progress(sentence: str) -> None:
         click.echo(f"{sentence} ...", err=True)
 
-    run = run_of(checkpoint)
+    run = run_folder(checkpoint)
     try:
         lines = [line for line in read_lines(run) if line["step"] <= manifest.step]
-        earlier = earlier_weights(run, manifest.step)
-        found, files = draw_all(
+        history = weight_history(run, manifest.step)
+        files_found, files = export_figures(
             out,
             manifest.config,
             family,
@@ -66,14 +70,16 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
             n,
             lines=lines,
             scores=manifest.scores,
-            history=earlier,
-            tell=tell,
+            history=history,
+            report_progress=report_progress,
         )
-    except (UnknownSymbol, NotInspectable, CheckpointError) as error:
-        refuse(str(error))
+    except (UnknownSymbolError, InspectionError, CheckpointError) as error:
+        exit_with_error(str(error))
     except OSError as error:
-        refuse(f"--out {out} cannot be written: {error.strerror}; choose another folder")
-    missed = next(row for row in found["ablation"] if row["name"] == found["head"]["title"])
+        exit_with_error(f"--out {out} cannot be written: {error.strerror}; choose another folder")
+    missed = next(
+        row for row in files_found["ablation"] if row["name"] == files_found["head"]["title"]
+    )
     if as_json:
         click.echo(
             json.dumps(
@@ -81,32 +87,32 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
             )
         )
         return
-    before, after, asked = missed["exact_match_before"], missed["exact_match"], missed["n"]
+    before, after, requested = missed["exact_match_before"], missed["exact_match"], missed["n"]
     click.echo(
         f"most important head: {missed['name']}; without it {after:.2%} instead of {before:.2%} "
-        f"of {asked:,} held-out sequences"
+        f"of {requested:,} held-out sequences"
     )
-    click.echo(f"{len(found)} figures with their data in {out}: {', '.join(found)}")
+    click.echo(f"{len(files_found)} figures with their data in {out}: {', '.join(files_found)}")
 
 
-def run_of(checkpoint: Path) -> Path:
+def run_folder(checkpoint: Path) -> Path:
     """Return the folder with a checkpoint's metrics and weight history: its run's, or its own."""
-    home = checkpoint.resolve().parent.parent
+    parent = checkpoint.resolve().parent.parent
     return (
-        home
-        if not (checkpoint / "metrics.jsonl").is_file() and (home / "metrics.jsonl").is_file()
+        parent
+        if not (checkpoint / "metrics.jsonl").is_file() and (parent / "metrics.jsonl").is_file()
         else checkpoint
     )
 
 
-def earlier_weights(run: Path, step: int) -> dict[int, Path]:
+def weight_history(run: Path, step: int) -> dict[int, Path]:
     """Return the stored weights of a run up to `step`, evenly thinned: {step: file}.
 
     Empty for a checkpoint without a run.
     """
-    from playground.runs.history import kept_steps, thinned, weights_path
+    from playground.runs.history import subsample, weight_steps, weights_path
 
     return {
         each: weights_path(run, each)
-        for each in thinned([each for each in kept_steps(run) if each <= step])
+        for each in subsample([each for each in weight_steps(run) if each <= step])
     }

@@ -12,7 +12,7 @@ import click
 
 from playground.hub.names import LICENSES, is_branch, is_repo, is_revision
 
-from .terminal import CHECKPOINTS, check_out, manifest_of, refuse
+from .terminal import CHECKPOINTS_ROOT, check_output_dir, exit_with_error, load_manifest_or_exit
 
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,30 +70,30 @@ def push(
     as_json: bool,
 ) -> None:
     """Publish a checkpoint on the Hugging Face Hub, in one commit."""
-    from playground.hub.forms import CannotPublish, form_of
+    from playground.hub.forms import NotPublishableError, package_format
 
-    check_name(repo)
+    validate_repo_id(repo)
     if not is_branch(branch):
-        refuse(
+        exit_with_error(
             f"--branch {branch!r} is not a valid branch name; use letters, digits, dots, "
             "dashes, underscores and slashes"
         )
     if licence and licence not in LICENSES:
-        refuse(
+        exit_with_error(
             f"--license {licence!r} is not known to the Hub; give one such as mit, apache-2.0, "
             "cc-by-4.0 or cc0-1.0"
         )
     try:
-        form_of(manifest_of(checkpoint).config.family)
-    except CannotPublish as error:
-        refuse(str(error))
+        package_format(load_manifest_or_exit(checkpoint).config.family)
+    except NotPublishableError as error:
+        exit_with_error(str(error))
     run = (
         checkpoint.parent.parent
         if checkpoint.parent.name == "checkpoints"
         and (checkpoint.parent.parent / "run.json").is_file()
         else None
     )
-    told = on_the_hub(
+    result = run_hub_task(
         ask_token,
         needed=not dry_run,
         kind="plan" if dry_run else "push",
@@ -106,23 +106,23 @@ def push(
         run=str(run) if run else "",
     )
     if as_json:
-        told.pop("card", None)
-        click.echo(json.dumps(told))
+        result.pop("card", None)
+        click.echo(json.dumps(result))
         return
-    show_plans(told, dry_run)
+    print_plans(result, dry_run)
 
 
-def show_plans(told: dict[str, Any], dry_run: bool) -> None:
+def print_plans(result: dict[str, Any], dry_run: bool) -> None:
     """Print each file with what was done, or would be done."""
-    for plan in told["plans"]:
+    for plan in result["plans"]:
         whose = "private" if plan["private"] else "public"
         state = "exists" if plan["exists"] else "would be created" if dry_run else "was created"
         click.echo(f"{plan['kind']} {plan['repo']} ({whose}, branch {plan['revision']}): {state}")
         for change in plan["changes"]:
             click.echo(f"  {change['what']:8}{change['size']:>12,} bytes  {change['path']}")
-    if not told.get("compared", True):
+    if not result.get("compared", True):
         click.echo("no token was found, so this was not compared with the Hub", err=True)
-    click.echo("nothing was written" if dry_run else told["url"])
+    click.echo("nothing was written" if dry_run else result["url"])
 
 
 @click.command()
@@ -137,20 +137,24 @@ def show_plans(told: dict[str, Any], dry_run: bool) -> None:
 @hub_options
 def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: bool) -> None:
     """Download a published model as a checkpoint; every file is validated."""
-    check_name(repo, revision)
-    out = out or CHECKPOINTS / repo.rpartition("/")[2]
+    validate_repo_id(repo, revision)
+    out = out or CHECKPOINTS_ROOT / repo.rpartition("/")[2]
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        refuse(f"--out {out} already exists and stays as it is; choose a new or an empty folder")
-    check_out(out, keeps_what_is_there=True)
-    told = on_the_hub(ask_token, kind="pull", repo=repo, revision=revision, into=str(out.resolve()))
+        exit_with_error(
+            f"--out {out} already exists and stays as it is; choose a new or an empty folder"
+        )
+    check_output_dir(out, keeps_existing=True)
+    result = run_hub_task(
+        ask_token, kind="pull", repo=repo, revision=revision, into=str(out.resolve())
+    )
     if as_json:
         click.echo(
-            json.dumps({"checkpoint": str(out), "commit": told["commit"], "step": told["step"]})
+            json.dumps({"checkpoint": str(out), "commit": result["commit"], "step": result["step"]})
         )
     else:
         click.echo(
-            f"{out}: {told['task']}, {told['parameters']:,} parameters, step {told['step']}, "
-            f"commit {told['commit'][:12]}"
+            f"{out}: {result['task']}, {result['parameters']:,} parameters, step {result['step']}, "
+            f"commit {result['commit'][:12]}"
         )
 
 
@@ -163,21 +167,23 @@ def reproduce(repo: str, revision: str, ask_token: bool, as_json: bool) -> None:
 
     The exit code is 1 if they differ.
     """
-    check_name(repo, revision)
-    told = on_the_hub(ask_token, kind="reproduce", repo=repo, revision=revision)
-    card, measured = told["card"], told["measured"]
+    validate_repo_id(repo, revision)
+    result = run_hub_task(ask_token, kind="reproduce", repo=repo, revision=revision)
+    card, measured = result["card"], result["measured"]
     if as_json:
         click.echo(
-            json.dumps({"repo": repo, "commit": told["commit"], "card": card, "measured": measured})
+            json.dumps(
+                {"repo": repo, "commit": result["commit"], "card": card, "measured": measured}
+            )
         )
     else:
-        said = (
+        sentence = (
             f"{card['exact_match']:.2%}" + (f" of {card['n']:,}" if card.get("n") else "")
             if card
             else "no score"
         )
         click.echo(
-            f"the card reports {said}; measured here {measured['exact_match']:.2%} of "
+            f"the card reports {sentence}; measured here {measured['exact_match']:.2%} of "
             f"{measured['n']:,} held-out sequences"
         )
     if card and abs(card["exact_match"] - measured["exact_match"]) >= 0.5 / measured["n"]:
@@ -188,7 +194,7 @@ def reproduce(repo: str, revision: str, ask_token: bool, as_json: bool) -> None:
 @hub_options
 def gallery(ask_token: bool, as_json: bool) -> None:
     """List the models on the Hub that carry the playground's tag, most liked first."""
-    models = on_the_hub(ask_token, kind="gallery")["models"]
+    models = run_hub_task(ask_token, kind="gallery")["models"]
     if as_json:
         click.echo(json.dumps(models))
         return
@@ -215,8 +221,8 @@ def gallery(ask_token: bool, as_json: bool) -> None:
 @hub_options
 def deploy(space: str, public: bool, dry_run: bool, ask_token: bool, as_json: bool) -> None:
     """Deploy the playground to a Hugging Face Space, in one commit; create a missing Space."""
-    check_name(space)
-    told = on_the_hub(
+    validate_repo_id(space)
+    result = run_hub_task(
         ask_token,
         needed=True,
         kind="stage" if dry_run else "deploy",
@@ -224,29 +230,29 @@ def deploy(space: str, public: bool, dry_run: bool, ask_token: bool, as_json: bo
         private=not public,
     )
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(result))
     else:
-        show_plans(told, dry_run)
+        print_plans(result, dry_run)
 
 
-def check_name(repo: str, revision: str = "main") -> None:
+def validate_repo_id(repo: str, revision: str = "main") -> None:
     """Reject an invalid name of a repository, or of a revision in it."""
     if not is_repo(repo):
-        refuse(
+        exit_with_error(
             f"{repo!r} is not the name of a repository; write user/name, with letters, digits, "
             "dots, dashes and underscores"
         )
     if not is_revision(revision):
-        refuse(f"--revision {revision!r} is not valid; name a branch, a tag or a commit")
+        exit_with_error(f"--revision {revision!r} is not valid; name a branch, a tag or a commit")
 
 
-def on_the_hub(ask_token: bool, needed: bool = False, **errand: Any) -> dict[str, Any]:
+def run_hub_task(ask_token: bool, needed: bool = False, **errand: Any) -> dict[str, Any]:
     """Run a Hub operation and return its result; progress goes to stderr. A signal ends it.
 
     Without a token, a plan becomes a preview, which sends no authenticated request.
     """
-    from playground.hub.jobs import begin, cancel, supervise
-    from playground.hub.work import Errand
+    from playground.hub.jobs import cancel, check_timeouts, start_job
+    from playground.hub.work import HubTask
 
     token = click.prompt("Token", hide_input=True, err=True).strip() if ask_token else ""
     if not token:
@@ -254,29 +260,29 @@ def on_the_hub(ask_token: bool, needed: bool = False, **errand: Any) -> dict[str
 
         token = get_token() or ""
     if needed and not token:
-        refuse(
+        exit_with_error(
             "publishing needs a token with write access: run `hf auth login`, set HF_TOKEN, or "
             "add --ask-token"
         )
     if errand["kind"] == "plan" and not token:
         errand["kind"] = "preview"
-    told_to_end: list[int] = []
+    interrupted: list[int] = []
     # The child inherits this. Ctrl-C reaches both processes, and this one ends the other.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    job = begin(
-        Errand(**errand, token=token),
-        on_say=lambda sentence: click.echo(f"{sentence} ...", err=True),
+    job = start_job(
+        HubTask(**errand, token=token),
+        on_progress=lambda sentence: click.echo(f"{sentence} ...", err=True),
         fresh=True,
     )
-    while job.child and job.child.process.pid is None and not job.over.wait(0.01):
+    while job.process and job.process.process.pid is None and not job.finished.wait(0.01):
         pass
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: told_to_end.append(number))
-    while not job.over.wait(0.2):
-        supervise(job)
-        if told_to_end:
+        signal.signal(number, lambda number, frame: interrupted.append(number))
+    while not job.finished.wait(0.2):
+        check_timeouts(job)
+        if interrupted:
             cancel(job)
     if job.result is None:
-        click.echo(f"playground: {job.sentence}", err=True)
-        raise SystemExit(128 + told_to_end[0] if told_to_end else 1)
+        click.echo(f"playground: {job.message}", err=True)
+        raise SystemExit(128 + interrupted[0] if interrupted else 1)
     return job.result

@@ -10,8 +10,8 @@ import click
 from playground.training.files import write_file
 from playground.training.manifest import CheckpointError
 
-from .inspecting import run_of
-from .terminal import manifest_of, refuse
+from .inspecting import run_folder
+from .terminal import exit_with_error, load_manifest_or_exit
 
 
 @click.command()
@@ -33,22 +33,24 @@ def report(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: boo
     It has scores with intervals, curves, attention, predictions, settings and the command that
     repeats the training.
     """
-    manifest = manifest_of(checkpoint)
+    manifest = load_manifest_or_exit(checkpoint)
     if not out.resolve().parent.is_dir():
-        refuse(f"--out {out} cannot be written: there is no such folder; choose another file")
+        exit_with_error(
+            f"--out {out} cannot be written: there is no such folder; choose another file"
+        )
     if out.exists() and not overwrite:
-        refuse(f"--out {out} already exists; choose another file, or add --overwrite")
+        exit_with_error(f"--out {out} already exists; choose another file, or add --overwrite")
 
     from playground.plots.report import write_report
-    from playground.tasks.rows import RowsError
+    from playground.tasks.rows import DatasetError
 
     try:
-        text = write_report(checkpoint, run_of(checkpoint), name)
+        text = write_report(checkpoint, run_folder(checkpoint), name)
         write_file(out, text.encode())
-    except (CheckpointError, RowsError) as error:
-        refuse(str(error))
+    except (CheckpointError, DatasetError) as error:
+        exit_with_error(str(error))
     except OSError as error:
-        refuse(f"--out {out} cannot be written: {error.strerror}; choose another file")
+        exit_with_error(f"--out {out} cannot be written: {error.strerror}; choose another file")
     if as_json:
         click.echo(
             json.dumps({"report": str(out), "bytes": len(text.encode()), "step": manifest.step})

@@ -20,27 +20,27 @@ from playground import CHECKPOINTS_DIR
 from playground.training.manifest import CheckpointError, read_manifest
 
 DEFAULT_COLUMNS, DEFAULT_ROWS = 80, 24  # for a terminal that reports no size
-CHECKPOINTS = Path(os.environ.get("PLAYGROUND_CHECKPOINTS") or CHECKPOINTS_DIR)
+CHECKPOINTS_ROOT = Path(os.environ.get("PLAYGROUND_CHECKPOINTS") or CHECKPOINTS_DIR)
 
 
-def refuse(message: str) -> NoReturn:
+def exit_with_error(message: str) -> NoReturn:
     """Exit with code 2 and a one-line error message."""
     click.echo(f"playground: {message}", err=True)
     raise SystemExit(2)
 
 
-def told_by_torchrun(name: str) -> int:
+def torchrun_rank(name: str) -> int:
     """Return RANK or LOCAL_RANK as set by torchrun, else 0."""
     return int(os.environ[name]) if int(os.environ.get("WORLD_SIZE", 1)) > 1 else 0
 
 
 @contextmanager
-def one_voice() -> Iterator[None]:
+def only_rank_zero_prints() -> Iterator[None]:
     """Silence all processes of torchrun on a machine but the first during a `with` block.
 
     An unexpected error of another process is printed after the block.
     """
-    if not told_by_torchrun("LOCAL_RANK"):
+    if not torchrun_rank("LOCAL_RANK"):
         yield
         return
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
@@ -63,20 +63,20 @@ def progress_bar(**options: Any) -> Any:
     return tqdm(**{"disable": None, "file": sys.stderr, **size, **options})
 
 
-def refuse_options(names: Iterable[str], reason: str) -> None:
+def reject_options(names: Iterable[str], reason: str) -> None:
     """Reject the first of these parameters that the command line sets."""
     context = click.get_current_context()
     parameters = {parameter.name: parameter for parameter in context.command.params}
     for name in names:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            refuse(f"{parameters[name].opts[0]} has no effect {reason}")
+            exit_with_error(f"{parameters[name].opts[0]} has no effect {reason}")
 
 
 def option_name(setting: str) -> str:
     return "--" + setting.replace("_", "-")
 
 
-class Several(click.Option):
+class MultiValueOption(click.Option):
     """An option that accepts every word up to the next option: --schemes learned rope."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
@@ -113,20 +113,22 @@ def write_examples(examples: str | None, formatter: click.HelpFormatter) -> None
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
-def check_out(out: Path, keeps_what_is_there: bool) -> None:
+def check_output_dir(out: Path, keeps_existing: bool) -> None:
     """Reject an output folder with other content, or without write access, before the training."""
-    if keeps_what_is_there and (out / "config.json").exists():
-        refuse(
+    if keeps_existing and (out / "config.json").exists():
+        exit_with_error(
             f"--out {out} already holds a checkpoint; choose another folder, continue it with "
             f"--resume {out}, or add --overwrite"
         )
     if out.exists() and any(out.iterdir()) and not (out / "config.json").exists():
-        refuse(f"--out {out} is a folder with other things in it; choose a new or empty one")
+        exit_with_error(
+            f"--out {out} is a folder with other things in it; choose a new or empty one"
+        )
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=out.parent).close()
     except OSError as error:
-        refuse(f"--out {out} cannot be written: {error.strerror}; choose another folder")
+        exit_with_error(f"--out {out} cannot be written: {error.strerror}; choose another folder")
 
 
 def new_run_folder(parent: Path, task: str, seed: int) -> Path:
@@ -142,13 +144,13 @@ def new_run_folder(parent: Path, task: str, seed: int) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            refuse(
+            exit_with_error(
                 f"--out {parent / name} cannot be written: {error.strerror}; choose another folder"
             )
 
 
 @contextmanager
-def reserve_out(out: Path, check: Callable[[], object]) -> Iterator[Callable[[], Path]]:
+def reserve_output_dir(out: Path, check: Callable[[], object]) -> Iterator[Callable[[], Path]]:
     """Lock an output folder for the duration of a command, so that no second command writes it.
 
     Args:
@@ -179,7 +181,7 @@ def reserve_out(out: Path, check: Callable[[], object]) -> Iterator[Callable[[],
                 with suppress(OSError):
                     lock.unlink()
     except filelock.Timeout:
-        refuse(
+        exit_with_error(
             f"--out {out} is in use by another command; choose another folder, or wait until "
             "that command ends"
         )
@@ -194,17 +196,17 @@ def _entries(folder: Path) -> tuple[Any, ...]:
     return (*names, stat.st_ino, stat.st_mtime_ns)
 
 
-def manifest_of(checkpoint: Path) -> Any:
+def load_manifest_or_exit(checkpoint: Path) -> Any:
     try:
         return read_manifest(checkpoint)
     except CheckpointError as error:
-        refuse(str(error))
+        exit_with_error(str(error))
 
 
-def model_of(checkpoint: Path) -> Any:
+def load_model_or_exit(checkpoint: Path) -> Any:
     from playground.training.checkpoint import load_model
 
     try:
         return load_model(checkpoint)
     except CheckpointError as error:
-        refuse(str(error))
+        exit_with_error(str(error))

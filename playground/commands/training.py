@@ -13,35 +13,35 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from playground.families import FAMILIES
-from playground.models.config import SettingError
-from playground.origins import from_argument, is_argument, keep
-from playground.runs.memory import check_memory
+from playground.families import ARCHITECTURES
+from playground.models.config import ConfigError
+from playground.origins import from_cli_argument, is_dataset_argument, store
+from playground.runs.memory import ensure_memory_available
 from playground.tasks import TASKS
-from playground.tasks.rows import RowsError
+from playground.tasks.rows import DatasetError
 from playground.training.config import (
     RunConfig,
     TaskConfig,
-    default_length,
-    field_owner,
-    setting_of,
-    settings_at,
+    config_at_step,
+    default_max_length,
+    field_named,
+    section_of_field,
 )
 from playground.training.manifest import CheckpointError
-from playground.training.presets import PRESETS, family_config, preset_config
+from playground.training.presets import PRESETS, architecture_preset, preset_config
 
 from .terminal import (
-    CHECKPOINTS,
-    check_out,
-    manifest_of,
-    model_of,
+    CHECKPOINTS_ROOT,
+    check_output_dir,
+    exit_with_error,
+    load_manifest_or_exit,
+    load_model_or_exit,
     new_run_folder,
-    one_voice,
+    only_rank_zero_prints,
     option_name,
     progress_bar,
-    refuse,
-    reserve_out,
-    told_by_torchrun,
+    reserve_output_dir,
+    torchrun_rank,
     write_examples,
 )
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from playground.training.trainer import Trainer
 
 
-NAMED_APART = (
+OPTION_NAMES = (
     "task",
     "min_length",
     "max_length",
@@ -61,28 +61,28 @@ NAMED_APART = (
 )
 
 
-CHANGED_ON_RESUME = ("steps", "until", "eval_every", "eval_n", "device")
+RESUMABLE_SETTINGS = ("steps", "until", "eval_every", "eval_n", "device")
 
 
-def with_flags(message: str, flags: Mapping[str, str]) -> str:
+def with_option_names(message: str, flags: Mapping[str, str]) -> str:
     """Replace setting names in a message by the options of the command line."""
     for name in sorted(flags, key=len, reverse=True):
         message = re.sub(rf"(?<![\w-]){name}(?!\w)", flags[name], message)
     return message
 
 
-def speak_flags(error: SettingError, **flags: str) -> str:
+def translating_option_names(error: ConfigError, **flags: str) -> str:
     """Return a setting's error message with the option names of the command line.
 
     Names that are also English words (steps, norm) are replaced only if the error is about
     them, at their first occurrence.
     """
     options = (
-        {name: option_name(name) for name in field_owner() if "_" in name}
+        {name: option_name(name) for name in section_of_field() if "_" in name}
         | {"max_length": "--length"}
         | flags
     )
-    message = with_flags(str(error), options)
+    message = with_option_names(str(error), options)
     if error.field in options:
         return message
     return message.replace(
@@ -92,8 +92,8 @@ def speak_flags(error: SettingError, **flags: str) -> str:
 
 def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add an option for every setting of a run; the config validates the values."""
-    for name in reversed([n for n in field_owner() if n not in NAMED_APART]):
-        field = setting_of(name)
+    for name in reversed([n for n in section_of_field() if n not in OPTION_NAMES]):
+        field = field_named(name)
         kind = type(field.default)
         shown = f"{field.metadata['help']} [{field.default}]"
         if kind is bool:
@@ -122,7 +122,7 @@ class Train(click.Command):
     OWNERS: ClassVar = {"words": "task", "columns": "task", "family": "model", "preset": "training"}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        owners = {**field_owner(), **self.OWNERS}
+        owners = {**section_of_field(), **self.OWNERS}
         for owner, title in self.SECTIONS.items():
             records = [
                 record
@@ -144,7 +144,7 @@ python -m playground train --task rows.tsv --family recurrent
 python -m playground train --resume sorter --steps 1000"""
 
 
-def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def dataset_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for reading a dataset."""
     apart = click.option(
         "--words/--characters",
@@ -169,7 +169,7 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "path.py:function. [default: reverse]"
     ),
 )
-@row_options
+@dataset_options
 @click.option(
     "--length",
     "max_length",
@@ -185,7 +185,7 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option(
     "--family",
-    type=click.Choice(list(FAMILIES)),
+    type=click.Choice(list(ARCHITECTURES)),
     default=None,
     help="The architecture of the model. [default: transformer]",
 )
@@ -234,57 +234,59 @@ def train(
     Under torchrun, several processes train it together. --batch-size is that of the whole
     batch, which is divided among the processes. Only the first process prints and writes.
     """
-    click.get_current_context().with_resource(one_voice())
-    given = {k: v for k, v in settings.items() if v is not None}
-    given |= {
+    click.get_current_context().with_resource(only_rank_zero_prints())
+    options = {k: v for k, v in settings.items() if v is not None}
+    options |= {
         k: v
         for k, v in (("task", task), ("max_length", max_length), ("min_length", min_length))
         if v is not None
     }
-    if resume is None and task is not None and is_argument(task):
-        given |= rows_given(task, columns, words, given)
+    if resume is None and task is not None and is_dataset_argument(task):
+        options |= dataset_settings(task, columns, words, options)
     elif columns or words is not None:
-        refuse(
+        exit_with_error(
             "--columns, --words and --characters describe a dataset; name the dataset with --task"
         )
     if resume is not None:
         if weights_only and out in (None, resume):
-            refuse(
+            exit_with_error(
                 "--weights-only would replace the checkpoint by one that cannot be resumed; "
                 "name another folder with --out"
             )
-        config = resumed_config(resume, given, preset)
+        config = resume_config(resume, options, preset)
         out = out or resume
     else:
-        config = new_config(given, preset)
-    if not told_by_torchrun("RANK"):  # only the first process writes
-        out = out or new_run_folder(CHECKPOINTS / "runs", config.task.task, config.training.seed)
+        config = build_config(options, preset)
+    if not torchrun_rank("RANK"):  # only the first process writes
+        out = out or new_run_folder(
+            CHECKPOINTS_ROOT / "runs", config.task.task, config.training.seed
+        )
         replaces = overwrite or out == resume
         where_to_save = click.get_current_context().with_resource(
-            reserve_out(out, lambda: check_out(out, keeps_what_is_there=not replaces))
+            reserve_output_dir(out, lambda: check_output_dir(out, keeps_existing=not replaces))
         )
 
-    from playground.training.checkpoint import load_trainer, save_checkpoint
-    from playground.training.distributed import join
+    from playground.training.checkpoint import resume_trainer, save_checkpoint
+    from playground.training.distributed import init_distributed
     from playground.training.trainer import Trainer, resolve_device
 
     try:
-        ranks = join(resolve_device(config.training.device))
+        process_ranks = init_distributed(resolve_device(config.training.device))
         trainer, metrics = (
-            load_trainer(resume, ranks, **given)
+            resume_trainer(resume, process_ranks, **options)
             if resume is not None
-            else (Trainer(config, ranks=ranks), [])
+            else (Trainer(config, dist=process_ranks), [])
         )
-        trainer.task.prepare(trainer.config.task.min_length, trainer.config.task.max_length)
-    except SettingError as error:
-        refuse(speak_flags(error))
+        trainer.task.check_lengths(trainer.config.task.min_length, trainer.config.task.max_length)
+    except ConfigError as error:
+        exit_with_error(translating_option_names(error))
     except ValueError as error:
-        refuse(str(error))
-    failure, exit_code = learn(trainer, metrics)
+        exit_with_error(str(error))
+    failure, exit_code = train_with_progress(trainer, metrics)
     scores = None if failure else trainer.evaluate()
     if scores:
-        ranks.leave()
-    if not ranks.first or out is None:
+        process_ranks.shutdown()
+    if not process_ranks.is_main or out is None:
         # The first process reports the result. An error here would make torchrun end it while
         # it saves.
         return
@@ -327,7 +329,7 @@ def train(
 
 @click.command()
 @click.argument("task", metavar="ROWS")
-@row_options
+@dataset_options
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 def rows(task: str, columns: str, words: bool | None, as_json: bool) -> None:
     """Check and store a dataset, and print its first examples.
@@ -335,9 +337,9 @@ def rows(task: str, columns: str, words: bool | None, as_json: bool) -> None:
     TASK is a file (source, tab, target; or a CSV) or hub:user/dataset. Checkpoints that were
     trained on the dataset find it where it is stored.
     """
-    found = rows_given(task, columns, words, {}, shown=0 if as_json else 8)
+    dataset = dataset_settings(task, columns, words, {}, displayed=0 if as_json else 8)
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(dataset))
 
 
 @click.command()
@@ -364,24 +366,24 @@ def evaluate(
     checkpoint: Path, n: int, min_length: int | None, max_length: int | None, as_json: bool
 ) -> None:
     """Evaluate a checkpoint on held-out sequences, which are not in its training data."""
-    manifest = manifest_of(checkpoint)
-    own = manifest.config.task
+    manifest = load_manifest_or_exit(checkpoint)
+    task_config = manifest.config.task
     try:
-        longest = own.max_length if max_length is None else max_length
-        shortest = min(own.min_length, longest) if min_length is None else min_length
-        task = dataclasses.replace(own, max_length=longest, min_length=shortest)
+        longest = task_config.max_length if max_length is None else max_length
+        shortest = min(task_config.min_length, longest) if min_length is None else min_length
+        task = dataclasses.replace(task_config, max_length=longest, min_length=shortest)
         RunConfig(task, manifest.config.model, manifest.config.training, manifest.config.family)
-    except SettingError as error:
-        refuse(speak_flags(error))
+    except ConfigError as error:
+        exit_with_error(translating_option_names(error))
 
     from playground.evaluation import evaluate as score
-    from playground.tasks.held_out import held_out_set
+    from playground.tasks.held_out import build_held_out_set
 
-    _, family = model_of(checkpoint)
+    _, family = load_model_or_exit(checkpoint)
     try:
-        scores = score(family, held_out_set(task.load(), n, task.min_length, task.max_length))
-    except RowsError as error:
-        refuse(str(error))
+        scores = score(family, build_held_out_set(task.load(), n, task.min_length, task.max_length))
+    except DatasetError as error:
+        exit_with_error(str(error))
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(scores) | {"checkpoint": str(checkpoint)}))
         return
@@ -413,147 +415,156 @@ def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None
 
     `-` reads sequences from the lines of stdin.
     """
-    manifest, family = model_of(checkpoint)
+    manifest, family = load_model_or_exit(checkpoint)
     import torch
 
-    from playground.runs.view import View
+    from playground.runs.view import SnapshotBuilder
 
     config = manifest.config
-    view = View(config.task.load(), config, torch.device("cpu"))
+    view = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
     if sequences == ("-",):
         sequences = tuple(line.strip() for line in sys.stdin if line.strip())
-    replies = [view.answer(family, sequence) for sequence in sequences]
-    for sequence, reply in zip(sequences, replies, strict=True):
+    predictions = [view.predict(family, sequence) for sequence in sequences]
+    for sequence, reply in zip(sequences, predictions, strict=True):
         if "error" in reply:
-            refuse(f"{sequence}: {reply['error']}" if len(sequences) > 1 else reply["error"])
-    for note in dict.fromkeys(reply["note"] for reply in replies if reply["note"]):
+            exit_with_error(
+                f"{sequence}: {reply['error']}" if len(sequences) > 1 else reply["error"]
+            )
+    for note in dict.fromkeys(reply["note"] for reply in predictions if reply["note"]):
         click.echo(f"playground: {note}", err=True)
     if as_json:
-        answers = zip(sequences, replies, strict=True)
+        answers = zip(sequences, predictions, strict=True)
         click.echo(json.dumps([{"sequence": sequence, **reply} for sequence, reply in answers]))
         return
-    for reply in replies:
+    for reply in predictions:
         click.echo(" ".join(reply["given"]))
 
 
-def new_config(given: dict[str, Any], preset: str | None) -> RunConfig:
+def build_config(options: dict[str, Any], preset: str | None) -> RunConfig:
     """Return the run that the options describe, after a check that it fits this machine."""
-    flags = {} if "min_length" in given else {"min_length": "--length"}
-    given.setdefault("min_length", given.get("max_length", default_length(given.get("task"))))
-    if preset and "family" in given:
-        of_preset = PRESETS[preset].settings.get("family", given["family"])
-        if of_preset != given["family"]:
-            refuse(
+    flags = {} if "min_length" in options else {"min_length": "--length"}
+    options.setdefault(
+        "min_length", options.get("max_length", default_max_length(options.get("task")))
+    )
+    if preset and "family" in options:
+        of_preset = PRESETS[preset].settings.get("family", options["family"])
+        if of_preset != options["family"]:
+            exit_with_error(
                 f"--preset {preset} is of the architecture {of_preset}, but --family is "
-                f"{given['family']}; leave one of them out"
+                f"{options['family']}; leave one of them out"
             )
     try:
         config = (
-            preset_config(preset or "fast", given)
-            if preset or "family" not in given
-            else family_config(**given)
+            preset_config(preset or "fast", options)
+            if preset or "family" not in options
+            else architecture_preset(**options)
         )
-        check_memory(config)
-    except SettingError as error:
-        refuse(speak_flags(error, **flags))
+        ensure_memory_available(config)
+    except ConfigError as error:
+        exit_with_error(translating_option_names(error, **flags))
     return config
 
 
-def rows_given(
-    task: str, columns: str, words: bool | None, given: dict[str, Any], shown: int = 0
+def dataset_settings(
+    task: str, columns: str, words: bool | None, options: dict[str, Any], displayed: int = 0
 ) -> dict[str, Any]:
     """Store the dataset that `task` names, and return the settings of a run on it.
 
     A description of the dataset is printed, and its first examples if they are requested.
     """
-    longest = given.get("max_length", TaskConfig().max_length)
-    drawn = {
-        "symbols": given.get("symbols", 10),
-        "min_length": given.get("min_length", longest),
+    longest = options.get("max_length", TaskConfig().max_length)
+    sampling_note = {
+        "symbols": options.get("symbols", 10),
+        "min_length": options.get("min_length", longest),
         "max_length": longest,
     }
     try:
-        found = from_argument(
-            task, [name.strip() for name in columns.split(",")] if columns else [], words, **drawn
+        dataset = from_cli_argument(
+            task,
+            [name.strip() for name in columns.split(",")] if columns else [],
+            words,
+            **sampling_note,
         )
-        keep(found)
-    except RowsError as error:
-        refuse(str(error))
+        store(dataset)
+    except DatasetError as error:
+        exit_with_error(str(error))
     except OSError as error:
-        refuse(
+        exit_with_error(
             f"the dataset cannot be stored: {error.strerror or error}; free some space, or set "
             "PLAYGROUND_CHECKPOINTS to another folder"
         )
-    for source, target in found.preview(shown):
+    for source, target in dataset.preview(displayed):
         click.echo(f"{' '.join(source)} → {' '.join(target)}")
-    for sentence in found.in_words():
+    for sentence in dataset.summary():
         click.echo(f"playground: {sentence}", err=True)
-    return found.settings() | {
-        name: given[name] for name in ("min_length", "max_length") if name in given
+    return dataset.task_settings() | {
+        name: options[name] for name in ("min_length", "max_length") if name in options
     }
 
 
-def resumed_config(checkpoint: Path, given: dict[str, Any], preset: str | None) -> RunConfig:
+def resume_config(checkpoint: Path, options: dict[str, Any], preset: str | None) -> RunConfig:
     """Return the checkpoint's configuration with the changes that resuming allows."""
-    fixed = sorted(set(given) - set(CHANGED_ON_RESUME)) + (["preset"] if preset else [])
+    fixed = sorted(set(options) - set(RESUMABLE_SETTINGS)) + (["preset"] if preset else [])
     if fixed:
-        allowed = ", ".join(map(option_name, CHANGED_ON_RESUME))
-        refuse(
+        allowed = ", ".join(map(option_name, RESUMABLE_SETTINGS))
+        exit_with_error(
             f"{option_name(fixed[0])} cannot change on --resume, which accepts {allowed}; leave "
             "it out"
         )
-    manifest = manifest_of(checkpoint)
+    manifest = load_manifest_or_exit(checkpoint)
     if (
-        given.get(
-            "steps", settings_at(manifest.config.training, manifest.changes, manifest.step).steps
+        options.get(
+            "steps", config_at_step(manifest.config.training, manifest.changes, manifest.step).steps
         )
         <= manifest.step
     ):
-        refuse(
+        exit_with_error(
             f"{checkpoint} is at step {manifest.step} already; give the total number of steps "
             "with --steps"
         )
     try:
-        config = manifest.config.replace(**given)
-        check_memory(config)
-    except SettingError as error:
-        refuse(speak_flags(error))
+        config = manifest.config.replace(**options)
+        ensure_memory_available(config)
+    except ConfigError as error:
+        exit_with_error(translating_option_names(error))
     return config
 
 
-def learn(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
+def train_with_progress(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
     """Train to the end with a progress bar.
 
     Returns the reason if it ended early, and the exit code. Signals are handled between two
     steps, because weights and generators are inconsistent within one. Several processes all end
     after the same step.
     """
-    from playground.training.threads import ThreadChoice
-    from playground.training.trainer import TELL_EVERY, TrainingDiverged
+    from playground.training.threads import ThreadTuner
+    from playground.training.trainer import REPORT_INTERVAL, TrainingDivergedError
 
-    told_to_end: list[int] = []
-    threads = ThreadChoice(trainer)
+    interrupted: list[int] = []
+    threads = ThreadTuner(trainer)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: told_to_end.append(number))
-    total = trainer.settings.steps
-    shown = None if trainer.ranks.first else True  # None: tqdm draws on a terminal only
+        signal.signal(number, lambda number, frame: interrupted.append(number))
+    total = trainer.active_config.steps
+    shown = None if trainer.dist.is_main else True  # None: tqdm draws on a terminal only
     with progress_bar(total=total, initial=trainer.step_count, unit="step", disable=shown) as bar:
         try:
             while trainer.should_continue():
-                steps = trainer.advance(max(1, int(TELL_EVERY * trainer.pace)))
+                steps = trainer.train_steps(
+                    max(1, int(REPORT_INTERVAL * trainer.recent_steps_per_second))
+                )
                 metrics += steps
-                threads.look()
+                threads.maybe_tune()
                 bar.update(len(steps))
                 if steps[-1].exact_match is not None:
                     bar.set_postfix(
                         loss=f"{steps[-1].loss:.4f}", exact_match=f"{steps[-1].exact_match:.2%}"
                     )
-                if told := trainer.ranks.most(max(told_to_end, default=0)):
-                    return f"stopped by a signal at step {trainer.step_count}", 128 + told
-        except TrainingDiverged as error:
+                if reported := trainer.dist.all_reduce_max(max(interrupted, default=0)):
+                    return f"stopped by a signal at step {trainer.step_count}", 128 + reported
+        except TrainingDivergedError as error:
             return str(error), 1
         except RuntimeError as error:
-            if trainer.ranks.size == 1 or not trainer.ranks.first:
+            if trainer.dist.world_size == 1 or not trainer.dist.is_main:
                 raise
             return f"a process failed or ended at step {trainer.step_count} ({error})", 1
     return "", 0

@@ -4,79 +4,86 @@ from __future__ import annotations
 
 from typing import Any
 
-from .work import Refused
+from .work import JobError
 
-LONGEST_TEXT = 4000  # characters
+MAX_TEXT_LENGTH = 4000  # characters
 
 
-def text_of(
-    what: dict[str, Any], name: str = "text", most: int = LONGEST_TEXT, usual: str | None = None
+def text_field(
+    request: dict[str, Any],
+    name: str = "text",
+    max_length: int = MAX_TEXT_LENGTH,
+    default: str | None = None,
 ) -> str:
     """Return a text that is not empty.
 
     Raises:
         Refused: if the value is not a text, is empty, or is longer than `most` characters.
     """
-    value = what.get(name, usual)
+    value = request.get(name, default)
     if not isinstance(value, str) or not value.strip():
-        raise Refused(f"{name} is empty; type some text")
-    if len(value) > most:
-        raise Refused(f"{name} has {len(value):,} characters; give at most {most:,}")
+        raise JobError(f"{name} is empty; type some text")
+    if len(value) > max_length:
+        raise JobError(f"{name} has {len(value):,} characters; give at most {max_length:,}")
     # tokenizers reject an unpaired surrogate
     return value.replace("\x00", "").encode("utf-8", "replace").decode()
 
 
-def number_of(what: dict[str, Any], name: str, usual: float, low: float, high: float) -> float:
+def number_field(
+    request: dict[str, Any], name: str, default: float, low: float, high: float
+) -> float:
     """Return a number in a range; NaN is rejected.
 
     Raises:
         Refused: with the value and the accepted range.
     """
-    value = what.get(name, usual)
+    value = request.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise Refused(
+        raise JobError(
             f"{name} is {str(value)[:20]}; it must be a number from {low:,g} to {high:,g}"
         )
     return float(value)
 
 
-def whole_of(what: dict[str, Any], name: str, usual: int, low: int, high: int) -> int:
+def integer_field(request: dict[str, Any], name: str, default: int, low: int, high: int) -> int:
     """Return a whole number in a range.
 
     Raises:
         Refused: with the value and the accepted range.
     """
-    value = what.get(name, usual)
+    value = request.get(name, default)
     if type(value) is not int or not low <= value <= high:
-        raise Refused(
+        raise JobError(
             f"{name} is {str(value)[:20]}; it must be a whole number from {low:,} to {high:,}"
         )
     return value
 
 
-def choice_of(what: dict[str, Any], name: str, choices: tuple[str, ...], usual: str) -> str:
+def choice_field(request: dict[str, Any], name: str, choices: tuple[str, ...], default: str) -> str:
     """Return one of several words.
 
     Raises:
         Refused: with the accepted words.
     """
-    value = what.get(name, usual)
+    value = request.get(name, default)
     if value not in choices:
-        raise Refused(f"{name} is {str(value)[:20]!r}; choose one of {', '.join(choices)}")
+        raise JobError(f"{name} is {str(value)[:20]!r}; choose one of {', '.join(choices)}")
     return str(value)
 
 
-def words_of(what: dict[str, Any], name: str, usual: tuple[str, ...], most: int) -> list[str]:
+def words_field(
+    request: dict[str, Any], name: str, default: tuple[str, ...], max_count: int
+) -> list[str]:
     """Return a few short words.
 
     Raises:
         Refused: for more than `most` words, or for a value that is not a word.
     """
-    value = what.get(name, list(usual))
+    value = request.get(name, list(default))
     if (
         not isinstance(value, list)
-        or len(value) > most
+        or len(value) > max_count
         or not all(isinstance(word, str) and 0 < len(word.strip()) <= 40 for word in value)
     ):
-        raise Refused(f"{name} must be at most {most} words of up to 40 letters")
+        raise JobError(f"{name} must be at most {max_count} words of up to 40 letters")
     return [word.strip() for word in value]

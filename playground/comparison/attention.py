@@ -17,23 +17,23 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-from playground.inspection.shown.looking import packed
+from playground.inspection.shown.looking import pack_uint16
 
-from .asked import text_of, whole_of
-from .pretrained import CAUSAL, MASKED, Found, find, kind_of, open_pipeline, read_config
-from .work import Refused, Tell
+from .asked import integer_field, text_field
+from .pretrained import CAUSAL, MASKED, ResolvedModel, kind_of, open_pipeline, read_config, resolve
+from .work import JobError, ProgressReporter
 
 # tokens of a prompt; 12 x 12 heads of 64 x 64 weights take 1.2 MB of JSON
-MOST_TOKENS = 64
-THE_CAT = "The cat sat on the mat"
-RECORDING = "eager-with-scores"
+MAX_TOKENS = 64
+DEFAULT_PROMPT = "The cat sat on the mat"
+ATTENTION_IMPLEMENTATION = "eager-with-scores"
 
 Scores = list[tuple[Tensor, Tensor | None]]  # per layer: BHQM, and the mask that was added
 _scores: ContextVar[Scores] = ContextVar("_scores")
 
 
 @dataclass(frozen=True)
-class Inside:
+class InspectedModel:
     """A model loaded for inspection.
 
     model        the model of transformers without its task head, with eager attention
@@ -41,14 +41,14 @@ class Inside:
     kind         "causal", "masked", or empty for an encoder without either head
     """
 
-    found: Found
+    resolved: ResolvedModel
     model: Any
     tokenizer: Any
     kind: str
 
 
 @dataclass(frozen=True)
-class Look:
+class AttentionOutputs:
     """The attention and the hidden states of one forward pass.
 
     weights_LHQM    attention weights: each query's sum to one
@@ -61,69 +61,72 @@ class Look:
     ids: list[int]
     weights_LHQM: Tensor
     scores_LHQM: Tensor
-    possible_QM: Tensor
+    mask_QM: Tensor
     hidden_LQD: Tensor
 
 
-def attention(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Return all attention weights on a prompt, one head's scores, and the tokens of a word.
 
-    `what`: model, text (`THE_CAT`), layer and head (1 and 1, counted from one; for the scores),
+    `what`: model, text (`DEFAULT_PROMPT`), layer and head (1 and 1, counted from one; for the scores),
     word ("sat", may be absent from the text). `weights` holds LHQM thousandths, packed as in
     Inspect; `scores` and `head_weights` are the QM numbers of the one head.
     """
-    text, word = text_of(what, usual=THE_CAT), what.get("word", "sat")
-    inside = open_inside(what.get("model"), tell)
-    layer, head = whole_of(what, "layer", 1, 1, 1000), whole_of(what, "head", 1, 1, 1000)
-    coded = inside.tokenizer(
-        text, truncation=True, max_length=MOST_TOKENS, return_offsets_mapping=True
+    text, word = text_field(request, default=DEFAULT_PROMPT), request.get("word", "sat")
+    model = load_for_inspection(request.get("model"), progress)
+    layer, head = (
+        integer_field(request, "layer", 1, 1, 1000),
+        integer_field(request, "head", 1, 1, 1000),
+    )
+    coded = model.tokenizer(
+        text, truncation=True, max_length=MAX_TOKENS, return_offsets_mapping=True
     )
     spans, ids = [tuple(span) for span in coded["offset_mapping"]], coded["input_ids"]
     if not ids:
-        raise Refused("the text has no tokens for this model; type some words")
-    tell.say(f"Running the model on {len(ids)} tokens")
-    look = look_inside(inside.model, ids)
-    layers, heads = look.weights_LHQM.shape[:2]
+        raise JobError("the text has no tokens for this model; type some words")
+    progress.message(f"Running the model on {len(ids)} tokens")
+    outputs = forward(model.model, ids)
+    layers, heads = outputs.weights_LHQM.shape[:2]
     if layer > layers or head > heads:
-        raise Refused(
-            f"layer {layer}, head {head} does not exist: {inside.found.name} has {layers} "
+        raise JobError(
+            f"layer {layer}, head {head} does not exist: {model.resolved.name} has {layers} "
             f"layers of {heads} heads"
         )
-    whole = len(inside.tokenizer(text, verbose=False)["input_ids"])
+    total = len(model.tokenizer(text, verbose=False)["input_ids"])
     return {
-        "model": inside.found.name,
+        "model": model.resolved.name,
         "text": text,
-        "kind": inside.kind,
+        "kind": model.kind,
         "direction": "left to right: each token attends to itself and earlier tokens"
-        if inside.kind == CAUSAL
+        if model.kind == CAUSAL
         else "bidirectional: every token attends to every token",
-        "tokens": inside.tokenizer.convert_ids_to_tokens(ids),
+        "tokens": model.tokenizer.convert_ids_to_tokens(ids),
         "spans": [list(span) for span in spans],
         "layers": layers,
         "heads": heads,
-        "weights": packed(look.weights_LHQM),
-        "possible": look.possible_QM.int().tolist(),
+        "weights": pack_uint16(outputs.weights_LHQM),
+        "possible": outputs.mask_QM.int().tolist(),
         "layer": layer,
         "head": head,
-        "scores": _rounded(look.scores_LHQM[layer - 1, head - 1]),
-        "head_weights": _rounded(look.weights_LHQM[layer - 1, head - 1]),
+        "scores": _rounded(outputs.scores_LHQM[layer - 1, head - 1]),
+        "head_weights": _rounded(outputs.weights_LHQM[layer - 1, head - 1]),
         "word": word if isinstance(word, str) else "",
-        "word_at": tokens_of(str(word), text, spans)[:1],
-        "note": f"the text has {whole} tokens; the first {MOST_TOKENS} of them are shown"
-        if whole > len(ids)
+        "word_at": word_token_indices(str(word), text, spans)[:1],
+        "note": f"the text has {total} tokens; the first {MAX_TOKENS} of them are shown"
+        if total > len(ids)
         else "",
     }
 
 
-def open_inside(name: Any, tell: Tell) -> Inside:
+def load_for_inspection(name: Any, progress: ProgressReporter) -> InspectedModel:
     """Load a model of transformers for inspection; an already loaded one is shared.
 
     Raises:
         Refused: for a model without self-attention over one text, or with a tokenizer that does
             not return offsets.
     """
-    found = find(name, tell)
-    config = read_config(found.folder, found.name)
+    resolved = resolve(name, progress)
+    config = read_config(resolved.folder, resolved.name)
     built = config.get("architectures")
     with_head = isinstance(built, list) and any(
         str(each).endswith(("LMHeadModel", "ForCausalLM", "ForMaskedLM")) for each in built
@@ -132,21 +135,21 @@ def open_inside(name: Any, tell: Tell) -> Inside:
     task = {CAUSAL: "text-generation", MASKED: "fill-mask"}.get(
         kind if with_head else "", "feature-extraction"
     )
-    pipe = open_pipeline(task, found, tell)
+    pipe = open_pipeline(task, resolved, progress)
     if pipe.model.config.is_encoder_decoder:
-        raise Refused(
-            f"{found.name} has an encoder and a decoder; name an encoder such as BERT or a "
+        raise JobError(
+            f"{resolved.name} has an encoder and a decoder; name an encoder such as BERT or a "
             "decoder such as GPT-2"
         )
     if not getattr(pipe.tokenizer, "is_fast", False):
-        raise Refused(
-            f"{found.name} has a tokenizer that returns no token offsets; choose another model"
+        raise JobError(
+            f"{resolved.name} has a tokenizer that returns no token offsets; choose another model"
         )
-    return Inside(found, pipe.model.base_model, pipe.tokenizer, kind)
+    return InspectedModel(resolved, pipe.model.base_model, pipe.tokenizer, kind)
 
 
 @torch.no_grad()
-def look_inside(model: Any, ids: list[int]) -> Look:
+def forward(model: Any, ids: list[int]) -> AttentionOutputs:
     """Run the model on one text.
 
     Raises:
@@ -154,12 +157,12 @@ def look_inside(model: Any, ids: list[int]) -> Look:
     """
     longest = getattr(model.config, "max_position_embeddings", None) or len(ids)
     if len(ids) > longest:
-        raise Refused(
+        raise JobError(
             f"the text has {len(ids):,} tokens and this model accepts at most {longest:,}; "
             "shorten the text"
         )
     given_BQ = torch.tensor([ids], device=model.device)
-    with scores_recorded(model) as scores:
+    with recording_scores(model) as scores:
         output = model(
             input_ids=given_BQ,
             attention_mask=torch.ones_like(given_BQ),
@@ -168,7 +171,7 @@ def look_inside(model: Any, ids: list[int]) -> Look:
         )
     weights = getattr(output, "attentions", None)
     if not weights or not scores or len(weights) != len(scores):
-        raise Refused(
+        raise JobError(
             f"{type(model).__name__} does not return its attention; choose a model such as BERT "
             "or GPT-2"
         )
@@ -183,7 +186,7 @@ def look_inside(model: Any, ids: list[int]) -> Look:
             if mask is None
             else (mask > torch.finfo(each.dtype).min / 2)[0, 0].cpu()
         )
-    return Look(ids, weights_LHQM, scores_LHQM, possible_QM, hidden_LQD)
+    return AttentionOutputs(ids, weights_LHQM, scores_LHQM, possible_QM, hidden_LQD)
 
 
 def ends_with_norm(model: Any) -> bool:
@@ -196,7 +199,7 @@ def ends_with_norm(model: Any) -> bool:
 
 
 @contextmanager
-def scores_recorded(model: Any) -> Iterator[Scores]:
+def recording_scores(model: Any) -> Iterator[Scores]:
     """Record the scores and the mask of every attention call in a `with` block.
 
     Only the calls of this model in this thread are recorded.
@@ -207,9 +210,9 @@ def scores_recorded(model: Any) -> Iterator[Scores]:
     before, recorded = model.config._attn_implementation, Scores()
     token = _scores.set(recorded)
     try:
-        model.set_attn_implementation(RECORDING)
-        if model.config._attn_implementation != RECORDING:
-            raise Refused(
+        model.set_attn_implementation(ATTENTION_IMPLEMENTATION)
+        if model.config._attn_implementation != ATTENTION_IMPLEMENTATION:
+            raise JobError(
                 f"{type(model).__name__} does not support recording of its attention; choose a "
                 "model such as BERT or GPT-2"
             )
@@ -219,7 +222,7 @@ def scores_recorded(model: Any) -> Iterator[Scores]:
         _scores.reset(token)
 
 
-def _attend(
+def eager_attention_with_scores(
     module: Any,
     query_BHQK: Tensor,
     key_BHMK: Tensor,
@@ -243,7 +246,7 @@ def _attend(
         name for name, value in (("softcap", softcap), ("s_aux", s_aux)) if value is not None
     ]
     if changes:
-        raise Refused(
+        raise JobError(
             f"{type(module).__name__} changes its scores before the softmax ({changes[0]}); "
             "choose a model such as BERT or GPT-2"
         )
@@ -260,11 +263,11 @@ def _attend(
     return (weights_BHQM @ value_BHMK).transpose(1, 2).contiguous(), weights_BHQM
 
 
-AttentionInterface.register(RECORDING, _attend)
-AttentionMaskInterface.register(RECORDING, eager_mask)
+AttentionInterface.register(ATTENTION_IMPLEMENTATION, eager_attention_with_scores)
+AttentionMaskInterface.register(ATTENTION_IMPLEMENTATION, eager_mask)
 
 
-def tokens_of(word: str, text: str, spans: list[tuple[int, int]]) -> list[list[int]]:
+def word_token_indices(word: str, text: str, spans: list[tuple[int, int]]) -> list[list[int]]:
     """Return the tokens of every occurrence of a whole word, in upper or lower case.
 
     A token that includes the preceding space belongs to the word.

@@ -26,63 +26,76 @@ from torch.nn.functional import cross_entropy
 
 from playground import CHECKPOINTS_DIR
 from playground.runs.memory import free_memory
-from playground.statistics import wilson
-from playground.training.files import sweep
+from playground.statistics import wilson_interval
+from playground.training.files import clean_up_stale
 
-from .asked import choice_of, number_of, text_of, whole_of
-from .free import UNTRAINED, classified, read
-from .pretrained import Found, find, folders_allowed, fresh_weights, let_go, open_pipeline
-from .work import Refused, Tell
+from .asked import choice_field, integer_field, number_field, text_field
+from .free import UNTRAINED_NOTE, classify_text, tokenize
+from .pretrained import (
+    ResolvedModel,
+    local_paths_allowed,
+    newly_initialized_weights,
+    open_pipeline,
+    resolve,
+    unload,
+)
+from .work import JobError, ProgressReporter
 
-MOST_ROWS, MOST_LABELS, MOST_BYTES = 2000, 20, 1_000_000
-LONGEST_ROW, LONGEST_LABEL = 1000, 40  # characters
-LONGEST_TOKENS = 128  # maximum tokens of a text during training; the rest is truncated
-HELD_OUT = 0.2
-SAID = 5  # maximum number of reported CSV errors
-LOOKS = 12  # evaluations on the held-out texts during training
-MOST = {"steps": 2000, "batch_size": 64, "tokens": LONGEST_TOKENS}
-HOSTED_MOST = {"steps": 200, "batch_size": 16, "tokens": 64}  # on a shared instance
-FEW_STEPS = 60  # a new head hardly changes in fewer steps
-HEADS = 10  # randomly initialized heads of the demonstration
-LABELS = ("NEGATIVE", "POSITIVE")
+MAX_ROWS, MAX_LABELS, MAX_BYTES = 2000, 20, 1_000_000
+MAX_ROW_LENGTH, MAX_LABEL_LENGTH = 1000, 40  # characters
+MAX_TOKENS = 128  # maximum tokens of a text during training; the rest is truncated
+HELD_OUT_FRACTION = 0.2
+MAX_REPORTED_ERRORS = 5  # maximum number of reported CSV errors
+EVALUATIONS = 12  # evaluations on the held-out texts during training
+MAX_SETTINGS = {"steps": 2000, "batch_size": 64, "tokens": MAX_TOKENS}
+SHARED_MAX_SETTINGS = {"steps": 200, "batch_size": 16, "tokens": 64}  # on a shared instance
+MIN_USEFUL_STEPS = 60  # a new head hardly changes in fewer steps
+RANDOM_HEADS = 10  # randomly initialized heads of the demonstration
+DEFAULT_LABELS = ("NEGATIVE", "POSITIVE")
 
 
 # The labels of an untrained head
 
 
-def classify(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def classify(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Classify a text; a model without a classification head gets `HEADS` random ones.
 
     `what`: model, text. With a head of its own, the result is that of `free`. Without one:
     `heads`, for each seed the label (POSITIVE or NEGATIVE) and its probability; `votes`, the
     number of heads per label; `trained` is false.
     """
-    text = text_of(what)
-    found = find(what.get("model", ""), tell)
-    pipe = open_pipeline("text-classification", found, tell)
-    fresh = fresh_weights("text-classification", found)
-    if not fresh:
-        return {"model": found.name, "text": text, **classified(pipe, text, fresh)}
-    ids = read(pipe, text)
-    tell.say(f"Running {HEADS} randomly initialized heads")
+    text = text_field(request)
+    resolved = resolve(request.get("model", ""), progress)
+    pipe = open_pipeline("text-classification", resolved, progress)
+    newly_initialized = newly_initialized_weights("text-classification", resolved)
+    if not newly_initialized:
+        return {
+            "model": resolved.name,
+            "text": text,
+            **classify_text(pipe, text, newly_initialized),
+        }
+    ids = tokenize(pipe, text)
+    progress.message(f"Running {RANDOM_HEADS} randomly initialized heads")
     heads = []
-    for seed in range(HEADS):
-        probabilities = _by_chance(pipe.model, fresh, ids, seed)
+    for seed in range(RANDOM_HEADS):
+        probabilities = _predict_with_random_head(pipe.model, newly_initialized, ids, seed)
         best = max(range(len(probabilities)), key=probabilities.__getitem__)
-        label = LABELS[best] if len(probabilities) == len(LABELS) else f"LABEL_{best}"
+        label = (
+            DEFAULT_LABELS[best] if len(probabilities) == len(DEFAULT_LABELS) else f"LABEL_{best}"
+        )
         heads.append({"seed": seed, "label": label, "probability": probabilities[best]})
-        tell.row(heads[-1])
-    votes = {label: sum(head["label"] == label for head in heads) for label in LABELS}
-    said = " and ".join(f"{votes[label]} predict {label}" for label in reversed(LABELS))
+        progress.row(heads[-1])
+    votes = {label: sum(head["label"] == label for head in heads) for label in DEFAULT_LABELS}
+    sentence = " and ".join(f"{votes[label]} predict {label}" for label in reversed(DEFAULT_LABELS))
     return {
-        "model": found.name,
+        "model": resolved.name,
         "text": text,
         "trained": False,
         "heads": heads,
         "votes": votes,
         "notes": [
             (
-                f"{UNTRAINED}. Of {HEADS} randomly initialized heads {said}: the label depends "
+                f"{UNTRAINED_NOTE}. Of {RANDOM_HEADS} randomly initialized heads {sentence}: the label depends "
                 "on the seed, not on the text"
             )
         ],
@@ -90,12 +103,14 @@ def classify(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def _by_chance(model: Any, fresh: list[str], ids: list[int], seed: int) -> list[float]:
+def _predict_with_random_head(
+    model: Any, newly_initialized: list[str], ids: list[int], seed: int
+) -> list[float]:
     """Return the label probabilities with a newly initialized head.
 
     The initialization is that of the model's configuration. The model's own weights are restored.
     """
-    weights = {name: each for name, each in model.named_parameters() if name in fresh}
+    weights = {name: each for name, each in model.named_parameters() if name in newly_initialized}
     before = {name: each.clone() for name, each in weights.items()}
     chance = torch.Generator().manual_seed(seed)
     spread = float(getattr(model.config, "initializer_range", 0.02))
@@ -116,7 +131,7 @@ def _by_chance(model: Any, fresh: list[str], ids: list[int], seed: int) -> list[
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledTexts:
     """Texts with labels: `labels` in alphabetical order; a row is a text and its label index."""
 
     labels: list[str]
@@ -125,7 +140,7 @@ class Labelled:
     notes: list[str]
 
 
-def read_labelled(content: str, seed: int = 0) -> Labelled:
+def read_labelled(content: str, seed: int = 0) -> LabelledTexts:
     """Parse a CSV file with the columns text and label, and hold out a fifth of each label.
 
     At least one text of each label is held out.
@@ -133,18 +148,18 @@ def read_labelled(content: str, seed: int = 0) -> Labelled:
     Raises:
         Refused: with the number of invalid lines and the first few of them.
     """
-    if len(content.encode("utf-8", "replace")) > MOST_BYTES:
-        raise Refused(
-            f"this CSV is larger than {MOST_BYTES // 1000:,} KB; give at most {MOST_ROWS:,} rows"
+    if len(content.encode("utf-8", "replace")) > MAX_BYTES:
+        raise JobError(
+            f"this CSV is larger than {MAX_BYTES // 1000:,} KB; give at most {MAX_ROWS:,} rows"
         )
     reader = csv.reader(io.StringIO(content.removeprefix("\ufeff"), newline=""), strict=True)
-    faults: list[str] = []
+    errors: list[str] = []
     rows: dict[str, tuple[str, int]] = {}  # by text: its label and its line number
-    twice = 0
+    duplicates = 0
     try:
         header = [name.strip().lower() for name in next(reader, [])]
         if "text" not in header or "label" not in header:
-            raise Refused(
+            raise JobError(
                 f"line 1 is {','.join(header)[:60]!r}; it must name two columns: text,label"
             )
         text_at, label_at, width = header.index("text"), header.index("label"), len(header)
@@ -153,63 +168,67 @@ def read_labelled(content: str, seed: int = 0) -> Labelled:
             if not cells:
                 continue
             if len(cells) != width:
-                faults.append(
+                errors.append(
                     f"line {line} has {len(cells)} cells, not {width} (put a text with a comma "
                     "in quotes)"
                 )
                 continue
             text, label = cells[text_at].strip(), cells[label_at].strip()
-            if fault := _fault(text, label):
-                faults.append(f"line {line} {fault}")
+            if row_error := _row_error(text, label):
+                errors.append(f"line {line} {row_error}")
             elif text in rows and rows[text][0] != label:
-                faults.append(
+                errors.append(
                     f"line {line} labels a text {label!r} that line {rows[text][1]} labels "
                     f"{rows[text][0]!r}"
                 )
             elif text in rows:
-                twice += 1
+                duplicates += 1
             else:
                 rows[text] = (label, line)
     except csv.Error as error:
-        raise Refused(
+        raise JobError(
             f"line {reader.line_num} is not valid CSV: {error}; put texts with quotes or line "
             "breaks in quotes"
         ) from None
-    if faults:
-        more = f", and {len(faults) - SAID:,} more lines" if len(faults) > SAID else ""
-        raise Refused(f"{'; '.join(faults[:SAID])}{more}")
+    if errors:
+        more = (
+            f", and {len(errors) - MAX_REPORTED_ERRORS:,} more lines"
+            if len(errors) > MAX_REPORTED_ERRORS
+            else ""
+        )
+        raise JobError(f"{'; '.join(errors[:MAX_REPORTED_ERRORS])}{more}")
     labels = sorted({label for label, _ in rows.values()})
-    if not 2 <= len(labels) <= MOST_LABELS:
-        raise Refused(f"the CSV has {len(labels)} labels; give 2 to {MOST_LABELS}")
-    if len(rows) > MOST_ROWS:
-        raise Refused(f"the CSV has {len(rows):,} rows; give at most {MOST_ROWS:,}")
+    if not 2 <= len(labels) <= MAX_LABELS:
+        raise JobError(f"the CSV has {len(labels)} labels; give 2 to {MAX_LABELS}")
+    if len(rows) > MAX_ROWS:
+        raise JobError(f"the CSV has {len(rows):,} rows; give at most {MAX_ROWS:,}")
     training, held_out, draw = [], [], random.Random(seed)
     for place, label in enumerate(labels):
         texts = sorted(text for text, (its, _) in rows.items() if its == label)
         if len(texts) < 2:
-            raise Refused(
+            raise JobError(
                 f"the label {label!r} has only one text; give at least two, one to train on and "
                 "one to hold out"
             )
         draw.shuffle(texts)
-        n = max(1, round(HELD_OUT * len(texts)))
+        n = max(1, round(HELD_OUT_FRACTION * len(texts)))
         held_out += [(text, place) for text in texts[:n]]
         training += [(text, place) for text in texts[n:]]
-    notes = [f"{twice} duplicate rows were removed"] if twice else []
-    return Labelled(labels, training, held_out, notes)
+    notes = [f"{duplicates} duplicate rows were removed"] if duplicates else []
+    return LabelledTexts(labels, training, held_out, notes)
 
 
-def _fault(text: str, label: str) -> str:
+def _row_error(text: str, label: str) -> str:
     """Return what is wrong with a row, or an empty text."""
     if not text or not label:
         return f"has no {'text' if not text else 'label'}"
-    if len(text) > LONGEST_ROW or len(label) > LONGEST_LABEL:
-        what, n, most = (
-            ("text", len(text), LONGEST_ROW)
-            if len(text) > LONGEST_ROW
-            else ("label", len(label), LONGEST_LABEL)
+    if len(text) > MAX_ROW_LENGTH or len(label) > MAX_LABEL_LENGTH:
+        problem, n, limit = (
+            ("text", len(text), MAX_ROW_LENGTH)
+            if len(text) > MAX_ROW_LENGTH
+            else ("label", len(label), MAX_LABEL_LENGTH)
         )
-        return f"has a {what} of {n:,} characters; give at most {most:,}"
+        return f"has a {problem} of {n:,} characters; give at most {limit:,}"
     return (
         ""
         if all(letter.isprintable() or letter in "\n\r\t" for letter in text + label)
@@ -220,7 +239,7 @@ def _fault(text: str, label: str) -> str:
 # Training
 
 
-def train_classifier(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Put a new head on a model and train it on labelled texts.
 
     `what`: model, csv (the content of the file), sentence (classified before and after), train
@@ -236,57 +255,68 @@ def train_classifier(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     Raises:
         Refused: for an invalid CSV, or if training does not fit into memory, with the estimate.
     """
-    content, sentence = what.get("csv"), text_of(what, "sentence", LONGEST_ROW, "a good film")
-    if not isinstance(content, str) or not content.strip():
-        raise Refused("the CSV is missing; paste or choose one with the columns text and label")
-    everything = choice_of(what, "train", ("all", "head"), "all") == "all"
-    most = MOST if folders_allowed() else HOSTED_MOST
-    size, seed = (
-        whole_of(what, "batch_size", 16, 1, most["batch_size"]),
-        whole_of(what, "seed", 0, 0, 2**31 - 1),
+    content, sentence = (
+        request.get("csv"),
+        text_field(request, "sentence", MAX_ROW_LENGTH, "a good film"),
     )
-    rate = number_of(what, "learning_rate", 5e-5 if everything else 3e-3, 1e-7, 0.1)
+    if not isinstance(content, str) or not content.strip():
+        raise JobError("the CSV is missing; paste or choose one with the columns text and label")
+    everything = choice_field(request, "train", ("all", "head"), "all") == "all"
+    limits = MAX_SETTINGS if local_paths_allowed() else SHARED_MAX_SETTINGS
+    size, seed = (
+        integer_field(request, "batch_size", 16, 1, limits["batch_size"]),
+        integer_field(request, "seed", 0, 0, 2**31 - 1),
+    )
+    rate = number_field(request, "learning_rate", 5e-5 if everything else 3e-3, 1e-7, 0.1)
     rows = read_labelled(content, seed)
     an_epoch = math.ceil(len(rows.training) / size)
-    usual = max(3, math.ceil(FEW_STEPS / an_epoch))
-    epochs = whole_of(what, "epochs", max(1, min(usual, most["steps"] // an_epoch)), 1, 100)
+    default_epochs = max(3, math.ceil(MIN_USEFUL_STEPS / an_epoch))
+    epochs = integer_field(
+        request, "epochs", max(1, min(default_epochs, limits["steps"] // an_epoch)), 1, 100
+    )
     steps = epochs * an_epoch
-    if steps > most["steps"]:
-        less = "fewer epochs" if an_epoch <= most["steps"] else "larger batches, or fewer rows"
-        raise Refused(
+    if steps > limits["steps"]:
+        less = "fewer epochs" if an_epoch <= limits["steps"] else "larger batches, or fewer rows"
+        raise JobError(
             f"{epochs} epochs of {len(rows.training):,} rows are {steps:,} steps; the maximum "
-            f"is {most['steps']:,}: use {less}"
+            f"is {limits['steps']:,}: use {less}"
         )
-    found = find(what.get("model", ""), tell)
-    let_go()  # free memory; other models are loaded again on request
-    model, tokenizer, fresh = _with_head(found, rows.labels, seed, tell)
+    resolved = resolve(request.get("model", ""), progress)
+    unload()  # free memory; other models are loaded again on request
+    model, tokenizer, newly_initialized = _load_with_head(resolved, rows.labels, seed, progress)
     if not everything:
         for name, weight in model.named_parameters():
-            weight.requires_grad_(name in fresh)
-    needed = memory_estimate(model, size, most["tokens"])
-    _check_memory(found.name, needed)
-    tell.say(
+            weight.requires_grad_(name in newly_initialized)
+    needed = memory_estimate(model, size, limits["tokens"])
+    _ensure_memory(resolved.name, needed)
+    progress.message(
         f"Training takes about {needed / 1e9:.2g} GB; first running the randomly initialized head"
     )
-    lessons = _Lessons(model, tokenizer, rows, most["tokens"])
-    before = lessons.asked(sentence)
+    trainer = _ClassifierTrainer(model, tokenizer, rows, limits["tokens"])
+    score_before = trainer.predict(sentence)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        seconds = _train(lessons, rate, epochs, size, seed, tell)
-    right, n = lessons.right(tell), len(rows.held_out)
+        seconds = _train(trainer, rate, epochs, size, seed, progress)
+    n_correct, n = trainer.accuracy(progress), len(rows.held_out)
     counts = [
         sum(label == place for _, label in rows.held_out) for place in range(len(rows.labels))
     ]
-    folder = _save(model, tokenizer, found, tell) if folders_allowed() else ""
-    low, high = wilson(right, n) if n else (0.0, 1.0)
+    folder = _save(model, tokenizer, resolved, progress) if local_paths_allowed() else ""
+    low, high = wilson_interval(n_correct, n) if n else (0.0, 1.0)
     return {
-        "model": found.name,
+        "model": resolved.name,
         "labels": rows.labels,
         "training_rows": len(rows.training),
         "sentence": sentence,
-        "before": {"labels": before, "note": UNTRAINED},
-        "after": {"labels": lessons.asked(sentence)},
-        "held_out": {"right": right, "n": n, "accuracy": right / n, "low": low, "high": high},
+        "before": {"labels": score_before, "note": UNTRAINED_NOTE},
+        "after": {"labels": trainer.predict(sentence)},
+        "held_out": {
+            "right": n_correct,
+            "n": n,
+            "accuracy": n_correct / n,
+            "low": low,
+            "high": high,
+        },
         "chance": 1 / len(rows.labels),
         "most_frequent": max(counts) / n,
         "trained_parameters": sum(
@@ -319,22 +349,24 @@ def memory_estimate(model: Any, batch_size: int, tokens: int) -> int:
         for name in ("num_hidden_layers", "num_attention_heads", "hidden_size")
     )
     trained = sum(each.numel() for each in model.parameters() if each.requires_grad)
-    kept = layers if trained > 0.5 * sum(each.numel() for each in model.parameters()) else 1
-    activations = 2 * kept * tokens * batch_size * (34 * hidden + 5 * heads * tokens)
+    stored = layers if trained > 0.5 * sum(each.numel() for each in model.parameters()) else 1
+    activations = 2 * stored * tokens * batch_size * (34 * hidden + 5 * heads * tokens)
     return 4 * sum(each.numel() for each in model.parameters()) + 12 * trained + activations
 
 
-def _check_memory(name: str, needed: int) -> None:
+def _ensure_memory(name: str, needed: int) -> None:
     free = free_memory()
     if needed > 0.9 * free:
-        raise Refused(
+        raise JobError(
             f"training {name} takes about {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are "
             "free; train the head alone, reduce batch_size, or choose a smaller model",
-            again=True,
+            retryable=True,
         )
 
 
-def _with_head(found: Found, labels: list[str], seed: int, tell: Tell) -> tuple[Any, Any, set[str]]:
+def _load_with_head(
+    resolved: ResolvedModel, labels: list[str], seed: int, progress: ProgressReporter
+) -> tuple[Any, Any, set[str]]:
     """Load a private copy of a model with a new head for these labels.
 
     Returns the model, its tokenizer and the names of the newly initialized weights. The model
@@ -342,14 +374,14 @@ def _with_head(found: Found, labels: list[str], seed: int, tell: Tell) -> tuple[
     """
     from transformers import AutoModelForSequenceClassification
 
-    pipe = open_pipeline("text-classification", found, tell)
-    fresh, config, tokenizer = (
-        fresh_weights("text-classification", found),
+    pipe = open_pipeline("text-classification", resolved, progress)
+    newly_initialized, config, tokenizer = (
+        newly_initialized_weights("text-classification", resolved),
         pipe.model.config,
         pipe.tokenizer,
     )
     base = pipe.model.base_model.state_dict()
-    let_go(found.folder)
+    unload(resolved.folder)
     del pipe
     config.num_labels = len(labels)
     config.id2label, config.label2id = (
@@ -364,34 +396,36 @@ def _with_head(found: Found, labels: list[str], seed: int, tell: Tell) -> tuple[
         torch.manual_seed(seed)
         model = AutoModelForSequenceClassification.from_config(config, trust_remote_code=False)
     drawn = {
-        name.split(".", 1)[1] for name in fresh if name.startswith(f"{model.base_model_prefix}.")
+        name.split(".", 1)[1]
+        for name in newly_initialized
+        if name.startswith(f"{model.base_model_prefix}.")
     }
     model.base_model.load_state_dict(
         {name: each for name, each in base.items() if name not in drawn}, strict=False
     )
-    of_base = {f"{model.base_model_prefix}.{name}" for name in base} - set(fresh)
+    of_base = {f"{model.base_model_prefix}.{name}" for name in base} - set(newly_initialized)
     return model, tokenizer, {name for name, _ in model.named_parameters()} - of_base
 
 
-class _Lessons:
+class _ClassifierTrainer:
     """A model, its tokenizer, and labelled texts as at most `tokens` tokens each."""
 
-    def __init__(self, model: Any, tokenizer: Any, rows: Labelled, tokens: int) -> None:
+    def __init__(self, model: Any, tokenizer: Any, rows: LabelledTexts, tokens: int) -> None:
         self.model, self.tokenizer, self.labels = model, tokenizer, rows.labels
         self.training, self.held_out = rows.training, rows.held_out
         positions = getattr(model.config, "max_position_embeddings", None) or tokens
-        self.longest = min(tokens, int(positions), int(tokenizer.model_max_length))
+        self.max_tokens = min(tokens, int(positions), int(tokenizer.model_max_length))
 
     def logits(self, texts: list[str]) -> Tensor:
         """Return the logits of the labels, BC."""
         coded = self.tokenizer(
-            texts, return_tensors="pt", padding=True, truncation=True, max_length=self.longest
+            texts, return_tensors="pt", padding=True, truncation=True, max_length=self.max_tokens
         )
         logits_BC: Tensor = self.model(**coded.to(self.model.device)).logits
         return logits_BC
 
     @torch.no_grad()
-    def asked(self, sentence: str) -> list[dict[str, Any]]:
+    def predict(self, sentence: str) -> list[dict[str, Any]]:
         """Return the labels of a sentence with their probabilities, the most probable first."""
         self.model.eval()
         probabilities = self.logits([sentence])[0].float().softmax(-1).tolist()
@@ -402,52 +436,65 @@ class _Lessons:
         return sorted(rows, key=lambda row: -row["probability"])
 
     @torch.no_grad()
-    def right(self, tell: Tell) -> int:
+    def accuracy(self, progress: ProgressReporter) -> int:
         """Return how many held-out texts are classified correctly."""
         self.model.eval()
         count = 0
         for start in range(0, len(self.held_out), 32):
-            tell.check()
+            progress.raise_if_cancelled()
             texts, places = zip(*self.held_out[start : start + 32], strict=True)
             count += int((self.logits(list(texts)).argmax(-1).cpu() == torch.tensor(places)).sum())
         return count
 
 
-def _train(lessons: _Lessons, rate: float, epochs: int, size: int, seed: int, tell: Tell) -> float:
+def _train(
+    trainer: _ClassifierTrainer,
+    rate: float,
+    epochs: int,
+    size: int,
+    seed: int,
+    progress: ProgressReporter,
+) -> float:
     """Train with AdamW and return the seconds it took.
 
     The learning rate warms up over a tenth of the steps and decays to zero, as in Devlin et al.
     2018, appendix A.2 and A.3.
     """
-    model, draw, n = lessons.model, random.Random(seed), len(lessons.held_out)
+    model, draw, n = trainer.model, random.Random(seed), len(trainer.held_out)
     weights = [each for each in model.parameters() if each.requires_grad]
-    steps = epochs * math.ceil(len(lessons.training) / size)
+    steps = epochs * math.ceil(len(trainer.training) / size)
     optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.01)
     warmup = max(1, steps // 10)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer,
         lambda step: min((step + 1) / warmup, (steps - step) / max(1, steps - warmup), 1.0),
     )
-    begun, every, losses = time.perf_counter(), max(1, steps // LOOKS), list[float]()
-    tell.row({"step": 0, "loss": None, "held_out_accuracy": lessons.right(tell) / n, "n": n})
-    looked = time.perf_counter() - begun
+    started_at, evaluation_interval, losses = (
+        time.perf_counter(),
+        max(1, steps // EVALUATIONS),
+        list[float](),
+    )
+    progress.row(
+        {"step": 0, "loss": None, "held_out_accuracy": trainer.accuracy(progress) / n, "n": n}
+    )
+    evaluations = time.perf_counter() - started_at
     batches: list[list[tuple[str, int]]] = []
     for step in range(1, steps + 1):
-        tell.check()
+        progress.raise_if_cancelled()
         stepped = time.perf_counter()
         if not batches:
-            rows = draw.sample(lessons.training, len(lessons.training))
+            rows = draw.sample(trainer.training, len(trainer.training))
             batches = [rows[start : start + size] for start in range(0, len(rows), size)]
         texts, places = zip(*batches.pop(), strict=True)
         model.train()
         loss = cross_entropy(
-            lessons.logits(list(texts)).float(), torch.tensor(places, device=model.device)
+            trainer.logits(list(texts)).float(), torch.tensor(places, device=model.device)
         )
         optimizer.zero_grad()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(weights, 1.0)
         if not bool(torch.isfinite(norm)):
-            raise Refused(
+            raise JobError(
                 f"training diverged at step {step} (loss {float(loss.detach()):.3g}); use a "
                 "lower learning_rate"
             )
@@ -455,25 +502,27 @@ def _train(lessons: _Lessons, rate: float, epochs: int, size: int, seed: int, te
         schedule.step()
         losses.append(float(loss.detach()))
         if step == 1:
-            seconds = steps * (time.perf_counter() - stepped) + steps // every * looked
-            tell.say(
-                f"Training on {len(lessons.training):,} texts: {steps:,} steps, about "
-                f"{_about(seconds)}"
+            seconds = (
+                steps * (time.perf_counter() - stepped) + steps // evaluation_interval * evaluations
             )
-        if step % every == 0 or step == steps:
+            progress.message(
+                f"Training on {len(trainer.training):,} texts: {steps:,} steps, about "
+                f"{format_duration(seconds)}"
+            )
+        if step % evaluation_interval == 0 or step == steps:
             row = {
                 "step": step,
                 "loss": sum(losses) / len(losses),
-                "held_out_accuracy": lessons.right(tell) / n,
+                "held_out_accuracy": trainer.accuracy(progress) / n,
                 "n": n,
             }
-            tell.row(row)
+            progress.row(row)
             losses = []
-        tell.share(step, steps, "steps")
-    return time.perf_counter() - begun
+        progress.progress(step, steps, "steps")
+    return time.perf_counter() - started_at
 
 
-def _about(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
 
 
@@ -486,24 +535,24 @@ def trained_models() -> Path:
     return Path(root) / "runs" / "classifiers"
 
 
-def _save(model: Any, tokenizer: Any, found: Found, tell: Tell) -> str:
+def _save(model: Any, tokenizer: Any, resolved: ResolvedModel, progress: ProgressReporter) -> str:
     """Write a model atomically as a folder that can be used as a model."""
-    tell.say("Writing the trained model")
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(found.name).name)[:40] or "model"
-    home = trained_models()
-    home.mkdir(parents=True, exist_ok=True)
-    sweep(home, older_than=3600)
-    fresh = home / f".{secrets.token_hex(4)}.tmp"
+    progress.message("Writing the trained model")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(resolved.name).name)[:40] or "model"
+    folder_root = trained_models()
+    folder_root.mkdir(parents=True, exist_ok=True)
+    clean_up_stale(folder_root, older_than=3600)
+    newly_initialized = folder_root / f".{secrets.token_hex(4)}.tmp"
     try:
-        model.save_pretrained(fresh)
-        tokenizer.save_pretrained(fresh)
-        weights = (fresh / "model.safetensors").read_bytes()
-        folder = home / f"{name}-{hashlib.sha256(weights).hexdigest()[:8]}"
+        model.save_pretrained(newly_initialized)
+        tokenizer.save_pretrained(newly_initialized)
+        weights = (newly_initialized / "model.safetensors").read_bytes()
+        folder = folder_root / f"{name}-{hashlib.sha256(weights).hexdigest()[:8]}"
         if folder.exists():
             return str(folder)  # the same weights were saved before
-        with open(fresh / "model.safetensors", "rb+") as file:
+        with open(newly_initialized / "model.safetensors", "rb+") as file:
             os.fsync(file.fileno())
-        os.rename(fresh, folder)
+        os.rename(newly_initialized, folder)
         return str(folder)
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(newly_initialized, ignore_errors=True)

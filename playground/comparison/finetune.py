@@ -24,45 +24,51 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from playground.models.config import ModelConfig, SettingError
+from playground.models.config import ConfigError, ModelConfig
 from playground.runs.memory import free_memory
-from playground.tasks.vocabulary import SPECIAL
-from playground.training.checkpoint import as_line
+from playground.tasks.vocabulary import SPECIAL_TOKENS
+from playground.training.checkpoint import metrics_record
 from playground.training.config import RunConfig, TaskConfig, TrainConfig
-from playground.training.files import new_folder, remove_folder
+from playground.training.files import remove_dir, replacing_dir
 from playground.training.manifest import read_manifest
-from playground.training.trainer import Trainer, TrainingDiverged
+from playground.training.trainer import Trainer, TrainingDivergedError
 
 from .pretrained import (
     CAUSAL,
-    TUNED,
-    Found,
-    about,
-    find,
-    folders_allowed,
+    FINETUNED_PREFIX,
+    ResolvedModel,
+    describe_models,
+    finetuned_dir,
     kind_of,
-    let_go,
+    local_paths_allowed,
     read_config,
-    tuned_home,
+    resolve,
+    unload,
 )
-from .table import FINE_TUNED, open_of_a_kind
-from .tuned import MOST_POSITIONS, Tuned, TunedCausal, TunedConfig, TunedMasked
-from .work import Cancelled, Refused, Tell
+from .table import METADATA_FILE, load_and_detect_kind
+from .tuned import (
+    MAX_POSITIONS,
+    PretrainedCausalFamily,
+    PretrainedFamily,
+    PretrainedFamilyConfig,
+    PretrainedMaskedFamily,
+)
+from .work import JobCancelled, JobError, ProgressReporter
 
 STEPS = 100
 LEARNING_RATE = 2e-4
 BATCH_SIZE = 16
-WARMUP_SHARE = 0.1
-LOOKS = 10  # evaluations on held-out sequences during training
-WORDING = 16  # estimate of a prompt's tokens besides its symbols, without a tokenizer
-MOST = {"steps": 5000, "batch_size": 256, "n": 1000}
-HOSTED_MOST = {"steps": 200, "batch_size": 16, "n": 40}  # on a shared instance
-HOSTED_KEPT = 6  # fine-tuned models stored on a shared instance
-KEPT_FOR = 3600.0  # seconds for which another user's model cannot be evicted
+WARMUP_FRACTION = 0.1
+EVALUATIONS = 10  # evaluations on held-out sequences during training
+DEFAULT_PROMPT_TOKENS = 16  # estimate of a prompt's tokens besides its symbols, without a tokenizer
+MAX_SETTINGS = {"steps": 5000, "batch_size": 256, "n": 1000}
+SHARED_MAX_SETTINGS = {"steps": 200, "batch_size": 16, "n": 40}  # on a shared instance
+SHARED_MAX_KEPT = 6  # fine-tuned models stored on a shared instance
+MODEL_TTL_S = 3600.0  # seconds for which another user's model cannot be evicted
 
 
 @dataclass(frozen=True)
-class Asked:
+class FinetuneRequest:
     """A fine-tuning request.
 
     checkpoint     the folder whose task is used; set by the server or the command line, never
@@ -79,7 +85,7 @@ class Asked:
     """
 
     checkpoint: str
-    into: str
+    destination: str
     owner: str
     model: str
     steps: int
@@ -89,55 +95,55 @@ class Asked:
     seed: int
 
     @classmethod
-    def of(cls, what: dict[str, Any]) -> Asked:
+    def parse(cls, request: dict[str, Any]) -> FinetuneRequest:
         """Validate a request; raises Refused if it is invalid."""
-        most = MOST if folders_allowed() else HOSTED_MOST
+        limits = MAX_SETTINGS if local_paths_allowed() else SHARED_MAX_SETTINGS
 
         def number(name: str, default: float, low: float, high: float) -> Any:
-            value = what.get(name, default)
+            value = request.get(name, default)
             whole = isinstance(default, int)
             if (
                 isinstance(value, bool)
                 or not isinstance(value, int if whole else int | float)
                 or not low <= value <= high
             ):
-                raise Refused(
+                raise JobError(
                     f"{name} is {str(value)[:40]}; give a {'whole ' if whole else ''}number "
                     f"from {low:g} to {high:,g}"
                 )
             return value
 
-        checkpoint, model = what.get("checkpoint"), what.get("model")
+        checkpoint, model = request.get("checkpoint"), request.get("model")
         if not isinstance(checkpoint, str) or not checkpoint:
-            raise Refused("choose a checkpoint; the model is trained on its task")
+            raise JobError("choose a checkpoint; the model is trained on its task")
         if not isinstance(model, str) or not model.strip():
-            raise Refused("name a model to fine-tune, such as gpt2")
+            raise JobError("name a model to fine-tune, such as gpt2")
         return cls(
             checkpoint,
-            str(what.get("into") or ""),
-            str(what.get("owner") or ""),
+            str(request.get("into") or ""),
+            str(request.get("owner") or ""),
             model,
-            number("steps", STEPS, 1, most["steps"]),
+            number("steps", STEPS, 1, limits["steps"]),
             float(number("learning_rate", LEARNING_RATE, 1e-8, 0.1)),
-            number("batch_size", BATCH_SIZE, 1, most["batch_size"]),
-            number("n", min(64, most["n"]), 1, most["n"]),
+            number("batch_size", BATCH_SIZE, 1, limits["batch_size"]),
+            number("n", min(64, limits["n"]), 1, limits["n"]),
             number("seed", 0, 0, 2**31 - 1),
         )
 
     def run_config(self, task: TaskConfig) -> RunConfig:
         """Return the settings of the Trainer; the model part holds only what the task needs."""
-        vocabulary = task.vocabulary_size + len(SPECIAL)
-        positions = task.longest + 1
+        vocabulary = task.n_task_symbols + len(SPECIAL_TOKENS)
+        positions = task.max_sequence_length + 1
         training = TrainConfig(
             steps=self.steps,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             schedule="cosine",
-            warmup=round(WARMUP_SHARE * self.steps),
+            warmup=round(WARMUP_FRACTION * self.steps),
             decay_steps=self.steps,
             beta2=0.999,
             epsilon=1e-8,
-            eval_every=math.ceil(self.steps / LOOKS),
+            eval_every=math.ceil(self.steps / EVALUATIONS),
             eval_n=self.n,
             seed=self.seed,
             threads=torch.get_num_threads(),
@@ -151,24 +157,24 @@ class Asked:
         )
 
 
-def finetune(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Train a pretrained model further. `what`: see Asked. A cancellation saves the weights so far.
 
     Raises:
         Refused: if the model cannot be trained, does not fit into memory, or cannot be saved.
         Cancelled: before the first step.
     """
-    asked = Asked.of(what)
-    task = read_manifest(Path(asked.checkpoint)).config.task
-    found = find(asked.model, tell)
-    config = read_config(found.folder, found.name)
-    parts = cost(found, config, task, asked.batch_size)
-    folder, name = place_of(asked, found, task)
-    check_memory(found.name, parts)
-    check_disk(folder, found)
-    if not folders_allowed():
-        to_make_way(folder.parent, asked.owner)
-    tell.row(
+    settings = FinetuneRequest.parse(request)
+    task = read_manifest(Path(settings.checkpoint)).config.task
+    resolved = resolve(settings.model, progress)
+    config = read_config(resolved.folder, resolved.name)
+    parts = memory_estimate(resolved, config, task, settings.batch_size)
+    folder, name = output_location(settings, resolved, task)
+    ensure_memory(resolved.name, parts)
+    ensure_disk_space(folder, resolved)
+    if not local_paths_allowed():
+        models_to_evict(folder.parent, settings.owner)
+    progress.row(
         {
             "kind": "memory",
             "bytes": sum(parts.values()),
@@ -177,79 +183,87 @@ def finetune(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
             "model": name,
         }
     )
-    pipe, kind = open_of_a_kind(found, tell)
-    let_go(found.folder)  # training changes its weights, so no other job may share it
+    pipe, kind = load_and_detect_kind(resolved, progress)
+    unload(resolved.folder)  # training changes its weights, so no other job may share it
     rules = task.load()
-    family = (TunedCausal if kind == CAUSAL else TunedMasked)(
-        pipe.model, pipe.tokenizer, rules, found.name
+    family = (PretrainedCausalFamily if kind == CAUSAL else PretrainedMaskedFamily)(
+        pipe.model, pipe.tokenizer, rules, resolved.name
     )
-    family.check_width(task.max_length)
-    trainer = Trainer(asked.run_config(task), family=family)
-    before, after = _train(trainer, family, asked, found.name, tell)
+    family.ensure_fits_context(task.max_length)
+    trainer = Trainer(settings.run_config(task), model=family)
+    before, after = _train(trainer, family, settings, resolved.name, progress)
     steps = trainer.step_count
     facts = {
-        "from": found.name,
+        "from": resolved.name,
         "task": task.task,
         "steps": steps,
         "lengths": [task.min_length, task.max_length],
-        "learning_rate": asked.learning_rate,
-        "batch_size": asked.batch_size,
-        "seed": asked.seed,
+        "learning_rate": settings.learning_rate,
+        "batch_size": settings.batch_size,
+        "seed": settings.seed,
     }
-    save(family.model, pipe.tokenizer, folder, facts | {"owner": asked.owner}, found.name)
+    save(family.model, pipe.tokenizer, folder, facts | {"owner": settings.owner}, resolved.name)
     return {
         "model": name,
         "kind": kind,
-        "asked_steps": asked.steps,
-        "cancelled": steps < asked.steps,
+        "asked_steps": settings.steps,
+        "cancelled": steps < settings.steps,
         "before": before,
         "after": after,
         "seconds": trainer.seconds,
         "parameters": family.config.parameters,
-        "bytes": found.bytes,
+        "bytes": resolved.bytes,
         "note": "a masked model is given the length of the answer" if kind != CAUSAL else "",
         **facts,
     }
 
 
 def _train(
-    trainer: Trainer, family: Tuned, asked: Asked, name: str, tell: Tell
+    trainer: Trainer,
+    family: PretrainedFamily,
+    settings: FinetuneRequest,
+    name: str,
+    progress: ProgressReporter,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Train to the end or to a cancellation.
 
     Returns the metrics before the first step, and the last ones with their step.
     """
 
-    def look(*_: Any) -> None:
-        tell.check()
+    def evaluate_step(*_: Any) -> None:
+        progress.raise_if_cancelled()
 
     # a forward pass of a large model takes seconds, so a cancellation is checked in each module
-    hooks = [module.register_forward_pre_hook(look) for module in family.model.modules()]
+    hooks = [module.register_forward_pre_hook(evaluate_step) for module in family.model.modules()]
     last: dict[str, Any] | None = None
     try:
-        tell.say(f"Evaluating {name} before training on {asked.n} held-out sequences, zero-shot")
-        scores = trainer.evaluate(asked.n)
+        progress.message(
+            f"Evaluating {name} before training on {settings.n} held-out sequences, zero-shot"
+        )
+        scores = trainer.evaluate(settings.n)
         before = {
             "step": 0,
             "exact_match": scores.exact_match,
             "token_accuracy": scores.token_accuracy,
             "scored": scores.n,
         }
-        tell.row({"kind": "step", **before})
-        tell.say(f"Training {name}: {asked.steps} steps of {asked.batch_size} sequences")
+        progress.row({"kind": "step", **before})
+        progress.message(
+            f"Training {name}: {settings.steps} steps of {settings.batch_size} sequences"
+        )
         try:
             for metrics in trainer:
-                row = as_line(metrics)
+                row = metrics_record(metrics)
                 last = {key: row[key] for key in before} if "scored" in row else last
-                tell.row({"kind": "step", **row})
-                tell.share(metrics.step, asked.steps, "steps")
-        except Cancelled:
+                progress.row({"kind": "step", **row})
+                progress.progress(metrics.step, settings.steps, "steps")
+        except JobCancelled:
             if not trainer.step_count:
                 raise
-        except TrainingDiverged as error:
-            raise Refused(
+        except TrainingDivergedError as error:
+            raise JobError(
                 f"{name}: the loss is not finite after {trainer.step_count} steps; nothing was "
-                f"saved; try again with a learning rate below {asked.learning_rate:g}"
+                f"saved; try again with a learning rate below {settings.learning_rate:g}"
             ) from error
         return before, last
     finally:
@@ -257,19 +271,23 @@ def _train(
             hook.remove()
 
 
-def plan(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def plan(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Estimate the cost of fine-tuning without a download. `what`: see Asked.
 
     "bytes" by "parts" and "free" ones; "fits". For a model that is only on the Hub, activations
     are unknown and left out.
     """
-    asked = Asked.of(what)
-    task = read_manifest(Path(asked.checkpoint)).config.task
+    settings = FinetuneRequest.parse(request)
+    task = read_manifest(Path(settings.checkpoint)).config.task
     try:
-        found = find(asked.model, tell, local_only=True)
-        parts = cost(found, read_config(found.folder, found.name), task, asked.batch_size)
-    except Refused:
-        row = about({"models": [asked.model]}, Tell(cancelled=tell.cancelled))["models"][0]
+        resolved = resolve(settings.model, progress, local_only=True)
+        parts = memory_estimate(
+            resolved, read_config(resolved.folder, resolved.name), task, settings.batch_size
+        )
+    except JobError:
+        row = describe_models(
+            {"models": [settings.model]}, ProgressReporter(cancelled=progress.cancelled)
+        )["models"][0]
         if row["where"] != "hub":
             raise
         numbers = row["parameters"] or row["bytes"] // 4
@@ -278,7 +296,9 @@ def plan(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     return {"bytes": needed, "parts": parts, "free": free, "fits": needed <= 0.9 * free}
 
 
-def cost(found: Found, config: dict[str, Any], task: TaskConfig, batch_size: int) -> dict[str, int]:
+def memory_estimate(
+    resolved: ResolvedModel, config: dict[str, Any], task: TaskConfig, batch_size: int
+) -> dict[str, int]:
     """Estimate the bytes that training takes, by purpose.
 
     Raises:
@@ -286,20 +306,24 @@ def cost(found: Found, config: dict[str, Any], task: TaskConfig, batch_size: int
     """
     from transformers import AutoConfig
 
-    answer = task.load().answer_length(task.max_length)
+    answer = task.load().max_target_length(task.max_length)
     try:
-        told = AutoConfig.from_pretrained(found.folder, trust_remote_code=False)
-        sizes = TunedConfig.of(
-            told, MOST_POSITIONS, WORDING, found.parameters, kind_of(config) != CAUSAL
+        told = AutoConfig.from_pretrained(resolved.folder, trust_remote_code=False)
+        sizes = PretrainedFamilyConfig.of(
+            told,
+            MAX_POSITIONS,
+            DEFAULT_PROMPT_TOKENS,
+            resolved.parameters,
+            kind_of(config) != CAUSAL,
         )
-    except (AttributeError, SettingError, ValueError, TypeError) as error:
-        raise Refused(
-            f"{found.name} cannot be fine-tuned here ({str(error)[:160]}); choose another model"
+    except (AttributeError, ConfigError, ValueError, TypeError) as error:
+        raise JobError(
+            f"{resolved.name} cannot be fine-tuned here ({str(error)[:160]}); choose another model"
         ) from None
     return sizes.training_bytes(batch_size, task.max_length + 1, answer + 1)
 
 
-def check_memory(name: str, parts: dict[str, int]) -> None:
+def ensure_memory(name: str, parts: dict[str, int]) -> None:
     """Check that training fits into memory, and unload other models if necessary.
 
     Raises:
@@ -307,40 +331,42 @@ def check_memory(name: str, parts: dict[str, int]) -> None:
     """
     needed = sum(parts.values())
     if needed > 0.9 * free_memory():
-        let_go()
+        unload()
     if needed > 0.9 * free_memory():
-        raise Refused(
+        raise JobError(
             f"fine-tuning {name} takes about {needed / 1e9:.1f} GB "
             f"({parts['activations'] / 1e9:.1f} GB of it for activations) and "
             f"{free_memory() / 1e9:.1f} GB are free; choose a smaller model or batch size, or "
             "end a run",
-            again=True,
+            retryable=True,
         )
 
 
-def check_disk(folder: Path, found: Found) -> None:
+def ensure_disk_space(folder: Path, resolved: ResolvedModel) -> None:
     """Check the free disk space before hours of training."""
-    home = folder.parent
-    while not home.exists() and home != home.parent:
-        home = home.parent
-    free, needed = shutil.disk_usage(home).free, 4 * found.parameters + 20_000_000
+    models_folder = folder.parent
+    while not models_folder.exists() and models_folder != models_folder.parent:
+        models_folder = models_folder.parent
+    free, needed = shutil.disk_usage(models_folder).free, 4 * resolved.parameters + 20_000_000
     if needed > free:
-        raise Refused(
-            f"saving the fine-tuned {found.name} takes {needed / 1e6:,.0f} MB and "
+        raise JobError(
+            f"saving the fine-tuned {resolved.name} takes {needed / 1e6:,.0f} MB and "
             f"{free / 1e6:,.0f} MB are free on this disk; free some space, or choose a smaller "
             "model",
-            again=True,
+            retryable=True,
         )
 
 
-def place_of(asked: Asked, found: Found, task: TaskConfig) -> tuple[Path, str]:
+def output_location(
+    settings: FinetuneRequest, resolved: ResolvedModel, task: TaskConfig
+) -> tuple[Path, str]:
     """Return the output folder, and its name as a model."""
-    if asked.into:
-        return Path(asked.into), asked.into
+    if settings.destination:
+        return Path(settings.destination), settings.destination
     base = (
-        re.sub(r"[^A-Za-z0-9._-]+", "-", Path(found.name.removeprefix(TUNED)).name).strip("-._")[
-            :60
-        ]
+        re.sub(
+            r"[^A-Za-z0-9._-]+", "-", Path(resolved.name.removeprefix(FINETUNED_PREFIX)).name
+        ).strip("-._")[:60]
         or "model"
     )
     lengths = (
@@ -349,12 +375,12 @@ def place_of(asked: Asked, found: Found, task: TaskConfig) -> tuple[Path, str]:
         else str(task.max_length)
     )
     name = base if base.endswith(f"-{task.task}-{lengths}") else f"{base}-{task.task}-{lengths}"
-    if not folders_allowed():  # anyone who knows the name may use the model, so it is random
+    if not local_paths_allowed():  # anyone who knows the name may use the model, so it is random
         name += f"-{secrets.token_hex(8)}"
-    return tuned_home() / name, TUNED + name
+    return finetuned_dir() / name, FINETUNED_PREFIX + name
 
 
-def to_make_way(home: Path, owner: str, but: Path | None = None) -> list[Path]:
+def models_to_evict(models_folder: Path, owner: str, excluded: Path | None = None) -> list[Path]:
     """Return the models to evict for a new one of this owner.
 
     The owner's own models come first, then those of others older than an hour; the oldest
@@ -363,30 +389,34 @@ def to_make_way(home: Path, owner: str, but: Path | None = None) -> list[Path]:
     Raises:
         Refused: if not enough models may be evicted.
     """
-    written = {
-        path: path.stat().st_mtime for path in home.glob("[!.]*") if path.is_dir() and path != but
+    modified_at = {
+        path: path.stat().st_mtime
+        for path in models_folder.glob("[!.]*")
+        if path.is_dir() and path != excluded
     }
-    of_owner = {path: owner_of(path) == owner for path in written}
-    may_go = [
+    of_owner = {path: owner_of(path) == owner for path in modified_at}
+    evictable = [
         path
-        for path in sorted(written, key=lambda path: (not of_owner[path], written[path]))
-        if of_owner[path] or time.time() - written[path] > KEPT_FOR
+        for path in sorted(modified_at, key=lambda path: (not of_owner[path], modified_at[path]))
+        if of_owner[path] or time.time() - modified_at[path] > MODEL_TTL_S
     ]
-    too_many = max(0, len(written) + 1 - HOSTED_KEPT)
-    if too_many > len(may_go):
-        minutes = math.ceil((KEPT_FOR - time.time() + min(written.values())) / 60)
-        raise Refused(
-            f"{len(written)} fine-tuned models of other users are stored here, the maximum, "
+    too_many = max(0, len(modified_at) + 1 - SHARED_MAX_KEPT)
+    if too_many > len(evictable):
+        minutes = math.ceil((MODEL_TTL_S - time.time() + min(modified_at.values())) / 60)
+        raise JobError(
+            f"{len(modified_at)} fine-tuned models of other users are stored here, the maximum, "
             f"each for at least an hour; try again in about {minutes} minutes",
-            again=True,
+            retryable=True,
         )
-    return may_go[:too_many]
+    return evictable[:too_many]
 
 
 def owner_of(folder: Path) -> str:
     """Return the owner's fingerprint of a fine-tuned model; empty if it has none."""
     try:
-        return str(json.loads((folder / FINE_TUNED).read_text(encoding="utf-8")).get("owner", ""))
+        return str(
+            json.loads((folder / METADATA_FILE).read_text(encoding="utf-8")).get("owner", "")
+        )
     except (OSError, ValueError, AttributeError):
         return ""
 
@@ -398,20 +428,22 @@ def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: 
         Refused: if it cannot be written; an earlier model in the folder stays.
     """
     try:
-        with new_folder(folder) as fresh:
-            model.save_pretrained(fresh)
-            tokenizer.save_pretrained(fresh)
-            (fresh / FINE_TUNED).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        if not folders_allowed():
-            for each in to_make_way(folder.parent, facts["owner"], but=folder):
-                remove_folder(each)
+        with replacing_dir(folder) as temporary:
+            model.save_pretrained(temporary)
+            tokenizer.save_pretrained(temporary)
+            (temporary / METADATA_FILE).write_text(
+                json.dumps(facts, indent=2) + "\n", encoding="utf-8"
+            )
+        if not local_paths_allowed():
+            for each in models_to_evict(folder.parent, facts["owner"], excluded=folder):
+                remove_dir(each)
     except (OSError, SafetensorError) as error:
         # SafetensorError reports a full disk during the write of tensors
-        why = getattr(error, "strerror", None) or str(error)[:160]
-        raise Refused(
-            f"{name} was trained but could not be saved ({why}); no partial files remain. Free "
+        reason = getattr(error, "strerror", None) or str(error)[:160]
+        raise JobError(
+            f"{name} was trained but could not be saved ({reason}); no partial files remain. Free "
             "some space and train it again",
-            again=True,
+            retryable=True,
         ) from error
     finally:
-        let_go(str(folder))  # an earlier model of that name may be loaded
+        unload(str(folder))  # an earlier model of that name may be loaded

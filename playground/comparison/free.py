@@ -9,18 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .asked import choice_of, number_of, text_of, whole_of
-from .pretrained import find, fresh_weights, open_pipeline
-from .work import Refused, Tell
+from .asked import choice_field, integer_field, number_field, text_field
+from .pretrained import newly_initialized_weights, open_pipeline, resolve
+from .work import JobError, ProgressReporter
 
-GAP = "[MASK]"  # the mask in user input, whatever the model's own mask token is
-MOST_NEW_TOKENS = 200
-MOST_CANDIDATES = 50
-HOTTEST = 5.0  # maximum temperature
-UNTRAINED = "untrained: randomly initialized"
+MASK_PLACEHOLDER = "[MASK]"  # the mask in user input, whatever the model's own mask token is
+MAX_NEW_TOKENS = 200
+MAX_CANDIDATES = 50
+MAX_TEMPERATURE = 5.0  # maximum temperature
+UNTRAINED_NOTE = "untrained: randomly initialized"
 
 
-def free(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def run_inference(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Run a model for one of three tasks.
 
     `what`: task ("fill-mask", "text-generation", "text-classification"), model, text, top_k
@@ -30,49 +30,53 @@ def free(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     Every result has the model's name and size, the text as `tokens` (the model's own names and
     ids), and `notes`, sentences.
     """
-    task = choice_of(
-        what, "task", ("fill-mask", "text-generation", "text-classification"), "fill-mask"
+    task = choice_field(
+        request, "task", ("fill-mask", "text-generation", "text-classification"), "fill-mask"
     )
-    text, top_k = text_of(what), whole_of(what, "top_k", 5, 1, MOST_CANDIDATES)
-    drawing = _drawing(what) if task == "text-generation" else None
-    found = find(what.get("model", ""), tell)
-    pipe = open_pipeline(task, found, tell)
-    said = {"task": task, "model": found.name, "parameters": found.parameters, "text": text}
+    text, top_k = text_field(request), integer_field(request, "top_k", 5, 1, MAX_CANDIDATES)
+    sampling = _sampling_params(request) if task == "text-generation" else None
+    resolved = resolve(request.get("model", ""), progress)
+    pipe = open_pipeline(task, resolved, progress)
+    result = {"task": task, "model": resolved.name, "parameters": resolved.parameters, "text": text}
     top_k = min(top_k, pipe.model.get_input_embeddings().num_embeddings)
-    tell.check()
-    if drawing is not None:
-        return said | generated(pipe, text, drawing, top_k, tell)
+    progress.raise_if_cancelled()
+    if sampling is not None:
+        return result | generate_text(pipe, text, sampling, top_k, progress)
     if task == "fill-mask":
-        return said | filled(pipe, text, top_k)
-    return said | classified(pipe, text, fresh_weights(task, found))
+        return result | fill_mask(pipe, text, top_k)
+    return result | classify_text(pipe, text, newly_initialized_weights(task, resolved))
 
 
 # Fill-mask
 
 
-def filled(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
+def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
     """Predict the tokens at the masks of a text.
 
     `gaps` has for each mask its `place` among the tokens, and `candidates` with token, id,
     probability and the whole text. Several masks are predicted independently, while the others
     stay masked.
     """
-    sign = pipe.tokenizer.mask_token
-    if sign is None:
-        raise Refused(
+    mask_token = pipe.tokenizer.mask_token
+    if mask_token is None:
+        raise JobError(
             "this model has no mask token; choose a masked language model, such as "
             "bert-base-uncased"
         )
-    given = text if sign in text else text.replace(GAP, sign)
-    ids = read(pipe, given)
-    gaps = [place for place, token in enumerate(ids) if token == pipe.tokenizer.mask_token_id]
-    if not gaps:
-        raise Refused(f"the text has no mask; write {GAP} where a word is to be predicted")
-    answered = pipe(given, top_k=top_k)
-    answers = [answered] if len(gaps) == 1 else answered
+    input_text = text if mask_token in text else text.replace(MASK_PLACEHOLDER, mask_token)
+    ids = tokenize(pipe, input_text)
+    mask_positions = [
+        place for place, token in enumerate(ids) if token == pipe.tokenizer.mask_token_id
+    ]
+    if not mask_positions:
+        raise JobError(
+            f"the text has no mask; write {MASK_PLACEHOLDER} where a word is to be predicted"
+        )
+    fills = pipe(input_text, top_k=top_k)
+    answers = [fills] if len(mask_positions) == 1 else fills
     notes = [
         (
-            f"{len(gaps)} masks: each is predicted independently while the others stay masked, "
+            f"{len(mask_positions)} masks: each is predicted independently while the others stay masked, "
             "so the words may not fit together"
         )
     ]
@@ -92,9 +96,9 @@ def filled(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
                     for each in answer
                 ],
             }
-            for place, answer in zip(gaps, answers, strict=True)
+            for place, answer in zip(mask_positions, answers, strict=True)
         ],
-        "notes": notes if len(gaps) > 1 else [],
+        "notes": notes if len(mask_positions) > 1 else [],
     }
 
 
@@ -102,7 +106,7 @@ def filled(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class SamplingParams:
     """Sampling parameters: greedy decoding, or sampling.
 
     temperature    divides the logits: below 1 the distribution gets sharper
@@ -114,11 +118,11 @@ class Drawing:
     temperature: float
     top_p: float
     seed: int
-    new_tokens: int
+    max_new_tokens: int
 
 
 @dataclass(frozen=True)
-class Written:
+class GeneratedToken:
     """A generated token, its probability before temperature and top-p, and the alternatives."""
 
     id: int
@@ -126,123 +130,129 @@ class Written:
     candidates: list[tuple[int, float]]
 
 
-def _drawing(what: dict[str, Any]) -> Drawing:
-    return Drawing(
-        greedy=choice_of(what, "way", ("greedy", "drawn"), "greedy") == "greedy",
-        temperature=number_of(what, "temperature", 1.0, 0.01, HOTTEST),
-        top_p=number_of(what, "top_p", 1.0, 0.01, 1.0),
-        seed=whole_of(what, "seed", 0, 0, 2**31 - 1),
-        new_tokens=whole_of(what, "new_tokens", 40, 1, MOST_NEW_TOKENS),
+def _sampling_params(request: dict[str, Any]) -> SamplingParams:
+    return SamplingParams(
+        greedy=choice_field(request, "way", ("greedy", "drawn"), "greedy") == "greedy",
+        temperature=number_field(request, "temperature", 1.0, 0.01, MAX_TEMPERATURE),
+        top_p=number_field(request, "top_p", 1.0, 0.01, 1.0),
+        seed=integer_field(request, "seed", 0, 0, 2**31 - 1),
+        max_new_tokens=integer_field(request, "new_tokens", 40, 1, MAX_NEW_TOKENS),
     )
 
 
-def generated(pipe: Any, text: str, drawing: Drawing, top_k: int, tell: Tell) -> dict[str, Any]:
+def generate_text(
+    pipe: Any, text: str, sampling: SamplingParams, top_k: int, progress: ProgressReporter
+) -> dict[str, Any]:
     """Generate a continuation of a text.
 
     Each token reports a row: `n`, `token`, `id`, `text` (the added text, as soon as its
     characters are complete), `probability` and `candidates` (token, word, id, probability),
     both before temperature and top-p.
     """
-    ids = read(pipe, text)
+    ids = tokenize(pipe, text)
     rows: list[dict[str, Any]] = []
-    told, ended = "", ""
-    tell.say(f"Generating up to {drawing.new_tokens} tokens")
-    for written in write(pipe.model, ids, drawing, top_k, ends(pipe)):
-        so_far = pipe.tokenizer.decode(
+    steps, ended = "", ""
+    progress.message(f"Generating up to {sampling.max_new_tokens} tokens")
+    for written in generate_tokens(pipe.model, ids, sampling, top_k, eos_token_ids(pipe)):
+        generated_ids = pipe.tokenizer.decode(
             [*(row["id"] for row in rows), written.id], skip_special_tokens=True
         )
-        whole = so_far.rstrip("\ufffd")  # incomplete bytes of a character
-        row = named(pipe, written.id) | {
+        full_text = generated_ids.rstrip("\ufffd")  # incomplete bytes of a character
+        row = token_info(pipe, written.id) | {
             "n": len(rows) + 1,
-            "text": whole[len(told) :] if whole.startswith(told) else "",
+            "text": full_text[len(steps) :] if full_text.startswith(steps) else "",
             "probability": written.probability,
             "candidates": [
-                named(pipe, token) | {"probability": probability}
+                token_info(pipe, token) | {"probability": probability}
                 for token, probability in written.candidates
             ],
         }
-        told += row["text"]
+        steps += row["text"]
         rows.append(row)
-        tell.row(row)
-        tell.share(len(rows), drawing.new_tokens, "tokens")
-    if rows and rows[-1]["id"] in ends(pipe):
+        progress.row(row)
+        progress.progress(len(rows), sampling.max_new_tokens, "tokens")
+    if rows and rows[-1]["id"] in eos_token_ids(pipe):
         ended = "the model ended the text"
-    elif len(rows) < drawing.new_tokens:
-        ended = f"the text has reached this model's maximum of {longest(pipe):,} tokens"
+    elif len(rows) < sampling.max_new_tokens:
+        ended = f"the text has reached this model's maximum of {max_input_tokens(pipe):,} tokens"
     else:
-        ended = f"stopped at the limit of {drawing.new_tokens} new tokens"
+        ended = f"stopped at the limit of {sampling.max_new_tokens} new tokens"
     return {
         "tokens": tokens(pipe, ids),
         "written": rows,
-        "continuation": told,
+        "continuation": steps,
         "ended": ended,
         "notes": [],
     }
 
 
 @torch.no_grad()
-def write(
-    model: Any, ids: list[int], drawing: Drawing, top_k: int, ends: set[int]
-) -> Iterator[Written]:
+def generate_tokens(
+    model: Any, ids: list[int], sampling: SamplingParams, top_k: int, eos_ids: set[int]
+) -> Iterator[GeneratedToken]:
     """Generate token by token with a KV cache, until an end token or the maximum length."""
-    most = getattr(model.config, "max_position_embeddings", None) or len(ids) + drawing.new_tokens
-    chance = torch.Generator().manual_seed(drawing.seed)
-    given_BQ, past = torch.tensor([ids], device=model.device), None
-    for _ in range(min(drawing.new_tokens, most - len(ids))):
-        output = model(input_ids=given_BQ, past_key_values=past, use_cache=True)
+    max_tokens = (
+        getattr(model.config, "max_position_embeddings", None) or len(ids) + sampling.max_new_tokens
+    )
+    generator = torch.Generator().manual_seed(sampling.seed)
+    input_BQ, past = torch.tensor([ids], device=model.device), None
+    for _ in range(min(sampling.max_new_tokens, max_tokens - len(ids))):
+        output = model(input_ids=input_BQ, past_key_values=past, use_cache=True)
         past = output.past_key_values
         logits_V = output.logits[0, -1].float().cpu()
         probabilities_V = logits_V.softmax(-1)
-        chosen = int(logits_V.argmax()) if drawing.greedy else draw(logits_V, drawing, chance)
+        chosen = (
+            int(logits_V.argmax()) if sampling.greedy else sample(logits_V, sampling, generator)
+        )
         best = probabilities_V.topk(top_k)
-        yield Written(
+        yield GeneratedToken(
             chosen,
             float(probabilities_V[chosen]),
             list(zip(best.indices.tolist(), best.values.tolist(), strict=True)),
         )
-        if chosen in ends:
+        if chosen in eos_ids:
             return
-        given_BQ = torch.tensor([[chosen]], device=model.device)
+        input_BQ = torch.tensor([[chosen]], device=model.device)
 
 
-def draw(logits_V: Tensor, drawing: Drawing, chance: torch.Generator) -> int:
+def sample(logits_V: Tensor, sampling: SamplingParams, generator: torch.Generator) -> int:
     """Sample one token. The most probable one always stays eligible."""
-    ordered_V, which_V = (logits_V / drawing.temperature).softmax(-1).sort(descending=True)
-    kept_V = ordered_V * (ordered_V.cumsum(-1) - ordered_V < drawing.top_p)
-    return int(which_V[torch.multinomial(kept_V, 1, generator=chance)])
+    ordered_V, indices_V = (logits_V / sampling.temperature).softmax(-1).sort(descending=True)
+    allowed_V = ordered_V * (ordered_V.cumsum(-1) - ordered_V < sampling.top_p)
+    return int(indices_V[torch.multinomial(allowed_V, 1, generator=generator)])
 
 
 # Text classification
 
 
-def classified(pipe: Any, text: str, fresh: list[str]) -> dict[str, Any]:
+def classify_text(pipe: Any, text: str, newly_initialized: list[str]) -> dict[str, Any]:
     """Return a text's labels with their probabilities, the most probable first.
 
     `trained` is false if the head is newly initialized.
     """
-    ids = read(pipe, text)
+    ids = tokenize(pipe, text)
     labels = [
         {"label": each["label"], "probability": each["score"]} for each in pipe(text, top_k=None)
     ]
     notes = [
         (
-            f"{UNTRAINED}. This model has no classification head, so these weights were "
-            f"randomly initialized when it was loaded: {', '.join(fresh[:4])}. Train a head "
+            f"{UNTRAINED_NOTE}. This model has no classification head, so these weights were "
+            f"randomly initialized when it was loaded: {', '.join(newly_initialized[:4])}. Train a head "
             "below; until then the label means nothing"
         )
     ]
     return {
         "tokens": tokens(pipe, ids),
         "labels": labels,
-        "trained": not fresh,
-        "notes": notes if fresh else [],
+        "trained": not newly_initialized,
+        "notes": notes if newly_initialized else [],
     }
 
 
 # Tokens
 
 
-def read(pipe: Any, text: str) -> list[int]:
+def tokenize(pipe: Any, text: str) -> list[int]:
     """Tokenize a text.
 
     Raises:
@@ -250,32 +260,34 @@ def read(pipe: Any, text: str) -> list[int]:
     """
     ids: list[int] = pipe.tokenizer(text, verbose=False)["input_ids"]
     if not ids:
-        raise Refused("the text has no tokens for this model; type some words")
-    if len(ids) > longest(pipe):
-        raise Refused(
+        raise JobError("the text has no tokens for this model; type some words")
+    if len(ids) > max_input_tokens(pipe):
+        raise JobError(
             f"the text has {len(ids):,} tokens and this model accepts at most "
-            f"{longest(pipe):,}; shorten it"
+            f"{max_input_tokens(pipe):,}; shorten it"
         )
     return ids
 
 
-def longest(pipe: Any) -> int:
+def max_input_tokens(pipe: Any) -> int:
     """Return the maximum number of tokens of a model's input."""
     positions = getattr(pipe.model.config, "max_position_embeddings", None)
     return min(int(positions or 10**9), int(pipe.tokenizer.model_max_length))
 
 
-def ends(pipe: Any) -> set[int]:
+def eos_token_ids(pipe: Any) -> set[int]:
     """Return the ids of the tokens that end a text."""
     settings = getattr(pipe.model, "generation_config", None)
-    given = getattr(settings, "eos_token_id", None)
-    given = pipe.tokenizer.eos_token_id if given is None else given
+    configured = getattr(settings, "eos_token_id", None)
+    configured = pipe.tokenizer.eos_token_id if configured is None else configured
     return {
-        int(each) for each in (given if isinstance(given, list) else [given]) if each is not None
+        int(each)
+        for each in (configured if isinstance(configured, list) else [configured])
+        if each is not None
     }
 
 
-def named(pipe: Any, token: int) -> dict[str, Any]:
+def token_info(pipe: Any, token: int) -> dict[str, Any]:
     """Return a token's name in the vocabulary, its text and its id."""
     name = pipe.tokenizer.convert_ids_to_tokens(token)
     return {
@@ -286,4 +298,4 @@ def named(pipe: Any, token: int) -> dict[str, Any]:
 
 
 def tokens(pipe: Any, ids: list[int]) -> list[dict[str, Any]]:
-    return [named(pipe, token) for token in ids]
+    return [token_info(pipe, token) for token in ids]

@@ -13,90 +13,97 @@ from dataclasses import dataclass
 
 import torch
 
-from playground.tasks.held_out import EVALUATION_SEED, HELD_OUT_SHARE, held_out_set, training_batch
+from playground.tasks.held_out import (
+    EVALUATION_SEED,
+    HELD_OUT_FRACTION,
+    build_held_out_set,
+    sample_training_batch,
+)
 from playground.tasks.task import Batch, Task
 from playground.tasks.vocabulary import EOS, PAD, SOS
 
-MOST_EXAMPLES = 32
-SHUFFLES = 3
-OTHERS = 8
+MAX_FEW_SHOT_EXAMPLES = 32
+SHUFFLED_CHOICES = 3
+OTHER_CHOICES = 8
 
 
 @dataclass(frozen=True)
-class Item:
+class Example:
     """An example: an input sequence and its target, as symbols."""
 
-    question: tuple[str, ...]
+    source: tuple[str, ...]
     answer: tuple[str, ...]
 
     @property
-    def asked(self) -> str:
-        return " ".join(self.question)
+    def prompt(self) -> str:
+        return " ".join(self.source)
 
     @property
-    def right(self) -> str:
+    def target(self) -> str:
         return " ".join(self.answer)
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Choice:
     """An answer to choose from, and how it was made."""
 
     symbols: tuple[str, ...]
-    made: str
+    origin: str
 
 
 @dataclass(frozen=True)
-class Questions:
+class ExampleSet:
     """The evaluation examples, the few-shot examples, a description, and the target symbols."""
 
-    items: tuple[Item, ...]
-    examples: tuple[Item, ...]
+    items: tuple[Example, ...]
+    examples: tuple[Example, ...]
     note: str
     target_symbols: tuple[str, ...] = ()
 
 
-def _items_of(task: Task, batch: Batch) -> list[Item]:
+def _examples_of(task: Task, batch: Batch) -> list[Example]:
     """Decode the examples of a batch."""
 
     def symbols(row: list[int]) -> tuple[str, ...]:
         return tuple(task.vocabulary.decode(token for token in row if token not in (PAD, SOS)))
 
     return [
-        Item(symbols(source), symbols(target))
+        Example(symbols(source), symbols(target))
         for source, target in zip(batch.source_BS.tolist(), batch.target_BT.tolist(), strict=True)
     ]
 
 
-def draw_questions(task: Task, n: int, min_length: int, max_length: int) -> Questions:
+def sample_examples(task: Task, n: int, min_length: int, max_length: int) -> ExampleSet:
     """Sample `n` held-out examples over all lengths, and up to 32 few-shot examples.
 
     The result is the same at every call. Examples whose target equals the input do not
     distinguish the task from copying, so they are left out, unless the task is to copy. Fewer
     than `n` are returned only if fewer exist.
     """
-    drawn = _items_of(task, held_out_set(task, 4 * n + 200, min_length, max_length).batch)
-    kept = [item for item in drawn if item.answer != item.question]
-    if kept:
-        left_out = len(drawn) - len(kept)
+    candidates = _examples_of(
+        task, build_held_out_set(task, 4 * n + 200, min_length, max_length).batch
+    )
+    selected = [item for item in candidates if item.answer != item.source]
+    if selected:
+        left_out = len(candidates) - len(selected)
         note = (
             f"held-out sequences of {min_length} to {max_length} symbols, without those whose "
             "target equals the input"
         )
-        note += f" ({left_out:,} of {len(drawn):,} left out)"
+        note += f" ({left_out:,} of {len(candidates):,} left out)"
     else:
-        kept = drawn
+        selected = candidates
         note = (
             f"held-out sequences of {min_length} to {max_length} symbols; the target always "
             "equals the input, so none are left out"
         )
     by_length = {
-        length: [item for item in kept if len(item.question) == length]
+        length: [item for item in selected if len(item.source) == length]
         for length in range(min_length, max_length + 1)
     }
-    items: list[Item] = []
-    for place, found in enumerate(by_length.values()):
-        items += found[: -(-(n - len(items)) // (len(by_length) - place))]
+    items: list[Example] = []
+    for position, examples_found in enumerate(by_length.values()):
+        items += examples_found[: -(-(n - len(items)) // (len(by_length) - position))]
     # a cancelled job then has results of every length
     random.Random(EVALUATION_SEED).shuffle(items)
     if len(items) < n:
@@ -104,33 +111,39 @@ def draw_questions(task: Task, n: int, min_length: int, max_length: int) -> Ques
     training = _training_items(task, min_length, max_length)
     used = {symbol for item in (*training, *items) for symbol in item.answer}
     target_symbols = tuple(symbol for symbol in task.vocabulary.symbols if symbol in used)
-    return Questions(
+    return ExampleSet(
         tuple(items),
-        _choose_examples(training, {item.question for item in items}),
+        _choose_examples(training, {item.source for item in items}),
         note,
         target_symbols,
     )
 
 
-def _training_items(task: Task, min_length: int, max_length: int) -> list[Item]:
+def _training_items(task: Task, min_length: int, max_length: int) -> list[Example]:
     """Sample about 2,000 examples that are not held out, as in training."""
     generator = torch.Generator().manual_seed(EVALUATION_SEED)
-    batch = training_batch(
-        task, round(64 * MOST_EXAMPLES * (1 + HELD_OUT_SHARE)), min_length, max_length, generator
+    batch = sample_training_batch(
+        task,
+        round(64 * MAX_FEW_SHOT_EXAMPLES * (1 + HELD_OUT_FRACTION)),
+        min_length,
+        max_length,
+        generator,
     )
-    return _items_of(task, batch.rows(batch.weight_B > 0))
+    return _examples_of(task, batch.select(batch.loss_weight_B > 0))
 
 
-def _choose_examples(training: Sequence[Item], asked: set[tuple[str, ...]]) -> tuple[Item, ...]:
+def _choose_examples(
+    training: Sequence[Example], evaluated: set[tuple[str, ...]]
+) -> tuple[Example, ...]:
     """Choose distinct few-shot examples; one whose target equals its input only if unavoidable."""
-    drawn = list(dict.fromkeys(item for item in training if item.question not in asked))
-    telling = [item for item in drawn if item.answer != item.question]
-    return tuple((telling or drawn)[:MOST_EXAMPLES])
+    drawn = list(dict.fromkeys(item for item in training if item.source not in evaluated))
+    telling = [item for item in drawn if item.answer != item.source]
+    return tuple((telling or drawn)[:MAX_FEW_SHOT_EXAMPLES])
 
 
-def candidates_for(
-    item: Item, items: Sequence[Item] = (), shuffles: int = SHUFFLES
-) -> list[Candidate]:
+def choices_for(
+    item: Example, items: Sequence[Example] = (), shuffles: int = SHUFFLED_CHOICES
+) -> list[Choice]:
     """Return the target among other candidates of the same length.
 
     The lengths are equal because summed log-probabilities of different lengths are not
@@ -140,27 +153,27 @@ def candidates_for(
     and their order does not reveal the target. The result is a single candidate if there are no
     others.
     """
-    generator = random.Random(f"{EVALUATION_SEED} {item.asked}")
-    rearranged = sorted(item.question) == sorted(item.answer)
-    base, of = (item.question, "") if rearranged else (item.answer, "the answer, ")
+    generator = random.Random(f"{EVALUATION_SEED} {item.prompt}")
+    rearranged = sorted(item.source) == sorted(item.answer)
+    base, of = (item.source, "") if rearranged else (item.answer, "the answer, ")
     made = [
-        Candidate(base, "as it is" if rearranged else "the answer"),
-        Candidate(base[::-1], f"{of}reversed"),
+        Choice(base, "as it is" if rearranged else "the answer"),
+        Choice(base[::-1], f"{of}reversed"),
     ]
-    made += [Candidate(base[by:] + base[:by], f"{of}rotated by {by}") for by in range(1, len(base))]
+    made += [Choice(base[by:] + base[:by], f"{of}rotated by {by}") for by in range(1, len(base))]
     for _ in range(shuffles):
-        made.append(Candidate(tuple(generator.sample(base, len(base))), f"{of}shuffled"))
+        made.append(Choice(tuple(generator.sample(base, len(base))), f"{of}shuffled"))
     if not rearranged:
         others = sorted(
             {other.answer for other in items if len(other.answer) == len(item.answer)}
             - {item.answer}
         )
         made += [
-            Candidate(each, "the answer to another")
-            for each in generator.sample(others, min(OTHERS, len(others)))
+            Choice(each, "the answer to another")
+            for each in generator.sample(others, min(OTHER_CHOICES, len(others)))
         ]
-    made.append(Candidate(item.answer, "the answer"))
-    distinct: dict[tuple[str, ...], Candidate] = {}
+    made.append(Choice(item.answer, "the answer"))
+    distinct: dict[tuple[str, ...], Choice] = {}
     for candidate in made:
         distinct.setdefault(candidate.symbols, candidate)
     return (
@@ -170,7 +183,7 @@ def candidates_for(
     )
 
 
-def commonest_target(items: Sequence[Item]) -> tuple[str, ...]:
+def commonest_target(items: Sequence[Example]) -> tuple[str, ...]:
     """Return the most frequent target of the examples; the first of several."""
     return Counter(item.answer for item in items).most_common(1)[0][0]
 
@@ -180,7 +193,7 @@ def most_frequent(symbols: tuple[str, ...]) -> str:
     return Counter(symbols).most_common(1)[0][0]
 
 
-def batch_of(task: Task, question: tuple[str, ...], answers: list[tuple[str, ...]]) -> Batch:
+def make_batch(task: Task, question: tuple[str, ...], answers: list[tuple[str, ...]]) -> Batch:
     """Make a batch with one example per answer to the same input (weights are 1)."""
     source = [*task.vocabulary.encode(" ".join(question)), EOS]
     targets = [[SOS, *task.vocabulary.encode(" ".join(answer)), EOS] for answer in answers]

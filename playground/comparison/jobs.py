@@ -18,32 +18,34 @@ from pathlib import Path
 from typing import Any
 
 from playground import CHECKPOINTS_DIR
-from playground.runs.addresses import CLIENT_ADDRESS, half_of, holds_share
-from playground.runs.processes import Child
+from playground.runs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
+from playground.runs.processes import WorkerProcess
 from playground.training.environment import is_env_set
 
-from .work import KINDS, LIGHT, QUIET, Refused
+from .work import CONCURRENT_KINDS, ENTRY_POINTS, QUIET_ENV, JobError
 
 log = logging.getLogger(__name__)
 
-JOBS_AN_OWNER = 2
-LIGHT_JOBS_AN_OWNER = 4
-JOBS_AT_ONCE = 16
-KEPT_FOR = 900.0  # seconds for which the rows and the result of a finished job are stored
-KEPT_AN_OWNER = 8  # finished jobs per owner, heavy and light ones separately; the oldest goes first
-KEPT_IN_ALL = 64
-DEAF_FOR = 20.0  # seconds for a cancelled job to end before its process is killed
-SAVING_FOR = 300.0  # the same for a job that saves first: it ends its step and writes the model
-SAVED_FIRST = ("finetune",)  # kinds that save their result when they are cancelled
-FORGOTTEN_AFTER = 180.0  # seconds without a poll after which a job is dropped while others wait
+MAX_JOBS_PER_OWNER = 2
+MAX_LIGHT_JOBS_PER_OWNER = 4
+MAX_CONCURRENT_JOBS = 16
+JOB_TTL_S = 900.0  # seconds for which the rows and the result of a finished job are stored
+MAX_KEPT_PER_OWNER = (
+    8  # finished jobs per owner, heavy and light ones separately; the oldest goes first
+)
+MAX_KEPT_TOTAL = 64
+CANCEL_TIMEOUT_S = 20.0  # seconds for a cancelled job to end before its process is killed
+SAVE_TIMEOUT_S = 300.0  # the same for a job that saves first: it ends its step and writes the model
+SAVES_ON_CANCEL = ("finetune",)  # kinds that save their result when they are cancelled
+UNPOLLED_TIMEOUT_S = 180.0  # seconds without a poll after which a job is dropped while others wait
 # on a shared instance: seconds of work after which a heavy job ends if others wait
-TURN = 300.0
-IDLE_FOR = 1200.0  # seconds without a job after which the process ends and frees its memory
-MOST_ROWS = 20_000  # per job
-HOUSEKEEPING = 0.5
-OVER = ("done", "failed", "cancelled")
+MAX_TURN_S = 300.0
+IDLE_TIMEOUT_S = 1200.0  # seconds without a job after which the process ends and frees its memory
+MAX_ROWS = 20_000  # per job
+HOUSEKEEPING_INTERVAL_S = 0.5
+TERMINAL_STATUSES = ("done", "failed", "cancelled")
 # passed on explicitly, because the fork server may have started with other values
-PASSED_ON = (
+FORWARDED_ENV = (
     "HF_",
     "PLAYGROUND_",
     "TRANSFORMERS_",
@@ -59,40 +61,40 @@ class Job:
     id: str
     owner: str
     kind: str
-    what: dict[str, Any]
-    number: int
+    request: dict[str, Any]
+    sequence: int
     status: str = "waiting"  # or working, done, failed, cancelled
-    sentence: str = ""
+    message: str = ""
     done: float = 0.0
     total: float = 0.0
     unit: str = ""
     rows: list[dict[str, Any]] = field(default_factory=list)
     result: dict[str, Any] | None = None
-    again: bool = False
+    retryable: bool = False
     polled_at: float = field(default_factory=time.monotonic)
-    began_at: float = 0.0  # start of its work
+    started_at: float = 0.0  # start of its work
     ended_at: float = 0.0  # also set by a cancellation while it still runs
-    left_at: float = 0.0  # time of the cancellation, for a job that saves before it ends
-    why: str = ""  # reason of that cancellation
-    at_work: bool = False  # the process has it
+    cancelled_at: float = 0.0  # time of the cancellation, for a job that saves before it ends
+    cancel_reason: str = ""  # reason of that cancellation
+    running: bool = False  # the process has it
     address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that sent the request
-    about: str = ""  # names from the request; the rest is dropped when the job is over
+    label: str = ""  # names from the request; the rest is dropped when the job is over
 
     @property
-    def heavy(self) -> bool:
-        return self.kind not in LIGHT
+    def is_heavy(self) -> bool:
+        return self.kind not in CONCURRENT_KINDS
 
-    def end(self, status: str, sentence: str = "", again: bool = False) -> None:
-        if self.status not in OVER:
-            self.sentence, self.again, self.ended_at = sentence, again, time.monotonic()
-            self.about, self.what = self.naming(), {}
+    def finish(self, status: str, message: str = "", retryable: bool = False) -> None:
+        if self.status not in TERMINAL_STATUSES:
+            self.message, self.retryable, self.ended_at = message, retryable, time.monotonic()
+            self.label, self.request = self.describe_request(), {}
             self.status = status  # last: `Comparer.poll` reads without a lock
 
-    def naming(self) -> str:
+    def describe_request(self) -> str:
         """Return the names in the request, for a message about the end of the job."""
-        if self.about:
-            return self.about
-        named = self.what.get("models", self.what.get("model", self.what.get("name", "")))
+        if self.label:
+            return self.label
+        named = self.request.get("models", self.request.get("model", self.request.get("name", "")))
         names = [
             each
             for each in (named if isinstance(named, list) else [named])
@@ -101,7 +103,7 @@ class Job:
         return ", ".join(name[:80] for name in names[:4]) or self.kind
 
 
-class Comparer:
+class JobQueue:
     """The job queue of a server.
 
     Args:
@@ -113,60 +115,65 @@ class Comparer:
         self.hosted = hosted
         self._jobs: dict[str, Job] = {}
         self._lock = threading.RLock()
-        self._numbers = itertools.count()
-        self._child: Child | None = None
-        self._used_at = time.monotonic()
-        self._watching = False
+        self._sequence = itertools.count()
+        self._process: WorkerProcess | None = None
+        self._last_used_at = time.monotonic()
+        self._thread_running = False
         self._closed = False
 
-    def begin(self, kind: str, what: dict[str, Any], owner: str) -> str:
+    def submit(self, kind: str, request: dict[str, Any], owner: str) -> str:
         """Submit a job and return its id.
 
         Raises:
             Refused: for an unknown kind, or if the owner, the address or all users have too
                 many jobs.
         """
-        if kind not in KINDS or not isinstance(what, dict):
-            raise Refused(
-                f"{str(kind)[:40]!r} is not a kind of job; choose one of {', '.join(KINDS)}"
+        if kind not in ENTRY_POINTS or not isinstance(request, dict):
+            raise JobError(
+                f"{str(kind)[:40]!r} is not a kind of job; choose one of {', '.join(ENTRY_POINTS)}"
             )
         with self._lock:
-            going = [job for job in self._jobs.values() if job.status not in OVER]
-            alike = [
+            active = [job for job in self._jobs.values() if job.status not in TERMINAL_STATUSES]
+            same_weight = [
                 job
-                for job in going
-                if job.owner == owner and (job.kind in LIGHT) == (kind in LIGHT)
+                for job in active
+                if job.owner == owner
+                and (job.kind in CONCURRENT_KINDS) == (kind in CONCURRENT_KINDS)
             ]
-            if len(alike) >= (LIGHT_JOBS_AN_OWNER if kind in LIGHT else JOBS_AN_OWNER):
-                raise Refused(
-                    f"{len(alike)} of your jobs are still queued or running; wait for one, or "
+            if len(same_weight) >= (
+                MAX_LIGHT_JOBS_PER_OWNER if kind in CONCURRENT_KINDS else MAX_JOBS_PER_OWNER
+            ):
+                raise JobError(
+                    f"{len(same_weight)} of your jobs are still queued or running; wait for one, or "
                     "cancel it",
-                    again=True,
+                    retryable=True,
                 )
-            if holds_share((job.address for job in going), JOBS_AT_ONCE):
-                most = half_of(JOBS_AT_ONCE)
-                raise Refused(
-                    f"{most} jobs from your address are still queued or running, the maximum; "
+            if uses_full_share((job.address for job in active), MAX_CONCURRENT_JOBS):
+                limit = max_per_address(MAX_CONCURRENT_JOBS)
+                raise JobError(
+                    f"{limit} jobs from your address are still queued or running, the maximum; "
                     "wait for one, or cancel one",
-                    again=True,
+                    retryable=True,
                 )
-            if len(going) >= JOBS_AT_ONCE:
-                raise Refused("too many jobs are running; try again in a minute", again=True)
-            if not self._watching:  # before the first job, which could not time out without it
+            if len(active) >= MAX_CONCURRENT_JOBS:
+                raise JobError("too many jobs are running; try again in a minute", retryable=True)
+            if (
+                not self._thread_running
+            ):  # before the first job, which could not time out without it
                 try:
                     threading.Thread(
-                        target=self._keep_house, name="comparer-housekeeping", daemon=True
+                        target=self._housekeeping_loop, name="comparer-housekeeping", daemon=True
                     ).start()
                 except RuntimeError:
                     log.exception("The housekeeping thread of the job queue could not be started")
-                    raise Refused(
-                        "this machine has no free thread; try again in a minute", again=True
+                    raise JobError(
+                        "this machine has no free thread; try again in a minute", retryable=True
                     ) from None
-                self._watching = True
-            job = Job(secrets.token_urlsafe(12), owner, kind, what, next(self._numbers))
+                self._thread_running = True
+            job = Job(secrets.token_urlsafe(12), owner, kind, request, next(self._sequence))
             self._jobs[job.id] = job
-            self._forget()
-            self._go_on()
+            self._prune()
+            self._schedule()
             return job.id
 
     def poll(self, job: str, owner: str, cursor: int = 0) -> dict[str, Any]:
@@ -180,27 +187,27 @@ class Comparer:
         # No lock, because this runs on the event loop and the lock may be held while a process
         # starts. The status is read before the other fields and written after them (`Job.end`),
         # so a response with a final status has all rows and the result.
-        found = self._find(job, owner)
-        found.polled_at = time.monotonic()
-        status = found.status
-        start = min(max(cursor, 0), len(found.rows)) if isinstance(cursor, int) else 0
-        rows = found.rows[start:]
+        found_job = self._find(job, owner)
+        found_job.polled_at = time.monotonic()
+        status = found_job.status
+        start = min(max(cursor, 0), len(found_job.rows)) if isinstance(cursor, int) else 0
+        rows = found_job.rows[start:]
         before = (
-            [each for each in self._heavy() if each.number < found.number]
+            [each for each in self._exclusive() if each.sequence < found_job.sequence]
             if status == "waiting"
             else []
         )
         return {
             "status": status,
-            "kind": found.kind,
-            "sentence": found.sentence,
-            "done": found.done,
-            "total": found.total,
-            "unit": found.unit,
+            "kind": found_job.kind,
+            "sentence": found_job.message,
+            "done": found_job.done,
+            "total": found_job.total,
+            "unit": found_job.unit,
             "rows": rows,
             "cursor": start + len(rows),
-            "result": found.result,
-            "again": found.again,
+            "result": found_job.result,
+            "again": found_job.retryable,
             "place": len(before),
         }
 
@@ -218,15 +225,15 @@ class Comparer:
         with self._lock:
             self._closed = True
             for job in self._jobs.values():
-                job.end("cancelled", "the playground is shutting down")
-            if self._child:
-                self._child.kill()
+                job.finish("cancelled", "the playground is shutting down")
+            if self._process:
+                self._process.kill()
 
     @property
     def process_id(self) -> int | None:
         """The id of the process, or None if it does not run."""
         with self._lock:
-            return self._child.process.pid if self._child else None
+            return self._process.process.pid if self._process else None
 
     # With the lock held
 
@@ -235,10 +242,10 @@ class Comparer:
         if found is None or not secrets.compare_digest(
             found.owner.encode(), str(owner).encode("utf-8", "replace")
         ):
-            raise Refused("this result is no longer stored; run the job again")
+            raise JobError("this result is no longer stored; run the job again")
         return found
 
-    def _heavy(self) -> list[Job]:
+    def _exclusive(self) -> list[Job]:
         """Return the heavy jobs that wait or run, oldest first.
 
         A cancelled one counts until the process has ended it.
@@ -247,147 +254,157 @@ class Comparer:
             (
                 job
                 for job in list(self._jobs.values())
-                if job.heavy and (job.at_work or job.status == "waiting")
+                if job.is_heavy and (job.running or job.status == "waiting")
             ),
-            key=lambda job: job.number,
+            key=lambda job: job.sequence,
         )
 
-    def _keeps_waiting(self, job: Job) -> bool:
+    def _others_waiting(self, job: Job) -> bool:
         """Return whether another owner has a heavy job in the queue."""
         return any(
-            other.status == "waiting" and other.owner != job.owner for other in self._heavy()
+            other.status == "waiting" and other.owner != job.owner for other in self._exclusive()
         )
 
-    def _cancel(self, job: Job, sentence: str) -> None:
-        if job.status in OVER or job.left_at:
+    def _cancel(self, job: Job, reason: str) -> None:
+        if job.status in TERMINAL_STATUSES or job.cancelled_at:
             return
         if (
-            job.at_work
-            and job.kind in SAVED_FIRST
-            and self._child
-            and self._child.send("cancel", job.id)
+            job.running
+            and job.kind in SAVES_ON_CANCEL
+            and self._process
+            and self._process.send("cancel", job.id)
         ):
-            job.left_at, job.why, job.sentence = (
+            job.cancelled_at, job.cancel_reason, job.message = (
                 time.monotonic(),
-                sentence,
+                reason,
                 "cancelled; saving the model trained so far",
             )
             return
-        job.end("cancelled", sentence)
-        if job.at_work and self._child:
-            self._child.send("cancel", job.id)
-        self._go_on()
+        job.finish("cancelled", reason)
+        if job.running and self._process:
+            self._process.send("cancel", job.id)
+        self._schedule()
 
-    def _forget(self) -> None:
+    def _prune(self) -> None:
         """Delete the oldest finished jobs above the limits per owner and in total."""
-        over = [job for job in self._jobs.values() if job.status in OVER and not job.at_work]
+        over = [
+            job
+            for job in self._jobs.values()
+            if job.status in TERMINAL_STATUSES and not job.running
+        ]
         of_owner: Counter[tuple[str, bool]] = Counter()
-        kept = 0
-        for job in sorted(over, key=lambda job: (job.ended_at, job.number), reverse=True):
-            of_owner[job.owner, job.heavy] += 1
-            if of_owner[job.owner, job.heavy] > KEPT_AN_OWNER or kept == KEPT_IN_ALL:
+        retained = 0
+        for job in sorted(over, key=lambda job: (job.ended_at, job.sequence), reverse=True):
+            of_owner[job.owner, job.is_heavy] += 1
+            if of_owner[job.owner, job.is_heavy] > MAX_KEPT_PER_OWNER or retained == MAX_KEPT_TOTAL:
                 del self._jobs[job.id]
             else:
-                kept += 1
+                retained += 1
 
-    def _go_on(self) -> None:
+    def _schedule(self) -> None:
         """Send the jobs that may run now to the process, and start it if necessary."""
-        busy = any(job.at_work for job in self._heavy())
-        for job in sorted(self._jobs.values(), key=lambda job: job.number):
-            if self._closed or job.status != "waiting" or (job.heavy and busy):
+        busy = any(job.running for job in self._exclusive())
+        for job in sorted(self._jobs.values(), key=lambda job: job.sequence):
+            if self._closed or job.status != "waiting" or (job.is_heavy and busy):
                 continue
-            if self._child is None or self._child.ended.is_set():
+            if self._process is None or self._process.exited.is_set():
                 self._start()
-                if self._child is None:
-                    job.end("failed", _ended(None, job), again=True)
+                if self._process is None:
+                    job.finish("failed", _exit_reason(None, job), retryable=True)
                     continue
-            if self._child and self._child.send("begin", job.id, job.kind, job.what):
-                job.status, job.at_work, self._used_at = "working", True, time.monotonic()
-                job.began_at = self._used_at
-                busy = busy or job.heavy
+            if self._process and self._process.send("begin", job.id, job.kind, job.request):
+                job.status, job.running, self._last_used_at = "working", True, time.monotonic()
+                job.started_at = self._last_used_at
+                busy = busy or job.is_heavy
 
     def _start(self) -> None:
         """Start the process; `_child` stays None if the system cannot start one."""
         local = {"PLAYGROUND_LOCAL_MODELS": "0" if self.hosted else "1"}
         if self.hosted:  # the model cache of the machine's owner is private
-            home = str(models_home())
+            home = str(model_cache_dir())
             local |= {"PLAYGROUND_MODELS": home, "HF_HUB_CACHE": home}
         is_default = self.hosted and not is_env_set("MAX_MODEL_MB")
         usual = {"PLAYGROUND_MAX_MODEL_MB": "600"} if is_default else {}
         inherited = {
-            name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)
+            name: value for name, value in os.environ.items() if name.startswith(FORWARDED_ENV)
         }
-        settings = usual | inherited | local | QUIET | {"HF_TOKEN": ""}
+        settings = usual | inherited | local | QUIET_ENV | {"HF_TOKEN": ""}
 
         def take(word: str, job_id: str, *content: Any) -> None:
             with self._lock:
-                self._take(word, self._jobs.get(job_id), content)
+                self._on_message(word, self._jobs.get(job_id), content)
 
         def end(code: int | None) -> None:
             with self._lock:
-                if self._child is child:
-                    self._child = None
-                lost = [job for job in self._jobs.values() if job.at_work]
+                if self._process is child:
+                    self._process = None
+                lost = [job for job in self._jobs.values() if job.running]
                 for job in lost:
-                    job.at_work = False
-                    job.end("failed", _ended(code, job), again=True)
-                self._go_on()
+                    job.running = False
+                    job.finish("failed", _exit_reason(code, job), retryable=True)
+                self._schedule()
 
-        self._child = None
+        self._process = None
         try:
-            child = Child(
-                "playground.comparison.work:serve",
+            child = WorkerProcess(
+                "playground.comparison.work:main",
                 "comparer",
                 settings,
                 on_message=take,
-                on_end=end,
+                on_exit=end,
             )
         except (OSError, RuntimeError):  # no thread or file descriptor is free
             log.exception("The process of the pretrained models could not be started")
             return
-        self._child = child
+        self._process = child
 
-    def _take(self, word: str, job: Job | None, content: tuple[Any, ...]) -> None:
-        self._used_at = time.monotonic()
+    def _on_message(self, message_type: str, job: Job | None, content: tuple[Any, ...]) -> None:
+        self._last_used_at = time.monotonic()
         if job is None:
             return
-        if word in ("result", "failed", "cancelled"):
-            job.at_work = False
+        if message_type in ("result", "failed", "cancelled"):
+            job.running = False
         if job.status == "working":
-            if word == "say" and not job.left_at:
-                job.sentence, job.done, job.total, job.unit = content[0], 0.0, 0.0, ""
-            elif word == "share":
+            if message_type == "say" and not job.cancelled_at:
+                job.message, job.done, job.total, job.unit = content[0], 0.0, 0.0, ""
+            elif message_type == "share":
                 job.done, job.total, job.unit = content
-            elif word == "row" and len(job.rows) < MOST_ROWS:
+            elif message_type == "row" and len(job.rows) < MAX_ROWS:
                 job.rows.append(content[0])
-            elif word == "result":
+            elif message_type == "result":
                 job.result = content[0]
                 # a job may have finished before the cancellation reached it
-                early = job.left_at and content[0].get("cancelled")
-                job.end("cancelled" if early else "done", job.why if early else "")
-            elif word == "failed":
-                job.end("failed", *content)
-            elif word == "cancelled":
-                job.end("cancelled", job.why or "cancelled; the results so far are available")
-        if not job.at_work:
-            self._go_on()
+                early = job.cancelled_at and content[0].get("cancelled")
+                job.finish("cancelled" if early else "done", job.cancel_reason if early else "")
+            elif message_type == "failed":
+                job.finish("failed", *content)
+            elif message_type == "cancelled":
+                job.finish(
+                    "cancelled", job.cancel_reason or "cancelled; the results so far are available"
+                )
+        if not job.running:
+            self._schedule()
 
-    def _keep_house(self) -> None:
+    def _housekeeping_loop(self) -> None:
         failure = ""
         while not self._closed:
-            time.sleep(HOUSEKEEPING)
+            time.sleep(HOUSEKEEPING_INTERVAL_S)
             try:
                 with self._lock:
-                    self._look_after(time.monotonic())
+                    self._housekeep(time.monotonic())
             except Exception as error:  # without this thread no job would ever time out
                 if repr(error) != failure:  # the same error would be logged twice a second
                     failure = repr(error)
                     log.exception("The housekeeping of the job queue failed")
 
-    def _look_after(self, now: float) -> None:
+    def _housekeep(self, now: float) -> None:
         waiting = any(job.status == "waiting" for job in self._jobs.values())
         for job in list(self._jobs.values()):
-            if job.status not in OVER and waiting and now - job.polled_at > FORGOTTEN_AFTER:
+            if (
+                job.status not in TERMINAL_STATUSES
+                and waiting
+                and now - job.polled_at > UNPOLLED_TIMEOUT_S
+            ):
                 self._cancel(
                     job,
                     "removed because its page no longer polls and other jobs wait; run it again",
@@ -395,30 +412,36 @@ class Comparer:
             elif (
                 self.hosted
                 and job.status == "working"
-                and job.heavy
-                and now - job.began_at > TURN
-                and self._keeps_waiting(job)
+                and job.is_heavy
+                and now - job.started_at > MAX_TURN_S
+                and self._others_waiting(job)
             ):
-                minutes = f"{TURN / 60:.0f} minutes"
+                minutes = f"{MAX_TURN_S / 60:.0f} minutes"
                 self._cancel(
                     job,
                     f"stopped after {minutes} because other jobs wait; the results so far are "
                     "available; request less to finish in time",
                 )
-            if job.status in OVER and not job.at_work and now - job.ended_at > KEPT_FOR:
+            if (
+                job.status in TERMINAL_STATUSES
+                and not job.running
+                and now - job.ended_at > JOB_TTL_S
+            ):
                 del self._jobs[job.id]
-        self._forget()
-        at_work = [job for job in self._jobs.values() if job.at_work]
-        deaf = any(
-            (job.status in OVER and now - job.ended_at > DEAF_FOR)
-            or (job.left_at and now - job.left_at > SAVING_FOR)
+        self._prune()
+        at_work = [job for job in self._jobs.values() if job.running]
+        unresponsive = any(
+            (job.status in TERMINAL_STATUSES and now - job.ended_at > CANCEL_TIMEOUT_S)
+            or (job.cancelled_at and now - job.cancelled_at > SAVE_TIMEOUT_S)
             for job in at_work
         )
-        if self._child and (deaf or (not at_work and now - self._used_at > IDLE_FOR)):
-            self._child.kill()
+        if self._process and (
+            unresponsive or (not at_work and now - self._last_used_at > IDLE_TIMEOUT_S)
+        ):
+            self._process.kill()
 
 
-def models_home() -> Path:
+def model_cache_dir() -> Path:
     """Return the model cache of a shared instance.
 
     It is `PLAYGROUND_MODELS`, or a folder among the checkpoints.
@@ -427,18 +450,16 @@ def models_home() -> Path:
     return Path(os.environ.get("PLAYGROUND_MODELS") or Path(root) / "models").absolute()
 
 
-def _ended(code: int | None, job: Job) -> str:
+def _exit_reason(code: int | None, job: Job) -> str:
     """Describe why a job failed whose process has ended."""
     if code is None:
-        return (
-            f"{job.naming()}: no process could be started on this machine; end a run and try again"
-        )
+        return f"{job.describe_request()}: no process could be started on this machine; end a run and try again"
     killed = (
         " (killed, probably because the machine ran out of memory)"
         if code in (-9, 137)
         else f" (exit code {code})"
     )
     return (
-        f"{job.naming()}: the process ended{killed}; the rows so far are available; try again, "
+        f"{job.describe_request()}: the process ended{killed}; the rows so far are available; try again, "
         "or use a smaller model"
     )

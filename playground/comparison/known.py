@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from .asked import text_of, whole_of
-from .work import Tell
+from .asked import integer_field, text_field
+from .work import ProgressReporter
 
 # Name, class and configuration of transformers (defaults if none are given), and the checkpoint.
 COUNTED: list[tuple[str, str, str, dict[str, int], str]] = [
@@ -109,7 +109,7 @@ FAMILIES: list[dict[str, str]] = [
     },
 ]
 
-TREE: list[dict[str, Any]] = [
+ARCHITECTURE_TREE: list[dict[str, Any]] = [
     {
         "name": "Transformer",
         "year": 2017,
@@ -194,7 +194,7 @@ TREE: list[dict[str, Any]] = [
 ]
 
 
-def sizes(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def model_sizes(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Return the parameter counts of well-known models in ascending order, `FAMILIES` and `TREE`.
 
     `what`: parameters and name ("this model") of the user's model; without parameters it is
@@ -203,11 +203,11 @@ def sizes(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """
     rows: list[dict[str, Any]] = []
     for done, (name, built, config, fields, source) in enumerate(COUNTED):
-        tell.share(done, len(COUNTED), "models")
+        progress.progress(done, len(COUNTED), "models")
         rows.append(
             {
                 "name": name,
-                "parameters": counted(built, config, tuple(fields.items())),
+                "parameters": count_parameters(built, config, tuple(fields.items())),
                 "how": "counted",
                 "source": source,
             }
@@ -216,11 +216,11 @@ def sizes(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
         {"name": name, "parameters": parameters, "how": "cited", "source": source}
         for name, parameters, source in CITED
     ]
-    own = whole_of(what, "parameters", 0, 0, 10**13)
+    own = integer_field(request, "parameters", 0, 0, 10**13)
     if own:
         rows.append(
             {
-                "name": text_of(what, "name", 80, "this model"),
+                "name": text_field(request, "name", 80, "this model"),
                 "parameters": own,
                 "how": "here",
                 "source": "this model",
@@ -231,12 +231,12 @@ def sizes(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     return {
         "models": sorted(rows, key=lambda row: row["parameters"]),
         "families": FAMILIES,
-        "tree": TREE,
+        "tree": ARCHITECTURE_TREE,
     }
 
 
 @cache
-def counted(built: str, config: str, fields: tuple[tuple[str, int], ...]) -> int:
+def count_parameters(built: str, config: str, fields: tuple[tuple[str, int], ...]) -> int:
     """Count the parameters of a model of transformers; shared ones count once."""
     import torch
     import transformers

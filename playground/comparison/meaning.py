@@ -11,20 +11,27 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from .asked import text_of, whole_of, words_of
-from .attention import Inside, Look, ends_with_norm, look_inside, open_inside, tokens_of
-from .work import Refused, Tell
+from .asked import integer_field, text_field, words_field
+from .attention import (
+    AttentionOutputs,
+    InspectedModel,
+    ends_with_norm,
+    forward,
+    load_for_inspection,
+    word_token_indices,
+)
+from .work import JobError, ProgressReporter
 
-TWO_BANKS = "The bank by the river was steep, but the bank refused my loan"
-BANKS_BESIDE = ("river", "shore", "money", "loan")
-MOST_TOKENS = 256
-MOST_BESIDE = 8
+DEFAULT_SENTENCES = "The bank by the river was steep, but the bank refused my loan"
+CONTROL_SENTENCES = ("river", "shore", "money", "loan")
+MAX_TOKENS = 256
+MAX_CONTROLS = 8
 
 
-def banks(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def word_in_context(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Compare two occurrences of one word, layer by layer.
 
-    `what`: model, text (`TWO_BANKS`), word ("bank"), beside (reference words, each encoded
+    `what`: model, text (`DEFAULT_SENTENCES`), word ("bank"), beside (reference words, each encoded
     without context). A word of several tokens is represented by their mean. Layer 0 is the
     input of the first layer: token embedding, position and whatever else the model adds.
 
@@ -33,24 +40,27 @@ def banks(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     vectors have a high cosine (Ethayarajh 2019, section 4.1); `beside`, for every reference
     word the cosine with the first and with the second.
     """
-    text, word = text_of(what, usual=TWO_BANKS), text_of(what, "word", 40, "bank")
-    references = words_of(what, "beside", BANKS_BESIDE, MOST_BESIDE)
-    inside = open_inside(what.get("model"), tell)
-    spans, look = _read(inside, text)
-    places = tokens_of(word, text, spans)
+    text, word = (
+        text_field(request, default=DEFAULT_SENTENCES),
+        text_field(request, "word", 40, "bank"),
+    )
+    references = words_field(request, "beside", CONTROL_SENTENCES, MAX_CONTROLS)
+    model = load_for_inspection(request.get("model"), progress)
+    spans, outputs = _read(model, text)
+    places = word_token_indices(word, text, spans)
     if len(places) < 2:
         times = "once" if places else "not at all"
-        raise Refused(
+        raise JobError(
             f"{word.strip()!r} occurs {times} in the text; write it twice, with two meanings"
         )
     first, second = places[0], places[1]
-    tokens = inside.tokenizer.convert_ids_to_tokens(look.ids)
-    one_LD, two_LD = look.hidden_LQD[:, first].mean(1), look.hidden_LQD[:, second].mean(1)
+    tokens = model.tokenizer.convert_ids_to_tokens(outputs.ids)
+    one_LD, two_LD = outputs.hidden_LQD[:, first].mean(1), outputs.hidden_LQD[:, second].mean(1)
     alone = []
     for done, reference in enumerate(references):
-        tell.share(done, len(references), "words")
-        alone.append(_by_itself(inside, reference))
-    others_L = _others(look, spans, [*first, *second])
+        progress.progress(done, len(references), "words")
+        alone.append(_static_embedding(model, reference))
+    others_L = _control_pairs(outputs, spans, [*first, *second])
     layers = [
         {
             "layer": layer,
@@ -63,19 +73,19 @@ def banks(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
                 for each in alone
             ],
         }
-        for layer in range(len(look.hidden_LQD))
+        for layer in range(len(outputs.hidden_LQD))
     ]
-    table_VD = inside.model.get_input_embeddings().weight.detach()
-    ids = torch.tensor(look.ids, device=table_VD.device)
+    table_VD = model.model.get_input_embeddings().weight.detach()
+    ids = torch.tensor(outputs.ids, device=table_VD.device)
     words = [table_VD[ids[place]].mean(0).float().cpu() for place in (first, second)]
-    notes, normed = [], ends_with_norm(inside.model)
-    if [look.ids[i] for i in first] != [look.ids[i] for i in second]:
+    notes, normed = [], ends_with_norm(model.model)
+    if [outputs.ids[i] for i in first] != [outputs.ids[i] for i in second]:
         notes.append(
             "the two occurrences have different tokens, so they differ before the first layer, too"
         )
     if len(places) > 2:
         notes.append(f"the word occurs {len(places)} times; the first two are compared")
-    if inside.kind == "causal":
+    if model.kind == "causal":
         notes.append(
             "this model reads left to right: the first occurrence does not depend on the text "
             "after it"
@@ -88,7 +98,7 @@ def banks(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
             "models; put a word before it"
         )
     return {
-        "model": inside.found.name,
+        "model": model.resolved.name,
         "text": text,
         "word": word.strip(),
         "tokens": tokens,
@@ -97,12 +107,12 @@ def banks(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
         "word_vectors": _cosine(*words),
         "layers": layers,
         "beside": references,
-        "finding": _most_apart(layers, word.strip(), normed),
+        "finding": _argmax_distance(layers, word.strip(), normed),
         "notes": notes,
     }
 
 
-def _most_apart(layers: list[dict[str, Any]], word: str, normed: bool) -> str:
+def _argmax_distance(layers: list[dict[str, Any]], word: str, normed: bool) -> str:
     """Describe in which layer the two occurrences are least similar.
 
     If the last layer is `normed`, it is left out of the comparison.
@@ -111,11 +121,11 @@ def _most_apart(layers: list[dict[str, Any]], word: str, normed: bool) -> str:
     least = min(layers[:-1] if normed else layers, key=lambda each: each["alike"])
     said = f"The cosine of the two {word!r} begins at {first:.2f} (one word, two positions), "
     if normed:
-        apart = (
+        distance = (
             f"is lowest after layer {least['layer']} of {len(layers) - 1}, at "
             f"{least['alike']:.2f}, "
         )
-        said += apart if least["layer"] else "no layer before the last reduces it, "
+        said += distance if least["layer"] else "no layer before the last reduces it, "
         return said + (
             f"and it is {last:.2f} after the last layer and the final norm, which rescales the "
             "vectors."
@@ -132,44 +142,46 @@ def _most_apart(layers: list[dict[str, Any]], word: str, normed: bool) -> str:
 
 
 def _read(
-    inside: Inside, text: str, behind_another: bool = False
-) -> tuple[list[tuple[int, int]], Look]:
+    model: InspectedModel, text: str, behind_another: bool = False
+) -> tuple[list[tuple[int, int]], AttentionOutputs]:
     """Tokenize a text and run the model on it; return the offsets and the hidden states.
 
     With `behind_another`, the model's begin or end token comes first if the tokenizer adds none.
     """
-    coded = inside.tokenizer(text, return_offsets_mapping=True, verbose=False)
+    coded = model.tokenizer(text, return_offsets_mapping=True, verbose=False)
     ids, spans = coded["input_ids"], [tuple(span) for span in coded["offset_mapping"]]
-    if len(ids) > MOST_TOKENS or not ids:
-        raise Refused(f"this text has {len(ids):,} tokens; give 1 to {MOST_TOKENS}")
+    if len(ids) > MAX_TOKENS or not ids:
+        raise JobError(f"this text has {len(ids):,} tokens; give 1 to {MAX_TOKENS}")
     neutral = next(
         (
             each
-            for each in (inside.tokenizer.bos_token_id, inside.tokenizer.eos_token_id)
+            for each in (model.tokenizer.bos_token_id, model.tokenizer.eos_token_id)
             if each is not None
         ),
         None,
     )
     if behind_another and neutral is not None and spans[0][1] > spans[0][0]:
         ids, spans = [neutral, *ids], [(0, 0), *spans]
-    return spans, look_inside(inside.model, ids)
+    return spans, forward(model.model, ids)
 
 
-def _by_itself(inside: Inside, word: str) -> Tensor | None:
+def _static_embedding(model: InspectedModel, word: str) -> Tensor | None:
     """Return a word's vectors (LD) without context, written with a leading space.
 
     It is never the first token: GPT-2 and LLaMA models have a few huge activations there,
     whatever the word (Sun et al. 2024, "Massive Activations").
     """
-    spans, look = _read(inside, f" {word}", behind_another=True)
+    spans, look = _read(model, f" {word}", behind_another=True)
     its = [i for i, (begin, end) in enumerate(spans) if end > max(begin, 1)]
     return look.hidden_LQD[:, its].mean(1) if its else None
 
 
-def _others(look: Look, spans: list[tuple[int, int]], without: list[int]) -> list[float | None]:
+def _control_pairs(
+    look: AttentionOutputs, spans: list[tuple[int, int]], without: list[int]
+) -> list[float | None]:
     """Return for each layer the mean cosine of all pairs of different tokens of the text.
 
-    The first token is left out, as in `_by_itself`.
+    The first token is left out, as in `_static_embedding`.
     """
     keep = [i for i, (begin, end) in enumerate(spans) if i > 0 and end > begin and i not in without]
     ids_Q = torch.tensor([look.ids[i] for i in keep])
@@ -184,7 +196,7 @@ def _cosine(one_D: Tensor, two_D: Tensor) -> float:
     return round(float(normalize(one_D, dim=0) @ normalize(two_D, dim=0)), 6)
 
 
-def analogy(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def analogy(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Solve king - man + woman with the vectors of a model's input embedding.
 
     `what`: model, plus ("king"), minus ("man"), also ("woman"), expected ("queen"), n (10).
@@ -196,7 +208,7 @@ def analogy(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     most of the success there).
     """
     words = {
-        name: text_of(what, name, 40, usual).strip()
+        name: text_field(request, name, 40, usual).strip()
         for name, usual in (
             ("plus", "king"),
             ("minus", "man"),
@@ -204,45 +216,45 @@ def analogy(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
             ("expected", "queen"),
         )
     }
-    n = whole_of(what, "n", 10, 1, 50)
-    inside = open_inside(what.get("model"), tell)
-    raw_VD = inside.model.get_input_embeddings().weight.detach().float().cpu()
+    n = integer_field(request, "n", 10, 1, 50)
+    model = load_for_inspection(request.get("model"), progress)
+    raw_VD = model.model.get_input_embeddings().weight.detach().float().cpu()
     table_VD = normalize(raw_VD, dim=-1)
-    ids = {name: _token_of(inside.tokenizer, word, len(raw_VD)) for name, word in words.items()}
+    ids = {name: _single_token(model.tokenizer, word, len(raw_VD)) for name, word in words.items()}
     target_D = raw_VD[ids["plus"]] - raw_VD[ids["minus"]] + raw_VD[ids["also"]]
-    given = [ids["plus"], ids["minus"], ids["also"]]
+    input_ids = [ids["plus"], ids["minus"], ids["also"]]
     near_V, near_first_V = table_VD @ normalize(target_D, dim=0), table_VD @ table_VD[ids["plus"]]
     expected = ids["expected"]
-    if expected in given:
-        raise Refused(f"{words['expected']!r} is one of the three given words; expect another one")
+    if expected in input_ids:
+        raise JobError(f"{words['expected']!r} is one of the three given words; expect another one")
     ranks = {
-        "with_given": _rank(near_V, expected, []),
-        "without_given": _rank(near_V, expected, given),
-        "of_the_first_alone": _rank(near_first_V, expected, given),
+        "with_given": _rank_of(near_V, expected, []),
+        "without_given": _rank_of(near_V, expected, input_ids),
+        "of_the_first_alone": _rank_of(near_first_V, expected, input_ids),
     }
     nearest = [
         {
-            "token": inside.tokenizer.convert_ids_to_tokens(int(token)),
+            "token": model.tokenizer.convert_ids_to_tokens(int(token)),
             "id": int(token),
             "cosine": round(float(near_V[token]), 6),
-            "given": int(token) in given,
+            "given": int(token) in input_ids,
         }
-        for token in near_V.topk(min(n + len(set(given)), len(near_V))).indices
+        for token in near_V.topk(min(n + len(set(input_ids)), len(near_V))).indices
     ]
     return {
-        "model": inside.found.name,
+        "model": model.resolved.name,
         "words": words,
         "tokens": {
-            name: inside.tokenizer.convert_ids_to_tokens(token) for name, token in ids.items()
+            name: model.tokenizer.convert_ids_to_tokens(token) for name, token in ids.items()
         },
         "vocabulary": len(raw_VD),
         "nearest": nearest,
         "expected": {"cosine": round(float(near_V[expected]), 6), **ranks},
-        "finding": _finding(words, nearest, ranks),
+        "finding": _summary(words, nearest, ranks),
     }
 
 
-def _token_of(tokenizer: Any, word: str, size: int) -> int:
+def _single_token(tokenizer: Any, word: str, size: int) -> int:
     """Return the single token of a word inside a sentence.
 
     Raises:
@@ -256,20 +268,20 @@ def _token_of(tokenizer: Any, word: str, size: int) -> int:
     pieces = tokenizer.convert_ids_to_tokens(
         tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
     )
-    raise Refused(
+    raise JobError(
         f"{word!r} is not a single token of this model, but {' '.join(pieces[:8])}; choose a "
         "more common word"
     )
 
 
-def _rank(near_V: Tensor, token: int, without: list[int]) -> int:
+def _rank_of(near_V: Tensor, token: int, without: list[int]) -> int:
     """Return the rank of a token by nearness without some tokens, from 1; it loses ties."""
     before_V = near_V >= near_V[token]
     before_V[[*without, token]] = False
     return 1 + int(before_V.sum())
 
 
-def _finding(words: dict[str, str], nearest: list[dict[str, Any]], ranks: dict[str, int]) -> str:
+def _summary(words: dict[str, str], nearest: list[dict[str, Any]], ranks: dict[str, int]) -> str:
     sum_of, expected = f"{words['plus']} - {words['minus']} + {words['also']}", words["expected"]
     said = f"The nearest token to {sum_of} is {nearest[0]['token']!r}"
     said += ", one of the given words. " if nearest[0]["given"] else ". "

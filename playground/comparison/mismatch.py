@@ -8,19 +8,26 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from .asked import text_of, whole_of
-from .free import GAP, MOST_NEW_TOKENS, Drawing, ends, longest, write
-from .pretrained import CAUSAL, MASKED, find, kind_of, open_pipeline, read_config
-from .work import Refused, Tell
+from .asked import integer_field, text_field
+from .free import (
+    MASK_PLACEHOLDER,
+    MAX_NEW_TOKENS,
+    SamplingParams,
+    eos_token_ids,
+    generate_tokens,
+    max_input_tokens,
+)
+from .pretrained import CAUSAL, MASKED, kind_of, open_pipeline, read_config, resolve
+from .work import JobError, ProgressReporter
 
 log = logging.getLogger(__name__)
 
-THE_ARCHITECTURE = "The Transformer architecture works by"
-THE_CAPITAL = f"Paris is the {GAP} of France."
-PUT_IN = 5  # candidates for a mask
+DEFAULT_FILL_TEXT = "The Transformer architecture works by"
+DEFAULT_TEXT = f"Paris is the {MASK_PLACEHOLDER} of France."
+INSERTED_TEXT = 5  # candidates for a mask
 
 
-def mismatch(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def compare_tokenizers(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Run a model on the same text with its own tokenizer, and with that of another model.
 
     `what`: model, tokenizer (the name of the other model), text, new_tokens (20). A causal
@@ -34,44 +41,50 @@ def mismatch(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     model, the mean negative log-probability of the text after its first token, in nats per
     token.
     """
-    found, other = find(what.get("model", ""), tell), find(what.get("tokenizer", ""), tell)
-    kind = kind_of(read_config(found.folder, found.name))
+    resolved, other = (
+        resolve(request.get("model", ""), progress),
+        resolve(request.get("tokenizer", ""), progress),
+    )
+    kind = kind_of(read_config(resolved.folder, resolved.name))
     if kind not in (CAUSAL, MASKED):
-        raise Refused(
-            f"{found.name} is neither a causal nor a masked language model; choose one such as "
+        raise JobError(
+            f"{resolved.name} is neither a causal nor a masked language model; choose one such as "
             "gpt2 or bert-base-uncased"
         )
-    text = text_of(what, usual=THE_ARCHITECTURE if kind == CAUSAL else THE_CAPITAL)
-    new_tokens = whole_of(what, "new_tokens", 20, 1, MOST_NEW_TOKENS)
-    pipe = open_pipeline("text-generation" if kind == CAUSAL else "fill-mask", found, tell)
-    theirs = other_tokenizer(other.folder, other.name)
-    own = _pair(pipe, pipe.tokenizer, text, kind, new_tokens, tell)
-    foreign = _pair(pipe, theirs, text, kind, new_tokens, tell)
+    text = text_field(request, default=DEFAULT_FILL_TEXT if kind == CAUSAL else DEFAULT_TEXT)
+    new_tokens = integer_field(request, "new_tokens", 20, 1, MAX_NEW_TOKENS)
+    pipe = open_pipeline("text-generation" if kind == CAUSAL else "fill-mask", resolved, progress)
+    theirs = load_other_tokenizer(other.folder, other.name)
+    own = _encode_and_run(pipe, pipe.tokenizer, text, kind, new_tokens, progress)
+    other_tokenizer_name = _encode_and_run(pipe, theirs, text, kind, new_tokens, progress)
     embeddings = pipe.model.get_input_embeddings().num_embeddings
-    beyond = sum(not token["in_range"] for token in foreign["tokens"])
+    beyond = sum(not token["in_range"] for token in other_tokenizer_name["tokens"])
     same = sum(
-        token["in_range"] and token["to_the_model"] == token["token"] for token in foreign["tokens"]
+        token["in_range"] and token["to_the_model"] == token["token"]
+        for token in other_tokenizer_name["tokens"]
     )
-    notes = [f"{same} of {len(foreign['tokens'])} ids stand for the same token in both tokenizers"]
+    notes = [
+        f"{same} of {len(other_tokenizer_name['tokens'])} ids stand for the same token in both tokenizers"
+    ]
     if beyond:
         notes.append(
             f"{beyond} ids are {embeddings:,} or more, beyond the model's embedding: the lookup "
             "fails, so they are left out"
         )
-    if foreign["gap_note"]:
-        notes.append(foreign["gap_note"])
+    if other_tokenizer_name["gap_note"]:
+        notes.append(other_tokenizer_name["gap_note"])
     return {
-        "model": found.name,
+        "model": resolved.name,
         "tokenizer": other.name,
         "kind": kind,
         "text": text,
         "own": own,
-        "other": foreign,
+        "other": other_tokenizer_name,
         "notes": notes,
     }
 
 
-def other_tokenizer(folder: str, name: str) -> Any:
+def load_other_tokenizer(folder: str, name: str) -> Any:
     from transformers import AutoTokenizer
 
     try:
@@ -79,34 +92,36 @@ def other_tokenizer(folder: str, name: str) -> Any:
     except Exception as error:
         log.warning("The tokenizer of %r cannot be loaded", name, exc_info=True)
         said = str(error).strip().split("\n")[0][:160]
-        raise Refused(
+        raise JobError(
             f"the tokenizer of {name} cannot be loaded ({type(error).__name__}: {said}); choose "
             "another one"
         ) from error
 
 
-def _pair(
-    pipe: Any, tokenizer: Any, text: str, kind: str, new_tokens: int, tell: Tell
+def _encode_and_run(
+    pipe: Any, tokenizer: Any, text: str, kind: str, new_tokens: int, progress: ProgressReporter
 ) -> dict[str, Any]:
     """Run a model on a text with one of the two tokenizers."""
     gap_note = ""
     if kind == MASKED:
-        if GAP not in text:
-            raise Refused(f"the text has no mask; write {GAP} where a word is to be predicted")
+        if MASK_PLACEHOLDER not in text:
+            raise JobError(
+                f"the text has no mask; write {MASK_PLACEHOLDER} where a word is to be predicted"
+            )
         if tokenizer.mask_token:
-            text = text.replace(GAP, tokenizer.mask_token, 1)
+            text = text.replace(MASK_PLACEHOLDER, tokenizer.mask_token, 1)
         else:
             gap_note = (
-                f"the other tokenizer has no mask token and splits {GAP}; the prediction is at "
+                f"the other tokenizer has no mask token and splits {MASK_PLACEHOLDER}; the prediction is at "
                 "the first token of it"
             )
     ids: list[int] = tokenizer(text, verbose=False)["input_ids"]
     embeddings = pipe.model.get_input_embeddings().num_embeddings
     kept = [token for token in ids if token < embeddings]
-    if len(kept) > longest(pipe):
-        raise Refused(
+    if len(kept) > max_input_tokens(pipe):
+        raise JobError(
             f"the text has {len(kept):,} tokens and the model accepts at most "
-            f"{longest(pipe):,}; shorten it"
+            f"{max_input_tokens(pipe):,}; shorten it"
         )
     said: dict[str, Any] = {
         "tokens": [
@@ -129,44 +144,49 @@ def _pair(
     if not kept:
         return said
     if kind == CAUSAL:
-        greedy = Drawing(greedy=True, temperature=1.0, top_p=1.0, seed=0, new_tokens=new_tokens)
+        greedy = SamplingParams(
+            greedy=True, temperature=1.0, top_p=1.0, seed=0, max_new_tokens=new_tokens
+        )
         answer = []
-        for written in write(pipe.model, kept, greedy, 1, ends(pipe)):
-            tell.check()
+        for written in generate_tokens(pipe.model, kept, greedy, 1, eos_token_ids(pipe)):
+            progress.raise_if_cancelled()
             answer.append(written.id)
         return said | {
-            "surprise": surprise(pipe.model, kept),
-            "answer": _decoded(tokenizer, answer),
+            "surprise": mean_nll(pipe.model, kept),
+            "answer": _decode_ids(tokenizer, answer),
             "answer_by_own": pipe.tokenizer.decode(answer),
         }
     place = min(
-        sum(token < embeddings for token in ids[: _gap_at(tokenizer, text, ids)]), len(kept) - 1
+        sum(token < embeddings for token in ids[: _mask_position(tokenizer, text, ids)]),
+        len(kept) - 1,
     )
-    return said | _fill(pipe, tokenizer, kept, place)
+    return said | _predict_mask(pipe, tokenizer, kept, place)
 
 
-def _gap_at(tokenizer: Any, text: str, ids: list[int]) -> int:
+def _mask_position(tokenizer: Any, text: str, ids: list[int]) -> int:
     """Return the position of the mask, or of the first token of its spelling."""
     if tokenizer.mask_token_id in ids:
         return ids.index(tokenizer.mask_token_id)
     return len(
-        tokenizer(text[: text.index(GAP)], add_special_tokens=False, verbose=False)["input_ids"]
+        tokenizer(text[: text.index(MASK_PLACEHOLDER)], add_special_tokens=False, verbose=False)[
+            "input_ids"
+        ]
     )
 
 
 @torch.no_grad()
-def _fill(pipe: Any, tokenizer: Any, ids: list[int], place: int) -> dict[str, Any]:
+def _predict_mask(pipe: Any, tokenizer: Any, ids: list[int], place: int) -> dict[str, Any]:
     logits_V = (
         pipe.model(input_ids=torch.tensor([ids], device=pipe.model.device))
         .logits[0, place]
         .float()
         .cpu()
     )
-    best = logits_V.softmax(-1).topk(min(PUT_IN, len(logits_V)))
+    best = logits_V.softmax(-1).topk(min(INSERTED_TEXT, len(logits_V)))
     candidates = [
         {
             "id": token,
-            "word": _decoded(tokenizer, [token]),
+            "word": _decode_ids(tokenizer, [token]),
             "by_own": pipe.tokenizer.decode([token]),
             "probability": probability,
         }
@@ -180,7 +200,7 @@ def _fill(pipe: Any, tokenizer: Any, ids: list[int], place: int) -> dict[str, An
 
 
 @torch.no_grad()
-def surprise(model: Any, ids: list[int]) -> float | None:
+def mean_nll(model: Any, ids: list[int]) -> float | None:
     """Return the mean negative log-probability in nats per token after the first; None for one
     token."""
     if len(ids) < 2:
@@ -190,7 +210,7 @@ def surprise(model: Any, ids: list[int]) -> float | None:
     return float(cross_entropy(logits_QV, given_BQ[0, 1:]))
 
 
-def _decoded(tokenizer: Any, ids: list[int]) -> str:
+def _decode_ids(tokenizer: Any, ids: list[int]) -> str:
     """Decode ids; an id that the tokenizer does not have is written as its number."""
     return "".join(
         tokenizer.decode([token]) if token < len(tokenizer) else f"(id {token})" for token in ids

@@ -25,22 +25,22 @@ from typing import Any
 from playground import CHECKPOINTS_DIR
 from playground.runs.memory import free_memory
 from playground.training.environment import env_bytes
-from playground.training.files import remove_folder, sweep
+from playground.training.files import clean_up_stale, remove_dir
 
-from .work import Cancelled, Refused, Tell, in_words
+from .work import JobCancelled, JobError, ProgressReporter, to_job_error
 
 log = logging.getLogger(__name__)
 
-SUGGESTED = ("gpt2", "bert-base-uncased")
+DEFAULT_MODELS = ("gpt2", "bert-base-uncased")
 # the oldest models have no owner
-NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,95}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
-TUNED = "tuned:"  # prefix of the models that were fine-tuned here
+NAME_PATTERN = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,95}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+FINETUNED_PREFIX = "tuned:"  # prefix of the models that were fine-tuned here
 SMALL_FILES = (".json", ".txt", ".model")
 CANONICAL_NAMES = {
     "bert-base-uncased": "google-bert/bert-base-uncased",
     "gpt2": "openai-community/gpt2",
 }
-TOKENIZERS = (
+TOKENIZER_FILES = (
     "tokenizer.json",
     "vocab.txt",
     "vocab.json",
@@ -48,21 +48,21 @@ TOKENIZERS = (
     "tokenizer.model",
     "sentencepiece.bpe.model",
 )
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
-SILENT_FOR = 40.0  # seconds without a byte after which a download fails
-CHUNK = 1 << 18  # bytes between two progress reports of a download
-LONGEST_HEADER = 20_000_000  # bytes of a safetensors file's header
-LARGEST_JSON = 2_000_000  # bytes of a config, and of an index of weight files
-MOST_DIMENSIONS = 8
-MOST_COUNTED = 1_000_000  # layers, heads, labels, positions
-MOST_LAYERS = 200
-SPARE_DISK = 100_000_000  # bytes that stay free after a download
-HOSTED_SPARE_DISK = 3_000_000_000  # the same on a shared instance
+WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
+SHARD_PATTERN = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
+SILENCE_TIMEOUT_S = 40.0  # seconds without a byte after which a download fails
+CHUNK_BYTES = 1 << 18  # bytes between two progress reports of a download
+MAX_HEADER_BYTES = 20_000_000  # bytes of a safetensors file's header
+MAX_JSON_BYTES = 2_000_000  # bytes of a config, and of an index of weight files
+MAX_DIMENSIONS = 8
+MAX_COUNT = 1_000_000  # layers, heads, labels, positions
+MAX_LAYERS = 200
+MIN_FREE_DISK_BYTES = 100_000_000  # bytes that stay free after a download
+SHARED_MIN_FREE_DISK_BYTES = 3_000_000_000  # the same on a shared instance
 # seconds for which a resolved model is not evicted, because a job may be about to load it
-IN_USE_FOR = 120.0
-HEADROOM = 300_000_000  # bytes besides the weights, for a forward pass
-HEADS = {  # pipeline: the class of transformers that loads its model
+IN_USE_TTL_S = 120.0
+MEMORY_HEADROOM_BYTES = 300_000_000  # bytes besides the weights, for a forward pass
+AUTO_CLASS_BY_TASK = {  # pipeline: the class of transformers that loads its model
     "text-generation": "AutoModelForCausalLM",
     "fill-mask": "AutoModelForMaskedLM",
     "text-classification": "AutoModelForSequenceClassification",
@@ -87,7 +87,7 @@ KIND_OF_TYPE = {
 
 
 @dataclass(frozen=True)
-class Found:
+class ResolvedModel:
     """A model whose files are on this machine.
 
     parameters   numbers in its weights file; stored buffers count, too
@@ -104,75 +104,75 @@ class Found:
     where: str
 
 
-def most_bytes() -> int:
+def max_model_bytes() -> int:
     """Return the maximum size of a model in bytes."""
     return env_bytes("MAX_MODEL_MB")
 
 
-def folders_allowed() -> bool:
+def local_paths_allowed() -> bool:
     """Return whether local folders may be used as models, which a shared instance forbids."""
     return os.environ.get("PLAYGROUND_LOCAL_MODELS", "1") == "1" and "SPACE_ID" not in os.environ
 
 
-def tuned_home() -> Path:
+def finetuned_dir() -> Path:
     """Return the folder of the models that were fine-tuned here."""
     return Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS_DIR)) / "compared"
 
 
-def _folder_named(name: str) -> Path | None:
+def _local_folder(name: str) -> Path | None:
     """Return the local folder of a model name, or None.
 
     It is a model that was fine-tuned here or, if those are allowed, any other folder.
     """
     if (
-        name.startswith(TUNED)
-        and NAME.fullmatch(own := name.removeprefix(TUNED))
+        name.startswith(FINETUNED_PREFIX)
+        and NAME_PATTERN.fullmatch(own := name.removeprefix(FINETUNED_PREFIX))
         and "/" not in own
     ):
-        return folder if (folder := tuned_home() / own).is_dir() else None
+        return folder if (folder := finetuned_dir() / own).is_dir() else None
     path = os.path.expanduser(name)
-    return Path(path) if folders_allowed() and name and os.path.isdir(path) else None
+    return Path(path) if local_paths_allowed() and name and os.path.isdir(path) else None
 
 
-def check_name(name: object) -> str:
+def validate_name(name: object) -> str:
     """Return the name of a model, stripped.
 
     Raises:
         Refused: if it is neither the name of a model on the Hub nor a folder that is allowed.
     """
     text = name.strip() if isinstance(name, str) else ""
-    if _folder_named(text):
+    if _local_folder(text):
         return text
-    if text.startswith(TUNED):
-        raise Refused(f"{text[:120]!r} is not on this machine; fine-tune the model again")
-    if not NAME.fullmatch(text) or "--" in text or ".." in text or text.endswith(".git"):
-        folder = ", or a folder that contains one" if folders_allowed() else ""
-        raise Refused(
+    if text.startswith(FINETUNED_PREFIX):
+        raise JobError(f"{text[:120]!r} is not on this machine; fine-tune the model again")
+    if not NAME_PATTERN.fullmatch(text) or "--" in text or ".." in text or text.endswith(".git"):
+        folder = ", or a folder that contains one" if local_paths_allowed() else ""
+        raise JobError(
             f"{str(name)[:120]!r} is not the name of a model; give one of the Hub, such as gpt2 "
             f"or user/name{folder}"
         )
     return text
 
 
-def find(name: str, tell: Tell, local_only: bool = False) -> Found:
+def resolve(name: str, progress: ProgressReporter, local_only: bool = False) -> ResolvedModel:
     """Return a model's files on this machine; download them if necessary, unless `local_only`.
 
     Raises:
         Refused: with the name of the model and what to do.
         Cancelled: at most 0.2 s after the job was cancelled.
     """
-    name = check_name(name)
-    if folder := _folder_named(name):
-        return _found(name, folder, "", "directory")
-    if kept := _in_cache(name):
+    name = validate_name(name)
+    if folder := _local_folder(name):
+        return _inspect_folder(name, folder, "", "directory")
+    if cached_folder := _cached_snapshot(name):
         if not local_only:
-            _used(kept.parent.parent)
-        return _found(name, kept, kept.name, "cache")
+            _touch(cached_folder.parent.parent)
+        return _inspect_folder(name, cached_folder, cached_folder.name, "cache")
     if local_only:
-        raise Refused(f"{name} is not on this machine yet{_what_is_cached()}")
-    folder = _download(name, tell)
-    _used(folder.parent.parent)
-    return _found(name, folder, folder.name, "downloaded")
+        raise JobError(f"{name} is not on this machine yet{_scan_cache()}")
+    folder = _download(name, progress)
+    _touch(folder.parent.parent)
+    return _inspect_folder(name, folder, folder.name, "downloaded")
 
 
 def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
@@ -183,28 +183,28 @@ def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
     """
     path = Path(folder) / "config.json"
     try:
-        if path.stat().st_size > LARGEST_JSON:
+        if path.stat().st_size > MAX_JSON_BYTES:
             raise ValueError
         config = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(config, dict):
             raise ValueError
-        check_counts(config, name or str(folder))
+        limit_layer_counts(config, name or str(folder))
         return config
-    except Refused:
+    except JobError:
         raise
     except FileNotFoundError:
-        raise Refused(
+        raise JobError(
             f"{name or folder} contains no config.json, so it is not a model of transformers; "
             "choose another"
         ) from None
     except (OSError, ValueError, RecursionError, OverflowError):
-        raise Refused(
+        raise JobError(
             f"{name or folder}: its config.json cannot be read; choose another model, or "
             "download it again"
         ) from None
 
 
-def _counted(types: object) -> dict[str, Any]:
+def _layer_counts(types: object) -> dict[str, Any]:
     """Convert GPT-Neo's [[[kind, ...], count], ...] to counts of layers."""
     pairs = types if isinstance(types, list) else []
     return {
@@ -214,7 +214,7 @@ def _counted(types: object) -> dict[str, Any]:
     }
 
 
-def check_counts(config: object, name: str) -> None:
+def limit_layer_counts(config: object, name: str) -> None:
     """Reject counts for which transformers would build huge lists while it reads a config.
 
     It makes a name for each label or layer, so a few bytes of a config can exhaust the memory.
@@ -232,16 +232,16 @@ def check_counts(config: object, name: str) -> None:
         if key in ("label2id", "id2label"):  # free-form names, and ids that count nothing
             continue
         if isinstance(value, (dict, list)):
-            check_counts(_counted(value) if key == "attention_types" else value, name)
+            limit_layer_counts(_layer_counts(value) if key == "attention_types" else value, name)
             continue
-        most = MOST_LAYERS if re.fullmatch(r".*layers?|depths?", str(key)) else MOST_COUNTED
+        maximum = MAX_LAYERS if re.fullmatch(r".*layers?|depths?", str(key)) else MAX_COUNT
         if (
             isinstance(value, (int, float))
-            and value > most
+            and value > maximum
             and re.match(r"(num|n)_|.*(layers?|labels|depths?)$", str(key))
         ):
-            raise Refused(
-                f"{name}: its config.json sets {key} to {value:.3g}; the maximum is {most:,}; "
+            raise JobError(
+                f"{name}: its config.json sets {key} to {value:.3g}; the maximum is {maximum:,}; "
                 "choose another model"
             )
 
@@ -260,38 +260,45 @@ def kind_of(config: dict[str, Any]) -> str:
 # Local files
 
 
-def _found(name: str, folder: Path, commit: str, where: str) -> Found:
+def _inspect_folder(name: str, folder: Path, commit: str, where: str) -> ResolvedModel:
     """Validate a model's folder: a config, a tokenizer, and weights of an accepted size."""
     config = read_config(folder, name)
     weights = _weights(folder)
     if not weights:
-        raise Refused(
-            f"{name} contains no {WEIGHTS}; only weights in the safetensors format are "
+        raise JobError(
+            f"{name} contains no {WEIGHTS_FILE}; only weights in the safetensors format are "
             "supported; choose a model with those"
         )
     if "auto_map" in config and str(config.get("model_type")) not in KIND_OF_TYPE:
-        raise Refused(
+        raise JobError(
             f"{name} needs its own code, which is not run here; choose a model that "
             "transformers supports"
         )
     size = sum(path.stat().st_size for path in weights)
-    _check_size(name, size)
-    return Found(
-        name, str(folder), sum(_numbers_in(path, name) for path in weights), size, commit, where
+    _ensure_size_allowed(name, size)
+    return ResolvedModel(
+        name,
+        str(folder),
+        sum(_parameter_count(path, name) for path in weights),
+        size,
+        commit,
+        where,
     )
 
 
 def _weights(folder: Path) -> list[Path]:
     """Return the weight files of a model if all of them exist."""
-    if (folder / WEIGHTS).is_file():
-        return [folder / WEIGHTS]
+    if (folder / WEIGHTS_FILE).is_file():
+        return [folder / WEIGHTS_FILE]
     try:
-        if (folder / INDEX).stat().st_size > LARGEST_JSON:
+        if (folder / INDEX_FILE).stat().st_size > MAX_JSON_BYTES:
             return []
-        named = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
+        named = set(
+            json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))["weight_map"].values()
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
-    shards = [folder / each for each in sorted(map(str, named)) if SHARD.fullmatch(each)]
+    shards = [folder / each for each in sorted(map(str, named)) if SHARD_PATTERN.fullmatch(each)]
     return (
         shards
         if shards and len(shards) == len(named) and all(each.is_file() for each in shards)
@@ -299,17 +306,17 @@ def _weights(folder: Path) -> list[Path]:
     )
 
 
-def _numbers_in(path: Path, name: str) -> int:
+def _parameter_count(path: Path, name: str) -> int:
     """Return how many numbers a safetensors file declares in its header."""
     try:
         with open(path, "rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
-            if length > min(LONGEST_HEADER, path.stat().st_size):
+            if length > min(MAX_HEADER_BYTES, path.stat().st_size):
                 raise ValueError
             header = json.loads(file.read(length))
         shapes = [entry["shape"] for key, entry in header.items() if key != "__metadata__"]
         for shape in shapes:  # the product of a million large numbers would take hours
-            if len(shape) > MOST_DIMENSIONS or any(
+            if len(shape) > MAX_DIMENSIONS or any(
                 type(n) is not int or not 0 <= n < 2**40 for n in shape
             ):
                 raise ValueError
@@ -324,33 +331,33 @@ def _numbers_in(path: Path, name: str) -> int:
         RecursionError,
         OverflowError,
     ):
-        raise Refused(
+        raise JobError(
             f"{name}: {path.name} is not a complete safetensors file; download it again or "
             "choose another model"
         ) from None
 
 
-def _check_size(name: str, size: int) -> None:
-    if size > most_bytes():
-        raise Refused(
-            f"{name} has {_mb(size)} of weights, more than the maximum of {_mb(most_bytes())}; "
+def _ensure_size_allowed(name: str, size: int) -> None:
+    if size > max_model_bytes():
+        raise JobError(
+            f"{name} has {_format_mb(size)} of weights, more than the maximum of {_format_mb(max_model_bytes())}; "
             "choose a smaller model"
         )
 
 
-def _mb(size: float) -> str:
+def _format_mb(size: float) -> str:
     return f"{size / 1e6:,.0f} MB" if size >= 1e6 else f"{size / 1e6:.1f} MB"
 
 
-def _cache() -> Path:
+def _cache_dir() -> Path:
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
 
 
-def _in_cache(name: str) -> Path | None:
+def _cached_snapshot(name: str) -> Path | None:
     """Return the newest complete snapshot of a model in the Hub's cache."""
-    return _newest_snapshot(_cache() / _folder_name(name)) or _preloaded(name)
+    return _newest_snapshot(_cache_dir() / _cache_folder_name(name)) or _preloaded(name)
 
 
 def _preloaded(name: str) -> Path | None:
@@ -361,46 +368,46 @@ def _preloaded(name: str) -> Path | None:
     if "SPACE_ID" not in os.environ:
         return None
     cache = Path.home() / ".cache" / "huggingface" / "hub"
-    return _newest_snapshot(cache / _folder_name(CANONICAL_NAMES.get(name, name)))
+    return _newest_snapshot(cache / _cache_folder_name(CANONICAL_NAMES.get(name, name)))
 
 
-def _folder_name(name: str) -> str:
+def _cache_folder_name(name: str) -> str:
     return "models--" + name.replace("/", "--")
 
 
-def _newest_snapshot(home: Path) -> Path | None:
+def _newest_snapshot(repo_folder: Path) -> Path | None:
     try:
-        main = (home / "refs" / "main").read_text().strip()
+        main = (repo_folder / "refs" / "main").read_text().strip()
     except OSError:
         main = ""
     for folder in sorted(
-        (home / "snapshots").glob("*"),
+        (repo_folder / "snapshots").glob("*"),
         key=lambda path: (path.name == main, path.stat().st_mtime),
         reverse=True,
     ):
         if (
             (folder / "config.json").is_file()
-            and any((folder / each).is_file() for each in TOKENIZERS)
+            and any((folder / each).is_file() for each in TOKENIZER_FILES)
             and _weights(folder)
         ):
             return folder
     return None
 
 
-def most_kept() -> int | None:
+def cache_limit_bytes() -> int | None:
     """Return the maximum bytes of the model cache.
 
     None if the cache is not the playground's own; then nothing is evicted from it.
     """
     own = os.environ.get("PLAYGROUND_MODELS")
-    if not own or Path(own).absolute() != _cache().absolute():
+    if not own or Path(own).absolute() != _cache_dir().absolute():
         return None
     return env_bytes("MODEL_CACHE_MB")
 
 
-def _used(home: Path) -> None:
+def _touch(home: Path) -> None:
     """Record that a model of the playground's own cache is used now."""
-    if most_kept() is not None:
+    if cache_limit_bytes() is not None:
         with suppress(OSError):
             os.utime(home)
 
@@ -412,7 +419,7 @@ def _size(home: Path) -> int:
     )
 
 
-def _evict(name: str, size: int, most: int) -> None:
+def _evict(name: str, size: int, limit: int) -> None:
     """Evict the least recently used models from the playground's own cache for `size` bytes.
 
     Models in memory stay.
@@ -420,39 +427,39 @@ def _evict(name: str, size: int, most: int) -> None:
     Raises:
         Refused: if evicting all other models does not free enough.
     """
-    home = _cache()
-    sweep(home, older_than=0)
+    home = _cache_dir()
+    clean_up_stale(home, older_than=0)
     with _lock:
-        in_memory = {Path(folder).parent.parent for _, folder in _open}
+        in_memory = {Path(folder).parent.parent for _, folder in _loaded}
     used = {path: path.stat().st_mtime for path in home.glob("models--*")}
     bytes_of = {path: _size(path) for path in used}
     own = home / ("models--" + name.replace("/", "--"))  # rest of an interrupted download
     held = sum(bytes_of.values()) - bytes_of.pop(own, 0)
     for oldest in sorted(bytes_of, key=lambda path: used[path]):
-        if held + size <= most and size + HOSTED_SPARE_DISK <= _free_disk():
+        if held + size <= limit and size + SHARED_MIN_FREE_DISK_BYTES <= _free_disk():
             return
-        if oldest not in in_memory and time.time() - used[oldest] > IN_USE_FOR:
-            remove_folder(oldest)
+        if oldest not in in_memory and time.time() - used[oldest] > IN_USE_TTL_S:
+            remove_dir(oldest)
             held -= bytes_of[oldest]
-    if held + size > most:
-        raise Refused(
-            f"{name} takes {_mb(size)}, and of the {_mb(most)} of the model cache {_mb(held)} "
+    if held + size > limit:
+        raise JobError(
+            f"{name} takes {_format_mb(size)}, and of the {_format_mb(limit)} of the model cache {_format_mb(held)} "
             "are in use; choose a cached model, or try again in a few minutes",
-            again=size <= most,
+            retryable=size <= limit,
         )
 
 
-def cached_names() -> list[str]:
+def list_cached_names() -> list[str]:
     """Return the models in the Hub's cache that can be used without a network."""
     names = [
         path.name.removeprefix("models--").replace("--", "/")
-        for path in sorted(_cache().glob("models--*"))
+        for path in sorted(_cache_dir().glob("models--*"))
     ]
-    return [name for name in names if NAME.fullmatch(name) and _in_cache(name)]
+    return [name for name in names if NAME_PATTERN.fullmatch(name) and _cached_snapshot(name)]
 
 
-def _what_is_cached() -> str:
-    names = cached_names()
+def _scan_cache() -> str:
+    names = list_cached_names()
     return (
         f". Already on this machine: {', '.join(names[:8])}"
         if names
@@ -463,7 +470,7 @@ def _what_is_cached() -> str:
 # On the Hub
 
 
-def _hub() -> Any:
+def _hub_client() -> Any:
     """Return a client of the Hub that sends no token, after a connection check.
 
     Raises:
@@ -471,47 +478,48 @@ def _hub() -> Any:
     """
     from huggingface_hub import constants
 
-    from playground.hub.client import Hub, HubError, prepare
+    from playground.hub.client import Hub, HubError, configure_process
 
-    prepare()
-    constants.DOWNLOAD_CHUNK_SIZE = CHUNK
+    configure_process()
+    constants.DOWNLOAD_CHUNK_SIZE = CHUNK_BYTES
     try:
         if constants.HF_HUB_OFFLINE:
             raise HubError(
                 "HF_HUB_OFFLINE is set on this machine: unset it and restart the playground",
-                again=True,
+                retryable=True,
             )
         hub = Hub("", os.environ.get("HF_ENDPOINT", ""))
-        hub.reach()
+        hub.connect()
         return hub
     except HubError as error:
-        raise Refused(f"{error}{_what_is_cached()}", again=True) from None
+        raise JobError(f"{error}{_scan_cache()}", retryable=True) from None
 
 
-def _ask(hub: Any, name: str) -> dict[str, Any]:
+def _hub_info(hub: Any, name: str) -> dict[str, Any]:
     """Return a model's metadata: its commit, its files with their sizes, whether it is gated."""
     from playground.hub.client import HubError
 
     try:
-        told: dict[str, Any] = hub.described(name)
+        info: dict[str, Any] = hub.raw_repo_info(name)
     except HubError as error:
-        raise Refused(
-            _named(name, error) + (_what_is_cached() if error.again else ""), again=error.again
+        raise JobError(
+            _download_error(name, error) + (_scan_cache() if error.retryable else ""),
+            retryable=error.retryable,
         ) from None
-    if told.get("gated"):
-        raise Refused(
+    if info.get("gated"):
+        raise JobError(
             f"{name} is gated: its owners must grant access, and this playground sends no "
             "token; choose another model, or download it with `hf download` and give its "
             "folder"
         )
-    return told
+    return info
 
 
-def _named(name: str, error: Exception) -> str:
+def _download_error(name: str, error: Exception) -> str:
     return str(error) if name in str(error) else f"{name}: {error}"
 
 
-def _wanted(told: dict[str, Any], name: str) -> dict[str, int]:
+def _files_to_download(info: dict[str, Any], name: str) -> dict[str, int]:
     """Return the files of a model to download with their sizes, the weights last.
 
     Raises:
@@ -519,44 +527,44 @@ def _wanted(told: dict[str, Any], name: str) -> dict[str, int]:
     """
     sizes = {
         str(each["rfilename"]): int(each.get("size") or 0)
-        for each in told.get("siblings") or []
+        for each in info.get("siblings") or []
         if isinstance(each, dict) and isinstance(each.get("rfilename"), str)
     }
     small = {
         path: size
         for path, size in sizes.items()
-        if "/" not in path and path.endswith(SMALL_FILES) and path != INDEX
+        if "/" not in path and path.endswith(SMALL_FILES) and path != INDEX_FILE
     }
     weights = (
-        {WEIGHTS: sizes[WEIGHTS]}
-        if WEIGHTS in sizes
-        else {path: size for path, size in sizes.items() if SHARD.fullmatch(path)}
+        {WEIGHTS_FILE: sizes[WEIGHTS_FILE]}
+        if WEIGHTS_FILE in sizes
+        else {path: size for path, size in sizes.items() if SHARD_PATTERN.fullmatch(path)}
     )
     if not weights or "config.json" not in small:
-        what = "config.json" if weights else "weights in the safetensors format"
-        raise Refused(f"{name} has no {what}, which is required; choose another model")
-    if WEIGHTS not in sizes:
-        if INDEX not in sizes:
-            raise Refused(
-                f"{name} has weights in several files but no {INDEX}; choose another model"
+        problem = "config.json" if weights else "weights in the safetensors format"
+        raise JobError(f"{name} has no {problem}, which is required; choose another model")
+    if WEIGHTS_FILE not in sizes:
+        if INDEX_FILE not in sizes:
+            raise JobError(
+                f"{name} has weights in several files but no {INDEX_FILE}; choose another model"
             )
-        small[INDEX] = sizes[INDEX]
-    _check_size(name, sum(weights.values()))
+        small[INDEX_FILE] = sizes[INDEX_FILE]
+    _ensure_size_allowed(name, sum(weights.values()))
     if sum(small.values()) > 100_000_000:
-        raise Refused(
-            f"{name} has {_mb(sum(small.values()))} of files besides its weights, more than the "
+        raise JobError(
+            f"{name} has {_format_mb(sum(small.values()))} of files besides its weights, more than the "
             "maximum; choose another model"
         )
     return small | weights
 
 
-def _download(name: str, tell: Tell) -> Path:
+def _download(name: str, progress: ProgressReporter) -> Path:
     """Download a model into the Hub's cache and return its folder there."""
-    tell.say(f"Connecting to the Hub for {name}")
+    progress.message(f"Connecting to the Hub for {name}")
     fetched: list[Path] = []
-    counted = {"bytes": 0.0, "total": 0.0, "at": time.monotonic()}
+    counter = {"bytes": 0.0, "total": 0.0, "at": time.monotonic()}
     problem: list[Exception] = []
-    given_up = threading.Event()
+    cancelled = threading.Event()
 
     class Counter:
         """A progress bar for huggingface_hub that counts bytes, and aborts a cancelled download."""
@@ -571,29 +579,29 @@ def _download(name: str, tell: Tell) -> Path:
             pass
 
         def update(self, n: float = 1) -> None:
-            counted["bytes"] += n
-            counted["at"] = time.monotonic()
-            if given_up.is_set():
-                raise Cancelled
+            counter["bytes"] += n
+            counter["at"] = time.monotonic()
+            if cancelled.is_set():
+                raise JobCancelled
 
         def close(self) -> None:
             pass
 
     def fetch() -> None:
         try:
-            hub = _hub()
-            files = _wanted(_ask(hub, name), name)
+            hub = _hub_client()
+            files = _files_to_download(_hub_info(hub, name), name)
             total = sum(files.values())
-            _check_disk(name, total)
-            tell.say(
-                f"Downloading {name}: {_mb(total)} in {len(files)} files, to this machine's cache"
+            _ensure_disk_space(name, total)
+            progress.message(
+                f"Downloading {name}: {_format_mb(total)} in {len(files)} files, to this machine's cache"
             )
-            counted["total"] = total
+            counter["total"] = total
             for path in files:
-                tell.check()
-                with hub.plainly(f"fetch {path} of", name):
+                progress.raise_if_cancelled()
+                with hub.translating_errors(f"fetch {path} of", name):
                     fetched.append(Path(hub.api.hf_hub_download(name, path, tqdm_class=Counter)))
-                counted["at"] = time.monotonic()
+                counter["at"] = time.monotonic()
         except Exception as error:
             problem.append(error)
 
@@ -603,46 +611,50 @@ def _download(name: str, tell: Tell) -> Path:
     try:
         while thread.is_alive():
             thread.join(0.1)
-            if counted["total"]:
-                tell.share(min(counted["bytes"], counted["total"]), counted["total"], "bytes")
-            tell.check()
-            if time.monotonic() - counted["at"] > SILENT_FOR:
-                raise Refused(
-                    f"{name}: the Hub sent no data for {SILENT_FOR:.0f} s; check the network "
+            if counter["total"]:
+                progress.progress(
+                    min(counter["bytes"], counter["total"]), counter["total"], "bytes"
+                )
+            progress.raise_if_cancelled()
+            if time.monotonic() - counter["at"] > SILENCE_TIMEOUT_S:
+                raise JobError(
+                    f"{name}: the Hub sent no data for {SILENCE_TIMEOUT_S:.0f} s; check the network "
                     "and try again",
-                    again=True,
+                    retryable=True,
                 )
     finally:
-        given_up.set()
-    tell.check()
+        cancelled.set()
+    progress.raise_if_cancelled()
     if problem:
-        if isinstance(problem[0], Refused | Cancelled):
+        if isinstance(problem[0], JobError | JobCancelled):
             raise problem[0]
-        if type(problem[0]).__name__ not in ("HubError", "Missing"):
+        if type(problem[0]).__name__ not in ("HubError", "NotFoundError"):
             log.error("The download of %r failed", name, exc_info=problem[0])
-        raise Refused(_named(name, problem[0]), again=getattr(problem[0], "again", True)) from None
+        raise JobError(
+            _download_error(name, problem[0]), retryable=getattr(problem[0], "retryable", True)
+        ) from None
     if len({path.parent for path in fetched}) != 1:
-        raise Refused(f"{name} changed on the Hub during the download; try again", again=True)
+        raise JobError(f"{name} changed on the Hub during the download; try again", retryable=True)
     return fetched[0].parent
 
 
-def _check_disk(name: str, size: int) -> None:
+def _ensure_disk_space(name: str, size: int) -> None:
     """Check the disk and the cache limit before a download, after evicting what can be evicted."""
-    most = most_kept()
+    most = cache_limit_bytes()
     if most is not None:
         _evict(name, size, most)
     free = _free_disk()
-    if size + (SPARE_DISK if most is None else HOSTED_SPARE_DISK) > free:
-        raise Refused(
-            f"{name} takes {_mb(size)} and {_mb(free)} are free on this disk; free some space, "
+    if size + (MIN_FREE_DISK_BYTES if most is None else SHARED_MIN_FREE_DISK_BYTES) > free:
+        raise JobError(
+            f"{name} takes {_format_mb(size)} and {_format_mb(free)} are free on this disk; free some space, "
             "or choose a smaller model",
-            again=True,
+            retryable=True,
         )
 
 
 def _free_disk() -> int:
     """Return the free bytes on the disk of the cache."""
-    home = _cache()
+    home = _cache_dir()
     while not home.exists() and home != home.parent:
         home = home.parent
     return shutil.disk_usage(home).free
@@ -652,20 +664,20 @@ def _free_disk() -> int:
 
 
 @dataclass(frozen=True)
-class Opened:
+class LoadedPipeline:
     """A loaded pipeline, its newly initialized weights, and the growth of the process in bytes."""
 
     pipe: Any
-    fresh: list[str]
-    grown: int
+    newly_initialized: list[str]
+    memory_delta: int
 
 
 _lock = threading.Lock()  # one load at a time
 # by pipeline and folder; the least recently used one first
-_open: OrderedDict[tuple[str, str], Opened] = OrderedDict()
+_loaded: OrderedDict[tuple[str, str], LoadedPipeline] = OrderedDict()
 
 
-def open_pipeline(task: str, found: Found, tell: Tell) -> Any:
+def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter) -> Any:
     """Load the pipeline of a model once, and cache it while there is memory.
 
     Attention is the eager implementation, which returns its weights. Numbers are float32. The
@@ -674,46 +686,48 @@ def open_pipeline(task: str, found: Found, tell: Tell) -> Any:
     Raises:
         Refused: if it does not fit, is invalid, or is not a model of this kind.
     """
-    if task not in HEADS:
-        raise Refused(
-            f"{task[:40]!r} is not a supported pipeline; choose one of {', '.join(HEADS)}"
+    if task not in AUTO_CLASS_BY_TASK:
+        raise JobError(
+            f"{task[:40]!r} is not a supported pipeline; choose one of {', '.join(AUTO_CLASS_BY_TASK)}"
         )
     import torch
 
     from playground.runs.processes import usable_cores
 
     torch.set_num_threads(max(1, usable_cores() // 2))  # the other half is for training
-    key = (task, found.folder)
+    key = (task, resolved.folder)
     while not _lock.acquire(timeout=0.1):
-        tell.check()
+        progress.raise_if_cancelled()
     try:
-        if key not in _open:
-            _make_room(found)
-            tell.say(f"Loading {found.name}")
-            before = memory_used()
+        if key not in _loaded:
+            _evict_until_fits(resolved)
+            progress.message(f"Loading {resolved.name}")
+            memory_before = memory_used()
             try:
-                pipe, fresh = _load(task, found)
-                _open[key] = Opened(pipe, fresh, memory_used() - before)
-            except (Refused, Cancelled):
+                pipe, newly_initialized = _load(task, resolved)
+                _loaded[key] = LoadedPipeline(
+                    pipe, newly_initialized, memory_used() - memory_before
+                )
+            except (JobError, JobCancelled):
                 raise
             except Exception as error:
-                raise _unloadable(error, found.name, task) from error
-        _open.move_to_end(key)
-        return _open[key].pipe
+                raise _load_error(error, resolved.name, task) from error
+        _loaded.move_to_end(key)
+        return _loaded[key].pipe
     finally:
         _lock.release()
 
 
-def fresh_weights(task: str, found: Found) -> list[str]:
+def newly_initialized_weights(task: str, resolved: ResolvedModel) -> list[str]:
     """Return the names of a loaded model's newly initialized weights."""
-    opened = _open.get((task, found.folder))
-    return list(opened.fresh) if opened else []
+    loaded = _loaded.get((task, resolved.folder))
+    return list(loaded.newly_initialized) if loaded else []
 
 
-def growth(task: str, found: Found) -> int:
+def memory_delta(task: str, resolved: ResolvedModel) -> int:
     """Return by how many bytes this process grew when a model was loaded."""
-    opened = _open.get((task, found.folder))
-    return opened.grown if opened else 0
+    loaded = _loaded.get((task, resolved.folder))
+    return loaded.memory_delta if loaded else 0
 
 
 def memory_used() -> int:
@@ -723,31 +737,31 @@ def memory_used() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-def let_go(name_or_folder: str = "") -> None:
+def unload(name_or_folder: str = "") -> None:
     """Unload one model, or all of them, to free their memory."""
     with _lock:
-        for key in [key for key in _open if not name_or_folder or key[1] == name_or_folder]:
-            _drop(key)
+        for key in [key for key in _loaded if not name_or_folder or key[1] == name_or_folder]:
+            _unload(key)
 
 
-def _drop(key: tuple[str, str]) -> None:
+def _unload(key: tuple[str, str]) -> None:
     import gc
 
-    del _open[key]
+    del _loaded[key]
     gc.collect()
 
 
-def _make_room(found: Found) -> None:
+def _evict_until_fits(resolved: ResolvedModel) -> None:
     """Unload models until this one fits. The caller holds the lock."""
-    needed = 4 * found.parameters + HEADROOM
-    while needed > 0.9 * free_memory() and _open:
-        _drop(next(iter(_open)))
+    needed = 4 * resolved.parameters + MEMORY_HEADROOM_BYTES
+    while needed > 0.9 * free_memory() and _loaded:
+        _unload(next(iter(_loaded)))
     if needed > 0.9 * free_memory():
         free = f"{free_memory() / 1e9:.1f} GB are free"
-        raise Refused(
-            f"{found.name} needs about {needed / 1e9:.1f} GB and {free}; choose a smaller "
+        raise JobError(
+            f"{resolved.name} needs about {needed / 1e9:.1f} GB and {free}; choose a smaller "
             "model, or end a run",
-            again=True,
+            retryable=True,
         )
 
 
@@ -758,7 +772,7 @@ def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _load(task: str, found: Found) -> tuple[Any, list[str]]:
+def _load(task: str, resolved: ResolvedModel) -> tuple[Any, list[str]]:
     """Load a pipeline; return it and the names of the newly initialized weights."""
     import torch
     import transformers
@@ -766,11 +780,11 @@ def _load(task: str, found: Found) -> tuple[Any, list[str]]:
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    config = AutoConfig.from_pretrained(found.folder, trust_remote_code=False)
-    auto = getattr(transformers, HEADS[task])
-    _check_config(auto, config, found)
-    model, told = auto.from_pretrained(
-        found.folder,
+    config = AutoConfig.from_pretrained(resolved.folder, trust_remote_code=False)
+    auto = getattr(transformers, AUTO_CLASS_BY_TASK[task])
+    _validate_config(auto, config, resolved)
+    model, loading_info = auto.from_pretrained(
+        resolved.folder,
         config=config,
         dtype=torch.float32,
         use_safetensors=True,
@@ -778,51 +792,51 @@ def _load(task: str, found: Found) -> tuple[Any, list[str]]:
         attn_implementation="eager",
         output_loading_info=True,
     )
-    missing = sorted(told["missing_keys"])
+    missing = sorted(loading_info["missing_keys"])
     if missing and task in ("fill-mask", "text-generation"):
-        raise Refused(
-            f"{found.name} lacks {missing[0]}{' and others' if len(missing) > 1 else ''}, which "
+        raise JobError(
+            f"{resolved.name} lacks {missing[0]}{' and others' if len(missing) > 1 else ''}, which "
             f"{task} needs, so its predictions would be random; choose a model that was trained "
             "for it"
         )
     if not all(bool(torch.isfinite(weight).all()) for weight in model.parameters()):
-        raise Refused(
-            f"{found.name} has weights that are not finite; download it again, or choose "
+        raise JobError(
+            f"{resolved.name} has weights that are not finite; download it again, or choose "
             "another model"
         )
-    tokenizer = AutoTokenizer.from_pretrained(found.folder, trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(resolved.folder, trust_remote_code=False)
     loaded = pipeline(  # type: ignore[call-overload]
         task, model=model.eval(), tokenizer=tokenizer, device=device()
     )
     return loaded, missing
 
 
-def _check_config(auto: Any, config: Any, found: Found) -> None:
+def _validate_config(auto: Any, config: Any, resolved: ResolvedModel) -> None:
     """Reject sizes that contradict the weights, for which transformers would allocate memory."""
     import torch
 
     layers = [getattr(config, field, 0) for field in ("num_hidden_layers", "n_layer", "num_layers")]
-    if any(isinstance(each, int) and not 0 <= each <= MOST_LAYERS for each in layers):
-        raise Refused(
-            f"{found.name}: its config.json has {max(layers, key=abs)} layers; choose another model"
+    if any(isinstance(each, int) and not 0 <= each <= MAX_LAYERS for each in layers):
+        raise JobError(
+            f"{resolved.name}: its config.json has {max(layers, key=abs)} layers; choose another model"
         )
     with torch.device("meta"):
         asked = sum(
             each.numel() for each in auto.from_config(config, trust_remote_code=False).parameters()
         )
-    if asked > 1.5 * found.parameters + 10_000_000:
-        raise Refused(
-            f"{found.name}: its config.json describes {asked:,} parameters and its weights "
-            f"contain {found.parameters:,}; choose another model"
+    if asked > 1.5 * resolved.parameters + 10_000_000:
+        raise JobError(
+            f"{resolved.name}: its config.json describes {asked:,} parameters and its weights "
+            f"contain {resolved.parameters:,}; choose another model"
         )
 
 
-def _unloadable(error: Exception, name: str, task: str) -> Refused:
+def _load_error(error: Exception, name: str, task: str) -> JobError:
     if isinstance(error, MemoryError) or "memory" in str(error).lower():
-        return in_words(MemoryError(), name)
+        return to_job_error(MemoryError(), name)
     log.warning("The model %r cannot be loaded for %s", name, task, exc_info=error)
     said = str(error).strip().split("\n")[0][:160]
-    return Refused(
+    return JobError(
         f"{name} cannot be loaded for {task} ({type(error).__name__}: {said}); choose another model"
     )
 
@@ -830,18 +844,18 @@ def _unloadable(error: Exception, name: str, task: str) -> Refused:
 # Jobs
 
 
-def about(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Describe models without a download. `what`: {"models": [names]}.
 
     For each: name, where ("directory", "cache", "hub" or empty), bytes, parameters, kind
     (causal, masked or empty), a sentence if it cannot be used, and whether that is because the
     Hub was `unreached`.
     """
-    names = what.get("models", [what.get("name")])
-    told: list[dict[str, Any]] = []
+    names = request.get("models", [request.get("name")])
+    info: list[dict[str, Any]] = []
     hub: Any = None
     for name in (names if isinstance(names, list) else [])[:8]:
-        tell.check()
+        progress.raise_if_cancelled()
         row: dict[str, Any] = {
             "name": str(name)[:200],
             "where": "",
@@ -853,62 +867,62 @@ def about(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
         row["unreached"] = False
         try:
             try:
-                found = find(name, tell, local_only=True)
+                resolved = resolve(name, progress, local_only=True)
                 row |= {
                     key: value
-                    for key, value in asdict(found).items()
+                    for key, value in asdict(resolved).items()
                     if key in ("name", "where", "bytes", "parameters", "commit")
                 }
-                row["kind"] = kind_of(read_config(found.folder, found.name))
-            except Refused:
-                row["name"] = checked = check_name(name)
-                if _in_cache(checked) or _folder_named(checked):
+                row["kind"] = kind_of(read_config(resolved.folder, resolved.name))
+            except JobError:
+                row["name"] = checked = validate_name(name)
+                if _cached_snapshot(checked) or _local_folder(checked):
                     raise
                 row["unreached"] = hub is None
-                hub = hub or _hub()
+                hub = hub or _hub_client()
                 row["unreached"] = False
-                answer = _ask(hub, checked)
-                files = _wanted(answer, checked)
-                numbers = answer.get("safetensors")
+                response = _hub_info(hub, checked)
+                files = _files_to_download(response, checked)
+                numbers = response.get("safetensors")
                 row |= {
                     "where": "hub",
                     "bytes": sum(files.values()),
-                    "commit": str(answer.get("sha") or ""),
+                    "commit": str(response.get("sha") or ""),
                 }
                 row["parameters"] = (
                     numbers.get("total")
                     if isinstance(numbers, dict) and type(numbers.get("total")) is int
                     else None
                 )
-                config = answer.get("config")
+                config = response.get("config")
                 row["kind"] = kind_of(config) if isinstance(config, dict) else ""
-        except Refused as error:
+        except JobError as error:
             row["sentence"] = str(error)
-        told.append(row)
-        tell.row(row)
-    return {"models": told, "most_bytes": most_bytes(), "folders": folders_allowed()}
+        info.append(row)
+        progress.row(row)
+    return {"models": info, "most_bytes": max_model_bytes(), "folders": local_paths_allowed()}
 
 
-def cached(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def list_cached(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Return the models that can be used without a network, and those in memory."""
     rows = []
-    for name in cached_names():
+    for name in list_cached_names():
         try:
-            found = find(name, tell, local_only=True)
-        except Refused:
+            resolved = resolve(name, progress, local_only=True)
+        except JobError:
             continue
         rows.append(
             {
                 "name": name,
-                "bytes": found.bytes,
-                "parameters": found.parameters,
-                "commit": found.commit,
-                "kind": kind_of(read_config(found.folder, name)),
+                "bytes": resolved.bytes,
+                "parameters": resolved.parameters,
+                "commit": resolved.commit,
+                "kind": kind_of(read_config(resolved.folder, name)),
             }
         )
     return {
         "models": rows,
-        "suggested": list(SUGGESTED),
-        "most_bytes": most_bytes(),
-        "folders": folders_allowed(),
+        "suggested": list(DEFAULT_MODELS),
+        "most_bytes": max_model_bytes(),
+        "folders": local_paths_allowed(),
     }

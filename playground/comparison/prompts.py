@@ -15,24 +15,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .items import Item
+from .items import Example
 
 
-def prompt_for(item: Item, examples: Sequence[Item]) -> str:
+def few_shot_prompt(example: Example, examples: Sequence[Example]) -> str:
     """Return the few-shot examples and the input; the answer follows after a space."""
-    solved = "".join(f"Input: {each.asked}\nOutput: {each.right}\n\n" for each in examples)
-    return f"{solved}Input: {item.asked}\nOutput:"
+    solved = "".join(f"Input: {each.prompt}\nOutput: {each.target}\n\n" for each in examples)
+    return f"{solved}Input: {example.prompt}\nOutput:"
 
 
 def masked_prompt(
-    item: Item, examples: Sequence[Item], mask: str, hidden: set[int] | None = None
+    example: Example, examples: Sequence[Example], mask: str, hidden: set[int] | None = None
 ) -> str:
     """Return the prompt with the target, with masks at the `hidden` positions (None: all)."""
     shown = [
         mask if hidden is None or place in hidden else symbol
-        for place, symbol in enumerate(item.answer)
+        for place, symbol in enumerate(example.answer)
     ]
-    return f"{prompt_for(item, examples)} {' '.join(shown)}"
+    return f"{few_shot_prompt(example, examples)} {' '.join(shown)}"
 
 
 def first_line(text: str) -> str:
@@ -40,7 +40,9 @@ def first_line(text: str) -> str:
     return text.split("\n", 1)[0]
 
 
-def fitting(wanted: int, positions: int, tokens_with: Callable[[int], int]) -> int | None:
+def max_fitting_examples(
+    n_wanted: int, positions: int, tokens_with: Callable[[int], int]
+) -> int | None:
     """Return the maximum number of few-shot examples, up to `wanted`, that fit.
 
     The longest prompt and its answer must not have more tokens than `positions`.
@@ -54,7 +56,7 @@ def fitting(wanted: int, positions: int, tokens_with: Callable[[int], int]) -> i
     """
     if tokens_with(0) > positions:
         return None
-    low, high = 0, wanted
+    low, high = 0, n_wanted
     while low < high:  # more examples never take fewer tokens
         middle = (low + high + 1) // 2
         low, high = (middle, high) if tokens_with(middle) <= positions else (low, middle - 1)

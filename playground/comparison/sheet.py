@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-COLUMNS = (
+RESULT_COLUMNS = (
     "model",
     "what",
     "way",
@@ -37,7 +37,7 @@ COLUMNS = (
     "note",
     "error",
 )
-ITEM_COLUMNS = (
+EXAMPLE_COLUMNS = (
     "model",
     "way",
     "number",
@@ -54,24 +54,24 @@ ITEM_COLUMNS = (
 )
 
 
-def standing(told: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def latest_rows(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the latest row of every model."""
     latest: dict[int, dict[str, Any]] = {}
-    for row in told:
+    for row in events:
         if row.get("kind") == "model":
             latest[row["place"]] = row
     return [latest[place] for place in sorted(latest)]
 
 
-def to_csv(told: Iterable[dict[str, Any]]) -> str:
+def to_csv(events: Iterable[dict[str, Any]]) -> str:
     """Return a CSV with one line per model."""
-    return _lines(COLUMNS, standing(told))
+    return _lines(RESULT_COLUMNS, latest_rows(events))
 
 
-def items_to_csv(told: Iterable[dict[str, Any]]) -> str:
+def examples_to_csv(events: Iterable[dict[str, Any]]) -> str:
     """Return a CSV with one line for each example of each model."""
     rows = []
-    for row in told:
+    for row in events:
         if row.get("kind") == "item":
             read = " ".join(each or "?" for each in row["read"] or [])
             places = "".join("1" if right else "0" for right in row["places"])
@@ -84,20 +84,20 @@ def items_to_csv(told: Iterable[dict[str, Any]]) -> str:
                     "places": places,
                 }
             )
-    return _lines(ITEM_COLUMNS, rows)
+    return _lines(EXAMPLE_COLUMNS, rows)
 
 
 def to_json(
-    told: Iterable[dict[str, Any]], result: dict[str, Any] | None = None, indent: int | None = 1
+    events: Iterable[dict[str, Any]], result: dict[str, Any] | None = None, indent: int | None = 1
 ) -> str:
     """Return all models, leaks and examples as JSON, and of a finished job the settings too."""
-    told = list(told)
+    events = list(events)
     rest = {
-        "leaks": [row for row in told if row.get("kind") == "leak"],
-        "items": [row for row in told if row.get("kind") == "item"],
+        "leaks": [row for row in events if row.get("kind") == "leak"],
+        "items": [row for row in events if row.get("kind") == "item"],
     }
     return json.dumps(
-        (result or {"rows": standing(told)}) | rest,
+        (result or {"rows": latest_rows(events)}) | rest,
         indent=indent,
         allow_nan=False,
         ensure_ascii=False,

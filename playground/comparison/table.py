@@ -24,47 +24,47 @@ from typing import Any
 
 import torch
 
-from playground.statistics import percent
+from playground.statistics import format_percent
 from playground.training.checkpoint import load_model
 from playground.training.config import TaskConfig
 
 from .answerers import (
-    Answerer,
-    Causal,
-    Chance,
-    CommonestTarget,
-    Copy,
-    Masked,
-    MostFrequent,
-    Scratch,
-    by_elimination,
+    BenchmarkModel,
+    CausalLM,
+    CheckpointModel,
+    CopyBaseline,
+    MajoritySymbolBaseline,
+    MajorityTargetBaseline,
+    MaskedLM,
+    RandomBaseline,
+    elimination_baseline,
 )
-from .items import MOST_EXAMPLES, Item, Questions, candidates_for, draw_questions
+from .items import MAX_FEW_SHOT_EXAMPLES, Example, ExampleSet, choices_for, sample_examples
 from .pretrained import (
-    Found,
-    find,
-    folders_allowed,
-    growth,
+    ResolvedModel,
     kind_of,
+    local_paths_allowed,
+    memory_delta,
     memory_used,
     open_pipeline,
     read_config,
+    resolve,
 )
-from .scoring import Tally, first_credit, is_exact, rank_of, right_places
-from .work import Cancelled, Refused, Tell, in_words
+from .scoring import MetricAccumulator, correct_positions, exact_match, first_credit, rank_of
+from .work import JobCancelled, JobError, ProgressReporter, to_job_error
 
-MOST_ITEMS = 500
-MOST_MODELS = 6
+MAX_EXAMPLES = 500
+MAX_MODELS = 6
 # examples to rank by default; BERT needs some 140 forward passes for each of ten symbols
-RANKED = 10
-HOSTED_RANKED = 5  # maximum on a shared instance
+DEFAULT_RANKED = 10
+SHARED_MAX_RANKED = 5  # maximum on a shared instance
 # in a folder written by fine-tuning: {"from": name, "task": name, "steps": n}
-FINE_TUNED = "fine-tuned.json"
-KINDS = {"causal": "text-generation", "masked": "fill-mask"}
+METADATA_FILE = "fine-tuned.json"
+PIPELINE_BY_KIND = {"causal": "text-generation", "masked": "fill-mask"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class BenchmarkRequest:
     """A benchmark request.
 
     checkpoint   a folder; set by the server or the command line, never by a browser
@@ -84,41 +84,45 @@ class Asked:
     rank: int
 
     @classmethod
-    def of(cls, what: dict[str, Any]) -> Asked:
+    def parse(cls, request: dict[str, Any]) -> BenchmarkRequest:
         """Validate a request; raises Refused if it is invalid."""
 
         def number(name: str, default: int, low: int, high: int) -> int:
-            value = what.get(name, default)
+            value = request.get(name, default)
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise Refused(
+                raise JobError(
                     f"{name} is {str(value)[:40]}; give a whole number from {low} to {high}"
                 )
             return value
 
-        checkpoint, models = what.get("checkpoint"), what.get("models", [])
+        checkpoint, models = request.get("checkpoint"), request.get("models", [])
         if not isinstance(checkpoint, str) or not checkpoint:
-            raise Refused("choose a checkpoint to compare with")
+            raise JobError("choose a checkpoint to compare with")
         if (
             not isinstance(models, list | tuple)
-            or len(models) > MOST_MODELS
+            or len(models) > MAX_MODELS
             or not all(isinstance(each, str) for each in models)
         ):
-            raise Refused(f"models is {str(models)[:80]}; name up to {MOST_MODELS} models")
-        n = number("n", 20, 1, MOST_ITEMS)
-        most = MOST_ITEMS if folders_allowed() else HOSTED_RANKED
-        rank = min(n, RANKED, most) if what.get("rank") is None else number("rank", n, 0, most)
-        name = str(what.get("name") or Path(checkpoint).name)[:120]
+            raise JobError(f"models is {str(models)[:80]}; name up to {MAX_MODELS} models")
+        n = number("n", 20, 1, MAX_EXAMPLES)
+        max_ranked = MAX_EXAMPLES if local_paths_allowed() else SHARED_MAX_RANKED
+        rank = (
+            min(n, DEFAULT_RANKED, max_ranked)
+            if request.get("rank") is None
+            else number("rank", n, 0, max_ranked)
+        )
+        name = str(request.get("name") or Path(checkpoint).name)[:120]
         return cls(
             checkpoint,
             name,
             tuple(dict.fromkeys(models)),
             n,
-            number("shots", 8, 0, MOST_EXAMPLES),
+            number("shots", 8, 0, MAX_FEW_SHOT_EXAMPLES),
             rank,
         )
 
 
-def table(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Run the benchmark. `what`: see Asked.
 
     A model that cannot be evaluated becomes a row with the error, and the others continue.
@@ -127,74 +131,84 @@ def table(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
         Refused: for an unusable checkpoint or invalid settings.
         Cancelled: between two examples at the latest; the rows reported so far stay valid.
     """
-    asked = Asked.of(what)
-    tell.say(f"Loading {asked.name}")
+    parsed_request = BenchmarkRequest.parse(request)
+    progress.message(f"Loading {parsed_request.name}")
     # more threads are slower at this size; pretrained models use more (pretrained.py)
     torch.set_num_threads(1)
-    manifest, family = load_model(Path(asked.checkpoint))
+    manifest, family = load_model(Path(parsed_request.checkpoint))
     settings = manifest.config.task
     task = settings.load()
-    questions = draw_questions(task, asked.n, settings.min_length, settings.max_length)
-    if not questions.items:
-        raise Refused(
+    example_set = sample_examples(task, parsed_request.n, settings.min_length, settings.max_length)
+    if not example_set.items:
+        raise JobError(
             f"there is no held-out sequence of {settings.max_length} symbols or fewer; choose a "
             "checkpoint of longer ones"
         )
-    table = Table(asked, questions, settings, tuple(task.vocabulary.symbols), tell)
-    scratch = Scratch(asked.name, task, family)
-    tell.row(
+    table = Benchmark(
+        parsed_request, example_set, settings, tuple(task.vocabulary.symbols), progress
+    )
+    scratch = CheckpointModel(parsed_request.name, task, family)
+    progress.row(
         {
             "kind": "settings",
-            "note": questions.note,
+            "note": example_set.note,
             "caption": table.caption(scratch.parameters or 0),
-            "examples": [[each.asked, each.right] for each in questions.examples[: asked.shots]],
-            "asked": dataclasses.asdict(asked),
+            "examples": [
+                [each.prompt, each.target] for each in example_set.examples[: parsed_request.shots]
+            ],
+            "asked": dataclasses.asdict(parsed_request),
             "task": dataclasses.asdict(settings),
         }
     )
-    table.chance()
-    for baseline in (Copy(), MostFrequent(), CommonestTarget(questions.items)):
-        table.ask(baseline, told=False)
-    table.ask(scratch)
-    for name in asked.models:
-        table.ask_model(name)
+    table.add_random_baseline()
+    for baseline in (
+        CopyBaseline(),
+        MajoritySymbolBaseline(),
+        MajorityTargetBaseline(example_set.items),
+    ):
+        table.evaluate(baseline, note=False)
+    table.evaluate(scratch)
+    for name in parsed_request.models:
+        table.evaluate_pretrained(name)
     return {
         "rows": table.rows,
-        "leaks": table.leaks,
+        "leaks": table.leak_by_model,
         "caption": table.caption(scratch.parameters or 0),
-        "note": questions.note,
-        "asked": dataclasses.asdict(asked),
+        "note": example_set.note,
+        "asked": dataclasses.asdict(parsed_request),
         "task": dataclasses.asdict(settings),
     }
 
 
-class Table:
+class Benchmark:
     """A benchmark in progress."""
 
     def __init__(
         self,
-        asked: Asked,
-        questions: Questions,
+        settings: BenchmarkRequest,
+        example_set: ExampleSet,
         task: TaskConfig,
         symbols: Sequence[str],
-        tell: Tell,
+        progress: ProgressReporter,
     ) -> None:
-        self.asked, self.questions, self.task, self.symbols, self.tell = (
-            asked,
-            questions,
+        self.settings, self.example_set, self.task, self.symbols, self.progress = (
+            settings,
+            example_set,
             task,
             symbols,
-            tell,
+            progress,
         )
-        self.items = questions.items
-        self.rankable = [item for item in self.items if len(candidates_for(item, self.items)) > 1]
-        self.ranked = self.rankable[: asked.rank]
+        self.examples = example_set.items
+        self.rankable_examples = [
+            item for item in self.examples if len(choices_for(item, self.examples)) > 1
+        ]
+        self.ranked = self.rankable_examples[: settings.rank]
         self.rows: list[dict[str, Any]] = []
-        self.leaks: list[dict[str, Any]] = []
+        self.leak_by_model: list[dict[str, Any]] = []
 
     def caption(self, parameters: int) -> str:
         """Describe what is compared, and the limits of the comparison."""
-        name, task = self.asked.name, self.task
+        name, task = self.settings.name, self.task
         lengths = (
             f"{task.min_length} to {task.max_length}"
             if task.min_length < task.max_length
@@ -203,205 +217,230 @@ class Table:
         return (
             f"{name} ({parameters:,} parameters) was trained on exactly this task, {task.task} "
             f"of {lengths} symbols. Pretrained models were trained on text and get up to "
-            f"{self.asked.shots} few-shot examples, unless their row says fine-tuned. So the "
+            f"{self.settings.shots} few-shot examples, unless their row says fine-tuned. So the "
             "models do not compete on equal terms: the table shows what training on the task "
             "achieves with a small model, and how far pretraining on text carries a large one. "
             "An answer counts only as symbols separated by spaces; masked models are given its "
             "length. Brackets: 95 % intervals (Wilson), those of tokens as if each were "
-            f"independent.{self.on_ranking()}"
+            f"independent.{self.ranking_note()}"
         )
 
-    def on_ranking(self) -> str:
+    def ranking_note(self) -> str:
         """Describe how many examples are ranked, and why not more."""
-        if not self.asked.rank:
+        if not self.settings.rank:
             return ""
-        said = (
-            f" {len(self.ranked)} of the {len(self.items)} sequences are also ranked: the "
+        sentence = (
+            f" {len(self.ranked)} of the {len(self.examples)} sequences are also ranked: the "
             "target among other candidates of the same length"
         )
-        single = len(self.items) - len(self.rankable)
-        return said + (f"; {single} have no other candidate." if single else ".")
+        single = len(self.examples) - len(self.rankable_examples)
+        return sentence + (f"; {single} have no other candidate." if single else ".")
 
     # Rows
 
-    def line(self, answerer: Any, **more: Any) -> dict[str, Any]:
+    def new_row(self, model: Any, **more: Any) -> dict[str, Any]:
         """Return the row of a model before its first example."""
         return {
             "kind": "model",
             "place": len(self.rows),
-            "model": answerer.name,
-            "what": answerer.what,
-            "way": answerer.way,
-            "note": getattr(answerer, "note", ""),
+            "model": model.name,
+            "what": model.kind,
+            "way": model.decoding,
+            "note": getattr(model, "caveat", ""),
             "error": "",
-            "parameters": getattr(answerer, "parameters", None),
-            "examples": len(getattr(answerer, "examples", ())) or None,
-            "weights_bytes": getattr(answerer, "weights", None),
+            "parameters": getattr(model, "parameters", None),
+            "examples": len(getattr(model, "examples", ())) or None,
+            "weights_bytes": getattr(model, "weights", None),
             "grown_bytes": None,
             "over": False,
-            **Tally().told(),
+            **MetricAccumulator().compute(),
             **more,
         }
 
-    def put(self, row: dict[str, Any]) -> None:
+    def emit(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
-        self.tell.row(row)
+        self.progress.row(row)
 
-    def chance(self) -> None:
-        scores = Chance.scores(self.items, len(self.questions.target_symbols), self.ranked)
+    def add_random_baseline(self) -> None:
+        scores = RandomBaseline.scores(
+            self.examples, len(self.example_set.target_symbols), self.ranked
+        )
         more = {
-            "n": len(self.items),
+            "n": len(self.examples),
             "ranked": len(self.ranked),
             "rank_chance": scores["rank_accuracy"],
             "over": True,
         }
-        self.put(self.line(Chance) | scores | more)
+        self.emit(self.new_row(RandomBaseline) | scores | more)
 
-    def ask(
-        self, answerer: Answerer, told: bool = True, grown: Callable[[], int] | None = None
-    ) -> tuple[Tally, float | None]:
+    def evaluate(
+        self,
+        model: BenchmarkModel,
+        note: bool = True,
+        memory_delta: Callable[[], int] | None = None,
+    ) -> tuple[MetricAccumulator, float | None]:
         """Evaluate a model on every example.
 
         Returns its metrics, and the summed log-probability of the targets if it was measured.
         An error is stored in the row, which keeps the metrics so far.
         """
-        tally, row = Tally(), self.line(answerer)
+        tally, row = MetricAccumulator(), self.new_row(model)
         self.rows.append(row)
         summed: float | None = 0.0
-        self.tell.say(f"Evaluating {answerer.name}: {answerer.way}")
+        self.progress.message(f"Evaluating {model.name}: {model.decoding}")
         try:
-            if estimate := answerer.estimate(self.items, self.ranked):
+            if estimate := model.estimate_seconds(self.examples, self.ranked):
                 sentence = (
-                    f"{answerer.name}: about {_duration(estimate[0])} for {len(self.items)} "
+                    f"{model.name}: about {_format_duration(estimate[0])} for {len(self.examples)} "
                     f"items ({estimate[1]})"
                 )
-                self.tell.row(
+                self.progress.row(
                     {
                         "kind": "estimate",
                         "place": row["place"],
-                        "model": answerer.name,
+                        "model": model.name,
                         "seconds": estimate[0],
                         "sentence": sentence,
                     }
                 )
-                self.tell.say(sentence)
-            for number, item in enumerate(self.items):
-                self.tell.share(number, len(self.items), "questions")
-                entry, log_probability = self.ask_item(answerer, item, number, tally)
+                self.progress.message(sentence)
+            for number, item in enumerate(self.examples):
+                self.progress.progress(number, len(self.examples), "questions")
+                entry, log_probability = self.evaluate_example(model, item, number, tally)
                 summed = (
                     None if summed is None or log_probability is None else summed + log_probability
                 )
-                row |= tally.told() | {"grown_bytes": grown() if grown else None}
-                if told:
-                    self.tell.row(
-                        entry | {"place": row["place"], "model": answerer.name, "way": answerer.way}
+                row |= tally.compute() | {"grown_bytes": memory_delta() if memory_delta else None}
+                if note:
+                    self.progress.row(
+                        entry | {"place": row["place"], "model": model.name, "way": model.decoding}
                     )
-                    self.tell.row(row)
-            self.tell.share(len(self.items), len(self.items), "questions")
-        except Cancelled:
+                    self.progress.row(row)
+            self.progress.progress(len(self.examples), len(self.examples), "questions")
+        except JobCancelled:
             raise
         except Exception as error:
-            row["error"] = str(in_words(error, answerer.name))
+            row["error"] = str(to_job_error(error, model.name))
         row["over"] = True
-        self.tell.row(row)
+        self.progress.row(row)
         return tally, summed if tally.n else None
 
-    def ask_item(
-        self, answerer: Answerer, item: Item, number: int, tally: Tally
+    def evaluate_example(
+        self, model: BenchmarkModel, example: Example, number: int, tally: MetricAccumulator
     ) -> tuple[dict[str, Any], float | None]:
         started = time.perf_counter()
-        answer = answerer.answer(item)
+        answer = model.generate(example)
         seconds = time.perf_counter() - started
-        tally.add(answer.read, item.answer, seconds)
+        tally.add(answer.parsed, example.answer, seconds)
         entry: dict[str, Any] = {
             "kind": "item",
             "number": number + 1,
-            "question": item.asked,
-            "answer": item.right,
+            "question": example.prompt,
+            "answer": example.target,
             "prompt": answer.prompt,
             "tokens": answer.tokens,
             "ids": answer.ids,
-            "raw": answer.raw,
-            "read": answer.read and list(answer.read),
-            "right": is_exact(answer.read, item.answer),
-            "places": right_places(answer.read, item.answer),
+            "raw": answer.raw_output,
+            "read": answer.parsed and list(answer.parsed),
+            "right": exact_match(answer.parsed, example.answer),
+            "places": correct_positions(answer.parsed, example.answer),
             "seconds": seconds,
             "candidates": [],
             "rank": None,
         }
-        if answerer.ranks and item in self.ranked:
-            candidates = candidates_for(item, self.items)
+        if model.can_rank and example in self.ranked:
+            candidates = choices_for(example, self.examples)
             started = time.perf_counter()
-            scores = answerer.scores(item, [each.symbols for each in candidates])
-            right = [each.symbols for each in candidates].index(item.answer)
-            entry["rank"] = rank_of(scores, right)
+            scores = model.loglikelihoods(example, [each.symbols for each in candidates])
+            target = [each.symbols for each in candidates].index(example.answer)
+            entry["rank"] = rank_of(scores, target)
             tally.add_rank(
-                first_credit(scores, right), len(candidates), time.perf_counter() - started
+                first_credit(scores, target), len(candidates), time.perf_counter() - started
             )
             entry["candidates"] = [
                 {
                     "symbols": " ".join(each.symbols),
-                    "made": each.made,
+                    "made": each.origin,
                     "score": score,
-                    "right": place == right,
+                    "right": place == target,
                 }
                 for place, (each, score) in enumerate(zip(candidates, scores, strict=True))
             ]
-        return entry, answer.log_probability
+        return entry, answer.log_prob
 
     # Pretrained models
 
-    def ask_model(self, name: str) -> None:
+    def evaluate_pretrained(self, name: str) -> None:
         """Resolve, load and evaluate one model; an error is stored in its row."""
-        found: Found | None = None
+        resolved: ResolvedModel | None = None
         try:
-            found = find(name, self.tell)
-            what = trained_on(found)
-            pipe, kind = open_of_a_kind(found, self.tell)
-            task = KINDS[kind]
-            base = memory_used() - growth(task, found)
+            resolved = resolve(name, self.progress)
+            kind_label = training_data_note(resolved)
+            pipe, kind = load_and_detect_kind(resolved, self.progress)
+            task = PIPELINE_BY_KIND[kind]
+            base = memory_used() - memory_delta(task, resolved)
             # a fine-tuned model was trained on prompts without examples
-            shots = 0 if is_tuned(found) else self.asked.shots
+            shots = 0 if is_finetuned(resolved) else self.settings.shots
             asked = (
-                found.name,
-                what,
+                resolved.name,
+                kind_label,
                 pipe,
                 self.symbols,
-                self.tell,
-                self.items,
-                self.questions.examples,
+                self.progress,
+                self.examples,
+                self.example_set.examples,
                 shots,
             )
 
-            def grown() -> int:
+            def memory_delta_of() -> int:
                 return memory_used() - base
 
             if kind == "causal":
-                self.ask(Causal(*asked), grown=grown)
+                self.evaluate(CausalLM(*asked), memory_delta=memory_delta_of)
                 return
-            at_once = self.ask(Masked(*asked, at_once=True), grown=grown)
-            one_by_one = self.ask(Masked(*asked, at_once=False), grown=grown)
-            self.leak(found.name, at_once, one_by_one)
-        except Cancelled:
+            at_once = self.evaluate(
+                MaskedLM(*asked, fills_jointly=True), memory_delta=memory_delta_of
+            )
+            one_by_one = self.evaluate(
+                MaskedLM(*asked, fills_jointly=False), memory_delta=memory_delta_of
+            )
+            self.elimination_gain(resolved.name, at_once, one_by_one)
+        except JobCancelled:
             raise
         except Exception as error:
             row = {
                 "model": name,
-                "what": trained_on(found) if found else "not evaluated",
+                "what": training_data_note(resolved) if resolved else "not evaluated",
                 "way": "",
             }
-            self.put(self.line(Chance) | row | {"error": str(in_words(error, name)), "over": True})
+            self.emit(
+                self.new_row(RandomBaseline)
+                | row
+                | {"error": str(to_job_error(error, name)), "over": True}
+            )
 
-    def leak(
-        self, name: str, at_once: tuple[Tally, float | None], one_by_one: tuple[Tally, float | None]
+    def elimination_gain(
+        self,
+        name: str,
+        at_once: tuple[MetricAccumulator, float | None],
+        one_by_one: tuple[MetricAccumulator, float | None],
     ) -> None:
         """Report how much a masked model gains if the other symbols of the target are shown."""
         (hidden, log_hidden), (shown, log_shown) = at_once, one_by_one
-        if not (hidden.n == shown.n == len(self.items)) or log_hidden is None or log_shown is None:
+        if (
+            not (hidden.n == shown.n == len(self.examples))
+            or log_hidden is None
+            or log_shown is None
+        ):
             return
-        left_over = [right_places(by_elimination(item), item.answer) for item in self.items]
+        left_over = [
+            correct_positions(elimination_baseline(item), item.answer) for item in self.examples
+        ]
         guessed = sum(map(sum, left_over)) / shown.symbols
-        before, after = hidden.right_symbols / hidden.symbols, shown.right_symbols / shown.symbols
+        before, after = (
+            hidden.correct_symbols / hidden.symbols,
+            shown.correct_symbols / shown.symbols,
+        )
         gained = (log_shown - log_hidden) / shown.symbols
         row = {
             "kind": "leak",
@@ -416,35 +455,35 @@ class Table:
             "sentence": (
                 f"{name}: with the target shown at the other positions, {100 * after:.1f} % of "
                 f"the positions are correct, with all of them masked {100 * before:.1f} %; each "
-                f"symbol of the target becomes {_times(gained)}. Choosing the one symbol of the "
+                f"symbol of the target becomes {_likelihood_ratio(gained)}. Choosing the one symbol of the "
                 f"input that is left over gets {100 * guessed:.1f} % without knowing the rule: "
                 "only the row with all positions masked is comparable with the other models."
             ),
         }
-        self.leaks.append(row)
-        self.tell.row(row)
+        self.leak_by_model.append(row)
+        self.progress.row(row)
 
 
-def is_tuned(found: Found) -> bool:
+def is_finetuned(resolved: ResolvedModel) -> bool:
     """Return whether a model was fine-tuned here."""
-    return found.where == "directory" and (Path(found.folder) / FINE_TUNED).is_file()
+    return resolved.where == "directory" and (Path(resolved.folder) / METADATA_FILE).is_file()
 
 
-def trained_on(found: Found) -> str:
+def training_data_note(resolved: ResolvedModel) -> str:
     """Describe the training data of a model, as far as it is known."""
-    if found.where != "directory":
+    if resolved.where != "directory":
         return "pretrained, never trained on this task"
     try:
-        told = json.loads((Path(found.folder) / FINE_TUNED).read_text(encoding="utf-8"))
+        metadata = json.loads((Path(resolved.folder) / METADATA_FILE).read_text(encoding="utf-8"))
         return (
-            f"fine-tuned: {int(told['steps'])} steps on {str(told['task'])[:40]}, from "
-            f"{str(told['from'])[:100]}"
+            f"fine-tuned: {int(metadata['steps'])} steps on {str(metadata['task'])[:40]}, from "
+            f"{str(metadata['from'])[:100]}"
         )
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "a folder; its training data is unknown"
 
 
-def open_of_a_kind(found: Found, tell: Tell) -> tuple[Any, str]:
+def load_and_detect_kind(resolved: ResolvedModel, progress: ProgressReporter) -> tuple[Any, str]:
     """Load a model as a pipeline, and return whether it is causal or masked.
 
     If its config does not determine the kind, the class that loads decides.
@@ -452,26 +491,26 @@ def open_of_a_kind(found: Found, tell: Tell) -> tuple[Any, str]:
     Raises:
         Refused: if it loads as neither.
     """
-    said = kind_of(read_config(found.folder, found.name))
+    said = kind_of(read_config(resolved.folder, resolved.name))
     if said:
-        return open_pipeline(KINDS[said], found, tell), said
-    for kind, task in KINDS.items():
+        return open_pipeline(PIPELINE_BY_KIND[said], resolved, progress), said
+    for kind, task in PIPELINE_BY_KIND.items():
         try:
-            return open_pipeline(task, found, tell), kind
-        except Refused as error:
-            if error.again:
+            return open_pipeline(task, resolved, progress), kind
+        except JobError as error:
+            if error.retryable:
                 raise
-    raise Refused(
-        f"{found.name} is neither a causal nor a masked language model, so it cannot be "
+    raise JobError(
+        f"{resolved.name} is neither a causal nor a masked language model, so it cannot be "
         "evaluated; choose a model such as gpt2"
     )
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     return f"{max(1, round(seconds))} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-def _times(nats: float) -> str:
+def _likelihood_ratio(nats: float) -> str:
     """Describe a gain in log-probability as a ratio."""
     if abs(nats) < 0.005:
         return "neither more nor less likely"
@@ -479,14 +518,14 @@ def _times(nats: float) -> str:
     return f"{factor:.3g} times as likely" if nats >= 0 else f"{factor:.3g} times less likely"
 
 
-def line_in_words(row: dict[str, Any]) -> str:
+def format_row(row: dict[str, Any]) -> str:
     """Format a row of the table for a terminal."""
 
     def share(name: str) -> str:
         if row[name] is None:
             return f"{'-':>19}"
         low, high = row[f"{name}_low"], row[f"{name}_high"]
-        return f"{percent(row[name]):>7} " + (
+        return f"{format_percent(row[name]):>7} " + (
             f"[{low:4.0%}, {high:4.0%}]" if low is not None else " " * 12
         )
 

@@ -28,25 +28,25 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 
-KINDS = {
-    "about": "playground.comparison.pretrained:about",
-    "cached": "playground.comparison.pretrained:cached",
-    "table": "playground.comparison.table:table",
+ENTRY_POINTS = {
+    "about": "playground.comparison.pretrained:describe_models",
+    "cached": "playground.comparison.pretrained:list_cached",
+    "table": "playground.comparison.table:run_benchmark",
     "finetune": "playground.comparison.finetune:finetune",
     "finetune-plan": "playground.comparison.finetune:plan",
-    "free": "playground.comparison.free:free",
+    "free": "playground.comparison.free:run_inference",
     "classify": "playground.comparison.classifier:classify",
     "train-classifier": "playground.comparison.classifier:train_classifier",
-    "mismatch": "playground.comparison.mismatch:mismatch",
+    "mismatch": "playground.comparison.mismatch:compare_tokenizers",
     "attention": "playground.comparison.attention:attention",
     "analogy": "playground.comparison.meaning:analogy",
-    "banks": "playground.comparison.meaning:banks",
-    "sizes": "playground.comparison.known:sizes",
+    "banks": "playground.comparison.meaning:word_in_context",
+    "sizes": "playground.comparison.known:model_sizes",
 }
-LIGHT = {"about", "cached", "finetune-plan"}  # queries that may run beside a heavy job
+CONCURRENT_KINDS = {"about", "cached", "finetune-plan"}  # queries that may run beside a heavy job
 # The environment of a process that uses pretrained models; set before huggingface_hub and
 # transformers are imported.
-QUIET = {
+QUIET_ENV = {
     "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -54,27 +54,27 @@ QUIET = {
     "TOKENIZERS_PARALLELISM": "false",
     "TRANSFORMERS_VERBOSITY": "error",
 }
-IMPORTING = threading.Lock()
-KEPT_WITHIN = 120.0  # seconds for fine-tuning to save the model after the playground has ended
-SHARE_EVERY = 0.1  # seconds between two progress messages
+_import_lock = threading.Lock()
+SAVE_TIMEOUT_S = 120.0  # seconds for fine-tuning to save the model after the playground has ended
+PROGRESS_INTERVAL_S = 0.1  # seconds between two progress messages
 
 
-class Cancelled(Exception):
+class JobCancelled(Exception):
     """The job was cancelled."""
 
 
-class Refused(ValueError):
+class JobError(ValueError):
     """The request cannot be fulfilled; the message is for the user.
 
     `again`: a later attempt may succeed.
     """
 
-    def __init__(self, sentence: str, again: bool = False) -> None:
-        super().__init__(sentence)
-        self.again = again
+    def __init__(self, message: str, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable
 
 
-class Tell:
+class ProgressReporter:
     """Reports the progress of a job, and checks whether it was cancelled.
 
     Args:
@@ -87,36 +87,36 @@ class Tell:
     ) -> None:
         self._send = send
         self.cancelled = cancelled or threading.Event()
-        self._shared_at = 0.0
+        self._reported_at = 0.0
 
-    def say(self, sentence: str) -> None:
+    def message(self, text: str) -> None:
         """Report the current activity in one line."""
-        self.check()
-        self._send("say", sentence)
+        self.raise_if_cancelled()
+        self._send("say", text)
 
-    def share(self, done: float, total: float, unit: str = "") -> None:
+    def progress(self, done: float, total: float, unit: str = "") -> None:
         """Report the progress; messages in quick succession are dropped, except the last one."""
-        self.check()
+        self.raise_if_cancelled()
         now = time.monotonic()
-        if done >= total or now - self._shared_at >= SHARE_EVERY:
-            self._shared_at = now
+        if done >= total or now - self._reported_at >= PROGRESS_INTERVAL_S:
+            self._reported_at = now
             self._send("share", done, total, unit)
 
     def row(self, row: dict[str, Any]) -> None:
         """Report a partial result, which the page displays at once."""
-        self.check()
-        self._send("row", plain(row))
+        self.raise_if_cancelled()
+        self._send("row", to_json_safe(row))
 
-    def check(self) -> None:
+    def raise_if_cancelled(self) -> None:
         """Raise `Cancelled` if the job is cancelled.
 
         Call it between examples, and every 0.2 s in a loop.
         """
         if self.cancelled.is_set():
-            raise Cancelled
+            raise JobCancelled
 
 
-def plain(value: Any) -> Any:
+def to_json_safe(value: Any) -> Any:
     """Convert a value to plain JSON values; numbers that are not finite become None.
 
     Raises:
@@ -125,75 +125,79 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): to_json_safe(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [to_json_safe(each) for each in value]
     json.dumps(value)
     return value
 
 
-def run(kind: str, what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def run(kind: str, request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Run one job in this process.
 
     Raises:
         Refused: with a message, for every failure.
         Cancelled: if the job was cancelled.
     """
-    if kind not in KINDS:
-        raise Refused(f"{str(kind)[:40]!r} is not a kind of job; choose one of {', '.join(KINDS)}")
-    module, function = KINDS[kind].split(":")
+    if kind not in ENTRY_POINTS:
+        raise JobError(
+            f"{str(kind)[:40]!r} is not a kind of job; choose one of {', '.join(ENTRY_POINTS)}"
+        )
+    module, function = ENTRY_POINTS[kind].split(":")
     try:
-        if kind not in LIGHT - {"finetune-plan"}:
+        if kind not in CONCURRENT_KINDS - {"finetune-plan"}:
             _import_transformers()
-        result: dict[str, Any] = plain(getattr(import_module(module), function)(what, tell))
+        result: dict[str, Any] = to_json_safe(
+            getattr(import_module(module), function)(request, progress)
+        )
         return result
-    except (Cancelled, Refused):
+    except (JobCancelled, JobError):
         raise
     except Exception as error:
-        raise in_words(error) from error
+        raise to_job_error(error) from error
 
 
 def _import_transformers() -> None:
     """Import transformers under a lock, because two threads must not import it at once."""
-    with IMPORTING:
+    with _import_lock:
         from transformers import AutoConfig, AutoTokenizer, pipeline
 
         del AutoConfig, AutoTokenizer, pipeline
 
 
-def in_words(error: Exception, model: str = "") -> Refused:
+def to_job_error(error: Exception, model: str = "") -> JobError:
     """Convert any exception to an error message that names the model."""
     where = f"{model}: " if model else ""
-    if isinstance(error, Refused):
+    if isinstance(error, JobError):
         return error
     if (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
         or "not enough memory" in str(error)
     ):
-        return Refused(
+        return JobError(
             f"{where}there is not enough memory now; choose a smaller model, or end a run first",
-            again=True,
+            retryable=True,
         )
-    if type(error).__name__ in ("HubError", "Missing"):
-        return Refused(f"{where}{error}", again=bool(getattr(error, "again", False)))
-    if type(error).__name__ in ("CheckpointError", "SettingError", "UnknownSymbol"):
-        return Refused(f"{where}{error}")
+    if type(error).__name__ in ("HubError", "NotFoundError"):
+        return JobError(f"{where}{error}", retryable=bool(getattr(error, "retryable", False)))
+    if type(error).__name__ in ("CheckpointError", "ConfigError", "UnknownSymbolError"):
+        return JobError(f"{where}{error}")
     if isinstance(error, OSError) and error.strerror:
-        return Refused(
+        return JobError(
             f"{where}the system reported an error: {error.strerror}; free disk space and try again",
-            again=True,
+            retryable=True,
         )
     # %r: a name comes from a browser, and a line break in it must not forge a line of the log.
     log.error("Unexpected error in a comparison job (%r)", model, exc_info=error)
-    return Refused(
+    return JobError(
         f"{where}an unexpected error occurred ({type(error).__name__}: {str(error)[:160]}); try "
         "again, and report it if it persists",
-        again=True,
+        retryable=True,
     )
 
 
-def serve(pipe: Connection, settings: dict[str, str]) -> None:
+def main(connection: Connection, settings: dict[str, str]) -> None:
     """Run the process; `settings` enter its environment before any heavy import."""
     # Ctrl-C reaches the whole process group; the parent decides when to end
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -202,41 +206,41 @@ def serve(pipe: Connection, settings: dict[str, str]) -> None:
         os.nice(10)  # the page must respond even if this process uses every core
     sending = threading.Lock()
     jobs: dict[str, threading.Event] = {}
-    at_work: dict[str, threading.Thread] = {}
+    threads: dict[str, threading.Thread] = {}
 
     def send(*message: Any) -> None:
         with sending, suppress(OSError):
-            pipe.send(message)
+            connection.send(message)
 
-    def carry_out(job: str, kind: str, what: dict[str, Any], cancelled: threading.Event) -> None:
-        tell = Tell(lambda word, *content: send(word, job, *content), cancelled)
+    def run_job(job: str, kind: str, what: dict[str, Any], cancelled: threading.Event) -> None:
+        tell = ProgressReporter(lambda word, *content: send(word, job, *content), cancelled)
         try:
             message: tuple[Any, ...] = ("result", job, run(kind, what, tell))
-        except Cancelled:
+        except JobCancelled:
             message = ("cancelled", job)
-        except Refused as error:
-            message = ("failed", job, str(error), error.again)
+        except JobError as error:
+            message = ("failed", job, str(error), error.retryable)
         jobs.pop(job, None)
-        at_work.pop(job, None)
+        threads.pop(job, None)
         send(*message)
 
     try:
         while True:
-            word, job, *content = pipe.recv()
-            if word == "begin":
+            message_type, job, *content = connection.recv()
+            if message_type == "begin":
                 jobs[job] = threading.Event()
                 name = f"{content[0]} {job}"
-                at_work[job] = threading.Thread(
-                    target=carry_out, args=(job, *content, jobs[job]), name=name, daemon=True
+                threads[job] = threading.Thread(
+                    target=run_job, args=(job, *content, jobs[job]), name=name, daemon=True
                 )
-                at_work[job].start()
-            elif word == "cancel" and job in jobs:
+                threads[job].start()
+            elif message_type == "cancel" and job in jobs:
                 jobs[job].set()
     except (EOFError, OSError):
         # the parent is gone, so no result can be sent; a fine-tuned model is still saved
         for cancelled in list(jobs.values()):
             cancelled.set()
-        for thread in list(at_work.values()):
+        for thread in list(threads.values()):
             if thread.name.startswith("finetune "):
-                thread.join(KEPT_WITHIN)
+                thread.join(SAVE_TIMEOUT_S)
         os._exit(0)

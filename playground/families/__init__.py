@@ -17,52 +17,56 @@ from playground.models.sizes import (
     DecoderOnlyConfig,
     EncoderOnlyConfig,
     GPT2Sizes,
-    PrebuiltConfig,
-    RecurrentConfig,
+    RNNSeq2SeqConfig,
+    TorchTransformerConfig,
 )
 
 if TYPE_CHECKING:
-    from .family import Family
+    from .family import Seq2SeqModel
 
 
 @dataclass(frozen=True)
-class Registered:
+class ArchitectureSpec:
     """An architecture by name: its class, its settings, and the texts of forms."""
 
-    path: str
-    config: type[ModelConfig]
+    class_path: str
+    config_class: type[ModelConfig]
     title: str
-    sentence: str
+    description: str
     # settings other than the defaults, with which it learns well
-    recipe: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
 
-    def settings(self) -> list[str]:
+    def setting_names(self) -> list[str]:
         """Return the settings that this architecture uses."""
-        return [each.name for each in fields(self.config) if each.name not in self.config.unused]
+        return [
+            each.name
+            for each in fields(self.config_class)
+            if each.name not in self.config_class.unused
+        ]
 
 
-FAMILIES = {
-    "transformer": Registered(
+ARCHITECTURES = {
+    "transformer": ArchitectureSpec(
         "playground.families.encoder_decoder:EncoderDecoder",
         ModelConfig,
         "Transformer",
         "Encoder and decoder, as in the paper: the encoder reads the source, the decoder generates "
         "the target token by token.",
     ),
-    "prebuilt": Registered(
+    "prebuilt": ArchitectureSpec(
         "playground.families.prebuilt:Prebuilt",
-        PrebuiltConfig,
+        TorchTransformerConfig,
         "Transformer, prebuilt",
         "The same network, built from PyTorch's own layers, as in most tutorials.",
     ),
-    "encoder-only": Registered(
+    "encoder-only": ArchitectureSpec(
         "playground.families.encoder_only:EncoderOnly",
         EncoderOnlyConfig,
         "Encoder only",
         "A single stack that attends to the whole input and predicts all tokens of the target in "
         "parallel.",
     ),
-    "decoder-only": Registered(
+    "decoder-only": ArchitectureSpec(
         "playground.families.decoder_only:DecoderOnly",
         DecoderOnlyConfig,
         "Decoder only",
@@ -70,15 +74,15 @@ FAMILIES = {
         "token.",
         {"steps": 400, "decay_steps": 400},
     ),
-    "recurrent": Registered(
+    "recurrent": ArchitectureSpec(
         "playground.families.recurrent:Recurrent",
-        RecurrentConfig,
+        RNNSeq2SeqConfig,
         "Recurrent",
         "RNN, LSTM or GRU: one network reads the source, another generates the target, with or "
         "without attention to the source.",
         {"alignment": "additive", "n_layers": 1, "steps": 1000, "decay_steps": 1000},
     ),
-    "bert": Registered(
+    "bert": ArchitectureSpec(
         "playground.families.bert:Bert",
         BertSizes,
         "BERT, from scratch",
@@ -86,7 +90,7 @@ FAMILIES = {
         "target at once.",
         {"learning_rate": 2e-3, "steps": 400, "decay_steps": 400},
     ),
-    "gpt2": Registered(
+    "gpt2": ArchitectureSpec(
         "playground.families.gpt2:GPT2",
         GPT2Sizes,
         "GPT-2, from scratch",
@@ -94,7 +98,7 @@ FAMILIES = {
         "the target.",
         {"learning_rate": 3e-3, "steps": 1000, "decay_steps": 1000},
     ),
-    "bart": Registered(
+    "bart": ArchitectureSpec(
         "playground.families.bart:Bart",
         BartSizes,
         "BART, from scratch",
@@ -104,12 +108,12 @@ FAMILIES = {
 }
 
 
-def load_family(name: str) -> type[Family]:
+def load_architecture(name: str) -> type[Seq2SeqModel]:
     """Return the class registered under `name`; only its module is imported."""
-    if name not in FAMILIES:
-        raise ValueError(f"family is {name!r}; choose one of {', '.join(FAMILIES)}")
-    module, attribute = FAMILIES[name].path.split(":")
+    if name not in ARCHITECTURES:
+        raise ValueError(f"family is {name!r}; choose one of {', '.join(ARCHITECTURES)}")
+    module, attribute = ARCHITECTURES[name].class_path.split(":")
     return getattr(import_module(module), attribute)
 
 
-__all__ = ["FAMILIES", "Registered", "load_family"]
+__all__ = ["ARCHITECTURES", "ArchitectureSpec", "load_architecture"]

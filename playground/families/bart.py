@@ -9,14 +9,14 @@ from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration
 
 from playground.models.sizes import BartSizes
-from playground.models.transformer import AttentionRecord
+from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch
 
-from .family import Taught, check_room, looking, written
+from .family import TeacherForcedModel, check_lengths, eval_mode, greedy_decode
 
 
-class Bart(Taught):
+class Bart(TeacherForcedModel):
     """BART, trained with teacher forcing from random weights; nothing pretrained is loaded."""
 
     config: BartSizes
@@ -48,29 +48,31 @@ class Bart(Taught):
         self.model.set_attn_implementation("eager")
 
     def logits(self, batch: Batch) -> Tensor:
-        return self._passed(batch.source_BS, batch.decoder_input_BT).logits
+        return self._forward(batch.source_BS, batch.decoder_input_BT).logits
 
     @torch.no_grad()
-    def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
-        check_room(self.config, source_BS, max_tokens)
-        with looking(self):
-            read = self.model.model.encoder(source_BS, attention_mask=(source_BS != PAD).long())
-            return written(
-                lambda given_BT: self._passed(source_BS, given_BT, encoder_outputs=read).logits[
-                    :, -1
-                ],
+    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        check_lengths(self.config, source_BS, max_tokens)
+        with eval_mode(self):
+            encoder_outputs = self.model.model.encoder(
+                source_BS, attention_mask=(source_BS != PAD).long()
+            )
+            return greedy_decode(
+                lambda given_BT: self._forward(
+                    source_BS, given_BT, encoder_outputs=encoder_outputs
+                ).logits[:, -1],
                 source_BS,
                 max_tokens,
             )
 
     @torch.no_grad()
-    def record(self, batch: Batch) -> AttentionRecord:
-        with looking(self):
-            passed = self._passed(batch.source_BS, batch.decoder_input_BT, output_attentions=True)
-        kinds = (passed.encoder_attentions, passed.decoder_attentions, passed.cross_attentions)
-        return AttentionRecord(*(list(kind) for kind in kinds))
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        with eval_mode(self):
+            output = self._forward(batch.source_BS, batch.decoder_input_BT, output_attentions=True)
+        kinds = (output.encoder_attentions, output.decoder_attentions, output.cross_attentions)
+        return AttentionWeights(*(list(kind) for kind in kinds))
 
-    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         source_BS, given_BT = batch.source_BS, batch.decoder_input_BT
         return {
             "encoder": (source_BS, source_BS),
@@ -78,7 +80,10 @@ class Bart(Taught):
             "cross": (given_BT, source_BS),
         }
 
-    def _passed(self, source_BS: Tensor, given_BT: Tensor, **more: Any) -> Any:
+    def _forward(self, source_BS: Tensor, decoder_input_BT: Tensor, **more: Any) -> Any:
         return self.model(
-            source_BS, attention_mask=(source_BS != PAD).long(), decoder_input_ids=given_BT, **more
+            source_BS,
+            attention_mask=(source_BS != PAD).long(),
+            decoder_input_ids=decoder_input_BT,
+            **more,
         )

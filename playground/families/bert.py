@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertForMaskedLM
 
-from playground.models.decoder_only import places
+from playground.models.decoder_only import left_padded_position_ids
 from playground.models.sizes import BertSizes
-from playground.models.transformer import AttentionRecord
+from playground.models.transformer import AttentionWeights
 from playground.tasks import PAD, SOS
 from playground.tasks.task import Batch
 
-from .encoder_only import up_to_eos
-from .family import Taught, check_room, looking
-from .rows import question_and_answer
+from .encoder_only import pad_after_eos
+from .family import TeacherForcedModel, check_lengths, eval_mode
+from .rows import concat_source_and_target
 
 
-class Bert(Taught):
+class Bert(TeacherForcedModel):
     """BERT on a sequence of source, EOS and blanks.
 
     Blanks are SOS, which no sequence contains, instead of [MASK]. There are as many as the model
@@ -52,48 +52,46 @@ class Bert(Taught):
         self.model.set_attn_implementation("eager")
 
     def logits(self, batch: Batch) -> Tensor:
-        return self.answers(batch.source_BS, batch.labels_BT.shape[1])
+        return self.target_logits(batch.source_BS, batch.labels_BT.shape[1])
 
     @torch.no_grad()
-    def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
-        check_room(self.config, source_BS, max_tokens)
-        with looking(self):
-            return up_to_eos(self.answers(source_BS, max_tokens))
+    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        check_lengths(self.config, source_BS, max_tokens)
+        with eval_mode(self):
+            return pad_after_eos(self.target_logits(source_BS, max_tokens))
 
     @torch.no_grad()
-    def record(self, batch: Batch) -> AttentionRecord:
-        with looking(self):
-            return AttentionRecord(
-                encoder_attention=list(
-                    self._passed(batch.source_BS, output_attentions=True).attentions
-                )
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        with eval_mode(self):
+            return AttentionWeights(
+                encoder=list(self._forward(batch.source_BS, output_attentions=True).attentions)
             )
 
-    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
-        row_BW = self._row(batch.source_BS)
-        return {"encoder": (row_BW, row_BW)}
+    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        tokens_BT = self._input_ids(batch.source_BS)
+        return {"encoder": (tokens_BT, tokens_BT)}
 
-    def answers(self, source_BS: Tensor, n_tokens: int) -> Tensor:
+    def target_logits(self, source_BS: Tensor, n_tokens: int) -> Tensor:
         """Return the logits (BTV) of the first `n_tokens` blanks."""
         first = source_BS.shape[1]
-        return self._passed(source_BS).logits[:, first : first + n_tokens]
+        return self._forward(source_BS).logits[:, first : first + n_tokens]
 
-    def _row(self, source_BS: Tensor) -> Tensor:
-        return question_and_answer(
+    def _input_ids(self, source_BS: Tensor) -> Tensor:
+        return concat_source_and_target(
             source_BS, source_BS.new_full((len(source_BS), self.config.max_positions), SOS)
         )
 
-    def _passed(self, source_BS: Tensor, **wanted: Any) -> Any:
-        row_BW = self._row(source_BS)
+    def _forward(self, source_BS: Tensor, **wanted: Any) -> Any:
+        tokens_BT = self._input_ids(source_BS)
         segment_BW = (
-            (torch.arange(row_BW.shape[1], device=row_BW.device) >= source_BS.shape[1])
+            (torch.arange(tokens_BT.shape[1], device=tokens_BT.device) >= source_BS.shape[1])
             .long()
-            .expand_as(row_BW)
+            .expand_as(tokens_BT)
         )
         return self.model(
-            row_BW,
-            attention_mask=(row_BW != PAD).long(),
+            tokens_BT,
+            attention_mask=(tokens_BT != PAD).long(),
             token_type_ids=segment_BW,
-            position_ids=places(row_BW),
+            position_ids=left_padded_position_ids(tokens_BT),
             **wanted,
         )

@@ -10,47 +10,49 @@ from torch import Tensor
 
 from playground.models.decoder_only import DecoderOnly as Decoder
 from playground.models.sizes import DecoderOnlyConfig
-from playground.models.transformer import AttentionRecord
+from playground.models.transformer import AttentionWeights
 from playground.tasks.task import Batch
 
-from .family import Taught, check_room, looking, written
-from .rows import question_and_answer
+from .family import TeacherForcedModel, check_lengths, eval_mode, greedy_decode
+from .rows import concat_source_and_target
 
 
-class DecoderOnly(Decoder, Taught):
+class DecoderOnly(Decoder, TeacherForcedModel):
     """Decoder-only on source, EOS, target, EOS. The loss counts the target only."""
 
     config: DecoderOnlyConfig
 
     def logits(self, batch: Batch) -> Tensor:
-        return self.answers(batch.source_BS, batch.decoder_input_BT)
+        return self.target_logits(batch.source_BS, batch.decoder_input_BT)
 
     @torch.no_grad()
-    def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
-        check_room(self.config, source_BS, max_tokens)
-        with looking(self):
-            return written(
-                lambda given_BT: self.answers(source_BS, given_BT)[:, -1], source_BS, max_tokens
+    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        check_lengths(self.config, source_BS, max_tokens)
+        with eval_mode(self):
+            return greedy_decode(
+                lambda given_BT: self.target_logits(source_BS, given_BT)[:, -1],
+                source_BS,
+                max_tokens,
             )
 
     @torch.no_grad()
-    def record(self, batch: Batch) -> AttentionRecord:
-        record = AttentionRecord()
-        with looking(self):
-            self.answers(batch.source_BS, batch.decoder_input_BT, record.decoder_attention)
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        record = AttentionWeights()
+        with eval_mode(self):
+            self.target_logits(batch.source_BS, batch.decoder_input_BT, record.decoder)
         return record
 
-    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
-        row_BW = question_and_answer(batch.source_BS, batch.decoder_input_BT[:, 1:])
-        return {"decoder": (row_BW, row_BW)}
+    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        tokens_BT = concat_source_and_target(batch.source_BS, batch.decoder_input_BT[:, 1:])
+        return {"decoder": (tokens_BT, tokens_BT)}
 
-    def answers(
-        self, source_BS: Tensor, given_BT: Tensor, weights: list[Tensor] | None = None
+    def target_logits(
+        self, source_BS: Tensor, decoder_input_BT: Tensor, weights: list[Tensor] | None = None
     ) -> Tensor:
         """Return the logits (BTV) of the token after each token of `given_BT`.
 
         `given_BT` is SOS, which the EOS of the source replaces, and the target so far.
         """
-        return self(question_and_answer(source_BS, given_BT[:, 1:]), weights)[
+        return self(concat_source_and_target(source_BS, decoder_input_BT[:, 1:]), weights)[
             :, source_BS.shape[1] - 1 :
         ]

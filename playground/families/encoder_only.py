@@ -12,14 +12,14 @@ from torch import Tensor
 from playground.models.attention import padding_mask
 from playground.models.encoder_only import EncoderOnly as Encoder
 from playground.models.sizes import EncoderOnlyConfig
-from playground.models.transformer import AttentionRecord
+from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch
 
-from .family import Taught, check_room, looking
+from .family import TeacherForcedModel, check_lengths, eval_mode
 
 
-class EncoderOnly(Encoder, Taught):
+class EncoderOnly(Encoder, TeacherForcedModel):
     """Encoder-only: position t of the input predicts token t of the target.
 
     The target may be longer than the source, so blanks (SOS, which no sequence contains) follow the
@@ -29,47 +29,47 @@ class EncoderOnly(Encoder, Taught):
     config: EncoderOnlyConfig
 
     def logits(self, batch: Batch) -> Tensor:
-        return self.answers(batch.source_BS, batch.labels_BT.shape[1])
+        return self.target_logits(batch.source_BS, batch.labels_BT.shape[1])
 
     @torch.no_grad()
-    def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
-        check_room(self.config, source_BS, max_tokens)
-        with looking(self):
-            return up_to_eos(self.answers(source_BS, max_tokens))
+    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        check_lengths(self.config, source_BS, max_tokens)
+        with eval_mode(self):
+            return pad_after_eos(self.target_logits(source_BS, max_tokens))
 
     @torch.no_grad()
-    def record(self, batch: Batch) -> AttentionRecord:
-        record = AttentionRecord()
-        with looking(self):
-            self.answers(batch.source_BS, batch.labels_BT.shape[1], record.encoder_attention)
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        record = AttentionWeights()
+        with eval_mode(self):
+            self.target_logits(batch.source_BS, batch.labels_BT.shape[1], record.encoder)
         return record
 
-    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
-        row_BW = row_of(batch.source_BS, batch.labels_BT.shape[1])
-        return {"encoder": (row_BW, row_BW)}
+    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        tokens_BT = with_blanks(batch.source_BS, batch.labels_BT.shape[1])
+        return {"encoder": (tokens_BT, tokens_BT)}
 
-    def answers(
+    def target_logits(
         self, source_BS: Tensor, n_tokens: int, weights: list[Tensor] | None = None
     ) -> Tensor:
         """Return the logits (BTV) of the first `n_tokens` positions.
 
         Each layer appends its attention weights to `weights`.
         """
-        row_BW = row_of(source_BS, n_tokens)
-        may_look = padding_mask(
-            F.pad(source_BS, (0, row_BW.shape[1] - source_BS.shape[1]), value=PAD)
+        tokens_BT = with_blanks(source_BS, n_tokens)
+        attn_mask = padding_mask(
+            F.pad(source_BS, (0, tokens_BT.shape[1] - source_BS.shape[1]), value=PAD)
         )
-        return self(row_BW, may_look, weights)[:, :n_tokens]
+        return self(tokens_BT, attn_mask, weights)[:, :n_tokens]
 
 
-def row_of(source_BS: Tensor, n_tokens: int) -> Tensor:
+def with_blanks(source_BS: Tensor, n_tokens: int) -> Tensor:
     """Replace the padding of the sources by blanks, at least `n_tokens` wide (BW)."""
     wider_BW = F.pad(source_BS, (0, max(0, n_tokens - source_BS.shape[1])), value=PAD)
     return wider_BW.masked_fill(wider_BW == PAD, SOS)
 
 
-def up_to_eos(logits_BTV: Tensor) -> Tensor:
+def pad_after_eos(logits_BTV: Tensor) -> Tensor:
     """Return the most likely token at each position (BT), with PAD after the first EOS."""
-    answer_BT = logits_BTV.argmax(-1)
-    behind_BT = (answer_BT == EOS).cumsum(1) - (answer_BT == EOS).long() > 0
-    return answer_BT.masked_fill(behind_BT, PAD)
+    generated_BT = logits_BTV.argmax(-1)
+    behind_BT = (generated_BT == EOS).cumsum(1) - (generated_BT == EOS).long() > 0
+    return generated_BT.masked_fill(behind_BT, PAD)

@@ -9,40 +9,42 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from playground.decoding import looking as looking
+from playground.decoding import eval_mode as eval_mode
 from playground.models.config import ModelConfig
-from playground.models.transformer import AttentionRecord
+from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch
 
 
-class Family(nn.Module, ABC):
+class Seq2SeqModel(nn.Module, ABC):
     """A model with a loss, generation and attention weights, independent of runs and pages."""
 
     config: ModelConfig
-    kept = True  # whether its weights may be saved; not those of a copy with a bug from a lesson
+    saveable = (
+        True  # whether its weights may be saved; not those of a copy with a bug from a lesson
+    )
 
     @abstractmethod
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         """Return the mean loss over the tokens of the examples whose loss weight is not zero."""
 
     @abstractmethod
-    def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         """Generate targets (BT) with EOS and PAD, each token from the previous own tokens."""
 
     @abstractmethod
-    def solves(self, batch: Batch) -> Tensor:
+    def is_exact_match(self, batch: Batch) -> Tensor:
         """Return whether `solve` generates exactly the target of each example (B booleans).
 
         The implementation may use a faster method than `solve`.
         """
 
     @abstractmethod
-    def record(self, batch: Batch) -> AttentionRecord:
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
         """Return the attention weights of a teacher-forced pass; absent kinds stay empty."""
 
     @abstractmethod
-    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         """Return the query tokens (BQ) and the key tokens (BM) of each kind of attention.
 
         The kinds are those of `record` ("encoder", "decoder", "cross"). The result is empty for an
@@ -50,7 +52,7 @@ class Family(nn.Module, ABC):
         """
 
 
-class Taught(Family):
+class TeacherForcedModel(Seq2SeqModel):
     """A model with logits for each target token; an autoregressive one uses teacher forcing."""
 
     @abstractmethod
@@ -58,33 +60,33 @@ class Taught(Family):
         """Return the logits (BTV) for each label."""
 
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        return cross_entropy(self.logits(batch), batch, label_smoothing)
+        return masked_cross_entropy(self.logits(batch), batch, label_smoothing)
 
     @torch.no_grad()
-    def solves(self, batch: Batch) -> Tensor:
+    def is_exact_match(self, batch: Batch) -> Tensor:
         """Compare the most likely tokens of one teacher-forced pass with the target.
 
         By induction on the prefix: if every token is the most likely one after the correct prefix,
         greedy decoding generates that prefix, and so the same tokens. If some token is not, greedy
         decoding deviates from the target there.
         """
-        with looking(self):
-            return all_right(self.logits(batch), batch)
+        with eval_mode(self):
+            return exact_match_mask(self.logits(batch), batch)
 
 
-def rows_that_fit(
-    config: ModelConfig, batch: Batch, first: int = 0, every: int = 1
+def split_into_chunks(
+    config: ModelConfig, batch: Batch, start: int = 0, stride: int = 1
 ) -> tuple[Tensor, ...]:
     """Split the indices of a batch into chunks that fit without gradients.
 
     Source and target both count for the size of an example. With `first` and `every`, the indices
     are `first` and each `every`-th one after it.
     """
-    width = config.row_width(batch.source_BS.shape[1], batch.target_BT.shape[1])
-    return torch.arange(len(batch.source_BS))[first::every].split(config.rows_at_a_time(width))
+    width = config.sequence_length(batch.source_BS.shape[1], batch.target_BT.shape[1])
+    return torch.arange(len(batch.source_BS))[start::stride].split(config.max_batch_size(width))
 
 
-def cross_entropy(logits_BTV: Tensor, batch: Batch, label_smoothing: float) -> Tensor:
+def masked_cross_entropy(logits_BTV: Tensor, batch: Batch, label_smoothing: float) -> Tensor:
     """Return the mean cross-entropy of the labels over the tokens of training examples.
 
     Label smoothing (Szegedy et al. 2016; section 5.4 in Vaswani et al. 2017) spreads probability
@@ -95,16 +97,16 @@ def cross_entropy(logits_BTV: Tensor, batch: Batch, label_smoothing: float) -> T
     loss_BT = F.cross_entropy(
         logits_BTV.transpose(1, 2), labels_BT, reduction="none", label_smoothing=label_smoothing
     )
-    weight_BT = (labels_BT != PAD) * batch.weight_B[:, None]
+    weight_BT = (labels_BT != PAD) * batch.loss_weight_B[:, None]
     return (loss_BT * weight_BT).sum() / weight_BT.sum().clamp(min=1)
 
 
-def all_right(logits_BTV: Tensor, batch: Batch) -> Tensor:
+def exact_match_mask(logits_BTV: Tensor, batch: Batch) -> Tensor:
     """Return whether the most likely tokens equal the target, for each example (B booleans)."""
     return ((logits_BTV.argmax(-1) == batch.labels_BT) | (batch.labels_BT == PAD)).all(1)
 
 
-def check_room(config: ModelConfig, source_BS: Tensor, max_tokens: int) -> None:
+def check_lengths(config: ModelConfig, source_BS: Tensor, max_tokens: int) -> None:
     """Raise ValueError for sources or targets longer than the model has positions for."""
     if source_BS.shape[1] > config.max_positions:
         raise ValueError(
@@ -118,18 +120,20 @@ def check_room(config: ModelConfig, source_BS: Tensor, max_tokens: int) -> None:
         )
 
 
-def written(next_token: Callable[[Tensor], Tensor], source_BS: Tensor, max_tokens: int) -> Tensor:
+def greedy_decode(
+    next_token: Callable[[Tensor], Tensor], source_BS: Tensor, max_tokens: int
+) -> Tensor:
     """Generate targets (BT) token by token, greedily.
 
     `next_token` maps SOS and the generated tokens to the logits (BV) of the next token.
     """
-    given_BT = torch.full_like(source_BS[:, :1], SOS)
-    ended_B = torch.zeros_like(source_BS[:, 0], dtype=torch.bool)
+    generated_BT = torch.full_like(source_BS[:, :1], SOS)
+    finished_B = torch.zeros_like(source_BS[:, 0], dtype=torch.bool)
     for t in range(max_tokens):
-        token_B = next_token(given_BT).argmax(-1).masked_fill(ended_B, PAD)
-        given_BT = torch.cat([given_BT, token_B[:, None]], dim=1)
-        ended_B |= token_B == EOS
+        token_B = next_token(generated_BT).argmax(-1).masked_fill(finished_B, PAD)
+        generated_BT = torch.cat([generated_BT, token_B[:, None]], dim=1)
+        finished_B |= token_B == EOS
         # Checking at every token would make the CPU wait for the GPU each time.
-        if t % 4 == 3 and bool(ended_B.all()):
+        if t % 4 == 3 and bool(finished_B.all()):
             break
-    return F.pad(given_BT[:, 1:], (0, max_tokens + 1 - given_BT.shape[1]), value=PAD)
+    return F.pad(generated_BT[:, 1:], (0, max_tokens + 1 - generated_BT.shape[1]), value=PAD)

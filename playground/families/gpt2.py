@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from playground.models.decoder_only import places
+from playground.models.decoder_only import left_padded_position_ids
 from playground.models.sizes import GPT2Sizes
-from playground.models.transformer import AttentionRecord
+from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch
 
-from .family import Taught, check_room, looking, written
-from .rows import question_and_answer
+from .family import TeacherForcedModel, check_lengths, eval_mode, greedy_decode
+from .rows import concat_source_and_target
 
 
-class GPT2(Taught):
+class GPT2(TeacherForcedModel):
     """GPT-2 on source, EOS, target, EOS. The loss counts the target only.
 
     The weights are random; nothing pretrained is loaded.
@@ -53,35 +53,40 @@ class GPT2(Taught):
         self.model.set_attn_implementation("eager")
 
     def logits(self, batch: Batch) -> Tensor:
-        return self.answers(batch.source_BS, batch.decoder_input_BT)
+        return self.target_logits(batch.source_BS, batch.decoder_input_BT)
 
     @torch.no_grad()
-    def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
-        check_room(self.config, source_BS, max_tokens)
-        with looking(self):
-            return written(
-                lambda given_BT: self.answers(source_BS, given_BT)[:, -1], source_BS, max_tokens
+    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        check_lengths(self.config, source_BS, max_tokens)
+        with eval_mode(self):
+            return greedy_decode(
+                lambda given_BT: self.target_logits(source_BS, given_BT)[:, -1],
+                source_BS,
+                max_tokens,
             )
 
     @torch.no_grad()
-    def record(self, batch: Batch) -> AttentionRecord:
-        with looking(self):
-            passed = self._passed(batch.source_BS, batch.decoder_input_BT, output_attentions=True)
-        return AttentionRecord(decoder_attention=list(passed.attentions))
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        with eval_mode(self):
+            passed = self._forward(batch.source_BS, batch.decoder_input_BT, output_attentions=True)
+        return AttentionWeights(decoder=list(passed.attentions))
 
-    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
-        row_BW = question_and_answer(batch.source_BS, batch.decoder_input_BT[:, 1:])
+    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        row_BW = concat_source_and_target(batch.source_BS, batch.decoder_input_BT[:, 1:])
         return {"decoder": (row_BW, row_BW)}
 
-    def answers(self, source_BS: Tensor, given_BT: Tensor) -> Tensor:
+    def target_logits(self, source_BS: Tensor, given_BT: Tensor) -> Tensor:
         """Return the logits (BTV) of the token after each token of `given_BT`.
 
         `given_BT` is SOS, which the EOS of the source replaces, and the target so far.
         """
-        return self._passed(source_BS, given_BT).logits[:, source_BS.shape[1] - 1 :]
+        return self._forward(source_BS, given_BT).logits[:, source_BS.shape[1] - 1 :]
 
-    def _passed(self, source_BS: Tensor, given_BT: Tensor, **wanted: Any) -> Any:
-        row_BW = question_and_answer(source_BS, given_BT[:, 1:])
+    def _forward(self, source_BS: Tensor, given_BT: Tensor, **wanted: Any) -> Any:
+        tokens_BT = concat_source_and_target(source_BS, given_BT[:, 1:])
         return self.model(
-            row_BW, attention_mask=(row_BW != PAD).long(), position_ids=places(row_BW), **wanted
+            tokens_BT,
+            attention_mask=(tokens_BT != PAD).long(),
+            position_ids=left_padded_position_ids(tokens_BT),
+            **wanted,
         )

@@ -5,29 +5,29 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from playground.models.recurrent import Recurrent as Network
-from playground.models.sizes import RecurrentConfig
-from playground.models.transformer import AttentionRecord
+from playground.models.recurrent import RNNSeq2Seq as Network
+from playground.models.sizes import RNNSeq2SeqConfig
+from playground.models.transformer import AttentionWeights
 from playground.tasks.task import Batch
 
-from .family import Taught, check_room, looking, written
+from .family import TeacherForcedModel, check_lengths, eval_mode, greedy_decode
 
 
-class Recurrent(Network, Taught):
+class Recurrent(Network, TeacherForcedModel):
     """A recurrent model, trained with teacher forcing.
 
     Its attention weights are those of a cross-attention with one layer and one head.
     """
 
-    config: RecurrentConfig
+    config: RNNSeq2SeqConfig
 
     def logits(self, batch: Batch) -> Tensor:
         return self(batch.source_BS, batch.decoder_input_BT)
 
     @torch.no_grad()
-    def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
-        check_room(self.config, source_BS, max_tokens)
-        with looking(self):
+    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        check_lengths(self.config, source_BS, max_tokens)
+        with eval_mode(self):
             memory_BSD, states = self.encode(source_BS)
 
             def next_token(given_BT: Tensor) -> Tensor:
@@ -35,16 +35,16 @@ class Recurrent(Network, Taught):
                 logits_B1V, states, _ = self.decode(given_BT[:, -1:], memory_BSD, states, source_BS)
                 return logits_B1V[:, 0]
 
-            return written(next_token, source_BS, max_tokens)
+            return greedy_decode(next_token, source_BS, max_tokens)
 
     @torch.no_grad()
-    def record(self, batch: Batch) -> AttentionRecord:
-        record = AttentionRecord()
-        with looking(self):
-            self(batch.source_BS, batch.decoder_input_BT, record.cross_attention)
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        record = AttentionWeights()
+        with eval_mode(self):
+            self(batch.source_BS, batch.decoder_input_BT, record.cross)
         return record
 
-    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         return (
             {}
             if self.config.alignment == "none"

@@ -22,29 +22,37 @@ from huggingface_hub import EvalResult, ModelCardData
 from torch import Tensor
 
 from playground.evaluation import evaluate
-from playground.families.family import Family
+from playground.families.family import Seq2SeqModel
 from playground.plots.figures import cross_attention, save, training_curve
-from playground.statistics import wilson
-from playground.tasks import EOS, ROWS
-from playground.tasks.held_out import HELD_OUT_SHARE, HeldOut, held_out_set
-from playground.tasks.rows import RowsError, origin_of
+from playground.statistics import wilson_interval
+from playground.tasks import EOS, LOOKUP
+from playground.tasks.held_out import HELD_OUT_FRACTION, HeldOutSet, build_held_out_set
+from playground.tasks.rows import DatasetError, dataset_origin
 from playground.tasks.task import Task
 from playground.training.checkpoint import iter_metrics, load_model
-from playground.training.command import command_line
-from playground.training.config import IN_PASSING, RunConfig, TaskConfig, setting_of, settings_at
+from playground.training.command import training_command
+from playground.training.config import (
+    RESULT_NEUTRAL_SETTINGS,
+    RunConfig,
+    TaskConfig,
+    config_at_step,
+    field_named,
+)
 from playground.training.manifest import Manifest, is_number
-from playground.training.trainer import CONFIRMING_N
+from playground.training.trainer import FINAL_EVAL_SIZE
 
-from .client import HubError, check_repo, check_revision
-from .forms import CAUSAL, MASKED, Form, code_lines, form_of
+from .client import HubError, ensure_repo, ensure_revision
+from .forms import CAUSAL, MASKED, PackageFormat, code_lines, package_format
 from .names import LICENSES, TAG
 
-OTHER_N = 200  # held-out sequences per length that does not occur in training
-MOST_LAYERS, MOST_HEADS = 6, 8  # in the attention figure
+OTHER_LENGTHS_N = 200  # held-out sequences per length that does not occur in training
+MAX_LAYERS, MAX_HEADS = 6, 8  # in the attention figure
 PROBE_LENGTH = 10
-LONG_TABLE = 20  # rows above which a table is collapsed
-LARGEST_FRONT_MATTER = 100_000  # characters
-IMAGINARY = 1e15  # an upper bound of plausible losses; a foreign checkpoint may contain any number
+COLLAPSE_ROWS_ABOVE = 20  # rows above which a table is collapsed
+MAX_FRONT_MATTER_BYTES = 100_000  # characters
+MAX_PLAUSIBLE = (
+    1e15  # an upper bound of plausible losses; a foreign checkpoint may contain any number
+)
 
 
 @dataclass(frozen=True)
@@ -52,8 +60,8 @@ class Example:
     """A held-out source, its target, and the generated tokens; `ended`: the model wrote EOS."""
 
     source: str
-    answer: str
-    given: str
+    prediction: str
+    target: str
     ended: bool
 
 
@@ -85,22 +93,22 @@ def write_card(
         OSError: if a file cannot be read or written.
     """
     for name in (repo, dataset) if dataset else (repo,):
-        check_repo(name)
-    check_revision(revision)
+        ensure_repo(name)
+    ensure_revision(revision)
     if license and license not in LICENSES:
         raise HubError(
             f"the licence {license[:60]!r} is not known to the Hub; "
             "give one such as mit, apache-2.0 or cc-by-4.0"
         )
     manifest, family = load_model(checkpoint)
-    form = form_of(manifest.config.family)
+    format = package_format(manifest.config.family)
     license = license or default_license(manifest.config.task)
     task = manifest.config.task.load()
     low, high = manifest.config.task.min_length, manifest.config.task.max_length
     try:
-        held_out = held_out_set(task, CONFIRMING_N, low, high)
+        held_out = build_held_out_set(task, FINAL_EVAL_SIZE, low, high)
         scores = manifest.scores or dataclasses.asdict(evaluate(family, held_out))
-    except RowsError:
+    except DatasetError:
         # The dataset is not stored here, so the card can only repeat the recorded scores.
         if manifest.scores is None:
             raise
@@ -112,29 +120,29 @@ def write_card(
         for line in iter_metrics(checkpoint)
         if line["step"] <= manifest.step and _is_measured(line)
     ]
-    pictures = []
+    figures = []
     if lines:
         save(training_curve(lines), package / "training.png")
-        pictures.append(f"![{_training_alt(lines)}](training.png)")
+        figures.append(f"![{_training_alt_text(lines)}](training.png)")
     length, picture = max(low, min(high, PROBE_LENGTH)), package / "cross-attention.png"
-    shown = attention_picture(family, task, held_out, length, picture) if held_out else ""
-    if shown:
-        pictures.append(
+    displayed = attention_picture(family, task, held_out, length, picture) if held_out else ""
+    if displayed:
+        figures.append(
             "Cross-attention weights of each decoder head, teacher-forced:\n\n"
-            f"![{shown}](cross-attention.png)"
+            f"![{displayed}](cross-attention.png)"
         )
     parts = [
         f"# {_escaped(repo.split('/')[1])}",
-        _what_it_is(manifest, task, scores),
-        _in_notes(notes),
-        _in_examples(examples, task),
-        _how_to_load(repo, revision, form, code_lines(package), examples, task),
-        _how_well(scores, others, manifest),
-        _in_pictures(pictures),
-        _what_it_learned_from(manifest, task, dataset),
-        _how_it_was_made(manifest),
-        _limits(manifest, task, scores, others),
-        _licence(license, manifest.config.task, form),
+        _description(manifest, task, scores),
+        _notes(notes),
+        _examples(examples, task),
+        _usage(repo, revision, format, code_lines(package), examples, task),
+        _evaluation(scores, others, manifest),
+        _figures(figures),
+        _training_data(manifest, task, dataset),
+        _training_procedure(manifest),
+        _limitations(manifest, task, scores, others),
+        _license(license, manifest.config.task, format),
     ]
     front = _metadata(repo, dataset, license, manifest, task, scores).to_yaml()
     body = "\n\n".join(part for part in parts if part)
@@ -148,7 +156,7 @@ def default_license(task: TaskConfig) -> str:
     Models of generated sequences get the MIT licence. Models of a dataset get the licence of the
     Hub dataset that it was loaded from, or none.
     """
-    return origin_of(task.rows).get("license", "") if task.task == ROWS else "mit"
+    return dataset_origin(task.rows).get("license", "") if task.task == LOOKUP else "mit"
 
 
 def read_scores(card: str | Mapping[str, Any]) -> dict[str, Any] | None:
@@ -183,15 +191,15 @@ def read_scores(card: str | Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def worked_examples(
-    family: Family, task: Task, held_out: HeldOut, low: int, high: int
+    family: Seq2SeqModel, task: Task, held_out: HeldOutSet, low: int, high: int
 ) -> list[Example]:
     """Run the model on the first held-out sequence of three lengths, spread over the range."""
     rows: list[int] = []
     for third in (1, 2, 3):
-        row = _first_row(held_out, low + (high - low) * third // 3, rows)
+        row = _first_example(held_out, low + (high - low) * third // 3, rows)
         rows += [row] if row is not None else []
-    batch = held_out.batch.rows(torch.tensor(rows))
-    written_BT = family.solve(
+    batch = held_out.batch.select(torch.tensor(rows))
+    written_BT = family.generate(
         batch.source_BS, min(batch.labels_BT.shape[1], family.config.max_positions)
     )
     texts = [
@@ -199,10 +207,10 @@ def worked_examples(
         for tokens in (batch.source_BS, batch.labels_BT, written_BT)
     ]
     ended = (written_BT == EOS).any(1).tolist()
-    return [Example(*told) for told in zip(*texts, ended, strict=True)]
+    return [Example(*texts_by_row) for texts_by_row in zip(*texts, ended, strict=True)]
 
 
-def other_lengths(family: Family, task: Task, config: RunConfig) -> list[dict[str, Any]]:
+def other_lengths(family: Seq2SeqModel, task: Task, config: RunConfig) -> list[dict[str, Any]]:
     """Evaluate lengths that do not occur in training.
 
     These are one shorter, one longer and twice as long, if the model has positions and the task has
@@ -212,46 +220,48 @@ def other_lengths(family: Family, task: Task, config: RunConfig) -> list[dict[st
     longest = high
     while (
         longest < 2 * high
-        and max(longest + 1, task.answer_length(longest + 1)) < config.model.max_positions
+        and max(longest + 1, task.max_target_length(longest + 1)) < config.model.max_positions
     ):
         longest += 1
     wanted = {low - 1} if low > 1 else set()
     wanted |= {high + 1, longest} if longest > high else set()
-    found = [
-        evaluate(family, held_out_set(task, OTHER_N, length, length))
+    results = [
+        evaluate(family, build_held_out_set(task, OTHER_LENGTHS_N, length, length))
         for length in sorted(wanted)
-        if _exist(task, length)
+        if _has_length(task, length)
     ]
-    return [dataclasses.asdict(scores.by_length[0]) for scores in found]
+    return [dataclasses.asdict(scores.by_length[0]) for scores in results]
 
 
 def attention_picture(
-    family: Family, task: Task, held_out: HeldOut, length: int, path: Path
+    family: Seq2SeqModel, task: Task, held_out: HeldOutSet, length: int, path: Path
 ) -> str:
     """Draw the cross-attention weights of one held-out sequence, teacher-forced.
 
     Returns the alternative text of the figure; empty, and no figure, without cross-attention.
     """
-    row = _first_row(held_out, length, [])
+    row = _first_example(held_out, length, [])
     assert row is not None  # every task has held-out sequences
     size = int(held_out.lengths_B[row])
-    probe = held_out.batch.rows(torch.tensor([row]))
-    weights: list[Tensor] = family.record(probe).cross_attention
+    probe = held_out.batch.select(torch.tensor([row]))
+    weights: list[Tensor] = family.attention_weights(probe).cross
     if not weights:
         return ""
-    names = task.vocabulary.name
+    names = task.vocabulary.token_name
     columns = [names(token) for token in probe.source_BS[0].tolist()][: size + 1]
-    rows = [names(token) for token in probe.labels_BT[0].tolist()][: task.answer_length(size) + 1]
+    rows = [names(token) for token in probe.labels_BT[0].tolist()][
+        : task.max_target_length(size) + 1
+    ]
     layers, heads = len(weights), weights[0].shape[1]
     shown_LHTS = torch.stack(
-        [layer[0, :MOST_HEADS, : len(rows), : len(columns)] for layer in weights[:MOST_LAYERS]]
+        [layer[0, :MAX_HEADS, : len(rows), : len(columns)] for layer in weights[:MAX_LAYERS]]
     )
     save(cross_attention(shown_LHTS.numpy(), rows, columns), path)
     part = f"{_count(layers, 'layer')} with {_count(heads, 'head')}"
-    if layers > MOST_LAYERS or heads > MOST_HEADS:
+    if layers > MAX_LAYERS or heads > MAX_HEADS:
         part = (
-            f"the first {min(layers, MOST_LAYERS)} of {layers} layers "
-            f"and {min(heads, MOST_HEADS)} of {heads} heads"
+            f"the first {min(layers, MAX_LAYERS)} of {layers} layers "
+            f"and {min(heads, MAX_HEADS)} of {heads} heads"
         )
     source = " ".join(columns[:-1])
     return f"Heatmaps of the cross-attention weights for the source {source}: {part}"
@@ -269,7 +279,7 @@ def _metadata(
     scores: Mapping[str, Any],
 ) -> ModelCardData:
     config = manifest.config
-    origin = origin_of(config.task.rows).get("dataset") if config.task.task == ROWS else None
+    origin = dataset_origin(config.task.rows).get("dataset") if config.task.task == LOOKUP else None
     datasets = [name for name in (dataset, origin) if name]
     asked: dict[str, Any] = {
         "task_type": "other",  # no transformers pipeline accepts sequences of symbols
@@ -304,12 +314,12 @@ def _metadata(
     )
 
 
-def _what_it_is(manifest: Manifest, task: Task, scores: Mapping[str, Any]) -> str:
+def _description(manifest: Manifest, task: Task, scores: Mapping[str, Any]) -> str:
     config, model = manifest.config, manifest.config.model
-    source = task.question()
-    right_answer = task.right(task.vocabulary.encode(source))
-    shown = (
-        f": {_code(source)} → {_code(_text(task, right_answer))}"
+    source = task.example_source()
+    right_answer = task.target_for(task.vocabulary.encode(source))
+    displayed = (
+        f": {_markdown_code(source)} → {_markdown_code(_text(task, right_answer))}"
         if right_answer is not None
         else ""
     )
@@ -320,11 +330,11 @@ def _what_it_is(manifest: Manifest, task: Task, scores: Mapping[str, Any]) -> st
         "A small"
         if model.parameter_count() < 10_000_000
         else "An"
-        if _kind(config)[0] in "aeiou"
+        if _architecture(config)[0] in "aeiou"
         else "A"
     )
     share = scores["exact_match"]
-    verdict = (
+    quality = (
         " **It has not learned its task.**"
         if share < 0.1
         else " It has learned its task only partly."
@@ -332,15 +342,15 @@ def _what_it_is(manifest: Manifest, task: Task, scores: Mapping[str, Any]) -> st
         else ""
     )
     return (
-        f"{size} {_kind(config)}, trained from scratch on one task: *{task.name}*{rule}{shown}. "
+        f"{size} {_architecture(config)}, trained from scratch on one task: *{task.name}*{rule}{displayed}. "
         f"It has {model.parameter_count():,} parameters in {_layers(config)}. Its training "
-        f"sequences have {_lengths(config.task)} of the symbols {_symbols(task)}. "
+        f"sequences have {_lengths(config.task)} of the symbols {_alphabet(task)}. "
         f"It solves {right:,} of {scores['n']:,} held-out sequences exactly "
-        f"({_percent(share)}).{verdict}"
+        f"({_percent(share)}).{quality}"
     )
 
 
-def _kind(config: RunConfig) -> str:
+def _architecture(config: RunConfig) -> str:
     """Return the kind of model as a noun phrase."""
     cell, alignment = getattr(config.model, "cell", ""), getattr(config.model, "alignment", "none")
     back = "" if alignment == "none" else f" with {alignment} attention"
@@ -368,7 +378,7 @@ def _layers(config: RunConfig) -> str:
     return f"{layers} with {_count(model.n_heads, 'head')} each"
 
 
-def _in_notes(notes: str) -> str:
+def _notes(notes: str) -> str:
     paragraphs = [_escaped(line) for line in notes.splitlines() if line.strip()]
     return (
         "Notes of the author:\n\n" + "\n>\n".join(f"> {text}" for text in paragraphs)
@@ -377,58 +387,65 @@ def _in_notes(notes: str) -> str:
     )
 
 
-def _in_examples(examples: list[Example], task: Task) -> str:
+def _examples(examples: list[Example], task: Task) -> str:
     def verdict(example: Example) -> str:
-        if example.given == example.answer and example.ended:
+        if example.target == example.prediction and example.ended:
             return "correct"
         unended = "" if example.ended else "; it generated no end token"
-        return f"**wrong**: the target is {_code(example.answer, in_table=True)}{unended}"
+        return (
+            f"**wrong**: the target is {_markdown_code(example.prediction, in_table=True)}{unended}"
+        )
 
     def cell(text: str) -> str:
-        return _code(text, in_table=True) if text else "(empty)"
+        return _markdown_code(text, in_table=True) if text else "(empty)"
 
     if not examples:
         return ""
 
     table = _table(
         ["held-out sequence", "generated tokens", "result"],
-        [[cell(example.source), cell(example.given), verdict(example)] for example in examples],
+        [[cell(example.source), cell(example.target), verdict(example)] for example in examples],
     )
     note = "Each example is the first held-out sequence of its length, not a selected one."
     return f"## Examples\n\n{table}\n\n{note}"
 
 
-def _how_to_load(
-    repo: str, revision: str, form: Form, code: tuple[int, int], examples: list[Example], task: Task
+def _usage(
+    repo: str,
+    revision: str,
+    auto_format: PackageFormat,
+    code: tuple[int, int],
+    examples: list[Example],
+    task: Task,
 ) -> str:
-    best = next((each for each in examples if each.given == each.answer and each.ended), None)
-    printed = f"  # {best.given}" if best else ""
-    asked = json.dumps(
-        best.source if best else examples[0].source if examples else task.question(),
+    best = next((each for each in examples if each.target == each.prediction and each.ended), None)
+    printed = f"  # {best.target}" if best else ""
+    argument = json.dumps(
+        best.source if best else examples[0].source if examples else task.example_source(),
         ensure_ascii=False,
     )
-    pinned = "" if revision == "main" else f', revision="{revision}"'
-    trusted = ", trust_remote_code=True" if form.has_code else ""
+    revision_argument = "" if revision == "main" else f', revision="{revision}"'
+    trusted = ", trust_remote_code=True" if auto_format.has_code else ""
     pulled = "" if revision == "main" else f" --revision {revision}"
     return f"""## How to use
 
 ```python
-from transformers import {form.auto}, AutoTokenizer
+from transformers import {auto_format.auto_class}, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("{repo}"{pinned}{trusted})
-model = {form.auto}.from_pretrained("{repo}"{pinned}{trusted})
+tokenizer = AutoTokenizer.from_pretrained("{repo}"{revision_argument}{trusted})
+model = {auto_format.auto_class}.from_pretrained("{repo}"{revision_argument}{trusted})
 
-inputs = tokenizer({asked}, return_tensors="pt")
-{_generating(form)}{printed}
+inputs = tokenizer({argument}, return_tensors="pt")
+{_generation(auto_format)}{printed}
 ```
 
-{_on_the_code(form, code)}
+{_custom_code(auto_format, code)}
 
 Separate symbols by spaces. The vocabulary has no unknown token, so another symbol raises an error \
 of the tokenizer (`WordLevel error: Missing [UNK] token`). No `pipeline` of transformers supports \
 this model; use the lines above.
 
-To inspect it or train it further in [Transformer Playground]({home()}), which never runs code of \
+To inspect it or train it further in [Transformer Playground]({playground_url()}), which never runs code of \
 a repository:
 
 ```
@@ -436,20 +453,20 @@ python -m playground pull {repo}{pulled}
 ```"""
 
 
-def _generating(form: Form) -> str:
+def _generation(form: PackageFormat) -> str:
     """Return the lines that run a model and print the generated tokens, for an Auto class."""
-    if form.auto == CAUSAL:
+    if form.auto_class == CAUSAL:
         return """output = model.generate(**inputs)
 print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))"""
-    if form.auto == MASKED:
-        blanks = '[inputs["token_type_ids"] == 1]' if form.blanks else "[0]"
+    if form.auto_class == MASKED:
+        blanks = '[inputs["token_type_ids"] == 1]' if form.needs_mask_tokens else "[0]"
         return f"""tokens = model(**inputs).logits.argmax(-1){blanks}
 print(tokenizer.decode(tokens).split(tokenizer.eos_token)[0].strip())"""
     return """output = model.generate(**inputs)
 print(tokenizer.decode(output[0], skip_special_tokens=True))"""
 
 
-def _on_the_code(form: Form, code: tuple[int, int]) -> str:
+def _custom_code(form: PackageFormat, code: tuple[int, int]) -> str:
     """Describe the code of the repository that these lines run."""
     if not form.has_code:
         return f"`{form.model}` is a class of transformers; no code of this repository is run."
@@ -462,7 +479,7 @@ may change them: to run only the code that you reviewed, pass the `revision` of 
 calls."""
 
 
-def home() -> str:
+def playground_url() -> str:
     """Return the URL of the playground.
 
     This is PLAYGROUND_URL, else the Space of this process, else the list of its models on the Hub.
@@ -475,8 +492,8 @@ def home() -> str:
     return f"https://huggingface.co/models?other={TAG}"
 
 
-def _licence(license: str, task: TaskConfig, form: Form) -> str:
-    origin = origin_of(task.rows).get("dataset") if task.task == ROWS else None
+def _license(license: str, task: TaskConfig, form: PackageFormat) -> str:
+    origin = dataset_origin(task.rows).get("dataset") if task.task == LOOKUP else None
     said = (
         f"{license}, for the weights."
         if license
@@ -485,13 +502,13 @@ def _licence(license: str, task: TaskConfig, form: Form) -> str:
     if origin:
         url = f"https://huggingface.co/datasets/{origin}"
         said += f" The training data is from [{_escaped(origin)}]({url}), whose terms apply to it."
-    elif task.task == ROWS:
+    elif task.task == LOOKUP:
         said += " The training data is not part of this repository."
     code = " The code of the model is MIT; see `LICENSE`." if form.has_code else ""
     return f"## Licence\n\n{said}{code}"
 
 
-def _how_well(scores: Mapping[str, Any], others: list[dict[str, Any]], manifest: Manifest) -> str:
+def _evaluation(scores: Mapping[str, Any], others: list[dict[str, Any]], manifest: Manifest) -> str:
     lines = [_length_line(line, "") for line in scores["by_length"]]
     lines += [_length_line(line, " (not in training)") for line in others]
     lines.sort(key=lambda line: int(line[0].split()[0]))
@@ -500,7 +517,7 @@ def _how_well(scores: Mapping[str, Any], others: list[dict[str, Any]], manifest:
         lines,
         right=True,
     )
-    if len(lines) > LONG_TABLE:
+    if len(lines) > COLLAPSE_ROWS_ABOVE:
         table = (
             f"<details><summary>{_count(len(lines), 'length')}</summary>\n\n{table}\n\n</details>"
         )
@@ -525,7 +542,7 @@ def _length_line(line: Mapping[str, Any], remark: str) -> list[str]:
     there = "not counted" if line["available"] is None else f"{line['available']:,}"
     if line["exact_match"] is None or not line["n"]:
         return [f"{line['length']}{remark}", "0", there, "–", "–", "–"]
-    low, high = wilson(round(line["exact_match"] * line["n"]), line["n"])
+    low, high = wilson_interval(round(line["exact_match"] * line["n"]), line["n"])
     token = "–" if line["token_accuracy"] is None else _percent(line["token_accuracy"])
     return [
         f"{line['length']}{remark}",
@@ -537,11 +554,11 @@ def _length_line(line: Mapping[str, Any], remark: str) -> list[str]:
     ]
 
 
-def _in_pictures(pictures: list[str]) -> str:
-    return "## Training curve and attention\n\n" + "\n\n".join(pictures) if pictures else ""
+def _figures(figures: list[str]) -> str:
+    return "## Training curve and attention\n\n" + "\n\n".join(figures) if figures else ""
 
 
-def _what_it_learned_from(manifest: Manifest, task: Task, dataset: str | None) -> str:
+def _training_data(manifest: Manifest, task: Task, dataset: str | None) -> str:
     config = manifest.config
     drawn = manifest.step * config.training.batch_size
     link = f"[{_escaped(dataset or '')}](https://huggingface.co/datasets/{dataset})"
@@ -550,41 +567,41 @@ def _what_it_learned_from(manifest: Manifest, task: Task, dataset: str | None) -
         if dataset and drawn
         else ""
     )
-    noun = "pairs" if config.task.task == ROWS else "sequences"
+    noun = "pairs" if config.task.task == LOOKUP else "sequences"
     seen = (
         f"Training sampled {drawn:,} {noun} ({_count(manifest.step, 'step')} of "
         f"{config.training.batch_size:,})"
         if drawn
         else f"{noun.capitalize()} are sampled"
     )
-    if config.task.task == ROWS:
-        source = origin_of(config.task.rows).get("dataset")
-        brought = (
+    if config.task.task == LOOKUP:
+        source = dataset_origin(config.task.rows).get("dataset")
+        user_supplied = (
             f"the dataset [{_escaped(source)}](https://huggingface.co/datasets/{source})"
             if source
             else "a dataset of the author"
         )
         return f"""## Training data
 
-Pairs of a source and a target from {brought}, with the SHA-256 `{config.task.rows}`. Sources have \
+Pairs of a source and a target from {user_supplied}, with the SHA-256 `{config.task.rows}`. Sources have \
 {_lengths(config.task)} symbols; the vocabulary has {len(task.vocabulary.symbols)} symbols \
-({_symbols(task)}). {seen} with seed {config.training.seed}, every pair with equal probability. A \
-fixed hash of the source holds out one pair in {round(1 / HELD_OUT_SHARE)}; the scores above are \
+({_alphabet(task)}). {seen} with seed {config.training.seed}, every pair with equal probability. A \
+fixed hash of the source holds out one pair in {round(1 / HELD_OUT_FRACTION)}; the scores above are \
 on held-out pairs only.{data}"""
     often = "every length with equal probability" + (
-        " from three symbols on" if task.about.shortest == 3 else ""
+        " from three symbols on" if task.spec.min_length == 3 else ""
     )
     return f"""## Training data
 
-Generated sequences of {_lengths(config.task)} symbols ({_symbols(task)}), {often}, and the target \
+Generated sequences of {_lengths(config.task)} symbols ({_alphabet(task)}), {often}, and the target \
 that the rule of the task gives. {seen} with seed {config.training.seed}. A fixed hash of the \
-sequence holds out one in {round(1 / HELD_OUT_SHARE)}. Held-out sequences have no loss in \
+sequence holds out one in {round(1 / HELD_OUT_FRACTION)}. Held-out sequences have no loss in \
 training, and the scores above are on held-out sequences only.{data}"""
 
 
-def _how_it_was_made(manifest: Manifest) -> str:
-    config, command = manifest.config, command_line(manifest)
-    threads = settings_at(config.training, manifest.changes, manifest.step).threads or 1
+def _training_procedure(manifest: Manifest) -> str:
+    config, command = manifest.config, training_command(manifest)
+    threads = config_at_step(config.training, manifest.changes, manifest.step).threads or 1
     where = f"on {_count(threads, 'CPU thread')}" if manifest.device == "cpu" else "on a GPU (CUDA)"
     versions = ", ".join(
         f"{_escaped(name)} {_escaped(value)}" for name, value in manifest.versions.items()
@@ -592,7 +609,7 @@ def _how_it_was_made(manifest: Manifest) -> str:
     changed = [
         each
         for each in manifest.changes
-        if each.step < manifest.step and each.setting not in IN_PASSING
+        if each.step < manifest.step and each.setting not in RESULT_NEUTRAL_SETTINGS
     ]
     by_hand = [
         f"- from step {each.step + 1:,} on, `{each.setting}` was {each.value:g}" for each in changed
@@ -604,8 +621,8 @@ def _how_it_was_made(manifest: Manifest) -> str:
             f"```\n{command}\n```"
         )
     settings = [
-        [f"`{key}`", _escaped(f"{value}"), setting_of(key).metadata["help"]]
-        for key, value in config.to_fields().items()
+        [f"`{key}`", _escaped(f"{value}"), field_named(key).metadata["help"]]
+        for key, value in config.to_flat().items()
         if key != "family"
     ]
     table = _table(["setting", "value", "meaning"], settings)
@@ -620,13 +637,13 @@ def _how_it_was_made(manifest: Manifest) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _limits(
+def _limitations(
     manifest: Manifest, task: Task, scores: Mapping[str, Any], others: list[dict[str, Any]]
 ) -> str:
     config = manifest.config
     positions = config.model.max_positions - 1
     points = [
-        f"It performs this one task on these symbols only: {_symbols(task)}. It has no language "
+        f"It performs this one task on these symbols only: {_alphabet(task)}. It has no language "
         "ability. It is meant for studying how transformers work."
     ]
     for line in others:
@@ -656,21 +673,21 @@ def _escaped(text: str) -> str:
     """Escape untrusted text as Markdown without markup, HTML or invisible characters."""
     entities = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
     plain = "".join(sign if sign.isprintable() else " " for sign in text).strip()
-    kept = "".join(
+    allowed = "".join(
         entities.get(sign) or (f"\\{sign}" if sign in "\\`*_[]!~|$" else sign) for sign in plain
     )
     # These characters would begin a heading, a list or a rule.
-    return re.sub(r"^(\d*)([-+=#]|[.)](?=\s|$))", r"\1\\\2", kept)
+    return re.sub(r"^(\d*)([-+=#]|[.)](?=\s|$))", r"\1\\\2", allowed)
 
 
-def _code(text: str, *, in_table: bool = False) -> str:
+def _markdown_code(text: str, *, in_table: bool = False) -> str:
     """Format any text as Markdown code."""
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     blank = " " if text[:1] == "`" or text[-1:] == "`" else ""
     return f"{fence}{blank}{text}{blank}{fence}".replace("|", "\\|" if in_table else "|")
 
 
-def _symbols(task: Task) -> str:
+def _alphabet(task: Task) -> str:
     return _escaped(task.vocabulary.describe())
 
 
@@ -705,42 +722,46 @@ def _text(task: Task, tokens: list[int]) -> str:
     return " ".join(task.vocabulary.decode(tokens))
 
 
-def _training_alt(lines: list[dict[str, Any]]) -> str:
-    looks = [line for line in lines if line.get("exact_match") is not None]
+def _training_alt_text(lines: list[dict[str, Any]]) -> str:
+    evaluations = [line for line in lines if line.get("exact_match") is not None]
     first, last = lines[0]["loss"], lines[-1]["loss"]
     steps = _count(lines[-1]["step"], "step")
     fall = f"Training loss over {steps}, from {first:.3g} to {last:.3g}"
-    score = f"; final held-out exact match: {_percent(looks[-1]['exact_match'])}" if looks else ""
+    score = (
+        f"; final held-out exact match: {_percent(evaluations[-1]['exact_match'])}"
+        if evaluations
+        else ""
+    )
     return fall + score
 
 
 # Helpers
 
 
-def _first_row(held_out: HeldOut, length: int, taken: list[int]) -> int | None:
+def _first_example(held_out: HeldOutSet, length: int, used: list[int]) -> int | None:
     """Return the first held-out sequence of this length, else of the next longer one, else any."""
     rows = [
         (int(size) < length, int(size), row)
         for row, size in enumerate(held_out.lengths_B)
-        if row not in taken
+        if row not in used
     ]
     return min(rows)[2] if rows else None
 
 
-def _exist(task: Task, length: int) -> bool:
-    return len(held_out_set(task, 1, length, length).lengths_B) > 0
+def _has_length(task: Task, length: int) -> bool:
+    return len(build_held_out_set(task, 1, length, length).lengths_B) > 0
 
 
 def _is_measured(line: Mapping[str, Any]) -> bool:
     shares = [line[name] for name in ("exact_match", "token_accuracy") if name in line]
     return (
         line["step"] > 0
-        and 0 <= line["loss"] < IMAGINARY
+        and 0 <= line["loss"] < MAX_PLAUSIBLE
         and all(0 <= share <= 1 for share in shares)
     )
 
 
-class _NoAliases(yaml.SafeLoader):
+class NoAliasLoader(yaml.SafeLoader):
     """A safe YAML loader without aliases, a few of which can expand to gigabytes."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -750,5 +771,5 @@ class _NoAliases(yaml.SafeLoader):
 
 
 def _front_matter(text: str) -> dict[str, Any]:
-    found = re.match(r"\s*---\r?\n(.*?)\n---\s*(?:\n|\Z)", text[:LARGEST_FRONT_MATTER], re.DOTALL)
-    return yaml.load(found[1], Loader=_NoAliases) if found else {}
+    found = re.match(r"\s*---\r?\n(.*?)\n---\s*(?:\n|\Z)", text[:MAX_FRONT_MATTER_BYTES], re.DOTALL)
+    return yaml.load(found[1], Loader=NoAliasLoader) if found else {}

@@ -41,48 +41,48 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
 from huggingface_hub.utils._http import hf_request_event_hook, parse_ratelimit_headers
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
-from .names import MANIFEST, OURS, TAG, Phase, is_branch, is_repo, is_revision
-from .space import is_own
+from .names import MANIFEST, PLAYGROUND_FILES, TAG, Phase, is_branch, is_repo, is_revision
+from .space import is_deployed_path
 
-REACHED_WITHIN = 2.5  # connection timeout, in seconds
-ANSWERED_WITHIN = 12.0  # timeout of a response, in seconds
-WAITED_FOR = 15.0  # longest accepted retry delay, in seconds; the Hub may request a day
-PASSING = (500, 502, 503, 504)  # HTTP statuses of temporary errors
-RETRY_AFTER = 1.0  # default retry delay, in seconds
-SLOWEST = 100_000  # expected minimum transfer rate, in bytes per second
-MOST_LISTED = 200
-LARGE = (".safetensors", ".png", ".parquet")
-MOST_REVISIONS = 50
+CONNECT_TIMEOUT_S = 2.5  # connection timeout, in seconds
+READ_TIMEOUT_S = 12.0  # timeout of a response, in seconds
+MAX_RETRY_WAIT_S = 15.0  # longest accepted retry delay, in seconds; the Hub may request a day
+TRANSIENT_STATUSES = (500, 502, 503, 504)  # HTTP statuses of temporary errors
+RETRY_DELAY_S = 1.0  # default retry delay, in seconds
+MIN_BYTES_PER_S = 100_000  # expected minimum transfer rate, in bytes per second
+MAX_LISTED = 200
+LFS_SUFFIXES = (".safetensors", ".png", ".parquet")
+MAX_REVISIONS = 50
 
 
 class HubError(RuntimeError):
     """An error of an operation on the Hub. `again`: a later retry may succeed."""
 
-    def __init__(self, sentence: str, again: bool = False) -> None:
-        super().__init__(sentence)
-        self.again = again
+    def __init__(self, message: str, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable
 
 
-class Silent(Exception):
+class HubUnreachable(Exception):
     """An error for a host without a response, which gets no further request."""
 
 
-class Later(Exception):
+class RateLimited(Exception):
     """An error for a retry delay that is too long; its argument is the delay in seconds."""
 
 
 @dataclass(frozen=True)
-class File:
+class RepoFile:
     """A file of a repository: size in bytes, git hash, and SHA-256 of an LFS file."""
 
     path: str
     size: int
-    git: str
+    git_hash: str
     sha256: str | None
 
 
 @dataclass(frozen=True)
-class About:
+class RepoInfo:
     """The metadata of a repository at a revision. It does not include the card."""
 
     id: str
@@ -90,7 +90,7 @@ class About:
     private: bool
     likes: int
     tags: tuple[str, ...]
-    files: tuple[File, ...]
+    files: tuple[RepoFile, ...]
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -98,7 +98,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Change:
+class FileChange:
     """The effect of a push on one file; `what` is new, changed, same or removed."""
 
     path: str
@@ -107,7 +107,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PushPlan:
     """The effect of a push, computed before it writes anything.
 
     `parent` is the last commit of the branch, or empty for a new branch. `start` is the commit that
@@ -122,15 +122,15 @@ class Plan:
     private: bool
     parent: str
     start: str
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
 
     @property
-    def writes(self) -> bool:
+    def has_writes(self) -> bool:
         """Return whether any file differs."""
         return any(change.what != "same" for change in self.changes)
 
 
-class Impatient(httpx.Client):
+class FailFastTransport(httpx.Client):
     """An HTTP client with short timeouts and few retries.
 
     A host that never responded, or timed out twice in a row, gets no further request. The default
@@ -139,48 +139,48 @@ class Impatient(httpx.Client):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.silences: dict[bytes, int] = {}  # consecutive timeouts by host
+        self.failed_hosts: dict[bytes, int] = {}  # consecutive timeouts by host
 
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         limits, host = request.extensions.get("timeout", {}), request.url.netloc
         request.extensions["timeout"] = {
-            name: min(limit or ANSWERED_WITHIN, ANSWERED_WITHIN) for name, limit in limits.items()
+            name: min(limit or READ_TIMEOUT_S, READ_TIMEOUT_S) for name, limit in limits.items()
         }
         try:
-            answer = super().send(request, **options)
-            if (wait := _retry_wait(request, answer)) is not None:
-                answer.close()
+            response = super().send(request, **options)
+            if (wait := _retry_wait(request, response)) is not None:
+                response.close()
                 time.sleep(wait)
-                answer = super().send(request, **options)
+                response = super().send(request, **options)
         except httpx.TimeoutException as error:
-            self.silences[host] = self.silences.get(host, 1) + 1
-            if self.silences[host] > 1:
-                raise Silent from error  # huggingface_hub does not retry this error
+            self.failed_hosts[host] = self.failed_hosts.get(host, 1) + 1
+            if self.failed_hosts[host] > 1:
+                raise HubUnreachable from error  # huggingface_hub does not retry this error
             raise
-        self.silences[host] = 0
-        return answer
+        self.failed_hosts[host] = 0
+        return response
 
 
-def _retry_wait(request: httpx.Request, answer: httpx.Response) -> float | None:
+def _retry_wait(request: httpx.Request, response: httpx.Response) -> float | None:
     """Return the retry delay of a request in seconds; None if it must not be repeated.
 
     Status 429 means that the server did nothing, so any request may be repeated whose body is
     available. After a status 5xx only a request that changes nothing may be repeated.
     """
-    asked = answer.headers.get("retry-after", "").strip()
-    wait = float(asked) if asked.isdigit() else None
+    requested = response.headers.get("retry-after", "").strip()
+    wait = float(requested) if requested.isdigit() else None
     if (
-        answer.status_code == 429
+        response.status_code == 429
         and wait is not None
         and isinstance(request.stream, httpx.ByteStream)
     ):
         return wait  # longer delays than WAITED_FOR were rejected before
-    if answer.status_code in PASSING and request.method in ("GET", "HEAD"):
-        return RETRY_AFTER if wait is None else wait
+    if response.status_code in TRANSIENT_STATUSES and request.method in ("GET", "HEAD"):
+        return RETRY_DELAY_S if wait is None else wait
     return None
 
 
-def impatient_client() -> httpx.Client:
+def make_http_client() -> httpx.Client:
     """Return an HTTP client like that of huggingface_hub, with a timeout for every request."""
 
     def look(response: httpx.Response) -> None:
@@ -192,19 +192,19 @@ def impatient_client() -> httpx.Client:
         ):
             told.append(str(limit.reset_in_seconds))
         waits = [int(wait) for wait in told if wait.isdigit()]
-        if response.status_code >= 400 and waits and max(waits) > WAITED_FOR:
-            raise Later(max(waits))
+        if response.status_code >= 400 and waits and max(waits) > MAX_RETRY_WAIT_S:
+            raise RateLimited(max(waits))
 
-    return Impatient(
+    return FailFastTransport(
         event_hooks={"request": [hf_request_event_hook], "response": [look]},
         follow_redirects=True,
-        timeout=httpx.Timeout(ANSWERED_WITHIN, connect=5.0),
+        timeout=httpx.Timeout(READ_TIMEOUT_S, connect=5.0),
     )
 
 
-def prepare() -> None:
+def configure_process() -> None:
     """Configure huggingface_hub for this process."""
-    set_client_factory(impatient_client)
+    set_client_factory(make_http_client)
     logging.set_verbosity_error()  # the job reports retries itself
 
 
@@ -226,7 +226,7 @@ class Hub:
         self.api = HfApi(endpoint=endpoint or None, token=token or False)
         self.endpoint = self.api.endpoint
 
-    def reach(self) -> None:
+    def connect(self) -> None:
         """Test the connection, so that a missing network is reported within seconds.
 
         Raises:
@@ -243,21 +243,21 @@ class Hub:
         port = address.port or (443 if address.scheme == "https" else 80)
         problem: list[str] = ["no response"]
 
-        def knock() -> None:  # in a thread, because name resolution has no timeout
+        def try_connect() -> None:  # in a thread, because name resolution has no timeout
             try:
-                socket.create_connection((address.hostname or "", port), REACHED_WITHIN).close()
+                socket.create_connection((address.hostname or "", port), CONNECT_TIMEOUT_S).close()
                 problem.clear()
             except OSError as error:
                 problem[:] = [error.strerror or str(error) or "no response"]
 
-        thread = threading.Thread(target=knock, daemon=True)
+        thread = threading.Thread(target=try_connect, daemon=True)
         thread.start()
-        thread.join(REACHED_WITHIN)
+        thread.join(CONNECT_TIMEOUT_S)
         if problem:
             raise HubError(
                 f"the Hub ({self.endpoint}) cannot be reached: {problem[0]}; "
                 "check the network and try again",
-                again=True,
+                retryable=True,
             )
 
     def account(self) -> dict[str, Any]:
@@ -268,44 +268,52 @@ class Hub:
         """
         if not self.token:
             raise HubError("sign in first: publishing needs a token with write access")
-        with self.plainly("read the account of this token"):
-            told = self.api.whoami(token=self.token)
-        access = (told.get("auth") or {}).get("accessToken") or {}
+        with self.translating_errors("read the account of this token"):
+            profile = self.api.whoami(token=self.token)
+        access = (profile.get("auth") or {}).get("accessToken") or {}
         orgs = [
-            org["name"] for org in told.get("orgs") or [] if org.get("roleInOrg", "write") != "read"
+            org["name"]
+            for org in profile.get("orgs") or []
+            if org.get("roleInOrg", "write") != "read"
         ]
-        return {"name": told["name"], "orgs": orgs, "writes": access.get("role", "write") != "read"}
+        return {
+            "name": profile["name"],
+            "orgs": orgs,
+            "writes": access.get("role", "write") != "read",
+        }
 
     # Reading
 
-    def look(self, repo: str, revision: str = "main", kind: str = "model") -> About:
+    def repo_info(self, repo: str, revision: str = "main", repo_type: str = "model") -> RepoInfo:
         """Return the metadata of a repository at a revision, with the size of each file.
 
         Raises:
             HubError: if the user has no access to such a repository.
         """
-        check_repo(repo)
-        told = self.described(repo, revision, kind)
-        with self.plainly("read", repo):
+        ensure_repo(repo)
+        info = self.raw_repo_info(repo, revision, repo_type)
+        with self.translating_errors("read", repo):
             files = [
-                File(
+                RepoFile(
                     each["rfilename"],
                     int(each.get("size") or 0),
                     each.get("blobId") or "",
                     (each.get("lfs") or {}).get("sha256"),
                 )
-                for each in told.get("siblings") or []
+                for each in info.get("siblings") or []
             ]
             private, likes, tags = (
-                told.get("private") is True,
-                int(told.get("likes") or 0),
-                tuple(map(str, told.get("tags") or [])),
+                info.get("private") is True,
+                int(info.get("likes") or 0),
+                tuple(map(str, info.get("tags") or [])),
             )
-            return About(
-                str(told["id"]), str(told.get("sha") or ""), private, likes, tags, tuple(files)
+            return RepoInfo(
+                str(info["id"]), str(info.get("sha") or ""), private, likes, tags, tuple(files)
             )
 
-    def described(self, repo: str, revision: str = "main", kind: str = "model") -> dict[str, Any]:
+    def raw_repo_info(
+        self, repo: str, revision: str = "main", repo_type: str = "model"
+    ) -> dict[str, Any]:
         """Return the complete response of the Hub for a repository at a revision.
 
         `repo` may be the name of an old model without an owner.
@@ -313,40 +321,44 @@ class Hub:
         Raises:
             HubError: if the user has no access to such a repository.
         """
-        check_revision(revision)
-        with self.plainly("read", repo):
-            told = self._get(
-                f"{kind}s/{repo}/revision/{quote(revision, safe='')}", {"blobs": "true"}
+        ensure_revision(revision)
+        with self.translating_errors("read", repo):
+            info = self._get(
+                f"{repo_type}s/{repo}/revision/{quote(revision, safe='')}", {"blobs": "true"}
             )
-            if not isinstance(told, dict):
+            if not isinstance(info, dict):
                 raise TypeError("the response is not a JSON object")
-            return told
+            return info
 
     def revisions(self, repo: str, revision: str = "main") -> list[dict[str, Any]]:
         """Return the latest commits of a repository, newest first."""
-        check_repo(repo)
-        check_revision(revision)
-        with self.plainly("list the revisions of", repo):
-            told = self._get(
-                f"models/{repo}/commits/{quote(revision, safe='')}", {"limit": MOST_REVISIONS}
+        ensure_repo(repo)
+        ensure_revision(revision)
+        with self.translating_errors("list the revisions of", repo):
+            commits = self._get(
+                f"models/{repo}/commits/{quote(revision, safe='')}", {"limit": MAX_REVISIONS}
             )
-            found = [
-                {"commit": each["id"], "title": each["title"], "when": moment(each["date"])}
-                for each in told
+            revisions_found = [
+                {
+                    "commit": each["id"],
+                    "title": each["title"],
+                    "when": parse_timestamp(each["date"]),
+                }
+                for each in commits
             ]
-            return found[:MOST_REVISIONS]
+            return revisions_found[:MAX_REVISIONS]
 
     def branches(self, repo: str) -> list[str]:
         """Return the names of the branches of a repository."""
-        with self.plainly("list the branches of", repo):
+        with self.translating_errors("list the branches of", repo):
             return [branch.name for branch in self.api.list_repo_refs(repo).branches][
-                :MOST_REVISIONS
+                :MAX_REVISIONS
             ]
 
     def gallery(self) -> list[dict[str, Any]]:
         """Return the models with the playground's tag, most liked first, with untrusted cards."""
-        with self.plainly("list the models"):
-            wanted = [
+        with self.translating_errors("list the models"):
+            fields = [
                 "author",
                 "cardData",
                 "lastModified",
@@ -356,21 +368,21 @@ class Hub:
                 "sha",
                 "tags",
             ]
-            told = self._get(
+            models = self._get(
                 "models",
                 {
                     "filter": TAG,
                     "sort": "likes",
                     "direction": -1,
-                    "limit": MOST_LISTED,
-                    "expand": wanted,
+                    "limit": MAX_LISTED,
+                    "expand": fields,
                 },
             )
             return [
                 model
-                for model in told
+                for model in models
                 if isinstance(model, dict) and isinstance(model.get("id"), str)
-            ][:MOST_LISTED]
+            ][:MAX_LISTED]
 
     def _get(self, path: str, parameters: dict[str, Any]) -> Any:
         """Return the raw response of the Hub's API.
@@ -378,14 +390,14 @@ class Hub:
         huggingface_hub would parse the cards in it, and fail on malformed ones.
         """
         headers = build_hf_headers(token=self.token or False)
-        answer = get_session().get(
+        response = get_session().get(
             f"{self.endpoint}/api/{path}",
             params=parameters,
             headers=headers,
-            timeout=ANSWERED_WITHIN,
+            timeout=READ_TIMEOUT_S,
         )
-        hf_raise_for_status(answer)
-        return answer.json()
+        hf_raise_for_status(response)
+        return response.json()
 
     def fetch(
         self,
@@ -393,7 +405,7 @@ class Hub:
         revision: str,
         files: dict[str, int],
         folder: Path,
-        say: Callable[..., None] = lambda *_: None,
+        report: Callable[..., None] = lambda *_: None,
     ) -> None:
         """Download files into a folder; `files` gives their sizes.
 
@@ -401,8 +413,8 @@ class Hub:
             HubError: if a download fails, or a file has another size.
         """
         for name, size in files.items():
-            say(f"Downloading {name} ({in_words(size)})", size / SLOWEST)
-            with self.plainly(f"download {name} of", repo):
+            report(f"Downloading {name} ({format_bytes(size)})", size / MIN_BYTES_PER_S)
+            with self.translating_errors(f"download {name} of", repo):
                 path = Path(
                     self.api.hf_hub_download(repo, name, revision=revision, local_dir=folder)
                 )
@@ -410,7 +422,7 @@ class Hub:
                 raise HubError(
                     f"{name} of {repo} arrived with {path.stat().st_size:,} of {size:,} bytes; "
                     "try again",
-                    again=True,
+                    retryable=True,
                 )
 
     # Pushing
@@ -422,55 +434,65 @@ class Hub:
         *,
         revision: str = "main",
         private: bool = False,
-        kind: str = "model",
-    ) -> Plan:
+        repo_type: str = "model",
+    ) -> PushPlan:
         """Compute the effect of a push of the files in a folder, without writing anything.
 
         Raises:
             HubError: if the repository has other content, or cannot be read.
         """
-        check_repo(repo)
-        check_branch(revision)
-        url = url_of(self.endpoint, repo, kind)
+        ensure_repo(repo)
+        ensure_branch(revision)
+        url = url_of(self.endpoint, repo, repo_type)
         files = files_in(folder)
         try:
-            about = self.look(repo, "main", kind)
-        except Missing:
+            info = self.repo_info(repo, "main", repo_type)
+        except NotFoundError:
             return new_plan(
-                folder, repo, endpoint=self.endpoint, revision=revision, private=private, kind=kind
+                folder,
+                repo,
+                endpoint=self.endpoint,
+                revision=revision,
+                private=private,
+                kind=repo_type,
             )
-        parent = start = about.sha
+        parent = start = info.sha
         if revision != "main":
             try:
-                about = self.look(repo, revision, kind)
-                parent = start = about.sha
-            except Missing:  # the push creates the branch from main
+                info = self.repo_info(repo, revision, repo_type)
+                parent = start = info.sha
+            except NotFoundError:  # the push creates the branch from main
                 parent = ""
-        there = {file.path: file for file in about.files}
-        ours = MANIFEST in there if kind == "model" else TAG in about.tags
-        if not ours and set(there) - {"README.md", ".gitattributes", "LICENSE"}:
-            held = ", ".join(sorted(there)[:3])
+        remote = {file.path: file for file in info.files}
+        own_files = MANIFEST in remote if repo_type == "model" else TAG in info.tags
+        if not own_files and set(remote) - {"README.md", ".gitattributes", "LICENSE"}:
+            remote_files = ", ".join(sorted(remote)[:3])
             raise HubError(
-                f"the {kind} {repo} has other content ({held}), which stays unchanged; "
+                f"the {repo_type} {repo} has other content ({remote_files}), which stays unchanged; "
                 "choose another name"
             )
         changes = tuple(
-            Change(name, path.stat().st_size, _what(path, there.get(name)))
+            FileChange(name, path.stat().st_size, _file_status(path, remote.get(name)))
             for name, path in files.items()
         )
-        if kind == "model":  # another licence file is the choice of the owner, and stays
+        if repo_type == "model":  # another licence file is the choice of the owner, and stays
             changes = tuple(
                 change for change in changes if (change.path, change.what) != ("LICENSE", "changed")
             )
-        ours_alone: Callable[[str], bool] = {"model": OURS.__contains__, "space": is_own}.get(
-            kind, lambda name: False
-        )
-        gone = [name for name in there if name not in files and ours_alone(name)]
-        changes += tuple(Change(name, there[name].size, "removed") for name in gone)
-        return Plan(repo, kind, revision, url, True, about.private, parent, start, changes)
+        is_own_repo: Callable[[str], bool] = {
+            "model": PLAYGROUND_FILES.__contains__,
+            "space": is_deployed_path,
+        }.get(repo_type, lambda name: False)
+        deleted = [name for name in remote if name not in files and is_own_repo(name)]
+        changes += tuple(FileChange(name, remote[name].size, "removed") for name in deleted)
+        return PushPlan(repo, repo_type, revision, url, True, info.private, parent, start, changes)
 
     def push(
-        self, folder: Path, plan: Plan, message: str, say: Callable[..., None] = lambda *_: None
+        self,
+        folder: Path,
+        plan: PushPlan,
+        message: str,
+        report: Callable[..., None] = lambda *_: None,
     ) -> str:
         """Execute a plan in one commit, and return the commit.
 
@@ -479,38 +501,40 @@ class Hub:
         Raises:
             HubError: if an operation fails, or another commit was pushed after the plan.
         """
-        if not plan.writes and plan.parent:
+        if not plan.has_writes and plan.parent:
             return plan.parent
         if plan.exists:
-            return self._commit(folder, plan, message, say)
-        say(f"Creating {plan.repo}", 0.0, Phase.WRITING)
-        with self.plainly("create", plan.repo):
+            return self._commit(folder, plan, message, report)
+        report(f"Creating {plan.repo}", 0.0, Phase.WRITING)
+        with self.translating_errors("create", plan.repo):
             sdk = "gradio" if plan.kind == "space" else None
             self.api.create_repo(
                 plan.repo, private=plan.private, repo_type=plan.kind, space_sdk=sdk
             )
         try:
-            return self._commit(folder, plan, message, say)
+            return self._commit(folder, plan, message, report)
         except HubError as error:
             visibility = "private" if plan.private else "public"
             raise HubError(
                 f"{error}; the {visibility} repository {plan.repo} was created before the error "
                 "and may be empty: repeat the operation to fill it, or delete it on the Hub",
-                again=error.again,
+                retryable=error.retryable,
             ) from None
 
-    def _commit(self, folder: Path, plan: Plan, message: str, say: Callable[..., None]) -> str:
+    def _commit(
+        self, folder: Path, plan: PushPlan, message: str, report: Callable[..., None]
+    ) -> str:
         """Upload the changes of a plan to an existing repository, and commit them."""
         if plan.revision != "main" and not plan.parent:
-            say(f"Creating the branch {plan.revision}", 0.0, Phase.WRITING)
-            with self.plainly(f"create the branch {plan.revision} of", plan.repo):
+            report(f"Creating the branch {plan.revision}", 0.0, Phase.WRITING)
+            with self.translating_errors(f"create the branch {plan.revision} of", plan.repo):
                 self.api.create_branch(
                     plan.repo,
                     branch=plan.revision,
                     revision=plan.start or None,
                     repo_type=plan.kind,
                 )
-        if not plan.writes:
+        if not plan.has_writes:
             return plan.start
         added = [
             CommitOperationAdd(change.path, folder / change.path)
@@ -522,16 +546,16 @@ class Hub:
             for change in plan.changes
             if change.what == "removed"
         ]
-        large = [operation for operation in added if operation.path_in_repo.endswith(LARGE)]
+        large = [operation for operation in added if operation.path_in_repo.endswith(LFS_SUFFIXES)]
         # Each large file is its own upload with its own progress; the commit has the small files.
         for operation in large:
             size = (folder / operation.path_in_repo).stat().st_size
-            say(
-                f"Uploading {operation.path_in_repo} ({in_words(size)})",
-                size / SLOWEST,
+            report(
+                f"Uploading {operation.path_in_repo} ({format_bytes(size)})",
+                size / MIN_BYTES_PER_S,
                 Phase.WRITING,
             )
-            with self.plainly(f"upload {operation.path_in_repo} to", plan.repo):
+            with self.translating_errors(f"upload {operation.path_in_repo} to", plan.repo):
                 self.api.preupload_lfs_files(
                     plan.repo,
                     [operation],
@@ -539,8 +563,8 @@ class Hub:
                     revision=plan.revision,
                     free_memory=False,
                 )
-        say("Committing", 0.0, Phase.COMMITTING)
-        with self.plainly("commit to", plan.repo):
+        report("Committing", 0.0, Phase.COMMITTING)
+        with self.translating_errors("commit to", plan.repo):
             done = self.api.create_commit(
                 plan.repo,
                 [*added, *removed],
@@ -554,16 +578,16 @@ class Hub:
     # Errors
 
     @contextmanager
-    def plainly(self, doing: str, repo: str = "") -> Iterator[None]:
+    def translating_errors(self, doing: str, repo: str = "") -> Iterator[None]:
         """Convert every error of the body to a HubError."""
         try:
             yield
         except HubError:
             raise
         except Exception as error:
-            raise self._plain(error, f"{doing} {repo}".strip(), repo) from None
+            raise self._to_hub_error(error, f"{doing} {repo}".strip(), repo) from None
 
-    def _plain(self, error: Exception, doing: str, repo: str) -> HubError:
+    def _to_hub_error(self, error: Exception, doing: str, repo: str) -> HubError:
         chain: list[BaseException] = []
         cause: BaseException | None = error
         # An error in a thread of the client is the cause of the error raised here.
@@ -574,11 +598,11 @@ class Hub:
         def found(*kinds: type[BaseException]) -> Any:
             return next((each for each in chain if isinstance(each, kinds)), None)
 
-        if later := found(Later):
+        if rate_limited := found(RateLimited):
             return HubError(
-                f"could not {doing}: the Hub requests a wait of {_minutes(later.args[0])}; "
+                f"could not {doing}: the Hub requests a wait of {format_minutes(rate_limited.args[0])}; "
                 "try again then",
-                again=True,
+                retryable=True,
             )
         if found(GatedRepoError):
             return HubError(
@@ -586,51 +610,53 @@ class Hub:
                 "then try again"
             )
         if found(RevisionNotFoundError):
-            return Missing(f"{repo} has no such revision; choose one that it lists")
-        if (answer := found(RepositoryNotFoundError)) and not (
-            self.token and answer.response.status_code == 401
+            return NotFoundError(f"{repo} has no such revision; choose one that it lists")
+        if (response := found(RepositoryNotFoundError)) and not (
+            self.token and response.response.status_code == 401
         ):
             seen = "that this token can read" if self.token else "that is public"
-            return Missing(f"there is no repository {repo} {seen}; check the spelling, user/name")
+            return NotFoundError(
+                f"there is no repository {repo} {seen}; check the spelling, user/name"
+            )
         if found(OfflineModeIsEnabled):
             return HubError(
                 "HF_HUB_OFFLINE is set on this machine: unset it and restart the playground",
-                again=True,
+                retryable=True,
             )
-        if answer := found(HfHubHTTPError):
-            return self._status(answer.response.status_code, answer, doing)
+        if response := found(HfHubHTTPError):
+            return self._http_status_message(response.response.status_code, response, doing)
         if found(httpx.TimeoutException):
             return HubError(
-                f"could not {doing}: no response from the Hub within {ANSWERED_WITHIN:g} s; "
+                f"could not {doing}: no response from the Hub within {READ_TIMEOUT_S:g} s; "
                 "try again",
-                again=True,
+                retryable=True,
             )
         if found(httpx.HTTPError, ConnectionError):
             return HubError(
-                f"could not {doing}: the connection to the Hub broke; try again", again=True
+                f"could not {doing}: the connection to the Hub broke; try again", retryable=True
             )
         if found(OSError) and not isinstance(error, ValueError):
             problem = found(OSError)
             return HubError(
-                f"could not {doing}: {problem.strerror or self._safe(str(problem))}; "
+                f"could not {doing}: {problem.strerror or self._redact(str(problem))}; "
                 "free disk space and try again",
-                again=True,
+                retryable=True,
             )
-        unforeseen = f"{type(chain[-1]).__name__}: {self._safe(str(chain[-1]))}"
+        unforeseen = f"{type(chain[-1]).__name__}: {self._redact(str(chain[-1]))}"
         return HubError(
             f"could not {doing}: the Hub sent an invalid response; try again "
             f"({unforeseen.splitlines()[0][:200]})",
-            again=True,
+            retryable=True,
         )
 
-    def _status(self, status: int, error: Any, doing: str) -> HubError:
-        said = self._safe((error.server_message or "").split("\n")[0])[:200]
-        said = f" (message of the Hub: {said})" if said else ""
+    def _http_status_message(self, status: int, error: Any, doing: str) -> HubError:
+        message = self._redact((error.server_message or "").split("\n")[0])[:200]
+        message = f" (message of the Hub: {message})" if message else ""
         match status:
             case 401:
                 return HubError(
                     "the Hub rejected this token, which may have expired: "
-                    f"create a new one and sign in again{said}"
+                    f"create a new one and sign in again{message}"
                 )
             case 403:
                 here = ""
@@ -642,44 +668,44 @@ class Hub:
                     )
                 return HubError(
                     f"this token has no permission to {doing}: it needs write access there"
-                    f"{here}{said}"
+                    f"{here}{message}"
                 )
             case 404:
-                return Missing(f"could not {doing}: the Hub has no such file{said}")
+                return NotFoundError(f"could not {doing}: the Hub has no such file{message}")
             case 409:
                 return HubError(
-                    f"could not {doing}: another operation is in progress; try again{said}",
-                    again=True,
+                    f"could not {doing}: another operation is in progress; try again{message}",
+                    retryable=True,
                 )
             case 412:
                 return HubError(
                     "another commit was pushed in the meantime, and nothing was overwritten; "
                     "check the repository and try again",
-                    again=True,
+                    retryable=True,
                 )
             case 429:
                 return HubError(
                     f"could not {doing}: the Hub received too many requests from this address; "
                     "try again in some minutes",
-                    again=True,
+                    retryable=True,
                 )
             case _ if status >= 500:
                 return HubError(
                     f"could not {doing}: the Hub has a server error (status {status}); "
                     "try again later",
-                    again=True,
+                    retryable=True,
                 )
-        return HubError(f"could not {doing}: the Hub refused it (status {status}){said}")
+        return HubError(f"could not {doing}: the Hub refused it (status {status}){message}")
 
-    def _safe(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         return text.replace(self.token, "[token]") if self.token else text
 
 
-class Missing(HubError):
+class NotFoundError(HubError):
     """An error for a repository, a revision or a file that does not exist."""
 
 
-def check_repo(repo: str) -> None:
+def ensure_repo(repo: str) -> None:
     """Raise HubError unless this is the name of a repository."""
     if not is_repo(repo):
         raise HubError(
@@ -688,7 +714,7 @@ def check_repo(repo: str) -> None:
         )
 
 
-def check_branch(name: str) -> None:
+def ensure_branch(name: str) -> None:
     """Raise HubError unless this can be the name of a branch."""
     if not is_branch(name):
         raise HubError(
@@ -697,7 +723,7 @@ def check_branch(name: str) -> None:
         )
 
 
-def check_revision(revision: str) -> None:
+def ensure_revision(revision: str) -> None:
     """Raise HubError unless this can be a branch, a tag or a commit."""
     if not is_revision(revision):
         raise HubError(
@@ -728,25 +754,27 @@ def new_plan(
     revision: str = "main",
     private: bool = False,
     kind: str = "model",
-) -> Plan:
+) -> PushPlan:
     """Return the plan for a new repository."""
     changes = tuple(
-        Change(name, path.stat().st_size, "new") for name, path in files_in(folder).items()
+        FileChange(name, path.stat().st_size, "new") for name, path in files_in(folder).items()
     )
-    return Plan(repo, kind, revision, url_of(endpoint, repo, kind), False, private, "", "", changes)
+    return PushPlan(
+        repo, kind, revision, url_of(endpoint, repo, kind), False, private, "", "", changes
+    )
 
 
-def moment(text: str) -> float:
+def parse_timestamp(text: str) -> float:
     """Parse a timestamp of the Hub; returns seconds since 1970."""
     return float(parse_datetime(text).timestamp())
 
 
-def in_words(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Format a size in bytes as MB or KB."""
     return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} KB"
 
 
-def _minutes(seconds: int) -> str:
+def format_minutes(seconds: int) -> str:
     return (
         f"{seconds / 3600:.0f} h"
         if seconds > 7200
@@ -756,11 +784,11 @@ def _minutes(seconds: int) -> str:
     )
 
 
-def _what(path: Path, there: File | None) -> str:
+def _file_status(path: Path, remote: RepoFile | None) -> str:
     """Compare a local file with that of the repository: new, same or changed."""
-    if there is None:
+    if remote is None:
         return "new"
-    if there.sha256 is not None:
+    if remote.sha256 is not None:
         with open(path, "rb") as file:
-            return "same" if sha_fileobj(file).hex() == there.sha256 else "changed"
-    return "same" if git_hash(path.read_bytes()) == there.git else "changed"
+            return "same" if sha_fileobj(file).hex() == remote.sha256 else "changed"
+    return "same" if git_hash(path.read_bytes()) == remote.git_hash else "changed"

@@ -13,12 +13,12 @@ from pathlib import Path
 MASKED, CAUSAL, SEQ2SEQ = "AutoModelForMaskedLM", "AutoModelForCausalLM", "AutoModelForSeq2SeqLM"
 
 
-class CannotPublish(ValueError):
+class NotPublishableError(ValueError):
     """An error for a model that the Auto classes of transformers cannot load."""
 
 
 @dataclass(frozen=True)
-class Form:
+class PackageFormat:
     """The classes that load a published model.
 
     auto     the Auto class of transformers
@@ -28,59 +28,61 @@ class Form:
     blanks   whether an input ends with one blank token per position of the target
     """
 
-    auto: str
+    auto_class: str
     module: str = ""
     config: str = ""
     model: str = ""
-    blanks: bool = False
+    needs_mask_tokens: bool = False
 
     @property
     def has_code(self) -> bool:
         return bool(self.module)
 
 
-FORMS = {
-    "transformer": Form(SEQ2SEQ, "automodel", "PlaygroundConfig", "PlaygroundForSeq2SeqLM"),
-    "prebuilt": Form(
+PACKAGE_FORMATS = {
+    "transformer": PackageFormat(
+        SEQ2SEQ, "automodel", "PlaygroundConfig", "PlaygroundForSeq2SeqLM"
+    ),
+    "prebuilt": PackageFormat(
         SEQ2SEQ, "automodel_prebuilt", "PlaygroundPrebuiltConfig", "PlaygroundPrebuiltForSeq2SeqLM"
     ),
-    "encoder-only": Form(
+    "encoder-only": PackageFormat(
         MASKED,
         "automodel_encoder_only",
         "PlaygroundEncoderOnlyConfig",
         "PlaygroundEncoderOnlyForMaskedLM",
     ),
-    "decoder-only": Form(
+    "decoder-only": PackageFormat(
         CAUSAL,
         "automodel_decoder_only",
         "PlaygroundDecoderOnlyConfig",
         "PlaygroundDecoderOnlyForCausalLM",
     ),
-    "recurrent": Form(
+    "recurrent": PackageFormat(
         SEQ2SEQ,
         "automodel_recurrent",
         "PlaygroundRecurrentConfig",
         "PlaygroundRecurrentForSeq2SeqLM",
     ),
-    "bert": Form(MASKED, model="BertForMaskedLM", blanks=True),
-    "gpt2": Form(CAUSAL, model="GPT2LMHeadModel"),
-    "bart": Form(SEQ2SEQ, model="BartForConditionalGeneration"),
+    "bert": PackageFormat(MASKED, model="BertForMaskedLM", needs_mask_tokens=True),
+    "gpt2": PackageFormat(CAUSAL, model="GPT2LMHeadModel"),
+    "bart": PackageFormat(SEQ2SEQ, model="BartForConditionalGeneration"),
 }
 
 
-def form_of(family: str) -> Form:
+def package_format(family: str) -> PackageFormat:
     """Return the published form of an architecture.
 
     Raises:
         CannotPublish: if the architecture has no form.
     """
-    if family not in FORMS:
-        raise CannotPublish(
+    if family not in PACKAGE_FORMATS:
+        raise NotPublishableError(
             f"a model of the architecture {family!r} cannot be published: transformers has no "
-            f"class for it, only for {', '.join(FORMS)}. Share its folder or a report of its "
+            f"class for it, only for {', '.join(PACKAGE_FORMATS)}. Share its folder or a report of its "
             "results instead: python -m playground report CHECKPOINT"
         )
-    return FORMS[family]
+    return PACKAGE_FORMATS[family]
 
 
 def code_lines(package: Path) -> tuple[int, int]:

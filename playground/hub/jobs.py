@@ -22,28 +22,30 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from playground.runs.addresses import CLIENT_ADDRESS, half_of, holds_share
-from playground.runs.processes import Child
+from playground.runs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
+from playground.runs.processes import WorkerProcess
 from playground.runs.registry import Registry
-from playground.runs.run import WORKING, Refused, Run
+from playground.runs.run import ACTIVE_STATUSES, Run, UserError
 
 from .names import Phase, is_repo
-from .work import LOADING_FOR, Errand
+from .work import LOADING_TIMEOUT_S, HubTask
 
-SILENT_FOR = 100.0  # timeout without a message, in seconds; longer than the retries of the client
-ERRANDS_AT_ONCE = 4
-ERRANDS_AN_OWNER = 2
-MOST_KEPT = 100  # finished jobs in memory
-KEPT_FOR = 900.0  # seconds for which a result stays available
-HOUSEKEEPING = 0.5  # interval in seconds
-LISTED_FOR = 30.0  # lifetime of a cached gallery, in seconds
-EVERY = (1, 120)  # accepted minutes between two pushes during training
-BRANCH = "while-training"
+SILENCE_TIMEOUT_S = (
+    100.0  # timeout without a message, in seconds; longer than the retries of the client
+)
+MAX_CONCURRENT_TASKS = 4
+MAX_TASKS_PER_OWNER = 2
+MAX_KEPT_JOBS = 100  # finished jobs in memory
+JOB_TTL_S = 900.0  # seconds for which a result stays available
+HOUSEKEEPING_INTERVAL_S = 0.5  # interval in seconds
+LISTING_TTL_S = 30.0  # lifetime of a cached gallery, in seconds
+INTERVAL_RANGE_MIN = (1, 120)  # accepted minutes between two pushes during training
+AUTO_BRANCH = "while-training"
 
 log = logging.getLogger(__name__)
 
 
-class Busy(Refused):
+class HubBusyError(UserError):
     """An error for too many running jobs; a retry may succeed soon."""
 
 
@@ -53,38 +55,40 @@ class Job:
 
     id: str
     owner: str
-    errand: Errand
+    task: HubTask
     status: str = "working"  # or done, failed
-    sentence: str = "Starting"
-    again: bool = False
+    message: str = "Starting"
+    retryable: bool = False
     result: dict[str, Any] | None = None
-    heard_at: float = field(default_factory=time.monotonic)
-    patience: float = SILENT_FOR + LOADING_FOR  # the first message follows the imports
+    last_message_at: float = field(default_factory=time.monotonic)
+    silence_timeout_s: float = (
+        SILENCE_TIMEOUT_S + LOADING_TIMEOUT_S
+    )  # the first message follows the imports
     phase: Phase = Phase.READING
     shared: bool = False  # a public gallery, which every owner may read
     address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that started it
-    child: Child | None = None
-    over: threading.Event = field(default_factory=threading.Event)
+    process: WorkerProcess | None = None
+    finished: threading.Event = field(default_factory=threading.Event)
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the status for the page.
 
         The job counts as working until `on_done` has returned, because that may import a run.
         """
-        over = self.over.is_set()
+        is_finished = self.finished.is_set()
         return {
-            "status": self.status if over else "working",
-            "sentence": self.sentence,
-            "again": self.again,
-            "result": self.result if over else None,
-            "kind": self.errand.kind,
+            "status": self.status if is_finished else "working",
+            "sentence": self.message,
+            "again": self.retryable,
+            "result": self.result if is_finished else None,
+            "kind": self.task.kind,
         }
 
 
-def begin(
-    errand: Errand,
+def start_job(
+    task: HubTask,
     owner: str = "",
-    on_say: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
     on_done: Callable[[Job], None] = lambda _: None,
     fresh: bool = False,
 ) -> Job:
@@ -94,124 +98,126 @@ def begin(
     job = Job(
         secrets.token_urlsafe(12),
         owner,
-        replace(errand, endpoint=errand.endpoint or os.environ.get("HF_ENDPOINT", "")),
+        replace(task, endpoint=task.endpoint or os.environ.get("HF_ENDPOINT", "")),
     )
 
-    def take(kind: str, *content: Any) -> None:
+    def handle_message(kind: str, *content: Any) -> None:
         if job.status != "working":  # a late message of a cancelled job
             return
-        job.heard_at = time.monotonic()
+        job.last_message_at = time.monotonic()
         if kind == "say":
-            job.sentence, job.patience, job.phase = content[0], SILENT_FOR + content[1], content[2]
-            on_say(content[0])
-        elif kind == "result":
-            job.result, job.status, job.sentence = content[0], "done", ""
-        else:
-            job.status, job.sentence, job.again = "failed", content[0], content[1]
-
-    def end(code: int | None) -> None:
-        if job.status == "working":
-            job.status, job.again = "failed", True
-            job.sentence = (
-                f"the job ended early (exit code {code}) during: {job.sentence}; try again"
+            job.message, job.silence_timeout_s, job.phase = (
+                content[0],
+                SILENCE_TIMEOUT_S + content[1],
+                content[2],
             )
-        job.errand = replace(job.errand, token="")
+            on_progress(content[0])
+        elif kind == "result":
+            job.result, job.status, job.message = content[0], "done", ""
+        else:
+            job.status, job.message, job.retryable = "failed", content[0], content[1]
+
+    def handle_exit(code: int | None) -> None:
+        if job.status == "working":
+            job.status, job.retryable = "failed", True
+            job.message = f"the job ended early (exit code {code}) during: {job.message}; try again"
+        job.task = replace(job.task, token="")
         shutil.rmtree(scratch, ignore_errors=True)
         try:
             on_done(job)
         finally:
-            job.over.set()
+            job.finished.set()
 
-    job.child = Child(
-        "playground.hub.work:work",
-        f"hub-{errand.kind}",
-        job.errand,
+    job.process = WorkerProcess(
+        "playground.hub.work:main",
+        f"hub-{task.kind}",
+        job.task,
         scratch,
-        on_message=take,
-        on_end=end,
+        on_message=handle_message,
+        on_exit=handle_exit,
         fresh=fresh,
     )
     return job
 
 
-def supervise(job: Job) -> None:
+def check_timeouts(job: Job) -> None:
     """Cancel a job that has sent no message for too long."""
-    if job.status == "working" and time.monotonic() - job.heard_at > job.patience:
-        cancel(job, f"the job sent no message for {job.patience:.0f} s")
+    if job.status == "working" and time.monotonic() - job.last_message_at > job.silence_timeout_s:
+        cancel(job, f"the job sent no message for {job.silence_timeout_s:.0f} s")
 
 
-def cancel(job: Job, why: str = "cancelled") -> None:
+def cancel(job: Job, reason: str = "cancelled") -> None:
     """Cancel a job; its message says what may exist on the Hub."""
-    if job.status != "working" or not job.child:
+    if job.status != "working" or not job.process:
         return
-    if job.errand.kind not in ("push", "deploy"):
-        left = "nothing was written"
+    if job.task.kind not in ("push", "deploy"):
+        exited_in_time = "nothing was written"
     elif job.phase is Phase.COMMITTING:
-        left = "the commit may exist: check the repository before you publish again"
+        exited_in_time = "the commit may exist: check the repository before you publish again"
     elif job.phase is Phase.WRITING:
-        new = "model" if job.errand.kind == "push" else "file"
-        left = (
+        new = "model" if job.task.kind == "push" else "file"
+        exited_in_time = (
             "existing content is unchanged; a new repository or branch may exist, "
             f"without any new {new}"
         )
-        left += "; its training set may exist" if job.errand.with_data else ""
+        exited_in_time += "; its training set may exist" if job.task.include_dataset else ""
     else:
-        left = "nothing was written"
-    job.status, job.sentence, job.again = "failed", f"{why}; {left}", True
-    job.child.kill()
+        exited_in_time = "nothing was written"
+    job.status, job.message, job.retryable = "failed", f"{reason}; {exited_in_time}", True
+    job.process.kill()
 
 
 @dataclass
-class Kept:
+class AutoPublish:
     """A run that is published during training."""
 
     run: Run
     owner: str
     repo: str
     private: bool
-    minutes: float
+    interval_minutes: float
     token: str = field(repr=False)
     license: str = ""
-    due: float = 0.0
+    next_push_at: float = 0.0
     job: Job | None = None
-    pushed: int | None = None  # the step of the last push
+    pushed_step: int | None = None  # the step of the last push
     pushed_at: float = 0.0
-    last: bool = False  # the run has ended, and this is the final push
-    trouble: str = ""
-    over: bool = False  # the final push has failed, and a retry would fail, too
-    over_at: float = field(default_factory=time.monotonic)
+    is_final: bool = False  # the run has ended, and this is the final push
+    error: str = ""
+    failed: bool = False  # the final push has failed, and a retry would fail, too
+    failed_at: float = field(default_factory=time.monotonic)
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         now = time.monotonic()
         return {
             "repo": self.repo,
-            "branch": "main" if self.last else BRANCH,
-            "minutes": self.minutes,
-            "pushed": self.pushed,
-            "trouble": self.trouble,
-            "ago": round(now - self.pushed_at) if self.pushed is not None else None,
-            "in": 0 if self.over else max(0, round(self.due - now)),
+            "branch": "main" if self.is_final else AUTO_BRANCH,
+            "minutes": self.interval_minutes,
+            "pushed": self.pushed_step,
+            "trouble": self.error,
+            "ago": round(now - self.pushed_at) if self.pushed_step is not None else None,
+            "in": 0 if self.failed else max(0, round(self.next_push_at - now)),
             "now": self.job is not None and self.job.status == "working",
         }
 
 
-class Jobs:
+class AutoPublisher:
     """All Hub jobs of a server."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self._jobs: dict[str, Job] = {}
-        self._kept: dict[str, Kept] = {}  # by run id
+        self._auto_publishes: dict[str, AutoPublish] = {}  # by run id
         self._lock = threading.Lock()
         self._gallery: tuple[float, Job] | None = None  # public, with its start time
-        self._watching: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
 
     def start(
         self,
-        errand: Errand,
+        task: HubTask,
         owner: str,
         on_done: Callable[[Job], None] = lambda _: None,
-        anew: bool = False,
+        refresh: bool = False,
     ) -> Job:
         """Start a job for an owner; without `anew`, a recent public gallery is returned again.
 
@@ -219,48 +225,49 @@ class Jobs:
             Busy: if the owner, the address or the server has too many running jobs.
         """
         with self._lock:
-            listing = errand.kind == "gallery"
-            shared = listing and not errand.token  # equal for all owners
+            listing = task.kind == "gallery"
+            shared = listing and not task.token  # equal for all owners
             if shared and self._gallery:
                 at, job = self._gallery
-                if not anew and job.status != "failed" and time.monotonic() - at < LISTED_FOR:
+                if not refresh and job.status != "failed" and time.monotonic() - at < LISTING_TTL_S:
                     return job
-            working = [job for job in self._jobs.values() if not job.over.is_set()]
+            active_jobs = [job for job in self._jobs.values() if not job.finished.is_set()]
             # Galleries have their own slots.
-            others = [job for job in working if (job.errand.kind == "gallery") == listing]
-            if len(others) >= ERRANDS_AT_ONCE or (
-                not shared and sum(job.owner == owner for job in others) >= ERRANDS_AN_OWNER
+            jobs_of_owner = [job for job in active_jobs if (job.task.kind == "gallery") == listing]
+            if len(jobs_of_owner) >= MAX_CONCURRENT_TASKS or (
+                not shared
+                and sum(job.owner == owner for job in jobs_of_owner) >= MAX_TASKS_PER_OWNER
             ):
-                raise Busy("other Hub jobs are still running; try again in a moment")
+                raise HubBusyError("other Hub jobs are still running; try again in a moment")
             # A local instance has one user, who may use every slot.
-            is_local = bool(getattr(self.registry, "local_owner", ""))
-            if not is_local and holds_share((job.address for job in others), ERRANDS_AT_ONCE):
-                most = half_of(ERRANDS_AT_ONCE)
-                raise Busy(
-                    f"{most} Hub jobs from your address are still running, which is the limit; "
+            is_local = bool(getattr(self.registry, "single_owner", ""))
+            if not is_local and uses_full_share(
+                (job.address for job in jobs_of_owner), MAX_CONCURRENT_TASKS
+            ):
+                limit = max_per_address(MAX_CONCURRENT_TASKS)
+                raise HubBusyError(
+                    f"{limit} Hub jobs from your address are still running, which is the limit; "
                     "try again in a moment"
                 )
-            over = [job for job in self._jobs.values() if job.over.is_set()]
-            for job in over[: max(0, len(over) - MOST_KEPT)]:
+            finished = [job for job in self._jobs.values() if job.finished.is_set()]
+            for job in finished[: max(0, len(finished) - MAX_KEPT_JOBS)]:
                 self._jobs.pop(job.id, None)
-            job = begin(errand, owner, on_done=lambda job: self._done(job, on_done))
+            job = start_job(task, owner, on_done=lambda job: self._on_done(job, on_done))
             job.shared = shared
             self._jobs[job.id] = job
             if shared:
                 self._gallery = (time.monotonic(), job)
-            self._watch()
+            self._ensure_thread()
             return job
 
-    def _watch(self) -> None:
+    def _ensure_thread(self) -> None:
         """Start the housekeeping thread if it does not run. The caller holds the lock."""
-        if self._watching is None:
-            self._watching = threading.Thread(
-                target=self._keep_house, name="hub-housekeeping", daemon=True
-            )
-            self._watching.start()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._loop, name="hub-housekeeping", daemon=True)
+            self._thread.start()
 
-    def _done(self, job: Job, on_done: Callable[[Job], None]) -> None:
-        if job.errand.kind == "push":
+    def _on_done(self, job: Job, on_done: Callable[[Job], None]) -> None:
+        if job.task.kind == "push":
             self._gallery = None  # the published model is missing in it
         # An imported run counts for the address that started the job.
         before = CLIENT_ADDRESS.set(job.address)
@@ -287,7 +294,7 @@ class Jobs:
 
     # Publishing during training
 
-    def keep_pushing(
+    def enable_auto_publish(
         self,
         run: Run,
         owner: str,
@@ -295,7 +302,7 @@ class Jobs:
         token: str,
         *,
         private: bool,
-        minutes: float,
+        interval_minutes: float,
         license: str = "",
     ) -> None:
         """Push the latest checkpoint of a run at an interval to a branch, and the last one to main.
@@ -304,88 +311,96 @@ class Jobs:
             Refused: if the name or the interval is not valid, or the run has ended.
         """
         if not is_repo(repo):
-            raise Refused("enter the name of the repository first, as user/name")
+            raise UserError("enter the name of the repository first, as user/name")
         if (
-            not isinstance(minutes, int | float)
-            or isinstance(minutes, bool)
-            or not EVERY[0] <= minutes <= EVERY[1]
+            not isinstance(interval_minutes, int | float)
+            or isinstance(interval_minutes, bool)
+            or not INTERVAL_RANGE_MIN[0] <= interval_minutes <= INTERVAL_RANGE_MIN[1]
         ):
-            raise Refused(f"enter {EVERY[0]} to {EVERY[1]} minutes between two pushes")
-        if run.status not in (*WORKING, "waiting", "paused"):
-            raise Refused("this run has ended: publish its checkpoint above")
+            raise UserError(
+                f"enter {INTERVAL_RANGE_MIN[0]} to {INTERVAL_RANGE_MIN[1]} minutes between two pushes"
+            )
+        if run.status not in (*ACTIVE_STATUSES, "waiting", "paused"):
+            raise UserError("this run has ended: publish its checkpoint above")
         with self._lock:
-            self._kept[run.id] = Kept(run, owner, repo, private, minutes, token, license)
-            self._watch()
+            self._auto_publishes[run.id] = AutoPublish(
+                run, owner, repo, private, interval_minutes, token, license
+            )
+            self._ensure_thread()
 
-    def stop_pushing(self, run: Run) -> None:
+    def disable_auto_publish(self, run: Run) -> None:
         """Stop publishing a run; a running push continues to its end."""
         with self._lock:
-            self._kept.pop(run.id, None)
+            self._auto_publishes.pop(run.id, None)
 
-    def kept(self, run: Run) -> dict[str, Any] | None:
+    def auto_publish_status(self, run: Run) -> dict[str, Any] | None:
         """Return the state of publishing a run during training; None if it is off."""
-        kept = self._kept.get(run.id)
-        return kept.told() if kept else None
+        kept = self._auto_publishes.get(run.id)
+        return kept.to_json() if kept else None
 
-    def _push_again(self, kept: Kept) -> None:
+    def _push_if_due(self, schedule: AutoPublish) -> None:
         """Process the result of the last push, and start the next one when it is due."""
-        now, run = time.monotonic(), kept.run
-        if kept.job is not None:
-            if not kept.job.over.is_set():
+        now, run = time.monotonic(), schedule.run
+        if schedule.job is not None:
+            if not schedule.job.finished.is_set():
                 return
-            job, kept.job = kept.job, None
+            job, schedule.job = schedule.job, None
             if job.status == "done" and job.result:
-                kept.pushed, kept.pushed_at, kept.trouble = job.result["step"], now, ""
+                schedule.pushed_step, schedule.pushed_at, schedule.error = (
+                    job.result["step"],
+                    now,
+                    "",
+                )
             else:
-                kept.trouble = job.sentence
-            kept.due = now + 60 * kept.minutes
-            if kept.last and job.status == "done":
-                self.stop_pushing(run)
+                schedule.error = job.message
+            schedule.next_push_at = now + 60 * schedule.interval_minutes
+            if schedule.is_final and job.status == "done":
+                self.disable_auto_publish(run)
                 return
-            if kept.last and not job.again:
+            if schedule.is_final and not job.retryable:
                 # There is no further push, but the owner can read the reason.
-                kept.token, kept.over, kept.over_at = "", True, now
-        if run.deleted_at is not None or (kept.over and now - kept.over_at > KEPT_FOR):
-            self.stop_pushing(run)
+                schedule.token, schedule.failed, schedule.failed_at = "", True, now
+        if run.deleted_at is not None or (schedule.failed and now - schedule.failed_at > JOB_TTL_S):
+            self.disable_auto_publish(run)
             return
-        if kept.over:
+        if schedule.failed:
             return
         # The status is read before the checkpoints, so that an ended run has its last checkpoint.
-        ended = run.status not in (*WORKING, "waiting", "paused")
+        ended = run.status not in (*ACTIVE_STATUSES, "waiting", "paused")
         found = run.checkpoints()
         # The last checkpoint is pushed to main, even if it was pushed to the branch before.
-        new = bool(found) and (ended or found[0][1].step != kept.pushed)
+        new = bool(found) and (ended or found[0][1].step != schedule.pushed_step)
         if ended and not new:
-            self.stop_pushing(run)
-        elif new and (now >= kept.due or (ended and not kept.last)):
-            errand = Errand(
+            self.disable_auto_publish(run)
+        elif new and (now >= schedule.next_push_at or (ended and not schedule.is_final)):
+            errand = HubTask(
                 "push",
-                kept.repo,
-                kept.token,
-                revision="main" if ended else BRANCH,
-                private=kept.private,
-                license=kept.license,
+                schedule.repo,
+                schedule.token,
+                revision="main" if ended else AUTO_BRANCH,
+                private=schedule.private,
+                license=schedule.license,
                 checkpoint=str(found[0][0]),
-                run=str(run.folder),
+                run_folder=str(run.folder),
             )
             try:
-                kept.job, kept.last = self.start(errand, kept.owner), ended
-            except Refused as error:  # retried at the next housekeeping
-                kept.trouble = str(error)
+                schedule.job, schedule.is_final = self.start(errand, schedule.owner), ended
+            except UserError as error:  # retried at the next housekeeping
+                schedule.error = str(error)
 
-    def _keep_house(self) -> None:
+    def _loop(self) -> None:
         while True:
-            time.sleep(HOUSEKEEPING)
+            time.sleep(HOUSEKEEPING_INTERVAL_S)
             now = time.monotonic()
             for job in list(self._jobs.values()):
                 try:
-                    supervise(job)
-                    if job.over.is_set() and now - job.heard_at > KEPT_FOR:
+                    check_timeouts(job)
+                    if job.finished.is_set() and now - job.last_message_at > JOB_TTL_S:
                         self._jobs.pop(job.id, None)
                 except Exception:  # an error of one job must not stop the supervision of others
-                    log.exception("supervision of the Hub job %s failed", job.errand.kind)
-            for kept in list(self._kept.values()):
+                    log.exception("supervision of the Hub job %s failed", job.task.kind)
+            for kept in list(self._auto_publishes.values()):
                 try:
-                    self._push_again(kept)
+                    self._push_if_due(kept)
                 except Exception:
                     log.exception("publishing a run while it trains failed")

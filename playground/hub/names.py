@@ -10,11 +10,11 @@ from enum import Enum
 
 TAG = "transformer-playground"
 MANIFEST = "playground.json"
-REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
-BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,95}")
-REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+@-]{0,199}")
+REPO_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+BRANCH_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,95}")
+REVISION_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+@-]{0,199}")
 # Files of earlier pushes, which a push may delete. Other files in a repository belong to its owner.
-OURS = {
+PLAYGROUND_FILES = {
     "README.md",
     "config.json",
     "generation_config.json",
@@ -127,7 +127,7 @@ class Phase(Enum):
 def is_repo(name: str) -> bool:
     """Return whether this can be the name of a repository, user/name."""
     return (
-        bool(REPO.fullmatch(name))
+        bool(REPO_PATTERN.fullmatch(name))
         and "--" not in name
         and ".." not in name
         and not name.endswith(".git")
@@ -137,7 +137,7 @@ def is_repo(name: str) -> bool:
 def is_branch(name: str) -> bool:
     """Return whether this can be the name of a new branch."""
     return (
-        bool(BRANCH.fullmatch(name))
+        bool(BRANCH_PATTERN.fullmatch(name))
         and is_revision(name)
         and not name.endswith((".", ".lock"))
         and not name.startswith("refs/")
@@ -150,4 +150,4 @@ def is_revision(name: str) -> bool:
     A revision becomes part of a URL, where dots and slashes could lead to another path.
     """
     hidden_or_empty = any(not part or part.startswith(".") for part in name.split("/"))
-    return bool(REVISION.fullmatch(name)) and ".." not in name and not hidden_or_empty
+    return bool(REVISION_PATTERN.fullmatch(name)) and ".." not in name and not hidden_or_empty

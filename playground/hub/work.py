@@ -37,19 +37,19 @@ from playground.runs.limits import Limits
 
 from .names import Phase
 
-QUIET = {
+QUIET_ENV = {
     "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_XET": "1",
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
 }
-LARGEST_PULL = 200_000_000  # bytes
-LARGEST_TEXT = 1_000_000  # bytes of a card or a manifest
-MOST_FILES = 100  # in the list of files
-LOADING_FOR = 600.0  # seconds for imports on a busy machine at low priority
+MAX_PULL_BYTES = 200_000_000  # bytes
+MAX_TEXT_BYTES = 1_000_000  # bytes of a card or a manifest
+MAX_FILES = 100  # in the list of files
+LOADING_TIMEOUT_S = 600.0  # seconds for imports on a busy machine at low priority
 log = logging.getLogger(__name__)
-KINDS = (
+TASK_KINDS = (
     "account",
     "gallery",
     "look",
@@ -64,7 +64,7 @@ KINDS = (
 
 
 @dataclass(frozen=True)
-class Errand:
+class HubTask:
     """The specification of a job. Paths are strings; the repr, and so the log, omits the token."""
 
     kind: str
@@ -73,43 +73,43 @@ class Errand:
     endpoint: str = ""
     revision: str = "main"
     private: bool = False
-    with_data: bool = False
+    include_dataset: bool = False
     license: str = ""  # of the published model; empty for that of `card.default_license`
     checkpoint: str = ""
-    run: str = ""  # the folder of the run, which contains the metrics
-    into: str = ""
+    run_folder: str = ""  # the folder of the run, which contains the metrics
+    destination: str = ""
     # The commit that the owner has previewed, empty for none; None accepts any commit.
-    expected: str | None = None
-    largest: int = LARGEST_PULL
+    expected_parent: str | None = None
+    max_bytes: int = MAX_PULL_BYTES
     limits: Limits = field(default_factory=Limits)  # of the server, for downloaded models
 
 
-def work(pipe: Connection, errand: Errand, scratch: str) -> None:
+def main(connection: Connection, task: HubTask, scratch: str) -> None:
     """Run a job; the entry point of the process.
 
     The caller creates the empty folder `scratch`, and removes it when the process has ended.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ.update(QUIET | ({"HF_ENDPOINT": errand.endpoint} if errand.endpoint else {}))
+    os.environ.update(QUIET_ENV | ({"HF_ENDPOINT": task.endpoint} if task.endpoint else {}))
     from playground.training.manifest import CheckpointError
 
-    from .client import Hub, HubError, prepare
+    from .client import Hub, HubError, configure_process
 
     try:
-        prepare()
-        threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
+        configure_process()
+        threading.Thread(target=_exit_when_parent_dies, args=(connection,), daemon=True).start()
         if hasattr(os, "nice"):
             os.nice(10)  # the priority of training, which is below that of the page
-        if errand.kind not in KINDS:
-            raise HubError(f"{errand.kind!r} is not a Hub job; use one of {', '.join(KINDS)}")
-        runner = Runner(Hub(errand.token, errand.endpoint), errand, pipe, Path(scratch))
-        message: tuple[Any, ...] = ("result", getattr(runner, errand.kind)())
+        if task.kind not in TASK_KINDS:
+            raise HubError(f"{task.kind!r} is not a Hub job; use one of {', '.join(TASK_KINDS)}")
+        runner = HubTaskRunner(Hub(task.token, task.endpoint), task, connection, Path(scratch))
+        message: tuple[Any, ...] = ("result", getattr(runner, task.kind)())
     except HubError as error:
-        message = ("failed", str(error), error.again)
+        message = ("failed", str(error), error.retryable)
     except (CheckpointError, ValueError) as error:
         # The name of the manifest in the repository.
-        plain = str(error).replace(f"{scratch}/looked/config.json", "playground.json")
-        message = ("failed", re.sub(rf"{re.escape(scratch)}/\w+/?", "", plain), False)
+        is_expected = str(error).replace(f"{scratch}/looked/config.json", "playground.json")
+        message = ("failed", re.sub(rf"{re.escape(scratch)}/\w+/?", "", is_expected), False)
     except OSError as error:
         message = (
             "failed",
@@ -119,57 +119,59 @@ def work(pipe: Connection, errand: Errand, scratch: str) -> None:
     except MemoryError:
         message = ("failed", "the server has not enough memory now; try again later", True)
     except Exception as error:  # the message may contain a token; the traceback lines do not
-        where = "".join(traceback.format_tb(error.__traceback__))
-        log.error("the Hub job %s failed with %s at:\n%s", errand.kind, type(error).__name__, where)
+        frame = "".join(traceback.format_tb(error.__traceback__))
+        log.error("the Hub job %s failed with %s at:\n%s", task.kind, type(error).__name__, frame)
         message = (
             "failed",
             f"unexpected error ({type(error).__name__}); try again",
             True,
         )
     with suppress(OSError):
-        pipe.send(message)
-    pipe.close()
+        connection.send(message)
+    connection.close()
 
 
-def _end_with(pipe: Connection) -> None:
+def _exit_when_parent_dies(connection: Connection) -> None:
     """End this process when the process that started it has ended."""
     with suppress(EOFError, OSError):
-        pipe.recv()
+        connection.recv()
     os._exit(1)
 
 
-class Runner:
+class HubTaskRunner:
     """The runner of one job, with a method for each kind of job."""
 
-    def __init__(self, hub: Any, errand: Errand, pipe: Connection, scratch: Path) -> None:
-        self.hub, self.errand, self.pipe, self.scratch = hub, errand, pipe, scratch
+    def __init__(self, hub: Any, task: HubTask, connection: Connection, scratch: Path) -> None:
+        self.hub, self.task, self.connection, self.scratch = hub, task, connection, scratch
 
-    def say(self, sentence: str, patience: float = 0.0, phase: Phase = Phase.READING) -> None:
+    def report(
+        self, message: str, silence_timeout_s: float = 0.0, phase: Phase = Phase.READING
+    ) -> None:
         """Report the current operation, its extra seconds without messages, and its phase."""
         with suppress(OSError):
-            self.pipe.send(("say", sentence, patience, phase))
+            self.connection.send(("say", message, silence_timeout_s, phase))
 
-    def say_loading(self) -> None:
+    def report_loading(self) -> None:
         """Report that imports begin, which may take minutes; call it before the first import."""
-        self.say("Loading PyTorch", LOADING_FOR)
+        self.report("Loading PyTorch", LOADING_TIMEOUT_S)
 
-    def reach(self) -> None:
-        self.say("Connecting to the Hub")
-        self.hub.reach()
+    def connect(self) -> None:
+        self.report("Connecting to the Hub")
+        self.hub.connect()
 
     def account(self) -> dict[str, Any]:
-        self.reach()
+        self.connect()
         return dict(self.hub.account())
 
     def gallery(self) -> dict[str, Any]:
-        self.reach()
+        self.connect()
         rows: list[dict[str, Any]] = []
         models = self.hub.gallery()
-        self.say_loading()
+        self.report_loading()
         for model in models:
             # One malformed card must not hide the other models.
             with suppress(TypeError, ValueError, AttributeError, OverflowError):
-                rows.append(_row(model))
+                rows.append(_gallery_row(model))
         return {"models": rows}
 
     # Inspecting and downloading
@@ -177,15 +179,15 @@ class Runner:
     def look(self) -> dict[str, Any]:
         from .client import HubError
 
-        self.reach()
-        about, manifest, card = self.inspected()
-        told = self.described(about, manifest, card)
+        self.connect()
+        repo, manifest, card = self._inspect_repo()
+        info = self._repo_info(repo, manifest, card)
         with suppress(HubError):  # the older revisions are optional
-            told["revisions"] = self.hub.revisions(self.errand.repo, self.errand.revision)
-            told["branches"] = self.hub.branches(self.errand.repo)
-        return told
+            info["revisions"] = self.hub.revisions(self.task.repo, self.task.revision)
+            info["branches"] = self.hub.branches(self.task.repo)
+        return info
 
-    def inspected(self) -> tuple[Any, Any, str]:
+    def _inspect_repo(self) -> tuple[Any, Any, str]:
         """Return a repository's metadata, manifest and card, without loading the model.
 
         Raises:
@@ -193,15 +195,15 @@ class Runner:
         """
         from playground.training.manifest import read_manifest
 
-        from .client import HubError, Missing
+        from .client import HubError, NotFoundError
         from .names import MANIFEST
 
-        repo = self.errand.repo
-        self.say(f"Inspecting {repo}")
+        repo = self.task.repo
+        self.report(f"Inspecting {repo}")
         try:
-            about = self.hub.look(repo, self.errand.revision)
-        except Missing:
-            if self.errand.revision == "main":
+            repo_info = self.hub.repo_info(repo, self.task.revision)
+        except NotFoundError:
+            if self.task.revision == "main":
                 raise
             branches = self.hub.branches(repo)  # raises HubError for a missing repository
             known = (
@@ -210,31 +212,34 @@ class Runner:
                 else f"one of the branches {', '.join(branches[:10])}"
             )
             raise HubError(
-                f"{repo} has no revision {self.errand.revision}; use {known}, "
-                "or the hash of a commit"
+                f"{repo} has no revision {self.task.revision}; use {known}, or the hash of a commit"
             ) from None
-        sizes = about.sizes
+        sizes = repo_info.sizes
         if MANIFEST not in sizes or "model.safetensors" not in sizes:
-            lacking = MANIFEST if MANIFEST not in sizes else "model.safetensors"
+            missing = MANIFEST if MANIFEST not in sizes else "model.safetensors"
             others: list[str] = []
             with suppress(HubError):
                 others = [
-                    branch for branch in self.hub.branches(repo) if branch != self.errand.revision
+                    branch for branch in self.hub.branches(repo) if branch != self.task.revision
                 ]
-            look = f"; it has other branches, open one as {repo}@{others[0]}" if others else ""
-            raise HubError(f"{repo} is not a model of the playground: {lacking} is missing{look}")
-        if sizes[MANIFEST] > LARGEST_TEXT:
+            inspection = (
+                f"; it has other branches, open one as {repo}@{others[0]}" if others else ""
+            )
+            raise HubError(
+                f"{repo} is not a model of the playground: {missing} is missing{inspection}"
+            )
+        if sizes[MANIFEST] > MAX_TEXT_BYTES:
             raise HubError(
                 f"{MANIFEST} of {repo} has {sizes[MANIFEST]:,} bytes; "
-                f"at most {LARGEST_TEXT:,} are accepted"
+                f"at most {MAX_TEXT_BYTES:,} are accepted"
             )
         texts = {
             name: sizes[name]
             for name in (MANIFEST, "README.md")
-            if sizes.get(name, LARGEST_TEXT + 1) <= LARGEST_TEXT
+            if sizes.get(name, MAX_TEXT_BYTES + 1) <= MAX_TEXT_BYTES
         }
         folder = self.scratch / "looked"
-        self.hub.fetch(repo, about.sha, texts, folder)
+        self.hub.fetch(repo, repo_info.sha, texts, folder)
         (folder / MANIFEST).rename(folder / "config.json")
         manifest = read_manifest(folder)
         card = (
@@ -242,167 +247,172 @@ class Runner:
             if "README.md" in texts
             else ""
         )
-        return about, manifest, card
+        return repo_info, manifest, card
 
-    def described(self, about: Any, manifest: Any, card: str) -> dict[str, Any]:
-        self.say_loading()
-        from playground.runs.run import task_in_words
+    def _repo_info(self, repo: Any, manifest: Any, card: str) -> dict[str, Any]:
+        self.report_loading()
+        from playground.runs.run import task_label
 
         from .card import read_scores
-        from .client import in_words
+        from .client import format_bytes
 
         model = manifest.config.model
         files = [
-            {"path": file.path, "size": in_words(file.size)} for file in about.files[:MOST_FILES]
+            {"path": file.path, "size": format_bytes(file.size)} for file in repo.files[:MAX_FILES]
         ]
         return {
-            "repo": about.id,
-            "commit": about.sha,
-            "likes": about.likes,
-            "private": about.private,
+            "repo": repo.id,
+            "commit": repo.sha,
+            "likes": repo.likes,
+            "private": repo.private,
             "files": files,
-            "files_in_all": len(about.files),
-            "task": task_in_words(manifest.config),
+            "files_in_all": len(repo.files),
+            "task": task_label(manifest.config),
             "shape": [model.n_layers, model.n_heads, model.d_model],
             "parameters": model.parameter_count(),
             "step": manifest.step,
             "seconds": manifest.seconds,
             "device": manifest.device,
             "card": read_scores(card),
-            "resumable": "training.safetensors" in about.sizes,
+            "resumable": "training.safetensors" in repo.sizes,
         }
 
-    def fetched(self, into: Path) -> dict[str, Any]:
+    def _download(self, destination: Path) -> dict[str, Any]:
         """Download a checkpoint into a folder, and validate it."""
-        self.say_loading()
-        from playground.runs.gather import FILES
+        self.report_loading()
+        from playground.runs.gather import CHECKPOINT_FILES
         from playground.runs.inspector import Inspector
-        from playground.runs.memory import check_memory
+        from playground.runs.memory import ensure_memory_available
 
         from .client import HubError
         from .names import MANIFEST
-        from .package import to_checkpoint
+        from .package import checkpoint_from_package
 
-        about, manifest, card = self.inspected()
-        told = self.described(about, manifest, card)
-        self.errand.limits.check(manifest.config)
-        check_memory(manifest.config)
-        wanted = {name: about.sizes[name] for name in (MANIFEST, *FILES[1:]) if name in about.sizes}
-        if sum(wanted.values()) > self.errand.largest:
-            most = f"{self.errand.largest // 1_000_000} MB"
+        about, manifest, card = self._inspect_repo()
+        info = self._repo_info(about, manifest, card)
+        self.task.limits.validate(manifest.config)
+        ensure_memory_available(manifest.config)
+        files = {
+            name: about.sizes[name]
+            for name in (MANIFEST, *CHECKPOINT_FILES[1:])
+            if name in about.sizes
+        }
+        if sum(files.values()) > self.task.max_bytes:
+            limit = f"{self.task.max_bytes // 1_000_000} MB"
             raise HubError(
-                f"{self.errand.repo} has {sum(wanted.values()) / 1e6:.0f} MB; "
-                f"at most {most} are accepted here"
+                f"{self.task.repo} has {sum(files.values()) / 1e6:.0f} MB; "
+                f"at most {limit} are accepted here"
             )
         package = self.scratch / "package"
-        self.hub.fetch(self.errand.repo, about.sha, wanted, package, self.say)
-        self.say("Validating the weights", LOADING_FOR)
-        to_checkpoint(package, into)
-        Inspector().check(into)
-        return told
+        self.hub.fetch(self.task.repo, about.sha, files, package, self.report)
+        self.report("Validating the weights", LOADING_TIMEOUT_S)
+        checkpoint_from_package(package, destination)
+        Inspector().validate(destination)
+        return info
 
     def pull(self) -> dict[str, Any]:
         """Download a published model to `into`, which appears when it is complete and valid."""
-        self.reach()
-        into = Path(self.errand.into)
-        told = self.fetched(self.scratch / "checkpoint")
-        into.parent.mkdir(parents=True, exist_ok=True)
-        partial = into.with_name(f".{into.name}.tmp")
+        self.connect()
+        destination = Path(self.task.destination)
+        info = self._download(self.scratch / "checkpoint")
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        partial = destination.with_name(f".{destination.name}.tmp")
         shutil.rmtree(partial, ignore_errors=True)  # left by a killed pull
         shutil.copytree(self.scratch / "checkpoint", partial)
-        if into.is_dir():
-            into.rmdir()  # the caller has checked that it is empty
-        os.rename(partial, into)
-        return told
+        if destination.is_dir():
+            destination.rmdir()  # the caller has checked that it is empty
+        os.rename(partial, destination)
+        return info
 
     def reproduce(self) -> dict[str, Any]:
         """Evaluate a published model on as many held-out sequences as its card reports."""
-        self.reach()
-        self.say_loading()
+        self.connect()
+        self.report_loading()
         from playground.evaluation import evaluate
-        from playground.tasks.held_out import held_out_set
+        from playground.tasks.held_out import build_held_out_set
         from playground.training.checkpoint import load_model
 
         folder = self.scratch / "checkpoint"
-        told = self.fetched(folder)
+        info = self._download(folder)
         manifest, family = load_model(folder)
         task = manifest.config.task
-        n = (told["card"] or {}).get("n") or 2000
-        self.say(f"Evaluating {n:,} held-out sequences", 600.0)
+        n = (info["card"] or {}).get("n") or 2000
+        self.report(f"Evaluating {n:,} held-out sequences", 600.0)
         started = time.perf_counter()
         scores = evaluate(
-            family, held_out_set(task.load(), min(n, 100_000), task.min_length, task.max_length)
+            family,
+            build_held_out_set(task.load(), min(n, 100_000), task.min_length, task.max_length),
         )
-        return told | {
+        return info | {
             "measured": asdict(scores),
             "measured_seconds": round(time.perf_counter() - started, 2),
         }
 
     # Publishing
 
-    def gathered(self) -> Path:
+    def _export(self) -> Path:
         """Copy the current checkpoint, because a running run may replace it during the job."""
-        from playground.runs.gather import gather
+        from playground.runs.gather import export_checkpoint
         from playground.training.manifest import CheckpointError
 
         from .client import HubError
 
-        into = self.scratch / "checkpoint"
+        destination = self.scratch / "checkpoint"
         try:
-            return gather(
-                Path(self.errand.checkpoint),
-                Path(self.errand.run) if self.errand.run else None,
-                into,
+            return export_checkpoint(
+                Path(self.task.checkpoint),
+                Path(self.task.run_folder) if self.task.run_folder else None,
+                destination,
             )
         except (CheckpointError, FileNotFoundError):
-            if Path(self.errand.checkpoint).is_dir():
+            if Path(self.task.checkpoint).is_dir():
                 raise
             raise HubError(
-                "a newer checkpoint has replaced this one; try again", again=True
+                "a newer checkpoint has replaced this one; try again", retryable=True
             ) from None
 
-    def package(self, checkpoint: Path) -> tuple[Path, Path | None]:
+    def build(self, checkpoint: Path) -> tuple[Path, Path | None]:
         """Write the package of the model and, on request, of its training set."""
-        self.say_loading()
+        self.report_loading()
         from playground.training.manifest import read_manifest
 
         from .card import write_card
         from .package import build_package
 
-        errand = self.errand
-        self.say("Building the package", LOADING_FOR)
+        task = self.task
+        self.report("Building the package", LOADING_TIMEOUT_S)
         folder, data = self.scratch / "model", None
         folder.mkdir()
         build_package(checkpoint, folder)
-        self.say("Writing the model card", 600.0)
+        self.report("Writing the model card", 600.0)
         write_card(
             folder,
             checkpoint,
-            repo=errand.repo,
-            dataset=self.data_repo if errand.with_data else None,
-            revision=errand.revision,
-            license=errand.license,
+            repo=task.repo,
+            dataset=self.dataset_repo_id if task.include_dataset else None,
+            revision=task.revision,
+            license=task.license,
         )
-        if errand.with_data:
-            from playground.data import write_dataset
+        if task.include_dataset:
+            from playground.data import export_dataset
 
-            self.say("Generating the training set", 600.0)
+            self.report("Generating the training set", 600.0)
             data = self.scratch / "data"
-            write_dataset(
+            export_dataset(
                 data,
                 read_manifest(checkpoint),
-                repo=self.data_repo,
-                model=errand.repo,
-                license=errand.license,
+                repo=self.dataset_repo_id,
+                model=task.repo,
+                license=task.license,
             )
         return folder, data
 
     @property
-    def data_repo(self) -> str:
+    def dataset_repo_id(self) -> str:
         """Return the repository of the training set."""
-        return f"{self.errand.repo}-data"
+        return f"{self.task.repo}-data"
 
-    def plans(self) -> tuple[list[tuple[Path, Any]], Any]:
+    def _push_plans(self) -> tuple[list[tuple[Path, Any]], Any]:
         """Return the folders to publish with their plans, the model last, and the manifest.
 
         Raises:
@@ -410,41 +420,45 @@ class Runner:
         """
         from playground.training.manifest import read_manifest
 
-        from .client import check_branch, check_repo
-        from .forms import form_of
+        from .client import ensure_branch, ensure_repo
+        from .forms import package_format
 
-        check_repo(self.errand.repo)
-        check_branch(self.errand.revision)
-        checkpoint = self.gathered()
-        form_of(read_manifest(checkpoint).config.family)  # raises before any request
-        self.reach()
-        self.check_may_write()
-        model, data = self.package(checkpoint)
-        self.say("Comparing with the repository")
-        asked = {"private": self.errand.private, "revision": self.errand.revision}
-        plans = [(model, self.hub.plan(model, self.errand.repo, **asked))]
+        ensure_repo(self.task.repo)
+        ensure_branch(self.task.revision)
+        checkpoint = self._export()
+        package_format(read_manifest(checkpoint).config.family)  # raises before any request
+        self.connect()
+        self.ensure_can_write()
+        model, data = self.build(checkpoint)
+        self.report("Comparing with the repository")
+        repo = {"private": self.task.private, "revision": self.task.revision}
+        plans = [(model, self.hub.plan(model, self.task.repo, **repo))]
         if data is not None:
             private = plans[0][1].private  # the training set of a private model is private, too
             plans.insert(
-                0, (data, self.hub.plan(data, self.data_repo, kind="dataset", private=private))
+                0,
+                (
+                    data,
+                    self.hub.plan(data, self.dataset_repo_id, repo_type="dataset", private=private),
+                ),
             )
         return plans, read_manifest(checkpoint)
 
-    def check_may_write(self) -> None:
+    def ensure_can_write(self) -> None:
         """Raise HubError if the token cannot write to the repository's namespace."""
         from .client import HubError
 
-        who = self.hub.account()
-        namespace = self.errand.repo.split("/")[0]
-        if not who["writes"]:
+        account = self.hub.account()
+        namespace = self.task.repo.split("/")[0]
+        if not account["writes"]:
             raise HubError(
                 "this token is read-only: create one with write access, "
                 "on the Hub under Settings, Access Tokens"
             )
-        if namespace not in (who["name"], *who["orgs"]):
-            own = " or ".join((who["name"], *who["orgs"]))
+        if namespace not in (account["name"], *account["orgs"]):
+            own = " or ".join((account["name"], *account["orgs"]))
             raise HubError(
-                f"the account {who['name']} cannot publish under {namespace}; "
+                f"the account {account['name']} cannot publish under {namespace}; "
                 f"write {own} before the slash"
             )
 
@@ -452,16 +466,16 @@ class Runner:
         """Return the files that a push would send, without an account or the network."""
         from playground.training.manifest import read_manifest
 
-        from .client import check_branch, check_repo, new_plan
+        from .client import ensure_branch, ensure_repo, new_plan
 
-        check_repo(self.errand.repo)
-        check_branch(self.errand.revision)
-        checkpoint = self.gathered()
-        model, data = self.package(checkpoint)
-        asked = {"endpoint": self.hub.endpoint, "private": self.errand.private}
-        plans = [new_plan(model, self.errand.repo, revision=self.errand.revision, **asked)]
+        ensure_repo(self.task.repo)
+        ensure_branch(self.task.revision)
+        checkpoint = self._export()
+        model, data = self.build(checkpoint)
+        repo = {"endpoint": self.hub.endpoint, "private": self.task.private}
+        plans = [new_plan(model, self.task.repo, revision=self.task.revision, **repo)]
         if data is not None:
-            plans.insert(0, new_plan(data, self.data_repo, kind="dataset", **asked))
+            plans.insert(0, new_plan(data, self.dataset_repo_id, kind="dataset", **repo))
         card = (model / "README.md").read_text(encoding="utf-8")
         step = read_manifest(checkpoint).step
         return {
@@ -474,7 +488,7 @@ class Runner:
 
     def plan(self) -> dict[str, Any]:
         """Return the changes of a push without writing anything."""
-        plans, manifest = self.plans()
+        plans, manifest = self._push_plans()
         card = (plans[-1][0] / "README.md").read_text(encoding="utf-8")
         return {"plans": [asdict(plan) for _, plan in plans], "card": card, "step": manifest.step}
 
@@ -482,15 +496,19 @@ class Runner:
         """Publish the checkpoint."""
         from .client import HubError
 
-        plans, manifest = self.plans()
-        if self.errand.expected is not None and self.errand.expected != plans[-1][1].parent:
+        plans, manifest = self._push_plans()
+        if (
+            self.task.expected_parent is not None
+            and self.task.expected_parent != plans[-1][1].parent
+        ):
             raise HubError(
                 "another commit was pushed after the preview, and nothing was overwritten; "
                 "preview again",
-                again=True,
+                retryable=True,
             )
         commits = [
-            self.hub.push(folder, plan, f"Step {manifest.step}", self.say) for folder, plan in plans
+            self.hub.push(folder, plan, f"Step {manifest.step}", self.report)
+            for folder, plan in plans
         ]
         plan = plans[-1][1]
         where = plan.url if plan.revision == "main" else f"{plan.url}/tree/{plan.revision}"
@@ -503,39 +521,39 @@ class Runner:
 
     # Deployment to a Space
 
-    def staged(self) -> tuple[Path, Any]:
+    def _space_plan(self) -> tuple[Path, Any]:
         """Write the files of a Space to a folder, and return it with the plan of the push."""
-        from .client import check_repo
+        from .client import ensure_repo
         from .space import build_space
 
-        check_repo(self.errand.repo)
+        ensure_repo(self.task.repo)
         folder = self.scratch / "space"
-        build_space(folder, f"{self.hub.endpoint}/spaces/{self.errand.repo}")
-        self.reach()
-        self.check_may_write()
-        self.say("Comparing with the repository")
+        build_space(folder, f"{self.hub.endpoint}/spaces/{self.task.repo}")
+        self.connect()
+        self.ensure_can_write()
+        self.report("Comparing with the repository")
         return folder, self.hub.plan(
-            folder, self.errand.repo, private=self.errand.private, kind="space"
+            folder, self.task.repo, private=self.task.private, repo_type="space"
         )
 
-    def stage(self) -> dict[str, Any]:
+    def plan_deploy(self) -> dict[str, Any]:
         """Return the changes of a deployment without writing anything."""
-        _, plan = self.staged()
+        _, plan = self._space_plan()
         return {"plans": [asdict(plan)]}
 
     def deploy(self) -> dict[str, Any]:
         """Deploy this version of the playground to a Space in one commit."""
         from playground import __version__
 
-        folder, plan = self.staged()
-        commit = self.hub.push(folder, plan, f"Transformer Playground {__version__}", self.say)
+        folder, plan = self._space_plan()
+        commit = self.hub.push(folder, plan, f"Transformer Playground {__version__}", self.report)
         return {"plans": [asdict(plan)], "url": plan.url, "commit": commit}
 
 
-def _row(model: dict[str, Any]) -> dict[str, Any]:
+def _gallery_row(model: dict[str, Any]) -> dict[str, Any]:
     """Return a model of the gallery, from its metadata and the scores of its card."""
     from .card import read_scores
-    from .client import moment
+    from .client import parse_timestamp
 
     card = model.get("cardData")
     card = card if isinstance(card, dict) else {}
@@ -547,7 +565,7 @@ def _row(model: dict[str, Any]) -> dict[str, Any]:
         "commit": str(model.get("sha") or ""),
         "author": str(model.get("author") or model["id"].split("/")[0]),
         "task": _text(own.get("task")) if isinstance(own, dict) else "",
-        "when": moment(model["lastModified"]) if model.get("lastModified") else 0,
+        "when": parse_timestamp(model["lastModified"]) if model.get("lastModified") else 0,
         "parameters": numbers["total"]
         if isinstance(numbers, dict) and type(numbers.get("total")) is int
         else None,

@@ -22,43 +22,50 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from playground.families.family import rows_that_fit
+from playground.families.family import split_into_chunks
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
-from .components import Component, components, groups, heads, means, replaced
-from .subject import Subject
+from .components import (
+    Component,
+    all_components,
+    all_heads,
+    component_groups,
+    mean_outputs,
+    replace_outputs,
+)
+from .subject import InspectedModel
 
-SEQUENCES = 512
-WAYS = ("zero", "mean")
+NUM_SEQUENCES = 512
+METHODS = ("zero", "mean")
 
 
 @dataclass(frozen=True)
-class Score:
+class AblationScore:
     """Exact match, and the mean log-probability of a whole target in nats."""
 
     exact_match: float
-    log_probability: float
+    log_prob: float
 
 
 @dataclass(frozen=True)
-class Effect:
+class AblationEffect:
     """Scores before and after the ablation of `parts`, or of all other heads if `kept`."""
 
     name: str
-    parts: tuple[Component, ...]
-    how: str
-    kept: bool
-    before: Score
-    after: Score
+    components: tuple[Component, ...]
+    method: str
+    keep_only: bool
+    baseline: AblationScore
+    ablated: AblationScore
 
     @property
-    def exact_match_lost(self) -> float:
-        return self.before.exact_match - self.after.exact_match
+    def exact_match_drop(self) -> float:
+        return self.baseline.exact_match - self.ablated.exact_match
 
     @property
-    def log_probability_lost(self) -> float:
-        return self.before.log_probability - self.after.log_probability
+    def log_prob_drop(self) -> float:
+        return self.baseline.log_prob - self.ablated.log_prob
 
 
 class Ablation:
@@ -67,105 +74,130 @@ class Ablation:
     The model itself does not change.
     """
 
-    def __init__(self, subject: Subject, n: int = SEQUENCES) -> None:
-        self.family, self.batch = subject.family, subject.held_out(n).batch
+    def __init__(self, subject: InspectedModel, n: int = NUM_SEQUENCES) -> None:
+        self.model, self.batch = subject.transformer, subject.held_out(n).batch
 
     @cached_property
-    def before(self) -> Score:
+    def baseline(self) -> AblationScore:
         """Return the score of the intact model."""
         return self.score({})
 
     @cached_property
-    def means(self) -> dict[Component, Tensor]:
+    def mean_outputs(self) -> dict[Component, Tensor]:
         """Return the mean output of each component over the same sequences."""
-        return means(self.family, self.batch)
+        return mean_outputs(self.model, self.batch)
 
-    def values(self, parts: Iterable[Component], how: str) -> dict[Component, Tensor]:
+    def replacements(
+        self, chosen_components: Iterable[Component], method: str
+    ) -> dict[Component, Tensor]:
         """Return the replacement outputs of the components: zero, or each one's mean output.
 
         Raises:
             ValueError: for an unknown method, or for a component that the model does not have.
         """
-        if how not in WAYS:
-            raise ValueError(f"how is {how!r}; choose one of {', '.join(WAYS)}")
-        chosen = list(parts)
-        if how == "zero":
+        if method not in METHODS:
+            raise ValueError(f"how is {method!r}; choose one of {', '.join(METHODS)}")
+        chosen = list(chosen_components)
+        if method == "zero":
             return {part: torch.zeros((), device=self.batch.source_BS.device) for part in chosen}
-        missing = [part.name for part in chosen if part not in self.means]
+        missing = [part.name for part in chosen if part not in self.mean_outputs]
         if missing:
             raise ValueError(f"this model has no {missing[0]}; choose one of its components")
-        return {part: self.means[part] for part in chosen}
+        return {part: self.mean_outputs[part] for part in chosen}
 
     @torch.no_grad()
-    def score(self, values: Mapping[Component, Tensor]) -> Score:
+    def score(self, replacements: Mapping[Component, Tensor]) -> AblationScore:
         """Return the score with the outputs of components replaced by `values`.
 
         One teacher-forced pass yields both measures: if every target token is the most likely one
         after the target tokens before it, greedy decoding generates exactly the target. See
         `EncoderDecoder.solves` for the reason. The same holds with components replaced.
         """
-        right, log_probability = 0, 0.0
-        for rows in rows_that_fit(self.family.config, self.batch):
-            batch = self.batch.rows(rows.to(self.batch.source_BS.device))
+        n_correct, log_prob = 0, 0.0
+        for rows in split_into_chunks(self.model.config, self.batch):
+            batch = self.batch.select(rows.to(self.batch.source_BS.device))
             labels_BT = batch.labels_BT
-            with replaced(self.family, values):
-                log_BTV = self.family(batch.source_BS, batch.decoder_input_BT).log_softmax(-1)
-            right += int(((log_BTV.argmax(-1) == labels_BT) | (labels_BT == PAD)).all(1).sum())
+            with replace_outputs(self.model, replacements):
+                log_BTV = self.model(batch.source_BS, batch.decoder_input_BT).log_softmax(-1)
+            n_correct += int(((log_BTV.argmax(-1) == labels_BT) | (labels_BT == PAD)).all(1).sum())
             log_BT = log_BTV.gather(-1, labels_BT[..., None])[..., 0]
-            log_probability += float((log_BT * (labels_BT != PAD)).sum(dtype=torch.double))
+            log_prob += float((log_BT * (labels_BT != PAD)).sum(dtype=torch.double))
         n = len(self.batch.source_BS)
-        return Score(right / n, log_probability / n)
+        return AblationScore(n_correct / n, log_prob / n)
 
-    def without(self, parts: Iterable[Component], how: str = "zero", name: str = "") -> Effect:
+    def ablate(
+        self, ablated_components: Iterable[Component], method: str = "zero", name: str = ""
+    ) -> AblationEffect:
         """Return the effect of ablating these components together."""
-        chosen = tuple(parts)
-        after = self.score(self.values(chosen, how))
-        return Effect(
-            name or "; ".join(part.name for part in chosen), chosen, how, False, self.before, after
+        chosen = tuple(ablated_components)
+        after = self.score(self.replacements(chosen, method))
+        return AblationEffect(
+            name or "; ".join(part.name for part in chosen),
+            chosen,
+            method,
+            False,
+            self.baseline,
+            after,
         )
 
-    def keep_only(self, kept: Iterable[Component], how: str = "zero", name: str = "") -> Effect:
+    def keep_only(
+        self, kept_components: Iterable[Component], method: str = "zero", name: str = ""
+    ) -> AblationEffect:
         """Return the effect of ablating every head except these."""
-        chosen = tuple(kept)
-        others = [head for head in heads(self.family.config) if head not in chosen]
-        after = self.score(self.values(others, how))
-        return Effect(
-            name or "; ".join(part.name for part in chosen), chosen, how, True, self.before, after
+        chosen = tuple(kept_components)
+        others = [head for head in all_heads(self.model.config) if head not in chosen]
+        after = self.score(self.replacements(others, method))
+        return AblationEffect(
+            name or "; ".join(part.name for part in chosen),
+            chosen,
+            method,
+            True,
+            self.baseline,
+            after,
         )
 
-    def ranking(self, how: str = "zero") -> list[Effect]:
+    def rank_components(self, method: str = "zero") -> list[AblationEffect]:
         """Return the effect of ablating each single component, the largest drop first."""
-        return by_loss([self.without([part], how) for part in components(self.family.config)])
-
-    def group_ranking(self, how: str = "zero") -> list[Effect]:
-        """Return the effect of ablating each group of components, the largest drop first."""
-        return by_loss(
-            [self.without(parts, how, name) for name, parts in groups(self.family.config).items()]
+        return sort_by_drop(
+            [self.ablate([part], method) for part in all_components(self.model.config)]
         )
 
-    def keep_only_ranking(self, how: str = "zero") -> list[Effect]:
+    def rank_groups(self, method: str = "zero") -> list[AblationEffect]:
+        """Return the effect of ablating each group of components, the largest drop first."""
+        return sort_by_drop(
+            [
+                self.ablate(parts, method, name)
+                for name, parts in component_groups(self.model.config).items()
+            ]
+        )
+
+    def rank_keep_only(self, method: str = "zero") -> list[AblationEffect]:
         """Return the effect of keeping only one head or one group of heads, the best first."""
-        alone = [self.keep_only([head], how) for head in heads(self.family.config)]
+        alone = [self.keep_only([head], method) for head in all_heads(self.model.config)]
         together = {
             name: parts
-            for name, parts in groups(self.family.config).items()
+            for name, parts in component_groups(self.model.config).items()
             if parts[0].head is not None
         }
-        return by_loss(
-            [*alone, *(self.keep_only(parts, how, name) for name, parts in together.items())]
+        return sort_by_drop(
+            [*alone, *(self.keep_only(parts, method, name) for name, parts in together.items())]
         )[::-1]
 
-    def answer(
-        self, batch: Batch, max_tokens: int, parts: Iterable[Component], how: str = "zero"
+    def generate(
+        self,
+        batch: Batch,
+        max_tokens: int,
+        ablated_components: Iterable[Component],
+        method: str = "zero",
     ) -> Tensor:
         """Generate tokens (BT) for other sequences with these components ablated.
 
         Decoding is free-running and greedy.
         """
-        with replaced(self.family, self.values(parts, how)):
-            return self.family.solve(batch.source_BS, max_tokens)
+        with replace_outputs(self.model, self.replacements(ablated_components, method)):
+            return self.model.generate(batch.source_BS, max_tokens)
 
 
-def by_loss(effects: Iterable[Effect]) -> list[Effect]:
+def sort_by_drop(effects: Iterable[AblationEffect]) -> list[AblationEffect]:
     """Sort effects by the drop in log-probability, the largest drop first."""
-    return sorted(effects, key=lambda effect: effect.log_probability_lost, reverse=True)
+    return sorted(effects, key=lambda effect: effect.log_prob_drop, reverse=True)

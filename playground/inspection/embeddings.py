@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from playground.models.config import ModelConfig
-from playground.models.positions import Embedding, token_table
+from playground.models.positions import InputEmbedding, build_token_embedding
 
-from .subject import NotInspectable, Subject
+from .subject import InspectedModel, InspectionError
 
 
 def wavelength(dimension: int, d_model: int) -> float:
@@ -36,7 +36,7 @@ def wavelength(dimension: int, d_model: int) -> float:
 
 
 @dataclass(frozen=True)
-class WordOrder:
+class WordOrderDistance:
     """The Hausdorff distance of two sentences as sets of vectors, without and with positions.
 
     It is the largest distance from a vector of either set to the nearest vector of the other set.
@@ -50,7 +50,9 @@ class WordOrder:
 
 
 @torch.no_grad()
-def word_order(first: str, second: str, d_model: int = 64, seed: int = 0) -> WordOrder:
+def word_order_distance(
+    first: str, second: str, d_model: int = 64, seed: int = 0
+) -> WordOrderDistance:
     """Compare two sentences as sets of vectors, without and with positions.
 
     It shows why a transformer needs positions, for example on "The dog bit the man" and "The man
@@ -62,14 +64,14 @@ def word_order(first: str, second: str, d_model: int = 64, seed: int = 0) -> Wor
     """
     sentences = [first.lower().split(), second.lower().split()]
     if not all(0 < len(words) <= 200 for words in sentences):
-        raise NotInspectable(
+        raise InspectionError(
             "type two sentences of 1 to 200 words each, such as: the dog bit the man"
         )
     vocabulary = sorted({word for words in sentences for word in words})
     longest = max(map(len, sentences))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        table = token_table(max(4, len(vocabulary)), d_model)
+        table = build_token_embedding(max(4, len(vocabulary)), d_model)
     distances = []
     for scale in (0.0, 1.0):
         config = ModelConfig(
@@ -79,18 +81,18 @@ def word_order(first: str, second: str, d_model: int = 64, seed: int = 0) -> Wor
             position_scale=scale,
             max_positions=max(2, longest),
         )
-        embed = Embedding(config, table)
+        embed = InputEmbedding(config, table)
         sets = [
             embed(torch.tensor([[vocabulary.index(word) for word in words]]))[0]
             for words in sentences
         ]
-        apart = (sets[0][:, None] - sets[1]).norm(dim=-1)
-        distances.append(max(float(apart.amin(0).max()), float(apart.amin(1).max())))
-    return WordOrder(sentences[0], sentences[1], distances[0], distances[1])
+        distance = (sets[0][:, None] - sets[1]).norm(dim=-1)
+        distances.append(max(float(distance.amin(0).max()), float(distance.amin(1).max())))
+    return WordOrderDistance(sentences[0], sentences[1], distances[0], distances[1])
 
 
 @dataclass(frozen=True)
-class SymbolMap:
+class EmbeddingPCA:
     """Token embeddings projected onto their first two principal components.
 
     places      two coordinates for each of `names`
@@ -98,12 +100,12 @@ class SymbolMap:
     """
 
     names: list[str]
-    places: list[tuple[float, float]]
-    explained: tuple[float, float]
+    coordinates: list[tuple[float, float]]
+    explained_variance: tuple[float, float]
 
 
 @torch.no_grad()
-def position_table(subject: Subject, side: str) -> Tensor | None:
+def position_vectors(subject: InspectedModel, side: str) -> Tensor | None:
     """Return the position vectors (PD) of one side, in the order in which the model counts.
 
     There is one for each of `max_positions`; None if the model adds no vectors (none, rope, alibi,
@@ -113,14 +115,14 @@ def position_table(subject: Subject, side: str) -> Tensor | None:
         NotInspectable: for a side other than source and target.
     """
     embedding = _embedding(subject, side)
-    if embedding.positions is None or embedding.kind != "randomised":
+    if embedding.positions is None or embedding.position_type != "randomised":
         return embedding.positions
-    return embedding.placed(
+    return embedding.position_vectors(
         torch.ones(1, embedding.max_positions, dtype=torch.long, device=embedding.positions.device)
     )
 
 
-def symbol_vectors(subject: Subject, side: str) -> tuple[list[str], Tensor]:
+def token_embeddings(subject: InspectedModel, side: str) -> tuple[list[str], Tensor]:
     """Return the names and the learned embeddings (ND) of one side's tokens.
 
     EOS and SOS are included. PAD is not, because no position attends to it.
@@ -129,18 +131,18 @@ def symbol_vectors(subject: Subject, side: str) -> tuple[list[str], Tensor]:
         NotInspectable: for a side other than source and target.
     """
     table_ND = _embedding(subject, side).tokens.weight.detach()
-    return subject.names(list(range(1, len(table_ND)))), table_ND[1:]
+    return subject.token_names(list(range(1, len(table_ND)))), table_ND[1:]
 
 
-def neighbours(subject: Subject, side: str, name: str) -> list[tuple[str, float]]:
+def nearest_tokens(subject: InspectedModel, side: str, name: str) -> list[tuple[str, float]]:
     """Return the other tokens by their cosine similarity to the named one, the nearest first.
 
     Raises:
         NotInspectable: for a name that is not a token of the model.
     """
-    names, table_ND = symbol_vectors(subject, side)
+    names, table_ND = token_embeddings(subject, side)
     if name not in names:
-        raise NotInspectable(
+        raise InspectionError(
             f"{name[:20]!r} is not a token of this model; choose one of {', '.join(names)}"
         )
     unit_ND = F.normalize(table_ND, dim=-1)
@@ -151,25 +153,34 @@ def neighbours(subject: Subject, side: str, name: str) -> list[tuple[str, float]
     )
 
 
-def symbol_map(subject: Subject, side: str) -> SymbolMap:
+def embedding_pca(subject: InspectedModel, side: str) -> EmbeddingPCA:
     """Project the token embeddings of one side onto their first two principal components.
 
     The sign of each component is chosen so that its largest coordinate is positive.
     """
-    names, table_ND = symbol_vectors(subject, side)
+    names, table_ND = token_embeddings(subject, side)
     centred_ND = (table_ND - table_ND.mean(0)).double()
     _, size_N, direction_ND = torch.linalg.svd(centred_ND, full_matrices=False)
-    places_N2 = centred_ND @ direction_ND[:2].T
-    places_N2 *= places_N2.gather(0, places_N2.abs().argmax(0, keepdim=True)).sign()
-    share_N = size_N**2 / (size_N**2).sum()
+    coordinates_N2 = centred_ND @ direction_ND[:2].T
+    coordinates_N2 *= coordinates_N2.gather(0, coordinates_N2.abs().argmax(0, keepdim=True)).sign()
+    variance_fraction_N = size_N**2 / (size_N**2).sum()
     if len(size_N) == 1:  # with d_model = 1 there is one component
-        places_N2, share_N = F.pad(places_N2, (0, 1)), F.pad(share_N, (0, 1))
-    return SymbolMap(
-        names, [(x, y) for x, y in places_N2.tolist()], (float(share_N[0]), float(share_N[1]))
+        coordinates_N2, variance_fraction_N = (
+            F.pad(coordinates_N2, (0, 1)),
+            F.pad(variance_fraction_N, (0, 1)),
+        )
+    return EmbeddingPCA(
+        names,
+        [(x, y) for x, y in coordinates_N2.tolist()],
+        (float(variance_fraction_N[0]), float(variance_fraction_N[1])),
     )
 
 
-def _embedding(subject: Subject, side: str) -> Embedding:
+def _embedding(subject: InspectedModel, side: str) -> InputEmbedding:
     if side not in ("source", "target"):
-        raise NotInspectable(f"side is {side!r}; choose source or target")
-    return subject.family.source_embedding if side == "source" else subject.family.target_embedding
+        raise InspectionError(f"side is {side!r}; choose source or target")
+    return (
+        subject.transformer.source_embedding
+        if side == "source"
+        else subject.transformer.target_embedding
+    )

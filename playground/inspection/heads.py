@@ -18,17 +18,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from playground.families.family import rows_that_fit
+from playground.families.family import split_into_chunks
 from playground.tasks import PAD
 from playground.tasks.task import Batch, Task
-from playground.training.checkpoint import build_family, load_weights
+from playground.training.checkpoint import build_model, load_weights
 from playground.training.config import RunConfig
 
-from .components import ATTENTION, Component, heads
-from .recording import record_forced
-from .subject import Subject
+from .components import ATTENTION_KINDS, Component, all_heads
+from .recording import record_teacher_forced
+from .subject import InspectedModel
 
-SEQUENCES = 256
+NUM_SEQUENCES = 256
 PATTERNS = {
     "diagonal": "position i attends to position i",
     "anti-diagonal": "position i attends to position i counted from the end: the last source "
@@ -39,7 +39,7 @@ PATTERNS = {
     "last": "every position attends to the last token of the source, its EOS",
     "uniform": "every position attends to all positions equally",
 }
-LOOKS = {
+PATTERN_SENTENCES = {
     "diagonal": "attends to its own position",
     "anti-diagonal": "attends to its position counted from the end",
     "previous": "attends to the previous position",
@@ -48,12 +48,12 @@ LOOKS = {
     "last": "attends to EOS",
     "uniform": "attends uniformly",
 }
-# A head has a pattern if its normalized score (`beyond_chance`) on it is at least this.
-CLEAR = 0.5
+# A head has a pattern if its normalized score (`above_baseline`) on it is at least this.
+CLEAR_PATTERN = 0.5
 # A head is uniform if its normalized score on "uniform" is at least this and no pattern is clear.
-FLAT = 0.7
+UNIFORM_PATTERN = 0.7
 # With a baseline from here on a pattern is not informative: rows of two cells reach it on any.
-TOO_FEW = 0.5
+MAX_BASELINE = 0.5
 
 
 @dataclass(frozen=True)
@@ -76,19 +76,19 @@ class HeadScore:
 
     head: Component
     patterns: dict[str, float | None]
-    chance: dict[str, float | None]
+    uniform_baseline: dict[str, float | None]
     entropy: float
-    most_entropy: float
-    aligned: float | None
-    distance: float | None
+    max_entropy: float
+    alignment_fraction: float | None
+    alignment_distance: float | None
 
-    def beyond_chance(self, name: str) -> float:
+    def above_baseline(self, name: str) -> float:
         """Return a pattern's score, normalized so that the baseline is 0 and the maximum is 1."""
-        chance = self.chance[name] or 0.0
+        chance = self.uniform_baseline[name] or 0.0
         return ((self.patterns[name] or 0.0) - chance) / (1 - chance)
 
     @property
-    def best(self) -> str:
+    def best_pattern(self) -> str:
         """Return the pattern with the highest normalized score.
 
         It is "uniform" for a uniform head without a clear pattern, and empty if the rows have so
@@ -97,17 +97,20 @@ class HeadScore:
         telling = [
             name
             for name, share in self.patterns.items()
-            if share is not None and name != "uniform" and self.is_telling(name)
+            if share is not None and name != "uniform" and self.is_distinguishable(name)
         ]
         if not telling:
             return ""
-        best = max(telling, key=self.beyond_chance)
-        flat = self.patterns["uniform"] is not None and self.beyond_chance("uniform") >= FLAT
-        return "uniform" if flat and self.beyond_chance(best) < CLEAR else best
+        best = max(telling, key=self.above_baseline)
+        flat = (
+            self.patterns["uniform"] is not None
+            and self.above_baseline("uniform") >= UNIFORM_PATTERN
+        )
+        return "uniform" if flat and self.above_baseline(best) < CLEAR_PATTERN else best
 
-    def is_telling(self, name: str) -> bool:
+    def is_distinguishable(self, name: str) -> bool:
         """Return whether the baseline is low enough to detect the pattern."""
-        return (self.chance[name] or 0.0) < TOO_FEW
+        return (self.uniform_baseline[name] or 0.0) < MAX_BASELINE
 
     @property
     def description(self) -> str:
@@ -115,38 +118,38 @@ class HeadScore:
 
         Without a clear pattern, the description says so and names the nearest one.
         """
-        best = self.best
+        best = self.best_pattern
         if not best:
             return "too few positions to tell"
-        if best == "uniform" or self.beyond_chance(best) >= CLEAR:
-            return LOOKS[best]
+        if best == "uniform" or self.above_baseline(best) >= CLEAR_PATTERN:
+            return PATTERN_SENTENCES[best]
         return (
             f"no clear pattern; nearest: {best}"
-            if (self.patterns[best] or 0.0) > 1.5 * (self.chance[best] or 0.0)
+            if (self.patterns[best] or 0.0) > 1.5 * (self.uniform_baseline[best] or 0.0)
             else "no clear pattern"
         )
 
 
-def score_heads(subject: Subject, n: int = SEQUENCES) -> list[HeadScore]:
+def score_heads(subject: InspectedModel, n: int = NUM_SEQUENCES) -> list[HeadScore]:
     """Score every head over `n` held-out sequences."""
-    return score_heads_on(subject, subject.held_out(n).batch)
+    return score_heads_on_batch(subject, subject.held_out(n).batch)
 
 
 @torch.no_grad()
-def score_heads_on(subject: Subject, batch: Batch) -> list[HeadScore]:
+def score_heads_on_batch(subject: InspectedModel, batch: Batch) -> list[HeadScore]:
     """Score every head over the sequences of a batch."""
-    family = subject.family
+    model = subject.transformer
     totals: defaultdict[tuple[str, str], Tensor] = defaultdict(
         lambda: torch.zeros((), dtype=torch.double)
     )
     rows: defaultdict[tuple[str, str], int] = defaultdict(int)
-    for some in rows_that_fit(family.config, batch):
-        part = batch.rows(some.to(batch.source_BS.device))
-        recording = record_forced(family, part)
-        for kind in ATTENTION:
-            weights_LBHQM = recording.attention[kind]
-            for name, (value_LBHQ, counts_BQ) in _measured(
-                kind, weights_LBHQM, recording.possible[kind], part, subject.task
+    for index in split_into_chunks(model.config, batch):
+        sub_batch = batch.select(index.to(batch.source_BS.device))
+        recording = record_teacher_forced(model, sub_batch)
+        for kind in ATTENTION_KINDS:
+            weights_LBHQM = recording.attention_weights[kind]
+            for name, (value_LBHQ, counts_BQ) in _row_measures(
+                kind, weights_LBHQM, recording.attn_mask[kind], sub_batch, subject.task
             ).items():
                 totals[kind, name] = (
                     totals[kind, name]
@@ -162,81 +165,81 @@ def score_heads_on(subject: Subject, batch: Batch) -> list[HeadScore]:
         HeadScore(
             head=head,
             patterns={name: mean(head, name) for name in PATTERNS},
-            chance={name: mean(head, f"chance of {name}") for name in PATTERNS},
+            uniform_baseline={name: mean(head, f"chance of {name}") for name in PATTERNS},
             entropy=mean(head, "entropy") or 0.0,
-            most_entropy=mean(head, "most entropy") or 0.0,
-            aligned=mean(head, "aligned"),
-            distance=mean(head, "distance"),
+            max_entropy=mean(head, "most entropy") or 0.0,
+            alignment_fraction=mean(head, "aligned"),
+            alignment_distance=mean(head, "distance"),
         )
-        for head in heads(family.config)
+        for head in all_heads(model.config)
     ]
 
 
 def scores_over_training(
-    config: RunConfig, weights: Mapping[int, Path], n: int = SEQUENCES
+    config: RunConfig, weights: Mapping[int, Path], n: int = NUM_SEQUENCES
 ) -> dict[int, list[HeadScore]]:
     """Score every head at several training steps of a run, from stored weights: {step: file}.
 
     Raises:
         CheckpointError: for a file that does not hold this model's weights.
     """
-    subject = Subject.of(config, build_family(config))
+    subject = InspectedModel.from_model(config, build_model(config))
     batch = subject.held_out(n).batch
     scores = {}
     for step, path in sorted(weights.items()):
-        load_weights(subject.family, path)
-        scores[step] = score_heads_on(subject, batch)
+        load_weights(subject.transformer, path)
+        scores[step] = score_heads_on_batch(subject, batch)
     return scores
 
 
-def _measured(
-    kind: str, weights_LBHQM: Tensor, possible_BQM: Tensor, batch: Batch, task: Task
+def _row_measures(
+    kind: str, weights_LBHQM: Tensor, attn_mask_BQM: Tensor, batch: Batch, task: Task
 ) -> dict[str, tuple[Tensor, Tensor]]:
     """Return the value of each measure in every row, and which rows count.
 
     Values broadcast to LBHQ; the rows that count are BQ.
     """
-    cells_BQ = possible_BQM.sum(-1)
-    asked_BQ = (batch.source_BS if kind == "encoder" else batch.labels_BT) != PAD
-    counts_BQ = asked_BQ & (cells_BQ > 1)
-    uniform_BQM = possible_BQM / cells_BQ[..., None]
-    found = {}
-    for name, cell_BQM in _cells(kind, batch, possible_BQM).items():
+    cells_BQ = attn_mask_BQM.sum(-1)
+    is_query_BQ = (batch.source_BS if kind == "encoder" else batch.labels_BT) != PAD
+    counts_BQ = is_query_BQ & (cells_BQ > 1)
+    uniform_BQM = attn_mask_BQM / cells_BQ[..., None]
+    measures = {}
+    for name, cell_BQM in _pattern_masks(kind, batch, attn_mask_BQM).items():
         on_it_BQ = counts_BQ & cell_BQM.any(-1)
-        found[name] = ((weights_LBHQM * cell_BQM[:, None]).sum(-1), on_it_BQ)
-        found[f"chance of {name}"] = (
-            _for_all_heads((uniform_BQM * cell_BQM).sum(-1), weights_LBHQM),
+        measures[name] = ((weights_LBHQM * cell_BQM[:, None]).sum(-1), on_it_BQ)
+        measures[f"chance of {name}"] = (
+            _broadcast_heads((uniform_BQM * cell_BQM).sum(-1), weights_LBHQM),
             on_it_BQ,
         )
-    found["uniform"] = (torch.minimum(weights_LBHQM, uniform_BQM[:, None]).sum(-1), counts_BQ)
-    found["chance of uniform"] = (
-        _for_all_heads(1 / cells_BQ.clamp(min=1), weights_LBHQM),
+    measures["uniform"] = (torch.minimum(weights_LBHQM, uniform_BQM[:, None]).sum(-1), counts_BQ)
+    measures["chance of uniform"] = (
+        _broadcast_heads(1 / cells_BQ.clamp(min=1), weights_LBHQM),
         counts_BQ,
     )
-    found["entropy"] = (torch.special.entr(weights_LBHQM).sum(-1), counts_BQ)
-    found["most entropy"] = (_for_all_heads(cells_BQ.float().log(), weights_LBHQM), counts_BQ)
-    ideal_BT = _ideal(batch, task) if kind == "cross" else None
+    measures["entropy"] = (torch.special.entr(weights_LBHQM).sum(-1), counts_BQ)
+    measures["most entropy"] = (_broadcast_heads(cells_BQ.float().log(), weights_LBHQM), counts_BQ)
+    ideal_BT = _target_alignment(batch, task) if kind == "cross" else None
     if ideal_BT is not None:
         known_BT = counts_BQ & (ideal_BT >= 0)
         off_BTS = (
-            torch.arange(possible_BQM.shape[2], device=ideal_BT.device) - ideal_BT[..., None]
+            torch.arange(attn_mask_BQM.shape[2], device=ideal_BT.device) - ideal_BT[..., None]
         ).abs()
-        found["aligned"] = ((weights_LBHQM * (off_BTS == 0)[:, None]).sum(-1), known_BT)
-        found["distance"] = ((weights_LBHQM * off_BTS[:, None]).sum(-1), known_BT)
-    return found
+        measures["aligned"] = ((weights_LBHQM * (off_BTS == 0)[:, None]).sum(-1), known_BT)
+        measures["distance"] = ((weights_LBHQM * off_BTS[:, None]).sum(-1), known_BT)
+    return measures
 
 
-def _for_all_heads(value_BQ: Tensor, weights_LBHQM: Tensor) -> Tensor:
+def _broadcast_heads(value_BQ: Tensor, weights_LBHQM: Tensor) -> Tensor:
     """Expand values that are the same for every head to LBHQ."""
     return value_BQ[:, None].expand(weights_LBHQM.shape[:-1])
 
 
-def _cells(kind: str, batch: Batch, possible_BQM: Tensor) -> dict[str, Tensor]:
+def _pattern_masks(kind: str, batch: Batch, attn_mask_BQM: Tensor) -> dict[str, Tensor]:
     """Return the cell of each row that belongs to each possible pattern.
 
     Each is BQM with at most one true cell per row.
     """
-    (q, m), device = possible_BQM.shape[1:], possible_BQM.device
+    (q, m), device = attn_mask_BQM.shape[1:], attn_mask_BQM.device
     query_Q1, memory_M = torch.arange(q, device=device)[:, None], torch.arange(m, device=device)
     memory_BM = batch.labels_BT if kind == "decoder" else batch.source_BS
     # In a source the last token is EOS; in the labels of the decoder it is the last symbol.
@@ -251,20 +254,22 @@ def _cells(kind: str, batch: Batch, possible_BQM: Tensor) -> dict[str, Tensor]:
     if kind != "decoder":
         cells |= {
             "next": memory_M == query_Q1 + 1,
-            "last": (memory_M == last_B11).expand_as(possible_BQM),
+            "last": (memory_M == last_B11).expand_as(attn_mask_BQM),
         }
-    return {name: cell.expand_as(possible_BQM) & possible_BQM for name, cell in cells.items()}
+    return {name: cell.expand_as(attn_mask_BQM) & attn_mask_BQM for name, cell in cells.items()}
 
 
-def _ideal(batch: Batch, task: Task) -> Tensor | None:
+def _target_alignment(batch: Batch, task: Task) -> Tensor | None:
     """Return the source position that each target position depends on (BT).
 
     It is -1 for a position without one. Returns None for a task without a known alignment.
     """
     ideal_BT = torch.full_like(batch.labels_BT, -1)
     for row, length in enumerate(((batch.source_BS != PAD).sum(1) - 1).tolist()):
-        places = task.alignment(length)
-        if places is None:
+        source_positions = task.alignment(length)
+        if source_positions is None:
             return None
-        ideal_BT[row, : len(places)] = torch.tensor(places, device=ideal_BT.device)
+        ideal_BT[row, : len(source_positions)] = torch.tensor(
+            source_positions, device=ideal_BT.device
+        )
     return ideal_BT

@@ -27,12 +27,12 @@ import torch
 from torch import Tensor, nn
 
 from playground.models.attention import MultiHeadAttention
-from playground.models.norms import EPSILON, RMSNorm
+from playground.models.norms import NORM_EPS, RMSNorm
 from playground.models.transformer import Transformer
 from playground.tasks.task import Batch
 
-from .components import ATTENTION, Component, outputs, watched
-from .subject import NotInspectable
+from .components import ATTENTION_KINDS, Component, component_outputs, record_activations
+from .subject import InspectionError
 
 
 def logit_lens(model: Transformer, batch: Batch) -> Tensor:
@@ -41,31 +41,31 @@ def logit_lens(model: Transformer, batch: Batch) -> Tensor:
     L is one more than the number of decoder layers. The pass is teacher-forced. The logits of the
     last layer are the model's.
     """
-    with torch.no_grad(), watched(model) as calls:
+    with torch.no_grad(), record_activations(model) as calls:
         model(batch.source_BS, batch.decoder_input_BT)
-        x_BTD = [calls["target_embedding"][-1].result]
+        x_BTD = [calls["target_embedding"][-1].output]
         x_BTD += [
-            calls[f"decoder_layers.{layer}"][-1].result[0] for layer in range(model.config.n_layers)
+            calls[f"decoder_layers.{layer}"][-1].output[0] for layer in range(model.config.n_layers)
         ]
         return torch.stack([model.output(model.decoder_norm(each_BTD)) for each_BTD in x_BTD])
 
 
 @dataclass(frozen=True)
-class Contribution:
+class LogitContribution:
     """The contribution of one component to a logit.
 
     `part` is None for terms that are not a `Component`: the token embedding and the biases.
     """
 
     name: str
-    part: Component | None
+    component: Component | None
     logit: float
 
 
 @torch.no_grad()
-def contributions(
-    model: Transformer, batch: Batch, position: int, token: int, against: int | None = None
-) -> list[Contribution]:
+def direct_logit_attribution(
+    model: Transformer, batch: Batch, position: int, token: int, baseline_token: int | None = None
+) -> list[LogitContribution]:
     """Decompose the logit of `token` at an output position of a single sequence.
 
     The contributions are in the order in which the model adds them, and their sum is the logit.
@@ -82,43 +82,43 @@ def contributions(
             token.
     """
     if model.config.norm != "pre":
-        raise NotInspectable(
+        raise InspectionError(
             "logit attribution needs a pre-norm model; in this post-norm model each norm rescales "
             "the sum before it, so the logit is not a sum of components; use the logit lens, "
             "ablation or activation patching"
         )
     n_rows, n_positions = batch.decoder_input_BT.shape
     if n_rows != 1:
-        raise NotInspectable(
+        raise InspectionError(
             f"the batch has {n_rows} sequences; logit attribution takes one sequence at a time"
         )
     if not 0 <= position < n_positions:
-        raise NotInspectable(
+        raise InspectionError(
             f"position is {position}; this target has the positions 0 to {n_positions - 1}"
         )
-    for each in (token, against):
+    for each in (token, baseline_token):
         if each is not None and not 0 <= each < model.config.target_vocabulary:
-            raise NotInspectable(
+            raise InspectionError(
                 f"token is {each}; the tokens are 0 to {model.config.target_vocabulary - 1}"
             )
 
-    with watched(model) as calls:
+    with record_activations(model) as calls:
         model(batch.source_BS, batch.decoder_input_BT)
     norm = cast(nn.LayerNorm | RMSNorm, model.decoder_norm)
-    centres = isinstance(norm, nn.LayerNorm)  # RMSNorm does not subtract the mean
-    last_D = calls["decoder_norm"][-1].given[0][0, position]
+    subtracts_mean = isinstance(norm, nn.LayerNorm)  # RMSNorm does not subtract the mean
+    last_D = calls["decoder_norm"][-1].inputs[0][0, position]
     scale = (
-        (last_D.var(correction=0) + EPSILON).sqrt()
-        if centres
-        else (last_D.pow(2).mean() + EPSILON).sqrt()
+        (last_D.var(correction=0) + NORM_EPS).sqrt()
+        if subtracts_mean
+        else (last_D.pow(2).mean() + NORM_EPS).sqrt()
     )
     direction_D = model.output.weight[token] - (
-        0 if against is None else model.output.weight[against]
+        0 if baseline_token is None else model.output.weight[baseline_token]
     )
 
-    def own_logit(vector_D: Tensor) -> float:
+    def attribute(vector_D: Tensor) -> float:
         return float(
-            (vector_D - vector_D.mean() if centres else vector_D)
+            (vector_D - vector_D.mean() if subtracts_mean else vector_D)
             / scale
             * norm.weight
             @ direction_D
@@ -126,45 +126,53 @@ def contributions(
 
     embedding = model.target_embedding
     symbol_D = embedding.tokens.weight[batch.decoder_input_BT[0, position]] * embedding.scale
-    found = [Contribution("token embedding", None, own_logit(symbol_D))]
-    positions_TD = embedding.placed(batch.decoder_input_BT)
+    contributions = [LogitContribution("token embedding", None, attribute(symbol_D))]
+    positions_TD = embedding.position_vectors(batch.decoder_input_BT)
     if positions_TD is not None:
-        found.append(
-            Contribution(
-                "position vector", Component("target positions"), own_logit(positions_TD[position])
+        contributions.append(
+            LogitContribution(
+                "position vector", Component("target positions"), attribute(positions_TD[position])
             )
         )
-    spoken = outputs(model, calls)
+    outputs_by_component = component_outputs(model, calls)
     for layer in range(model.config.n_layers):
-        for kind in ATTENTION[1:]:
-            attention = cast(MultiHeadAttention, model.get_submodule(Component(kind, layer).module))
-            into_DHK = attention.output.weight.unflatten(1, (model.config.n_heads, -1))
+        for kind in ATTENTION_KINDS[1:]:
+            attention = cast(
+                MultiHeadAttention, model.get_submodule(Component(kind, layer).module_name)
+            )
+            out_proj_DHK = attention.output.weight.unflatten(1, (model.config.n_heads, -1))
             for head in range(model.config.n_heads):
                 part = Component(kind, layer, head)
-                found.append(
-                    Contribution(
-                        part.name, part, own_logit(into_DHK[:, head] @ spoken[part][0, position])
+                contributions.append(
+                    LogitContribution(
+                        part.name,
+                        part,
+                        attribute(out_proj_DHK[:, head] @ outputs_by_component[part][0, position]),
                     )
                 )
             if attention.output.bias is not None:
-                found.append(
-                    Contribution(
+                contributions.append(
+                    LogitContribution(
                         f"{Component(kind, layer).name}, bias",
                         None,
-                        own_logit(attention.output.bias),
+                        attribute(attention.output.bias),
                     )
                 )
         part = Component("decoder feed-forward", layer)
-        found.append(Contribution(part.name, part, own_logit(spoken[part][0, position])))
+        contributions.append(
+            LogitContribution(part.name, part, attribute(outputs_by_component[part][0, position]))
+        )
     if isinstance(norm, nn.LayerNorm) and model.config.bias:
-        found.append(Contribution("final norm, bias", None, float(norm.bias @ direction_D)))
+        contributions.append(
+            LogitContribution("final norm, bias", None, float(norm.bias @ direction_D))
+        )
     if model.config.bias:
         bias_V = model.output.bias
-        found.append(
-            Contribution(
+        contributions.append(
+            LogitContribution(
                 "output layer, bias",
                 None,
-                float(bias_V[token] - (0 if against is None else bias_V[against])),
+                float(bias_V[token] - (0 if baseline_token is None else bias_V[baseline_token])),
             )
         )
-    return found
+    return contributions

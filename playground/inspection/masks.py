@@ -13,14 +13,19 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from playground.models.attention import MultiHeadAttention, attend, causal_mask, padding_mask
+from playground.models.attention import (
+    MultiHeadAttention,
+    causal_mask,
+    padding_mask,
+    scaled_dot_product_attention,
+)
 from playground.tasks.task import Batch
 
-from .components import Component, watched
-from .subject import NotInspectable, Subject
+from .components import Component, record_activations
+from .subject import InspectedModel, InspectionError
 
 # Rows of scores from a tutorial, in which zeros are padding, and its results to four digits.
-PUBLISHED = {
+TUTORIAL_EXAMPLE = {
     "scores": [[7, 6, 0, 0, 0], [1, 2, 3, 0, 0], [3, 0, 0, 0, 0]],
     "plain": [
         [0.7296, 0.2684, 0.0007, 0.0007, 0.0007],
@@ -29,7 +34,7 @@ PUBLISHED = {
     ],
     "masked": [[0.7311, 0.2689, 0, 0, 0], [0.0900, 0.2447, 0.6652, 0, 0], [1, 0, 0, 0, 0]],
 }
-MOST_SCORES = 64  # maximum length of a row, and maximum number of rows
+MAX_SCORES = 64  # maximum length of a row, and maximum number of rows
 
 
 @dataclass(frozen=True)
@@ -40,12 +45,12 @@ class MaskedSoftmax:
     """
 
     scores: list[list[float]]
-    real: list[list[int]]
-    plain: list[list[float]]
+    is_token: list[list[int]]
+    unmasked: list[list[float]]
     masked: list[list[float]]
 
 
-def padding(tokens: Sequence[int]) -> list[int]:
+def padding_mask_row(tokens: Sequence[int]) -> list[int]:
     """Return the padding mask: 1 for tokens, 0 for padding, which is token 0.
 
     Example: [87, 600, 0, 0, 0] -> [1, 1, 0, 0, 0].
@@ -53,7 +58,7 @@ def padding(tokens: Sequence[int]) -> list[int]:
     return padding_mask(torch.tensor([list(tokens)]))[0, 0, 0].int().tolist()
 
 
-def look_ahead(length: int) -> list[list[int]]:
+def causal_mask_rows(length: int) -> list[list[int]]:
     """Return the causal mask: 1 if a query (row) may attend to a key (column).
 
     A position attends to itself and to earlier positions.
@@ -72,18 +77,18 @@ def masked_softmax(scores: Sequence[Sequence[float]]) -> MaskedSoftmax:
     """
     if (
         not scores
-        or len(scores) > MOST_SCORES
-        or not 0 < len(scores[0]) <= MOST_SCORES
+        or len(scores) > MAX_SCORES
+        or not 0 < len(scores[0]) <= MAX_SCORES
         or len({len(row) for row in scores}) > 1
     ):
-        raise NotInspectable(
-            f"type 1 to {MOST_SCORES} rows of equal length, each with at most {MOST_SCORES} "
+        raise InspectionError(
+            f"type 1 to {MAX_SCORES} rows of equal length, each with at most {MAX_SCORES} "
             "scores, such as 7 6 0 0 0"
         )
     if not all(math.isfinite(score) for row in scores for score in row):
-        raise NotInspectable("a score is not finite; type numbers such as 7 6 0 0 0")
+        raise InspectionError("a score is not finite; type numbers such as 7 6 0 0 0")
     if not all(any(row) for row in scores):
-        raise NotInspectable(
+        raise InspectionError(
             "a row holds only zeros; zeros are padding, so give each row a score other than 0"
         )
     scores_BM = torch.tensor([list(row) for row in scores], dtype=torch.double)
@@ -98,7 +103,9 @@ def masked_softmax(scores: Sequence[Sequence[float]]) -> MaskedSoftmax:
 
 
 @torch.no_grad()
-def four_kinds(subject: Subject, batch: Batch, layer: int = 0) -> dict[str, Tensor]:
+def compare_attention_types(
+    subject: InspectedModel, batch: Batch, layer: int = 0
+) -> dict[str, Tensor]:
     """Compute four types of attention on one sequence with the projections of one layer.
 
     Each result is attention weights HQM.
@@ -114,43 +121,46 @@ def four_kinds(subject: Subject, batch: Batch, layer: int = 0) -> dict[str, Tens
     Raises:
         NotInspectable: for more than one sequence, or a layer that the model does not have.
     """
-    family = subject.family
+    model = subject.transformer
     if len(batch.source_BS) != 1:
-        raise NotInspectable(
+        raise InspectionError(
             f"the batch has {len(batch.source_BS)} sequences; this takes one sequence at a time"
         )
-    if not 0 <= layer < family.config.n_layers:
-        raise NotInspectable(
-            f"layer is {layer}; this model has the layers 0 to {family.config.n_layers - 1}"
+    if not 0 <= layer < model.config.n_layers:
+        raise InspectionError(
+            f"layer is {layer}; this model has the layers 0 to {model.config.n_layers - 1}"
         )
-    own, across = Component("encoder", layer).module, Component("cross", layer).module
-    with watched(family) as calls:
-        family(batch.source_BS, batch.decoder_input_BT)
+    self_attention_name, cross_attention_name = (
+        Component("encoder", layer).module_name,
+        Component("cross", layer).module_name,
+    )
+    with record_activations(model) as calls:
+        model(batch.source_BS, batch.decoder_input_BT)
 
     def weights(module: str, n_heads: int, causal: bool = False) -> Tensor:
         """Return the attention weights of a module on its inputs, split into `n_heads` heads."""
-        _, key_BGMK, value_BGMK, may_look = calls[module][-1].given
-        query_BQD = calls[f"{module}.query"][-1].result
-        attention = cast(MultiHeadAttention, family.get_submodule(module))
+        _, key_BGMK, value_BGMK, attn_mask = calls[module][-1].inputs
+        query_BQD = calls[f"{module}.query"][-1].output
+        attention = cast(MultiHeadAttention, model.get_submodule(module))
         query_BHQK = attention.relation.rotate(
-            attention.split_heads(query_BQD, family.config.n_heads)
+            attention.split_heads(query_BQD, model.config.n_heads)
         )
         bias_HQM = (
             attention.relation.bias(query_BHQK, key_BGMK)
-            if n_heads == family.config.n_heads
+            if n_heads == model.config.n_heads
             else None
         )
         if causal:
-            may_look = causal_mask(query_BQD.shape[1], query_BQD.device)
-        every = (query_BHQK, attention.shared(key_BGMK), attention.shared(value_BGMK))
+            attn_mask = causal_mask(query_BQD.shape[1], query_BQD.device)
+        every = (query_BHQK, attention.repeat_kv(key_BGMK), attention.repeat_kv(value_BGMK))
         split = [
             x.transpose(1, 2).flatten(2).unflatten(-1, (n_heads, -1)).transpose(1, 2) for x in every
         ]
-        return attend(split[0], split[1], split[2], may_look, bias_HQM)[1][0]
+        return scaled_dot_product_attention(split[0], split[1], split[2], attn_mask, bias_HQM)[1][0]
 
     return {
-        "bidirectional": weights(own, 1),
-        "causal": weights(own, 1, causal=True),
-        "cross": weights(across, 1),
-        "multi-head": weights(own, family.config.n_heads),
+        "bidirectional": weights(self_attention_name, 1),
+        "causal": weights(self_attention_name, 1, causal=True),
+        "cross": weights(cross_attention_name, 1),
+        "multi-head": weights(self_attention_name, model.config.n_heads),
     }

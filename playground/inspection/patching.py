@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .components import Component, heads, outputs, replaced, watched
-from .subject import NotInspectable, Subject
+from .components import Component, all_heads, component_outputs, record_activations, replace_outputs
+from .subject import InspectedModel, InspectionError
 
-SMALLEST = 0.01  # logits; fractions of a smaller change are not meaningful
+MIN_LOGIT_DIFF = 0.01  # logits; fractions of a smaller change are not meaningful
 
 
 @dataclass(frozen=True)
-class Patching:
+class PatchingResult:
     """The effect of one replaced token, and the fraction of it that each head restores.
 
     source      the clean source
@@ -38,18 +38,18 @@ class Patching:
                 of a head is an input of later heads
     """
 
-    source: list[int]
-    changed: list[int]
+    clean_source: list[int]
+    corrupted_source: list[int]
     position: int
-    token: int
-    other: int
-    before: float
-    after: float
-    recovered: dict[Component, float]
+    clean_token: int
+    corrupted_token: int
+    clean_logit_diff: float
+    corrupted_logit_diff: float
+    recovered_fraction: dict[Component, float]
 
 
 @torch.no_grad()
-def patch_heads(subject: Subject, text: str, place: int, symbol: str) -> Patching:
+def patch_heads(subject: InspectedModel, text: str, position: int, symbol: str) -> PatchingResult:
     """Replace the token at `place` (from 0) of a sequence by `symbol`, and patch each head.
 
     Both runs are teacher-forced with the target of the clean source, so only the source differs.
@@ -60,52 +60,63 @@ def patch_heads(subject: Subject, text: str, place: int, symbol: str) -> Patchin
             the source, its target or the model's logits, or a sequence without a known target.
     """
     tokens = subject.task.vocabulary.encode(text)
-    batch = subject.read(text)
+    batch = subject.encode_text(text)
     new = subject.task.vocabulary.encode(symbol)
-    if not 0 <= place < len(tokens):
-        raise NotInspectable(
-            f"position is {place}; this sequence has the positions 0 to {len(tokens) - 1}"
+    if not 0 <= position < len(tokens):
+        raise InspectionError(
+            f"position is {position}; this sequence has the positions 0 to {len(tokens) - 1}"
         )
-    if len(new) != 1 or new[0] == tokens[place]:
-        is_there = subject.task.vocabulary.name(tokens[place])
-        raise NotInspectable(
+    if len(new) != 1 or new[0] == tokens[position]:
+        is_there = subject.task.vocabulary.token_name(tokens[position])
+        raise InspectionError(
             f"symbol is {symbol[:20]!r}; give one symbol of "
             f"{subject.task.vocabulary.describe()} other than {is_there}"
         )
-    changed = subject.read(" ".join(subject.names([*tokens[:place], *new, *tokens[place + 1 :]])))
-    for each in (batch, changed):
-        if not each.known:
-            asked = " ".join(subject.names(each.source_BS[0, :-1].tolist()))
-            raise NotInspectable(
+    corrupted = subject.encode_text(
+        " ".join(subject.token_names([*tokens[:position], *new, *tokens[position + 1 :]]))
+    )
+    for each in (batch, corrupted):
+        if not each.has_target:
+            asked = " ".join(subject.token_names(each.source_BS[0, :-1].tolist()))
+            raise InspectionError(
                 f"the target of {asked[:60]} is unknown: the dataset has no pair with this source; "
                 "choose a sequence, position and symbol so that the dataset has both sources"
             )
-    width = min(batch.labels_BT.shape[1], changed.labels_BT.shape[1])
-    differ = (batch.labels_BT[0, :width] != changed.labels_BT[0, :width]).nonzero()[:, 0].tolist()
+    width = min(batch.labels_BT.shape[1], corrupted.labels_BT.shape[1])
+    differ = (batch.labels_BT[0, :width] != corrupted.labels_BT[0, :width]).nonzero()[:, 0].tolist()
     if not differ:
-        raise NotInspectable(
-            f"the target does not depend on position {place}; replace another symbol"
+        raise InspectionError(
+            f"the target does not depend on position {position}; replace another symbol"
         )
     t = differ[0]
-    token, other = int(batch.labels_BT[0, t]), int(changed.labels_BT[0, t])
+    clean_token, corrupted_token = int(batch.labels_BT[0, t]), int(corrupted.labels_BT[0, t])
 
-    def difference(source_BS: Tensor) -> float:
-        logits_V = subject.family(source_BS, batch.decoder_input_BT)[0, t]
-        return float(logits_V[token] - logits_V[other])
+    def logit_diff(source_BS: Tensor) -> float:
+        logits_V = subject.transformer(source_BS, batch.decoder_input_BT)[0, t]
+        return float(logits_V[clean_token] - logits_V[corrupted_token])
 
-    with watched(subject.family) as calls:
-        before = difference(batch.source_BS)
-    own = outputs(subject.family, calls)
-    after = difference(changed.source_BS)
-    if abs(before - after) < SMALLEST:
-        raise NotInspectable(
-            f"{symbol} at position {place} hardly changes the logits; replace another symbol, "
+    with record_activations(subject.transformer) as calls:
+        clean_logit_diff = logit_diff(batch.source_BS)
+    clean_outputs = component_outputs(subject.transformer, calls)
+    corrupted_logit_diff = logit_diff(corrupted.source_BS)
+    if abs(clean_logit_diff - corrupted_logit_diff) < MIN_LOGIT_DIFF:
+        raise InspectionError(
+            f"{symbol} at position {position} hardly changes the logits; replace another symbol, "
             "or train the model further"
         )
     recovered = {}
-    for head in heads(subject.family.config):
-        with replaced(subject.family, {head: own[head]}):
-            recovered[head] = (difference(changed.source_BS) - after) / (before - after)
-    return Patching(
-        tokens, changed.source_BS[0, :-1].tolist(), t, token, other, before, after, recovered
+    for head in all_heads(subject.transformer.config):
+        with replace_outputs(subject.transformer, {head: clean_outputs[head]}):
+            recovered[head] = (logit_diff(corrupted.source_BS) - corrupted_logit_diff) / (
+                clean_logit_diff - corrupted_logit_diff
+            )
+    return PatchingResult(
+        tokens,
+        corrupted.source_BS[0, :-1].tolist(),
+        t,
+        clean_token,
+        corrupted_token,
+        clean_logit_diff,
+        corrupted_logit_diff,
+        recovered,
     )

@@ -15,17 +15,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from playground.decoding import decode
+from playground.decoding import generate
 from playground.families.encoder_decoder import EncoderDecoder
 from playground.models.attention import causal_mask, padding_mask
 from playground.tasks import EOS, SOS
 from playground.tasks.task import Batch
 
-from .components import ATTENTION, Component, watched
+from .components import ATTENTION_KINDS, Component, record_activations
 
 
 @dataclass(frozen=True)
-class Recording:
+class AttentionRecording:
     """The attention weights and the logits of one pass over a batch.
 
     source_BS    the source tokens with EOS
@@ -37,29 +37,37 @@ class Recording:
     """
 
     source_BS: Tensor
-    given_BT: Tensor
+    decoder_input_BT: Tensor
     logits_BTV: Tensor
-    attention: dict[str, Tensor]
-    possible: dict[str, Tensor]
+    attention_weights: dict[str, Tensor]
+    attn_mask: dict[str, Tensor]
 
 
 @torch.no_grad()
-def record_forced(family: EncoderDecoder, batch: Batch) -> Recording:
+def record_teacher_forced(model: EncoderDecoder, batch: Batch) -> AttentionRecording:
     """Record the attention weights of a teacher-forced pass."""
-    source_BS, given_BT = batch.source_BS, batch.decoder_input_BT
-    logits_BTV, record = family.forward_with_attention(source_BS, given_BT)
-    attention = {kind: torch.stack(getattr(record, f"{kind}_attention")) for kind in ATTENTION}
-    return Recording(source_BS, given_BT, logits_BTV, attention, possible(source_BS, given_BT))
+    source_BS, decoder_input_BT = batch.source_BS, batch.decoder_input_BT
+    logits_BTV, weights = model.forward_with_attention(source_BS, decoder_input_BT)
+    attention = {
+        kind: torch.stack(getattr(weights, kind)) for kind in ATTENTION_KINDS
+    }
+    return AttentionRecording(
+        source_BS,
+        decoder_input_BT,
+        logits_BTV,
+        attention,
+        attention_masks(source_BS, decoder_input_BT),
+    )
 
 
-def record_free(
-    family: EncoderDecoder,
+def record_free_running(
+    model: EncoderDecoder,
     source_BS: Tensor,
     max_tokens: int,
     *,
     temperature: float = 0.0,
     seed: int = 0,
-) -> tuple[Recording, Tensor]:
+) -> tuple[AttentionRecording, Tensor]:
     """Record the attention weights of free-running decoding.
 
     Returns the recording and the generated tokens (BT, with EOS, then PAD), cut to the longest
@@ -70,43 +78,47 @@ def record_free(
     """
     generator = torch.Generator(source_BS.device).manual_seed(seed)
     modules = {
-        kind: [Component(kind, layer).module for layer in range(family.config.n_layers)]
-        for kind in ATTENTION
+        kind: [Component(kind, layer).module_name for layer in range(model.config.n_layers)]
+        for kind in ATTENTION_KINDS
     }
-    with watched(
-        family, "output", *(module for each in modules.values() for module in each)
+    with record_activations(
+        model, "output", *(module for each in modules.values() for module in each)
     ) as calls:
-        written_BT = decode(
-            family, source_BS, max_tokens, temperature=temperature, generator=generator
+        generated_BT = generate(
+            model, source_BS, max_tokens, temperature=temperature, generator=generator
         )
-    ended_BT = (written_BT == EOS).cumsum(1) > 0
-    n = min(int((~ended_BT).sum(1).max()) + 1, max_tokens)
-    given_BT = F.pad(written_BT[:, : n - 1], (1, 0), value=SOS)
+    finished_BT = (generated_BT == EOS).cumsum(1) > 0
+    n = min(int((~finished_BT).sum(1).max()) + 1, max_tokens)
+    decoder_input_BT = F.pad(generated_BT[:, : n - 1], (1, 0), value=SOS)
 
-    def rows(module: str, width: int) -> Tensor:
+    def concat_steps(module: str, width: int) -> Tensor:
         """Concatenate the weights of all steps: BHQM, zero at keys of later steps."""
-        weights = [call.result[1] for call in calls[module][:n]]
+        weights = [call.output[1] for call in calls[module][:n]]
         return torch.cat(
             [F.pad(step_BHQM, (0, width - step_BHQM.shape[-1])) for step_BHQM in weights], dim=2
         )
 
     width = {"encoder": source_BS.shape[1], "decoder": n, "cross": source_BS.shape[1]}
     attention = {
-        kind: torch.stack([rows(module, width[kind]) for module in modules[kind]])
-        for kind in ATTENTION
+        kind: torch.stack([concat_steps(module, width[kind]) for module in modules[kind]])
+        for kind in ATTENTION_KINDS
     }
-    logits_BTV = torch.cat([call.result for call in calls["output"][:n]], dim=1)
-    return Recording(
-        source_BS, given_BT, logits_BTV, attention, possible(source_BS, given_BT)
-    ), written_BT[:, :n]
+    logits_BTV = torch.cat([call.output for call in calls["output"][:n]], dim=1)
+    return AttentionRecording(
+        source_BS,
+        decoder_input_BT,
+        logits_BTV,
+        attention,
+        attention_masks(source_BS, decoder_input_BT),
+    ), generated_BT[:, :n]
 
 
-def possible(source_BS: Tensor, given_BT: Tensor) -> dict[str, Tensor]:
+def attention_masks(source_BS: Tensor, decoder_input_BT: Tensor) -> dict[str, Tensor]:
     """Return the attention mask of each type of attention: BQM, True = may attend."""
-    (n, s), t = source_BS.shape, given_BT.shape[1]
-    real_B1S = padding_mask(source_BS)[:, 0]
+    (n, s), t = source_BS.shape, decoder_input_BT.shape[1]
+    is_token_B1S = padding_mask(source_BS)[:, 0]
     return {
-        "encoder": real_B1S.expand(n, s, s),
-        "decoder": causal_mask(t, given_BT.device).expand(n, t, t),
-        "cross": real_B1S.expand(n, t, s),
+        "encoder": is_token_B1S.expand(n, s, s),
+        "decoder": causal_mask(t, decoder_input_BT.device).expand(n, t, t),
+        "cross": is_token_B1S.expand(n, t, s),
     }

@@ -11,31 +11,31 @@ from typing import Any
 
 import torch
 
-from playground.models.positions import sinusoid
+from playground.models.positions import sinusoidal_positions
 from playground.tasks.task import Batch
 
-from .ablation import SEQUENCES, WAYS, Ablation, Effect
-from .components import ATTENTION, Component, heads
-from .embeddings import position_table, wavelength
+from .ablation import METHODS, NUM_SEQUENCES, Ablation, AblationEffect
+from .components import ATTENTION_KINDS, Component, all_heads
+from .embeddings import position_vectors, wavelength
 from .heads import PATTERNS, HeadScore, score_heads, scores_over_training
-from .lens import contributions, logit_lens
-from .recording import Recording, record_free
+from .lens import direct_logit_attribution, logit_lens
+from .recording import AttentionRecording, record_free_running
 from .steps import recorded_steps
-from .subject import Question, Subject
+from .subject import Example, InspectedModel
 
-DIGITS = 6
-
-
-Answer = tuple[Recording, torch.Tensor]  # a recorded free-running decoding, and its tokens
+DECIMALS = 6
 
 
-def own_answer(subject: Subject, batch: Batch) -> Answer:
+Answer = tuple[AttentionRecording, torch.Tensor]  # a recorded free-running decoding, and its tokens
+
+
+def own_answer(subject: InspectedModel, batch: Batch) -> Answer:
     """Generate the model's output for one sequence, and record its attention weights."""
-    return record_free(subject.family, batch.source_BS, subject.max_tokens(batch))
+    return record_free_running(subject.transformer, batch.source_BS, subject.max_new_tokens(batch))
 
 
 def attention(
-    subject: Subject, batch: Batch, answer: Answer | None = None
+    subject: InspectedModel, batch: Batch, answer: Answer | None = None
 ) -> dict[str, dict[str, Any]]:
     """Return the attention weights of free-running decoding for each type of attention.
 
@@ -46,23 +46,23 @@ def attention(
     """
     recording, written_BT = answer or own_answer(subject, batch)
     source, given = (
-        subject.names(batch.source_BS[0].tolist()),
-        subject.names(recording.given_BT[0].tolist()),
+        subject.token_names(batch.source_BS[0].tolist()),
+        subject.token_names(recording.decoder_input_BT[0].tolist()),
     )
-    written = subject.names(written_BT[0].tolist())
+    written = subject.token_names(written_BT[0].tolist())
     labels = {"encoder": (source, source), "decoder": (written, given), "cross": (written, source)}
     return {
         kind: {
             "kind": kind,
             "title": Component(kind).name,
-            **_matrix(recording, kind, *labels[kind]),
+            **_attention_fields(recording, kind, *labels[kind]),
         }
-        for kind in ATTENTION
+        for kind in ATTENTION_KINDS
     }
 
 
-def head(
-    subject: Subject, batch: Batch, part: Component, answer: Answer | None = None
+def single_head(
+    subject: InspectedModel, batch: Batch, part: Component, answer: Answer | None = None
 ) -> dict[str, Any]:
     """Return one head of `attention`: `weights` is [row][column]."""
     whole = attention(subject, batch, answer)[part.kind]
@@ -73,26 +73,28 @@ def head(
 
 
 def cross_attention_by_step(
-    subject: Subject, batch: Question, answer: Answer | None = None
+    subject: InspectedModel, batch: Example, answer: Answer | None = None
 ) -> dict[str, Any]:
     """Return each decoding step with its cross-attention weights.
 
     A step has the prefix (`written`), the next token and its probability, the five most likely
     tokens, and `weights` [head][column] with the heads of all layers in order.
     """
-    names = subject.names
+    names = subject.token_names
     steps = [
         {
-            "written": names(step.given),
-            "next": names([step.chosen])[0],
-            "right": names([step.right])[0] if batch.known and step.right is not None else None,
-            "probability": round(step.probability, DIGITS),
-            "candidates": [[names([token])[0], round(p, DIGITS)] for token, p in step.candidates],
-            "weights": _numbers(step.cross_LHS.flatten(0, 1)),
+            "written": names(step.prefix),
+            "next": names([step.token])[0],
+            "right": names([step.target])[0]
+            if batch.has_target and step.target is not None
+            else None,
+            "probability": round(step.probability, DECIMALS),
+            "candidates": [[names([token])[0], round(p, DECIMALS)] for token, p in step.top_tokens],
+            "weights": rounded_list(step.cross_LHS.flatten(0, 1)),
         }
         for step in recorded_steps(*(answer or own_answer(subject, batch)), batch)
     ]
-    found = heads(subject.family.config, "cross")
+    found = all_heads(subject.transformer.config, "cross")
     return {
         "columns": names(batch.source_BS[0].tolist()),
         "heads": [part.name.removeprefix("cross-attention, ") for part in found],
@@ -100,7 +102,7 @@ def cross_attention_by_step(
     }
 
 
-def ablation_table(effects: Iterable[Effect], n: int) -> list[dict[str, Any]]:
+def ablation_table(effects: Iterable[AblationEffect], n: int) -> list[dict[str, Any]]:
     """Return one row per effect: the ablation, and both measures before and after it.
 
     The measures are over `n` sequences.
@@ -108,14 +110,14 @@ def ablation_table(effects: Iterable[Effect], n: int) -> list[dict[str, Any]]:
     return [
         {
             "name": effect.name,
-            "how": effect.how,
-            "kept": effect.kept,
+            "how": effect.method,
+            "kept": effect.keep_only,
             "n": n,
-            "exact_match_before": effect.before.exact_match,
-            "exact_match": effect.after.exact_match,
-            "log_probability_before": round(effect.before.log_probability, DIGITS),
-            "log_probability": round(effect.after.log_probability, DIGITS),
-            "log_probability_lost": round(effect.log_probability_lost, DIGITS),
+            "exact_match_before": effect.baseline.exact_match,
+            "exact_match": effect.ablated.exact_match,
+            "log_probability_before": round(effect.baseline.log_prob, DECIMALS),
+            "log_probability": round(effect.ablated.log_prob, DECIMALS),
+            "log_probability_lost": round(effect.log_prob_drop, DECIMALS),
         }
         for effect in effects
     ]
@@ -131,13 +133,13 @@ def head_table(scores: Iterable[HeadScore]) -> list[dict[str, Any]]:
         {
             "name": score.head.name,
             "kind": score.head.kind,
-            "best": score.best,
+            "best": score.best_pattern,
             "says": score.description,
-            **{name: _round(score.patterns[name]) for name in PATTERNS},
-            "entropy": _round(score.entropy),
-            "most_entropy": _round(score.most_entropy),
-            "aligned": _round(score.aligned),
-            "distance": _round(score.distance),
+            **{name: rounded(score.patterns[name]) for name in PATTERNS},
+            "entropy": rounded(score.entropy),
+            "most_entropy": rounded(score.max_entropy),
+            "aligned": rounded(score.alignment_fraction),
+            "distance": rounded(score.alignment_distance),
         }
         for score in scores
     ]
@@ -148,72 +150,74 @@ def heads_over_training(scores: Mapping[int, list[HeadScore]]) -> list[dict[str,
     return [{"step": step, **row} for step, found in scores.items() for row in head_table(found)]
 
 
-def lens(subject: Subject, batch: Question) -> dict[str, Any]:
+def lens(subject: InspectedModel, batch: Example) -> dict[str, Any]:
     """Return the logit lens of a teacher-forced pass.
 
     For each layer ([0] is the embedding) and position: the most likely token, its probability, and
     the probability of the target. If `known` is false, the model's output replaces the target.
     """
-    probabilities_LTV = logit_lens(subject.family, batch)[:, 0].softmax(-1)
+    probabilities_LTV = logit_lens(subject.transformer, batch)[:, 0].softmax(-1)
     labels = batch.labels_BT[0]
     best_LT = probabilities_LTV.max(-1)
     right_LT = probabilities_LTV[:, torch.arange(len(labels), device=labels.device), labels]
     return {
         "layers": [
             "embedding",
-            *(f"layer {layer + 1}" for layer in range(subject.family.config.n_layers)),
+            *(f"layer {layer + 1}" for layer in range(subject.transformer.config.n_layers)),
         ],
-        "columns": subject.names(labels.tolist()),
-        "known": batch.known,
-        "symbols": [subject.names(row) for row in best_LT.indices.tolist()],
-        "probability": _numbers(best_LT.values),
-        "right": _numbers(right_LT),
+        "columns": subject.token_names(labels.tolist()),
+        "known": batch.has_target,
+        "symbols": [subject.token_names(row) for row in best_LT.indices.tolist()],
+        "probability": rounded_list(best_LT.values),
+        "right": rounded_list(right_LT),
     }
 
 
 def contribution_table(
-    subject: Subject, batch: Batch, position: int | None = None
+    subject: InspectedModel, batch: Batch, position: int | None = None
 ) -> list[dict[str, Any]]:
     """Return one row per contribution to the logit difference of the two most likely tokens.
 
     The default position is the one with the smallest difference.
     """
     with torch.no_grad():
-        best_T2 = subject.family(batch.source_BS, batch.decoder_input_BT)[0].topk(2)
+        best_T2 = subject.transformer(batch.source_BS, batch.decoder_input_BT)[0].topk(2)
     if position is None:
         position = int((best_T2.values[:, 0] - best_T2.values[:, 1]).argmin())
     best = best_T2.indices[position].tolist()
-    token, against = subject.names(best)
+    token, against = subject.token_names(best)
     return [
         {
             "name": each.name,
             "position": position,
             "token": token,
             "against": against,
-            "logit": round(each.logit, DIGITS),
+            "logit": round(each.logit, DECIMALS),
         }
-        for each in contributions(subject.family, batch, position, best[0], against=best[1])
+        for each in direct_logit_attribution(
+            subject.transformer, batch, position, best[0], baseline_token=best[1]
+        )
     ]
 
 
-def positions(subject: Subject) -> dict[str, Any] | None:
+def positions(subject: InspectedModel) -> dict[str, Any] | None:
     """Return the position vectors of both sides, [position][dimension].
 
     They cover the lengths of the task's sequences; None for a model that adds no position vectors.
     Source vectors that are counted from the end are in that order, EOS first.
     """
     longest = subject.config.task.max_length + 1
-    source_PD, target_PD = position_table(subject, "source"), position_table(subject, "target")
+    source_PD, target_PD = position_vectors(subject, "source"), position_vectors(subject, "target")
     if source_PD is None or target_PD is None:
         return None
     return {
-        "kind": subject.family.config.positions,
-        "source": _numbers(source_PD[:longest]),
-        "target": _numbers(target_PD[: subject.longest_answer]),
+        "kind": subject.transformer.config.positions,
+        "source": rounded_list(source_PD[:longest]),
+        "target": rounded_list(target_PD[: subject.max_target_tokens]),
     }
 
 
-def sine_waves(
+def sinusoidal_table(
     n_positions: int = 100, d_model: int = 64, dimensions: Sequence[int] = (0, 14, 28, 42)
 ) -> dict[str, Any]:
     """Return the paper's sinusoidal position vectors, and the wavelengths of some dimensions.
@@ -221,18 +225,22 @@ def sine_waves(
     `matrix` is [position][dimension].
     """
     waves = [
-        {"dimension": each, "wavelength": round(wavelength(each, d_model), DIGITS)}
+        {"dimension": each, "wavelength": round(wavelength(each, d_model), DECIMALS)}
         for each in dimensions
     ]
-    return {"d_model": d_model, "matrix": _numbers(sinusoid(n_positions, d_model)), "waves": waves}
+    return {
+        "d_model": d_model,
+        "matrix": rounded_list(sinusoidal_positions(n_positions, d_model)),
+        "waves": waves,
+    }
 
 
-def report(
-    subject: Subject,
+def build_report(
+    subject: InspectedModel,
     text: str,
-    n: int = SEQUENCES,
+    n: int = NUM_SEQUENCES,
     history: Mapping[int, Path] | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Return all results by the name of their figure.
 
@@ -243,58 +251,60 @@ def report(
     Raises:
         UnknownSymbol, NotInspectable: for an invalid sequence.
     """
-    batch = subject.read(text)
-    tell("recording attention")
+    batch = subject.encode_text(text)
+    progress("recording attention")
     answer = own_answer(subject, batch)
     found: dict[str, Any] = {
         f"{kind}-attention": data for kind, data in attention(subject, batch, answer).items()
     }
     found["cross-attention-by-step"] = cross_attention_by_step(subject, batch, answer)
     found["logit-lens"] = lens(subject, batch)
-    if subject.family.config.norm == "pre":
+    if subject.transformer.config.norm == "pre":
         found["contributions"] = contribution_table(subject, batch)
     vectors = positions(subject)
     if vectors is not None:
         found["positions"] = vectors
-    found["sine-waves"] = sine_waves()
-    tell("scoring heads")
+    found["sine-waves"] = sinusoidal_table()
+    progress("scoring heads")
     found["head-scores"] = head_table(score_heads(subject))
     ablation = Ablation(subject, n)
     asked = len(ablation.batch.source_BS)
-    tell(f"ablating single components, each on {asked:,} held-out sequences")
-    single = {how: ablation.ranking(how) for how in WAYS}
-    found["ablation"] = ablation_table([effect for how in WAYS for effect in single[how]], asked)
-    most_missed = next(effect for effect in single["zero"] if effect.parts[0].head is not None)
-    found["head"] = head(subject, batch, most_missed.parts[0], answer)
-    tell("ablating groups of components")
+    progress(f"ablating single components, each on {asked:,} held-out sequences")
+    single = {how: ablation.rank_components(how) for how in METHODS}
+    found["ablation"] = ablation_table([effect for how in METHODS for effect in single[how]], asked)
+    most_missed = next(effect for effect in single["zero"] if effect.components[0].head is not None)
+    found["head"] = single_head(subject, batch, most_missed.components[0], answer)
+    progress("ablating groups of components")
     found["ablation-groups"] = ablation_table(
-        (effect for how in WAYS for effect in ablation.group_ranking(how)), asked
+        (effect for how in METHODS for effect in ablation.rank_groups(how)), asked
     )
-    tell("keeping single heads and groups of heads only")
+    progress("keeping single heads and groups of heads only")
     found["keep-only"] = ablation_table(
-        (effect for how in WAYS for effect in ablation.keep_only_ranking(how)), asked
+        (effect for how in METHODS for effect in ablation.rank_keep_only(how)), asked
     )
     if history:
-        tell(f"scoring heads at {len(history)} steps of the run")
+        progress(f"scoring heads at {len(history)} steps of the run")
         found["heads-over-training"] = heads_over_training(
             scores_over_training(subject.config, history)
         )
     return found
 
 
-def _matrix(recording: Recording, kind: str, rows: list[str], columns: list[str]) -> dict[str, Any]:
+def _attention_fields(
+    recording: AttentionRecording, kind: str, rows: list[str], columns: list[str]
+) -> dict[str, Any]:
     return {
         "rows": rows,
         "columns": columns,
-        "weights": _numbers(recording.attention[kind][:, 0]),
-        "possible": recording.possible[kind][0].tolist(),
+        "weights": rounded_list(recording.attention_weights[kind][:, 0]),
+        "possible": recording.attn_mask[kind][0].tolist(),
     }
 
 
-def _numbers(tensor: torch.Tensor) -> Any:
+def rounded_list(tensor: torch.Tensor) -> Any:
     """Convert a tensor to nested lists of numbers with six decimals."""
-    return (tensor.double() * 10**DIGITS).round().div(10**DIGITS).tolist()
+    return (tensor.double() * 10**DECIMALS).round().div(10**DECIMALS).tolist()
 
 
-def _round(value: float | None) -> float | None:
-    return None if value is None else round(value, DIGITS)
+def rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, DECIMALS)

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from playground.models.attention import MultiHeadAttention, attend
+from playground.models.attention import MultiHeadAttention, scaled_dot_product_attention
 from playground.models.config import ModelConfig
 from playground.models.transformer import Transformer
 
-from .subject import NotInspectable
+from .subject import InspectionError
 
 # Groups of parameters, by the parameter's name in our model or in PyTorch's.
-PARTS = {
+PARAMETER_GROUPS = {
     "source token embedding": r"source_embedding\.tokens",
     "target token embedding": r"target_embedding\.tokens",
     "source position vectors": r"source_embedding\.positions",
@@ -38,21 +38,21 @@ PARTS = {
 }
 PUBLISHED_BASE = {"ours": 100_970_632, "torch": 101_009_544}
 # Sequence lengths, and the published size of the attention weights of one head.
-LENGTHS = {512: "1 MB", 2_048: "16 MB", 8_192: "256 MB", 128_000: "64 GB"}
-LARGEST_MEASURED = 256 * 2**20  # bytes
+PUBLISHED_SIZES = {512: "1 MB", 2_048: "16 MB", 8_192: "256 MB", 128_000: "64 GB"}
+MAX_MEASURED_BYTES = 256 * 2**20  # bytes
 
 
 @dataclass(frozen=True)
-class PartCount:
+class GroupCount:
     """Trainable parameters of one group, in our model and in PyTorch's `nn.Transformer`.
 
     `why` is the reason for a difference, or "".
     """
 
-    part: str
+    group: str
     ours: int
-    torchs: int
-    why: str
+    torch: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -65,19 +65,19 @@ class TensorShape:
 
 
 @dataclass(frozen=True)
-class AttentionCost:
+class AttentionMemory:
     """The number and size of one head's attention weights over a sequence, in float32.
 
     `published` is the size that a tutorial states.
     """
 
     length: int
-    entries: int
+    num_scores: int
     bytes: int
     published: str | None
 
 
-def story_base() -> ModelConfig:
+def tutorial_base_config() -> ModelConfig:
     """Return the base model as a tutorial counts it.
 
     It has the paper's sizes, vocabularies of 37,000 tokens, and attention without biases.
@@ -106,14 +106,14 @@ def count_parameters(config: ModelConfig) -> dict[str, int]:
     return _count((name, weight.numel()) for name, weight in model.named_parameters())
 
 
-def compare_with_torch(config: ModelConfig) -> list[PartCount]:
+def compare_with_torch(config: ModelConfig) -> list[GroupCount]:
     """Compare the parameter counts with PyTorch's `nn.Transformer` of the same sizes.
 
     The embeddings and the output layer are the same for both.
     """
     with torch.device("meta"):
         model = Transformer(config)
-        theirs = prebuilt(config)
+        theirs = build_torch_transformer(config)
     around = [
         (n, w.numel())
         for n, w in model.named_parameters()
@@ -134,7 +134,7 @@ def compare_with_torch(config: ModelConfig) -> list[PartCount]:
     )
     fewer = (
         "PyTorch has keys and values for every head, here heads share them; "
-        if config.key_value_heads < config.n_heads
+        if config.n_kv_heads_resolved < config.n_heads
         else ""
     )
     no_shift = "" if layer_norm else "PyTorch's layer norms have a bias, RMSNorm has none"
@@ -156,14 +156,14 @@ def compare_with_torch(config: ModelConfig) -> list[PartCount]:
         "final norms": post or no_shift,
     }
     return [
-        PartCount(
+        GroupCount(
             part, ours[part], torchs[part], why.get(part, "") if ours[part] != torchs[part] else ""
         )
-        for part in PARTS
+        for part in PARAMETER_GROUPS
     ]
 
 
-def prebuilt(config: ModelConfig) -> nn.Transformer:
+def build_torch_transformer(config: ModelConfig) -> nn.Transformer:
     """Build `nn.Transformer` with the same sizes, including its final norms.
 
     Its head size is d_model / n_heads. If that is not an integer it has a single head, which has
@@ -199,7 +199,7 @@ def attention_shapes(config: ModelConfig, length: int) -> list[TensorShape]:
     with torch.device("meta"):
         attention = MultiHeadAttention(config)
         x_BQD = torch.empty(1, length, config.d_model)
-        key_BGMK, value_BGMK = attention.keys_and_values(x_BQD)
+        key_BGMK, value_BGMK = attention.project_kv(x_BQD)
         joined: list[torch.Tensor] = []
         handle = attention.output.register_forward_pre_hook(
             lambda module, given: joined.append(given[0])
@@ -209,7 +209,7 @@ def attention_shapes(config: ModelConfig, length: int) -> list[TensorShape]:
         )
         handle.remove()
         query_BQD = attention.query(x_BQD)
-    n_heads, shared = config.n_heads, config.key_value_heads
+    n_heads, shared = config.n_heads, config.n_kv_heads_resolved
     cut = (
         "split into heads"
         if shared == n_heads
@@ -249,16 +249,19 @@ def attention_shapes(config: ModelConfig, length: int) -> list[TensorShape]:
     return [TensorShape(name, formula, tuple(shape)) for name, formula, shape in rows]
 
 
-def attention_costs(lengths: list[int] | None = None) -> list[AttentionCost]:
+def attention_memory(lengths: list[int] | None = None) -> list[AttentionMemory]:
     """Return the memory of one head's attention weights in float32 for each length.
 
     It is quadratic: twice the length takes four times the memory.
     """
     bytes_each = torch.finfo(torch.float32).bits // 8
-    return [AttentionCost(n, n * n, n * n * bytes_each, LENGTHS.get(n)) for n in lengths or LENGTHS]
+    return [
+        AttentionMemory(n, n * n, n * n * bytes_each, PUBLISHED_SIZES.get(n))
+        for n in lengths or PUBLISHED_SIZES
+    ]
 
 
-def measure_attention(length: int, width: int = 64) -> tuple[int, float]:
+def benchmark_attention(length: int, width: int = 64) -> tuple[int, float]:
     """Measure the bytes of one head's attention weights and the seconds of the computation.
 
     The inputs are random vectors.
@@ -266,14 +269,16 @@ def measure_attention(length: int, width: int = 64) -> tuple[int, float]:
     Raises:
         NotInspectable: for a length below 1, or one whose weights take more than 256 MB.
     """
-    if length < 1 or attention_costs([length])[0].bytes > LARGEST_MEASURED:
-        most = int((LARGEST_MEASURED // 4) ** 0.5)
-        raise NotInspectable(f"length is {length:,}; choose lengths from 1 to {most:,}")
+    if length < 1 or attention_memory([length])[0].bytes > MAX_MEASURED_BYTES:
+        most = int((MAX_MEASURED_BYTES // 4) ** 0.5)
+        raise InspectionError(f"length is {length:,}; choose lengths from 1 to {most:,}")
     generator = torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(1, 1, length, width, generator=generator) for _ in range(3))
     start = time.perf_counter()
     with torch.no_grad():
-        _, weights = attend(query, key, value, torch.ones(1, 1, dtype=torch.bool))
+        _, weights = scaled_dot_product_attention(
+            query, key, value, torch.ones(1, 1, dtype=torch.bool)
+        )
     return weights.untyped_storage().nbytes(), time.perf_counter() - start
 
 
@@ -283,9 +288,9 @@ def _count(parameters: Iterable[tuple[str, int]]) -> dict[str, int]:
     Raises:
         LookupError: for a parameter that matches no group or several, a mistake in `PARTS`.
     """
-    counts: Counter[str] = Counter(dict.fromkeys(PARTS, 0))
+    counts: Counter[str] = Counter(dict.fromkeys(PARAMETER_GROUPS, 0))
     for name, n in parameters:
-        found = [part for part, pattern in PARTS.items() if re.search(pattern, name)]
+        found = [part for part, pattern in PARAMETER_GROUPS.items() if re.search(pattern, name)]
         if len(found) != 1:
             raise LookupError(f"parameter {name!r} matches {len(found)} groups of PARTS: {found}")
         counts[found[0]] += n

@@ -14,13 +14,13 @@ from playground.families.encoder_decoder import EncoderDecoder
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
-from .recording import Recording, record_forced, record_free
+from .recording import AttentionRecording, record_free_running, record_teacher_forced
 
-CANDIDATES = 5
+TOP_K = 5
 
 
 @dataclass(frozen=True)
-class Step:
+class GenerationStep:
     """One output position of one sequence.
 
     given         the decoder input up to here: SOS and the prefix
@@ -33,16 +33,16 @@ class Step:
     """
 
     position: int
-    given: list[int]
-    candidates: list[tuple[int, float]]
-    chosen: int
+    prefix: list[int]
+    top_tokens: list[tuple[int, float]]
+    token: int
     probability: float
-    right: int | None
+    target: int | None
     decoder_LHM: Tensor
     cross_LHS: Tensor
 
 
-def forced_steps(family: EncoderDecoder, batch: Batch) -> list[Step]:
+def teacher_forced_steps(model: EncoderDecoder, batch: Batch) -> list[GenerationStep]:
     """Return the steps of a teacher-forced pass.
 
     As in training, the decoder input is the target, shifted right.
@@ -50,18 +50,20 @@ def forced_steps(family: EncoderDecoder, batch: Batch) -> list[Step]:
     Raises:
         ValueError: unless the batch has one sequence.
     """
-    _one_row(batch)
-    return _steps(record_forced(family, batch), _answer(batch), batch, temperature=0.0)
+    _require_single_sequence(batch)
+    return _steps(
+        record_teacher_forced(model, batch), _target_tokens(batch), batch, temperature=0.0
+    )
 
 
-def free_steps(
-    family: EncoderDecoder,
+def free_running_steps(
+    model: EncoderDecoder,
     batch: Batch,
     max_tokens: int,
     *,
     temperature: float = 0.0,
     seed: int = 0,
-) -> list[Step]:
+) -> list[GenerationStep]:
     """Return the steps of free-running decoding, until EOS or `max_tokens`.
 
     Temperature 0 is greedy decoding. A temperature above 0 samples the tokens; equal seeds give
@@ -72,52 +74,54 @@ def free_steps(
         ValueError: unless the batch has one sequence; for a negative temperature, or more tokens
             than the model has positions.
     """
-    _one_row(batch)
-    recording, written_BT = record_free(
-        family, batch.source_BS, max_tokens, temperature=temperature, seed=seed
+    _require_single_sequence(batch)
+    recording, generated_BT = record_free_running(
+        model, batch.source_BS, max_tokens, temperature=temperature, seed=seed
     )
-    return recorded_steps(recording, written_BT, batch, temperature)
+    return recorded_steps(recording, generated_BT, batch, temperature)
 
 
 def recorded_steps(
-    recording: Recording, written_BT: Tensor, batch: Batch, temperature: float = 0.0
-) -> list[Step]:
-    """Return the steps of a decoding that `record_free` recorded."""
-    return _steps(recording, written_BT[0].tolist(), batch, temperature)
+    recording: AttentionRecording, generated_BT: Tensor, batch: Batch, temperature: float = 0.0
+) -> list[GenerationStep]:
+    """Return the steps of a decoding that `record_free_running` recorded."""
+    return _steps(recording, generated_BT[0].tolist(), batch, temperature)
 
 
-def _one_row(batch: Batch) -> None:
+def _require_single_sequence(batch: Batch) -> None:
     if len(batch.source_BS) != 1:
         raise ValueError(
             f"the batch has {len(batch.source_BS)} sequences; this takes one sequence at a time"
         )
 
 
-def _answer(batch: Batch) -> list[int]:
+def _target_tokens(batch: Batch) -> list[int]:
     """Return the target of a batch of one sequence, with EOS."""
     return [token for token in batch.labels_BT[0].tolist() if token != PAD]
 
 
-def _steps(recording: Recording, chosen: list[int], batch: Batch, temperature: float) -> list[Step]:
-    labels, given = _answer(batch), recording.given_BT[0].tolist()
+def _steps(
+    recording: AttentionRecording, tokens: list[int], batch: Batch, temperature: float
+) -> list[GenerationStep]:
+    labels, prefix = _target_tokens(batch), recording.decoder_input_BT[0].tolist()
     logits_TV = recording.logits_BTV[0]
     if temperature:
         logits_TV = (logits_TV - logits_TV.amax(-1, keepdim=True)) / temperature
     probabilities_TV = logits_TV.softmax(-1)
     steps = []
-    for t, token in enumerate(chosen):
-        best = torch.topk(probabilities_TV[t], min(CANDIDATES, probabilities_TV.shape[1]))
+    for t, token in enumerate(tokens):
+        best = torch.topk(probabilities_TV[t], min(TOP_K, probabilities_TV.shape[1]))
         candidates = list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
         steps.append(
-            Step(
+            GenerationStep(
                 position=t,
-                given=given[: t + 1],
-                candidates=candidates,
-                chosen=token,
+                prefix=prefix[: t + 1],
+                top_tokens=candidates,
+                token=token,
                 probability=float(probabilities_TV[t, token]),
-                right=labels[t] if t < len(labels) else None,
-                decoder_LHM=recording.attention["decoder"][:, 0, :, t, : t + 1],
-                cross_LHS=recording.attention["cross"][:, 0, :, t],
+                target=labels[t] if t < len(labels) else None,
+                decoder_LHM=recording.attention_weights["decoder"][:, 0, :, t, : t + 1],
+                cross_LHS=recording.attention_weights["cross"][:, 0, :, t],
             )
         )
     return steps

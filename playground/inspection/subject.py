@@ -12,27 +12,27 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from playground.families import FAMILIES
+from playground.families import ARCHITECTURES
 from playground.families.encoder_decoder import EncoderDecoder
-from playground.families.family import Family
+from playground.families.family import Seq2SeqModel
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, SOS
-from playground.tasks.held_out import HeldOut, held_out_set
+from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Batch, Task
 from playground.training.checkpoint import load_model
 from playground.training.config import RunConfig, TaskConfig
 
 MAX_HELD_OUT_SETS = 8
 # A cache, because every view needs a held-out set and building one takes 0.15 s.
-_held_out_sets: dict[tuple[type[Task], TaskConfig, int], HeldOut] = {}
+_held_out_sets: dict[tuple[type[Task], TaskConfig, int], HeldOutSet] = {}
 
 
-class NotInspectable(ValueError):
+class InspectionError(ValueError):
     """An inspection that is not possible for this model or input; the message states what is."""
 
 
 @dataclass(frozen=True)
-class Question(Batch):
+class Example(Batch):
     """A sequence entered by the user, as a batch of one example (source 1S, target 1T).
 
     known   whether the target is known. If it is not, for example because the user's dataset has no
@@ -40,24 +40,24 @@ class Question(Batch):
             a decoder input
     """
 
-    known: bool
+    has_target: bool
 
 
 @dataclass(frozen=True)
-class Subject:
+class InspectedModel:
     """A model in evaluation mode, its training configuration, and its task."""
 
     config: RunConfig
-    model: Family
+    model: Seq2SeqModel
     task: Task
 
     @classmethod
-    def of(cls, config: RunConfig, family: Family) -> Subject:
+    def from_model(cls, config: RunConfig, model: Seq2SeqModel) -> InspectedModel:
         """Wrap a model; it is switched to evaluation mode, without dropout, and stays in it."""
-        return cls(config, family.eval(), config.task.load())
+        return cls(config, model.eval(), config.task.load())
 
     @property
-    def family(self) -> EncoderDecoder:
+    def transformer(self) -> EncoderDecoder:
         """Return the encoder-decoder from scratch, whose components can be ablated.
 
         Raises:
@@ -65,8 +65,8 @@ class Subject:
                 available.
         """
         if not isinstance(self.model, Transformer):
-            title = FAMILIES[self.config.family].title
-            raise NotInspectable(
+            title = ARCHITECTURES[self.config.family].title
+            raise InspectionError(
                 "this view needs the encoder-decoder transformer from scratch; for the "
                 f"architecture {title!r}, open the attention view"
             )
@@ -76,7 +76,7 @@ class Subject:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    def read(self, text: str) -> Question:
+    def encode_text(self, text: str) -> Example:
         """Encode a sequence entered by the user, with its target.
 
         Raises:
@@ -87,81 +87,81 @@ class Subject:
         vocabulary = self.task.vocabulary
         tokens = vocabulary.encode(text)
         if not tokens:
-            raise NotInspectable(
+            raise InspectionError(
                 f"there is no symbol in {text[:20]!r}; type a sequence of "
-                f"{vocabulary.describe()}, as in {self.task.question()}"
+                f"{vocabulary.describe()}, as in {self.task.example_source()}"
             )
-        if problem := self.task.problem(tokens):
-            raise NotInspectable(problem)
-        longest = self.model.config.max_positions - 1
-        if max(len(tokens), self.task.answer_length(len(tokens))) > longest:
-            raise NotInspectable(
-                f"the sequence has {len(tokens)} symbols; this model has positions for {longest}, "
+        if error := self.task.validate_source(tokens):
+            raise InspectionError(error)
+        max_symbols = self.model.config.max_positions - 1
+        if max(len(tokens), self.task.max_target_length(len(tokens))) > max_symbols:
+            raise InspectionError(
+                f"the sequence has {len(tokens)} symbols; this model has positions for {max_symbols}, "
                 "so type at most as many"
             )
         source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
-        right = self.task.right(tokens)
-        if right is None:
-            written = self._solved(source_BS, self.longest_answer)
-            answer = written[:-1]  # drops EOS, or the last token, so that EOS fits below
+        target = self.task.target_for(tokens)
+        if target is None:
+            generated = self._generate(source_BS, self.max_target_tokens)
+            answer = generated[:-1]  # drops EOS, or the last token, so that EOS fits below
         else:
-            answer = right
+            answer = target
         target_BT = torch.tensor([[SOS, *answer, EOS]], device=self.device)
-        return Question(
-            source_BS, target_BT, torch.ones(1, device=self.device), known=right is not None
+        return Example(
+            source_BS, target_BT, torch.ones(1, device=self.device), has_target=target is not None
         )
 
-    def held_out(self, n: int) -> HeldOut:
+    def held_out(self, n: int) -> HeldOutSet:
         """Return `n` held-out sequences of the training lengths, the same at every call."""
         key = (type(self.task), self.config.task, n)
-        found = _held_out_sets.get(key)
-        if found is None:
+        cached = _held_out_sets.get(key)
+        if cached is None:
             task = self.config.task
-            found = _held_out_sets[key] = held_out_set(
+            cached = _held_out_sets[key] = build_held_out_set(
                 self.task, n, task.min_length, task.max_length
             )
             while len(_held_out_sets) > MAX_HELD_OUT_SETS:
                 _held_out_sets.pop(next(iter(_held_out_sets)))
-        return found.to(self.device)
+        return cached.to(self.device)
 
     @property
-    def longest_answer(self) -> int:
+    def max_target_tokens(self) -> int:
         """Return the maximum target length for training lengths, with EOS.
 
         It is at most `max_positions`.
         """
         return min(
-            self.task.answer_length(self.config.task.max_length) + 1,
+            self.task.max_target_length(self.config.task.max_length) + 1,
             self.model.config.max_positions,
         )
 
-    def max_tokens(self, batch: Batch) -> int:
+    def max_new_tokens(self, batch: Batch) -> int:
         """Return the maximum number of tokens to generate for a sequence.
 
         It is `longest_answer`, or the length of the target with EOS if that is longer.
         """
         return min(
-            max(self.longest_answer, batch.labels_BT.shape[1]), self.model.config.max_positions
+            max(self.max_target_tokens, batch.labels_BT.shape[1]), self.model.config.max_positions
         )
 
-    def written(self, batch: Batch) -> list[str]:
+    def generated_tokens(self, batch: Batch) -> list[str]:
         """Generate the model's output for one sequence, with EOS if it generates one."""
-        return self.names(self._solved(batch.source_BS, self.max_tokens(batch)))
+        return self.token_names(self._generate(batch.source_BS, self.max_new_tokens(batch)))
 
-    def _solved(self, source_BS: Tensor, max_tokens: int) -> list[int]:
-        tokens = self.model.solve(source_BS, max_tokens)[0].tolist()
+    def _generate(self, source_BS: Tensor, max_tokens: int) -> list[int]:
+        tokens = self.model.generate(source_BS, max_tokens)[0].tolist()
         return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
 
-    def names(self, tokens: list[int]) -> list[str]:
+    def token_names(self, tokens: list[int]) -> list[str]:
         """Return the name of each token: a symbol, or the name of a special token."""
-        return [self.task.vocabulary.name(token) for token in tokens]
+        return [self.task.vocabulary.token_name(token) for token in tokens]
 
 
-def open_subject(folder: Path) -> Subject:
+def load_inspected_model(folder: Path) -> InspectedModel:
     """Load the model of a checkpoint for inspection.
 
     Raises:
         CheckpointError: for a checkpoint that cannot be loaded.
     """
-    manifest, family = load_model(folder)
-    return Subject.of(manifest.config, family)
+    manifest, model = load_model(folder)
+    return InspectedModel.from_model(manifest.config, model)

@@ -12,25 +12,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from playground.statistics import quantile, spread, wilson
-from playground.tasks import ROWS, TASKS
+from playground.statistics import five_number_summary, quantile, wilson_interval
+from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig
 from playground.training.files import write_file
 from playground.training.manifest import CheckpointError, read_json
 
-from .experiment import FEWEST, work
-from .results import REACHED, describe_rank_test, percent, written
+from .experiment import MIN_PER_LENGTH, evaluation_cost
+from .results import TARGET_SCORE, describe_rank_test, percent, to_csv_text
 
-FILE = "lengths.json"  # in the folder of the run
-AT_ONCE = 5  # lengths in one request, so that other requests run in between
-WORK_AT_ONCE = 1e12  # cost limit of one request (experiment.work): seconds on one core
-WITH_TABLES = ("learned", "from-the-end")  # encodings with a table of learned vectors
+SCORES_FILE = "lengths.json"  # in the folder of the run
+LENGTHS_PER_REQUEST = 5  # lengths in one request, so that other requests run in between
+MAX_FLOPS_PER_REQUEST = 1e12  # cost limit of one request (experiment.work): seconds on one core
+LEARNED_POSITION_TABLES = ("learned", "from-the-end")  # encodings with a table of learned vectors
 
 
-def read_counts(folder: Path, step: int, n: int) -> list[dict[str, int]]:
+def load_scores(folder: Path, step: int, n: int) -> list[dict[str, int]]:
     """Read the stored counts of a run at this step with `n` sequences per length, or []."""
     with suppress(CheckpointError, TypeError, KeyError, ValueError):
-        content = read_json(folder / FILE)
+        content = read_json(folder / SCORES_FILE)
         if (content["step"], content["asked"]) == (step, n):
             counts = [
                 {name: line[name] for name in ("length", "right", "n")}
@@ -43,34 +43,34 @@ def read_counts(folder: Path, step: int, n: int) -> list[dict[str, int]]:
     return []
 
 
-def write_counts(folder: Path, step: int, n: int, counts: Sequence[Mapping[str, int]]) -> None:
+def save_scores(folder: Path, step: int, n: int, counts: Sequence[Mapping[str, int]]) -> None:
     """Store the counts.
 
     Raises:
         OSError: when the file cannot be written; an earlier file stays unchanged.
     """
     content = {"step": step, "asked": n, "scores": list(counts)}
-    write_file(folder / FILE, json.dumps(content).encode() + b"\n")
+    write_file(folder / SCORES_FILE, json.dumps(content).encode() + b"\n")
 
 
-def at_once(left: Sequence[int], parameters: int, n: int) -> list[int]:
+def next_lengths(left: Sequence[int], parameters: int, n: int) -> list[int]:
     """Return the lengths of the next request: at least one, within the cost limit."""
-    chosen: list[int] = []
+    selected: list[int] = []
     spent = 0.0
-    for length in left[:AT_ONCE]:
-        spent += work(parameters, n, length)
-        if chosen and spent > WORK_AT_ONCE:
+    for length in left[:LENGTHS_PER_REQUEST]:
+        spent += evaluation_cost(parameters, n, length)
+        if selected and spent > MAX_FLOPS_PER_REQUEST:
             break
-        chosen.append(length)
-    return chosen
+        selected.append(length)
+    return selected
 
 
 def scores(counts: Sequence[Mapping[str, int]]) -> list[dict[str, Any]]:
     """Return exact match by length with its 95 % Wilson interval; None without sequences."""
-    told = []
+    lines = []
     for line in sorted(counts, key=lambda each: each["length"]):
-        low, high = wilson(line["right"], line["n"]) if line["n"] else (None, None)
-        told.append(
+        low, high = wilson_interval(line["right"], line["n"]) if line["n"] else (None, None)
+        lines.append(
             dict(line)
             | {
                 "exact_match": line["right"] / line["n"] if line["n"] else None,
@@ -78,17 +78,17 @@ def scores(counts: Sequence[Mapping[str, int]]) -> list[dict[str, Any]]:
                 "high": high,
             }
         )
-    return told
+    return lines
 
 
-def reach(told: Sequence[Mapping[str, Any]], share: float = REACHED) -> int:
+def max_reliable_length(lines: Sequence[Mapping[str, Any]], share: float = TARGET_SCORE) -> int:
     """Return the length up to which every length scores at least `share`; 0 if the first fails.
 
     Lengths with fewer than 20 held-out sequences are skipped: one wrong output would decide them.
     """
     last = 0
-    for line in told:
-        if line["n"] < FEWEST:
+    for line in lines:
+        if line["n"] < MIN_PER_LENGTH:
             continue
         if line["exact_match"] < share:
             break
@@ -104,27 +104,27 @@ def untrained_positions(config: RunConfig) -> dict[str, list[int]] | None:
     such positions, and for architectures without a position setting.
     """
     task, model = config.task, config.model
-    if model.positions not in WITH_TABLES or "positions" in model.unused:
+    if model.positions not in LEARNED_POSITION_TABLES or "positions" in model.unused:
         return None
     answer = (
         task.longest_answer
-        if task.task == ROWS
-        else TASKS[task.task].answer_length(task.max_length)
+        if task.task == LOOKUP
+        else TASKS[task.task].max_target_length(task.max_length)
     )
     source, target = task.max_length + 1, answer + 1
     if config.family == "transformer":
-        places = model.untrained_places(source, target)
+        places = model.untrained_positions(source, target)
     else:
         places = {
             "row": range(
-                model.row_width(source, target),
-                model.row_width(model.max_positions, model.max_positions),
+                model.sequence_length(source, target),
+                model.sequence_length(model.max_positions, model.max_positions),
             )
         }
     return {side: [rows[0], rows[-1]] for side, rows in places.items() if rows} or None
 
 
-def scheme_result(
+def summarize_scheme(
     label: str, runs: Sequence[Mapping[str, Any]], config: RunConfig
 ) -> dict[str, Any]:
     """Summarize one scheme over its seeds.
@@ -148,14 +148,17 @@ def scheme_result(
         "median": [quantile(by_length[length], 0.5) for length in lengths],
         "low": [min(by_length[length]) for length in lengths],
         "high": [max(by_length[length]) for length in lengths],
-        "reach": spread(reaches := [reach(run["scores"]) for run in done]),
+        "reach": five_number_summary(
+            reaches := [max_reliable_length(run["scores"]) for run in done]
+        ),
         "reaches": reaches,
         "longest": max((line["length"] for run in done for line in run["scores"]), default=0),
-        "beyond": spread(
+        "beyond": five_number_summary(
             [
                 share
                 for run in done
-                if (share := beyond(run["scores"], config.task.max_length)) is not None
+                if (share := mean_extrapolation_score(run["scores"], config.task.max_length))
+                is not None
             ]
         ),
         "untrained": untrained_positions(config),
@@ -163,11 +166,11 @@ def scheme_result(
     }
 
 
-def beyond(told: Sequence[Mapping[str, Any]], trained: int) -> float | None:
+def mean_extrapolation_score(lines: Sequence[Mapping[str, Any]], trained: int) -> float | None:
     """Return the mean exact match beyond the training lengths, or None without scores."""
     shares = [
         line["exact_match"]
-        for line in told
+        for line in lines
         if line["length"] > trained and line["exact_match"] is not None
     ]
     return sum(shares) / len(shares) if shares else None
@@ -185,7 +188,7 @@ def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], longest:
     if not done:
         return "No run has been asked yet." + left_out
     return (
-        _compared(
+        _comparison(
             done,
             trained,
             longest,
@@ -195,10 +198,10 @@ def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], longest:
     )
 
 
-def sentence_of_checkpoints(rows: Sequence[Mapping[str, Any]]) -> str:
+def checkpoints_sentence(rows: Sequence[Mapping[str, Any]]) -> str:
     """Summarize the results of checkpoints, one by one where tasks or lengths differ.
 
-    Each row has `task` and `trained` besides what `scheme_result` returns.
+    Each row has `task` and `trained` besides what `summarize_scheme` returns.
     """
     if len({(row["task"], *row["trained"]) for row in rows}) == 1:
         return sentence(rows, rows[0]["trained"], max(row["longest"] for row in rows))
@@ -211,7 +214,7 @@ def sentence_of_checkpoints(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _compared(
+def _comparison(
     done: Sequence[Mapping[str, Any]], trained: Sequence[int], longest: int, begin: str
 ) -> str:
     low, high = trained
@@ -226,36 +229,40 @@ def _compared(
     seeds = "1 seed" if best["n"] == 1 else f"median and range of {best['n']} seeds"
     if not best["reach"]["high"]:
         return f"{begin}nothing keeps 99 % exact match at any length; train for more steps."
-    told = f"{best['label']} keeps 99 % exact match up to length {_reached(best, longest)}"
+    lengths_by_scheme = (
+        f"{best['label']} keeps 99 % exact match up to length {_reach_sentence(best, longest)}"
+    )
     if rest:
-        told += ", " + ", ".join(f"{row['label']} to {_reached(row, longest)}" for row in rest)
-    told += f" ({seeds})"
+        lengths_by_scheme += ", " + ", ".join(
+            f"{row['label']} to {_reach_sentence(row, longest)}" for row in rest
+        )
+    lengths_by_scheme += f" ({seeds})"
     tested = [
         row for row in done if row["beyond"] and row["longest"] == longest
     ]  # shares over the same lengths
     if not tested:
-        told += f"; no length beyond {longest} was asked"
+        lengths_by_scheme += f"; no length beyond {longest} was asked"
     elif len(tested) == 1:
         subject = tested[0]["label"] if rest else "it"
-        told += f"; beyond length {high}, {subject} is right on {percent(tested[0]['beyond']['median'])}"
+        lengths_by_scheme += f"; beyond length {high}, {subject} is right on {percent(tested[0]['beyond']['median'])}"
     else:
         further = max(tested, key=lambda row: row["beyond"]["median"])
-        told += f"; beyond length {high}, {further['label']} is right most often, on {percent(further['beyond']['median'])}"
+        lengths_by_scheme += f"; beyond length {high}, {further['label']} is right most often, on {percent(further['beyond']['median'])}"
     if not rest:
-        return f"{begin}{told}."
+        return f"{begin}{lengths_by_scheme}."
     second = rest[0]
-    verdict = describe_rank_test(
+    conclusion = describe_rank_test(
         (best["label"], second["label"]), best["reaches"], second["reaches"], len(done)
     )
-    return f"{begin}{told}; {verdict}."
+    return f"{begin}{lengths_by_scheme}; {conclusion}."
 
 
-def _reached(row: Mapping[str, Any], longest: int) -> str:
+def _reach_sentence(row: Mapping[str, Any], longest: int) -> str:
     limit = f", asked up to {row['longest']} only" if row["longest"] < longest else ""
-    return _range(row["reach"]) + limit
+    return _format_range(row["reach"]) + limit
 
 
-def _range(told: Mapping[str, Any]) -> str:
+def _format_range(told: Mapping[str, Any]) -> str:
     low, high = told["low"], told["high"]
     return f"{told['median']:g}" + (f" ({low:g}–{high:g})" if low != high else "")
 
@@ -277,7 +284,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
         for run in row["runs"]
         for line in run["scores"]
     ]
-    return written(
+    return to_csv_text(
         ["scheme", "seed", "length", "n", "right", "exact_match", "wilson_low", "wilson_high"],
         lines,
     )

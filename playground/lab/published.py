@@ -11,24 +11,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from playground.models.config import SettingError
+from playground.models.config import ConfigError
 from playground.runs.registry import Registry
 from playground.runs.run import Run
 from playground.statistics import quantile
-from playground.training.config import RunConfig, field_owner
+from playground.training.config import RunConfig, section_of_field
 
 from .experiment import LENGTHS, Experiment
-from .results import percent, steps_to
+from .results import first_step_reaching, percent
 
-LAST_UPDATES = 10  # updates over which the final training loss is averaged
-OF_THE_MACHINE = (
+LOSS_WINDOW = 10  # updates over which the final training loss is averaged
+MACHINE_SETTINGS = (
     "seed",
     "device",
     "threads",
     "eval_every",
 )  # settings that a reproduction may choose
-ALMOST = 0.999
-ORDER = (
+NEAR_PERFECT = 0.999
+EXPECTED_ORDER = (
     ("none", "t5"),
     ("alibi",),
     ("rope", "sinusoidal"),
@@ -57,9 +57,11 @@ class Claim:
     experiment: Mapping[str, Any] | None = None
 
 
-FRESH = "every batch is drawn afresh, where the original goes through a fixed set again and again"
-HELD_OUT = "scored on distinct sequences that never trained; the original scores what it drew, which may repeat"
-END = "sources and answers end in EOS, which counts as a token; the original has fixed lengths and no EOS"
+NOTE_FRESH_BATCHES = (
+    "every batch is drawn afresh, where the original goes through a fixed set again and again"
+)
+NOTE_HELD_OUT = "scored on distinct sequences that never trained; the original scores what it drew, which may repeat"
+NOTE_EOS = "sources and answers end in EOS, which counts as a token; the original has fixed lengths and no EOS"
 PLAIN_ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
 
 CLAIMS = {
@@ -71,9 +73,9 @@ CLAIMS = {
         1.0,
         "token accuracy on 2,000 held-out sequences is 100.00 %, as printed to two decimals",
         (
-            FRESH
+            NOTE_FRESH_BATCHES
             + "; 10 epochs of 50,000 in batches of 128, the last one dropped, are 3,900 updates",
-            END,
+            NOTE_EOS,
             "symbols enter by a table of vectors instead of a linear layer, and leave by one linear layer instead of two",
             "the learning rate's warm-up and cosine are the original's, one update earlier: its first update has a rate of zero",
         ),
@@ -110,11 +112,11 @@ CLAIMS = {
         1.0,
         "every distinct held-out sequence is answered exactly right",
         (
-            HELD_OUT
+            NOTE_HELD_OUT
             + ": of the 729 sequences of 6 digits out of 3, 48 are held out, so all right means at least 92.6 % (95 %)",
             "questions are held out, answers are not: there are 28, and each answer to one of the 48 also answers some training sequence",
-            END,
-            FRESH + "; the original also draws sequences with many repeats more often",
+            NOTE_EOS,
+            NOTE_FRESH_BATCHES + "; the original also draws sequences with many repeats more often",
             "dropout after embeddings and sublayers, the original also on attention weights; weight decay on every weight, the original "
             "on matrices only",
         ),
@@ -157,7 +159,7 @@ CLAIMS = {
             "the loss is its own: Kullback-Leibler divergence to the right answer smoothed by 0, in nats per token, given the right answer "
             "so far, dropout off; EOS is left out, since its sequences have none",
             "ten symbols are written, the original writes nine behind a first one that is always the same",
-            HELD_OUT,
+            NOTE_HELD_OUT,
             "token vectors begin with a standard deviation of d_model^-0.5, the original draws all matrices by Xavier's rule",
         ),
         {
@@ -195,8 +197,8 @@ CLAIMS = {
         None,
         "99.9 % exact match is reached; the step is the first figure for it",
         (
-            HELD_OUT,
-            END,
+            NOTE_HELD_OUT,
+            NOTE_EOS,
             "token vectors of source and target are two tables, the original ties them; its positions are learned and scaled, ours learned",
         ),
         {
@@ -223,7 +225,7 @@ CLAIMS = {
             "warmup": 0,
             "clip": 0.0,
             "eval_every": 100,
-            "until": ALMOST,
+            "until": NEAR_PERFECT,
             **PLAIN_ADAM,
         },
     ),
@@ -237,7 +239,7 @@ CLAIMS = {
         (
             "neither length, batch size nor optimiser are given: here 10 symbols, 128 sequences, Adam at 0.001",
             "100 passes over 10,000 sequences would be a million sequences in 5 s; here an epoch is one update of 128",
-            FRESH,
+            NOTE_FRESH_BATCHES,
         ),
         {
             "family": "transformer",
@@ -295,7 +297,7 @@ CLAIMS = {
 }
 
 
-def config_of(name: str, seed: int = 0) -> RunConfig:
+def replication_config(name: str, seed: int = 0) -> RunConfig:
     """Return the configuration of the run that reproduces a claim.
 
     Raises:
@@ -303,13 +305,13 @@ def config_of(name: str, seed: int = 0) -> RunConfig:
     """
     claim = _claim(name)
     if claim.experiment is not None:
-        raise SettingError("name", f"{name} takes an experiment of several runs, not one")
-    unknown = sorted(set(claim.settings) - set(field_owner()) - {"family"})
+        raise ConfigError("name", f"{name} takes an experiment of several runs, not one")
+    unknown = sorted(set(claim.settings) - set(section_of_field()) - {"family"})
     if unknown:
-        raise SettingError(
+        raise ConfigError(
             unknown[0], f"{name} needs the setting {unknown[0]}, which is no setting of a run here"
         )
-    return RunConfig.from_fields(dict(claim.settings) | {"seed": seed})
+    return RunConfig.from_flat(dict(claim.settings) | {"seed": seed})
 
 
 def claims() -> list[dict[str, Any]]:
@@ -329,29 +331,29 @@ def claims() -> list[dict[str, Any]]:
         line |= {"differs": list(claim.differs), "settings": dict(claim.settings)}
         try:
             if claim.experiment is None:
-                line["parameters"] = config_of(name).model.parameter_count()
+                line["parameters"] = replication_config(name).model.parameter_count()
             else:
                 Experiment(owner="", **claim.experiment)
-        except SettingError as error:
+        except ConfigError as error:
             line["missing"] = str(error)
         told.append(line)
     return told
 
 
-def facts_of_lines(
+def metrics_of_run(
     config: RunConfig, lines: Sequence[Mapping[str, Any]], scores: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return the metrics of a run from its log and its final scores."""
     scored = [
         (line["step"], line["exact_match"]) for line in lines if line.get("exact_match") is not None
     ]
-    last = [line["loss"] for line in lines[-LAST_UPDATES:]]
+    last = [line["loss"] for line in lines[-LOSS_WINDOW:]]
     return {
         "exact_match": scores["exact_match"] if scores else None,
         "token_accuracy": scores["token_accuracy"] if scores else None,
         "n": scores["n"] if scores else None,
         "steps": lines[-1]["step"] if lines else 0,
-        "steps_to": steps_to(scored, ALMOST, config.training.eval_every),
+        "steps_to": first_step_reaching(scored, NEAR_PERFECT, config.training.eval_every),
         "training_loss": sum(last) / len(last) if last else None,
         "seconds": lines[-1]["seconds"] if lines else 0.0,
         "parameters": config.model.parameter_count(),
@@ -359,13 +361,15 @@ def facts_of_lines(
     }
 
 
-def model_to_measure(registry: Registry, name: str, run: Run) -> Mapping[str, Any] | None:
+def unmeasured_model(registry: Registry, name: str, run: Run) -> Mapping[str, Any] | None:
     """Return the model for the loss measurement, or None when the claim needs no loss."""
-    is_measured = _claim(name).measure == "symbol_loss" and run.status == "done" and not run.changed
-    return registry.what(run, run.step) if is_measured else None
+    is_measured = (
+        _claim(name).measure == "symbol_loss" and run.status == "done" and not run.modified_settings
+    )
+    return registry.model_ref(run, run.step) if is_measured else None
 
 
-def compare_run(
+def evaluate_replication(
     registry: Registry,
     name: str,
     run: Run,
@@ -382,7 +386,7 @@ def compare_run(
     """
     from playground.runs.history import read_lines
 
-    wanted = config_of(name)
+    wanted = replication_config(name)
     if run.status != "done":
         return {
             "name": name,
@@ -390,26 +394,26 @@ def compare_run(
             "ours": None,
             "sentence": f"the run is {run.status}; a claim is compared with a finished one",
         }
-    if run.changed:
-        sentence = f"this run is not the one that the claim asks for: {', '.join(run.changed)} changed on the way; run it again"
+    if run.modified_settings:
+        sentence = f"this run is not the one that the claim asks for: {', '.join(run.modified_settings)} changed on the way; run it again"
         return {"name": name, "passed": None, "ours": None, "sentence": sentence}
-    facts = facts_of_lines(run.config, list(read_lines(run.folder)), run.scores)
-    if measured is None and (what := model_to_measure(registry, name, run)) is not None:
-        measured = registry.prover.ask("loss", dict(what)).result(seconds)
+    facts = metrics_of_run(run.config, list(read_lines(run.folder)), run.scores)
+    if measured is None and (what := unmeasured_model(registry, name, run)) is not None:
+        measured = registry.slow_inspector.request("loss", dict(what)).result(seconds)
     if measured is not None:
         facts["symbol_loss"] = measured.get("loss")
-    return verdict(name, facts, other_settings(wanted, run.config))
+    return outcome(name, facts, differing_settings(wanted, run.config))
 
 
-def other_settings(wanted: RunConfig, given: RunConfig) -> list[str]:
+def differing_settings(wanted: RunConfig, actual: RunConfig) -> list[str]:
     """Return the settings that differ from the claim, except those of the machine."""
-    ours, theirs = given.to_fields(), wanted.to_fields()
+    ours, theirs = actual.to_flat(), wanted.to_flat()
     return [
-        name for name in theirs if name not in OF_THE_MACHINE and ours.get(name) != theirs[name]
+        name for name in theirs if name not in MACHINE_SETTINGS and ours.get(name) != theirs[name]
     ]
 
 
-def verdict(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> dict[str, Any]:
+def outcome(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> dict[str, Any]:
     """Compare a measurement with the published value.
 
     The result has `ours`, `passed` and a sentence. `passed` is None when there is no measurement or
@@ -434,8 +438,8 @@ def verdict(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> d
         return told | {"passed": None, "sentence": sentence}
     if ours is None and claim.measure != "steps_to":
         return told | {"passed": None, "sentence": f"{claim.measure} was not measured"}
-    passed = _passes(claim, facts)
-    written = _written(claim, facts)
+    passed = _meets_criterion(claim, facts)
+    written = _summary(claim, facts)
     word = (
         "fail" if not passed else "pass" if claim.published is not None else "reached"
     )  # which no figure can contradict
@@ -443,21 +447,21 @@ def verdict(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> d
     return told | {"passed": passed, "word": word, "written": written, "sentence": sentence}
 
 
-def verdict_of_lengths(found: Mapping[str, Any]) -> dict[str, Any]:
+def outcome_of_lengths(results: Mapping[str, Any]) -> dict[str, Any]:
     """Compare the published order of position encodings with `Laboratory.lengths`."""
     claim = CLAIMS["length-order"]
     told = {"name": "length-order", "published": None, "told": claim.told, "rule": claim.rule}
-    known = {row["label"]: row["beyond"] for row in found["rows"]}
-    if any(known.get(scheme) is None for group in ORDER for scheme in group) or any(
-        row["n"] < row["planned"] for row in found["rows"]
+    known = {row["label"]: row["beyond"] for row in results["rows"]}
+    if any(known.get(scheme) is None for group in EXPECTED_ORDER for scheme in group) or any(
+        row["n"] < row["planned"] for row in results["rows"]
     ):
         return told | {
             "ours": None,
             "passed": None,
             "sentence": "not every scheme has been measured yet",
         }
-    medians = {scheme: known[scheme]["median"] for group in ORDER for scheme in group}
-    groups = [[medians[scheme] for scheme in group] for group in ORDER]
+    medians = {scheme: known[scheme]["median"] for group in EXPECTED_ORDER for scheme in group}
+    groups = [[medians[scheme] for scheme in group] for group in EXPECTED_ORDER]
     passed = all(min(one) >= max(next_one) for one, next_one in itertools.pairwise(groups))
     ours = ", ".join(
         f"{scheme} {percent(share)}"
@@ -472,7 +476,7 @@ def verdict_of_lengths(found: Mapping[str, Any]) -> dict[str, Any]:
     return told | {"ours": medians, "passed": passed, "written": ours, "sentence": sentence}
 
 
-def _passes(claim: Claim, facts: Mapping[str, Any]) -> bool:
+def _meets_criterion(claim: Claim, facts: Mapping[str, Any]) -> bool:
     ours = facts[claim.measure]
     if claim.measure == "steps_to":
         return ours is not None
@@ -483,7 +487,7 @@ def _passes(claim: Claim, facts: Mapping[str, Any]) -> bool:
     return ours >= (0.99995 if claim.measure == "token_accuracy" else 1.0)
 
 
-def _written(claim: Claim, facts: Mapping[str, Any]) -> str:
+def _summary(claim: Claim, facts: Mapping[str, Any]) -> str:
     ours = facts[claim.measure]
     if claim.measure == "steps_to":
         return (
@@ -501,5 +505,5 @@ def _written(claim: Claim, facts: Mapping[str, Any]) -> str:
 
 def _claim(name: str) -> Claim:
     if name not in CLAIMS:
-        raise SettingError("name", f"claim is {name!r}; choose one of {', '.join(CLAIMS)}")
+        raise ConfigError("name", f"claim is {name!r}; choose one of {', '.join(CLAIMS)}")
     return CLAIMS[name]

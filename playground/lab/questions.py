@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from playground.models.config import SettingError
-from playground.runs.run import fingerprint
+from playground.models.config import ConfigError
+from playground.runs.run import owner_id
 
 from .experiment import GRID, LENGTHS, Experiment
 
-MIXED: dict[str, Any] = {"task": "reverse", "min_length": 1, "max_length": 10}
-LONG = MIXED | {"steps": 600, "decay_steps": 600}
+BASE_SETTINGS: dict[str, Any] = {"task": "reverse", "min_length": 1, "max_length": 10}
+LONG_SETTINGS = BASE_SETTINGS | {"steps": 600, "decay_steps": 600}
 
 
 @dataclass(frozen=True)
-class Question:
+class ExperimentPreset:
     """A question, its motivation and the experiment that answers it."""
 
     title: str
@@ -26,62 +26,62 @@ class Question:
     seeds: tuple[int, ...] = (0, 1, 2)
 
 
-QUESTIONS = {
-    "positions": Question(
+EXPERIMENT_PRESETS = {
+    "positions": ExperimentPreset(
         "Which positions reach length 50?",
         "Trained on 1 to 10 tokens and tested on up to 50: beyond length 10, a learned "
         "table has vectors that no step trained; the other encodings are defined for "
         "every position.",
-        MIXED | {"steps": 1000, "decay_steps": 1000, "eval_every": 50},
+        BASE_SETTINGS | {"steps": 1000, "decay_steps": 1000, "eval_every": 50},
         {"positions": ["learned", "sinusoidal", "rope", "alibi", "t5"]},
         LENGTHS,
     ),
-    "heads": Question(
+    "heads": ExperimentPreset(
         "One head or four?",
         "The heads share d_model between them, so the number of parameters stays the "
         "same. More heads can attend to several positions at once.",
-        LONG,
+        LONG_SETTINGS,
         {"n_heads": [1, 2, 4]},
     ),
-    "warm-up": Question(
+    "warm-up": ExperimentPreset(
         "What does warm-up buy?",
         "With the norm after each sublayer, the first gradients are large. Post-norm is "
         "said to need a learning rate that rises slowly; pre-norm is said to work "
         "without it.",
-        LONG,
+        LONG_SETTINGS,
         {"norm": ["pre", "post"], "warmup": [0, 20, 100]},
     ),
-    "norm": Question(
+    "norm": ExperimentPreset(
         "Pre or post norm?",
         "The paper normalizes after each sublayer; most later models normalize before it.",
-        LONG,
+        LONG_SETTINGS,
         {"norm": ["pre", "post"]},
     ),
-    "learning-rate": Question(
+    "learning-rate": ExperimentPreset(
         "How large a step?",
         "Too small a rate is slow, and too large a rate does not converge: the same "
         "model at rates from 0.0005 to 0.03.",
-        LONG,
+        LONG_SETTINGS,
         {"learning_rate": [5e-4, 2e-3, 6e-3, 1.5e-2, 3e-2]},
     ),
-    "size": Question(
+    "size": ExperimentPreset(
         "Deeper or wider?",
         "Two ways to spend parameters on the same task.",
-        LONG,
+        LONG_SETTINGS,
         {"n_layers": [1, 2, 3], "d_model": [32, 64]},
     ),
-    "length": Question(
+    "length": ExperimentPreset(
         "What does a longer sequence cost?",
         "Each additional token must also be right: steps to 99 % exact match as the "
         "maximum length grows.",
         {"task": "reverse", "min_length": 1, "steps": 1000, "decay_steps": 1000},
         {"max_length": [5, 10, 15]},
     ),
-    "recurrent": Question(
+    "recurrent": ExperimentPreset(
         "Where do recurrent models break?",
         "From recurrent models to the transformer on one task: a single state, a gated "
         "state, and attention; and the length at which each fails beyond training.",
-        MIXED,
+        BASE_SETTINGS,
         {
             "variant": [
                 {"family": "recurrent", "cell": "rnn", "alignment": "none"},
@@ -103,11 +103,11 @@ def spec(name: str) -> dict[str, Any]:
     Raises:
         SettingError: when the name is unknown.
     """
-    if name not in QUESTIONS:
-        raise SettingError(
-            "question", f"question is {name!r}; choose one of {', '.join(QUESTIONS)}"
+    if name not in EXPERIMENT_PRESETS:
+        raise ConfigError(
+            "question", f"question is {name!r}; choose one of {', '.join(EXPERIMENT_PRESETS)}"
         )
-    asked = QUESTIONS[name]
+    asked = EXPERIMENT_PRESETS[name]
     times = {"times": 3} if name == "recurrent" else {}
     return {
         "name": name,
@@ -120,13 +120,13 @@ def spec(name: str) -> dict[str, Any]:
     }
 
 
-def questions() -> list[dict[str, Any]]:
+def list_presets() -> list[dict[str, Any]]:
     """Return the prepared experiments for JSON: name, title, why, spec, runs, missing.
 
     `missing` is "" when the experiment can run, otherwise the reason why it cannot.
     """
-    told = []
-    for name, asked in QUESTIONS.items():
+    presets = []
+    for name, asked in EXPERIMENT_PRESETS.items():
         line: dict[str, Any] = {
             "name": name,
             "title": asked.title,
@@ -136,8 +136,8 @@ def questions() -> list[dict[str, Any]]:
             "missing": "",
         }
         try:
-            line["runs"] = Experiment(owner=fingerprint("nobody"), **spec(name)).n_runs
-        except SettingError as error:
+            line["runs"] = Experiment(owner=owner_id("nobody"), **spec(name)).n_runs
+        except ConfigError as error:
             line["missing"] = str(error)
-        told.append(line)
-    return told
+        presets.append(line)
+    return presets

@@ -10,18 +10,25 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from playground.statistics import apart, censored, min_p_value, quantile, rank_test, spread
+from playground.statistics import (
+    censored_summary,
+    five_number_summary,
+    min_p_value,
+    quantile,
+    ranges_disjoint,
+    rank_test,
+)
 
-from .experiment import VARIANT, Cell
+from .experiment import VARIANT_KEY, Variant
 
-REACHED = 0.99  # exact match of a learned task
-SIGNIFICANT = 0.05  # significance level
-MOST_POINTS = 200  # of one curve
-MOST_LOOKS = 400  # maximum evaluations of one run in a curve
+TARGET_SCORE = 0.99  # exact match of a learned task
+SIGNIFICANCE_LEVEL = 0.05  # significance level
+MAX_POINTS = 200  # of one curve
+MAX_EVALUATIONS = 400  # maximum evaluations of one run in a curve
 
 
-def steps_to(
-    scored: Sequence[tuple[int, float]], share: float = REACHED, every: int = 1
+def first_step_reaching(
+    evaluations: Sequence[tuple[int, float]], share: float = TARGET_SCORE, every: int = 1
 ) -> int | None:
     """Return the step of the first evaluation with at least this exact match, or None.
 
@@ -29,35 +36,39 @@ def steps_to(
     evaluation, which would otherwise favor it.
     """
     planned = [
-        (step, exact) for step, exact in scored if step % every == 0 or step == scored[-1][0]
+        (step, exact)
+        for step, exact in evaluations
+        if step % every == 0 or step == evaluations[-1][0]
     ]
     return next((step for step, exact in planned if exact >= share), None)
 
 
-def thinned(steps: Sequence[int], every: int, planned: int) -> list[int]:
+def subsample_steps(steps: Sequence[int], every: int, planned: int) -> list[int]:
     """Return at most a few hundred of the evaluation steps, including the last one.
 
     The selection depends only on `every` and `planned`, so all seeds of a variant share it.
     """
-    apart = every * max(1, -(-planned // (every * MOST_LOOKS)))
+    apart = every * max(1, -(-planned // (every * MAX_EVALUATIONS)))
     return [step for step in steps if step % apart == 0 or step == steps[-1]]
 
 
-def stretches(scored: Sequence[int], losses: Sequence[float], first: int = 1) -> list[list[float]]:
+def interval_means(
+    evaluations: Sequence[int], losses: Sequence[float], first: int = 1
+) -> list[list[float]]:
     """Return the mean training loss between evaluations: [[step, mean], ...].
 
     `scored` lists the evaluation steps; `losses` has one value per step, starting at `first`.
     """
-    told, begin = [], 0
-    for step in scored:
+    means, begin = [], 0
+    for step in evaluations:
         part = losses[begin : step - first + 1]
         if part:
-            told.append([step, sum(part) / len(part)])
+            means.append([step, sum(part) / len(part)])
         begin = step - first + 1
-    return told
+    return means
 
 
-def cell_result(cell: Cell, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def summarize_variant(variant: Variant, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Summarize one variant.
 
     Each of `runs` has seed, done, exact_match (final; None before the end), steps (total), steps_to
@@ -74,31 +85,31 @@ def cell_result(cell: Cell, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     exact_match = [run["exact_match"] for run in done]
     steps_needed = [run["steps_to"] for run in done] + [None] * diverged
     return {
-        "label": cell.label,
-        "short": cell.short,
-        "values": cell.values,
+        "label": variant.full_label,
+        "short": variant.short_label,
+        "values": variant.values,
         "planned": len(runs),
         "n": len(done),
         "diverged": diverged,
         "changed": sum(
             bool(run.get("changed")) and (run["done"] or bool(run.get("diverged"))) for run in runs
         ),
-        "exact_match": spread(exact_match),
-        "steps_to": censored(steps_needed),
+        "exact_match": five_number_summary(exact_match),
+        "steps_to": censored_summary(steps_needed),
         "by_seed": {"exact_match": exact_match, "steps_to": steps_needed},
         "steps": max((run["steps"] for run in runs), default=0),
-        "seconds": spread([run["seconds"] for run in done]),
-        "curve": band([run["curve"] for run in done]),
-        "loss": band([run["loss"] for run in done]),
+        "seconds": five_number_summary([run["seconds"] for run in done]),
+        "curve": median_and_range([run["curve"] for run in done]),
+        "loss": median_and_range([run["loss"] for run in done]),
     }
 
 
-def band(curves: Sequence[Sequence[Sequence[float]]]) -> dict[str, list[float]]:
+def median_and_range(curves: Sequence[Sequence[Sequence[float]]]) -> dict[str, list[float]]:
     """Return median and range over seeds at the steps that all curves share."""
     by_step = [{int(step): value for step, value in curve} for curve in curves]
     common = sorted(set.intersection(*map(set, by_step))) if by_step else []
-    if len(common) > MOST_POINTS:
-        common = [common[i * (len(common) - 1) // (MOST_POINTS - 1)] for i in range(MOST_POINTS)]
+    if len(common) > MAX_POINTS:
+        common = [common[i * (len(common) - 1) // (MAX_POINTS - 1)] for i in range(MAX_POINTS)]
     at = [[curve[step] for curve in by_step] for step in common]
     return {
         "steps": list(common),
@@ -127,7 +138,7 @@ def sentence(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
     if not done:
         return "No run has finished yet." + left_out
     varied = " and ".join(
-        "several settings together" if name == VARIANT else name for name in names
+        "several settings together" if name == VARIANT_KEY else name for name in names
     )
     begin = (
         f"Changing {varied}, so far with {finished} of {planned} runs: "
@@ -145,65 +156,72 @@ def _ended(cell: Mapping[str, Any]) -> int:
 def _compared(cells: Sequence[Mapping[str, Any]]) -> str:
     learned = any(cell["steps_to"]["reached"] for cell in cells)
     measure = "steps_to" if learned else "exact_match"
-    order = sorted(cells, key=_speed if learned else lambda cell: -_exact(cell))
+    order = sorted(cells, key=_ranking_key if learned else lambda cell: -_median_score(cell))
     best, rest = order[0], order[1:]
-    seeds = " each, ".join(dict.fromkeys(_seeds(_ended(cell)) for cell in cells))
+    seeds = " each, ".join(dict.fromkeys(_format_seeds(_ended(cell)) for cell in cells))
     if not rest:
-        return f"{best['short']} {_told(best, learned)} ({seeds})."
+        return f"{best['short']} {_describe(best, learned)} ({seeds})."
     first, last = rest[0], rest[-1]
-    told = [f"{best['short']} {_told(best, learned)}"]
-    told += [f"{first['short']} {_told(first, learned)}"] if first is not last else []
-    told += [f"{last['short']} {_told(last, learned)}"]
+    descriptions = [f"{best['short']} {_describe(best, learned)}"]
+    descriptions += [f"{first['short']} {_describe(first, learned)}"] if first is not last else []
+    descriptions += [f"{last['short']} {_describe(last, learned)}"]
     head = (
         ""
         if learned
         else f"nothing reached 99 % exact match in {max(cell['steps'] for cell in cells):,} steps: "
     )
     gap = f" ({seeds}{' each' if ' each' not in seeds else ''}); "
-    return f"{head}{'; '.join(told)}{gap}{_verdict(best, first, measure, len(cells))}."
+    return f"{head}{'; '.join(descriptions)}{gap}{_significance_sentence(best, first, measure, len(cells))}."
 
 
-def _speed(cell: Mapping[str, Any]) -> tuple[float, float, float]:
+def _ranking_key(cell: Mapping[str, Any]) -> tuple[float, float, float]:
     """Rank by the fraction of seeds that learned, then by speed, then by final score."""
     told = cell["steps_to"]
     return (
         -told["reached"] / told["n"],
         told["median"] if told["median"] is not None else float("inf"),
-        -_exact(cell),
+        -_median_score(cell),
     )
 
 
-def _exact(cell: Mapping[str, Any]) -> float:
+def _median_score(cell: Mapping[str, Any]) -> float:
     """Return the median score, or -1 when all runs diverged."""
     return cell["exact_match"]["median"] if cell["exact_match"] else -1.0
 
 
-def _told(cell: Mapping[str, Any], learned: bool) -> str:
+def _describe(cell: Mapping[str, Any], learned: bool) -> str:
     if not cell["n"]:
         return f"diverged in {cell['diverged']} of {cell['diverged']} seeds"
     odd = f" ({cell['diverged']} of {_ended(cell)} diverged)" if cell["diverged"] else ""
-    return _told_of_scores(cell, learned) + odd
+    return _describe_scores(cell, learned) + odd
 
 
-def _told_of_scores(cell: Mapping[str, Any], learned: bool) -> str:
+def _describe_scores(cell: Mapping[str, Any], learned: bool) -> str:
     if not learned:
-        return f"ended at {_range(cell['exact_match'], percent)}"
+        return f"ended at {_format_range(cell['exact_match'], percent)}"
     told = cell["steps_to"]
     if told["reached"] == told["n"]:
-        return f"reached 99 % after {_range(told, count)} steps"
-    end = f"within {cell['steps']:,} steps, ending at {_range(cell['exact_match'], percent)}"
+        return f"reached 99 % after {_format_range(told, count)} steps"
+    end = f"within {cell['steps']:,} steps, ending at {_format_range(cell['exact_match'], percent)}"
     if not told["reached"]:
         return f"did not reach 99 % {end}"
     return f"reached 99 % in {told['reached']} of {told['n']} seeds {end}"
 
 
-def _verdict(best: Mapping[str, Any], other: Mapping[str, Any], measure: str, n_cells: int) -> str:
+def _significance_sentence(
+    best: Mapping[str, Any], other: Mapping[str, Any], measure: str, n_cells: int
+) -> str:
     """Describe whether the best variant differs from the second of `n_cells`."""
     one, two = best[measure], other[measure]
     if one is None or two is None:
         return "what diverged has no score to compare"
     ratio = ""
-    if measure == "steps_to" and two["median"] is not None and one["median"] and apart(one, two):
+    if (
+        measure == "steps_to"
+        and two["median"] is not None
+        and one["median"]
+        and ranges_disjoint(one, two)
+    ):
         ratio = f"{two['median'] / one['median']:.1f} times as many steps, and "
     names = (best["short"], other["short"])
     return ratio + describe_rank_test(
@@ -223,8 +241,8 @@ def describe_rank_test(
         return "with a single seed there is no telling whether this is more than chance"
     p = rank_test(one, other)
     between = f"between {names[0]} and {names[1]} " if n_cells > 2 else ""
-    result = f"an exact rank test {between}gives p {p_in_words(p)}"
-    if p < SIGNIFICANT:
+    result = f"an exact rank test {between}gives p {format_p_value(p)}"
+    if p < SIGNIFICANCE_LEVEL:
         result += ", so they differ by more than chance"
     elif p <= min_p_value(len(one), len(other)):
         result += f", the least that {len(one)} and {len(other)} seeds can give: more seeds are needed to call it a difference"
@@ -232,21 +250,21 @@ def describe_rank_test(
         result += ", so these seeds do not tell them apart"
     if n_cells > 2:
         pairs = n_cells * (n_cells - 1) // 2
-        result += f"; only the best two of {n_cells} are tested, and among all {pairs} pairs one counts below p = {SIGNIFICANT / pairs:.2g}"
+        result += f"; only the best two of {n_cells} are tested, and among all {pairs} pairs one counts below p = {SIGNIFICANCE_LEVEL / pairs:.2g}"
     return result
 
 
-def p_in_words(p: float) -> str:
+def format_p_value(p: float) -> str:
     """A p-value with two digits and its sign: "= 0.031" or "< 0.0001"."""
     return f"= {p:.2g}" if p >= 1e-4 else "< 0.0001"
 
 
-def _range(told: Mapping[str, Any], write: Any) -> str:
+def _format_range(told: Mapping[str, Any], write: Any) -> str:
     low, high = write(told["low"]), write(told["high"])
     return write(told["median"]) + (f" ({low}–{high})" if low != high else "")
 
 
-def _seeds(n: int) -> str:
+def _format_seeds(n: int) -> str:
     return "1 seed" if n == 1 else f"median and range of {n} seeds"
 
 
@@ -261,7 +279,7 @@ def count(number: float) -> str:
 
 # For spreadsheets
 
-COLUMNS = (
+CSV_COLUMNS = (
     "label",
     "n",
     "diverged",
@@ -308,13 +326,13 @@ def to_csv(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
             seconds.get("median"),
         ]
         varied = [
-            cell["values"].get(name) for name in names if name != VARIANT
+            cell["values"].get(name) for name in names if name != VARIANT_KEY
         ]  # whose label says it
         lines.append([*varied, *row])
-    return written([*(name for name in names if name != VARIANT), *COLUMNS], lines)
+    return to_csv_text([*(name for name in names if name != VARIANT_KEY), *CSV_COLUMNS], lines)
 
 
-def written(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
+def to_csv_text(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
     """Format rows as CSV."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")

@@ -18,60 +18,64 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from playground.models.config import SettingError, shown
-from playground.runs.addresses import CLIENT_ADDRESS, half_of, holds_share
-from playground.runs.processes import Child
+from playground.models.config import ConfigError, short_repr
+from playground.runs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
+from playground.runs.processes import WorkerProcess
 from playground.runs.registry import Registry
-from playground.runs.run import EMPTIED, Refused, Run, fingerprint
+from playground.runs.run import WEIGHTS_EVICTED, Run, UserError, owner_id
 from playground.training.config import RunConfig
 
 from . import tour
-from .mistakes import MISTAKES, MYSTERY, STEPS, chosen, clue
+from .mistakes import BUGS, RANDOM_BUG, STEPS_RANGE, hint, resolve_bug
 
 log = logging.getLogger(__name__)
 
-AN_OWNER = 2  # active measurements of one owner
-IN_ALL = 200
-LONGEST = 180.0  # seconds, the timeout of one process
-KEPT_FOR = 1800.0  # seconds without a poll until a measurement is deleted
-LEFT_AFTER = 30.0  # seconds without a poll until a measurement is inactive
-KILLED = (-9, 137)  # exit codes after SIGKILL
-UNDER_WAY = ("training", "waiting", "measuring")
-HIDDEN = ("changed", "diff")  # hidden until the user identifies the line
-MYSTERIOUS = ("source", "unnoticed", *HIDDEN)  # hidden until the user identifies the bug
+MAX_PER_OWNER = 2  # active measurements of one owner
+MAX_TOTAL = 200
+MEASUREMENT_TIMEOUT_S = 180.0  # seconds, the timeout of one process
+RESULT_TTL_S = 1800.0  # seconds without a poll until a measurement is deleted
+UNPOLLED_TIMEOUT_S = 30.0  # seconds without a poll until a measurement is inactive
+KILLED_EXIT_CODES = (-9, 137)  # exit codes after SIGKILL
+ACTIVE_STATUSES = ("training", "waiting", "measuring")
+HIDDEN_UNTIL_SOLVED = ("changed", "diff")  # hidden until the user identifies the line
+HIDDEN_UNTIL_IDENTIFIED = (
+    "source",
+    "unnoticed",
+    *HIDDEN_UNTIL_SOLVED,
+)  # hidden until the user identifies the bug
 
 
 @dataclass
-class Question:
+class Measurement:
     """A measurement, with its state and its result."""
 
     id: str
     owner: str  # the owner's fingerprint
     kind: str  # stop or bug
     name: str
-    asked: dict[str, Any]
+    request: dict[str, Any]
     status: str = "training"  # waiting (for a process), measuring, done, failed, cancelled
-    sentence: str = ""
-    share: dict[str, Any] = field(
+    message: str = ""
+    progress: dict[str, Any] = field(
         default_factory=dict
     )  # the latest progress message of its process
     runs: dict[str, Run] = field(default_factory=dict)  # of a lesson, by label
-    begun: list[Run] = field(
+    started_runs: list[Run] = field(
         default_factory=list
     )  # the runs that this measurement started or resumed
     result: dict[str, Any] | None = None
-    child: Child | None = None
-    named: bool = False  # for a bug: whether the user identified it
-    found: bool = False  # for a bug: whether the user identified its line
+    process: WorkerProcess | None = None
+    bug_identified: bool = False  # for a bug: whether the user identified it
+    line_identified: bool = False  # for a bug: whether the user identified its line
     address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that made the request
     polled_at: float = field(default_factory=time.monotonic)
 
-    def end(self, status: str, sentence: str = "") -> None:
-        if self.status in UNDER_WAY:
-            self.status, self.sentence = status, sentence
+    def finish(self, status: str, sentence: str = "") -> None:
+        if self.status in ACTIVE_STATUSES:
+            self.status, self.message = status, sentence
 
 
-class Classroom:
+class LessonService:
     """The service that starts measurements and returns their results as values for JSON.
 
     `base` contains default settings, which the settings of each lesson override.
@@ -79,38 +83,41 @@ class Classroom:
 
     def __init__(self, registry: Registry, base: Mapping[str, Any] | None = None) -> None:
         self.registry, self.base = registry, dict(base or {})
-        self.places = max(1, registry.slots // 2)
-        self._questions: dict[str, Question] = {}
+        self.max_workers = max(1, registry.slots // 2)
+        self._measurements: dict[str, Measurement] = {}
         self._lock = threading.RLock()
         self._closed = False
 
     # Starting measurements
 
-    def begin_stop(self, name: object, prediction: object, options: object, owner: str) -> str:
+    def start_lesson(self, name: object, prediction: object, options: object, owner: str) -> str:
         """Start the measurement of a lesson and return its id.
 
         Raises:
             SettingError: when the lesson, the prediction or an option is invalid; `field` names it.
             Refused: when the owner has too many active measurements or runs.
         """
-        stop = tour.find(name)
-        chosen_options = tour.checked_options(stop, options)
-        asked = {"prediction": tour.checked_prediction(stop, prediction), "options": chosen_options}
+        lesson = tour.find(name)
+        chosen_options = tour.validate_options(lesson, options)
+        request = {
+            "prediction": tour.validate_prediction(lesson, prediction),
+            "options": chosen_options,
+        }
         with self._lock:
-            question = self._new("stop", str(name), asked, owner)
+            measurement = self._new("stop", str(name), request, owner)
             try:
-                for label, config in tour.configs(stop, chosen_options, self.base).items():
-                    question.runs[label] = self._take_up(
-                        question, config, owner, f"{stop.title}: {label}"
+                for label, config in tour.configs(lesson, chosen_options, self.base).items():
+                    measurement.runs[label] = self._reuse_or_start_run(
+                        measurement, config, owner, f"{lesson.title}: {label}"
                     )
             except Exception:  # stop the runs that were started before the error
-                self._stop(question)
+                self._stop_runs(measurement)
                 raise
-            self._questions[question.id] = question
-            self._go_on(question)
-        return question.id
+            self._measurements[measurement.id] = measurement
+            self._advance(measurement)
+        return measurement.id
 
-    def begin_bug(self, name: object, seed: object, steps: object, owner: str) -> str:
+    def start_bug(self, name: object, seed: object, steps: object, owner: str) -> str:
         """Train a buggy and a correct copy, and return the id of the measurement.
 
         For "mystery", the seed chooses the bug.
@@ -119,141 +126,147 @@ class Classroom:
             SettingError: when the bug, the seed or the number of steps is invalid.
             Refused: when the owner has too many active measurements.
         """
-        if not isinstance(name, str) or name not in (*MISTAKES, MYSTERY):
-            raise SettingError(
-                "bug", f"bug is {shown(name)}; choose one of {', '.join((*MISTAKES, MYSTERY))}"
+        if not isinstance(name, str) or name not in (*BUGS, RANDOM_BUG):
+            raise ConfigError(
+                "bug", f"bug is {short_repr(name)}; choose one of {', '.join((*BUGS, RANDOM_BUG))}"
             )
         if type(seed) is not int or not 0 <= seed < 2**31:
-            raise SettingError(
-                "seed", f"seed is {shown(seed)}; it must be a whole number from 0 to 2,147,483,647"
+            raise ConfigError(
+                "seed",
+                f"seed is {short_repr(seed)}; it must be a whole number from 0 to 2,147,483,647",
             )
-        if type(steps) is not int or not STEPS[0] <= steps <= STEPS[1]:
-            raise SettingError(
+        if type(steps) is not int or not STEPS_RANGE[0] <= steps <= STEPS_RANGE[1]:
+            raise ConfigError(
                 "steps",
-                f"steps is {shown(steps)}; it must be a whole number from {STEPS[0]} to {STEPS[1]:,}",
+                f"steps is {short_repr(steps)}; it must be a whole number from {STEPS_RANGE[0]} to {STEPS_RANGE[1]:,}",
             )
         with self._lock:
-            question = self._new(
+            measurement = self._new(
                 "bug",
-                chosen(name, seed),
-                {"seed": seed, "steps": steps, "mystery": name == MYSTERY},
+                resolve_bug(name, seed),
+                {"seed": seed, "steps": steps, "mystery": name == RANDOM_BUG},
                 owner,
             )
-            question.named, question.status = name != MYSTERY, "waiting"
-            self._questions[question.id] = question
-            self._dispatch()
-        return question.id
+            measurement.bug_identified, measurement.status = name != RANDOM_BUG, "waiting"
+            self._measurements[measurement.id] = measurement
+            self._schedule()
+        return measurement.id
 
-    def _new(self, kind: str, name: str, asked: dict[str, Any], owner: str) -> Question:
-        now, mark = time.monotonic(), fingerprint(owner)
-        self._questions = {
+    def _new(self, kind: str, name: str, request: dict[str, Any], owner: str) -> Measurement:
+        now, mark = time.monotonic(), owner_id(owner)
+        self._measurements = {
             key: each
-            for key, each in self._questions.items()
-            if now - each.polled_at < KEPT_FOR or each.status == "measuring"
+            for key, each in self._measurements.items()
+            if now - each.polled_at < RESULT_TTL_S or each.status == "measuring"
         }
-        mine = [
+        owned = [
             each
-            for each in self._questions.values()
-            if each.owner == mark and each.status in UNDER_WAY
+            for each in self._measurements.values()
+            if each.owner == mark and each.status in ACTIVE_STATUSES
         ]
         if (
-            sum(now - each.polled_at < LEFT_AFTER or each.status == "measuring" for each in mine)
-            >= AN_OWNER
+            sum(
+                now - each.polled_at < UNPOLLED_TIMEOUT_S or each.status == "measuring"
+                for each in owned
+            )
+            >= MAX_PER_OWNER
         ):
-            raise Refused(
-                f"{AN_OWNER} of your measurements are still running; wait for one to end, "
+            raise UserError(
+                f"{MAX_PER_OWNER} of your measurements are still running; wait for one to end, "
                 "or cancel it"
             )
-        if holds_share((each.address for each in self._questions.values()), IN_ALL):
-            self._forget_one(now, CLIENT_ADDRESS.get())
-            if holds_share((each.address for each in self._questions.values()), IN_ALL):
-                raise Refused(
-                    f"your address has {half_of(IN_ALL)} measurements, the maximum; try "
+        if uses_full_share((each.address for each in self._measurements.values()), MAX_TOTAL):
+            self._evict_one(now, CLIENT_ADDRESS.get())
+            if uses_full_share((each.address for each in self._measurements.values()), MAX_TOTAL):
+                raise UserError(
+                    f"your address has {max_per_address(MAX_TOTAL)} measurements, the maximum; try "
                     "again in a minute"
                 )
-        if len(self._questions) >= IN_ALL:
-            self._forget_one(now)
-        if self._closed or len(self._questions) >= IN_ALL:
-            raise Refused(
+        if len(self._measurements) >= MAX_TOTAL:
+            self._evict_one(now)
+        if self._closed or len(self._measurements) >= MAX_TOTAL:
+            raise UserError(
                 "this server has reached its limit of measurements; try again in a minute"
             )
-        return Question(secrets.token_urlsafe(12), mark, kind, name, asked)
+        return Measurement(secrets.token_urlsafe(12), mark, kind, name, request)
 
-    def _forget_one(self, now: float, address: str = "") -> None:
+    def _evict_one(self, now: float, address: str = "") -> None:
         """Delete the measurement that has been inactive longest, of one address or of all."""
         left = [
             each
-            for each in self._questions.values()
+            for each in self._measurements.values()
             if each.status != "measuring"
-            and now - each.polled_at > LEFT_AFTER
+            and now - each.polled_at > UNPOLLED_TIMEOUT_S
             and address in ("", each.address)
         ]
         if left:
-            del self._questions[min(left, key=lambda each: each.polled_at).id]
+            del self._measurements[min(left, key=lambda each: each.polled_at).id]
 
-    def _run_of(self, owner: str, config: RunConfig) -> Run | None:
+    def _find_reusable_run(self, owner: str, config: RunConfig) -> Run | None:
         """Return a run of the owner with the same settings, preferably a finished one.
 
         Excluded are failed runs, runs whose settings changed during training, and imported
         checkpoints, whose training is unknown.
         """
-        mine = [
+        owned = [
             run
-            for run in self.registry.of_owner(owner)
+            for run in self.registry.list_for_owner(owner)
             if run.config == config
             and run.deleted_at is None
             and run.status != "failed"
-            and not run.changed
+            and not run.modified_settings
             and not run.origin
             and not run.sent
             and (run.status != "done" or run.checkpoints())
-            and run.removed != EMPTIED
+            and run.removed != WEIGHTS_EVICTED
         ]
-        return max(mine, key=lambda run: (run.status == "done", run.created), default=None)
+        return max(owned, key=lambda run: (run.status == "done", run.created), default=None)
 
-    def _take_up(self, question: Question, config: RunConfig, owner: str, name: str) -> Run:
+    def _reuse_or_start_run(
+        self, measurement: Measurement, config: RunConfig, owner: str, name: str
+    ) -> Run:
         """Reuse, resume or start a run with these settings."""
-        run = self._run_of(owner, config)
+        run = self._find_reusable_run(owner, config)
         if run is None:
             run = self.registry.start(config, owner, name=name)
         elif run.status == "stopping":
-            raise Refused("the run is still being saved; try again in a moment")
+            raise UserError("the run is still being saved; try again in a moment")
         elif run.status in ("paused", "stopped"):
             self.registry.control(run, "resume")
         else:
             return run
-        question.begun.append(run)
+        measurement.started_runs.append(run)
         return run
 
-    def _stop(self, question: Question) -> None:
+    def _stop_runs(self, measurement: Measurement) -> None:
         """Stop the runs that a measurement started."""
-        for run in question.begun:
-            if run.live or run.status == "waiting":
-                with suppress(Refused):  # the registry ends a process that does not respond
+        for run in measurement.started_runs:
+            if run.has_worker or run.status == "waiting":
+                with suppress(UserError):  # the registry ends a process that does not respond
                     self.registry.control(run, "stop")
 
     # Actions of an owner
 
-    def cancel(self, question_id: object, owner: str) -> None:
+    def cancel(self, measurement_id: object, owner: str) -> None:
         """Cancel a measurement. The runs that it started stop and are saved.
 
         Raises:
             Refused: when this owner has no measurement with this id.
         """
         with self._lock:
-            question = self._find(question_id, owner)
-            if question.status not in UNDER_WAY:
+            measurement = self._find(measurement_id, owner)
+            if measurement.status not in ACTIVE_STATUSES:
                 return
-            question.end("cancelled", "cancelled; there is no measurement")
-            self._stop(question)
-            if question.child:
-                question.child.kill()
+            measurement.finish("cancelled", "cancelled; there is no measurement")
+            self._stop_runs(measurement)
+            if measurement.process:
+                measurement.process.kill()
 
-    def guess(
+    def submit_guess(
         self,
-        question_id: object,
+        measurement_id: object,
         owner: str,
-        mistake: object = None,
+        bug: object = None,
         line: object = None,
         give_up: bool = False,
     ) -> dict[str, Any]:
@@ -265,26 +278,22 @@ class Classroom:
             Refused: when there is no result yet.
         """
         with self._lock:
-            question = self._find(question_id, owner)
-            if question.kind != "bug" or question.result is None:
-                raise Refused("there is no result yet; wait for it, or start again")
+            measurement = self._find(measurement_id, owner)
+            if measurement.kind != "bug" or measurement.result is None:
+                raise UserError("there is no result yet; wait for it, or start again")
             if give_up:
-                question.named = question.found = True
+                measurement.bug_identified = measurement.line_identified = True
                 return {"right": True, "says": ""}
-            if mistake is not None:
-                right = mistake == question.name
-                question.named = question.named or right
-                title = (
-                    MISTAKES[mistake].title
-                    if isinstance(mistake, str) and mistake in MISTAKES
-                    else "that"
-                )
+            if bug is not None:
+                right = bug == measurement.name
+                measurement.bug_identified = measurement.bug_identified or right
+                title = BUGS[bug].title if isinstance(bug, str) and bug in BUGS else "that"
                 return {
                     "right": right,
-                    "says": "" if right else f"It is not “{title}”. {clue(question.result)}",
+                    "says": "" if right else f"It is not “{title}”. {hint(measurement.result)}",
                 }
-            right = question.named and line == question.result["changed"]
-            question.found = question.found or right
+            right = measurement.bug_identified and line == measurement.result["changed"]
+            measurement.line_identified = measurement.line_identified or right
             return {
                 "right": right,
                 "says": ""
@@ -294,7 +303,7 @@ class Classroom:
 
     # Responses for a page
 
-    def poll(self, question_id: object, owner: str) -> dict[str, Any]:
+    def poll(self, measurement_id: object, owner: str) -> dict[str, Any]:
         """Return the state of a measurement, and its result when there is one.
 
         Polling counts as activity and keeps its runs from idling out.
@@ -303,22 +312,24 @@ class Classroom:
             Refused: when this owner has no measurement with this id.
         """
         with self._lock:
-            question = self._find(question_id, owner)
-            question.polled_at = time.monotonic()
-            if question.status == "training":
-                self._go_on(question)
-            self._dispatch()
-            told = {
-                "id": question.id,
-                "kind": question.kind,
-                "status": question.status,
-                "sentence": question.sentence,
+            measurement = self._find(measurement_id, owner)
+            measurement.polled_at = time.monotonic()
+            if measurement.status == "training":
+                self._advance(measurement)
+            self._schedule()
+            response = {
+                "id": measurement.id,
+                "kind": measurement.kind,
+                "status": measurement.status,
+                "sentence": measurement.message,
             }
-            return told | (
-                self._of_stop(question) if question.kind == "stop" else self._of_bug(question)
+            return response | (
+                self._lesson_response(measurement)
+                if measurement.kind == "stop"
+                else self._bug_response(measurement)
             )
 
-    def _of_stop(self, question: Question) -> dict[str, Any]:
+    def _lesson_response(self, measurement: Measurement) -> dict[str, Any]:
         runs: list[dict[str, Any]] = [
             {
                 "label": label,
@@ -326,78 +337,95 @@ class Classroom:
                 "status": run.status,
                 "step": run.step,
                 "steps": run.steps,
-                "place": self.registry.place(run),
+                "place": self.registry.queue_position(run),
             }
-            for label, run in question.runs.items()
+            for label, run in measurement.runs.items()
         ]
-        told: dict[str, Any] = {
-            "name": question.name,
-            **question.asked,
+        response: dict[str, Any] = {
+            "name": measurement.name,
+            **measurement.request,
             "runs": runs,
             "result": None,
         }
-        told |= {
+        response |= {
             "done": sum(run["step"] for run in runs),
             "total": sum(run["steps"] for run in runs),
         }
-        if question.status == "training":
-            told["curves"] = [
-                {"label": label, "scored": [each[:2] for each in run.load().scored]}
-                for label, run in question.runs.items()
+        if measurement.status == "training":
+            response["curves"] = [
+                {"label": label, "scored": [each[:2] for each in run.load_points().evaluations]}
+                for label, run in measurement.runs.items()
             ]
-        if question.result is not None:
-            right = tour.is_right(
-                tour.STOPS[question.name], question.asked["prediction"], question.result["answer"]
+        if measurement.result is not None:
+            right = tour.is_correct(
+                tour.LESSONS[measurement.name],
+                measurement.request["prediction"],
+                measurement.result["answer"],
             )
-            told["result"] = question.result | {"right": right}
-        return told
+            response["result"] = measurement.result | {"right": right}
+        return response
 
-    def _of_bug(self, question: Question) -> dict[str, Any]:
-        told: dict[str, Any] = {
-            **question.asked,
-            "name": question.name if question.named else MYSTERY,
+    def _bug_response(self, measurement: Measurement) -> dict[str, Any]:
+        response: dict[str, Any] = {
+            **measurement.request,
+            "name": measurement.name if measurement.bug_identified else RANDOM_BUG,
             "result": None,
         }
-        told |= {"named": question.named, "found": question.found, **question.share}
-        if question.named:
-            told["title"] = MISTAKES[question.name].title
-        if question.found:
-            told |= {"why": MISTAKES[question.name].why, "met_in": MISTAKES[question.name].met_in}
-        if question.result is not None:
-            hidden = () if question.found else HIDDEN if question.named else MYSTERIOUS
-            told["result"] = {
-                name: value for name, value in question.result.items() if name not in hidden
+        response |= {
+            "named": measurement.bug_identified,
+            "found": measurement.line_identified,
+            **measurement.progress,
+        }
+        if measurement.bug_identified:
+            response["title"] = BUGS[measurement.name].title
+        if measurement.line_identified:
+            response |= {
+                "why": BUGS[measurement.name].why,
+                "met_in": BUGS[measurement.name].seen_in,
             }
-        return told
+        if measurement.result is not None:
+            hidden = (
+                ()
+                if measurement.line_identified
+                else HIDDEN_UNTIL_SOLVED
+                if measurement.bug_identified
+                else HIDDEN_UNTIL_IDENTIFIED
+            )
+            response["result"] = {
+                name: value for name, value in measurement.result.items() if name not in hidden
+            }
+        return response
 
     def close(self) -> None:
         """End every measurement process. The registry manages the runs."""
         with self._lock:
             self._closed = True
-            for question in self._questions.values():
-                question.end("cancelled", "the server is shutting down")
-                if question.child:
-                    question.child.kill()
+            for measurement in self._measurements.values():
+                measurement.finish("cancelled", "the server is shutting down")
+                if measurement.process:
+                    measurement.process.kill()
 
     # The following methods require the lock
 
-    def _find(self, question_id: object, owner: str) -> Question:
-        found = self._questions.get(question_id) if isinstance(question_id, str) else None
+    def _find(self, measurement_id: object, owner: str) -> Measurement:
+        measurement = (
+            self._measurements.get(measurement_id) if isinstance(measurement_id, str) else None
+        )
         if (
-            found is None
+            measurement is None
             or not owner
-            or not secrets.compare_digest(found.owner, fingerprint(owner))
+            or not secrets.compare_digest(measurement.owner, owner_id(owner))
         ):
-            raise Refused("this measurement no longer exists; measure again")
-        return found
+            raise UserError("this measurement no longer exists; measure again")
+        return measurement
 
-    def _go_on(self, question: Question) -> None:
+    def _advance(self, measurement: Measurement) -> None:
         """Check the runs of a lesson; when all have ended, queue its measurement."""
         now = time.monotonic()
-        for label, run in question.runs.items():
-            run.watched_at = now
+        for label, run in measurement.runs.items():
+            run.last_viewed_at = now
             # A command to continue is pending.
-            asked_to = run.unanswered is not None or run.wanted
+            asked_to = run.command_sent_at is not None or run.next_command
             if (
                 run.status == "failed"
                 or (run.status in ("stopped", "paused") and not asked_to)
@@ -408,101 +436,108 @@ class Classroom:
                     if run.deleted_at is not None
                     else f"the run is {run.status}"
                 )
-                question.end("failed", f"{label}: {how}; measure again to continue")
-        if question.status == "training" and all(
-            run.status == "done" and not run.live for run in question.runs.values()
+                measurement.finish("failed", f"{label}: {how}; measure again to continue")
+        if measurement.status == "training" and all(
+            run.status == "done" and not run.has_worker for run in measurement.runs.values()
         ):
-            question.status = "waiting"
-            self._dispatch()
+            measurement.status = "waiting"
+            self._schedule()
 
-    def _dispatch(self) -> None:
+    def _schedule(self) -> None:
         """Start waiting measurements in order, within the process limit.
 
         An inactive measurement keeps its position in the queue; it starts after its next poll.
         """
-        here = time.monotonic() - LEFT_AFTER
+        here = time.monotonic() - UNPOLLED_TIMEOUT_S
         waiting = [
             each
-            for each in self._questions.values()
+            for each in self._measurements.values()
             if each.status == "waiting" and each.polled_at > here
         ]
-        busy = sum(each.child is not None for each in self._questions.values())
-        for question in waiting[: max(0, self.places - busy)] if not self._closed else ():
-            if question.kind == "bug":
+        busy = sum(each.process is not None for each in self._measurements.values())
+        for measurement in waiting[: max(0, self.max_workers - busy)] if not self._closed else ():
+            if measurement.kind == "bug":
                 what: dict[str, Any] = {
-                    "name": question.name,
-                    "seed": question.asked["seed"],
-                    "steps": question.asked["steps"],
+                    "name": measurement.name,
+                    "seed": measurement.request["seed"],
+                    "steps": measurement.request["steps"],
                 }
             else:
-                saved = {label: run.checkpoints() for label, run in question.runs.items()}
-                if lost := next((label for label, found in saved.items() if not found), None):
-                    question.end(
+                saved = {label: run.checkpoints() for label, run in measurement.runs.items()}
+                if lost := next(
+                    (label for label, checkpoint in saved.items() if not checkpoint), None
+                ):
+                    measurement.finish(
                         "failed",
                         f"{lost}: the run has no readable checkpoint; delete it and measure again",
                     )
                     continue
                 runs = [
                     [label, str(run.folder), str(saved[label][0][0])]
-                    for label, run in question.runs.items()
+                    for label, run in measurement.runs.items()
                 ]
                 what = {
-                    "measure": tour.STOPS[question.name].measure,
-                    "options": question.asked["options"],
+                    "measure": tour.LESSONS[measurement.name].measure,
+                    "options": measurement.request["options"],
                     "runs": runs,
                 }
-            self._measure(question, what)
+            self._measure(measurement, what)
 
-    def _measure(self, question: Question, what: dict[str, Any]) -> None:
+    def _measure(self, measurement: Measurement, request: dict[str, Any]) -> None:
         def take(word: str, content: Any) -> None:
             with self._lock:
-                if question.status != "measuring":
+                if measurement.status != "measuring":
                     return
                 if word == "share":
-                    question.share = content
+                    measurement.progress = content
                 elif word == "result":
-                    question.result, question.share = content, {}
-                    question.end("done")
+                    measurement.result, measurement.progress = content, {}
+                    measurement.finish("done")
                 else:
-                    question.end("failed", content)
+                    measurement.finish("failed", content)
 
         def ended(code: int | None) -> None:
             with self._lock:
                 timer.cancel()
-                question.child = None
-                question.end("failed", _why_ended(code, timed_out.is_set()))
-                self._dispatch()
+                measurement.process = None
+                measurement.finish("failed", _exit_reason(code, timed_out.is_set()))
+                self._schedule()
 
         def expire() -> None:
             timed_out.set()
-            if child := question.child:
+            if child := measurement.process:
                 child.kill()
 
         timed_out = threading.Event()
-        timer = threading.Timer(LONGEST, expire)
+        timer = threading.Timer(MEASUREMENT_TIMEOUT_S, expire)
         timer.daemon = True
-        arguments = ("playground.lessons.work:work", f"lesson-{question.kind}", question.kind, what)
+        arguments = (
+            "playground.lessons.work:main",
+            f"lesson-{measurement.kind}",
+            measurement.kind,
+            request,
+        )
         try:
             timer.start()
-            question.child = Child(*arguments, on_message=take, on_end=ended)
+            measurement.process = WorkerProcess(*arguments, on_message=take, on_exit=ended)
         except (OSError, RuntimeError):  # no thread or file descriptor is free
-            log.exception("The measurement %s could not be started", question.name)
+            log.exception("The measurement %s could not be started", measurement.name)
             timer.cancel()
-            question.end("failed", _why_ended(None))
+            measurement.finish("failed", _exit_reason(None))
             return
-        question.status = "measuring"
+        measurement.status = "measuring"
 
 
-def _why_ended(code: int | None, timed_out: bool = False) -> str:
+def _exit_reason(code: int | None, timed_out: bool = False) -> str:
     """Return a message that explains why a process ended without a result."""
     if code is None:
         return "no process could be started on this machine; stop a run and measure again"
     if timed_out:
         return (
-            f"the measurement exceeded {LONGEST:.0f} s and was stopped; lower the steps, or "
+            f"the measurement exceeded {MEASUREMENT_TIMEOUT_S:.0f} s and was stopped; lower the steps, or "
             "measure again later"
         )
-    if code in KILLED:
+    if code in KILLED_EXIT_CODES:
         killed = (
             "the measurement process was killed, probably because the machine ran out of memory"
         )

@@ -24,28 +24,28 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from playground import statistics
-from playground.evaluation import right_at
+from playground.evaluation import exact_match_at_length
 from playground.inspection.ablation import Ablation
-from playground.inspection.components import heads
-from playground.inspection.recording import record_forced
-from playground.inspection.shown.proof import LEARNED, describe_spare_heads
-from playground.inspection.subject import Subject, open_subject
+from playground.inspection.components import all_heads
+from playground.inspection.recording import record_teacher_forced
+from playground.inspection.shown.proof import MIN_EXACT_MATCH, describe_redundant_heads
+from playground.inspection.subject import InspectedModel, load_inspected_model
 from playground.runs.history import read_lines
 from playground.tasks import EOS, PAD
 from playground.training.config import RunConfig
 
-Told = dict[str, Any]
-GOAL = 0.99
-APART = 10  # steps between two evaluations on held-out sequences
-LAST = 20  # the last steps, whose losses are compared
-SCORED = 256  # held-out sequences
-AT_A_LENGTH = 100
-ENOUGH = 20  # minimum number of held-out sequences of a length
-SHOWN = 5  # generated outputs to display
+Result = dict[str, Any]
+TARGET_SCORE = 0.99
+EVAL_INTERVAL = 10  # steps between two evaluations on held-out sequences
+LOSS_WINDOW = 20  # the last steps, whose losses are compared
+EVAL_EXAMPLES = 256  # held-out sequences
+EXAMPLES_PER_LENGTH = 100
+MIN_EXAMPLES = 20  # minimum number of held-out sequences of a length
+EXAMPLES_SHOWN = 5  # generated outputs to display
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedRun:
     """A finished run: its label, its metrics for each step and its checkpoint."""
 
     label: str
@@ -53,30 +53,30 @@ class Trained:
     folder: Path
 
     @classmethod
-    def of(cls, label: str, run: Path, checkpoint: Path) -> Trained:
+    def of(cls, label: str, run: Path, checkpoint: Path) -> TrainedRun:
         return cls(label, list(read_lines(run)), checkpoint)
 
     @cached_property
-    def subject(self) -> Subject:
-        return open_subject(self.folder)
+    def subject(self) -> InspectedModel:
+        return load_inspected_model(self.folder)
 
     @property
     def config(self) -> RunConfig:
         return self.subject.config
 
     @property
-    def scored(self) -> list[dict[str, Any]]:
+    def evaluations(self) -> list[dict[str, Any]]:
         return [line for line in self.lines if line.get("exact_match") is not None]
 
     def first_at(self, goal: float) -> dict[str, Any] | None:
         """Return the first evaluation with at least this exact match, or None."""
-        return next((line for line in self.scored if line["exact_match"] >= goal), None)
+        return next((line for line in self.evaluations if line["exact_match"] >= goal), None)
 
     def last_loss(self) -> float:
-        return mean(line["loss"] for line in self.lines[-LAST:])
+        return mean(line["loss"] for line in self.lines[-LOSS_WINDOW:])
 
     def curve(self, what: str = "exact_match") -> dict[str, Any]:
-        lines = self.scored if what == "exact_match" else self.lines
+        lines = self.evaluations if what == "exact_match" else self.lines
         return {
             "label": self.label,
             "xs": [line["step"] for line in lines],
@@ -86,10 +86,10 @@ class Trained:
 
 def percent(share: float) -> str:
     """Format a fraction with `statistics.percent` and a non-breaking space."""
-    return statistics.percent(share).replace(" ", "\u00a0")
+    return statistics.format_percent(share).replace(" ", "\u00a0")
 
 
-def exact_match_curves(runs: list[Trained]) -> dict[str, Any]:
+def exact_match_curves(runs: list[TrainedRun]) -> dict[str, Any]:
     return {
         "kind": "curves",
         "title": "Exact match on held-out sequences",
@@ -98,15 +98,15 @@ def exact_match_curves(runs: list[Trained]) -> dict[str, Any]:
     }
 
 
-def crossing(runs: list[Trained], options: Mapping[str, Any]) -> Told:
+def half_accuracy_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure the first evaluation with an exact match of at least one half."""
     run = runs[0]
-    found, last = run.first_at(0.5), run.scored[-1]
+    found, last = run.first_at(0.5), run.evaluations[-1]
     pictures = [exact_match_curves(runs)]
     if found is None:
-        best = max(line["exact_match"] for line in run.scored)
+        best = max(line["exact_match"] for line in run.evaluations)
         says = (
-            f"It never reached one half: the best of {len(run.scored)} evaluations was "
+            f"It never reached one half: the best of {len(run.evaluations)} evaluations was "
             f"{percent(best)}. Seeds differ; with this one, the training was too short."
         )
         return {"answer": None, "told": "at none", "says": says, "pictures": pictures}
@@ -128,16 +128,16 @@ def crossing(runs: list[Trained], options: Mapping[str, Any]) -> Told:
 
 
 @torch.no_grad()
-def first_look(runs: list[Trained], options: Mapping[str, Any]) -> Told:
+def first_token_attention(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure what the cross-attention heads attend to for the first output token."""
     subject = runs[0].subject
-    batch = subject.read(options["text"])
-    cross_LHTS = record_forced(subject.family, batch).attention["cross"][:, 0]
+    batch = subject.encode_text(options["text"])
+    cross_LHTS = record_teacher_forced(subject.transformer, batch).attention_weights["cross"][:, 0]
     row_LHS = cross_LHTS[:, :, 0]
     mean_S = row_LHS.mean((0, 1))
     at = int(mean_S.argmax())
     source, target = (
-        subject.names(tokens[0].tolist()) for tokens in (batch.source_BS, batch.labels_BT)
+        subject.token_names(tokens[0].tolist()) for tokens in (batch.source_BS, batch.labels_BT)
     )
     wanted = subject.task.alignment(len(source) - 1)
     n_heads, agreeing = row_LHS.shape[0] * row_LHS.shape[1], int((row_LHS.argmax(-1) == at).sum())
@@ -173,17 +173,17 @@ def first_look(runs: list[Trained], options: Mapping[str, Any]) -> Told:
 
 
 @torch.no_grad()
-def without_positions(runs: list[Trained], options: Mapping[str, Any]) -> Told:
+def without_positions(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure what the model loses without positions: nothing, the order or both."""
     with_them, without = runs
-    batch = without.subject.held_out(SCORED).batch
-    written_BT = without.subject.model.solve(batch.source_BS, batch.labels_BT.shape[1])
+    batch = without.subject.held_out(EVAL_EXAMPLES).batch
+    written_BT = without.subject.model.generate(batch.source_BS, batch.labels_BT.shape[1])
     exact_B, symbols_B = (
         same(written_BT, batch.labels_BT),
-        same_symbols(written_BT, batch.labels_BT),
+        same_multiset(written_BT, batch.labels_BT),
     )
     exact, symbols, n = float(exact_B.float().mean()), float(symbols_B.float().mean()), len(exact_B)
-    before = with_them.scored[-1]["exact_match"]
+    before = with_them.evaluations[-1]["exact_match"]
     answer = "nothing" if exact >= 0.5 else "order" if symbols >= 0.5 else "both"
     told = {
         "nothing": "as good as before",
@@ -206,13 +206,13 @@ def without_positions(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     )
     rows = [
         {
-            "asked": words(without.subject, source),
-            "right": words(without.subject, label),
-            "given": words(without.subject, given),
+            "asked": decode(without.subject, source),
+            "right": decode(without.subject, label),
+            "given": decode(without.subject, given),
         }
         for source, label, given in list(
             zip(batch.source_BS, batch.labels_BT, written_BT, strict=True)
-        )[-SHOWN:]
+        )[-EXAMPLES_SHOWN:]
     ]
     pictures = [
         exact_match_curves(runs),
@@ -221,12 +221,14 @@ def without_positions(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     return {"answer": answer, "told": told, "says": says, "pictures": pictures}
 
 
-def sooner(runs: list[Trained], options: Mapping[str, Any]) -> Told:
-    """Measure which of two runs reaches an exact match of `GOAL` first."""
-    steps = {run.label: found["step"] if (found := run.first_at(GOAL)) else None for run in runs}
+def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure which of two runs reaches an exact match of `TARGET_SCORE` first."""
+    steps = {
+        run.label: found["step"] if (found := run.first_at(TARGET_SCORE)) else None for run in runs
+    }
     reached = {label: step for label, step in steps.items() if step is not None}
     best = min(reached, key=lambda label: reached[label]) if reached else "same"
-    close = len(reached) == 2 and abs(steps[runs[0].label] - steps[runs[1].label]) <= APART  # type: ignore[operator]
+    close = len(reached) == 2 and abs(steps[runs[0].label] - steps[runs[1].label]) <= EVAL_INTERVAL  # type: ignore[operator]
     answer = "same" if close or not reached else best
     sizes = {run.label: run.config.model.parameter_count() for run in runs}
     line = "; ".join(
@@ -235,7 +237,7 @@ def sooner(runs: list[Trained], options: Mapping[str, Any]) -> Told:
             f"step {steps[run.label]}"
             if steps[run.label]
             else f"not in {run.lines[-1]['step']} steps, "
-            f"{percent(run.scored[-1]['exact_match'])} at the end"
+            f"{percent(run.evaluations[-1]['exact_match'])} at the end"
         )
         for run in runs
     )
@@ -251,15 +253,15 @@ def sooner(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     return {"answer": answer, "told": told, "says": says, "pictures": [exact_match_curves(runs)]}
 
 
-def lower_loss(runs: list[Trained], options: Mapping[str, Any]) -> Told:
+def lower_loss_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure which of two runs ends with the lower loss."""
     losses = {run.label: run.last_loss() for run in runs}
     low, high = sorted(losses, key=lambda label: losses[label])
     answer = "same" if losses[low] > 0.9 * losses[high] else low
     rates = {run.label: run.lines[-1]["learning_rate"] for run in runs}
-    told = {run.label: run.scored[-1]["exact_match"] for run in runs}
+    told = {run.label: run.evaluations[-1]["exact_match"] for run in runs}
     says = (
-        f"Mean loss of the last {LAST} steps: {losses[low]:.4f} with {low}, "
+        f"Mean loss of the last {LOSS_WINDOW} steps: {losses[low]:.4f} with {low}, "
         f"{losses[high]:.4f} with {high}, {losses[high] / losses[low]:.1f} times as much. "
         f"At the end, the learning rates were {rates[low]:.2g} and {rates[high]:.2g}, and "
         f"exact match was {percent(told[low])} and {percent(told[high])}. "
@@ -287,21 +289,21 @@ def lower_loss(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     }
 
 
-def most_missed(runs: list[Trained], options: Mapping[str, Any]) -> Told:
+def most_important_head(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure the head whose ablation lowers the probability of the targets most.
 
     To test whether the others are redundant, all heads that can be spared are ablated together.
     """
     subject = runs[0].subject
-    ablation = Ablation(subject, SCORED)
+    ablation = Ablation(subject, EVAL_EXAMPLES)
     effects = sorted(
-        (ablation.without([head]) for head in heads(subject.config.model)),
-        key=lambda each: -each.log_probability_lost,
+        (ablation.ablate([head]) for head in all_heads(subject.config.model)),
+        key=lambda each: -each.log_prob_drop,
     )
-    first, kind = effects[0], effects[0].parts[0].kind
-    before, after = first.before.exact_match, first.after.exact_match
-    others = describe_spare_heads(ablation, effects, "zero").replace(" %", "\u00a0%")
-    if before < LEARNED:
+    first, kind = effects[0], effects[0].components[0].kind
+    before, after = first.baseline.exact_match, first.ablated.exact_match
+    others = describe_redundant_heads(ablation, effects, "zero").replace(" %", "\u00a0%")
+    if before < MIN_EXACT_MATCH:
         others = (
             f"The whole model gets only {percent(before)} right, so exact match can fall only "
             "a little, and the result says nothing about the other heads."
@@ -311,14 +313,14 @@ def most_missed(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     says = (
         f"Without {first.name}, exact match falls from {percent(before)} to "
         f"{percent(after)} of {len(ablation.batch.source_BS)} held-out sequences, and the "
-        f"log-probability of the targets falls by {first.log_probability_lost:.1f} nats. "
+        f"log-probability of the targets falls by {first.log_prob_drop:.1f} nats. "
         f"{others} A plot of its attention does not show how important a head is."
     )
     bars = [
         {
             "label": each.name,
-            "value": each.log_probability_lost,
-            "note": percent(each.after.exact_match),
+            "value": each.log_prob_drop,
+            "note": percent(each.ablated.exact_match),
         }
         for each in effects
     ]
@@ -330,15 +332,15 @@ def most_missed(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     return {"answer": kind, "told": first.name, "says": says, "pictures": [picture]}
 
 
-def falls_at(runs: list[Trained], options: Mapping[str, Any]) -> Told:
+def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure the shortest length with an exact match below one half."""
     subject = runs[0].subject
     task, trained = subject.config.task, subject.config.task.max_length
     last = subject.model.config.max_positions - 1
     shares = {}
     for length in range(task.min_length, last + 1):
-        right, n = right_at(subject.model, subject.task, length, AT_A_LENGTH)
-        if n >= ENOUGH:
+        right, n = exact_match_at_length(subject.model, subject.task, length, EXAMPLES_PER_LENGTH)
+        if n >= MIN_EXAMPLES:
             shares[length] = right / n
     answer = next((length for length, share in shares.items() if share < 0.5), last + 1)
     at_end = shares[max(length for length in shares if length <= trained)]
@@ -347,7 +349,7 @@ def falls_at(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     says = (
         f"With the position encoding {options['positions']}, exact match is "
         f"{percent(at_end)} at length {trained}, the longest in training, and "
-        f"{percent(beyond)} at length {trained + 1}. Up to {AT_A_LENGTH} sequences of "
+        f"{percent(beyond)} at length {trained + 1}. Up to {EXAMPLES_PER_LENGTH} sequences of "
         "each length are tested. "
         + (
             "The learned vector of a position beyond the training lengths has never "
@@ -373,12 +375,14 @@ def falls_at(runs: list[Trained], options: Mapping[str, Any]) -> Told:
 
 
 @torch.no_grad()
-def sureness(runs: list[Trained], options: Mapping[str, Any]) -> Told:
+def mean_confidence(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure the mean probability of the most likely token, on held-out targets."""
     sure = {}
     for run in runs:
-        batch = run.subject.held_out(SCORED).batch
-        top_BT = run.subject.family(batch.source_BS, batch.decoder_input_BT).softmax(-1).amax(-1)
+        batch = run.subject.held_out(EVAL_EXAMPLES).batch
+        top_BT = (
+            run.subject.transformer(batch.source_BS, batch.decoder_input_BT).softmax(-1).amax(-1)
+        )
         sure[run.label] = float(top_BT[batch.labels_BT != PAD].mean())
     plain, smooth = (sure[run.label] for run in runs)
     smoothing, vocabulary = (
@@ -386,7 +390,7 @@ def sureness(runs: list[Trained], options: Mapping[str, Any]) -> Told:
         runs[1].config.model.target_vocabulary,
     )
     wanted = 1 - smoothing + smoothing / vocabulary
-    exact = [run.scored[-1]["exact_match"] for run in runs]
+    exact = [run.evaluations[-1]["exact_match"] for run in runs]
     says = (
         f"{percent(smooth)} with smoothing, {percent(plain)} without. The smoothed target "
         f"gives the correct one of {vocabulary} tokens 1 - {smoothing:g} + {smoothing:g} "
@@ -417,24 +421,24 @@ def same(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
     return ((written_BT == labels_BT) | (labels_BT == PAD)).all(1)
 
 
-def same_symbols(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
+def same_multiset(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
     """Return which outputs have the right tokens, in any order (B booleans).
 
     The two tensors can differ in width.
     """
     width = max(written_BT.shape[1], labels_BT.shape[1])
     written_BT, labels_BT = (
-        F.pad(symbols_alone(each), (0, width - each.shape[1])) for each in (written_BT, labels_BT)
+        F.pad(strip_after_eos(each), (0, width - each.shape[1])) for each in (written_BT, labels_BT)
     )
     return (written_BT.sort(1).values == labels_BT.sort(1).values).all(1)
 
 
-def symbols_alone(tokens_BT: Tensor) -> Tensor:
+def strip_after_eos(tokens_BT: Tensor) -> Tensor:
     """Replace EOS and every token after it by PAD."""
     return tokens_BT.masked_fill((tokens_BT == EOS).cumsum(1) > 0, PAD)
 
 
-def words(subject: Subject, tokens: Tensor) -> str:
+def decode(subject: InspectedModel, tokens: Tensor) -> str:
     return " ".join(subject.task.vocabulary.decode(tokens.tolist()))
 
 
@@ -442,16 +446,16 @@ def rounded(weights_QM: Tensor) -> list[list[float]]:
     return [[round(weight, 3) for weight in row] for row in weights_QM.tolist()]
 
 
-MEASURES: dict[str, Callable[[list[Trained], Mapping[str, Any]], Told]] = {
+MEASURES: dict[str, Callable[[list[TrainedRun], Mapping[str, Any]], Result]] = {
     each.__name__: each
     for each in (
-        crossing,
-        first_look,
+        half_accuracy_step,
+        first_token_attention,
         without_positions,
-        sooner,
-        lower_loss,
-        most_missed,
-        falls_at,
-        sureness,
+        faster_run,
+        lower_loss_run,
+        most_important_head,
+        failure_length,
+        mean_confidence,
     )
 }

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-MYSTERY = "mystery"
+RANDOM_BUG = "mystery"
 
 # Small enough to train the correct and the buggy copy side by side within seconds.
-SETTINGS: Mapping[str, Any] = {
+BUG_SETTINGS: Mapping[str, Any] = {
     "task": "reverse",
     "min_length": 1,
     "max_length": 6,
@@ -32,11 +32,11 @@ SETTINGS: Mapping[str, Any] = {
     "threads": 1,
     "device": "cpu",
 }
-STEPS = (20, 1000)  # the range that a link can request
+STEPS_RANGE = (20, 1000)  # the range that a link can request
 
 
 @dataclass(frozen=True)
-class Mistake:
+class Bug:
     """A bug in one line of the source.
 
     place      the function that contains it: "module:function" or "module:Class.method"
@@ -45,24 +45,24 @@ class Mistake:
     met_in     the kind of source in which the bug occurs
     why        the effect of the bug, and how to find it
     settings   settings that make the bug visible, in addition to `SETTINGS`
-    unnoticed  settings with which the bug raises no error; `unnoticed_when` describes that case
+    unnoticed  settings with which the bug raises no error; `silent_when` describes that case
     """
 
     title: str
-    place: str
-    right: str
-    wrong: str
-    met_in: str
+    location: str
+    correct_line: str
+    buggy_line: str
+    seen_in: str
     why: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    unnoticed: Mapping[str, Any] = field(default_factory=dict)
-    unnoticed_when: str = ""
+    silent_settings: Mapping[str, Any] = field(default_factory=dict)
+    silent_when: str = ""
 
 
-MISTAKES = {
-    "transpose": Mistake(
+BUGS = {
+    "transpose": Bug(
         "Queries times keys, without the transpose",
-        "playground.models.attention:attend",
+        "playground.models.attention:scaled_dot_product_attention",
         "scores_BHQM = query_BHQK @ key_BHMK.transpose(-2, -1) / math.sqrt(query_BHQK.shape[-1])",
         "scores_BHQM = query_BHQK @ key_BHMK / math.sqrt(query_BHQK.shape[-1])",
         "a tutorial that writes the formula as Q @ K",
@@ -70,12 +70,12 @@ MISTAKES = {
         "dimensions of the keys must be swapped. Without the transpose, the product runs "
         "over the positions instead, and Python raises an error, unless the head size "
         "happens to equal the sequence length.",
-        unnoticed={"d_k": 7},
-        unnoticed_when="the head size equals the padded sequence length (7 and 7)",
+        silent_settings={"d_k": 7},
+        silent_when="the head size equals the padded sequence length (7 and 7)",
     ),
-    "no-return": Mistake(
+    "no-return": Bug(
         "A positional encoding without its return",
-        "playground.models.positions:Embedding.forward",
+        "playground.models.positions:InputEmbedding.forward",
         "return self.dropout(x_BSD)",
         "self.dropout(x_BSD)",
         "a tutorial whose PositionalEncoding lacks its return",
@@ -83,10 +83,10 @@ MISTAKES = {
         "no error. The error comes one call later, from the first module that receives "
         "the None, so the line that Python reports is not the line with the bug.",
     ),
-    "lost-positions": Mistake(
+    "lost-positions": Bug(
         "Positions that are computed and never returned",
-        "playground.models.positions:Embedding.placed",
-        "return None if self.positions is None else self.positions[self.rows(tokens_BS, first)]",
+        "playground.models.positions:InputEmbedding.position_vectors",
+        "else self.positions[self.position_ids(tokens_BS, first_position)]",
         "None if self.positions is None else self.positions[self.rows(tokens_BS, first)]",
         "no tutorial: this is the missing return again, in a function that is allowed to "
         "return None",
@@ -94,7 +94,7 @@ MISTAKES = {
         "no error. The model trains, but it receives every source as an unordered bag of "
         "tokens and cannot know their order. Only the scores reveal the bug.",
     ),
-    "mask-shape": Mistake(
+    "mask-shape": Bug(
         "A three-dimensional mask for four-dimensional scores",
         "playground.models.attention:padding_mask",
         "return (tokens_BM != 0)[:, None, None, :]",
@@ -105,20 +105,20 @@ MISTAKES = {
         "size is one, where the bug does no harm, or equals the number of heads. In that "
         "case the first head uses the padding of the first sequence and the second head "
         "that of the second, for every sequence in the batch.",
-        unnoticed={"batch_size": 2},
-        unnoticed_when="the batch size equals the number of heads (2 and 2)",
+        silent_settings={"batch_size": 2},
+        silent_when="the batch size equals the number of heads (2 and 2)",
     ),
-    "last-layer": Mistake(
+    "last-layer": Bug(
         "Attention weights stored for the last layer only",
         "playground.models.transformer:Transformer._decode",
-        "record.cross_attention.append(cross_weights_BHTS)",
-        "record.cross_attention = [cross_weights_BHTS]",
+        "weights.cross.append(cross_weights_BHTS)",
+        "weights.cross = [cross_weights_BHTS]",
         "a tutorial that stores the weights in one variable, which every layer overwrites",
         "Training and outputs do not change. Only a figure is incomplete: of the decoder "
         "layers, only the cross-attention of the last one is stored. A reader who takes "
         "it for layer 1 sees the weights of another layer.",
     ),
-    "untrained-head": Mistake(
+    "untrained-head": Bug(
         "An output layer that was never trained",
         "playground.models.transformer:Transformer.forward",
         "return self.output(self.decode(target_BT, self.encode(source_BS), source_BS))",
@@ -129,11 +129,11 @@ MISTAKES = {
         "model still answers: a softmax always has a largest value, and its probability "
         "says nothing about training.",
     ),
-    "loud-embeddings": Mistake(
+    "loud-embeddings": Bug(
         "Embeddings much larger than the sine waves",
-        "playground.models.positions:token_table",
-        "nn.init.normal_(table.weight, std=d_model**-0.5)",
-        "nn.init.normal_(table.weight)",
+        "playground.models.positions:build_token_embedding",
+        "nn.init.normal_(embedding.weight, std=d_model**-0.5)",
+        "nn.init.normal_(embedding.weight)",
         "a tutorial that scales the N(0, 1) initialization of nn.Embedding by the square "
         "root of d_model, as the paper scales its smaller embeddings",
         "The paper multiplies embeddings by the square root of d_model because they are "
@@ -142,7 +142,7 @@ MISTAKES = {
         "dominate, and the model cannot read the positions.",
         settings={"positions": "sinusoidal"},
     ),
-    "causal-mask": Mistake(
+    "causal-mask": Bug(
         "No causal mask",
         "playground.models.attention:causal_mask",
         "return torch.ones(length, length, dtype=torch.bool, device=device).tril()",
@@ -156,7 +156,7 @@ MISTAKES = {
 }
 
 
-def chosen(name: str, seed: int) -> str:
+def resolve_bug(name: str, seed: int) -> str:
     """Return the name of the bug that a link requests.
 
     For "mystery", the seed chooses the bug.
@@ -164,21 +164,21 @@ def chosen(name: str, seed: int) -> str:
     Raises:
         ValueError: when no bug has this name.
     """
-    if name == MYSTERY:
-        return random.Random(seed).choice(sorted(MISTAKES))
-    if name not in MISTAKES:
-        raise ValueError(f"bug is {name[:40]!r}; choose one of {', '.join((*MISTAKES, MYSTERY))}")
+    if name == RANDOM_BUG:
+        return random.Random(seed).choice(sorted(BUGS))
+    if name not in BUGS:
+        raise ValueError(f"bug is {name[:40]!r}; choose one of {', '.join((*BUGS, RANDOM_BUG))}")
     return name
 
 
-def clue(result: Mapping[str, Any]) -> str:
+def hint(result: Mapping[str, Any]) -> str:
     """Return a hint for a wrong guess, from the most notable of the measurements."""
     right, broken = result["right"], result["broken"]
     if broken["trouble"]:
-        trouble = broken["trouble"]
+        failure = broken["trouble"]
         return (
-            f"Python raised an error in line {trouble['line']} of {trouble['file']}, "
-            f"after {trouble['step']} steps. Read the last line of the traceback: which "
+            f"Python raised an error in line {failure['line']} of {failure['file']}, "
+            f"after {failure['step']} steps. Read the last line of the traceback: which "
             "shapes, or which None, does it report?"
         )
     if broken["loss"] == right["loss"]:

@@ -10,27 +10,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from playground.models.config import SettingError, shown
-from playground.tasks.vocabulary import UnknownSymbol, Vocabulary
+from playground.models.config import ConfigError, short_repr
+from playground.tasks.vocabulary import UnknownSymbolError, Vocabulary
 from playground.training.config import RunConfig
 
 Settings = dict[str, Any]
 NUMBER, CHOICE = "number", "choice"
-TRAINED_TO, ASKED_TO = 5, 20  # tokens, in the lesson on length generalization
-LONGEST_TEXT = 10  # tokens
+TRAIN_MAX_LENGTH, EVAL_MAX_LENGTH = 5, 20  # tokens, in the lesson on length generalization
+MAX_TEXT_LENGTH = 10  # tokens
 POSITIONS = ("learned", "sinusoidal", "rope", "alibi", "t5")
 SCHEMES = {name: name for name in POSITIONS}
 
 
 @dataclass(frozen=True)
-class Stop:
+class Lesson:
     """One lesson.
 
     trains    a function from the options to the settings of each run, by the label of the run
     measure   the name of the function of measuring.py that measures the answer
     low, high, within    for a number: the accepted range, and the tolerance of a correct prediction
     choices   for a choice: the accepted predictions, each with its label
-    options   the options that the user can change, each with its default; `option_words` has
+    options   the options that the user can change, each with its default; `option_labels` has
               their labels
     """
 
@@ -39,7 +39,7 @@ class Stop:
     do: str
     question: str
     kind: str
-    trains: Callable[[Settings], dict[str, Settings]]
+    runs: Callable[[Settings], dict[str, Settings]]
     measure: str
     low: int = 0
     high: int = 0
@@ -47,24 +47,24 @@ class Stop:
     within: float = 0
     choices: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
-    option_words: Mapping[str, str] = field(default_factory=dict)
+    option_labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def _default(options: Settings) -> dict[str, Settings]:
+def _default_run(options: Settings) -> dict[str, Settings]:
     return {"the default model": {}}
 
 
-def _short(options: Settings) -> dict[str, Settings]:
+def _short_run(options: Settings) -> dict[str, Settings]:
     settings = {
-        "max_length": TRAINED_TO,
-        "max_positions": ASKED_TO + 1,
+        "max_length": TRAIN_MAX_LENGTH,
+        "max_positions": EVAL_MAX_LENGTH + 1,
         "positions": options["positions"],
     }
-    return {f"trained to {TRAINED_TO}": settings}
+    return {f"trained to {TRAIN_MAX_LENGTH}": settings}
 
 
-STOPS = {
-    "stop-1": Stop(
+LESSONS = {
+    "stop-1": Lesson(
         "Watch it learn",
         "The model reads up to ten digits and has to write them in reverse order. It "
         "starts with random weights and receives no rule. It sees only examples, 128 in "
@@ -73,14 +73,14 @@ STOPS = {
         "Train the model and watch the curve.",
         "At which step will the model first generate half of the held-out sequences exactly right?",
         NUMBER,
-        _default,
-        "crossing",
+        _default_run,
+        "half_accuracy_step",
         0,
         200,
         "step",
         20,
     ),
-    "stop-2": Stop(
+    "stop-2": Lesson(
         "See what it attends to",
         "Through cross-attention the decoder reads the source while it generates. For "
         "every output token, each head distributes a total weight of one over the "
@@ -91,16 +91,16 @@ STOPS = {
         "the largest attention weight, averaged over all cross-attention heads? The "
         "first token is at position 1; EOS follows the last one.",
         NUMBER,
-        _default,
-        "first_look",
+        _default_run,
+        "first_token_attention",
         1,
-        LONGEST_TEXT + 1,
+        MAX_TEXT_LENGTH + 1,
         "position",
         0,
         options={"text": "3 1 4 1 5"},
-        option_words={"text": "Sequence"},
+        option_labels={"text": "Sequence"},
     ),
-    "stop-3": Stop(
+    "stop-3": Lesson(
         "Remove the positions",
         "Attention compares vectors and does not know their order. A position vector, "
         "added to each token embedding, tells the model where the token is. Here the "
@@ -116,7 +116,7 @@ STOPS = {
             "both": "mostly not even the right tokens",
         },
     ),
-    "stop-4": Stop(
+    "stop-4": Lesson(
         "One head against four",
         "Several heads can attend to several positions at once. A single head of the "
         "same total width has more dimensions to compare vectors with. Both models below "
@@ -125,14 +125,14 @@ STOPS = {
         "Which one reaches 99 % exact match in fewer steps?",
         CHOICE,
         lambda _: {"four heads": {}, "one head": {"n_heads": 1}},
-        "sooner",
+        "faster_run",
         choices={
             "four heads": "four heads",
             "one head": "one head",
             "same": "neither: at most 10 steps apart, or neither reaches it",
         },
     ),
-    "stop-5": Stop(
+    "stop-5": Lesson(
         "Change the learning rate during training",
         "The learning rate scales each update. A constant learning rate stays the same "
         "from start to end. A cosine schedule lowers it, so updates are large at first "
@@ -141,14 +141,14 @@ STOPS = {
         "Which schedule ends with the lower training loss, over the last 20 steps?",
         CHOICE,
         lambda _: {"cosine": {}, "constant": {"schedule": "constant"}},
-        "lower_loss",
+        "lower_loss_run",
         choices={
             "cosine": "the cosine schedule",
             "constant": "the constant learning rate",
             "same": "neither: the losses differ by less than a tenth",
         },
     ),
-    "stop-6": Stop(
+    "stop-6": Lesson(
         "Ablate heads",
         "A plot of attention shows what a head attends to, but not what the head is "
         "needed for. An ablation measures that: it sets the output of the head to zero "
@@ -157,35 +157,35 @@ STOPS = {
         "one at a time.",
         "Which kind is the head whose ablation lowers the probability of the correct tokens most?",
         CHOICE,
-        _default,
-        "most_missed",
+        _default_run,
+        "most_important_head",
         choices={
             "encoder": "encoder self-attention: the source attends to itself",
             "decoder": "decoder self-attention: the output attends to the tokens before it",
             "cross": "cross-attention: the output attends to the source",
         },
     ),
-    "stop-7": Stop(
+    "stop-7": Lesson(
         "Train short, test long",
-        f"This model is trained on sequences of up to {TRAINED_TO} digits and then tested "
-        f"on longer ones, up to {ASKED_TO}. Whether it has learned to reverse any "
+        f"This model is trained on sequences of up to {TRAIN_MAX_LENGTH} digits and then tested "
+        f"on longer ones, up to {EVAL_MAX_LENGTH}. Whether it has learned to reverse any "
         "sequence, or only sequences of the lengths it has seen, depends on its position "
         "encoding.",
         "Choose a position encoding, predict how far the model generalizes, then train "
         "and test it.",
-        f"At which length does exact match first fall below 50 %? Enter {ASKED_TO + 1} if "
-        f"it stays at 50 % or above for all lengths up to {ASKED_TO}.",
+        f"At which length does exact match first fall below 50 %? Enter {EVAL_MAX_LENGTH + 1} if "
+        f"it stays at 50 % or above for all lengths up to {EVAL_MAX_LENGTH}.",
         NUMBER,
-        _short,
-        "falls_at",
+        _short_run,
+        "failure_length",
         1,
-        ASKED_TO + 1,
+        EVAL_MAX_LENGTH + 1,
         "length",
         1,
         options={"positions": "learned"},
-        option_words={"positions": "Positions"},
+        option_labels={"positions": "Positions"},
     ),
-    "stop-8": Stop(
+    "stop-8": Lesson(
         "Reduce its confidence",
         "With label smoothing, the target is no longer a single token with probability "
         "1. Here a tenth of the probability is spread over all 13 tokens of the "
@@ -195,7 +195,7 @@ STOPS = {
         "assign to its most likely token, on average?",
         NUMBER,
         lambda _: {"without smoothing": {}, "with smoothing": {"label_smoothing": 0.1}},
-        "sureness",
+        "mean_confidence",
         0,
         100,
         "%",
@@ -204,18 +204,18 @@ STOPS = {
 }
 
 
-def find(name: object) -> Stop:
+def find(name: object) -> Lesson:
     """Return the lesson with this name.
 
     Raises:
         SettingError: when no lesson has this name.
     """
-    if not isinstance(name, str) or name not in STOPS:
-        raise SettingError("stop", f"stop is {shown(name)}; choose one of {', '.join(STOPS)}")
-    return STOPS[name]
+    if not isinstance(name, str) or name not in LESSONS:
+        raise ConfigError("stop", f"stop is {short_repr(name)}; choose one of {', '.join(LESSONS)}")
+    return LESSONS[name]
 
 
-def checked_options(stop: Stop, given: object) -> Settings:
+def validate_options(lesson: Lesson, given: object) -> Settings:
     """Validate the options of a request and add the defaults and the seed.
 
     Raises:
@@ -224,62 +224,64 @@ def checked_options(stop: Stop, given: object) -> Settings:
     given = given if isinstance(given, dict) else {}
     seed = given.get("seed", 0)
     if type(seed) is not int or not 0 <= seed < 2**31:
-        raise SettingError(
-            "seed", f"seed is {shown(seed)}; it must be a whole number from 0 to 2,147,483,647"
+        raise ConfigError(
+            "seed", f"seed is {short_repr(seed)}; it must be a whole number from 0 to 2,147,483,647"
         )
-    options: Settings = {name: given.get(name, usual) for name, usual in stop.options.items()}
+    options: Settings = {name: given.get(name, default) for name, default in lesson.options.items()}
     if "positions" in options and options["positions"] not in SCHEMES:
-        raise SettingError(
+        raise ConfigError(
             "positions",
-            f"positions is {shown(options['positions'])}; choose one of {', '.join(SCHEMES)}",
+            f"positions is {short_repr(options['positions'])}; choose one of {', '.join(SCHEMES)}",
         )
     if "text" in options:
-        options["text"] = _checked_text(options["text"])
+        options["text"] = _validate_text(options["text"])
     return options | {"seed": seed}
 
 
-def _checked_text(text: object) -> str:
+def _validate_text(text: object) -> str:
     if not isinstance(text, str) or len(text) > 100:
-        raise SettingError(
-            "text", f"the sequence is {shown(text)}; enter 1 to {LONGEST_TEXT} digits"
+        raise ConfigError(
+            "text", f"the sequence is {short_repr(text)}; enter 1 to {MAX_TEXT_LENGTH} digits"
         )
     try:
         n = len(Vocabulary("0123456789").encode(text))
-    except UnknownSymbol as error:
-        raise SettingError("text", str(error)) from None
-    if not 1 <= n <= LONGEST_TEXT:
-        raise SettingError("text", f"the sequence has {n} tokens; enter 1 to {LONGEST_TEXT} digits")
+    except UnknownSymbolError as error:
+        raise ConfigError("text", str(error)) from None
+    if not 1 <= n <= MAX_TEXT_LENGTH:
+        raise ConfigError(
+            "text", f"the sequence has {n} tokens; enter 1 to {MAX_TEXT_LENGTH} digits"
+        )
     return text
 
 
-def checked_prediction(stop: Stop, given: object) -> float | str:
+def validate_prediction(lesson: Lesson, given: object) -> float | str:
     """Validate the prediction of a request.
 
     Raises:
         SettingError: when the prediction is missing or the lesson does not accept it.
     """
-    if stop.kind == CHOICE:
-        if not isinstance(given, str) or given not in stop.choices:
-            raise SettingError(
+    if lesson.kind == CHOICE:
+        if not isinstance(given, str) or given not in lesson.choices:
+            raise ConfigError(
                 "prediction", "enter your prediction first; it is compared with the measurement"
             )
         return given
     if (
         isinstance(given, bool)
         or not isinstance(given, int | float)
-        or not stop.low <= given <= stop.high
+        or not lesson.low <= given <= lesson.high
     ):
-        told = "" if given is None else f"your prediction is {shown(given)}; "
-        raise SettingError(
+        told = "" if given is None else f"your prediction is {short_repr(given)}; "
+        raise ConfigError(
             "prediction",
-            f"{told}enter a number from {stop.low} to {stop.high} first; it is compared "
+            f"{told}enter a number from {lesson.low} to {lesson.high} first; it is compared "
             "with the measurement",
         )
     return given
 
 
 def configs(
-    stop: Stop, options: Settings, base: Mapping[str, Any] | None = None
+    lesson: Lesson, options: Settings, base: Mapping[str, Any] | None = None
 ) -> dict[str, RunConfig]:
     """Return the configuration of each run of a lesson, by its label.
 
@@ -287,16 +289,16 @@ def configs(
     """
     seed = {"seed": options["seed"]}
     return {
-        label: RunConfig.from_fields({**(base or {}), **settings, **seed})
-        for label, settings in stop.trains(options).items()
+        label: RunConfig.from_flat({**(base or {}), **settings, **seed})
+        for label, settings in lesson.runs(options).items()
     }
 
 
-def is_right(stop: Stop, prediction: float | str, answer: float | str | None) -> bool:
+def is_correct(lesson: Lesson, prediction: float | str, answer: float | str | None) -> bool:
     """Return whether a prediction agrees with the measured answer, within the tolerance.
 
     No prediction is right when there is no measured answer.
     """
-    if stop.kind == CHOICE or answer is None:
+    if lesson.kind == CHOICE or answer is None:
         return answer is not None and prediction == answer
-    return abs(float(prediction) - float(answer)) <= stop.within
+    return abs(float(prediction) - float(answer)) <= lesson.within

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 from .broken import compare
-from .measuring import MEASURES, Trained
+from .measuring import MEASURES, TrainedRun
 
 log = logging.getLogger(__name__)
 
 
-def work(pipe: Connection, kind: str, what: dict[str, Any]) -> None:
+def main(connection: Connection, kind: str, request: dict[str, Any]) -> None:
     """Run one measurement and send its result through the pipe.
 
     `what` depends on `kind`. "bug": {"name", "seed", "steps"};
@@ -33,20 +33,24 @@ def work(pipe: Connection, kind: str, what: dict[str, Any]) -> None:
         os.nice(5)  # the page and its runs have priority
     torch.set_num_threads(1)
     try:
-        pipe.send(("result", _answer(pipe, kind, what)))
+        connection.send(("result", _compute(connection, kind, request)))
     except BrokenPipeError:  # the parent has ended
         return
     except Exception as error:  # the page displays the message
         log.exception("The measurement %r failed", kind)
-        pipe.send(("failed", f"the measurement failed: {error or type(error).__name__}"))
+        connection.send(("failed", f"the measurement failed: {error or type(error).__name__}"))
 
 
-def _answer(pipe: Connection, kind: str, what: dict[str, Any]) -> dict[str, Any]:
+def _compute(connection: Connection, kind: str, request: dict[str, Any]) -> dict[str, Any]:
     if kind == "bug":
         return compare(
-            what["name"], what["seed"], what["steps"], lambda share: pipe.send(("share", share))
+            request["name"],
+            request["seed"],
+            request["steps"],
+            lambda share: connection.send(("share", share)),
         )
     runs = [
-        Trained.of(label, Path(run), Path(checkpoint)) for label, run, checkpoint in what["runs"]
+        TrainedRun.of(label, Path(run), Path(checkpoint))
+        for label, run, checkpoint in request["runs"]
     ]
-    return MEASURES[what["measure"]](runs, what["options"])
+    return MEASURES[request["measure"]](runs, request["options"])

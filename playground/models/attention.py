@@ -13,20 +13,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .config import ModelConfig
-from .relative import Relation
+from .relative import RelativePositionEncoding
 
 
-def attend(
+def scaled_dot_product_attention(
     query_BHQK: Tensor,
     key_BHMK: Tensor,
     value_BHMK: Tensor,
-    may_look: Tensor | None,
+    attn_mask: Tensor | None,
     bias_HQM: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute softmax(Q K^T / sqrt(K)) V, equation 1 of the paper.
 
     The first result is a weighted sum of the values for each query, the second its attention
-    weights. `may_look` is True where a query may attend to a key, and broadcasts to BHQM; all other
+    weights. `attn_mask` is True where a query may attend to a key, and broadcasts to BHQM; all other
     weights are exactly zero. None allows every pair. A bias is added to the scores, if positions
     are encoded by one.
     """
@@ -34,7 +34,7 @@ def attend(
     if bias_HQM is not None:
         scores_BHQM += bias_HQM
     weights_BHQM = (
-        scores_BHQM if may_look is None else scores_BHQM.masked_fill(~may_look, -torch.inf)
+        scores_BHQM if attn_mask is None else scores_BHQM.masked_fill(~attn_mask, -torch.inf)
     ).softmax(-1)
     return weights_BHQM @ value_BHMK, weights_BHQM
 
@@ -43,17 +43,17 @@ def mix(
     query_BHQK: Tensor,
     key_BHMK: Tensor,
     value_BHMK: Tensor,
-    may_look: Tensor | None,
+    attn_mask: Tensor | None,
     bias_HQM: Tensor | None = None,
 ) -> Tensor:
     """Compute attention without returning the weights.
 
     PyTorch's fused kernels never store them (Dao et al. 2022, FlashAttention, section 3.1).
     """
-    look = may_look
+    look = attn_mask
     if bias_HQM is not None:
         bias_HQM = bias_HQM.to(query_BHQK.dtype)  # the kernel accepts only the queries' dtype
-        look = bias_HQM if may_look is None else bias_HQM.masked_fill(~may_look, -torch.inf)
+        look = bias_HQM if attn_mask is None else bias_HQM.masked_fill(~attn_mask, -torch.inf)
     return F.scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, attn_mask=look)
 
 
@@ -82,16 +82,18 @@ class MultiHeadAttention(nn.Module):
 
     watched = False  # set by hooks: always compute the attention weights
 
-    def __init__(self, config: ModelConfig, relation: Relation | None = None) -> None:
+    def __init__(
+        self, config: ModelConfig, relation: RelativePositionEncoding | None = None
+    ) -> None:
         super().__init__()
         d, bias = config.d_model, config.bias and config.attention_bias
-        self.n_heads, self.kv_heads = config.n_heads, config.key_value_heads
-        self.sizes = [self.kv_heads * config.key_size, self.kv_heads * config.value_size]
+        self.n_heads, self.n_kv_heads = config.n_heads, config.n_kv_heads_resolved
+        self.sizes = [self.n_kv_heads * config.key_size, self.n_kv_heads * config.value_size]
         self.query = nn.Linear(d, config.n_heads * config.key_size, bias=bias)
         # One matrix holds two projections: first the keys, then the values.
         self.key_value = nn.Linear(d, sum(self.sizes), bias=bias)
         self.output = nn.Linear(config.n_heads * config.value_size, d, bias=bias)
-        self.relation = relation or Relation()  # the relative position encoding
+        self.relation = relation or RelativePositionEncoding()  # the relative position encoding
         # Glorot and Bengio 2010. Smaller weights for queries and keys make the first attention
         # weights nearly uniform, and training is faster. Values start a little smaller, too.
         key_weight, value_weight = self.key_value.weight.split(self.sizes)
@@ -103,38 +105,52 @@ class MultiHeadAttention(nn.Module):
         ):
             nn.init.xavier_uniform_(weight, gain)
 
-    def keys_and_values(self, memory_BMD: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+    def project_kv(self, memory_BMD: Tensor, first_position: int = 0) -> tuple[Tensor, Tensor]:
         """Return key_BGMK and value_BGMK of the positions `first`, `first` + 1, ..."""
         key_BMD, value_BMD = self.key_value(memory_BMD).split(self.sizes, dim=-1)
-        key_BGMK = self.split_heads(key_BMD, self.kv_heads)
-        return self.relation.rotate(key_BGMK, first), self.split_heads(value_BMD, self.kv_heads)
+        key_BGMK = self.split_heads(key_BMD, self.n_kv_heads)
+        return self.relation.rotate(key_BGMK, first_position), self.split_heads(
+            value_BMD, self.n_kv_heads
+        )
 
     def forward(
         self,
         x_BQD: Tensor,
         key_BGMK: Tensor,
         value_BGMK: Tensor,
-        may_look: Tensor | None,
-        weigh: bool = True,
+        attn_mask: Tensor | None,
+        need_weights: bool = True,
     ) -> tuple[Tensor, Tensor | None]:
         """Return the attention output (BQD) and the attention weights (BHQM).
 
         Without `weigh` the weights are None, and a faster kernel computes the output.
         """
         query_BHQK = self.split_heads(self.query(x_BQD), self.n_heads)
-        query_BHQK = self.relation.rotate(query_BHQK, first=key_BGMK.shape[2] - query_BHQK.shape[2])
+        query_BHQK = self.relation.rotate(
+            query_BHQK, first_position=key_BGMK.shape[2] - query_BHQK.shape[2]
+        )
         bias_HQM = self.relation.bias(query_BHQK, key_BGMK)
-        looked = query_BHQK, self.shared(key_BGMK), self.shared(value_BGMK), may_look, bias_HQM
-        mix_BHQK, weights_BHQM = attend(*looked) if weigh or self.watched else (mix(*looked), None)
-        mix_BQD = mix_BHQK.transpose(1, 2).flatten(2)  # join the heads
-        return self.output(mix_BQD), weights_BHQM
+        attention_inputs = (
+            query_BHQK,
+            self.repeat_kv(key_BGMK),
+            self.repeat_kv(value_BGMK),
+            attn_mask,
+            bias_HQM,
+        )
+        output_BHQK, weights_BHQM = (
+            scaled_dot_product_attention(*attention_inputs)
+            if need_weights or self.watched
+            else (mix(*attention_inputs), None)
+        )
+        output_BQD = output_BHQK.transpose(1, 2).flatten(2)  # join the heads
+        return self.output(output_BQD), weights_BHQM
 
-    def shared(self, x_BGMK: Tensor) -> Tensor:
+    def repeat_kv(self, x_BGMK: Tensor) -> Tensor:
         """Repeat keys or values for each query head: BGMK -> BHMK."""
         return (
             x_BGMK
-            if self.kv_heads == self.n_heads
-            else x_BGMK.repeat_interleave(self.n_heads // self.kv_heads, dim=1)
+            if self.n_kv_heads == self.n_heads
+            else x_BGMK.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)
         )
 
     @staticmethod

@@ -32,19 +32,21 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from .attention import padding_mask
 from .config import ModelConfig
-from .layers import Past
-from .positions import Embedding, sinusoid
-from .transformer import AttentionRecord, Transformer
+from .layers import KVCache
+from .positions import InputEmbedding, sinusoidal_positions
+from .transformer import AttentionWeights, Transformer
 
 PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
-UNSCORED = -100  # labels that the loss ignores, by transformers' convention; it ignores PAD, too
-SPECIAL = {
+IGNORE_INDEX = (
+    -100
+)  # labels that the loss ignores, by transformers' convention; it ignores PAD, too
+SPECIAL_TOKEN_IDS = {
     "pad_token_id": PAD,
     "bos_token_id": SOS,
     "eos_token_id": EOS,
     "decoder_start_token_id": SOS,
 }
-SIZES = tuple(field.name for field in dataclasses.fields(ModelConfig))
+CONFIG_FIELDS = tuple(field.name for field in dataclasses.fields(ModelConfig))
 
 
 class PlaygroundConfig(PreTrainedConfig):
@@ -65,24 +67,26 @@ class PlaygroundConfig(PreTrainedConfig):
     }
 
     def __init__(self, **values: Any) -> None:
-        sizes = ModelConfig(**{name: values.pop(name) for name in SIZES if name in values})
-        for name in SIZES:
+        sizes = ModelConfig(**{name: values.pop(name) for name in CONFIG_FIELDS if name in values})
+        for name in CONFIG_FIELDS:
             setattr(self, name, getattr(sizes, name))
         usual = {
             "is_encoder_decoder": True,
             "tie_word_embeddings": sizes.tie_output or sizes.share_embeddings,
         }
-        super().__init__(**(usual | SPECIAL | values))
+        super().__init__(**(usual | SPECIAL_TOKEN_IDS | values))
 
-    def sizes(self) -> ModelConfig:
-        return ModelConfig(**{name: getattr(self, name) for name in SIZES})
+    def to_model_config(self) -> ModelConfig:
+        return ModelConfig(**{name: getattr(self, name) for name in CONFIG_FIELDS})
 
-    def generation(self) -> GenerationConfig:
+    def default_generation_config(self) -> GenerationConfig:
         """Return the default generation: greedy, up to the last position. SOS counts, too."""
-        return GenerationConfig(**SPECIAL, max_length=self.max_positions + 1, use_cache=True)
+        return GenerationConfig(
+            **SPECIAL_TOKEN_IDS, max_length=self.max_positions + 1, use_cache=True
+        )
 
 
-class Encoder(nn.Module):
+class EncoderForGenerate(nn.Module):
     """The encoder as `generate` calls it: once, for all steps."""
 
     main_input_name = "input_ids"
@@ -100,26 +104,28 @@ class Encoder(nn.Module):
     ) -> BaseModelOutput:
         """Return the memory (BSD) and, if requested, each layer's attention weights (BHSS)."""
         _check_length("input_ids", input_ids, self.transformer.config)
-        record = AttentionRecord() if output_attentions else None
-        memory_BSD = self.transformer.encode(_masked(input_ids, attention_mask), record)
-        attentions = None if record is None else tuple(record.encoder_attention)
+        record = AttentionWeights() if output_attentions else None
+        memory_BSD = self.transformer.encode(
+            _apply_attention_mask(input_ids, attention_mask), record
+        )
+        attentions = None if record is None else tuple(record.encoder)
         return BaseModelOutput(last_hidden_state=memory_BSD, attentions=attentions)
 
 
-class LayerCache(Past):
+class LayerCache(KVCache):
     """One decoder layer's part of a transformers cache, which beam search can reorder."""
 
     def __init__(self, cache: Cache, layer: int) -> None:
         self.cache, self.layer = cache, layer
         self.length = int(cache.get_seq_length(layer))
 
-    def extend(self, key_BGTK: Tensor, value_BGTK: Tensor) -> tuple[Tensor, Tensor]:
+    def append(self, key_BGTK: Tensor, value_BGTK: Tensor) -> tuple[Tensor, Tensor]:
         self.length += key_BGTK.shape[2]
         key_BGMK, value_BGMK = self.cache.update(key_BGTK, value_BGTK, self.layer)
         return key_BGMK[:, :, : self.length], value_BGMK[:, :, : self.length]
 
 
-class NoPlaceLeft(StoppingCriteria):
+class MaxPositionsCriteria(StoppingCriteria):
     """Ends generation at the last position that the model has."""
 
     def __init__(self, max_positions: int) -> None:
@@ -147,8 +153,8 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
     def __init__(self, config: PlaygroundConfig) -> None:
         super().__init__(config)
-        self.generation_config = config.generation()
-        self.transformer = Transformer(config.sizes())
+        self.generation_config = config.default_generation_config()
+        self.transformer = Transformer(config.to_model_config())
         tied = {}
         side = "source" if config.share_embeddings else "target"
         table = f"transformer.{side}_embedding.tokens.weight"
@@ -166,17 +172,17 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         weights are initialized in transformer.py.
         """
         if (
-            isinstance(module, Embedding)
-            and module.kind == "sinusoidal"
+            isinstance(module, InputEmbedding)
+            and module.position_type == "sinusoidal"
             and module.positions is not None
         ):
             sizes = self.transformer.config
             module.positions.copy_(
-                sizes.position_scale * sinusoid(sizes.max_positions, sizes.d_model)
+                sizes.position_scale * sinusoidal_positions(sizes.max_positions, sizes.d_model)
             )
 
-    def get_encoder(self, modality: str | None = None) -> Encoder:
-        return Encoder(self.transformer)
+    def get_encoder(self, modality: str | None = None) -> EncoderForGenerate:
+        return EncoderForGenerate(self.transformer)
 
     def get_input_embeddings(self) -> nn.Module:
         return self.transformer.source_embedding.tokens
@@ -221,7 +227,7 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             if labels is None:
                 raise ValueError("no target: pass decoder_input_ids or labels")
             decoder_input_ids = F.pad(
-                labels.masked_fill(labels == UNSCORED, PAD), (1, 0), value=SOS
+                labels.masked_fill(labels == IGNORE_INDEX, PAD), (1, 0), value=SOS
             )[:, :-1]
         cache = None
         if not self.training and (use_cache or past_key_values is not None):
@@ -231,14 +237,14 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
         memory_BSD = encoder_outputs[0]
         if input_ids is not None:
-            source_BS = _masked(input_ids, attention_mask)
+            source_BS = _apply_attention_mask(input_ids, attention_mask)
         else:  # a step of `generate`: decoding only needs to know which positions are not padding
             source_BS = (
                 memory_BSD.new_ones(memory_BSD.shape[:2])
                 if attention_mask is None
                 else attention_mask
             )
-        record = AttentionRecord() if output_attentions else None
+        record = AttentionWeights() if output_attentions else None
         if cache is None:
             x_BTD = self.transformer.decode(decoder_input_ids, memory_BSD, source_BS, record)
         else:
@@ -248,8 +254,8 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         if labels is not None:
             loss = F.cross_entropy(
                 logits_BTV.transpose(1, 2),
-                labels.masked_fill(labels == PAD, UNSCORED),
-                ignore_index=UNSCORED,
+                labels.masked_fill(labels == PAD, IGNORE_INDEX),
+                ignore_index=IGNORE_INDEX,
             )
         return Seq2SeqLMOutput(
             loss=loss,
@@ -257,8 +263,8 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             past_key_values=cache,
             encoder_last_hidden_state=memory_BSD,
             encoder_attentions=encoder_outputs.attentions if output_attentions else None,
-            decoder_attentions=None if record is None else tuple(record.decoder_attention),
-            cross_attentions=None if record is None else tuple(record.cross_attention),
+            decoder_attentions=None if record is None else tuple(record.decoder),
+            cross_attentions=None if record is None else tuple(record.cross),
         )
 
     def _decode_with_cache(
@@ -267,7 +273,7 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         memory_BSD: Tensor,
         source_BS: Tensor,
         cache: EncoderDecoderCache,
-        record: AttentionRecord | None,
+        weights: AttentionWeights | None,
     ) -> Tensor:
         """Return the vectors (BTD) of the target positions that follow those in the cache."""
         layers = range(self.transformer.config.n_layers)
@@ -275,14 +281,14 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         across: Any = cache.cross_attention_cache
         if not cache.is_updated.get(0):
             for layer, (key_BGSK, value_BGSK) in enumerate(
-                self.transformer.memory_keys(memory_BSD)
+                self.transformer.project_memory(memory_BSD)
             ):
                 across.update(key_BGSK, value_BGSK, layer)
                 cache.is_updated[layer] = True
         memory_keys = [(across.layers[layer].keys, across.layers[layer].values) for layer in layers]
         past = [LayerCache(cache.self_attention_cache, layer) for layer in layers]
-        return self.transformer.decode_next(
-            decoder_input_ids, memory_keys, padding_mask(source_BS), past, record
+        return self.transformer.decode_step(
+            decoder_input_ids, memory_keys, padding_mask(source_BS), past, weights
         )
 
     def generate(
@@ -290,7 +296,10 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
     ) -> Any:
         """Generate as transformers does, but stop at the model's last position."""
         criteria = StoppingCriteriaList(
-            [*(stopping_criteria or ()), NoPlaceLeft(self.transformer.config.max_positions)]
+            [
+                *(stopping_criteria or ()),
+                MaxPositionsCriteria(self.transformer.config.max_positions),
+            ]
         )
         if kwargs.get("max_new_tokens") is not None:
             # without this, transformers warns at each call that both limits are set
@@ -327,7 +336,7 @@ def register() -> None:
     AutoModelForSeq2SeqLM.register(PlaygroundConfig, PlaygroundForSeq2SeqLM, exist_ok=True)
 
 
-def _masked(input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+def _apply_attention_mask(input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Return the source (BS) with PAD wherever the mask is 0."""
     return input_ids if attention_mask is None else input_ids.masked_fill(attention_mask == 0, PAD)
 

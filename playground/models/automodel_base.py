@@ -16,18 +16,20 @@ from transformers import GenerationConfig, PreTrainedConfig, StoppingCriteria
 from .config import ModelConfig
 
 PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
-UNSCORED = -100  # labels that the loss ignores, by transformers' convention; it ignores PAD, too
-SPECIAL_TOKENS = {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": EOS}
+IGNORE_INDEX = (
+    -100
+)  # labels that the loss ignores, by transformers' convention; it ignores PAD, too
+SPECIAL_TOKEN_IDS = {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": EOS}
 
 
-class FamilyConfig(PreTrainedConfig):
+class ArchitectureConfig(PreTrainedConfig):
     """The sizes of an architecture, and the settings that transformers requires.
 
     Raises:
         SettingError: a ValueError, for invalid sizes.
     """
 
-    sizes_class: ClassVar[type[ModelConfig]]
+    model_config_class: ClassVar[type[ModelConfig]]
     attribute_map: ClassVar[dict[str, str]] = {
         "hidden_size": "d_model",
         "num_attention_heads": "n_heads",
@@ -37,24 +39,26 @@ class FamilyConfig(PreTrainedConfig):
     defaults: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, **values: Any) -> None:
-        names = [field.name for field in dataclasses.fields(self.sizes_class)]
-        sizes = self.sizes_class(**{name: values.pop(name) for name in names if name in values})
+        names = [field.name for field in dataclasses.fields(self.model_config_class)]
+        sizes = self.model_config_class(
+            **{name: values.pop(name) for name in names if name in values}
+        )
         for name in names:
             setattr(self, name, getattr(sizes, name))
         tied = {"tie_word_embeddings": sizes.tie_output}
-        super().__init__(**(tied | SPECIAL_TOKENS | self.defaults | values))
+        super().__init__(**(tied | SPECIAL_TOKEN_IDS | self.defaults | values))
 
-    def sizes(self) -> Any:
+    def to_model_config(self) -> Any:
         """Return the sizes as the config of the model."""
-        return self.sizes_class(
+        return self.model_config_class(
             **{
                 field.name: getattr(self, field.name)
-                for field in dataclasses.fields(self.sizes_class)
+                for field in dataclasses.fields(self.model_config_class)
             }
         )
 
 
-class Seq2SeqConfig(FamilyConfig):
+class Seq2SeqConfig(ArchitectureConfig):
     """Sizes of an architecture with an encoder and a decoder."""
 
     defaults: ClassVar[dict[str, Any]] = {"is_encoder_decoder": True, "decoder_start_token_id": SOS}
@@ -63,17 +67,17 @@ class Seq2SeqConfig(FamilyConfig):
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)
 
-    def generation(self) -> GenerationConfig:
+    def default_generation_config(self) -> GenerationConfig:
         """Return the default generation: greedy, up to the last position. SOS counts, too."""
         return GenerationConfig(
-            **SPECIAL_TOKENS,
+            **SPECIAL_TOKEN_IDS,
             decoder_start_token_id=SOS,
             max_length=self.max_positions + 1,
             use_cache=False,
         )
 
 
-class StopAtLastPosition(StoppingCriteria):
+class MaxPositionsCriteria(StoppingCriteria):
     """Ends generation at the last position that the model has."""
 
     def __init__(self, max_tokens: int) -> None:
@@ -85,29 +89,29 @@ class StopAtLastPosition(StoppingCriteria):
         return torch.full((len(input_ids),), full, dtype=torch.bool, device=input_ids.device)
 
 
-def apply_mask(input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+def apply_attention_mask(input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Return the tokens (BS) with PAD wherever the mask is 0."""
     return input_ids if attention_mask is None else input_ids.masked_fill(attention_mask == 0, PAD)
 
 
 def shift_right(labels_BT: Tensor) -> Tensor:
     """Return the decoder's input (BT) for these labels: SOS, then all labels but the last."""
-    return F.pad(labels_BT.masked_fill(labels_BT == UNSCORED, PAD), (1, 0), value=SOS)[:, :-1]
+    return F.pad(labels_BT.masked_fill(labels_BT == IGNORE_INDEX, PAD), (1, 0), value=SOS)[:, :-1]
 
 
 def cross_entropy(logits_BTV: Tensor, labels_BT: Tensor) -> Tensor:
     """Return the mean cross-entropy of the labels that are neither PAD nor -100."""
     return F.cross_entropy(
         logits_BTV.transpose(1, 2),
-        labels_BT.masked_fill(labels_BT == PAD, UNSCORED),
-        ignore_index=UNSCORED,
+        labels_BT.masked_fill(labels_BT == PAD, IGNORE_INDEX),
+        ignore_index=IGNORE_INDEX,
     )
 
 
-def check_length(name: str, tokens_BS: Tensor, longest: int) -> None:
+def check_length(name: str, tokens_BS: Tensor, max_length: int) -> None:
     """Raise ValueError for sequences with more tokens than the model has positions for."""
-    if tokens_BS.shape[1] > longest:
+    if tokens_BS.shape[1] > max_length:
         raise ValueError(
-            f"{name} has {tokens_BS.shape[1]} tokens, but the model has positions for {longest}; "
+            f"{name} has {tokens_BS.shape[1]} tokens, but the model has positions for {max_length}; "
             f"shorten the sequence"
         )

@@ -22,32 +22,32 @@ from transformers import (
 from transformers.modeling_outputs import CausalLMOutput
 
 from .automodel_base import (
-    SPECIAL_TOKENS,
-    FamilyConfig,
-    StopAtLastPosition,
-    apply_mask,
+    SPECIAL_TOKEN_IDS,
+    ArchitectureConfig,
+    MaxPositionsCriteria,
+    apply_attention_mask,
     check_length,
     cross_entropy,
 )
-from .decoder_only import DecoderOnly, RowEmbedding
-from .positions import sinusoid
+from .decoder_only import DecoderOnly, DecoderOnlyEmbedding
+from .positions import sinusoidal_positions
 from .sizes import DecoderOnlyConfig
 
 
-class PlaygroundDecoderOnlyConfig(FamilyConfig):
+class PlaygroundDecoderOnlyConfig(ArchitectureConfig):
     """The sizes in the form of transformers."""
 
     model_type = "transformer-playground-decoder-only"
-    sizes_class = DecoderOnlyConfig
+    model_config_class = DecoderOnlyConfig
 
     # transformers generates an __init__ for a class that defines none
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)
 
-    def generation(self) -> GenerationConfig:
+    def default_generation_config(self) -> GenerationConfig:
         """Return the default generation: greedy, up to the last position."""
         return GenerationConfig(
-            **SPECIAL_TOKENS, max_new_tokens=self.max_positions, use_cache=False
+            **SPECIAL_TOKEN_IDS, max_new_tokens=self.max_positions, use_cache=False
         )
 
 
@@ -64,8 +64,8 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
 
     def __init__(self, config: PlaygroundDecoderOnlyConfig) -> None:
         super().__init__(config)
-        self.generation_config = config.generation()
-        self.network = DecoderOnly(config.sizes())
+        self.generation_config = config.default_generation_config()
+        self.network = DecoderOnly(config.to_model_config())
         self._tied_weights_keys = (
             {"network.output.weight": "network.embedding.tokens.weight"}
             if config.tie_output
@@ -76,19 +76,19 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
     def _init_weights(self, module: nn.Module) -> None:
         """Fill in the sinusoidal positions. A file has all weights but these."""
         if (
-            isinstance(module, RowEmbedding)
+            isinstance(module, DecoderOnlyEmbedding)
             and "positions" in module._buffers
             and module.positions is not None
         ):
             sizes = self.network.config
             module.positions.copy_(
-                sizes.position_scale * sinusoid(len(module.positions), sizes.d_model)
+                sizes.position_scale * sinusoidal_positions(len(module.positions), sizes.d_model)
             )
 
     @property
-    def longest_row(self) -> int:
+    def max_sequence_length(self) -> int:
         """Return the number of tokens that source and target may have together."""
-        return self.network.config.row_width(
+        return self.network.config.sequence_length(
             self.network.config.max_positions, self.network.config.max_positions
         )
 
@@ -114,9 +114,9 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
         Raises:
             ValueError: for sequences longer than the model has positions for.
         """
-        check_length("input_ids", input_ids, self.longest_row)
+        check_length("input_ids", input_ids, self.max_sequence_length)
         weights: list[Tensor] | None = [] if output_attentions else None
-        logits_BWV = self.network(apply_mask(input_ids, attention_mask), weights)
+        logits_BWV = self.network(apply_attention_mask(input_ids, attention_mask), weights)
         loss = (
             None
             if labels is None
@@ -130,7 +130,7 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
         self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any
     ) -> Any:
         """Generate as transformers does, but stop at the model's last position."""
-        stop = StopAtLastPosition(self.longest_row)
+        stop = MaxPositionsCriteria(self.max_sequence_length)
         return super().generate(  # type: ignore[misc]
             *inputs,
             stopping_criteria=StoppingCriteriaList([*(stopping_criteria or ()), stop]),

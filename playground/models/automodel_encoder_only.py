@@ -16,17 +16,24 @@ from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 from transformers.modeling_outputs import MaskedLMOutput
 
 from .attention import padding_mask
-from .automodel_base import PAD, SOS, FamilyConfig, apply_mask, check_length, cross_entropy
+from .automodel_base import (
+    PAD,
+    SOS,
+    ArchitectureConfig,
+    apply_attention_mask,
+    check_length,
+    cross_entropy,
+)
 from .encoder_only import EncoderOnly
-from .positions import Embedding, sinusoid
+from .positions import InputEmbedding, sinusoidal_positions
 from .sizes import EncoderOnlyConfig
 
 
-class PlaygroundEncoderOnlyConfig(FamilyConfig):
+class PlaygroundEncoderOnlyConfig(ArchitectureConfig):
     """The sizes in the form of transformers."""
 
     model_type = "transformer-playground-encoder-only"
-    sizes_class = EncoderOnlyConfig
+    model_config_class = EncoderOnlyConfig
 
     # transformers generates an __init__ for a class that defines none
     def __init__(self, **values: Any) -> None:
@@ -42,19 +49,19 @@ class PlaygroundEncoderOnlyForMaskedLM(PreTrainedModel):
 
     def __init__(self, config: PlaygroundEncoderOnlyConfig) -> None:
         super().__init__(config)
-        self.network = EncoderOnly(config.sizes())
+        self.network = EncoderOnly(config.to_model_config())
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
         """Fill in the sinusoidal positions. A file has all weights but these."""
         if (
-            isinstance(module, Embedding)
-            and module.kind == "sinusoidal"
+            isinstance(module, InputEmbedding)
+            and module.position_type == "sinusoidal"
             and module.positions is not None
         ):
             sizes = self.network.config
             module.positions.copy_(
-                sizes.position_scale * sinusoid(sizes.max_positions, sizes.d_model)
+                sizes.position_scale * sinusoidal_positions(sizes.max_positions, sizes.d_model)
             )
 
     def get_input_embeddings(self) -> nn.Module:
@@ -82,7 +89,9 @@ class PlaygroundEncoderOnlyForMaskedLM(PreTrainedModel):
         width = self.network.config.max_positions
         check_length("input_ids", input_ids, width)
         source_BW = F.pad(
-            apply_mask(input_ids, attention_mask), (0, width - input_ids.shape[1]), value=PAD
+            apply_attention_mask(input_ids, attention_mask),
+            (0, width - input_ids.shape[1]),
+            value=PAD,
         )
         weights: list[Tensor] | None = [] if output_attentions else None
         logits_BWV = self.network(

@@ -18,22 +18,22 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from .automodel_base import (
+    MaxPositionsCriteria,
     Seq2SeqConfig,
-    StopAtLastPosition,
-    apply_mask,
+    apply_attention_mask,
     check_length,
     cross_entropy,
     shift_right,
 )
-from .prebuilt import Prebuilt
-from .sizes import PrebuiltConfig
+from .prebuilt import TorchTransformer
+from .sizes import TorchTransformerConfig
 
 
 class PlaygroundPrebuiltConfig(Seq2SeqConfig):
     """The sizes in the form of transformers."""
 
     model_type = "transformer-playground-prebuilt"
-    sizes_class = PrebuiltConfig
+    model_config_class = TorchTransformerConfig
 
     # transformers generates an __init__ for a class that defines none
     def __init__(self, **values: Any) -> None:
@@ -45,7 +45,7 @@ class PrebuiltEncoder(nn.Module):
 
     main_input_name = "input_ids"
 
-    def __init__(self, network: Prebuilt) -> None:
+    def __init__(self, network: TorchTransformer) -> None:
         super().__init__()
         self.network = network
 
@@ -55,7 +55,7 @@ class PrebuiltEncoder(nn.Module):
         """Return the memory (BSD)."""
         check_length("input_ids", input_ids, self.network.config.max_positions)
         return BaseModelOutput(
-            last_hidden_state=self.network.encode(apply_mask(input_ids, attention_mask))
+            last_hidden_state=self.network.encode(apply_attention_mask(input_ids, attention_mask))
         )
 
 
@@ -69,8 +69,8 @@ class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
     def __init__(self, config: PlaygroundPrebuiltConfig) -> None:
         super().__init__(config)
-        self.generation_config = config.generation()
-        self.network = Prebuilt(config.sizes())
+        self.generation_config = config.default_generation_config()
+        self.network = TorchTransformer(config.to_model_config())
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -113,7 +113,7 @@ class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         check_length("decoder_input_ids", decoder_input_ids, self.network.config.max_positions + 1)
         memory_BSD = encoder_outputs[0]
         if input_ids is not None:
-            source_BS = apply_mask(input_ids, attention_mask)
+            source_BS = apply_attention_mask(input_ids, attention_mask)
         else:  # a step of `generate`: decoding only needs to know which positions are not padding
             source_BS = (
                 memory_BSD.new_ones(memory_BSD.shape[:2])
@@ -130,7 +130,7 @@ class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any
     ) -> Any:
         """Generate as transformers does, but stop at the model's last position."""
-        stop = StopAtLastPosition(self.network.config.max_positions)
+        stop = MaxPositionsCriteria(self.network.config.max_positions)
         if kwargs.get("max_new_tokens") is not None:
             kwargs.setdefault("max_length", None)
         return super().generate(  # type: ignore[misc]

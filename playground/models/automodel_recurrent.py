@@ -23,22 +23,22 @@ from transformers.modeling_outputs import Seq2SeqLMOutput
 from transformers.utils.generic import ModelOutput
 
 from .automodel_base import (
+    MaxPositionsCriteria,
     Seq2SeqConfig,
-    StopAtLastPosition,
-    apply_mask,
+    apply_attention_mask,
     check_length,
     cross_entropy,
     shift_right,
 )
-from .recurrent import Recurrent
-from .sizes import RecurrentConfig
+from .recurrent import RNNSeq2Seq
+from .sizes import RNNSeq2SeqConfig
 
 
 class PlaygroundRecurrentConfig(Seq2SeqConfig):
     """The sizes in the form of transformers."""
 
     model_type = "transformer-playground-recurrent"
-    sizes_class = RecurrentConfig
+    model_config_class = RNNSeq2SeqConfig
 
     # transformers generates an __init__ for a class that defines none
     def __init__(self, **values: Any) -> None:
@@ -58,7 +58,7 @@ class RecurrentEncoder(nn.Module):
 
     main_input_name = "input_ids"
 
-    def __init__(self, network: Recurrent) -> None:
+    def __init__(self, network: RNNSeq2Seq) -> None:
         super().__init__()
         self.network = network
 
@@ -66,7 +66,7 @@ class RecurrentEncoder(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **unused: Any
     ) -> RecurrentEncoderOutput:
         check_length("input_ids", input_ids, self.network.config.max_positions)
-        memory_BSD, states = self.network.encode(apply_mask(input_ids, attention_mask))
+        memory_BSD, states = self.network.encode(apply_attention_mask(input_ids, attention_mask))
         return RecurrentEncoderOutput(
             memory_BSD, torch.stack([torch.stack(state, dim=1) for state in states], dim=1)
         )
@@ -82,8 +82,8 @@ class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
     def __init__(self, config: PlaygroundRecurrentConfig) -> None:
         super().__init__(config)
-        self.generation_config = config.generation()
-        self.network = Recurrent(config.sizes())
+        self.generation_config = config.default_generation_config()
+        self.network = RNNSeq2Seq(config.to_model_config())
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -131,7 +131,7 @@ class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             encoder_outputs["states_BLCD"],
         )
         if input_ids is not None:
-            source_BS = apply_mask(input_ids, attention_mask)
+            source_BS = apply_attention_mask(input_ids, attention_mask)
         else:  # a step of `generate`: decoding only needs to know which positions are not padding
             source_BS = (
                 memory_BSD.new_ones(memory_BSD.shape[:2])
@@ -157,7 +157,7 @@ class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any
     ) -> Any:
         """Generate as transformers does, but stop at `max_positions`."""
-        stop = StopAtLastPosition(self.network.config.max_positions)
+        stop = MaxPositionsCriteria(self.network.config.max_positions)
         if kwargs.get("max_new_tokens") is not None:
             kwargs.setdefault("max_length", None)
         return super().generate(  # type: ignore[misc]

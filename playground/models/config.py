@@ -9,15 +9,24 @@ import math
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar
 
-POSITIONS = ("learned", "sinusoidal", "none", "from-the-end", "rope", "alibi", "t5", "randomised")
+POSITION_TYPES = (
+    "learned",
+    "sinusoidal",
+    "none",
+    "from-the-end",
+    "rope",
+    "alibi",
+    "t5",
+    "randomised",
+)
 # positions that add no vectors to the token embeddings
-WITHOUT_VECTORS = ("none", "rope", "alibi", "t5")
-T5_BUCKETS = 32  # relative distances that T5 distinguishes
+WITHOUT_POSITION_VECTORS = ("none", "rope", "alibi", "t5")
+T5_NUM_BUCKETS = 32  # relative distances that T5 distinguishes
 
-SCORES_AT_A_TIME = 4_000_000  # limit on the attention scores of one layer: 16 MB
+MAX_ATTENTION_SCORES = 4_000_000  # limit on the attention scores of one layer: 16 MB
 
 
-class SettingError(ValueError):
+class ConfigError(ValueError):
     """An invalid setting.
 
     `field` names the setting. The message contains the value, what is accepted, and what to do.
@@ -28,9 +37,9 @@ class SettingError(ValueError):
         self.field = field
 
 
-def setting(
+def config_field(
     default: Any,
-    help: str,
+    description: str,
     *,
     low: float | None = None,
     high: float | None = None,
@@ -38,11 +47,12 @@ def setting(
 ) -> Any:
     """Define a dataclass field with its description and the range that it accepts."""
     return field(
-        default=default, metadata={"help": help, "low": low, "high": high, "choices": choices}
+        default=default,
+        metadata={"help": description, "low": low, "high": high, "choices": choices},
     )
 
 
-def check_settings(config: Any) -> None:
+def validate_fields(config: Any) -> None:
     """Check every field of a dataclass of `setting`s against its type, range and choices.
 
     Raises:
@@ -50,48 +60,54 @@ def check_settings(config: Any) -> None:
     """
     for each in fields(config):
         value = getattr(config, each.name)
-        checked = check_setting(each, value)
+        checked = validate_field(each, value)
         if checked is not value:
             object.__setattr__(config, each.name, checked)
 
 
-def check_setting(each: Field[Any], value: Any) -> Any:
+def validate_field(field_definition: Field[Any], value: Any) -> Any:
     """Check a value against a setting's type, range and choices; return it as it is saved.
 
     Raises:
         SettingError: for an invalid value.
     """
-    name, kind = each.name, type(each.default)
-    low, high, choices = each.metadata["low"], each.metadata["high"], each.metadata["choices"]
+    name, kind = field_definition.name, type(field_definition.default)
+    low, high, choices = (
+        field_definition.metadata["low"],
+        field_definition.metadata["high"],
+        field_definition.metadata["choices"],
+    )
     if choices:
         if value not in choices:
-            raise SettingError(
-                name, f"{name} is {shown(value)}; choose one of {', '.join(choices)}"
+            raise ConfigError(
+                name, f"{name} is {short_repr(value)}; choose one of {', '.join(choices)}"
             )
     elif kind is bool or kind is str:
         if not isinstance(value, kind):
             noun = "true or false" if kind is bool else "text"
-            raise SettingError(name, f"{name} is {shown(value)}; it must be {noun}")
+            raise ConfigError(name, f"{name} is {short_repr(value)}; it must be {noun}")
     else:
-        whole = kind is int
+        is_integer = kind is int
         numeric = isinstance(value, int) or (
-            isinstance(value, float) and not whole and math.isfinite(value)
+            isinstance(value, float) and not is_integer and math.isfinite(value)
         )
         if isinstance(value, bool) or not numeric or not low <= value <= high:
-            noun = "a whole number" if whole else "a number"
-            limits = f"{plain(low)} to {plain(high)}"
-            raise SettingError(name, f"{name} is {shown(value)}; it must be {noun} from {limits}")
-        if not whole:
+            noun = "a whole number" if is_integer else "a number"
+            limits = f"{format_number(low)} to {format_number(high)}"
+            raise ConfigError(
+                name, f"{name} is {short_repr(value)}; it must be {noun} from {limits}"
+            )
+        if not is_integer:
             return float(value)  # 1 and 1.0 are the same setting and must be saved the same
     return value
 
 
-def plain(number: float) -> str:
+def format_number(number: float) -> str:
     """Format a bound without an exponent: 1,000,000 and 0.000000001."""
     return f"{number:,}" if isinstance(number, int) else f"{number:,.16f}".rstrip("0").rstrip(".")
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Format a value for an error message, at most 80 characters long.
 
     Python refuses to convert a number with thousands of digits, so such a number is described.
@@ -115,90 +131,92 @@ class ModelConfig:
     # settings that this architecture does not use; they must keep their defaults
     unused: ClassVar[frozenset[str]] = frozenset()
 
-    d_model: int = setting(64, "Width of the model: size of every vector.", low=1, high=4096)
-    n_heads: int = setting(
+    d_model: int = config_field(64, "Width of the model: size of every vector.", low=1, high=4096)
+    n_heads: int = config_field(
         4,
         "Attention heads in each layer; must divide d_model, unless d_k and d_v are set.",
         low=1,
         high=64,
     )
-    kv_heads: int = setting(
+    kv_heads: int = config_field(
         0,
         "Heads of keys and values, each used by an equal number of query heads (grouped-query "
         "attention). 1: a single one (multi-query attention). 0: one for each query head.",
         low=0,
         high=64,
     )
-    d_k: int = setting(
+    d_k: int = config_field(
         0, "Size of a head's queries and keys; 0 means d_model / n_heads.", low=0, high=4096
     )
-    d_v: int = setting(0, "Size of a head's values; 0 means d_model / n_heads.", low=0, high=4096)
-    n_layers: int = setting(
+    d_v: int = config_field(
+        0, "Size of a head's values; 0 means d_model / n_heads.", low=0, high=4096
+    )
+    n_layers: int = config_field(
         2, "Layers in each stack: the same number in encoder and decoder.", low=1, high=48
     )
-    d_ff: int = setting(
+    d_ff: int = config_field(
         128, "Width of the hidden layer in the feed-forward networks.", low=1, high=16384
     )
-    activation: str = setting(
+    activation: str = config_field(
         "relu",
         "Activation of the feed-forward network: ReLU, GELU or SwiGLU. SwiGLU has a third matrix, "
         "so the network is half as large again; with two thirds of d_ff it has the usual size.",
         choices=("relu", "gelu", "swiglu"),
     )
-    dropout: float = setting(
+    dropout: float = config_field(
         0.0,
         "Fraction of values set to zero in training, after the embedding and each sublayer.",
         low=0,
         high=0.9,
     )
-    norm: str = setting(
+    norm: str = config_field(
         "pre",
         "Layer norm before each sublayer (pre), or after its result was added (post, the paper's).",
         choices=("pre", "post"),
     )
-    norm_kind: str = setting(
+    norm_kind: str = config_field(
         "layer",
         "Layer norm, or RMSNorm, which does not subtract the mean and has no shift.",
         choices=("layer", "rms"),
     )
-    positions: str = setting(
+    positions: str = config_field(
         "learned",
         "Position encoding. Vectors added to the token embeddings: learned, sinusoidal, learned "
         "and counted from the source's end, or learned at randomized positions. Inside "
         "self-attention: rope, alibi, t5. Or none.",
-        choices=POSITIONS,
+        choices=POSITION_TYPES,
     )
-    position_scale: float = setting(
+    position_scale: float = config_field(
         1.0,
         "Scale of sinusoidal positions relative to the token embeddings; only they use it.",
         low=0,
         high=100,
     )
-    position_range: int = setting(
+    position_range: int = config_field(
         0,
         "Randomized positions only: the number of positions to sample from; 0 means four times "
         "max_positions.",
         low=0,
         high=1_000_000,
     )
-    share_embeddings: bool = setting(False, "Source and target share one table of embeddings.")
-    tie_output: bool = setting(
+    share_embeddings: bool = config_field(False, "Source and target share one table of embeddings.")
+    tie_output: bool = config_field(
         False, "The output layer uses the target's token embeddings as its weights."
     )
-    attention_bias: bool = setting(
+    attention_bias: bool = config_field(
         True, "Biases in the query, key, value and output projections of attention."
     )
-    bias: bool = setting(
+    bias: bool = config_field(
         True,
         "Biases in all projections and norms, including those of attention.",
     )
-    source_vocabulary: int = setting(
+    source_vocabulary: int = config_field(
         13, "Tokens in the source vocabulary, including PAD, SOS and EOS.", low=4, high=1_000_000
     )
-    target_vocabulary: int = setting(
+    target_vocabulary: int = config_field(
         13, "Tokens in the target vocabulary, including PAD, SOS and EOS.", low=4, high=1_000_000
     )
-    max_positions: int = setting(
+    max_positions: int = config_field(
         11,
         "Tokens in the longest sequence, including one EOS or SOS.",
         low=2,
@@ -206,52 +224,52 @@ class ModelConfig:
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        validate_fields(self)
         for each in fields(self):
             if each.name in self.unused and getattr(self, each.name) != each.default:
-                given = shown(getattr(self, each.name))
-                raise SettingError(
+                given = short_repr(getattr(self, each.name))
+                raise ConfigError(
                     each.name,
                     f"{each.name} is {given}, but this architecture does not use it; leave it at "
                     f"{each.default}",
                 )
         if self.d_model % self.n_heads and not (self.d_k and self.d_v):
-            fit = [n for n in range(1, min(self.d_model, 64) + 1) if self.d_model % n == 0]
-            raise SettingError(
+            divisors = [n for n in range(1, min(self.d_model, 64) + 1) if self.d_model % n == 0]
+            raise ConfigError(
                 "n_heads",
                 f"n_heads is {self.n_heads}, which does not divide d_model {self.d_model}; use one "
-                f"of {', '.join(map(str, fit))}, or set the head sizes d_k and d_v",
+                f"of {', '.join(map(str, divisors))}, or set the head sizes d_k and d_v",
             )
         if self.kv_heads and self.n_heads % self.kv_heads:
-            fit = [n for n in range(1, self.n_heads + 1) if self.n_heads % n == 0]
-            raise SettingError(
+            divisors = [n for n in range(1, self.n_heads + 1) if self.n_heads % n == 0]
+            raise ConfigError(
                 "kv_heads",
                 f"kv_heads is {self.kv_heads}, which does not divide n_heads {self.n_heads}; use "
-                f"one of {', '.join(map(str, fit))}",
+                f"one of {', '.join(map(str, divisors))}",
             )
         if self.share_embeddings and self.source_vocabulary != self.target_vocabulary:
-            raise SettingError(
+            raise ConfigError(
                 "share_embeddings",
                 f"share_embeddings needs equal vocabularies, but source_vocabulary is "
                 f"{self.source_vocabulary} and target_vocabulary {self.target_vocabulary}; make "
                 f"them equal or turn share_embeddings off",
             )
         if self.positions == "sinusoidal" and self.d_model % 2:
-            raise SettingError(
+            raise ConfigError(
                 "d_model",
                 f"d_model is {self.d_model}, but sinusoidal positions pair sines with cosines; use "
                 f"an even number",
             )
         if self.positions == "rope" and self.key_size % 2:
             name = "d_k" if self.d_k else "n_heads"
-            raise SettingError(
+            raise ConfigError(
                 name,
                 f"{name} is {getattr(self, name)}, so queries and keys have {self.key_size} "
                 f"numbers; rope rotates pairs of numbers and needs an even size: change {name}"
                 + ("" if self.d_k else " or set d_k"),
             )
-        if self.positions == "randomised" and self.places < self.max_positions:
-            raise SettingError(
+        if self.positions == "randomised" and self.n_position_vectors < self.max_positions:
+            raise ConfigError(
                 "position_range",
                 f"position_range is {self.position_range}, which is less than max_positions "
                 f"{self.max_positions}; make it at least as large, or 0",
@@ -268,14 +286,14 @@ class ModelConfig:
         return self.d_v or self.d_model // self.n_heads
 
     @property
-    def key_value_heads(self) -> int:
+    def n_kv_heads_resolved(self) -> int:
         """Return the number of heads of keys and values."""
         return self.kv_heads or self.n_heads
 
     @property
-    def places(self) -> int:
+    def n_position_vectors(self) -> int:
         """Return the number of position vectors on each side; 0 if none are added."""
-        if self.positions in WITHOUT_VECTORS:
+        if self.positions in WITHOUT_POSITION_VECTORS:
             return 0
         return (
             (self.position_range or 4 * self.max_positions)
@@ -283,7 +301,7 @@ class ModelConfig:
             else self.max_positions
         )
 
-    def untrained_places(self, source_tokens: int, target_tokens: int) -> dict[str, range]:
+    def untrained_positions(self, source_tokens: int, target_tokens: int) -> dict[str, range]:
         """Return the positions of each side whose learned vectors are never trained.
 
         No source has more than `source_tokens` (including EOS), no target more than `target_tokens`
@@ -292,14 +310,14 @@ class ModelConfig:
 
         Sinusoidal and relative positions have no such vectors; randomized positions train all.
         """
-        rows = self.places if self.positions in ("learned", "from-the-end") else 0
+        n_vectors = self.n_position_vectors if self.positions in ("learned", "from-the-end") else 0
         return {
-            "source": range(min(source_tokens, rows), rows),
-            "target": range(min(target_tokens, rows), rows),
+            "source": range(min(source_tokens, n_vectors), n_vectors),
+            "target": range(min(target_tokens, n_vectors), n_vectors),
         }
 
     @classmethod
-    def paper_base(cls, vocabulary: int = 30_000, max_positions: int = 5_000) -> ModelConfig:
+    def paper_base(cls, vocab_size: int = 30_000, max_positions: int = 5_000) -> ModelConfig:
         """Return the paper's base model (Vaswani et al. 2017, table 3).
 
         Its sizes: d_model 512, 6+6 layers, 8 heads, d_ff 2048, dropout 0.1. The paper also uses one
@@ -315,22 +333,22 @@ class ModelConfig:
             norm="post",
             positions="sinusoidal",
             share_embeddings=False,
-            source_vocabulary=vocabulary,
-            target_vocabulary=vocabulary,
+            source_vocabulary=vocab_size,
+            target_vocabulary=vocab_size,
             max_positions=max_positions,
         )
 
     def parameter_count(self) -> int:
         """Count the trainable parameters of the model without building it."""
         d, bias = self.d_model, int(self.bias)
-        attention, relation, feed_forward, norm = self.part_counts()
-        encoder_layer = attention + relation + feed_forward + 2 * norm
-        decoder_layer = 2 * attention + relation + feed_forward + 3 * norm
+        attention, position_encoding, feed_forward, norm = self.parameter_breakdown()
+        encoder_layer = attention + position_encoding + feed_forward + 2 * norm
+        decoder_layer = 2 * attention + position_encoding + feed_forward + 3 * norm
         final_norms = 2 * norm if self.norm == "pre" else 0
         symbols = self.target_vocabulary * d + (
             0 if self.share_embeddings else self.source_vocabulary * d
         )
-        positions = 0 if self.positions == "sinusoidal" else 2 * self.places * d
+        positions = 0 if self.positions == "sinusoidal" else 2 * self.n_position_vectors * d
         output = bias * self.target_vocabulary + (
             0 if self.tie_output else self.target_vocabulary * d
         )
@@ -342,31 +360,38 @@ class ModelConfig:
             + output
         )
 
-    def part_counts(self) -> tuple[int, int, int, int]:
+    def parameter_breakdown(self) -> tuple[int, int, int, int]:
         """Count the parameters of each part of a layer.
 
         Returns those of an attention, of its relative positions, of a feed-forward network and of a
         norm.
         """
         d, bias = self.d_model, int(self.bias)
-        queries, shared = (
+        queries, keys_values = (
             self.n_heads * self.key_size,
-            self.key_value_heads * (self.key_size + self.value_size),
+            self.n_kv_heads_resolved * (self.key_size + self.value_size),
         )
-        mixed = self.n_heads * self.value_size
-        attention = d * (queries + shared + mixed) + (
-            queries + shared + d if self.bias and self.attention_bias else 0
+        head_outputs = self.n_heads * self.value_size
+        attention = d * (queries + keys_values + head_outputs) + (
+            queries + keys_values + d if self.bias and self.attention_bias else 0
         )
-        relation = T5_BUCKETS * self.n_heads if self.positions == "t5" else 0
-        wide = 2 if self.activation == "swiglu" else 1  # projections into d_ff
-        feed_forward = (wide + 1) * d * self.d_ff + bias * (wide * self.d_ff + d)
-        return attention, relation, feed_forward, d + (d * bias if self.norm_kind == "layer" else 0)
+        position_encoding = T5_NUM_BUCKETS * self.n_heads if self.positions == "t5" else 0
+        n_input_projections = 2 if self.activation == "swiglu" else 1  # projections into d_ff
+        feed_forward = (n_input_projections + 1) * d * self.d_ff + bias * (
+            n_input_projections * self.d_ff + d
+        )
+        return (
+            attention,
+            position_encoding,
+            feed_forward,
+            d + (d * bias if self.norm_kind == "layer" else 0),
+        )
 
-    def row_width(self, source: int, target: int) -> int:
+    def sequence_length(self, source: int, target: int) -> int:
         """Return the length of the model's input for these source and target lengths."""
         return max(source, target)
 
-    def kept_beside(self, source: int, target: int) -> int:
+    def extra_activations(self, source: int, target: int) -> int:
         """Count the extra activations of one example that the backward pass needs.
 
         They come on top of those that every layer stores for each token and for each pair of tokens
@@ -374,9 +399,9 @@ class ModelConfig:
         """
         return 0
 
-    def rows_at_a_time(self, width: int) -> int:
+    def max_batch_size(self, length: int) -> int:
         """Return the batch size for sequences of `width` tokens without gradients, at most 512.
 
         It limits the attention scores, a number for each head and pair of tokens.
         """
-        return max(1, min(512, SCORES_AT_A_TIME // (self.n_heads * width * width)))
+        return max(1, min(512, MAX_ATTENTION_SCORES // (self.n_heads * length * length)))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from .layers import EncoderLayer
-from .norms import norm
-from .positions import Embedding, token_table
+from .norms import build_norm
+from .positions import InputEmbedding, build_token_embedding
 from .sizes import EncoderOnlyConfig
 
 
@@ -19,23 +19,25 @@ class EncoderOnly(nn.Module):
     def __init__(self, config: EncoderOnlyConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding = Embedding(config, token_table(config.source_vocabulary, config.d_model))
+        self.embedding = InputEmbedding(
+            config, build_token_embedding(config.source_vocabulary, config.d_model)
+        )
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
-        self.norm = norm(config) if config.norm == "pre" else nn.Identity()
+        self.norm = build_norm(config) if config.norm == "pre" else nn.Identity()
         self.output = nn.Linear(config.d_model, config.target_vocabulary, bias=config.bias)
         nn.init.xavier_uniform_(self.output.weight)
 
     def forward(
-        self, row_BW: Tensor, may_look: Tensor, weights: list[Tensor] | None = None
+        self, tokens_BT: Tensor, attn_mask: Tensor, weights: list[Tensor] | None = None
     ) -> Tensor:
         """Return the logits (BWV) of the token at each position.
 
-        Each layer appends its attention weights (BHWW) to `weights`. `may_look` is the attention
+        Each layer appends its attention weights (BHWW) to `weights`. `attn_mask` is the attention
         mask: True where attention is allowed, broadcast to BHWW.
         """
-        x_BWD = self.embedding(row_BW)
+        x_BTD = self.embedding(tokens_BT)
         for layer in self.layers:
-            x_BWD, weights_BHWW = layer(x_BWD, may_look, weigh=weights is not None)
+            x_BTD, weights_BHTT = layer(x_BTD, attn_mask, need_weights=weights is not None)
             if weights is not None:
-                weights.append(weights_BHWW)
-        return self.output(self.norm(x_BWD))
+                weights.append(weights_BHTT)
+        return self.output(self.norm(x_BTD))

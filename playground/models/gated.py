@@ -25,7 +25,7 @@ class GeluFeedForward(nn.Module):
         return self.narrow(F.gelu(self.widen(x_BSD)))
 
 
-class GatedFeedForward(nn.Module):
+class SwiGLU(nn.Module):
     """SwiGLU (Shazeer 2020, section 2): Swish(x W) * x V, where Swish(a) = a * sigmoid(a).
 
     The gate W is a third matrix. The paper reduces d_ff to two thirds, so that the number of

@@ -6,10 +6,10 @@ from torch import Tensor, nn
 
 from .attention import MultiHeadAttention
 from .config import ModelConfig
-from .gated import GatedFeedForward, GeluFeedForward
-from .norms import norm
-from .relative import Alibi, Buckets, Relation
-from .rotary import Rotary
+from .gated import GeluFeedForward, SwiGLU
+from .norms import build_norm
+from .relative import ALiBi, RelativePositionEncoding, T5RelativePositionBias
+from .rotary import RotaryEmbedding
 
 
 class FeedForward(nn.Module):
@@ -26,19 +26,21 @@ class FeedForward(nn.Module):
         return self.narrow(self.widen(x_BSD).relu())
 
 
-FEED_FORWARD = {"relu": FeedForward, "gelu": GeluFeedForward, "swiglu": GatedFeedForward}
-RELATIONS = {"rope": Rotary, "alibi": Alibi, "t5": Buckets}
+FEED_FORWARD_TYPES = {"relu": FeedForward, "gelu": GeluFeedForward, "swiglu": SwiGLU}
+POSITION_ENCODINGS = {"rope": RotaryEmbedding, "alibi": ALiBi, "t5": T5RelativePositionBias}
 
 
-def self_attention(config: ModelConfig, causal: bool) -> MultiHeadAttention:
+def build_self_attention(config: ModelConfig, causal: bool) -> MultiHeadAttention:
     """Build attention within one sequence, with relative positions; `causal` in a decoder."""
-    relation = (
-        RELATIONS[config.positions](config, causal) if config.positions in RELATIONS else Relation()
+    position_encoding = (
+        POSITION_ENCODINGS[config.positions](config, causal)
+        if config.positions in POSITION_ENCODINGS
+        else RelativePositionEncoding()
     )
-    return MultiHeadAttention(config, relation)
+    return MultiHeadAttention(config, position_encoding)
 
 
-class AddAndNorm(nn.Module):
+class ResidualNorm(nn.Module):
     """The residual connection and the norm around every sublayer.
 
     post, the paper's:             Norm(x + Dropout(Sublayer(x)))
@@ -47,18 +49,18 @@ class AddAndNorm(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.norm = norm(config)
+        self.norm = build_norm(config)
         self.dropout = nn.Dropout(config.dropout)
-        self.pre = config.norm == "pre"
+        self.norm_first = config.norm == "pre"
 
-    def before(self, x_BSD: Tensor) -> Tensor:
+    def sublayer_input(self, x_BSD: Tensor) -> Tensor:
         """Return the input of the sublayer."""
-        return self.norm(x_BSD) if self.pre else x_BSD
+        return self.norm(x_BSD) if self.norm_first else x_BSD
 
-    def after(self, x_BSD: Tensor, result_BSD: Tensor) -> Tensor:
+    def add(self, x_BSD: Tensor, output_BSD: Tensor) -> Tensor:
         """Add the result of the sublayer to its input."""
-        sum_BSD = x_BSD + self.dropout(result_BSD)
-        return sum_BSD if self.pre else self.norm(sum_BSD)
+        sum_BSD = x_BSD + self.dropout(output_BSD)
+        return sum_BSD if self.norm_first else self.norm(sum_BSD)
 
 
 class EncoderLayer(nn.Module):
@@ -70,26 +72,26 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig, causal: bool = False) -> None:
         super().__init__()
-        self.self_attention = self_attention(config, causal)
-        self.around_self_attention = AddAndNorm(config)
-        self.feed_forward = FEED_FORWARD[config.activation](config)
-        self.around_feed_forward = AddAndNorm(config)
+        self.self_attention = build_self_attention(config, causal)
+        self.around_self_attention = ResidualNorm(config)
+        self.feed_forward = FEED_FORWARD_TYPES[config.activation](config)
+        self.around_feed_forward = ResidualNorm(config)
 
     def forward(
-        self, x_BSD: Tensor, may_look: Tensor, weigh: bool = True
+        self, x_BSD: Tensor, attn_mask: Tensor, need_weights: bool = True
     ) -> tuple[Tensor, Tensor | None]:
         """Return the output (BSD) and, with `weigh`, the attention weights (BHSS), else None."""
-        y_BSD = self.around_self_attention.before(x_BSD)
+        y_BSD = self.around_self_attention.sublayer_input(x_BSD)
         y_BSD, weights_BHSS = self.self_attention(
-            y_BSD, *self.self_attention.keys_and_values(y_BSD), may_look, weigh=weigh
+            y_BSD, *self.self_attention.project_kv(y_BSD), attn_mask, need_weights=need_weights
         )
-        x_BSD = self.around_self_attention.after(x_BSD, y_BSD)
+        x_BSD = self.around_self_attention.add(x_BSD, y_BSD)
 
-        y_BSD = self.feed_forward(self.around_feed_forward.before(x_BSD))
-        return self.around_feed_forward.after(x_BSD, y_BSD), weights_BHSS
+        y_BSD = self.feed_forward(self.around_feed_forward.sublayer_input(x_BSD))
+        return self.around_feed_forward.add(x_BSD, y_BSD), weights_BHSS
 
 
-class Past:
+class KVCache:
     """Key-value cache of one decoder layer, for the target positions decoded so far.
 
     The tensors are allocated once, for the longest target.
@@ -99,7 +101,7 @@ class Past:
         self.key_BGMK, self.value_BGMK = key_BGMK, value_BGMK
         self.length = 0
 
-    def extend(self, key_BGTK: Tensor, value_BGTK: Tensor) -> tuple[Tensor, Tensor]:
+    def append(self, key_BGTK: Tensor, value_BGTK: Tensor) -> tuple[Tensor, Tensor]:
         """Append new positions; return the keys and values of all positions so far."""
         start, self.length = self.length, self.length + key_BGTK.shape[2]
         self.key_BGMK[:, :, start : self.length] = key_BGTK
@@ -112,21 +114,21 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = self_attention(config, causal=True)
-        self.around_self_attention = AddAndNorm(config)
+        self.self_attention = build_self_attention(config, causal=True)
+        self.around_self_attention = ResidualNorm(config)
         self.cross_attention = MultiHeadAttention(config)
-        self.around_cross_attention = AddAndNorm(config)
-        self.feed_forward = FEED_FORWARD[config.activation](config)
-        self.around_feed_forward = AddAndNorm(config)
+        self.around_cross_attention = ResidualNorm(config)
+        self.feed_forward = FEED_FORWARD_TYPES[config.activation](config)
+        self.around_feed_forward = ResidualNorm(config)
 
     def forward(
         self,
         x_BTD: Tensor,
-        may_look_back: Tensor | None,
-        memory: tuple[Tensor, Tensor],
-        may_look_across: Tensor,
-        past: Past | None = None,
-        weigh: bool = True,
+        self_attn_mask: Tensor | None,
+        memory_key_value: tuple[Tensor, Tensor],
+        cross_attn_mask: Tensor,
+        cache: KVCache | None = None,
+        need_weights: bool = True,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return the output (BTD) and the weights of self- and cross-attention (BHTM, BHTS).
 
@@ -134,22 +136,20 @@ class DecoderLayer(nn.Module):
         `cross_attention` computed from the encoder output. With a `past`, x_BTD holds only the new
         positions.
         """
-        y_BTD = self.around_self_attention.before(x_BTD)
-        key_BGMK, value_BGMK = self.self_attention.keys_and_values(
-            y_BTD, past.length if past else 0
-        )
-        if past is not None:
-            key_BGMK, value_BGMK = past.extend(key_BGMK, value_BGMK)
+        y_BTD = self.around_self_attention.sublayer_input(x_BTD)
+        key_BGMK, value_BGMK = self.self_attention.project_kv(y_BTD, cache.length if cache else 0)
+        if cache is not None:
+            key_BGMK, value_BGMK = cache.append(key_BGMK, value_BGMK)
         y_BTD, self_weights_BHTM = self.self_attention(
-            y_BTD, key_BGMK, value_BGMK, may_look_back, weigh=weigh
+            y_BTD, key_BGMK, value_BGMK, self_attn_mask, need_weights=need_weights
         )
-        x_BTD = self.around_self_attention.after(x_BTD, y_BTD)
+        x_BTD = self.around_self_attention.add(x_BTD, y_BTD)
 
-        y_BTD = self.around_cross_attention.before(x_BTD)
+        y_BTD = self.around_cross_attention.sublayer_input(x_BTD)
         y_BTD, cross_weights_BHTS = self.cross_attention(
-            y_BTD, *memory, may_look_across, weigh=weigh
+            y_BTD, *memory_key_value, cross_attn_mask, need_weights=need_weights
         )
-        x_BTD = self.around_cross_attention.after(x_BTD, y_BTD)
+        x_BTD = self.around_cross_attention.add(x_BTD, y_BTD)
 
-        y_BTD = self.feed_forward(self.around_feed_forward.before(x_BTD))
-        return self.around_feed_forward.after(x_BTD, y_BTD), self_weights_BHTM, cross_weights_BHTS
+        y_BTD = self.feed_forward(self.around_feed_forward.sublayer_input(x_BTD))
+        return self.around_feed_forward.add(x_BTD, y_BTD), self_weights_BHTM, cross_weights_BHTS

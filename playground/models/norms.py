@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from .config import ModelConfig
 
-EPSILON = 1e-5  # as in nn.LayerNorm; it keeps a vector of zeros at zero
+NORM_EPS = 1e-5  # as in nn.LayerNorm; it keeps a vector of zeros at zero
 
 
 class RMSNorm(nn.Module):
@@ -22,13 +22,13 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(d_model))
 
     def forward(self, x_BSD: Tensor) -> Tensor:
-        return x_BSD * (x_BSD.pow(2).mean(-1, keepdim=True) + EPSILON).rsqrt() * self.weight
+        return x_BSD * (x_BSD.pow(2).mean(-1, keepdim=True) + NORM_EPS).rsqrt() * self.weight
 
 
-def norm(config: ModelConfig) -> nn.LayerNorm | RMSNorm:
+def build_norm(config: ModelConfig) -> nn.LayerNorm | RMSNorm:
     """Build the norm of the config."""
     return (
         RMSNorm(config.d_model)
         if config.norm_kind == "rms"
-        else nn.LayerNorm(config.d_model, EPSILON, bias=config.bias)
+        else nn.LayerNorm(config.d_model, NORM_EPS, bias=config.bias)
     )

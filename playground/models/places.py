@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def from_the_end(tokens_BS: Tensor) -> Tensor:
+def positions_from_end(tokens_BS: Tensor) -> Tensor:
     """Return the number of tokens behind each token (BS), without padding (token 0).
 
     So the EOS of a source has position 0, whatever the length. This is for sources only: during
@@ -16,7 +16,7 @@ def from_the_end(tokens_BS: Tensor) -> Tensor:
     return (real_BS.sum(1, keepdim=True) - real_BS.cumsum(1)).clamp(min=0)
 
 
-def drawn(tokens_BS: Tensor, n_positions: int, n_places: int) -> Tensor:
+def sample_random_positions(tokens_BS: Tensor, n_positions: int, n_random_positions: int) -> Tensor:
     """Sample increasing random positions (BS) for training (Ruoss et al. 2023, section 3).
 
     A model that trains on short sequences only still trains every position vector, and learns to
@@ -24,19 +24,29 @@ def drawn(tokens_BS: Tensor, n_positions: int, n_places: int) -> Tensor:
     sequence had a random total length up to `n_positions`, so that the gaps in training match those
     at inference (see `spread`).
     """
-    n_rows, n_tokens = tokens_BS.shape
-    longest = torch.randint(n_tokens, n_positions + 1, (), device=tokens_BS.device)
+    batch_size, n_tokens = tokens_BS.shape
+    total_length = torch.randint(n_tokens, n_positions + 1, (), device=tokens_BS.device)
     rank_BP = (
-        torch.rand(n_rows, n_places, device=tokens_BS.device).argsort(descending=True).argsort()
+        torch.rand(batch_size, n_random_positions, device=tokens_BS.device)
+        .argsort(descending=True)
+        .argsort()
     )
-    place_P = torch.arange(n_places, device=tokens_BS.device)
+    position_P = torch.arange(n_random_positions, device=tokens_BS.device)
     # First the `longest` positions of lowest rank in order, then all others. Sorting keeps the
     # shape independent of the random length.
-    return torch.where(rank_BP < longest, place_P, n_places + place_P).sort().values[:, :n_tokens]
+    return (
+        torch.where(rank_BP < total_length, position_P, n_random_positions + position_P)
+        .sort()
+        .values[:, :n_tokens]
+    )
 
 
-def spread(
-    first: int, n_tokens: int, n_positions: int, n_places: int, device: torch.device
+def evenly_spaced_positions(
+    first_position: int,
+    n_tokens: int,
+    n_positions: int,
+    n_random_positions: int,
+    device: torch.device,
 ) -> Tensor:
     """Return evenly spaced positions (S) for inference.
 
@@ -44,4 +54,8 @@ def spread(
     whatever the length, so padding and generation step by step change nothing. (The paper samples
     at inference, too.)
     """
-    return torch.arange(first, first + n_tokens, device=device) * n_places // n_positions
+    return (
+        torch.arange(first_position, first_position + n_tokens, device=device)
+        * n_random_positions
+        // n_positions
+    )

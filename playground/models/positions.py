@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from .config import ModelConfig
-from .places import drawn, from_the_end, spread
+from .places import evenly_spaced_positions, positions_from_end, sample_random_positions
 
 
-def sinusoid(n_positions: int, d_model: int) -> Tensor:
+def sinusoidal_positions(n_positions: int, d_model: int) -> Tensor:
     """Return the paper's sine waves (PD).
 
     Even dimensions are sines, odd ones cosines, with wavelengths from 2 pi to 10000 * 2 pi. The
@@ -26,7 +26,7 @@ def sinusoid(n_positions: int, d_model: int) -> Tensor:
     return torch.stack([angle_Pd.sin(), angle_Pd.cos()], dim=-1).flatten(1)
 
 
-class Embedding(nn.Module):
+class InputEmbedding(nn.Module):
     """Token embeddings times sqrt(d_model), plus position embeddings, then dropout.
 
     Token embeddings start with a standard deviation of d_model^-0.5, so they are N(0, 1) after
@@ -41,51 +41,63 @@ class Embedding(nn.Module):
         self.tokens = tokens
         self.scale = math.sqrt(config.d_model)
         self.dropout = nn.Dropout(config.dropout)
-        self.kind, self.side, self.max_positions = config.positions, side, config.max_positions
-        if not config.places:
+        self.position_type, self.side, self.max_positions = (
+            config.positions,
+            side,
+            config.max_positions,
+        )
+        if not config.n_position_vectors:
             self.positions = None
         elif config.positions == "sinusoidal":
-            waves_PD = config.position_scale * sinusoid(config.places, config.d_model)
-            self.register_buffer("positions", waves_PD, persistent=False)
+            sinusoidal_PD = config.position_scale * sinusoidal_positions(
+                config.n_position_vectors, config.d_model
+            )
+            self.register_buffer("positions", sinusoidal_PD, persistent=False)
         else:
-            self.positions = nn.Parameter(torch.randn(config.places, config.d_model))
+            self.positions = nn.Parameter(torch.randn(config.n_position_vectors, config.d_model))
 
-    def forward(self, tokens_BS: Tensor, first: int = 0) -> Tensor:
+    def forward(self, tokens_BS: Tensor, first_position: int = 0) -> Tensor:
         """Return the vectors (BSD) of tokens at the positions `first`, `first` + 1, ...
 
         Raises:
             ValueError: for more positions than the model has.
         """
-        needed = first + tokens_BS.shape[1]
-        if needed > self.max_positions:
+        n_needed = first_position + tokens_BS.shape[1]
+        if n_needed > self.max_positions:
             raise ValueError(
-                f"the sequence needs {needed} positions, but the model has max_positions "
+                f"the sequence needs {n_needed} positions, but the model has max_positions "
                 f"{self.max_positions}; shorten it"
             )
         x_BSD = self.tokens(tokens_BS) * self.scale
-        positions_SD = self.placed(tokens_BS, first)
+        positions_SD = self.position_vectors(tokens_BS, first_position)
         if positions_SD is not None:
             x_BSD = x_BSD + positions_SD
         return self.dropout(x_BSD)
 
-    def placed(self, tokens_BS: Tensor, first: int = 0) -> Tensor | None:
+    def position_vectors(self, tokens_BS: Tensor, first_position: int = 0) -> Tensor | None:
         """Return the position vectors: SD, BSD if each sequence has its own, or None."""
-        return None if self.positions is None else self.positions[self.rows(tokens_BS, first)]
+        return (
+            None
+            if self.positions is None
+            else self.positions[self.position_ids(tokens_BS, first_position)]
+        )
 
-    def rows(self, tokens_BS: Tensor, first: int = 0) -> Tensor | slice:
+    def position_ids(self, tokens_BS: Tensor, first_position: int = 0) -> Tensor | slice:
         """Return the indices of the tokens in `positions`: S for all sequences together, or BS."""
         n_tokens, device = tokens_BS.shape[1], tokens_BS.device
-        if self.kind == "from-the-end" and self.side == "source":
-            return from_the_end(tokens_BS)
-        if self.kind == "randomised" and self.positions is not None:
+        if self.position_type == "from-the-end" and self.side == "source":
+            return positions_from_end(tokens_BS)
+        if self.position_type == "randomised" and self.positions is not None:
             if self.training:
-                return drawn(tokens_BS, self.max_positions, len(self.positions))
-            return spread(first, n_tokens, self.max_positions, len(self.positions), device)
-        return slice(first, first + n_tokens)
+                return sample_random_positions(tokens_BS, self.max_positions, len(self.positions))
+            return evenly_spaced_positions(
+                first_position, n_tokens, self.max_positions, len(self.positions), device
+            )
+        return slice(first_position, first_position + n_tokens)
 
 
-def token_table(vocabulary: int, d_model: int) -> nn.Embedding:
+def build_token_embedding(vocab_size: int, d_model: int) -> nn.Embedding:
     """Build a table of token embeddings with standard deviation d_model^-0.5."""
-    table = nn.Embedding(vocabulary, d_model)
-    nn.init.normal_(table.weight, std=d_model**-0.5)
-    return table
+    embedding = nn.Embedding(vocab_size, d_model)
+    nn.init.normal_(embedding.weight, std=d_model**-0.5)
+    return embedding

@@ -11,12 +11,12 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from .sizes import GATES, RecurrentConfig
+from .sizes import GATES_PER_CELL, RNNSeq2SeqConfig
 
 State = tuple[Tensor, ...]  # the state of a cell; the first tensor is its hidden state (BD)
 
 
-class Cell(nn.Module):
+class RNNCellBase(nn.Module):
     """One step of a recurrent network: from an input and a state to the next state.
 
     Subclasses define the step. `given` may be computed for all positions at once, because it does
@@ -26,10 +26,10 @@ class Cell(nn.Module):
     name: ClassVar[str]
     n_states: ClassVar[int] = 1
 
-    def __init__(self, inputs: int, d_model: int) -> None:
+    def __init__(self, input_size: int, d_model: int) -> None:
         super().__init__()
-        gates = GATES[self.name]
-        self.given = nn.Linear(inputs, gates * d_model)
+        gates = GATES_PER_CELL[self.name]
+        self.given = nn.Linear(input_size, gates * d_model)
         self.kept = nn.Linear(d_model, gates * d_model)
         nn.init.xavier_uniform_(self.given.weight)
         for weight in self.kept.weight.chunk(gates):
@@ -38,21 +38,21 @@ class Cell(nn.Module):
         nn.init.zeros_(self.given.bias)
         nn.init.zeros_(self.kept.bias)
 
-    def forward(self, given_BG: Tensor, state: State) -> State:
-        """Return the next state; `given_BG` is the input after `given`."""
+    def forward(self, x_gates_BG: Tensor, state: State) -> State:
+        """Return the next state; `x_gates_BG` is the input after `given`."""
         raise NotImplementedError
 
 
-class RNNCell(Cell):
+class RNNCell(RNNCellBase):
     """h' = tanh(W x + U h + b) (Elman 1990)."""
 
     name = "rnn"
 
-    def forward(self, given_BG: Tensor, state: State) -> State:
-        return ((given_BG + self.kept(state[0])).tanh(),)
+    def forward(self, x_gates_BG: Tensor, state: State) -> State:
+        return ((x_gates_BG + self.kept(state[0])).tanh(),)
 
 
-class LSTMCell(Cell):
+class LSTMCell(RNNCellBase):
     """An LSTM: a memory cell c beside h, with input, forget and output gates.
 
     From Hochreiter and Schmidhuber 1997; the forget gate is from Gers et al. 2000.
@@ -65,19 +65,19 @@ class LSTMCell(Cell):
     name = "lstm"
     n_states = 2
 
-    def __init__(self, inputs: int, d_model: int) -> None:
-        super().__init__(inputs, d_model)
+    def __init__(self, input_size: int, d_model: int) -> None:
+        super().__init__(input_size, d_model)
         # A forget gate that starts open keeps the memory (Jozefowicz et al. 2015).
         nn.init.ones_(self.given.bias[d_model : 2 * d_model])
 
-    def forward(self, given_BG: Tensor, state: State) -> State:
+    def forward(self, x_gates_BG: Tensor, state: State) -> State:
         hidden_BD, memory_BD = state
-        i_BD, f_BD, g_BD, o_BD = (given_BG + self.kept(hidden_BD)).chunk(4, dim=-1)
+        i_BD, f_BD, g_BD, o_BD = (x_gates_BG + self.kept(hidden_BD)).chunk(4, dim=-1)
         memory_BD = f_BD.sigmoid() * memory_BD + i_BD.sigmoid() * g_BD.tanh()
         return o_BD.sigmoid() * memory_BD.tanh(), memory_BD
 
 
-class GRUCell(Cell):
+class GRUCell(RNNCellBase):
     """A GRU: reset and update gates on the hidden state itself (Cho et al. 2014).
 
     As in PyTorch, the reset gate acts after the product with U.
@@ -89,16 +89,16 @@ class GRUCell(Cell):
 
     name = "gru"
 
-    def forward(self, given_BG: Tensor, state: State) -> State:
+    def forward(self, x_gates_BG: Tensor, state: State) -> State:
         (hidden_BD,) = state
-        given_r_BD, given_z_BD, given_n_BD = given_BG.chunk(3, dim=-1)
-        kept_r_BD, kept_z_BD, kept_n_BD = self.kept(hidden_BD).chunk(3, dim=-1)
-        r_BD, z_BD = (given_r_BD + kept_r_BD).sigmoid(), (given_z_BD + kept_z_BD).sigmoid()
-        new_BD = (given_n_BD + r_BD * kept_n_BD).tanh()
+        x_r_BD, x_z_BD, x_n_BD = x_gates_BG.chunk(3, dim=-1)
+        h_r_BD, h_z_BD, h_n_BD = self.kept(hidden_BD).chunk(3, dim=-1)
+        r_BD, z_BD = (x_r_BD + h_r_BD).sigmoid(), (x_z_BD + h_z_BD).sigmoid()
+        new_BD = (x_n_BD + r_BD * h_n_BD).tanh()
         return ((1 - z_BD) * new_BD + z_BD * hidden_BD,)
 
 
-CELLS: dict[str, type[Cell]] = {cell.name: cell for cell in (RNNCell, LSTMCell, GRUCell)}
+CELLS: dict[str, type[RNNCellBase]] = {cell.name: cell for cell in (RNNCell, LSTMCell, GRUCell)}
 
 
 class AdditiveAttention(nn.Module):
@@ -114,18 +114,22 @@ class AdditiveAttention(nn.Module):
         self.score = nn.Linear(d_model, 1, bias=False)
 
     def forward(
-        self, query_BD: Tensor, memory_BSD: Tensor, seen_BSD: Tensor, may_look_BS: Tensor
+        self,
+        query_BD: Tensor,
+        memory_BSD: Tensor,
+        projected_memory_BSD: Tensor,
+        attn_mask_BS: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Return the weighted sum of the memory (BD) and the attention weights (BS) of one query.
 
         `seen_BSD` is U memory, the same for every query.
         """
-        score_BS = self.score((self.query(query_BD)[:, None] + seen_BSD).tanh())[..., 0]
-        weights_BS = score_BS.masked_fill(~may_look_BS, -torch.inf).softmax(-1)
+        score_BS = self.score((self.query(query_BD)[:, None] + projected_memory_BSD).tanh())[..., 0]
+        weights_BS = score_BS.masked_fill(~attn_mask_BS, -torch.inf).softmax(-1)
         return (weights_BS[:, None] @ memory_BSD)[:, 0], weights_BS
 
 
-class Recurrent(nn.Module):
+class RNNSeq2Seq(nn.Module):
     """A recurrent encoder whose last states initialize the decoder (Sutskever et al. 2014).
 
     `alignment` selects the decoder's attention to the encoder's hidden states:
@@ -141,16 +145,16 @@ class Recurrent(nn.Module):
 
     attention: AdditiveAttention
 
-    def __init__(self, config: RecurrentConfig) -> None:
+    def __init__(self, config: RNNSeq2SeqConfig) -> None:
         super().__init__()
         self.config = config
-        d, kind = config.d_model, CELLS[config.cell]
+        d, cell_class = config.d_model, CELLS[config.cell]
         self.source_tokens = nn.Embedding(config.source_vocabulary, d)
         self.target_tokens = nn.Embedding(config.target_vocabulary, d)
-        self.encoder_cells = nn.ModuleList(kind(d, d) for _ in range(config.n_layers))
-        wider = 2 * d if config.alignment == "additive" else d
+        self.encoder_cells = nn.ModuleList(cell_class(d, d) for _ in range(config.n_layers))
+        first_input_size = 2 * d if config.alignment == "additive" else d
         self.decoder_cells = nn.ModuleList(
-            kind(d if layer else wider, d) for layer in range(config.n_layers)
+            cell_class(d if layer else first_input_size, d) for layer in range(config.n_layers)
         )
         self.dropout = nn.Dropout(config.dropout)
         if config.alignment == "additive":
@@ -178,23 +182,23 @@ class Recurrent(nn.Module):
         Padding changes no state.
         """
         x_BSD = self.dropout(self.source_tokens(source_BS))
-        real_BS1 = (source_BS != 0)[..., None]
+        is_token_BS1 = (source_BS != 0)[..., None]
         states = []
-        for cell in cast(Iterable[Cell], self.encoder_cells):
-            state, hidden = self.start(len(source_BS)), []
-            for given_BG, real_B1 in zip(
-                cell.given(x_BSD).unbind(1), real_BS1.unbind(1), strict=True
+        for cell in cast(Iterable[RNNCellBase], self.encoder_cells):
+            state, hidden = self.initial_state(len(source_BS)), []
+            for x_gates_BG, is_token_B1 in zip(
+                cell.given(x_BSD).unbind(1), is_token_BS1.unbind(1), strict=True
             ):
                 state = tuple(
-                    torch.where(real_B1, new, old)
-                    for new, old in zip(cell(given_BG, state), state, strict=True)
+                    torch.where(is_token_B1, new, old)
+                    for new, old in zip(cell(x_gates_BG, state), state, strict=True)
                 )
                 hidden.append(state[0])
             x_BSD = self.dropout(torch.stack(hidden, dim=1))
             states.append(state)
         return x_BSD, states
 
-    def start(self, batch_size: int) -> State:
+    def initial_state(self, batch_size: int) -> State:
         """Return the initial state of a cell: zeros."""
         return (self.output.weight.new_zeros(batch_size, self.config.d_model),) * CELLS[
             self.config.cell
@@ -207,45 +211,47 @@ class Recurrent(nn.Module):
 
         Without attention (`alignment` "none") the weights are None.
         """
-        x_BTD, may_look_BS = self.dropout(self.target_tokens(target_BT)), source_BS != 0
+        x_BTD, attn_mask_BS = self.dropout(self.target_tokens(target_BT)), source_BS != 0
         if self.config.alignment == "additive":
-            hidden_BTD, states, weights_BTS = self._looking_before(
-                x_BTD, memory_BSD, states, may_look_BS
+            hidden_BTD, states, weights_BTS = self._decode_with_input_attention(
+                x_BTD, memory_BSD, states, attn_mask_BS
             )
             return self.output(hidden_BTD), states, weights_BTS
-        hidden_BTD, states = self._through(x_BTD, states)
+        hidden_BTD, states = self._run_layers(x_BTD, states)
         if self.config.alignment == "none":
             return self.output(hidden_BTD), states, None
         score_BTS = hidden_BTD @ memory_BSD.transpose(1, 2)
-        weights_BTS = score_BTS.masked_fill(~may_look_BS[:, None], -torch.inf).softmax(-1)
+        weights_BTS = score_BTS.masked_fill(~attn_mask_BS[:, None], -torch.inf).softmax(-1)
         combined_BTD = self.combine(
             torch.cat([weights_BTS @ memory_BSD, hidden_BTD], dim=-1)
         ).tanh()
         return self.output(combined_BTD), states, weights_BTS
 
-    def _through(self, x_BTD: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
+    def _run_layers(self, x_BTD: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
         """Run the decoder's layers one after the other, each over the whole target."""
-        after = []
-        for cell, state in zip(cast(Iterable[Cell], self.decoder_cells), states, strict=True):
+        next_states = []
+        for cell, state in zip(
+            cast(Iterable[RNNCellBase], self.decoder_cells), states, strict=True
+        ):
             hidden = []
-            for given_BG in cell.given(x_BTD).unbind(1):
-                state = cell(given_BG, state)
+            for x_gates_BG in cell.given(x_BTD).unbind(1):
+                state = cell(x_gates_BG, state)
                 hidden.append(state[0])
             x_BTD = self.dropout(torch.stack(hidden, dim=1))
-            after.append(state)
-        return x_BTD, after
+            next_states.append(state)
+        return x_BTD, next_states
 
-    def _looking_before(
-        self, x_BTD: Tensor, memory_BSD: Tensor, states: list[State], may_look_BS: Tensor
+    def _decode_with_input_attention(
+        self, x_BTD: Tensor, memory_BSD: Tensor, states: list[State], attn_mask_BS: Tensor
     ) -> tuple[Tensor, list[State], Tensor]:
         """Decode step by step: each input contains the attention output of the previous state."""
         seen_BSD = self.attention.memory(memory_BSD)
         hidden, weights = [], []
         for x_BD in x_BTD.unbind(1):
             context_BD, weights_BS = self.attention(
-                states[-1][0], memory_BSD, seen_BSD, may_look_BS
+                states[-1][0], memory_BSD, seen_BSD, attn_mask_BS
             )
-            x_B1D, states = self._through(torch.cat([x_BD, context_BD], dim=-1)[:, None], states)
+            x_B1D, states = self._run_layers(torch.cat([x_BD, context_BD], dim=-1)[:, None], states)
             hidden.append(x_B1D)
             weights.append(weights_BS)
         return torch.cat(hidden, dim=1), states, torch.stack(weights, dim=1)

@@ -11,18 +11,18 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .config import T5_BUCKETS, ModelConfig
+from .config import T5_NUM_BUCKETS, ModelConfig
 
-FARTHEST = 128  # positions; T5 does not distinguish larger distances
+T5_MAX_DISTANCE = 128  # positions; T5 does not distinguish larger distances
 
 
-class Relation(nn.Module):
+class RelativePositionEncoding(nn.Module):
     """Relative position encoding inside self-attention. The base class adds none.
 
     With absolute positions it stays like this: their vectors are added to the embeddings.
     """
 
-    def rotate(self, x_BHPK: Tensor, first: int = 0) -> Tensor:
+    def rotate(self, x_BHPK: Tensor, first_position: int = 0) -> Tensor:
         """Rotate queries or keys by the angles of their positions, `first`, `first` + 1, ..."""
         return x_BHPK
 
@@ -31,7 +31,7 @@ class Relation(nn.Module):
         return None
 
 
-class Alibi(Relation):
+class ALiBi(RelativePositionEncoding):
     """Attention with linear biases (Press et al. 2022, section 3).
 
     The farther the key, the lower its score. The slope is fixed, steep in some heads and shallow in
@@ -45,7 +45,10 @@ class Alibi(Relation):
         self.n_heads = config.n_heads
 
     def bias(self, query_BHQK: Tensor, key_BGMK: Tensor) -> Tensor:
-        return -self.slopes(query_BHQK.device)[:, None, None] * offsets(query_BHQK, key_BGMK).abs()
+        return (
+            -self.slopes(query_BHQK.device)[:, None, None]
+            * relative_positions(query_BHQK, key_BGMK).abs()
+        )
 
     def slopes(self, device: torch.device) -> Tensor:
         """Return the slope of each head (H): 2^(-8/n), 2^(-16/n), ... for n heads, a power of two.
@@ -53,13 +56,17 @@ class Alibi(Relation):
         Other numbers of heads get the slopes of the next smaller power of two, then every other
         slope of the next larger one, as many as are missing (as in the authors' code).
         """
-        whole = 2 ** (self.n_heads.bit_length() - 1)
-        exponent_h = torch.arange(1, whole + 1, device=device) * (8 / whole)
-        between_h = (2 * torch.arange(self.n_heads - whole, device=device) + 1) * (4 / whole)
-        return 2.0 ** -torch.cat([exponent_h, between_h])
+        closest_power_of_2 = 2 ** (self.n_heads.bit_length() - 1)
+        exponent_h = torch.arange(1, closest_power_of_2 + 1, device=device) * (
+            8 / closest_power_of_2
+        )
+        extra_h = (2 * torch.arange(self.n_heads - closest_power_of_2, device=device) + 1) * (
+            4 / closest_power_of_2
+        )
+        return 2.0 ** -torch.cat([exponent_h, extra_h])
 
 
-class Buckets(Relation):
+class T5RelativePositionBias(RelativePositionEncoding):
     """T5's relative positions (Raffel et al. 2020, section 2.1).
 
     A learned number for each head and distance is added to the score. Every small distance has a
@@ -71,31 +78,37 @@ class Buckets(Relation):
     def __init__(self, config: ModelConfig, causal: bool) -> None:
         super().__init__()
         self.causal = causal
-        self.table = nn.Parameter(torch.randn(T5_BUCKETS, config.n_heads))
+        self.table = nn.Parameter(torch.randn(T5_NUM_BUCKETS, config.n_heads))
 
     def bias(self, query_BHQK: Tensor, key_BGMK: Tensor) -> Tensor:
-        return self.table[bucket(offsets(query_BHQK, key_BGMK), self.causal)].permute(2, 0, 1)
+        return self.table[
+            relative_position_bucket(relative_positions(query_BHQK, key_BGMK), self.causal)
+        ].permute(2, 0, 1)
 
 
-def offsets(query_BHQK: Tensor, key_BGMK: Tensor) -> Tensor:
+def relative_positions(query_BHQK: Tensor, key_BGMK: Tensor) -> Tensor:
     """Return key position minus query position (QM); it is negative if the key comes first."""
     n_queries, n_keys = query_BHQK.shape[2], key_BGMK.shape[2]
-    place_M = torch.arange(n_keys, device=key_BGMK.device)
-    return place_M - place_M[n_keys - n_queries :, None]
+    position_M = torch.arange(n_keys, device=key_BGMK.device)
+    return position_M - position_M[n_keys - n_queries :, None]
 
 
-def bucket(offset_QM: Tensor, causal: bool) -> Tensor:
+def relative_position_bucket(relative_position_QM: Tensor, causal: bool) -> Tensor:
     """Return the bucket (QM) of each relative position.
 
     Below `exact` the bucket is the distance itself; from there on the scale is logarithmic, up to
     `FARTHEST`.
     """
-    n_buckets = T5_BUCKETS if causal else T5_BUCKETS // 2
-    distance_QM = (-offset_QM).clamp(min=0) if causal else offset_QM.abs()
-    exact = n_buckets // 2
+    n_buckets = T5_NUM_BUCKETS if causal else T5_NUM_BUCKETS // 2
+    distance_QM = (-relative_position_QM).clamp(min=0) if causal else relative_position_QM.abs()
+    max_exact = n_buckets // 2
     # 0 at `exact`, 1 at FARTHEST
-    share_QM = (distance_QM.clamp(min=1) / exact).log() / math.log(FARTHEST / exact)
-    wide_QM = (exact + (share_QM * (n_buckets - exact)).long()).clamp(max=n_buckets - 1)
-    bucket_QM = torch.where(distance_QM < exact, distance_QM, wide_QM)
+    log_ratio_QM = (distance_QM.clamp(min=1) / max_exact).log() / math.log(
+        T5_MAX_DISTANCE / max_exact
+    )
+    large_QM = (max_exact + (log_ratio_QM * (n_buckets - max_exact)).long()).clamp(
+        max=n_buckets - 1
+    )
+    bucket_QM = torch.where(distance_QM < max_exact, distance_QM, large_QM)
     # keys behind the query use the second half
-    return bucket_QM if causal else bucket_QM + (offset_QM > 0) * n_buckets
+    return bucket_QM if causal else bucket_QM + (relative_position_QM > 0) * n_buckets

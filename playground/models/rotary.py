@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from .config import ModelConfig
-from .relative import Relation
+from .relative import RelativePositionEncoding
 
 
-class Rotary(Relation):
+class RotaryEmbedding(RelativePositionEncoding):
     """Rotation of the numbers i and i + K/2 of a vector, by position * 10000^(-2i/K).
 
     Which numbers form a pair is a convention. This is LLaMA's; the paper pairs neighbours.
@@ -23,20 +23,28 @@ class Rotary(Relation):
 
     def __init__(self, config: ModelConfig, causal: bool) -> None:
         super().__init__()
-        self.size = config.key_size
+        self.head_size = config.key_size
 
-    def rotate(self, x_BHPK: Tensor, first: int = 0) -> Tensor:
-        return turned(x_BHPK, self.angles(x_BHPK.shape[2], x_BHPK.device, first))
+    def rotate(self, x_BHPK: Tensor, first_position: int = 0) -> Tensor:
+        return apply_rotary_emb(
+            x_BHPK, self.rotation_angles(x_BHPK.shape[2], x_BHPK.device, first_position)
+        )
 
-    def angles(self, n_positions: int, device: torch.device, first: int = 0) -> Tensor:
+    def rotation_angles(
+        self, n_positions: int, device: torch.device, first_position: int = 0
+    ) -> Tensor:
         """Return the angle of each pair (Pk), in radians, for positions from `first` on."""
         rate_k = torch.exp(
-            torch.arange(0, self.size, 2, device=device) * (-math.log(10_000.0) / self.size)
+            torch.arange(0, self.head_size, 2, device=device)
+            * (-math.log(10_000.0) / self.head_size)
         )
-        return torch.arange(first, first + n_positions, device=device)[:, None] * rate_k
+        return (
+            torch.arange(first_position, first_position + n_positions, device=device)[:, None]
+            * rate_k
+        )
 
 
-def turned(x_BHPK: Tensor, angle_Pk: Tensor) -> Tensor:
+def apply_rotary_emb(x_BHPK: Tensor, angle_Pk: Tensor) -> Tensor:
     """Rotate each pair of numbers by its angle."""
     a_BHPk, b_BHPk = x_BHPK.chunk(2, dim=-1)
     cos_Pk, sin_Pk = angle_Pk.cos(), angle_Pk.sin()

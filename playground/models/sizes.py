@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from .config import POSITIONS, SCORES_AT_A_TIME, ModelConfig, SettingError, setting
+from .config import MAX_ATTENTION_SCORES, POSITION_TYPES, ConfigError, ModelConfig, config_field
 
 
 def all_but(*used: str) -> frozenset[str]:
@@ -22,24 +22,24 @@ def all_but(*used: str) -> frozenset[str]:
     }
 
 
-def attention_count(d: int, bias: bool = True) -> int:
+def attention_parameters(d: int, bias: bool = True) -> int:
     """Count the parameters of one attention: query, key, value and output projections."""
     return 4 * d * d + (4 * d if bias else 0)
 
 
-def feed_forward_count(d: int, d_ff: int) -> int:
+def feed_forward_parameters(d: int, d_ff: int) -> int:
     """Count the parameters of a feed-forward network D -> F -> D with biases."""
     return 2 * d * d_ff + d_ff + d
 
 
 @dataclass(frozen=True)
-class OneVocabularyConfig(ModelConfig):
+class SharedVocabularyConfig(ModelConfig):
     """Sizes of a model with one table of token embeddings for source and target."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.source_vocabulary != self.target_vocabulary:
-            raise SettingError(
+            raise ConfigError(
                 "target_vocabulary",
                 f"target_vocabulary is {self.target_vocabulary}, but this architecture has a "
                 f"single vocabulary; make it {self.source_vocabulary}, equal to source_vocabulary",
@@ -47,7 +47,7 @@ class OneVocabularyConfig(ModelConfig):
 
 
 @dataclass(frozen=True)
-class PrebuiltConfig(ModelConfig):
+class TorchTransformerConfig(ModelConfig):
     """Sizes of the encoder-decoder from PyTorch's own layers."""
 
     unused: ClassVar[frozenset[str]] = all_but(
@@ -56,8 +56,10 @@ class PrebuiltConfig(ModelConfig):
 
     def parameter_count(self) -> int:
         d, norm = self.d_model, 2 * self.d_model
-        encoder_layer = attention_count(d) + feed_forward_count(d, self.d_ff) + 2 * norm
-        decoder_layer = 2 * attention_count(d) + feed_forward_count(d, self.d_ff) + 3 * norm
+        encoder_layer = attention_parameters(d) + feed_forward_parameters(d, self.d_ff) + 2 * norm
+        decoder_layer = (
+            2 * attention_parameters(d) + feed_forward_parameters(d, self.d_ff) + 3 * norm
+        )
         final_norms = 2 * norm if self.norm == "pre" else 0
         tables = (self.source_vocabulary + self.target_vocabulary + 2 * self.max_positions + 1) * d
         return (
@@ -99,100 +101,104 @@ class EncoderOnlyConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positions(self)
+        reject_seq2seq_positions(self)
 
     def parameter_count(self) -> int:
         positions = self.max_positions * self.d_model if self.positions == "learned" else 0
         output = self.target_vocabulary * (self.d_model + int(self.bias))
-        return one_stack_count(self) + positions + self.source_vocabulary * self.d_model + output
+        return stack_parameters(self) + positions + self.source_vocabulary * self.d_model + output
 
 
 @dataclass(frozen=True)
-class DecoderOnlyConfig(OneVocabularyConfig):
+class DecoderOnlyConfig(SharedVocabularyConfig):
     """One stack of causal layers over source and target (as in GPT; Radford et al. 2018)."""
 
     unused: ClassVar[frozenset[str]] = all_but(*OF_ONE_STACK, "tie_output")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positions(self)
+        reject_seq2seq_positions(self)
 
     def parameter_count(self) -> int:
         positions = (
-            self.row_width(self.max_positions, self.max_positions) * self.d_model
+            self.sequence_length(self.max_positions, self.max_positions) * self.d_model
             if self.positions == "learned"
             else 0
         )
         output = int(self.bias) * self.target_vocabulary + (
             0 if self.tie_output else self.target_vocabulary * self.d_model
         )
-        return one_stack_count(self) + positions + self.source_vocabulary * self.d_model + output
+        return stack_parameters(self) + positions + self.source_vocabulary * self.d_model + output
 
-    def row_width(self, source: int, target: int) -> int:
+    def sequence_length(self, source: int, target: int) -> int:
         return source + target
 
 
-def one_stack_count(config: ModelConfig) -> int:
+def stack_parameters(config: ModelConfig) -> int:
     """Count the parameters of a stack of our own encoder layers with its final norm."""
-    attention, relation, feed_forward, norm = config.part_counts()
-    return config.n_layers * (attention + relation + feed_forward + 2 * norm) + (
+    attention, position_encoding, feed_forward, norm = config.parameter_breakdown()
+    return config.n_layers * (attention + position_encoding + feed_forward + 2 * norm) + (
         norm if config.norm == "pre" else 0
     )
 
 
-def check_positions(config: ModelConfig) -> None:
+def reject_seq2seq_positions(config: ModelConfig) -> None:
     """Reject positions that depend on where a source ends and a target begins."""
     if config.positions in ("from-the-end", "randomised"):
-        others = [each for each in POSITIONS if each not in ("from-the-end", "randomised")]
-        raise SettingError(
+        others = [each for each in POSITION_TYPES if each not in ("from-the-end", "randomised")]
+        raise ConfigError(
             "positions",
             f"positions is {config.positions!r}, which only the encoder-decoder has; choose one of "
             f"{', '.join(others)}",
         )
 
 
-GATES = {"rnn": 1, "lstm": 4, "gru": 3}
+GATES_PER_CELL = {"rnn": 1, "lstm": 4, "gru": 3}
 
 
 @dataclass(frozen=True)
-class RecurrentConfig(ModelConfig):
+class RNNSeq2SeqConfig(ModelConfig):
     """Sizes of a recurrent encoder and decoder; d_model is the size of the hidden state."""
 
     unused: ClassVar[frozenset[str]] = all_but("d_model", "n_layers", "dropout")
 
-    n_heads: int = setting(1, "Recurrent models have a single attention head.", low=1, high=64)
-    cell: str = setting(
+    n_heads: int = config_field(1, "Recurrent models have a single attention head.", low=1, high=64)
+    cell: str = config_field(
         "gru",
         "Type of the recurrent cell: plain RNN, LSTM or GRU.",
-        choices=tuple(GATES),
+        choices=tuple(GATES_PER_CELL),
     )
-    alignment: str = setting(
+    alignment: str = config_field(
         "none",
         "Attention of the decoder to the source: none, additive (a small network) or dot product.",
         choices=("none", "additive", "dot"),
     )
 
     def parameter_count(self) -> int:
-        d, gates = self.d_model, GATES[self.cell]
+        d, gates = self.d_model, GATES_PER_CELL[self.cell]
         cell = gates * (2 * d * d + 2 * d)
         # the input of the first decoder cell contains the context, too
-        wider = gates * d * d if self.alignment == "additive" else 0
-        looking = {"none": 0, "additive": 2 * d * d + d + d, "dot": 2 * d * d + d}[self.alignment]
-        symbols = (self.source_vocabulary + self.target_vocabulary) * d
+        context_input = gates * d * d if self.alignment == "additive" else 0
+        attention = {"none": 0, "additive": 2 * d * d + d + d, "dot": 2 * d * d + d}[self.alignment]
+        embeddings = (self.source_vocabulary + self.target_vocabulary) * d
         return (
-            2 * self.n_layers * cell + wider + looking + symbols + self.target_vocabulary * (d + 1)
+            2 * self.n_layers * cell
+            + context_input
+            + attention
+            + embeddings
+            + self.target_vocabulary * (d + 1)
         )
 
-    def kept_beside(self, source: int, target: int) -> int:
+    def extra_activations(self, source: int, target: int) -> int:
         # the hidden layer of the additive attention, for each pair of positions
         return source * target * self.d_model if self.alignment == "additive" else 0
 
-    def rows_at_a_time(self, width: int) -> int:
-        return max(1, min(512, SCORES_AT_A_TIME // (self.d_model * width)))
+    def max_batch_size(self, length: int) -> int:
+        return max(1, min(512, MAX_ATTENTION_SCORES // (self.d_model * length)))
 
 
 @dataclass(frozen=True)
-class BertSizes(OneVocabularyConfig):
+class BertSizes(SharedVocabularyConfig):
     """The settings of transformers' BertConfig that can be chosen here."""
 
     unused: ClassVar[frozenset[str]] = all_but("d_model", "n_heads", "n_layers", "d_ff", "dropout")
@@ -200,38 +206,40 @@ class BertSizes(OneVocabularyConfig):
     def parameter_count(self) -> int:
         d, norm = self.d_model, 2 * self.d_model
         embeddings = (self.source_vocabulary + 2 * self.max_positions + 2) * d + norm
-        layer = attention_count(d) + feed_forward_count(d, self.d_ff) + 2 * norm
+        layer = attention_parameters(d) + feed_forward_parameters(d, self.d_ff) + 2 * norm
         return embeddings + self.n_layers * layer + d * d + d + norm + self.target_vocabulary
 
-    def row_width(self, source: int, target: int) -> int:
+    def sequence_length(self, source: int, target: int) -> int:
         return source + self.max_positions
 
 
 @dataclass(frozen=True)
-class GPT2Sizes(OneVocabularyConfig):
+class GPT2Sizes(SharedVocabularyConfig):
     """The settings of transformers' GPT2Config that can be chosen here."""
 
     unused: ClassVar[frozenset[str]] = all_but("d_model", "n_heads", "n_layers", "d_ff", "dropout")
 
     def parameter_count(self) -> int:
         d, norm = self.d_model, 2 * self.d_model
-        layer = attention_count(d) + feed_forward_count(d, self.d_ff) + 2 * norm
+        layer = attention_parameters(d) + feed_forward_parameters(d, self.d_ff) + 2 * norm
         return (self.source_vocabulary + 2 * self.max_positions) * d + self.n_layers * layer + norm
 
-    def row_width(self, source: int, target: int) -> int:
+    def sequence_length(self, source: int, target: int) -> int:
         return source + target
 
 
 @dataclass(frozen=True)
-class BartSizes(OneVocabularyConfig):
+class BartSizes(SharedVocabularyConfig):
     """The settings of transformers' BartConfig that can be chosen here."""
 
     unused: ClassVar[frozenset[str]] = all_but("d_model", "n_heads", "n_layers", "d_ff", "dropout")
 
     def parameter_count(self) -> int:
         d, norm = self.d_model, 2 * self.d_model
-        encoder_layer = attention_count(d) + feed_forward_count(d, self.d_ff) + 2 * norm
-        decoder_layer = 2 * attention_count(d) + feed_forward_count(d, self.d_ff) + 3 * norm
+        encoder_layer = attention_parameters(d) + feed_forward_parameters(d, self.d_ff) + 2 * norm
+        decoder_layer = (
+            2 * attention_parameters(d) + feed_forward_parameters(d, self.d_ff) + 3 * norm
+        )
         # the first two positions of each table are never used
         tables = (self.source_vocabulary + 2 * (self.max_positions + 2)) * d
         return tables + 2 * norm + self.n_layers * (encoder_layer + decoder_layer)

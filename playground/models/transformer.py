@@ -14,24 +14,24 @@ from torch import Tensor, nn
 
 from .attention import causal_mask, padding_mask
 from .config import ModelConfig
-from .layers import DecoderLayer, EncoderLayer, Past
-from .norms import norm
-from .positions import Embedding, token_table
+from .layers import DecoderLayer, EncoderLayer, KVCache
+from .norms import build_norm
+from .positions import InputEmbedding, build_token_embedding
 
 
 @dataclass
-class AttentionRecord:
+class AttentionWeights:
     """The attention weights of one forward pass, a tensor for each layer.
 
     For each query the weights sum to one.
     """
 
     # BHSS: source positions attend to the source
-    encoder_attention: list[Tensor] = field(default_factory=list)
+    encoder: list[Tensor] = field(default_factory=list)
     # BHTT: target positions attend to the target so far
-    decoder_attention: list[Tensor] = field(default_factory=list)
+    decoder: list[Tensor] = field(default_factory=list)
     # BHTS: target positions attend to the source
-    cross_attention: list[Tensor] = field(default_factory=list)
+    cross: list[Tensor] = field(default_factory=list)
 
 
 class Transformer(nn.Module):
@@ -45,18 +45,18 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        target_tokens = token_table(config.target_vocabulary, config.d_model)
+        target_tokens = build_token_embedding(config.target_vocabulary, config.d_model)
         source_tokens = (
             target_tokens
             if config.share_embeddings
-            else token_table(config.source_vocabulary, config.d_model)
+            else build_token_embedding(config.source_vocabulary, config.d_model)
         )
-        self.source_embedding = Embedding(config, source_tokens, side="source")
-        self.target_embedding = Embedding(config, target_tokens, side="target")
+        self.source_embedding = InputEmbedding(config, source_tokens, side="source")
+        self.target_embedding = InputEmbedding(config, target_tokens, side="target")
         self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
         self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
-        self.encoder_norm = norm(config) if config.norm == "pre" else nn.Identity()
-        self.decoder_norm = norm(config) if config.norm == "pre" else nn.Identity()
+        self.encoder_norm = build_norm(config) if config.norm == "pre" else nn.Identity()
+        self.decoder_norm = build_norm(config) if config.norm == "pre" else nn.Identity()
         self.output = nn.Linear(config.d_model, config.target_vocabulary, bias=config.bias)
         nn.init.xavier_uniform_(self.output.weight)
         if config.tie_output:
@@ -66,14 +66,14 @@ class Transformer(nn.Module):
         """Return the logits (BTV) of the token that follows each target position."""
         return self.output(self.decode(target_BT, self.encode(source_BS), source_BS))
 
-    def encode(self, source_BS: Tensor, record: AttentionRecord | None = None) -> Tensor:
+    def encode(self, source_BS: Tensor, weights: AttentionWeights | None = None) -> Tensor:
         """Return the memory (BSD): a vector for each source position, computed from all of them."""
         x_BSD = self.source_embedding(source_BS)
-        may_look = padding_mask(source_BS)
+        attn_mask = padding_mask(source_BS)
         for layer in self.encoder_layers:
-            x_BSD, weights_BHSS = layer(x_BSD, may_look, weigh=record is not None)
-            if record is not None:
-                record.encoder_attention.append(weights_BHSS)
+            x_BSD, weights_BHSS = layer(x_BSD, attn_mask, need_weights=weights is not None)
+            if weights is not None:
+                weights.encoder.append(weights_BHSS)
         return self.encoder_norm(x_BSD)
 
     def decode(
@@ -81,91 +81,97 @@ class Transformer(nn.Module):
         target_BT: Tensor,
         memory_BSD: Tensor,
         source_BS: Tensor,
-        record: AttentionRecord | None = None,
+        weights: AttentionWeights | None = None,
     ) -> Tensor:
         """Return a vector (BTD) for each target position, from the target so far and the memory.
 
         The target needs no padding mask: its padding comes after every token, where the causal mask
         hides it.
         """
-        may_look_back = causal_mask(target_BT.shape[1], target_BT.device)
+        self_attn_mask = causal_mask(target_BT.shape[1], target_BT.device)
         return self._decode(
             target_BT,
-            self.memory_keys(memory_BSD),
-            may_look_back,
+            self.project_memory(memory_BSD),
+            self_attn_mask,
             padding_mask(source_BS),
-            record=record,
+            weights=weights,
         )
 
-    def project(self, x_BTD: Tensor) -> Tensor:
+    def log_probs(self, x_BTD: Tensor) -> Tensor:
         """Return the log-probabilities (BTV) of the next token."""
         return self.output(x_BTD).log_softmax(-1)
 
     def forward_with_attention(
         self, source_BS: Tensor, target_BT: Tensor
-    ) -> tuple[Tensor, AttentionRecord]:
+    ) -> tuple[Tensor, AttentionWeights]:
         """Return the logits of `forward` and the attention weights of all layers."""
-        record = AttentionRecord()
-        x_BTD = self.decode(target_BT, self.encode(source_BS, record), source_BS, record)
-        return self.output(x_BTD), record
+        weights = AttentionWeights()
+        x_BTD = self.decode(target_BT, self.encode(source_BS, weights), source_BS, weights)
+        return self.output(x_BTD), weights
 
     # Generation, one token at a time: keys and values are computed once and then cached.
 
-    def memory_keys(self, memory_BSD: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def project_memory(self, memory_BSD: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Return the keys and values (BGSK) of the memory for each decoder layer.
 
         They stay the same for all target positions.
         """
-        crossings = [cast(DecoderLayer, layer).cross_attention for layer in self.decoder_layers]
-        return [attention.keys_and_values(memory_BSD) for attention in crossings]
+        cross_attentions = [
+            cast(DecoderLayer, layer).cross_attention for layer in self.decoder_layers
+        ]
+        return [attention.project_kv(memory_BSD) for attention in cross_attentions]
 
-    def empty_past(self, batch_size: int, n_positions: int) -> list[Past]:
+    def new_cache(self, batch_size: int, n_positions: int) -> list[KVCache]:
         """Allocate the caches of all decoder layers, for `n_positions` target positions."""
         weight, shape_BGM = (
             self.output.weight,
-            (batch_size, self.config.key_value_heads, n_positions),
+            (batch_size, self.config.n_kv_heads_resolved, n_positions),
         )
         key, value = (*shape_BGM, self.config.key_size), (*shape_BGM, self.config.value_size)
-        return [Past(weight.new_empty(key), weight.new_empty(value)) for _ in self.decoder_layers]
+        return [
+            KVCache(weight.new_empty(key), weight.new_empty(value)) for _ in self.decoder_layers
+        ]
 
-    def decode_next(
+    def decode_step(
         self,
         token_BT: Tensor,
-        memory_keys: list[tuple[Tensor, Tensor]],
-        may_look_across: Tensor,
-        past: Sequence[Past],
-        record: AttentionRecord | None = None,
+        memory_keys_values: list[tuple[Tensor, Tensor]],
+        cross_attn_mask: Tensor,
+        cache: Sequence[KVCache],
+        weights: AttentionWeights | None = None,
     ) -> Tensor:
         """Return the vectors (BTD) of the next target positions, usually one; they extend `past`.
 
-        The vectors equal those of `decode`. `may_look_across` is the padding mask of the source.
+        The vectors equal those of `decode`. `cross_attn_mask` is the padding mask of the source.
         """
-        n_tokens, first = token_BT.shape[1], past[0].length
-        may_look_back = None
+        n_tokens, n_cached = token_BT.shape[1], cache[0].length
+        self_attn_mask = None
         if n_tokens > 1:
-            may_look_back = causal_mask(first + n_tokens, token_BT.device)[first:]
-        return self._decode(token_BT, memory_keys, may_look_back, may_look_across, past, record)
+            self_attn_mask = causal_mask(n_cached + n_tokens, token_BT.device)[n_cached:]
+        return self._decode(
+            token_BT, memory_keys_values, self_attn_mask, cross_attn_mask, cache, weights
+        )
 
     def _decode(
         self,
         target_BT: Tensor,
-        memory_keys: list[tuple[Tensor, Tensor]],
-        may_look_back: Tensor | None,
-        may_look_across: Tensor,
-        past: Sequence[Past] | None = None,
-        record: AttentionRecord | None = None,
+        memory_keys_values: list[tuple[Tensor, Tensor]],
+        self_attn_mask: Tensor | None,
+        cross_attn_mask: Tensor,
+        cache: Sequence[KVCache] | None = None,
+        weights: AttentionWeights | None = None,
     ) -> Tensor:
-        x_BTD = self.target_embedding(target_BT, first=past[0].length if past else 0)
+        x_BTD = self.target_embedding(target_BT, first_position=cache[0].length if cache else 0)
         for i, layer in enumerate(self.decoder_layers):
             x_BTD, self_weights_BHTM, cross_weights_BHTS = layer(
                 x_BTD,
-                may_look_back,
-                memory_keys[i],
-                may_look_across,
-                past[i] if past else None,
-                weigh=record is not None,
+                self_attn_mask,
+                memory_keys_values[i],
+                cross_attn_mask,
+                cache[i] if cache else None,
+                need_weights=weights is not None,
             )
-            if record is not None:
-                record.decoder_attention.append(self_weights_BHTM)
-                record.cross_attention.append(cross_weights_BHTS)
+            if weights is not None:
+                weights.decoder.append(self_weights_BHTM)
+                weights.cross.append(cross_weights_BHTS)
         return self.decoder_norm(x_BTD)

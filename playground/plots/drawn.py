@@ -17,26 +17,26 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from playground.families.family import Family
+from playground.families.family import Seq2SeqModel
 from playground.training.config import RunConfig
 
 from . import lab
 from .heads import write
 
-CURVE = ("step", "loss", "learning_rate", "gradient_norm", "exact_match", "token_accuracy")
+METRIC_COLUMNS = ("step", "loss", "learning_rate", "gradient_norm", "exact_match", "token_accuracy")
 
 
-def draw_all(
-    out: Path,
+def export_figures(
+    out_folder: Path,
     config: RunConfig,
-    family: Family,
+    family: Seq2SeqModel,
     sequence: str,
     n: int,
     *,
     lines: Sequence[Mapping[str, Any]] = (),
     scores: Mapping[str, Any] | None = None,
     history: Mapping[int, Path] | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    report_progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[dict[str, Any], list[Path]]:
     """Write every figure to `out` as PNG, SVG and PDF, with its data.
 
@@ -52,23 +52,25 @@ def draw_all(
         OSError: if the folder cannot be written.
     """
     from playground.evaluation import evaluate
-    from playground.inspection.report import report
-    from playground.inspection.subject import Subject
+    from playground.inspection.report import build_report
+    from playground.inspection.subject import InspectedModel
 
-    subject = Subject.of(config, family)
-    found = report(subject, sequence, n, history, tell)
+    subject = InspectedModel.from_model(config, family)
+    figures = build_report(subject, sequence, n, history, report_progress)
     if scores is None:
-        tell("evaluating on held-out sequences")
+        report_progress("evaluating on held-out sequences")
         scores = dataclasses.asdict(evaluate(family, subject.held_out(2000)))
-    found["exact-match-by-length"] = scores
+    figures["exact-match-by-length"] = scores
     if lines:
-        found["loss"] = [{name: line.get(name) for name in CURVE} for line in lines]
-    tell("drawing figures")
-    out.mkdir(parents=True, exist_ok=True)
-    return found, [path for name, data in found.items() for path in write(out, name, data)]
+        figures["loss"] = [{name: line.get(name) for name in METRIC_COLUMNS} for line in lines]
+    report_progress("drawing figures")
+    out_folder.mkdir(parents=True, exist_ok=True)
+    return figures, [
+        path for name, data in figures.items() for path in write(out_folder, name, data)
+    ]
 
 
-def work(pipe: Connection, what: dict[str, Any], sequence: str, n: int) -> None:
+def main(connection: Connection, model_ref: dict[str, Any], sequence: str, n: int) -> None:
     """Run the export process of the page; send {"zip": base64} or {"error": message}.
 
     `what` identifies the model, as for the inspector.
@@ -76,29 +78,31 @@ def work(pipe: Connection, what: dict[str, Any], sequence: str, n: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
 
-    from playground.runs.history import kept_steps, read_lines, thinned, weights_path
+    from playground.runs.history import read_lines, subsample, weight_steps, weights_path
     from playground.runs.inspector import Inspector
     from playground.training.manifest import read_manifest
 
     torch.set_num_threads(1)
     try:
-        run = Path(what["run"]) if "run" in what else None
+        run = Path(model_ref["run"]) if "run" in model_ref else None
         opened = (
-            Inspector().at_step(what) if run else Inspector().checkpoint(Path(what["checkpoint"]))
+            Inspector().load_at_step(model_ref)
+            if run
+            else Inspector().checkpoint(Path(model_ref["checkpoint"]))
         )
-        folder = run or Path(what["checkpoint"])
+        folder = run or Path(model_ref["checkpoint"])
         lines = [line for line in read_lines(folder) if line["step"] <= opened.step]
         history = (
             {
                 step: weights_path(folder, step)
-                for step in thinned([s for s in kept_steps(folder) if s <= opened.step])
+                for step in subsample([s for s in weight_steps(folder) if s <= opened.step])
             }
             if run
             else None
         )
         scores = None if run else read_manifest(folder).scores
         with tempfile.TemporaryDirectory() as scratch:
-            _, files = draw_all(
+            _, files = export_figures(
                 Path(scratch),
                 opened.config,
                 opened.family,
@@ -108,15 +112,15 @@ def work(pipe: Connection, what: dict[str, Any], sequence: str, n: int) -> None:
                 scores=scores,
                 history=history,
             )
-            answer = {"zip": packed(files)}
+            response = {"zip": zip_base64(files)}
     except (ValueError, OSError) as error:
-        answer = {"error": str(error)}
+        response = {"error": str(error)}
     with suppress(OSError):
-        pipe.send((answer,))
-    pipe.close()
+        connection.send((response,))
+    connection.close()
 
 
-def work_lab(pipe: Connection, found: Mapping[str, Mapping[str, Any]]) -> None:
+def export_experiment(connection: Connection, results: Mapping[str, Mapping[str, Any]]) -> None:
     """Run the export process of an experiment; send {"zip": base64} or {"error": message}.
 
     `found` is the data of each figure by the name of the figure.
@@ -124,23 +128,23 @@ def work_lab(pipe: Connection, found: Mapping[str, Mapping[str, Any]]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            answer = {
-                "zip": packed(
+            response = {
+                "zip": zip_base64(
                     [
                         path
-                        for name, data in found.items()
+                        for name, data in results.items()
                         for path in lab.write(Path(scratch), name, data)
                     ]
                 )
             }
     except (ValueError, OSError) as error:
-        answer = {"error": str(error)}
+        response = {"error": str(error)}
     with suppress(OSError):
-        pipe.send((answer,))
-    pipe.close()
+        connection.send((response,))
+    connection.close()
 
 
-def packed(files: Sequence[Path]) -> str:
+def zip_base64(files: Sequence[Path]) -> str:
     """Pack files into one zip file, encoded in base64."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -21,16 +21,16 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
-from playground.statistics import wilson
+from playground.statistics import wilson_interval
 
-INK, QUIET, GRID = "#1c2530", "#565d69", "#dfe3e8"
-ACCENT, SECOND = "#1f6fb2", "#b35c00"  # distinguishable without color vision, and by dashes
+FOREGROUND, MUTED, GRID = "#1c2530", "#565d69", "#dfe3e8"
+ACCENT, SECONDARY = "#1f6fb2", "#b35c00"  # distinguishable without color vision, and by dashes
 MONO = "DejaVu Sans Mono"  # part of matplotlib, so a figure looks the same on every machine
 DPI = 150
 
 # From paper to ink in equal steps of lightness (CIELAB L* decreases by 10.3 per step), so that
 # equal differences look equal.
-RAMP = LinearSegmentedColormap.from_list(
+ATTENTION_CMAP = LinearSegmentedColormap.from_list(
     "paper to ink",
     [
         "#ffffff",
@@ -44,47 +44,49 @@ RAMP = LinearSegmentedColormap.from_list(
         "#082a5c",
     ],
 )
-SHARE = Normalize(0, 1)
+UNIT_NORM = Normalize(0, 1)
 
-CAPTION = (
+ATTENTION_CAPTION = (
     "rows: generated tokens (queries)    columns: source tokens (keys)\n"
     "darker: more attention, from 0 to 1; every row sums to 1"
 )
-WIDEST_PANEL, NARROWEST_PANEL, LARGEST_CELL = 4.0, 1.25, 0.36  # inches
-LABEL_ROOM = 0.145  # inches per label along an axis
+MAX_PANEL_IN, MIN_PANEL_IN, MAX_CELL_IN = 4.0, 1.25, 0.36  # inches
+LABEL_WIDTH_IN = 0.145  # inches per label along an axis
 
 # The salt of SVG ids is a global setting of matplotlib.
-_saving = threading.Lock()
+_save_lock = threading.Lock()
 
 
 # Helpers of all figures
 
 
-def blank(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
     """Create an empty white figure; sizes are in inches."""
     return Figure(figsize=(width, height), dpi=DPI, facecolor="white")
 
 
-def panel(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+def add_axes_inches(
+    figure: Figure, left: float, bottom: float, width: float, height: float
+) -> Axes:
     """Add axes with a thin frame; the position is in inches from the lower left corner."""
     whole_width, whole_height = figure.get_size_inches()
     axes = figure.add_axes(
         (left / whole_width, bottom / whole_height, width / whole_width, height / whole_height)
     )
-    axes.tick_params(length=3, width=0.6, color=QUIET, labelcolor=INK, labelsize=8.5)
-    axes.spines[:].set(color=QUIET, linewidth=0.6)
+    axes.tick_params(length=3, width=0.6, color=MUTED, labelcolor=FOREGROUND, labelsize=8.5)
+    axes.spines[:].set(color=MUTED, linewidth=0.6)
     return axes
 
 
-def chart(
+def style_axes(
     figure: Figure, left: float, bottom: float, width: float, height: float, title: str
 ) -> Axes:
     """Add a panel for curves, with a title, grid lines, and no frame at the top and right."""
-    axes = panel(figure, left, bottom, width, height)
+    axes = add_axes_inches(figure, left, bottom, width, height)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color=GRID, linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.set_title(title, loc="left", fontsize=9.5, color=INK, fontweight="bold", pad=7)
+    axes.set_title(title, loc="left", fontsize=9.5, color=FOREGROUND, fontweight="bold", pad=7)
     return axes
 
 
@@ -103,19 +105,19 @@ def heatmap(
     """
     axes.imshow(
         np.asarray(weights_TS, dtype=float),
-        cmap=RAMP,
-        norm=SHARE,
+        cmap=ATTENTION_CMAP,
+        norm=UNIT_NORM,
         aspect="auto",
         interpolation="nearest",
     )
     inches = axes.figure.get_size_inches()  # type: ignore[union-attr]
     width, height = axes.get_position().size * inches
-    for axis, labels, room, shown in (
+    for axis, labels, label_width, displayed in (
         (axes.xaxis, columns, width, label_columns),
         (axes.yaxis, rows, height, label_rows),
     ):
-        every = math.ceil(LABEL_ROOM * len(labels) / room)
-        if not shown:
+        every = math.ceil(LABEL_WIDTH_IN * len(labels) / label_width)
+        if not displayed:
             axis.set_major_locator(NullLocator())
             continue
         axis.set_ticks(range(0, len(labels), every), labels[::every])
@@ -126,12 +128,12 @@ def heatmap(
         axes.tick_params(axis="x", rotation=90)
 
 
-def colour_bar(figure: Figure, left: float, bottom: float, height: float) -> None:
+def colorbar(figure: Figure, left: float, bottom: float, height: float) -> None:
     """Add the color scale of `heatmap`."""
-    axes = panel(figure, left, bottom, 0.11, height)
-    bar = figure.colorbar(ScalarMappable(SHARE, RAMP), cax=axes, ticks=[0, 0.5, 1])
-    bar.outline.set(edgecolor=QUIET, linewidth=0.6)
-    axes.tick_params(length=2, labelsize=8, labelcolor=INK)
+    axes = add_axes_inches(figure, left, bottom, 0.11, height)
+    bar = figure.colorbar(ScalarMappable(UNIT_NORM, ATTENTION_CMAP), cax=axes, ticks=[0, 0.5, 1])
+    bar.outline.set(edgecolor=MUTED, linewidth=0.6)
+    axes.tick_params(length=2, labelsize=8, labelcolor=FOREGROUND)
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -153,7 +155,7 @@ def save(figure: Figure, path: Path) -> None:
             f"{path.name} is not a supported file type for figures; choose a name that ends in "
             f"{', '.join('.' + k for k in dateless)}"
         )
-    with _saving, matplotlib.rc_context({"svg.hashsalt": "transformer-playground"}):
+    with _save_lock, matplotlib.rc_context({"svg.hashsalt": "transformer-playground"}):
         figure.savefig(path, format=kind, dpi=DPI, metadata=dateless[kind])
 
 
@@ -175,8 +177,8 @@ def training_curve(lines: Sequence[Mapping[str, Any]]) -> Figure:
     steps, losses = [line["step"] for line in lines], [line["loss"] for line in lines]
     scored = [line for line in lines if line.get("exact_match") is not None]
     width, last = 7.2, max(1, *steps)
-    figure = blank(width, 4.4 if scored else 2.65)
-    loss = chart(
+    figure = new_figure(width, 4.4 if scored else 2.65)
+    loss = style_axes(
         figure, 0.65, 2.3 if scored else 0.5, width - 0.9, 1.75, "Training loss, on a log scale"
     )
     loss.plot(
@@ -201,19 +203,19 @@ def training_curve(lines: Sequence[Mapping[str, Any]]) -> Figure:
         loss.yaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
     bottom = loss
     if scored:
-        asked = {line.get("scored") for line in scored} - {None}
+        planned = {line.get("scored") for line in scored} - {None}
         title = (
-            f"Accuracy on {asked.pop():,} held-out sequences"
-            if len(asked) == 1
+            f"Accuracy on {planned.pop():,} held-out sequences"
+            if len(planned) == 1
             else "Accuracy on held-out sequences"
         )
-        bottom = chart(figure, 0.65, 0.5, width - 0.9, 1.3, title)
+        bottom = style_axes(figure, 0.65, 0.5, width - 0.9, 1.3, title)
         styles: list[tuple[str, str, dict[str, Any]]] = [
             ("exact_match", "exact match", {"color": ACCENT, "linewidth": 1.6, "zorder": 3}),
             (
                 "token_accuracy",
                 "token accuracy",
-                {"color": SECOND, "linewidth": 1.2, "linestyle": (0, (4, 2))},
+                {"color": SECONDARY, "linewidth": 1.2, "linestyle": (0, (4, 2))},
             ),
         ]
         for name, label, style in styles:
@@ -235,7 +237,7 @@ def training_curve(lines: Sequence[Mapping[str, Any]]) -> Figure:
             borderaxespad=0.1,
             frameon=False,
             fontsize=8.5,
-            labelcolor=INK,
+            labelcolor=FOREGROUND,
         )
     for axes in figure.axes:
         axes.set_xlim(0, last * 1.01)
@@ -243,7 +245,7 @@ def training_curve(lines: Sequence[Mapping[str, Any]]) -> Figure:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:,.0f}"))
     if scored:
         loss.tick_params(labelbottom=False)
-    bottom.set_xlabel("step", fontsize=9, color=INK)
+    bottom.set_xlabel("step", fontsize=9, color=FOREGROUND)
     return figure
 
 
@@ -262,19 +264,19 @@ def cross_attention(weights_LHTS: Any, rows: Sequence[str], columns: Sequence[st
             "columns; give layers × heads × rows × columns"
         )
     layers, heads = weights.shape[:2]
-    widest = max(NARROWEST_PANEL, min(WIDEST_PANEL, 2 * WIDEST_PANEL / heads))
-    cell = min(LARGEST_CELL, widest / max(len(rows), len(columns)))
+    widest = max(MIN_PANEL_IN, min(MAX_PANEL_IN, 2 * MAX_PANEL_IN / heads))
+    cell = min(MAX_CELL_IN, widest / max(len(rows), len(columns)))
     across, down = cell * len(columns), cell * len(rows)
     left = 0.55 + 0.075 * max(map(len, rows))
     below = 0.52 + (0.18 if max(map(len, columns)) <= 3 else 0.08 * max(map(len, columns)))
     gap, above, beside = 0.2, 0.35, 0.6
     width = max(4.9, left + heads * across + (heads - 1) * gap + beside)
     height = below + layers * down + (layers - 1) * gap + above
-    figure = blank(width, height)
+    figure = new_figure(width, height)
     for layer in range(layers):
         bottom = below + (layers - 1 - layer) * (down + gap)
         for head in range(heads):
-            axes = panel(figure, left + head * (across + gap), bottom, across, down)
+            axes = add_axes_inches(figure, left + head * (across + gap), bottom, across, down)
             heatmap(
                 axes,
                 weights[layer, head],
@@ -284,27 +286,25 @@ def cross_attention(weights_LHTS: Any, rows: Sequence[str], columns: Sequence[st
                 label_columns=layer == layers - 1,
             )
             if layer == 0:
-                axes.set_title(f"head {head + 1}", fontsize=9, color=INK, pad=5)
+                axes.set_title(f"head {head + 1}", fontsize=9, color=FOREGROUND, pad=5)
         figure.text(
             0.2 / width,
             (bottom + down / 2) / height,
             f"layer {layer + 1}",
             rotation=90,
             fontsize=9,
-            color=INK,
+            color=FOREGROUND,
             ha="center",
             va="center",
         )
     tall = min(layers * down + (layers - 1) * gap, 2.4)
-    colour_bar(
-        figure, left + heads * across + (heads - 1) * gap + 0.15, height - above - tall, tall
-    )
+    colorbar(figure, left + heads * across + (heads - 1) * gap + 0.15, height - above - tall, tall)
     figure.text(
         left / width,
         0.1 / height,
-        CAPTION,
+        ATTENTION_CAPTION,
         fontsize=8,
-        color=QUIET,
+        color=MUTED,
         ha="left",
         va="bottom",
         linespacing=1.4,
@@ -326,14 +326,16 @@ def exact_match_by_length(scores: Mapping[str, Any]) -> Figure:
             "these scores have no lengths to draw; score the model with `evaluate` first"
         )
     width = max(5.2, min(10.0, 1.0 + 0.52 * len(lines)))
-    figure = blank(width, 2.95)
-    axes = chart(figure, 0.65, 0.7, width - 0.9, 1.85, "Exact match by length, with 95 % intervals")
+    figure = new_figure(width, 2.95)
+    axes = style_axes(
+        figure, 0.65, 0.7, width - 0.9, 1.85, "Exact match by length, with 95 % intervals"
+    )
     axes.set_ylim(-0.03, 1.05)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     for line in lines:
         if line["exact_match"] is not None:
-            low, high = wilson(round(line["exact_match"] * line["n"]), line["n"])
+            low, high = wilson_interval(round(line["exact_match"] * line["n"]), line["n"])
             axes.plot(
                 [line["length"]] * 2,
                 [low, high],
@@ -351,5 +353,5 @@ def exact_match_by_length(scores: Mapping[str, Any]) -> Figure:
         [line["length"] for line in shown], [f"{line['length']}\n{line['n']:,}" for line in shown]
     )
     axes.set_xlim(lines[0]["length"] - 0.6, lines[-1]["length"] + 0.6)
-    axes.set_xlabel("length, and the number of held-out sequences", fontsize=9, color=INK)
+    axes.set_xlabel("length, and the number of held-out sequences", fontsize=9, color=FOREGROUND)
     return figure

@@ -22,24 +22,24 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 
-from playground.statistics import floored, percent
+from playground.statistics import floor_to, format_percent
 
 from .figures import (
     ACCENT,
+    ATTENTION_CMAP,
+    FOREGROUND,
     GRID,
-    INK,
     MONO,
-    QUIET,
-    RAMP,
-    SECOND,
-    SHARE,
-    blank,
-    chart,
-    colour_bar,
+    MUTED,
+    SECONDARY,
+    UNIT_NORM,
+    add_axes_inches,
+    colorbar,
     exact_match_by_length,
     heatmap,
-    panel,
+    new_figure,
     save,
+    style_axes,
     training_curve,
 )
 
@@ -47,30 +47,30 @@ Row = Mapping[str, Any]
 
 # Eight colors that are distinguishable without full color vision (Okabe and Ito 2008, without
 # yellow, which is hard to see on white).
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1c2530", "#8a919c")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1c2530", "#8a919c")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
 
 # A diverging colormap with white at zero, equally dark at equal distance from it.
-SIGNED = LinearSegmentedColormap.from_list(
+DIVERGING_CMAP = LinearSegmentedColormap.from_list(
     "signed", ["#5e3000", "#b35c00", "#e6b680", "#ffffff", "#8fbfdf", "#1f6fb2", "#0b3a66"]
 )
 
-SAYS = {
+ATTENTION_CAPTIONS = {
     "encoder": "rows: source tokens (queries)    columns: source tokens (keys)",
     "decoder": "rows: generated tokens (queries)    columns: decoder input (keys); "
     "masked positions are hatched",
     "cross": "rows: generated tokens (queries)    columns: source tokens (keys)",
 }
-DARKER = "darker: more attention, from 0 to 1; every row sums to 1"
+COLORBAR_NOTE = "darker: more attention, from 0 to 1; every row sums to 1"
 # The most that one figure draws.
-MOST_BARS = 24
-MOST_LAYERS = 8
-MOST_HEADS = 16
-MOST_STEPS = 24
-MOST_ROWS = 96
-MOST_PLACES = 40
-MOST_PARTS = 60
-CAPTION_ROOM = 5.6  # inches that the longest line of a caption needs
+MAX_BARS = 24
+MAX_LAYERS = 8
+MAX_HEADS = 16
+MAX_STEPS = 24
+MAX_ROWS = 96
+MAX_POSITIONS = 40
+MAX_COMPONENTS = 60
+CAPTION_WIDTH_IN = 5.6  # inches that the longest line of a caption needs
 
 
 # Attention
@@ -84,28 +84,28 @@ def attention_grid(data: Row) -> Figure:
     Raises:
         ValueError: if the labels do not fit the weights.
     """
-    every, rows, columns = _fitting(data, 4)
-    weights = every[:MOST_LAYERS, :MOST_HEADS]
+    every, rows, columns = _crop_to_labels(data, 4)
+    weights = every[:MAX_LAYERS, :MAX_HEADS]
     layers, heads = weights.shape[:2]
     widest = max(1.25, min(4.0, 8.0 / heads))
     cell = min(0.36, widest / max(len(rows), len(columns)))
     across, down, gap = cell * len(columns), cell * len(rows), 0.2
-    left, below, above = 0.6 + _label_room(rows), 0.55 + _tick_room(columns), 0.62
-    width = max(left + CAPTION_ROOM, left + heads * across + (heads - 1) * gap + 0.6)
+    left, below, above = 0.6 + _label_width(rows), 0.55 + _tick_label_width(columns), 0.62
+    width = max(left + CAPTION_WIDTH_IN, left + heads * across + (heads - 1) * gap + 0.6)
     height = below + layers * down + (layers - 1) * gap + above
-    figure = blank(width, height)
+    figure = new_figure(width, height)
     _title(figure, left, data["title"].capitalize())
     for layer in range(layers):
         bottom = below + (layers - 1 - layer) * (down + gap)
         for head in range(heads):
-            axes = panel(figure, left + head * (across + gap), bottom, across, down)
-            _hatched(axes)
+            axes = add_axes_inches(figure, left + head * (across + gap), bottom, across, down)
+            _hatch_missing(axes)
             seen = np.where(data["possible"], weights[layer, head], np.nan)
             heatmap(
                 axes, seen, rows, columns, label_rows=head == 0, label_columns=layer == layers - 1
             )
             if layer == 0:
-                axes.set_title(f"head {head + 1}", fontsize=9, color=INK, pad=5)
+                axes.set_title(f"head {head + 1}", fontsize=9, color=FOREGROUND, pad=5)
         middle = (bottom + down / 2) / height
         figure.text(
             0.22 / width,
@@ -113,24 +113,22 @@ def attention_grid(data: Row) -> Figure:
             f"layer {layer + 1}",
             rotation=90,
             fontsize=9,
-            color=INK,
+            color=FOREGROUND,
             ha="center",
             va="center",
         )
     tall = min(layers * down + (layers - 1) * gap, 2.4)
-    colour_bar(
-        figure, left + heads * across + (heads - 1) * gap + 0.15, height - above - tall, tall
-    )
+    colorbar(figure, left + heads * across + (heads - 1) * gap + 0.15, height - above - tall, tall)
     cut = (
         f"; the first {heads} heads of the first {layers} layers"
         if weights.size < every.size
         else ""
     )
-    _caption(figure, left, SAYS[data["kind"]], DARKER + cut)
+    _caption(figure, left, ATTENTION_CAPTIONS[data["kind"]], COLORBAR_NOTE + cut)
     return figure
 
 
-def head_large(data: Row) -> Figure:
+def single_head(data: Row) -> Figure:
     """Draw one head as a large heatmap with its numbers.
 
     `data`: kind, title, rows, columns, weights QM, possible QM.
@@ -138,15 +136,15 @@ def head_large(data: Row) -> Figure:
     Raises:
         ValueError: if the labels do not fit the weights.
     """
-    weights, rows, columns = _fitting(data, 2)
+    weights, rows, columns = _crop_to_labels(data, 2)
     cell = max(0.2, min(0.52, 6.0 / max(len(rows), len(columns))))
-    left, below, above = 0.4 + _label_room(rows), 0.6 + _tick_room(columns), 0.45
-    width = max(left + CAPTION_ROOM, left + cell * len(columns) + 0.7)
+    left, below, above = 0.4 + _label_width(rows), 0.6 + _tick_label_width(columns), 0.45
+    width = max(left + CAPTION_WIDTH_IN, left + cell * len(columns) + 0.7)
     height = below + cell * len(rows) + above
-    figure = blank(width, height)
+    figure = new_figure(width, height)
     _title(figure, left, data["title"].capitalize())
-    axes = panel(figure, left, below, cell * len(columns), cell * len(rows))
-    _hatched(axes)
+    axes = add_axes_inches(figure, left, below, cell * len(columns), cell * len(rows))
+    _hatch_missing(axes)
     heatmap(
         axes,
         np.where(data["possible"], weights, np.nan),
@@ -158,14 +156,16 @@ def head_large(data: Row) -> Figure:
     axes.tick_params(labelsize=10)
     if cell > 0.36:
         for q, m in np.argwhere(np.asarray(data["possible"], dtype=bool) & (weights >= 0.01)):
-            _number(axes, m, q, f"{floored(weights[q, m], 2):.2f}".removeprefix("0"), weights[q, m])
-    colour_bar(
+            _annotate_cell(
+                axes, m, q, f"{floor_to(weights[q, m], 2):.2f}".removeprefix("0"), weights[q, m]
+            )
+    colorbar(
         figure,
         left + cell * len(columns) + 0.18,
         height - above - min(2.4, cell * len(rows)),
         min(2.4, cell * len(rows)),
     )
-    _caption(figure, left, SAYS[data["kind"]], DARKER)
+    _caption(figure, left, ATTENTION_CAPTIONS[data["kind"]], COLORBAR_NOTE)
     return figure
 
 
@@ -178,7 +178,7 @@ def cross_attention_by_step(data: Row) -> Figure:
     Raises:
         ValueError: for no steps.
     """
-    steps, heads, columns = data["steps"][:MOST_STEPS], data["heads"][:MOST_ROWS], data["columns"]
+    steps, heads, columns = data["steps"][:MAX_STEPS], data["heads"][:MAX_ROWS], data["columns"]
     if not steps:
         raise ValueError("no token was generated, so there is no step to draw")
     cell = min(0.24, 2.6 / len(columns))
@@ -190,14 +190,14 @@ def cross_attention_by_step(data: Row) -> Figure:
     left, gap, head_room = 0.3 + 0.068 * max(map(len, heads)), 0.3, 0.5
     # The color scale needs space next to a single low panel.
     below = 0.5 + (max(0.0, 0.8 - tall) if down == 1 else 0.0)
-    width = max(left + CAPTION_ROOM, left + across * beside + (across - 1) * gap + 0.75)
+    width = max(left + CAPTION_WIDTH_IN, left + across * beside + (across - 1) * gap + 0.75)
     height = below + down * (tall + head_room + 0.2) + 0.35
-    figure = blank(width, height)
+    figure = new_figure(width, height)
     _title(figure, left, "Cross-attention, step by step")
     for i, step in enumerate(steps):
         x = left + i % across * (beside + gap)
         y = below + (down - 1 - i // across) * (tall + head_room + 0.2) + 0.2
-        axes = panel(figure, x, y, cell * len(columns), tall)
+        axes = add_axes_inches(figure, x, y, cell * len(columns), tall)
         heatmap(
             axes,
             step["weights"][: len(heads)],
@@ -211,16 +211,16 @@ def cross_attention_by_step(data: Row) -> Figure:
         written = " ".join(step["written"][-6:])
         cut = "… " if len(step["written"]) > 6 else ""
         mark = "" if step["right"] in (None, step["next"]) else f", target: {step['right']}"
-        _over(axes, f"{cut}{written}", QUIET, 14, MONO)
-        _over(
+        _title_above(axes, f"{cut}{written}", MUTED, 14, MONO)
+        _title_above(
             axes,
-            f"→ {step['next']}  {percent(step['probability'])}{mark}",
-            INK if not mark else SECOND,
+            f"→ {step['next']}  {format_percent(step['probability'])}{mark}",
+            FOREGROUND if not mark else SECONDARY,
             4,
             MONO,
         )
     tall_bar = max(0.8, min(tall, 2.0))
-    colour_bar(
+    colorbar(
         figure,
         left + across * beside + (across - 1) * gap + 0.15,
         height - 0.35 - head_room - tall_bar,
@@ -235,7 +235,7 @@ def cross_attention_by_step(data: Row) -> Figure:
         figure,
         left,
         "above: the prefix, and the next generated token with its probability",
-        DARKER + cut,
+        COLORBAR_NOTE + cut,
     )
     return figure
 
@@ -255,21 +255,21 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     if not rows:
         raise ValueError("there are no effects to draw; run an ablation first")
     every = list(dict.fromkeys(row["name"] for row in rows))
-    names = every[:MOST_BARS]
+    names = every[:MAX_BARS]
     kept = rows[0]["kept"]
     left, bar, below, above = 0.35 + 0.066 * max(map(len, names)), 0.23, 0.75, 0.75
     width, height = left + 5.0, below + bar * len(names) + above
-    figure = blank(width, height)
+    figure = new_figure(width, height)
     _title(
         figure,
         0.2,
         title or ("Keep-only ablation of heads" if kept else "Ablation of each component"),
     )
-    lost = chart(figure, left, below, 2.6, bar * len(names), "")
-    exact = chart(figure, left + 2.9, below, 1.75, bar * len(names), "")
+    lost = style_axes(figure, left, below, 2.6, bar * len(names), "")
+    exact = style_axes(figure, left + 2.9, below, 1.75, bar * len(names), "")
     styles: dict[str, dict[str, Any]] = {
         "zero": {"marker": "o", "color": ACCENT},
-        "mean": {"marker": "D", "color": SECOND, "markerfacecolor": "white"},
+        "mean": {"marker": "D", "color": SECONDARY, "markerfacecolor": "white"},
     }
     for axes, key in ((lost, "log_probability_lost"), (exact, "exact_match")):
         axes.grid(axis="y", visible=False)
@@ -307,38 +307,38 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     ]
     lost.set_xticks(ticks, [f"{tick:g}".replace("-", "−") for tick in ticks])
     lost.xaxis.set_minor_locator(NullLocator())
-    lost.set_xlabel("drop in log-probability, in nats", fontsize=9, color=INK)
+    lost.set_xlabel("drop in log-probability, in nats", fontsize=9, color=FOREGROUND)
     exact.set_xlim(-0.03, 1.05)
     exact.set_xticks([0, 0.5, 1])
     exact.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    exact.set_xlabel("exact match", fontsize=9, color=INK)
+    exact.set_xlabel("exact match", fontsize=9, color=FOREGROUND)
     lost.legend(
         loc="lower left",
         bbox_to_anchor=(-0.02, 1.0),
         ncols=2,
         frameon=False,
         fontsize=8.5,
-        labelcolor=INK,
+        labelcolor=FOREGROUND,
         title=None,
     )
     before = rows[0]["exact_match_before"]
-    exact.axvline(before, color=QUIET, linewidth=0.9, linestyle=(0, (3, 2)), zorder=1)
+    exact.axvline(before, color=MUTED, linewidth=0.9, linestyle=(0, (3, 2)), zorder=1)
     exact.text(
         before,
         -0.75,
-        f"intact: {percent(before)}",
+        f"intact: {format_percent(before)}",
         fontsize=8,
-        color=QUIET,
+        color=MUTED,
         ha="right",
         va="bottom",
     )
     rest = f"; the first {len(names)} of {len(every)}" if len(every) > len(names) else ""
     replaced = "outputs of all other heads" if kept else "output"
-    says = (
+    caption = (
         f"{replaced} replaced by zero, or by the mean at each position; "
         f"{rows[0]['n']:,} held-out sequences{rest}"
     )
-    _caption(figure, 0.2, says)
+    _caption(figure, 0.2, caption)
     return figure
 
 
@@ -356,7 +356,7 @@ def head_scores(rows: Sequence[Row]) -> Figure:
     """
     if not rows:
         raise ValueError("there are no heads to draw")
-    every, rows = rows, rows[:MOST_ROWS]
+    every, rows = rows, rows[:MAX_ROWS]
     patterns = [
         "diagonal",
         "anti-diagonal",
@@ -370,17 +370,17 @@ def head_scores(rows: Sequence[Row]) -> Figure:
     cell, bar = 0.62, 0.24
     left, below, above = 0.3 + 0.066 * max(len(row["name"]) for row in rows), 0.62, 1.0
     width, height = left + cell * (len(patterns) + 2) + 0.3, below + bar * len(rows) + above
-    figure = blank(width, height)
+    figure = new_figure(width, height)
     _title(figure, 0.2, "Attention patterns of all heads")
-    axes = panel(figure, left, below, cell * len(patterns), bar * len(rows))
-    _hatched(axes)
+    axes = add_axes_inches(figure, left, below, cell * len(patterns), bar * len(rows))
+    _hatch_missing(axes)
     table = np.array(
         [[np.nan if row[name] is None else row[name] for name in patterns] for row in rows],
         dtype=float,
     )
-    axes.imshow(table, cmap=RAMP, norm=SHARE, aspect="auto", interpolation="nearest")
+    axes.imshow(table, cmap=ATTENTION_CMAP, norm=UNIT_NORM, aspect="auto", interpolation="nearest")
     for y, x in np.argwhere(~np.isnan(table)):
-        _number(axes, x, y, f"{100 * floored(table[y, x], 2):.0f}", table[y, x])
+        _annotate_cell(axes, x, y, f"{100 * floor_to(table[y, x], 2):.0f}", table[y, x])
     axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
     axes.set_xticks(range(len(patterns)), patterns, rotation=40, ha="left", rotation_mode="anchor")
     axes.xaxis.tick_top()
@@ -393,7 +393,7 @@ def head_scores(rows: Sequence[Row]) -> Figure:
             top,
             label,
             fontsize=8.5,
-            color=INK,
+            color=FOREGROUND,
             rotation=40,
             rotation_mode="anchor",
             ha="left",
@@ -406,7 +406,7 @@ def head_scores(rows: Sequence[Row]) -> Figure:
                 (below + bar * (len(rows) - y - 0.5)) / height,
                 text,
                 fontsize=8,
-                color=INK,
+                color=FOREGROUND,
                 family=MONO,
                 ha="center",
                 va="center",
@@ -421,7 +421,7 @@ def head_scores(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def heads_over_training(rows: Sequence[Row]) -> Figure:
+def head_scores_over_training(rows: Sequence[Row]) -> Figure:
     """Draw how the final pattern of each head develops over the steps of a run.
 
     There is one panel per type of attention and one line per head. `rows`: step, name ("..., layer
@@ -436,7 +436,7 @@ def heads_over_training(rows: Sequence[Row]) -> Figure:
     kinds = list(dict.fromkeys(row["kind"] for row in rows))
     width, tall, gap, below, above = 7.4, 1.55, 0.55, 0.75, 0.35
     height = below + len(kinds) * tall + (len(kinds) - 1) * gap + above
-    figure = blank(width, height)
+    figure = new_figure(width, height)
     titles = {
         "encoder": "Encoder self-attention",
         "decoder": "Decoder self-attention",
@@ -447,7 +447,7 @@ def heads_over_training(rows: Sequence[Row]) -> Figure:
             (row for row in rows if row["kind"] == kind and row["step"] == steps[-1]),
             key=lambda row: -row[row["best"] or "uniform"],
         )
-        axes = chart(
+        axes = style_axes(
             figure, 0.6, below + (len(kinds) - 1 - i) * (tall + gap), 4.4, tall, titles[kind]
         )
         for at, final in enumerate(last):
@@ -463,7 +463,7 @@ def heads_over_training(rows: Sequence[Row]) -> Figure:
             axes.plot(
                 steps,
                 line,
-                color=COLOURS[head % len(COLOURS)] if named else GRID,
+                color=COLORS[head % len(COLORS)] if named else GRID,
                 linestyle=DASHES[layer % len(DASHES)],
                 linewidth=1.5 if named else 0.8,
                 zorder=3 if named else 1,
@@ -481,11 +481,11 @@ def heads_over_training(rows: Sequence[Row]) -> Figure:
             bbox_to_anchor=(1.02, 1.08),
             frameon=False,
             fontsize=8,
-            labelcolor=INK,
+            labelcolor=FOREGROUND,
             handlelength=2.2,
             borderaxespad=0,
         )
-    figure.axes[-1].set_xlabel("step", fontsize=9, color=INK)
+    figure.axes[-1].set_xlabel("step", fontsize=9, color=FOREGROUND)
     _caption(
         figure,
         0.6,
@@ -504,14 +504,14 @@ def logit_lens(data: Row) -> Figure:
     `data`: layers, known, columns (the target tokens, or the generated ones unless known), symbols
     [layer][position], probability [layer][position].
     """
-    layers, columns = data["layers"], data["columns"][:MOST_PLACES]
-    probability = np.asarray(data["probability"], dtype=float)[:, :MOST_PLACES]
+    layers, columns = data["layers"], data["columns"][:MAX_POSITIONS]
+    probability = np.asarray(data["probability"], dtype=float)[:, :MAX_POSITIONS]
     cell, left, below, above = max(0.42, 0.09 * max(map(len, columns)) + 0.1), 1.05, 0.75, 0.45
-    width = max(left + CAPTION_ROOM, left + cell * len(columns) + 0.75)
+    width = max(left + CAPTION_WIDTH_IN, left + cell * len(columns) + 0.75)
     height = below + 0.42 * len(layers) + above
-    figure = blank(width, height)
+    figure = new_figure(width, height)
     _title(figure, left, "Logit lens: the prediction of each layer")
-    axes = panel(figure, left, below, cell * len(columns), 0.42 * len(layers))
+    axes = add_axes_inches(figure, left, below, cell * len(columns), 0.42 * len(layers))
     upwards = slice(None, None, -1)  # the embedding at the bottom, as models are drawn
     heatmap(
         axes, probability[upwards], layers[upwards], columns, label_rows=True, label_columns=True
@@ -519,14 +519,14 @@ def logit_lens(data: Row) -> Figure:
     for text in axes.get_yticklabels():
         text.set(fontfamily="DejaVu Sans", fontsize=8.5)
     for y, symbols in enumerate(data["symbols"][upwards]):
-        for x, symbol in enumerate(symbols[:MOST_PLACES]):
+        for x, symbol in enumerate(symbols[:MAX_POSITIONS]):
             dark = probability[upwards][y, x] > 0.5
             axes.text(
                 x,
                 y,
                 symbol,
                 fontsize=9,
-                color="white" if dark else INK,
+                color="white" if dark else FOREGROUND,
                 family=MONO,
                 ha="center",
                 va="center",
@@ -539,19 +539,19 @@ def logit_lens(data: Row) -> Figure:
                         0.88,
                         0.84,
                         fill=False,
-                        edgecolor=SECOND,
+                        edgecolor=SECONDARY,
                         linewidth=1.4,
                     )
                 )
-    colour_bar(figure, left + cell * len(columns) + 0.15, below, 0.42 * len(layers))
+    colorbar(figure, left + cell * len(columns) + 0.15, below, 0.42 * len(layers))
     right = "target tokens" if data["known"] else "generated tokens"
-    says = f"columns: {right}    cells: the most likely token, framed if it differs"
+    caption = f"columns: {right}    cells: the most likely token, framed if it differs"
     cut = (
         f"; the first {len(columns)} positions of {len(data['columns'])}"
         if len(columns) < len(data["columns"])
         else ""
     )
-    _caption(figure, left, says, f"darker: more probable, from 0 to 1{cut}")
+    _caption(figure, left, caption, f"darker: more probable, from 0 to 1{cut}")
     return figure
 
 
@@ -565,8 +565,8 @@ def contributions(rows: Sequence[Row]) -> Figure:
     """
     if not rows:
         raise ValueError("there are no contributions to draw")
-    loudest = sorted(rows, key=lambda row: -abs(row["logit"]))[:MOST_PARTS]
-    shown = [(row["name"], row["logit"]) for row in rows if row in loudest]
+    largest = sorted(rows, key=lambda row: -abs(row["logit"]))[:MAX_COMPONENTS]
+    shown = [(row["name"], row["logit"]) for row in rows if row in largest]
     total = sum(row["logit"] for row in rows)
     if len(shown) < len(rows):
         shown.append(
@@ -575,32 +575,32 @@ def contributions(rows: Sequence[Row]) -> Figure:
     names, values = [*(name for name, _ in shown), "sum"], [*(value for _, value in shown), total]
     left, bar, below, above = 0.35 + 0.066 * max(map(len, names)), 0.22, 0.75, 0.5
     width, height = left + 4.3, below + bar * len(names) + above
-    figure = blank(width, height)
+    figure = new_figure(width, height)
     token, against = rows[0]["token"], rows[0]["against"]
     _title(
         figure,
         0.2,
         f"Logit attribution: {token} against {against} at position {rows[0]['position'] + 1}",
     )
-    axes = chart(figure, left, below, 4.0, bar * len(names), "")
+    axes = style_axes(figure, left, below, 4.0, bar * len(names), "")
     axes.grid(axis="y", visible=False)
     axes.grid(axis="x", color=GRID, linewidth=0.7)
-    colours = [ACCENT if value >= 0 else SECOND for value in values[:-1]] + [INK]
-    axes.barh(range(len(names)), values, height=0.62, color=colours)
-    axes.axvline(0, color=QUIET, linewidth=0.8)
+    colors = [ACCENT if value >= 0 else SECONDARY for value in values[:-1]] + [FOREGROUND]
+    axes.barh(range(len(names)), values, height=0.62, color=colors)
+    axes.axvline(0, color=MUTED, linewidth=0.8)
     reach = max(abs(value) for value in values) or 1.0
     for y, value in enumerate(values):
         at, side = (
             (value + 0.015 * reach, "left") if value >= 0 else (value - 0.015 * reach, "right")
         )
         text = f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")
-        axes.text(at, y, text, fontsize=8, color=INK, va="center", ha=side)
+        axes.text(at, y, text, fontsize=8, color=FOREGROUND, va="center", ha=side)
     axes.set_xlim(min(0, *values) - 0.17 * reach, max(0, *values) + 0.17 * reach)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", length=0)
-    told = f"logit of {token} minus logit of {against}, with a frozen scale of the final norm"
-    axes.set_xlabel(told, fontsize=9, color=INK, parse_math=False)
+    labels = f"logit of {token} minus logit of {against}, with a frozen scale of the final norm"
+    axes.set_xlabel(labels, fontsize=9, color=FOREGROUND, parse_math=False)
     return figure
 
 
@@ -620,13 +620,13 @@ def positions(data: Row) -> Figure:
     tall = [max(0.9, min(3.0, 0.16 * len(matrix))) for matrix in sides.values()]
     width, below, gap, above = 7.2, 0.5, 0.75, 0.5
     height = below + sum(tall) + gap + above
-    figure = blank(width, height)
+    figure = new_figure(width, height)
     kind = "sinusoidal" if data["kind"] == "sinusoidal" else "learned"
     bottom = height - above
     for (side, matrix), each in zip(sides.items(), tall, strict=True):
         bottom -= each
-        axes = panel(figure, 0.65, bottom, width - 1.45, each)
-        _signed(axes, matrix, reach)
+        axes = add_axes_inches(figure, 0.65, bottom, width - 1.45, each)
+        _diverging_heatmap(axes, matrix, reach)
         counted = (
             ", counted from the end" if data["kind"] == "from-the-end" and side == "source" else ""
         )
@@ -634,17 +634,17 @@ def positions(data: Row) -> Figure:
             f"Position vectors of the {side}: {kind}{counted}",
             loc="left",
             fontsize=9.5,
-            color=INK,
+            color=FOREGROUND,
             fontweight="bold",
             pad=6,
         )
         bottom -= gap
-    figure.axes[-1].set_xlabel("dimension", fontsize=9, color=INK)
-    _signed_bar(figure, width - 0.65, height - above - tall[0], tall[0], reach)
+    figure.axes[-1].set_xlabel("dimension", fontsize=9, color=FOREGROUND)
+    _diverging_colorbar(figure, width - 0.65, height - above - tall[0], tall[0], reach)
     return figure
 
 
-def sine_waves(data: Row) -> Figure:
+def sinusoidal_table(data: Row) -> Figure:
     """Draw the sinusoidal position vectors, and some dimensions as curves with their wavelengths.
 
     `data`: matrix PD, d_model, waves with dimension and wavelength.
@@ -653,14 +653,14 @@ def sine_waves(data: Row) -> Figure:
     n, each = len(matrix), 0.78
     width, below, above, map_height = 7.2, 0.5, 0.4, 2.6
     height = below + each * len(data["waves"]) + 0.5 + map_height + above
-    figure = blank(width, height)
-    axes = panel(figure, 0.65, height - above - map_height, width - 1.45, map_height)
-    _signed(axes, matrix.T, 1.0, down="dimension")
+    figure = new_figure(width, height)
+    axes = add_axes_inches(figure, 0.65, height - above - map_height, width - 1.45, map_height)
+    _diverging_heatmap(axes, matrix.T, 1.0, down="dimension")
     title = f"Sinusoidal position vectors: {n} positions, {data['d_model']} dimensions"
-    axes.set_title(title, loc="left", fontsize=9.5, color=INK, fontweight="bold", pad=6)
-    _signed_bar(figure, width - 0.65, height - above - map_height, map_height, 1.0)
+    axes.set_title(title, loc="left", fontsize=9.5, color=FOREGROUND, fontweight="bold", pad=6)
+    _diverging_colorbar(figure, width - 0.65, height - above - map_height, map_height, 1.0)
     for i, wave in enumerate(data["waves"]):
-        axes = panel(
+        axes = add_axes_inches(
             figure, 0.65, below + each * (len(data["waves"]) - 1 - i), width - 1.45, each - 0.3
         )
         axes.spines[["top", "right"]].set_visible(False)
@@ -682,14 +682,14 @@ def sine_waves(data: Row) -> Figure:
             if wave["wavelength"] >= 100
             else f"{wave['wavelength']:.1f}"
         )
-        _over(
+        _title_above(
             axes,
             f"dimension {wave['dimension']} repeats after {length} positions",
-            INK,
+            FOREGROUND,
             3,
             "DejaVu Sans",
         )
-    axes.set_xlabel("position", fontsize=9, color=INK)
+    axes.set_xlabel("position", fontsize=9, color=FOREGROUND)
     return figure
 
 
@@ -700,17 +700,17 @@ FIGURES: dict[str, Callable[[Any], Figure]] = {
     "encoder-attention": attention_grid,
     "decoder-attention": attention_grid,
     "cross-attention": attention_grid,
-    "head": head_large,
+    "head": single_head,
     "cross-attention-by-step": cross_attention_by_step,
     "ablation": ablation_ranking,
     "ablation-groups": lambda rows: ablation_ranking(rows, "Ablation of each group"),
     "keep-only": ablation_ranking,
     "head-scores": head_scores,
-    "heads-over-training": heads_over_training,
+    "heads-over-training": head_scores_over_training,
     "logit-lens": logit_lens,
     "contributions": contributions,
     "positions": positions,
-    "sine-waves": sine_waves,
+    "sine-waves": sinusoidal_table,
     "loss": lambda rows: training_curve(
         [{name: value for name, value in row.items() if value is not None} for row in rows]
     ),
@@ -739,7 +739,7 @@ def write(folder: Path, name: str, data: Any) -> list[Path]:
     return paths
 
 
-def _fitting(data: Row, dimensions: int) -> tuple[Any, Sequence[str], Sequence[str]]:
+def _crop_to_labels(data: Row, dimensions: int) -> tuple[Any, Sequence[str], Sequence[str]]:
     """Return the weights as an array, and the labels of its last two dimensions."""
     weights, rows, columns = np.asarray(data["weights"], dtype=float), data["rows"], data["columns"]
     if (
@@ -761,7 +761,7 @@ def _title(figure: Figure, left: float, text: str) -> None:
         1 - 0.12 / height,
         text,
         fontsize=10.5,
-        color=INK,
+        color=FOREGROUND,
         fontweight="bold",
         ha="left",
         va="top",
@@ -776,7 +776,7 @@ def _caption(figure: Figure, left: float, *lines: str) -> None:
         0.1 / height,
         "\n".join(lines),
         fontsize=8,
-        color=QUIET,
+        color=MUTED,
         ha="left",
         va="bottom",
         linespacing=1.4,
@@ -784,7 +784,7 @@ def _caption(figure: Figure, left: float, *lines: str) -> None:
     )
 
 
-def _over(axes: Axes, text: str, colour: str, points: float, family: str) -> None:
+def _title_above(axes: Axes, text: str, color: str, points: float, family: str) -> None:
     """Add a line of text, `points` above the left corner of a panel."""
     axes.annotate(
         text,
@@ -793,7 +793,7 @@ def _over(axes: Axes, text: str, colour: str, points: float, family: str) -> Non
         xycoords="axes fraction",
         textcoords="offset points",
         fontsize=8,
-        color=colour,
+        color=color,
         family=family,
         ha="left",
         va="bottom",
@@ -802,45 +802,57 @@ def _over(axes: Axes, text: str, colour: str, points: float, family: str) -> Non
     )
 
 
-def _number(axes: Axes, x: float, y: float, text: str, share: float) -> None:
+def _annotate_cell(axes: Axes, x: float, y: float, text: str, intensity: float) -> None:
     """Add a number to a cell of `heatmap`, in white if the cell is dark."""
     axes.text(
-        x, y, text, fontsize=7.5, color="white" if share > 0.5 else INK, ha="center", va="center"
+        x,
+        y,
+        text,
+        fontsize=7.5,
+        color="white" if intensity > 0.5 else FOREGROUND,
+        ha="center",
+        va="center",
     )
 
 
-def _hatched(axes: Axes) -> None:
+def _hatch_missing(axes: Axes) -> None:
     """Hatch the background, which is visible in cells without a number."""
     axes.patch.set(facecolor="white", hatch="//////", edgecolor="#c3c9d1", linewidth=0)
 
 
-def _label_room(labels: Sequence[str]) -> float:
+def _label_width(labels: Sequence[str]) -> float:
     """Return the inches that the longest row label needs."""
     return 0.075 * max(map(len, labels))
 
 
-def _tick_room(labels: Sequence[str]) -> float:
+def _tick_label_width(labels: Sequence[str]) -> float:
     """Return the inches that the column labels need; long labels are vertical."""
     longest = max(map(len, labels))
     return 0.18 if longest <= 3 else 0.08 * longest
 
 
-def _signed(axes: Axes, matrix: Any, reach: float, down: str = "position") -> None:
+def _diverging_heatmap(axes: Axes, matrix: Any, reach: float, down: str = "position") -> None:
     """Draw numbers from -reach to reach as cells."""
     axes.imshow(
-        matrix, cmap=SIGNED, norm=Normalize(-reach, reach), aspect="auto", interpolation="nearest"
+        matrix,
+        cmap=DIVERGING_CMAP,
+        norm=Normalize(-reach, reach),
+        aspect="auto",
+        interpolation="nearest",
     )
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
-    axes.set_ylabel(down, fontsize=9, color=INK)
+    axes.set_ylabel(down, fontsize=9, color=FOREGROUND)
 
 
-def _signed_bar(figure: Figure, left: float, bottom: float, height: float, reach: float) -> None:
+def _diverging_colorbar(
+    figure: Figure, left: float, bottom: float, height: float, reach: float
+) -> None:
     """Add the color scale of `_signed`."""
-    axes = panel(figure, left, bottom, 0.11, height)
+    axes = add_axes_inches(figure, left, bottom, 0.11, height)
     bar = figure.colorbar(
-        ScalarMappable(Normalize(-reach, reach), SIGNED), cax=axes, ticks=[-reach, 0, reach]
+        ScalarMappable(Normalize(-reach, reach), DIVERGING_CMAP), cax=axes, ticks=[-reach, 0, reach]
     )
     bar.ax.set_yticklabels([f"−{reach:.2g}", "0", f"{reach:.2g}"])
-    bar.outline.set(edgecolor=QUIET, linewidth=0.6)
-    axes.tick_params(length=2, labelsize=8, labelcolor=INK)
+    bar.outline.set(edgecolor=MUTED, linewidth=0.6)
+    axes.tick_params(length=2, labelsize=8, labelcolor=FOREGROUND)

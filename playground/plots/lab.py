@@ -14,17 +14,26 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from .figures import INK, QUIET, blank, chart, colour_bar, heatmap, panel, save
-from .heads import COLOURS, DASHES
+from .figures import (
+    FOREGROUND,
+    MUTED,
+    add_axes_inches,
+    colorbar,
+    heatmap,
+    new_figure,
+    save,
+    style_axes,
+)
+from .heads import COLORS, DASHES
 
 Row = Mapping[str, Any]
-WIDTH = 7.6  # inches
-LINE = 0.16  # inches per line of text
-MOST_CURVES = len(COLOURS) * 2
-LETTERS = 112  # maximum characters per line of a caption
+FIGURE_WIDTH_IN = 7.6  # inches
+LINE_HEIGHT_IN = 0.16  # inches per line of text
+MAX_CURVES = len(COLORS) * 2
+CAPTION_WRAP = 112  # maximum characters per line of a caption
 
 
-def experiment(found: Row) -> Figure:
+def experiment(results: Row) -> Figure:
     """Draw exact match over the steps, and the steps to 99 % exact match.
 
     Curves are the median and the full range over seeds. An open marker means that 99 % was not
@@ -33,22 +42,22 @@ def experiment(found: Row) -> Figure:
     Raises:
         ValueError: if no run has finished.
     """
-    cells = [cell for cell in found["cells"] if cell["n"]]
+    cells = [cell for cell in results["cells"] if cell["n"]]
     if not cells:
         raise ValueError("no run has finished yet, so there is nothing to draw")
-    drawn = cells[:MOST_CURVES]
-    words = _wrapped(found["sentence"])
-    rows, below = 0.24 * len(cells), 0.62 + LINE * len(words)
+    drawn = cells[:MAX_CURVES]
+    words = _wrap_text(results["sentence"])
+    rows, below = 0.24 * len(cells), 0.62 + LINE_HEIGHT_IN * len(words)
     left = 0.35 + 0.068 * max(len(cell["label"]) for cell in cells)
     height = below + rows + 0.8 + 2.1 + 0.35
-    figure = blank(WIDTH, height)
-    curves = chart(
+    figure = new_figure(FIGURE_WIDTH_IN, height)
+    curves = style_axes(
         figure,
         0.65,
         height - 0.35 - 2.1,
-        WIDTH - 0.9,
+        FIGURE_WIDTH_IN - 0.9,
         2.1,
-        f"Exact match on held-out sequences: {_over(cells)}",
+        f"Exact match on held-out sequences: {_caption_above(cells)}",
     )
     for at, cell in enumerate(drawn):
         curve, style = cell["curve"], _style(at)
@@ -65,11 +74,11 @@ def experiment(found: Row) -> Figure:
     curves.set_yticks([0, 0.5, 1])
     curves.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     _steps(curves, max(cell["steps"] for cell in cells))
-    bars = chart(
+    bars = style_axes(
         figure,
         left,
         below,
-        WIDTH - left - 0.35,
+        FIGURE_WIDTH_IN - left - 0.35,
         rows,
         "Steps to 99 % exact match: each seed, and the median",
     )
@@ -104,7 +113,7 @@ def experiment(found: Row) -> Figure:
                 (-7, 0),
                 textcoords="offset points",
                 fontsize=8,
-                color=QUIET,
+                color=MUTED,
                 ha="right",
                 va="center",
             )
@@ -112,14 +121,14 @@ def experiment(found: Row) -> Figure:
     bars.set_yticks(range(len(cells)), [cell["label"] for cell in reversed(cells)])
     bars.tick_params(axis="y", length=0)
     for tick, at in zip(bars.get_yticklabels(), reversed(range(len(cells))), strict=True):
-        tick.set_color(_style(at)["color"] if at < MOST_CURVES else INK)
+        tick.set_color(_style(at)["color"] if at < MAX_CURVES else FOREGROUND)
     _steps(bars, max(cell["steps"] for cell in cells))
-    bars.set_xlabel("step", fontsize=9, color=INK)
-    _words(figure, words)
+    bars.set_xlabel("step", fontsize=9, color=FOREGROUND)
+    _draw_caption(figure, words)
     return figure
 
 
-def answers_by_length(found: Row) -> Figure:
+def accuracy_by_length(results: Row) -> Figure:
     """Draw exact match by length for every position encoding.
 
     Curves are the median with the full range over seeds, or a single run with its 95 % interval.
@@ -128,23 +137,27 @@ def answers_by_length(found: Row) -> Figure:
     Raises:
         ValueError: if no run has been evaluated.
     """
-    rows = [row for row in found["rows"] if row["n"]]
+    rows = [row for row in results["rows"] if row["n"]]
     if not rows:
         raise ValueError("no run has been evaluated yet, so there is nothing to draw")
-    words = _wrapped(f"{found['sentence']} {_asked(found, rows)}")
+    words = _wrap_text(f"{results['sentence']} {_evaluation_note(results, rows)}")
     # Inches of a legend entry: its dash, its label and a gap.
     each = 0.7 + 0.076 * max(len(row["label"]) for row in rows)
-    columns = max(1, min(3, int((WIDTH - 0.65) / each)))
-    legend = LINE * 1.25 * -(-len(rows) // columns)
-    below = 0.62 + LINE * len(words)
-    width, height = max(WIDTH, 0.65 + each), below + 2.5 + 0.4 + legend
-    figure = blank(width, height)
-    axes = chart(figure, 0.65, below, width - 0.9, 2.5, "")
+    columns = max(1, min(3, int((FIGURE_WIDTH_IN - 0.65) / each)))
+    legend = LINE_HEIGHT_IN * 1.25 * -(-len(rows) // columns)
+    below = 0.62 + LINE_HEIGHT_IN * len(words)
+    width, height = max(FIGURE_WIDTH_IN, 0.65 + each), below + 2.5 + 0.4 + legend
+    figure = new_figure(width, height)
+    axes = style_axes(figure, 0.65, below, width - 0.9, 2.5, "")
     axes.axvspan(
-        found["trained"][0] - 0.5, found["trained"][1] + 0.5, color="#eef2f6", linewidth=0, zorder=0
+        results["trained"][0] - 0.5,
+        results["trained"][1] + 0.5,
+        color="#eef2f6",
+        linewidth=0,
+        zorder=0,
     )
     axes.text(
-        found["trained"][1], -0.015, "trained ", fontsize=8, color=QUIET, ha="right", va="bottom"
+        results["trained"][1], -0.015, "trained ", fontsize=8, color=MUTED, ha="right", va="bottom"
     )
     for at, row in enumerate(rows):
         style = _style(at)
@@ -161,16 +174,16 @@ def answers_by_length(found: Row) -> Figure:
     axes.set_ylim(-0.03, 1.05)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes.set_xlim(0.5, found["longest"] + 0.5)
+    axes.set_xlim(0.5, results["longest"] + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, steps=[1, 2, 5, 10]))
-    axes.set_xlabel("length of the sequence", fontsize=9, color=INK)
+    axes.set_xlabel("length of the sequence", fontsize=9, color=FOREGROUND)
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(-0.01, 1.0),
         ncols=columns,
         frameon=False,
         fontsize=8.5,
-        labelcolor=INK,
+        labelcolor=FOREGROUND,
         borderaxespad=0.2,
         handlelength=2.6,
     )
@@ -179,47 +192,49 @@ def answers_by_length(found: Row) -> Figure:
         1 - 0.1 / height,
         "Exact match by length",
         fontsize=10.5,
-        color=INK,
+        color=FOREGROUND,
         fontweight="bold",
         ha="left",
         va="top",
     )
-    _words(figure, words)
+    _draw_caption(figure, words)
     return figure
 
 
-def lengths_heatmap(found: Row) -> Figure:
+def lengths_heatmap(results: Row) -> Figure:
     """Draw the same medians as a heatmap: one row per position encoding, one column per length.
 
-    Lengths without held-out sequences are hatched. `found` is as for `answers_by_length`.
+    Lengths without held-out sequences are hatched. `found` is as for `accuracy_by_length`.
 
     Raises:
         ValueError: if no run has been evaluated.
     """
-    rows = [row for row in found["rows"] if row["n"]]
+    rows = [row for row in results["rows"] if row["n"]]
     if not rows:
         raise ValueError("no run has been evaluated yet, so there is nothing to draw")
-    lengths = list(range(1, found["longest"] + 1))
+    lengths = list(range(1, results["longest"] + 1))
     shares = np.full((len(rows), len(lengths)), np.nan)
     for at, row in enumerate(rows):
         for length, share in zip(row["lengths"], row["median"], strict=True):
             shares[at, length - 1] = share
-    words = _wrapped(f"darker: higher exact match, from 0 to 100 %. {_asked(found, rows)}")
+    words = _wrap_text(
+        f"darker: higher exact match, from 0 to 100 %. {_evaluation_note(results, rows)}"
+    )
     left = 0.35 + 0.082 * max(len(row["label"]) for row in rows)
-    below, tall = 0.62 + LINE * len(words), 0.3 * len(rows)
-    width, height = max(WIDTH, left + 4.5), below + tall + 0.4
-    figure = blank(width, height)
+    below, tall = 0.62 + LINE_HEIGHT_IN * len(words), 0.3 * len(rows)
+    width, height = max(FIGURE_WIDTH_IN, left + 4.5), below + tall + 0.4
+    figure = new_figure(width, height)
     figure.text(
         left / width,
         1 - 0.1 / height,
         "Exact match by length, median over seeds",
         fontsize=10.5,
-        color=INK,
+        color=FOREGROUND,
         fontweight="bold",
         ha="left",
         va="top",
     )
-    axes = panel(figure, left, below, width - left - 0.75, tall)
+    axes = add_axes_inches(figure, left, below, width - left - 0.75, tall)
     axes.patch.set(hatch="////", edgecolor="#cfd5dc", facecolor="white")
     heatmap(
         axes,
@@ -229,32 +244,32 @@ def lengths_heatmap(found: Row) -> Figure:
         label_rows=True,
         label_columns=True,
     )
-    axes.axvline(found["trained"][1] - 0.5, color=COLOURS[1], linewidth=1.4)
+    axes.axvline(results["trained"][1] - 0.5, color=COLORS[1], linewidth=1.4)
     axes.set_xlabel(
         "length of the sequence; the line marks the maximum training length",
         fontsize=9,
-        color=INK,
+        color=FOREGROUND,
     )
-    colour_bar(figure, width - 0.6, below, tall)
-    _words(figure, words)
+    colorbar(figure, width - 0.6, below, tall)
+    _draw_caption(figure, words)
     return figure
 
 
 FIGURES: dict[str, Callable[[Row], Figure]] = {
     "experiment": experiment,
-    "answers-by-length": answers_by_length,
+    "answers-by-length": accuracy_by_length,
     "lengths-heatmap": lengths_heatmap,
 }
 
 
-def write(folder: Path, name: str, found: Row) -> list[Path]:
+def write(folder: Path, name: str, results: Row) -> list[Path]:
     """Draw the figure of this name as .png, .svg and .pdf.
 
     Raises:
         ValueError: if there are no results yet.
         OSError: if the folder cannot be written.
     """
-    figure = FIGURES[name](found)
+    figure = FIGURES[name](results)
     paths = [folder / f"{name}.{kind}" for kind in ("png", "svg", "pdf")]
     for path in paths:
         save(figure, path)
@@ -263,12 +278,12 @@ def write(folder: Path, name: str, found: Row) -> list[Path]:
 
 def _style(at: int) -> dict[str, Any]:
     return {
-        "color": COLOURS[at % len(COLOURS)],
-        "linestyle": DASHES[at // len(COLOURS) % len(DASHES)] if at >= len(COLOURS) else "-",
+        "color": COLORS[at % len(COLORS)],
+        "linestyle": DASHES[at // len(COLORS) % len(DASHES)] if at >= len(COLORS) else "-",
     }
 
 
-def _over(cells: Sequence[Row]) -> str:
+def _caption_above(cells: Sequence[Row]) -> str:
     seeds = sorted({cell["n"] for cell in cells})
     if seeds == [1]:
         return "one seed each"
@@ -277,15 +292,15 @@ def _over(cells: Sequence[Row]) -> str:
     )
 
 
-def _asked(found: Row, rows: Sequence[Row]) -> str:
+def _evaluation_note(results: Row, rows: Sequence[Row]) -> str:
     tables = [row["untrained"] for row in rows if row["untrained"]]
-    told = f"Up to {found['asked']:,} held-out sequences per length."
+    sentences = f"Up to {results['asked']:,} held-out sequences per length."
     if tables:
         sides = ", ".join(
             f"{first} to {last} of the {side}" for side, (first, last) in tables[0].items()
         )
-        told += f" Learned encodings have untrained positions: {sides} (counted from 0)."
-    return told
+        sentences += f" Learned encodings have untrained positions: {sides} (counted from 0)."
+    return sentences
 
 
 def _steps(axes: Any, last: int) -> None:
@@ -294,18 +309,18 @@ def _steps(axes: Any, last: int) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:,.0f}"))
 
 
-def _wrapped(sentence: str) -> list[str]:
-    return textwrap.wrap(sentence, LETTERS)
+def _wrap_text(sentence: str) -> list[str]:
+    return textwrap.wrap(sentence, CAPTION_WRAP)
 
 
-def _words(figure: Figure, lines: Sequence[str]) -> None:
+def _draw_caption(figure: Figure, lines: Sequence[str]) -> None:
     width, height = figure.get_size_inches()
     figure.text(
         0.2 / width,
         0.1 / height,
         "\n".join(lines),
         fontsize=8,
-        color=QUIET,
+        color=MUTED,
         ha="left",
         va="bottom",
         linespacing=1.4,

@@ -22,26 +22,26 @@ from typing import Any
 import torch
 
 from playground.evaluation import evaluate
-from playground.families import FAMILIES
-from playground.families.family import Family
+from playground.families import ARCHITECTURES
+from playground.families.family import Seq2SeqModel
 from playground.runs.history import read_lines
-from playground.runs.points import Points
-from playground.runs.run import task_in_words
-from playground.runs.view import View
-from playground.statistics import wilson
-from playground.tasks import ROWS
-from playground.tasks.held_out import held_out_set
+from playground.runs.points import MetricSeries
+from playground.runs.run import task_label
+from playground.runs.view import SnapshotBuilder
+from playground.statistics import wilson_interval
+from playground.tasks import LOOKUP
+from playground.tasks.held_out import build_held_out_set
 from playground.training.checkpoint import load_model
-from playground.training.command import command_line
-from playground.training.config import IN_PASSING, setting_of
+from playground.training.command import training_command
+from playground.training.config import RESULT_NEUTRAL_SETTINGS, field_named
 from playground.training.manifest import CheckpointError, Manifest
-from playground.training.trainer import CONFIRMING_N
+from playground.training.trainer import FINAL_EVAL_SIZE
 
 STYLE = Path(__file__).with_suffix(".css")
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-COLUMNS = 300  # bins of a curve; the minimum and the maximum of each bin are drawn
-MOST_LAYERS, MOST_HEADS = 6, 8  # of one type of attention
-KINDS = {
+CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+CHART_POINTS = 300  # bins of a curve; the minimum and the maximum of each bin are drawn
+MAX_LAYERS, MAX_HEADS = 6, 8  # of one type of attention
+ATTENTION_KINDS = {
     "cross": (
         "Cross-attention",
         "Rows: generated tokens (queries). Columns: source tokens (keys)",
@@ -82,15 +82,18 @@ def write_report(
         task = manifest.config.task
         scores = dataclasses.asdict(
             evaluate(
-                family, held_out_set(task.load(), CONFIRMING_N, task.min_length, task.max_length)
+                family,
+                build_held_out_set(task.load(), FINAL_EVAL_SIZE, task.min_length, task.max_length),
             )
         )
-    return html(manifest, family, scores, lines, name or checkpoint.resolve().name, for_viewer)
+    return render_html(
+        manifest, family, scores, lines, name or checkpoint.resolve().name, for_viewer
+    )
 
 
-def html(
+def render_html(
     manifest: Manifest,
-    family: Family,
+    family: Seq2SeqModel,
     scores: Mapping[str, Any],
     lines: Iterable[Mapping[str, Any]],
     name: str,
@@ -100,21 +103,21 @@ def html(
 
     `scores` are those of `evaluate`, `lines` those of metrics.jsonl.
     """
-    view = View(manifest.config.task.load(), manifest.config, torch.device("cpu"))
-    snapshot, stage = view.snapshot(family.eval(), manifest.step), view.stage(family)
+    view = SnapshotBuilder(manifest.config.task.load(), manifest.config, torch.device("cpu"))
+    snapshot, stage = view.snapshot(family.eval(), manifest.step), view.describe(family)
     parts = [
         _head(manifest, scores, name),
-        _curves(Points(lines)),
+        _curves(MetricSeries(lines)),
         _by_length(scores),
         _samples(snapshot["samples"]),
         _attention(snapshot["attention"], stage["axes"], manifest.config.family),
-        _again(manifest),
+        _reproduce_command(manifest),
         _settings(manifest, for_viewer),
     ]
-    title = escape(f"{name}: {task_in_words(manifest.config)}")
+    title = escape(f"{name}: {task_label(manifest.config)}")
     head = (
         '<meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{title}</title>"
     )
@@ -130,22 +133,22 @@ def html(
 
 def _head(manifest: Manifest, scores: Mapping[str, Any], name: str) -> str:
     config, n = manifest.config, scores["n"]
-    low, high = wilson(round(scores["exact_match"] * n), n) if n else (0.0, 1.0)
-    family = FAMILIES[config.family].title
+    low, high = wilson_interval(round(scores["exact_match"] * n), n) if n else (0.0, 1.0)
+    family = ARCHITECTURES[config.family].title
     where = "a CPU" if manifest.device == "cpu" else "a GPU"
     return f"""<header><h1>{escape(name)}</h1>
 <p class="quiet">{escape(family)} with {config.model.parameter_count():,} parameters, trained from \
-scratch on the task {escape(task_in_words(config))}</p>
+scratch on the task {escape(task_label(config))}</p>
 <p>Exact match <strong>{_percent(scores["exact_match"])}</strong> of {n:,} held-out sequences \
 (95 % interval {_percent(low)} to {_percent(high)}), after {_plural(manifest.step, "step")} in \
 {manifest.seconds:,.1f} s on {where}. An output is correct if all its tokens, with EOS, equal the \
 target in free-running generation. Held-out sequences are never used for training.</p></header>"""
 
 
-def _curves(points: Points) -> str:
+def _curves(points: MetricSeries) -> str:
     if not len(points):
         return ""
-    curve = points.curve(COLUMNS)
+    curve = points.downsampled(CHART_POINTS)
     steps, last = curve["steps"], points.last
     loss = [(step, value) for step, value in zip(steps, curve["loss"], strict=True) if value > 0]
     scored = curve["scored"]
@@ -154,7 +157,9 @@ def _curves(points: Points) -> str:
         caption = "Loss on the training batch of each step, on a logarithmic axis"
         charts.append(
             _figure(
-                _chart([loss], last, _decades([value for _, value in loss]), logarithmic=True),
+                _line_chart_svg(
+                    [loss], last, _log_ticks([value for _, value in loss]), logarithmic=True
+                ),
                 caption,
             )
         )
@@ -166,7 +171,9 @@ def _curves(points: Points) -> str:
         key = '<i class="key"></i>exact match<i class="key second"></i>token accuracy, '
         shares = [(0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %")]
         charts.append(
-            _figure(_chart(series, last, shares), f"{key}on held-out sequences during training")
+            _figure(
+                _line_chart_svg(series, last, shares), f"{key}on held-out sequences during training"
+            )
         )
     return "<h2>Training curves</h2>\n" + "\n".join(charts)
 
@@ -178,7 +185,7 @@ def _by_length(scores: Mapping[str, Any]) -> str:
         if not line["n"]:
             rows.append([str(line["length"]), "0", exist, "none held out", "", ""])
             continue
-        low, high = wilson(round(line["exact_match"] * line["n"]), line["n"])
+        low, high = wilson_interval(round(line["exact_match"] * line["n"]), line["n"])
         tokens = "" if line["token_accuracy"] is None else _percent(line["token_accuracy"])
         interval = f"{_percent(low)} to {_percent(high)}"
         rows.append(
@@ -212,11 +219,11 @@ def _samples(samples: Sequence[Mapping[str, Any]]) -> str:
             "correct"
             if right
             else '<span class="wrong">wrong</span>, target: '
-            f'<span class="symbols">{_symbols(sample["answer"])}</span>'
+            f'<span class="symbols">{_format_symbols(sample["answer"])}</span>'
         )
         rows.append(
             [
-                f'<span class="symbols">{_symbols(sample[each])}</span>'
+                f'<span class="symbols">{_format_symbols(sample[each])}</span>'
                 for each in ("source", "given")
             ]
             + [verdict]
@@ -234,7 +241,7 @@ def _attention(
     `attention` is [kind][layer][head], each flattened by rows, in thousandths.
     """
     sections = []
-    for kind, (title, along) in KINDS.items():
+    for kind, (title, along) in ATTENTION_KINDS.items():
         layers = attention.get(kind)
         if not layers:
             continue
@@ -243,9 +250,9 @@ def _attention(
         rows, columns = axes[kind]
         maps = [
             f'<div><div class="kind">layer {i + 1}, head {j + 1}</div>'
-            f"{_map(weights, rows, columns)}</div>"
-            for i, heads in enumerate(layers[:MOST_LAYERS])
-            for j, weights in enumerate(heads[:MOST_HEADS])
+            f"{_heatmap_svg(weights, rows, columns)}</div>"
+            for i, heads in enumerate(layers[:MAX_LAYERS])
+            for j, weights in enumerate(heads[:MAX_HEADS])
         ]
         there = sum(map(len, layers))
         cut = f"; {len(maps)} of {there} heads are displayed" if len(maps) < there else ""
@@ -259,17 +266,17 @@ def _attention(
     return "<h2>Attention</h2>\n" + intro + "\n".join(sections) if sections else ""
 
 
-def _again(manifest: Manifest) -> str:
-    command = command_line(manifest)
+def _reproduce_command(manifest: Manifest) -> str:
+    command = training_command(manifest)
     training = manifest.config.training
     versions = ", ".join(
         f"{escape(name)} {escape(value)}" for name, value in manifest.versions.items()
     )
-    told = ("steps",) if command else ()  # the command itself includes these
+    lines = ("steps",) if command else ()  # the command itself includes these
     changed = [
         each
         for each in manifest.changes
-        if each.step < manifest.step and each.setting not in (*IN_PASSING, *told)
+        if each.step < manifest.step and each.setting not in (*RESULT_NEUTRAL_SETTINGS, *lines)
     ]
     by_hand = "; ".join(
         f"from step {each.step + 1:,} on, {each.setting} was {each.value:g}" for each in changed
@@ -298,14 +305,14 @@ def _again(manifest: Manifest) -> str:
 
 
 def _settings(manifest: Manifest, for_viewer: bool) -> str:
-    hidden = {"rows"} if for_viewer and manifest.config.task.task == ROWS else set()
+    hidden = {"rows"} if for_viewer and manifest.config.task.task == LOOKUP else set()
     fields = {
-        name: value for name, value in manifest.config.to_fields().items() if name not in hidden
+        name: value for name, value in manifest.config.to_flat().items() if name not in hidden
     }
     meanings = {
         name: "Architecture of the model."
         if name == "family"
-        else setting_of(name).metadata["help"]
+        else field_named(name).metadata["help"]
         for name in fields
     }
     rows = [
@@ -318,7 +325,7 @@ def _settings(manifest: Manifest, for_viewer: bool) -> str:
 # Elements
 
 
-def _chart(
+def _line_chart_svg(
     series: Sequence[Sequence[tuple[float, float]]],
     last: int,
     ticks: Sequence[tuple[float, str]],
@@ -364,7 +371,7 @@ def _chart(
     return "".join(drawn) + "</svg>"
 
 
-def _decades(values: Sequence[float]) -> list[tuple[float, str]]:
+def _log_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
     """Return powers of ten around positive values, as ticks of a logarithmic axis."""
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     high = max(high, low + 1)
@@ -375,38 +382,38 @@ def _decades(values: Sequence[float]) -> list[tuple[float, str]]:
     ]
 
 
-def _map(weights: Sequence[int], rows: Sequence[str], columns: Sequence[str]) -> str:
+def _heatmap_svg(weights: Sequence[int], rows: Sequence[str], columns: Sequence[str]) -> str:
     """Return the weights of a head as a heatmap with row and column labels."""
-    room = 7 * max((len(name) for name in (*rows, *columns)), default=1) + 8
+    label_width = 7 * max((len(name) for name in (*rows, *columns)), default=1) + 8
     cell = 16
-    width, height = room + cell * len(columns) + 1, room + cell * len(rows) + 1
+    width, height = label_width + cell * len(columns) + 1, label_width + cell * len(rows) + 1
     drawn = [f'<svg viewBox="0 0 {width} {height}" role="img">']
     for q, name in enumerate(rows):
         drawn.append(
-            f'<text class="symbol" x="{room - 5}" y="{room + cell * q + 12}" text-anchor="end">'
+            f'<text class="symbol" x="{label_width - 5}" y="{label_width + cell * q + 12}" text-anchor="end">'
             f"{escape(name)}</text>"
         )
     for m, name in enumerate(columns):
-        x = room + cell * m + 8
+        x = label_width + cell * m + 8
         turned = (
-            f' transform="rotate(-90 {x} {room - 6})" text-anchor="start"'
+            f' transform="rotate(-90 {x} {label_width - 6})" text-anchor="start"'
             if len(name) > 1
             else ' text-anchor="middle"'
         )
         drawn.append(
-            f'<text class="symbol" x="{x + (4 if len(name) > 1 else 0)}" y="{room - 6}"{turned}>'
+            f'<text class="symbol" x="{x + (4 if len(name) > 1 else 0)}" y="{label_width - 6}"{turned}>'
             f"{escape(name)}</text>"
         )
     for at, weight in enumerate(weights):
         if weight >= 5:  # half a percent; smaller weights are not visible
             q, m = divmod(at, len(columns))
-            place = f'x="{room + cell * m + 0.5}" y="{room + cell * q + 0.5}"'
+            place = f'x="{label_width + cell * m + 0.5}" y="{label_width + cell * q + 0.5}"'
             drawn.append(
                 f'<rect class="cell" {place} width="15" height="15" '
                 f'fill-opacity="{weight / 1000:g}"/>'
             )
     drawn.append(
-        f'<rect class="frame" x="{room}" y="{room}" width="{cell * len(columns)}" '
+        f'<rect class="frame" x="{label_width}" y="{label_width}" width="{cell * len(columns)}" '
         f'height="{cell * len(rows)}"/>'
     )
     return "".join(drawn) + "</svg>"
@@ -431,7 +438,7 @@ def _table(
     )
 
 
-def _symbols(names: Sequence[str]) -> str:
+def _format_symbols(names: Sequence[str]) -> str:
     return escape(" ".join(names)) or "nothing"
 
 
@@ -449,16 +456,18 @@ def _plural(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def work(pipe: Connection, checkpoint: str, run: str, name: str, for_viewer: bool = False) -> None:
+def main(
+    connection: Connection, checkpoint: str, run: str, name: str, for_viewer: bool = False
+) -> None:
     """Run the report process of the page; send {"html": text} or {"error": message}."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     try:
-        answer = {
+        response = {
             "html": write_report(Path(checkpoint), Path(run) if run else None, name, for_viewer)
         }
     except (CheckpointError, ValueError, OSError) as error:
-        answer = {"error": str(error)}
+        response = {"error": str(error)}
     with suppress(OSError):
-        pipe.send((answer,))
-    pipe.close()
+        connection.send((response,))
+    connection.close()

@@ -12,17 +12,17 @@ from contextvars import ContextVar
 CLIENT_ADDRESS = ContextVar("client_address", default="")
 
 
-def half_of(places: int) -> int:
+def max_per_address(slots: int) -> int:
     """Return how many of these slots one address may hold."""
-    return max(1, places // 2)
+    return max(1, slots // 2)
 
 
-def may_hold(amount: float) -> float:
+def max_amount_per_address(amount: float) -> float:
     """Return how much of an amount of disk space one address may use."""
     return amount / 2
 
 
-def holds_share(addresses: Iterable[str], places: int) -> bool:
+def uses_full_share(addresses: Iterable[str], slots: int) -> bool:
     """Return whether the current client holds as many slots as one address may.
 
     Work without a request, such as that of a command, has no address and no such limit.
@@ -32,4 +32,4 @@ def holds_share(addresses: Iterable[str], places: int) -> bool:
         places: total number of slots.
     """
     client = CLIENT_ADDRESS.get()
-    return bool(client) and sum(each == client for each in addresses) >= half_of(places)
+    return bool(client) and sum(each == client for each in addresses) >= max_per_address(slots)

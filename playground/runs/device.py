@@ -12,23 +12,23 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from playground.training.devices import on_zero
+from playground.training.devices import is_zero_gpu
 from playground.training.trainer import resolve_device
 
 from .processes import usable_cores
 
 
-def device_line() -> str:
+def device_summary() -> str:
     """Return, say, "Training on cpu, 2 cores: no CUDA device is visible"."""
     if resolve_device("auto").type == "cuda":
         about, count = torch.cuda.get_device_properties(0), torch.cuda.device_count()
         others = f", the first of {count} that are visible" if count > 1 else ""
         return f"Training on cuda:0, {about.name} with {about.total_memory / 1e9:.0f} GB{others}"
-    return f"Training on cpu, {_plural(usable_cores(), 'core')}: {_why_not_cuda()}"
+    return f"Training on cpu, {plural(usable_cores(), 'core')}: {_cuda_unavailable_reason()}"
 
 
-def _why_not_cuda() -> str:
-    if on_zero():
+def _cuda_unavailable_reason() -> str:
+    if is_zero_gpu():
         return "ZeroGPU trains runs with device=zero in slices"
     if torch.version.cuda is None and torch.version.hip is None:
         apple = torch.backends.mps.is_available()
@@ -40,13 +40,13 @@ def _why_not_cuda() -> str:
     return "no CUDA device is visible"
 
 
-def _plural(number: int, noun: str) -> str:
+def plural(number: int, noun: str) -> str:
     return f"{number} {noun}" + "s" * (number != 1)
 
 
-def tell(pipe: Connection) -> None:
+def main(connection: Connection) -> None:
     """Send the device summary through the pipe: the entry point of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(OSError):  # the server has closed the pipe
-        pipe.send((device_line(),))
-    pipe.close()
+        connection.send((device_summary(),))
+    connection.close()

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from .inspection_queue import NO_CLIENT, Client, InspectionQueue, InspectionRequest
-from .processes import Child, describe_end
+from .processes import WorkerProcess, describe_exit
 
-Answer = dict[str, Any]
-BUSY = "the model is busy with earlier requests; try again in a moment"
+Response = dict[str, Any]
+BUSY_MESSAGE = "the model is busy with earlier requests; try again in a moment"
 
 
-class Eyes:
+class InspectorClient:
     """An inspection process and its request queue. Safe to call from any thread.
 
     The process handles one request at a time. It starts with the first request, and again after it
@@ -25,28 +25,30 @@ class Eyes:
     """
 
     def __init__(self) -> None:
-        self._numbers = itertools.count(1)
+        self._request_ids = itertools.count(1)
         self._lock = threading.Lock()  # never held during disk access
         self._queue = InspectionQueue()
-        self._child: Child | None = None
+        self._process: WorkerProcess | None = None
         self._current: InspectionRequest | None = None  # in the process now
-        self._number = 0  # of the current request
-        self._began = 0.0  # when the current request went to the process
+        self._current_id = 0  # of the current request
+        self._started_at = 0.0  # when the current request went to the process
         self._stopped = False
 
     def warm_up(self) -> None:
         """Start the process in the background, before the first request needs it."""
-        threading.Thread(target=self.ask, args=("warm", {}), name="warm-eyes", daemon=True).start()
+        threading.Thread(
+            target=self.request, args=("warm", {}), name="warm-eyes", daemon=True
+        ).start()
 
-    def ask(
+    def request(
         self,
-        kind: str,
-        what: dict[str, Any] | Path,
-        text: str = "",
+        method: str,
+        model_ref: dict[str, Any] | Path,
+        argument: str = "",
         *,
         client: Client = NO_CLIENT,
-        time_limit: float = 0.0,
-    ) -> Future[Answer]:
+        timeout_s: float = 0.0,
+    ) -> Future[Response]:
         """Queue a request and return the future of its response.
 
         The response's `error` states the failure. Its `again` means that the same request may
@@ -56,28 +58,28 @@ class Eyes:
             client: the client whose quota the request uses.
             time_limit: seconds that the process may take; 0 for the limit of `supervise`.
         """
-        what = {"checkpoint": str(what)} if isinstance(what, Path) else what
-        request = InspectionRequest(kind, what, text, client, time_limit)
+        model_ref = {"checkpoint": str(model_ref)} if isinstance(model_ref, Path) else model_ref
+        request = InspectionRequest(method, model_ref, argument, client, timeout_s)
         with self._lock:
             accepted = not self._stopped and self._queue.put(request)
             self._send_next()
         if not accepted:
-            resolve(request.future, passing(BUSY))
+            set_result_if_pending(request.future, retryable(BUSY_MESSAGE))
         return request.future
 
-    def supervise(self, seconds: float) -> None:
+    def check_timeout(self, timeout_s: float) -> None:
         """End the process if its current request exceeds its limit, or else `seconds`."""
         with self._lock:
-            request, child = self._current, self._child
+            request, child = self._current, self._process
             if request is None or child is None:
                 return
-            limit = request.time_limit or seconds
-            if time.monotonic() - self._began <= limit:
+            limit = request.timeout_s or timeout_s
+            if time.monotonic() - self._started_at <= limit:
                 return
-            self._current = self._child = None
+            self._current = self._process = None
             self._send_next()
         child.kill()
-        resolve(
+        set_result_if_pending(
             request.future,
             {
                 "error": f"this took longer than {limit:g} s and was ended; "
@@ -87,7 +89,7 @@ class Eyes:
 
     def close(self) -> None:
         """End the process and its current request. Waiting requests go to the next process."""
-        if child := self._child:  # another thread may clear it
+        if child := self._process:  # another thread may clear it
             child.kill()
 
     def stop(self) -> None:
@@ -97,60 +99,64 @@ class Eyes:
             waiting = self._queue.clear()
         self.close()
         for request in waiting:
-            resolve(request.future, passing("the server is stopping; try again in a moment"))
+            set_result_if_pending(
+                request.future, retryable("the server is stopping; try again in a moment")
+            )
 
     def _send_next(self) -> None:
         """Send the next request if the process is free. The caller holds the lock."""
         while self._current is None and (request := self._queue.next()) is not None:
             if not request.future.set_running_or_notify_cancel():
                 continue  # its client has disconnected
-            if self._child is None:
-                self._child = self._start()
-            self._current, self._number = request, next(self._numbers)
-            self._began = time.monotonic()
+            if self._process is None:
+                self._process = self._start()
+            self._current, self._current_id = request, next(self._request_ids)
+            self._started_at = time.monotonic()
             # If the process has ended, `_end` resolves the request.
-            self._child.send(self._number, request.kind, request.what, request.text)
+            self._process.send(
+                self._current_id, request.method, request.model_ref, request.argument
+            )
 
-    def _start(self) -> Child:
-        started: list[Child] = []
-        child = Child(
-            "playground.runs.inspector:inspect",
+    def _start(self) -> WorkerProcess:
+        started: list[WorkerProcess] = []
+        child = WorkerProcess(
+            "playground.runs.inspector:main",
             "inspector",
-            on_message=self._receive,
-            on_end=lambda code: self._end(started, code),
+            on_message=self._on_response,
+            on_exit=lambda code: self._on_exit(started, code),
         )
         started.append(child)
         return child
 
-    def _receive(self, number: int, answer: Answer) -> None:
+    def _on_response(self, request_id: int, response: Response) -> None:
         with self._lock:
             request = self._current
-            if request is None or number != self._number:
+            if request is None or request_id != self._current_id:
                 return
             self._current = None
             self._send_next()
-        resolve(request.future, answer)
+        set_result_if_pending(request.future, response)
 
-    def _end(self, started: list[Child], code: int | None) -> None:
+    def _on_exit(self, started: list[WorkerProcess], code: int | None) -> None:
         """Fail the current request of an ended process, and continue in a new process."""
         with self._lock:
-            if started[0] is not self._child:
+            if started[0] is not self._process:
                 return
-            request, self._current, self._child = self._current, None, None
+            request, self._current, self._process = self._current, None, None
             self._send_next()
         if request:
-            resolve(
+            set_result_if_pending(
                 request.future,
-                passing(f"{describe_end('the inspection process', code)}; try again"),
+                retryable(f"{describe_exit('the inspection process', code)}; try again"),
             )
 
 
-def passing(error: str) -> Answer:
+def retryable(error: str) -> Response:
     """Return a temporary error. The page repeats the request by itself."""
     return {"error": error, "again": True}
 
 
-def resolve(future: Future[Answer], answer: Answer) -> None:
+def set_result_if_pending(future: Future[Response], response: Response) -> None:
     """Set the result of a future, unless it is already cancelled or resolved."""
     with suppress(InvalidStateError):
-        future.set_result(answer)
+        future.set_result(response)

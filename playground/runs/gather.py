@@ -13,10 +13,10 @@ from playground.training.manifest import read_manifest
 
 from .history import read_lines
 
-FILES = ("config.json", "model.safetensors", "training.safetensors", "metrics.jsonl")
+CHECKPOINT_FILES = ("config.json", "model.safetensors", "training.safetensors", "metrics.jsonl")
 
 
-def gather(checkpoint: Path, run: Path | None, into: Path) -> Path:
+def export_checkpoint(checkpoint: Path, run: Path | None, destination: Path) -> Path:
     """Copy the checkpoint files, and no other file, into a new folder.
 
     The run may continue to train meanwhile.
@@ -26,13 +26,13 @@ def gather(checkpoint: Path, run: Path | None, into: Path) -> Path:
         OSError: if it was deleted meanwhile, or the disk is full.
     """
     step = read_manifest(checkpoint).step
-    into.mkdir(parents=True)
-    for name in FILES:
+    destination.mkdir(parents=True)
+    for name in CHECKPOINT_FILES:
         if (checkpoint / name).is_file():
-            shutil.copyfile(checkpoint / name, into / name)
-    if run is not None and not (into / "metrics.jsonl").is_file():
-        with open(into / "metrics.jsonl", "w", encoding="utf-8") as file:
+            shutil.copyfile(checkpoint / name, destination / name)
+    if run is not None and not (destination / "metrics.jsonl").is_file():
+        with open(destination / "metrics.jsonl", "w", encoding="utf-8") as file:
             file.writelines(
                 json.dumps(line) + "\n" for line in read_lines(run) if line["step"] <= step
             )
-    return into
+    return destination

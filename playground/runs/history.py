@@ -23,41 +23,41 @@ from typing import Any
 
 from playground.training.environment import env_bytes
 from playground.training.files import write_file
-from playground.training.manifest import CheckpointError, parse_json
+from playground.training.manifest import CheckpointError, parse_strict_json
 
 # Weights stored per doubling of the step; the first value applies until the budget is full.
-FINENESS = (24, 12, 6, 3, 2, 1)
-STATE_STRIDE = 16
-BUDGET = env_bytes("HISTORY_MB")  # bytes per run: two thirds weights, one third states
-PASSING = 3  # number of the latest weights stored for the live view only
-LONGEST_LINE = 10_000  # bytes of metrics.jsonl, which may be an untrusted upload
-WEIGHTS, STATE = ".safetensors", ".state.safetensors"
+WEIGHTS_PER_DOUBLING = (24, 12, 6, 3, 2, 1)
+STATE_EVERY_N_WEIGHTS = 16
+BUDGET_BYTES = env_bytes("HISTORY_MB")  # bytes per run: two thirds weights, one third states
+TRANSIENT_WEIGHTS = 3  # number of the latest weights stored for the live view only
+MAX_LINE_BYTES = 10_000  # bytes of metrics.jsonl, which may be an untrusted upload
+WEIGHTS_SUFFIX, STATE_SUFFIX = ".safetensors", ".state.safetensors"
 
 
-def on_grid(step: int, fineness: int) -> bool:
+def is_retained(step: int, weights_per_doubling: int) -> bool:
     """Return whether `step` is on the grid of `fineness` steps per doubling.
 
     A finer grid contains every step of a coarser one.
     """
-    return step % (1 << max(0, (step // fineness).bit_length() - 1)) == 0
+    return step % (1 << max(0, (step // weights_per_doubling).bit_length() - 1)) == 0
 
 
 def weights_path(run: Path, step: int) -> Path:
-    return Path(run) / "history" / f"{step}{WEIGHTS}"
+    return Path(run) / "history" / f"{step}{WEIGHTS_SUFFIX}"
 
 
 def state_path(run: Path, step: int) -> Path:
-    return Path(run) / "history" / f"{step}{STATE}"
+    return Path(run) / "history" / f"{step}{STATE_SUFFIX}"
 
 
-def kept_steps(run: Path) -> list[int]:
+def weight_steps(run: Path) -> list[int]:
     """Return the steps whose weights are on disk, in order."""
-    return _steps(run, WEIGHTS)
+    return _steps(run, WEIGHTS_SUFFIX)
 
 
-def kept_states(run: Path) -> list[int]:
+def state_steps(run: Path) -> list[int]:
     """Return the steps from which training can resume exactly, in order."""
-    return sorted(set(_steps(run, STATE)) & set(_steps(run, WEIGHTS)))
+    return sorted(set(_steps(run, STATE_SUFFIX)) & set(_steps(run, WEIGHTS_SUFFIX)))
 
 
 def _steps(run: Path, suffix: str) -> list[int]:
@@ -65,23 +65,23 @@ def _steps(run: Path, suffix: str) -> list[int]:
         names = os.listdir(Path(run) / "history")
     except FileNotFoundError:
         return []
-    return sorted(step for name in names if (step := _step(name, suffix)) is not None)
+    return sorted(step for name in names if (step := _parse_step(name, suffix)) is not None)
 
 
-def _step(name: str, suffix: str) -> int | None:
+def _parse_step(name: str, suffix: str) -> int | None:
     """Return the step of a file with this suffix; None for any other file."""
     stem = name.removesuffix(suffix)
     return int(stem) if name.endswith(suffix) and stem.isdecimal() and stem.isascii() else None
 
 
-def nearest(steps: list[int], step: int) -> int | None:
+def nearest_step(steps: list[int], step: int) -> int | None:
     """Return the nearest of `steps` (sorted); the earlier one of two."""
     at = bisect.bisect_left(steps, step)
     around = steps[max(0, at - 1) : at + 1]
     return min(around, key=lambda s: abs(s - step)) if around else None
 
 
-def thinned(steps: list[int], most: int = 24) -> list[int]:
+def subsample(steps: list[int], max_count: int = 24) -> list[int]:
     """Return at most `most` evenly spaced steps, with the first and the last.
 
     Fewer than two steps give an empty list.
@@ -90,8 +90,8 @@ def thinned(steps: list[int], most: int = 24) -> list[int]:
         return []
     return (
         steps
-        if len(steps) <= most
-        else [steps[i * (len(steps) - 1) // (most - 1)] for i in range(most)]
+        if len(steps) <= max_count
+        else [steps[i * (len(steps) - 1) // (max_count - 1)] for i in range(max_count)]
     )
 
 
@@ -107,15 +107,17 @@ def read_lines(run: Path) -> Iterator[dict[str, Any]]:
     if not path.is_file():
         return
     with open(path, "rb") as file:
-        for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
-            if len(line) > LONGEST_LINE:
+        for number, line in enumerate(
+            iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1
+        ):
+            if len(line) > MAX_LINE_BYTES:
                 raise CheckpointError(
                     f"{path}, line {number}: it is longer than a step's metrics are"
                 )
             if not line.endswith(b"\n"):
                 return
             try:
-                content = parse_json(line)
+                content = parse_strict_json(line)
                 if not isinstance(content, dict) or type(content["step"]) is not int:
                     raise ValueError("it is no step's metrics")
             except (ValueError, KeyError) as error:
@@ -123,24 +125,24 @@ def read_lines(run: Path) -> Iterator[dict[str, Any]]:
             yield content
 
 
-class History:
+class WeightHistory:
     """The writer of a history, for the one process that trains the run.
 
     Every method that writes raises OSError if the write fails. The earlier files then remain, and
     unwritten metrics are written by the next call.
     """
 
-    def __init__(self, run: Path, budget: int = BUDGET) -> None:
+    def __init__(self, run: Path, budget: int = BUDGET_BYTES) -> None:
         self.run, self.folder = Path(run), Path(run) / "history"
         self.budget = budget
-        self._fineness = FINENESS[0]
-        self._stride = STATE_STRIDE
+        self._density_level = WEIGHTS_PER_DOUBLING[0]
+        self._stride = STATE_EVERY_N_WEIGHTS
         # bytes of the stored files, by step
-        self._sizes: dict[str, dict[int, int]] = {WEIGHTS: {}, STATE: {}}
-        self._bytes = {WEIGHTS: 0, STATE: 0}
-        self._passing: list[int] = []
-        self._unwritten: list[bytes] = []
-        self._written = 0  # bytes of complete lines in metrics.jsonl
+        self._sizes: dict[str, dict[int, int]] = {WEIGHTS_SUFFIX: {}, STATE_SUFFIX: {}}
+        self._bytes = {WEIGHTS_SUFFIX: 0, STATE_SUFFIX: 0}
+        self._transient: list[int] = []
+        self._pending_lines: list[bytes] = []
+        self._written_bytes = 0  # bytes of complete lines in metrics.jsonl
 
     def open(self, step: int, lines: Iterable[Mapping[str, Any]] = ()) -> None:
         """Open the history at `step` and remove everything after it.
@@ -150,116 +152,118 @@ class History:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in os.listdir(self.folder):
-            suffix = STATE if name.endswith(STATE) else WEIGHTS
-            at = _step(name, suffix)
+            suffix = STATE_SUFFIX if name.endswith(STATE_SUFFIX) else WEIGHTS_SUFFIX
+            at = _parse_step(name, suffix)
             if at is not None and at <= step:
-                self._count(suffix, at, (self.folder / name).stat().st_size)
+                self._count_bytes(suffix, at, (self.folder / name).stat().st_size)
             else:
                 os.unlink(self.folder / name)
-        for suffix in (WEIGHTS, STATE):
-            self._thin(suffix)
+        for suffix in (WEIGHTS_SUFFIX, STATE_SUFFIX):
+            self._coarsen(suffix)
         path = self.run / "metrics.jsonl"
-        kept = [as_bytes(line) for line in lines] or [
-            as_bytes(line) for line in read_lines(self.run) if line["step"] <= step
+        kept = [encode_line(line) for line in lines] or [
+            encode_line(line) for line in read_lines(self.run) if line["step"] <= step
         ]
         data = b"".join(kept)
         if not path.is_file() or path.stat().st_size != len(data):
             write_file(path, data)
-        self._written = len(data)
+        self._written_bytes = len(data)
 
     def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Append metrics to the file."""
-        self._unwritten += [as_bytes(line) for line in lines]
-        if not self._unwritten:
+        self._pending_lines += [encode_line(line) for line in lines]
+        if not self._pending_lines:
             return
-        data = b"".join(self._unwritten)
+        data = b"".join(self._pending_lines)
         with open(self.run / "metrics.jsonl", "r+b", buffering=0) as file:
-            file.seek(self._written)
+            file.seek(self._written_bytes)
             try:
                 if file.write(data) != len(data):
                     # Raises the error that interrupted the first write.
-                    file.write(data[file.tell() - self._written :])
+                    file.write(data[file.tell() - self._written_bytes :])
             except OSError:
-                file.truncate(self._written)
+                file.truncate(self._written_bytes)
                 raise
-        self._written += len(data)
-        self._unwritten.clear()
+        self._written_bytes += len(data)
+        self._pending_lines.clear()
 
     def flush(self) -> None:
         """Flush the written metrics to the disk, so that they survive a power failure."""
         with open(self.run / "metrics.jsonl", "r+b") as file:
             os.fsync(file.fileno())
 
-    def wants_weights(self, step: int) -> bool:
+    def should_save_weights(self, step: int) -> bool:
         """Return whether the history stores the weights of this step."""
-        return on_grid(step, self._fineness)
+        return is_retained(step, self._density_level)
 
-    def wants_state(self, step: int) -> bool:
+    def should_save_state(self, step: int) -> bool:
         return step > 0 and step % self._stride == 0
 
-    def put_weights(self, step: int, data: bytes, keep: bool = False) -> None:
+    def save_weights(self, step: int, data: bytes, keep: bool = False) -> None:
         """Store weights: permanently, or until newer ones replace them.
 
         They are permanent with `keep`, on the grid of the history, or if a state needs them.
         """
-        self._put(WEIGHTS, step, data)
-        if keep or self.wants_weights(step) or step in self._sizes[STATE]:
-            self._passing = [other for other in self._passing if other != step]
-        elif step not in self._passing:
-            self._passing.append(step)
-        while len(self._passing) > PASSING:
-            self._drop(WEIGHTS, self._passing.pop(0))
-        self._thin(WEIGHTS)
+        self._save(WEIGHTS_SUFFIX, step, data)
+        if keep or self.should_save_weights(step) or step in self._sizes[STATE_SUFFIX]:
+            self._transient = [other for other in self._transient if other != step]
+        elif step not in self._transient:
+            self._transient.append(step)
+        while len(self._transient) > TRANSIENT_WEIGHTS:
+            self._remove(WEIGHTS_SUFFIX, self._transient.pop(0))
+        self._coarsen(WEIGHTS_SUFFIX)
 
-    def put_state(self, step: int, data: bytes) -> None:
+    def save_state(self, step: int, data: bytes) -> None:
         """Store the training state of this step, which its weights do not contain."""
-        self._put(STATE, step, data)
-        self._thin(STATE)
+        self._save(STATE_SUFFIX, step, data)
+        self._coarsen(STATE_SUFFIX)
 
-    def kept(self) -> list[int]:
+    def steps(self) -> list[int]:
         """Return the steps whose weights are stored, in order."""
-        return sorted(self._sizes[WEIGHTS])
+        return sorted(self._sizes[WEIGHTS_SUFFIX])
 
-    def _put(self, suffix: str, step: int, data: bytes) -> None:
+    def _save(self, suffix: str, step: int, data: bytes) -> None:
         write_file(self.folder / f"{step}{suffix}", data, flush=False)
-        self._count(suffix, step, len(data))
+        self._count_bytes(suffix, step, len(data))
 
-    def _drop(self, suffix: str, step: int) -> None:
-        self._count(suffix, step, 0)
+    def _remove(self, suffix: str, step: int) -> None:
+        self._count_bytes(suffix, step, 0)
         with suppress(FileNotFoundError):
             os.unlink(self.folder / f"{step}{suffix}")
 
-    def _count(self, suffix: str, step: int, size: int) -> None:
+    def _count_bytes(self, suffix: str, step: int, size: int) -> None:
         self._bytes[suffix] += size - self._sizes[suffix].pop(step, 0)
         if size:
             self._sizes[suffix][step] = size
 
-    def _thin(self, suffix: str) -> None:
+    def _coarsen(self, suffix: str) -> None:
         """Coarsen the grid until the files fit into the budget.
 
         The first and the latest weights stay whatever their size. A step with a state keeps its
         weights.
         """
-        share = self.budget * (1 if suffix == STATE else 2) // 3
+        share = self.budget * (1 if suffix == STATE_SUFFIX else 2) // 3
         while self._bytes[suffix] > share:
             steps = list(self._sizes[suffix])
-            if suffix == STATE:
+            if suffix == STATE_SUFFIX:
                 self._stride *= 2
                 out = [step for step in steps if step % self._stride]
             else:
-                coarser = [fineness for fineness in FINENESS if fineness < self._fineness]
-                self._fineness = coarser[0] if coarser else self._fineness
-                stay = {0, max(steps), *self._passing, *self._sizes[STATE]}
+                coarser = [
+                    fineness for fineness in WEIGHTS_PER_DOUBLING if fineness < self._density_level
+                ]
+                self._density_level = coarser[0] if coarser else self._density_level
+                stay = {0, max(steps), *self._transient, *self._sizes[STATE_SUFFIX]}
                 out = [
                     step
                     for step in steps
-                    if step not in stay and not (coarser and on_grid(step, self._fineness))
+                    if step not in stay and not (coarser and is_retained(step, self._density_level))
                 ]
                 if not coarser and not out:
                     return
             for step in out:
-                self._drop(suffix, step)
+                self._remove(suffix, step)
 
 
-def as_bytes(line: Mapping[str, Any]) -> bytes:
+def encode_line(line: Mapping[str, Any]) -> bytes:
     return json.dumps(line, separators=(", ", ": ")).encode() + b"\n"

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playground import ASSETS_DIR, CHECKPOINTS_DIR, IS_INSTALLED
-from playground.training.files import write_folder
+from playground.training.files import write_dir
 
-BESIDE = CHECKPOINTS_DIR
-SHIPPED = ("copy", "reverse", "reverse-one-head")  # the bundled checkpoints
-STORAGE = Path("/data")
-WANING = (
+DEFAULT_ROOT = CHECKPOINTS_DIR
+BUNDLED_CHECKPOINTS = ("copy", "reverse", "reverse-one-head")  # the bundled checkpoints
+SPACE_STORAGE_DIR = Path("/data")
+EPHEMERAL_NOTE = (
     "This Space has no persistent storage: runs and checkpoints are lost when it sleeps or "
     "restarts. Save them before: use Download under “Checkpoints of this run”, or publish them "
     "in the Hub tab."
@@ -26,7 +26,7 @@ WANING = (
 
 
 @dataclass(frozen=True)
-class Home:
+class Storage:
     """The folder of checkpoints and runs, with a warning for its visitors.
 
     `note` is empty if the folder survives a restart.
@@ -36,7 +36,9 @@ class Home:
     note: str = ""
 
 
-def find_home(storage: Path = STORAGE, mounted: Callable[[Path], bool] = os.path.ismount) -> Home:
+def resolve_storage(
+    storage: Path = SPACE_STORAGE_DIR, mounted: Callable[[Path], bool] = os.path.ismount
+) -> Storage:
     """Choose the folder of checkpoints and runs.
 
     The order is: PLAYGROUND_CHECKPOINTS, the writable storage of a Space, the folder beside the
@@ -49,24 +51,22 @@ def find_home(storage: Path = STORAGE, mounted: Callable[[Path], bool] = os.path
         os.environ.setdefault("HF_HOME", str(storage / ".huggingface"))
     if chosen := os.environ.get("PLAYGROUND_CHECKPOINTS"):
         within = stays and Path(chosen).resolve().is_relative_to(storage.resolve())
-        return Home(Path(chosen), WANING if on_space and not within else "")
+        return Storage(Path(chosen), EPHEMERAL_NOTE if on_space and not within else "")
     if not stays:
         if IS_INSTALLED:
-            _bring_shipped(BESIDE)
-        return Home(BESIDE, WANING if on_space else "")
+            _install_bundled(DEFAULT_ROOT)
+        return Storage(DEFAULT_ROOT, EPHEMERAL_NOTE if on_space else "")
     root = storage / "checkpoints"
     # In every process, downloaded datasets and models use this variable too.
     os.environ["PLAYGROUND_CHECKPOINTS"] = str(root)
-    _bring_shipped(root)
-    return Home(root)
+    _install_bundled(root)
+    return Storage(root)
 
 
-def _bring_shipped(root: Path) -> None:
+def _install_bundled(root: Path) -> None:
     """Copy the bundled checkpoints that are missing in this folder."""
-    for name in SHIPPED:
+    for name in BUNDLED_CHECKPOINTS:
         shipped = ASSETS_DIR / "checkpoints" / name
         if not (root / name).exists() and shipped.is_dir():
             with suppress(OSError):  # the server starts even if the storage is full
-                write_folder(
-                    root / name, {path.name: path.read_bytes() for path in shipped.iterdir()}
-                )
+                write_dir(root / name, {path.name: path.read_bytes() for path in shipped.iterdir()})

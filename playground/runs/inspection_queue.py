@@ -28,11 +28,11 @@ NO_CLIENT = Client()
 class InspectionRequest:
     """One request to an inspection process, and the future of its response."""
 
-    kind: str
-    what: dict[str, Any]
-    text: str = ""
+    method: str
+    model_ref: dict[str, Any]
+    argument: str = ""
     client: Client = NO_CLIENT
-    time_limit: float = 0.0  # seconds; 0 for the limit of the process
+    timeout_s: float = 0.0  # seconds; 0 for the limit of the process
     future: Future[dict[str, Any]] = field(default_factory=Future)
 
 
@@ -46,7 +46,7 @@ class InspectionQueue:
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, OrderedDict[str, deque[InspectionRequest]]] = OrderedDict()
-        self._last = NO_CLIENT
+        self._last_address = NO_CLIENT
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -61,7 +61,7 @@ class InspectionQueue:
         address, owner = request.client
         owners = self._waiting.get(address, OrderedDict())
         for name in list(owners):
-            owners[name] = deque(each for each in owners[name] if not each.future.cancelled())
+            owners[name] = deque(queued for queued in owners[name] if not queued.future.cancelled())
         of_client, of_address = len(owners.get(owner, ())), sum(map(len, owners.values()))
         if of_client >= MAX_PER_CLIENT or of_address >= MAX_PER_ADDRESS or len(self) >= MAX_WAITING:
             return False
@@ -71,9 +71,9 @@ class InspectionQueue:
     def next(self) -> InspectionRequest | None:
         """Remove and return the next request that is not cancelled; None if there is none."""
         while self._waiting:
-            address = _first_but(self._waiting, self._last.address)
+            address = _first_except(self._waiting, self._last_address.address)
             owners = self._waiting.pop(address)
-            owner = _first_but(owners, self._last.owner)
+            owner = _first_except(owners, self._last_address.owner)
             requests = owners.pop(owner)
             while requests and requests[0].future.cancelled():
                 requests.popleft()
@@ -83,7 +83,7 @@ class InspectionQueue:
             if owners:
                 self._waiting[address] = owners
             if request is not None:
-                self._last = request.client
+                self._last_address = request.client
                 return request
         return None
 
@@ -94,7 +94,7 @@ class InspectionQueue:
         return requests
 
 
-def _first_but(names: OrderedDict[str, Any], last: str) -> str:
+def _first_except(names: OrderedDict[str, Any], last: str) -> str:
     """Return the first name, or the second if the first one was served last."""
     first, *others = list(names)[:2]
     return others[0] if first == last and others else first

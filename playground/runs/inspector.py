@@ -32,177 +32,196 @@ from typing import Any
 
 import torch
 
-from playground.evaluation import evaluate, right_at, symbol_loss
-from playground.families.family import Family
+from playground.evaluation import annotated_transformer_loss, evaluate, exact_match_at_length
+from playground.families.family import Seq2SeqModel
 from playground.models.transformer import Transformer
-from playground.tasks.held_out import held_out_set
-from playground.tasks.rows import RowsError
+from playground.tasks.held_out import build_held_out_set
+from playground.tasks.rows import DatasetError
 from playground.training.checkpoint import (
-    METRICS,
-    build_family,
+    METRIC_NAMES,
+    build_model,
     load_model,
-    load_trainer,
     load_weights,
+    resume_trainer,
 )
 from playground.training.config import RunConfig
 from playground.training.manifest import CheckpointError, is_number
-from playground.training.trainer import CONFIRMING_N
+from playground.training.trainer import FINAL_EVAL_SIZE
 
-from .history import kept_steps, nearest, read_lines, weights_path
-from .points import COLUMNS
-from .view import View
+from .history import nearest_step, read_lines, weight_steps, weights_path
+from .points import METRIC_COLUMNS
+from .view import SnapshotBuilder
 
 log = logging.getLogger(__name__)
 
-LOADED = 8  # models kept loaded
-SHOWN = 32  # cached views
-NOT_FINITE = (
+MODEL_CACHE_SIZE = 8  # models kept loaded
+VIEW_CACHE_SIZE = 32  # cached views
+NOT_FINITE_MESSAGE = (
     "this model computes numbers that are not finite, because its weights are too large; "
     "train it again, or choose another one"
 )
 
 
-class Opened:
+class LoadedModel:
     """A loaded model with its view; a run has the weights of one step at a time."""
 
-    def __init__(self, config: RunConfig, family: Family, step: int) -> None:
+    def __init__(self, config: RunConfig, family: Seq2SeqModel, step: int) -> None:
         self.config, self.family, self.step = config, family, step
-        self.view = View(config.task.load(), config, torch.device("cpu"))
+        self.snapshots = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
 
 
 class Inspector:
     """The request handlers of the inspection process, with caches of models and views."""
 
     def __init__(self) -> None:
-        self._opened: OrderedDict[tuple[str, int], Opened] = OrderedDict()
-        self._shown: OrderedDict[tuple[Any, ...], dict[str, Any]] = OrderedDict()
+        self._models: OrderedDict[tuple[str, int], LoadedModel] = OrderedDict()
+        self._views: OrderedDict[tuple[Any, ...], dict[str, Any]] = OrderedDict()
 
-    def handle(self, kind: str, what: dict[str, Any], text: str = "") -> dict[str, Any]:
+    def dispatch(
+        self, method: str, model_ref: dict[str, Any], argument: str = ""
+    ) -> dict[str, Any]:
         """Return the response to a request; it has `error` if the model or the text is invalid."""
         try:
-            answer = self.compute(kind, what, text)
-        except (CheckpointError, RowsError, OSError) as error:
+            answer = self.compute(method, model_ref, argument)
+        except (CheckpointError, DatasetError, OSError) as error:
             return {"error": str(error)}
-        return answer if is_finite(answer) else {"error": NOT_FINITE}
+        return answer if is_finite(answer) else {"error": NOT_FINITE_MESSAGE}
 
-    def compute(self, kind: str, what: dict[str, Any], text: str) -> dict[str, Any]:
+    def compute(self, method: str, model_ref: dict[str, Any], argument: str) -> dict[str, Any]:
         """Return the response to a request, which may contain numbers that are not finite.
 
         Raises:
             CheckpointError, RowsError, OSError: if the model or its dataset cannot be read.
         """
-        if kind == "warm":
+        if method == "warm":
             return {}
-        if kind == "check":
-            return self.check(Path(what["checkpoint"]))
-        opened = self.at_step(what) if "run" in what else self.checkpoint(Path(what["checkpoint"]))
-        if kind == "show":
-            return self.shown(opened, what, text)
-        if kind == "lengths":
-            return self.lengths(opened, json.loads(text))
-        if kind == "evaluate":
-            return self.evaluate(opened, int(text))
-        if kind == "loss":
-            return self.loss(opened)
-        if kind == "ask":
-            return opened.view.answer(opened.family, text) | {"step": opened.step}
+        if method == "check":
+            return self.validate(Path(model_ref["checkpoint"]))
+        loaded = (
+            self.load_at_step(model_ref)
+            if "run" in model_ref
+            else self.checkpoint(Path(model_ref["checkpoint"]))
+        )
+        if method == "show":
+            return self.view(loaded, model_ref, argument)
+        if method == "lengths":
+            return self.accuracy_by_length(loaded, json.loads(argument))
+        if method == "evaluate":
+            return self.evaluate(loaded, int(argument))
+        if method == "loss":
+            return self.loss(loaded)
+        if method == "ask":
+            return loaded.snapshots.predict(loaded.family, argument) | {"step": loaded.step}
         return {
-            "stage": opened.view.stage(opened.family),
-            "snapshot": opened.view.snapshot(opened.family, opened.step),
+            "stage": loaded.snapshots.describe(loaded.family),
+            "snapshot": loaded.snapshots.snapshot(loaded.family, loaded.step),
         }
 
-    def shown(self, opened: Opened, what: dict[str, Any], text: str) -> dict[str, Any]:
+    def view(self, loaded: LoadedModel, model_ref: dict[str, Any], argument: str) -> dict[str, Any]:
         """Return a view of a model, cached by its request."""
-        from playground.inspection.shown import NEEDS_HISTORY, show
-        from playground.inspection.subject import Subject
+        from playground.inspection.shown import NEEDS_HISTORY, render_view
+        from playground.inspection.subject import InspectedModel
 
-        request = json.loads(text)
-        run = what.get("run")
-        kept = kept_steps(Path(run)) if run and request.get("view") in NEEDS_HISTORY else []
-        key = (json.dumps(what, sort_keys=True), opened.step, len(kept), text)
-        if key not in self._shown:
-            subject = Subject.of(opened.config, opened.family)
+        request = json.loads(argument)
+        run = model_ref.get("run")
+        kept = weight_steps(Path(run)) if run and request.get("view") in NEEDS_HISTORY else []
+        key = (json.dumps(model_ref, sort_keys=True), loaded.step, len(kept), argument)
+        if key not in self._views:
+            subject = InspectedModel.from_model(loaded.config, loaded.family)
             request["history"] = (
                 {step: weights_path(Path(run), step) for step in kept} if run else {}
             )
-            answer = show(subject, request.get("view"), request)
+            answer = render_view(subject, request.get("view"), request)
             if "error" in answer:
-                return answer | {"question": opened.view.question()}
-            self._shown[key] = answer | {"step": opened.step, "question": opened.view.question()}
-            while len(self._shown) > SHOWN:
-                self._shown.popitem(last=False)
-        self._shown.move_to_end(key)
-        return self._shown[key]
+                return answer | {"question": loaded.snapshots.validate_input()}
+            self._views[key] = answer | {
+                "step": loaded.step,
+                "question": loaded.snapshots.validate_input(),
+            }
+            while len(self._views) > VIEW_CACHE_SIZE:
+                self._views.popitem(last=False)
+        self._views.move_to_end(key)
+        return self._views[key]
 
-    def lengths(self, opened: Opened, request: dict[str, Any]) -> dict[str, Any]:
+    def accuracy_by_length(self, loaded: LoadedModel, request: dict[str, Any]) -> dict[str, Any]:
         """Return the number of correct held-out sequences of each requested length."""
         try:
-            counted = [
-                (length, *right_at(opened.family, opened.view.task, length, request["n"]))
+            counts = [
+                (
+                    length,
+                    *exact_match_at_length(
+                        loaded.family, loaded.snapshots.task, length, request["n"]
+                    ),
+                )
                 for length in request["lengths"]
             ]
         except ValueError as error:
             return {"error": str(error)}
         return {
-            "scores": [{"length": length, "right": right, "n": n} for length, right, n in counted],
-            "step": opened.step,
+            "scores": [
+                {"length": length, "right": n_correct, "n": n} for length, n_correct, n in counts
+            ],
+            "step": loaded.step,
         }
 
-    def evaluate(self, opened: Opened, n: int) -> dict[str, Any]:
+    def evaluate(self, loaded: LoadedModel, n: int) -> dict[str, Any]:
         """Return the scores on `n` held-out sequences of the trained lengths."""
-        task = opened.config.task
+        task = loaded.config.task
         scores = evaluate(
-            opened.family, held_out_set(opened.view.task, n, task.min_length, task.max_length)
+            loaded.family,
+            build_held_out_set(loaded.snapshots.task, n, task.min_length, task.max_length),
         )
-        return dataclasses.asdict(scores) | {"step": opened.step}
+        return dataclasses.asdict(scores) | {"step": loaded.step}
 
-    def loss(self, opened: Opened) -> dict[str, Any]:
+    def loss(self, loaded: LoadedModel) -> dict[str, Any]:
         """Return the loss on held-out sequences; only for the architecture `transformer`."""
-        if not isinstance(opened.family, Transformer):
+        if not isinstance(loaded.family, Transformer):
             return {
                 "error": "this loss is defined for the architecture transformer, "
-                f"not for {opened.config.family}"
+                f"not for {loaded.config.family}"
             }
-        task = opened.config.task
-        held_out = held_out_set(opened.view.task, CONFIRMING_N, task.min_length, task.max_length)
+        task = loaded.config.task
+        held_out = build_held_out_set(
+            loaded.snapshots.task, FINAL_EVAL_SIZE, task.min_length, task.max_length
+        )
         return {
-            "loss": symbol_loss(opened.family, held_out),
+            "loss": annotated_transformer_loss(loaded.family, held_out),
             "n": len(held_out.lengths_B),
-            "step": opened.step,
+            "step": loaded.step,
         }
 
-    def checkpoint(self, folder: Path) -> Opened:
+    def checkpoint(self, folder: Path) -> LoadedModel:
         """Load the model of a checkpoint, unless it is cached."""
         path = folder / "config.json"
         key = (str(folder), path.stat().st_mtime_ns if path.is_file() else 0)
-        if key not in self._opened:
+        if key not in self._models:
             manifest, family = load_model(folder)
-            self._opened[key] = Opened(manifest.config, family, manifest.step)
-        return self._recent(key)
+            self._models[key] = LoadedModel(manifest.config, family, manifest.step)
+        return self._touch(key)
 
-    def at_step(self, what: dict[str, Any]) -> Opened:
+    def load_at_step(self, model_ref: dict[str, Any]) -> LoadedModel:
         """Load the model of a run with the stored weights nearest to the step.
 
         Raises:
             CheckpointError: if no weights are stored or they are invalid.
         """
-        folder, key = Path(what["run"]), (what["run"], -1)
-        step = what["step"]
+        folder, key = Path(model_ref["run"]), (model_ref["run"], -1)
+        step = model_ref["step"]
         if not weights_path(folder, step).is_file():
-            step = nearest(kept_steps(folder), step)
+            step = nearest_step(weight_steps(folder), step)
             if step is None:
                 raise CheckpointError("this run has no stored weights yet; try again in a moment")
-        if key not in self._opened:
-            config = RunConfig.from_fields(what["fields"])
-            self._opened[key] = Opened(config, build_family(config).eval(), -1)
-        opened = self._recent(key)
-        if opened.step != step:
-            opened.step = -1  # in case the weights are invalid
-            load_weights(opened.family, weights_path(folder, step))
-            opened.step = step
-        return opened
+        if key not in self._models:
+            config = RunConfig.from_flat(model_ref["fields"])
+            self._models[key] = LoadedModel(config, build_model(config).eval(), -1)
+        loaded = self._touch(key)
+        if loaded.step != step:
+            loaded.step = -1  # in case the weights are invalid
+            load_weights(loaded.family, weights_path(folder, step))
+            loaded.step = step
+        return loaded
 
-    def check(self, folder: Path) -> dict[str, Any]:
+    def validate(self, folder: Path) -> dict[str, Any]:
         """Validate an uploaded checkpoint.
 
         Returns:
@@ -218,7 +237,7 @@ class Inspector:
                 raise CheckpointError(
                     "metrics.jsonl does not hold a line for each step; remove it and try again"
                 )
-            if not set(COLUMNS) <= set(line) <= METRICS or not all(
+            if not set(METRIC_COLUMNS) <= set(line) <= METRIC_NAMES or not all(
                 is_number(v) and abs(v) < 1e30 for v in line.values()
             ):
                 raise CheckpointError(
@@ -236,15 +255,15 @@ class Inspector:
             )
         resumable = (folder / "training.safetensors").is_file()
         if resumable:
-            load_trainer(folder, device="cpu", threads=1)
+            resume_trainer(folder, device="cpu", threads=1)
         return {"step": manifest.step, "resumable": resumable}
 
-    def _recent(self, key: tuple[str, int]) -> Opened:
+    def _touch(self, key: tuple[str, int]) -> LoadedModel:
         """Return a cached model as the most recent one, and evict the oldest."""
-        self._opened.move_to_end(key)
-        while len(self._opened) > LOADED:
-            self._opened.popitem(last=False)
-        return self._opened[key]
+        self._models.move_to_end(key)
+        while len(self._models) > MODEL_CACHE_SIZE:
+            self._models.popitem(last=False)
+        return self._models[key]
 
 
 def is_finite(value: object) -> bool:
@@ -256,7 +275,7 @@ def is_finite(value: object) -> bool:
     return not isinstance(value, list | tuple) or all(map(is_finite, value))
 
 
-def inspect(pipe: Connection) -> None:
+def main(connection: Connection) -> None:
     """Handle requests until the server closes the pipe: the entry point of the process."""
     if hasattr(os, "nice"):
         os.nice(5)  # priority: the server, then inspection, then training
@@ -265,12 +284,12 @@ def inspect(pipe: Connection) -> None:
     inspector = Inspector()
     while True:
         try:
-            number, kind, what, text = pipe.recv()
+            number, kind, what, text = connection.recv()
             try:
-                answer = inspector.handle(kind, what, text)
+                answer = inspector.dispatch(kind, what, text)
             except Exception as error:  # one model must not stop the process for all clients
                 log.exception("A request of the kind %r failed", kind)
                 answer = {"error": f"{type(error).__name__}: {error}"}
-            pipe.send((number, answer))
+            connection.send((number, answer))
         except (EOFError, OSError):
             return

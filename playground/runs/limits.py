@@ -11,14 +11,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from playground.models.config import SettingError, plain
+from playground.models.config import ConfigError, format_number
 from playground.training.config import RunConfig
 from playground.training.environment import env_bytes, env_number
 
 from .processes import usable_cores
-from .run import Refused
+from .run import UserError
 
-SETTINGS = {
+LIMIT_ENV_NAMES = {
     "d_model": "MAX_D_MODEL",
     "n_layers": "MAX_LAYERS",
     "max_length": "MAX_LENGTH",
@@ -27,10 +27,13 @@ SETTINGS = {
 }
 # Bytes per parameter that a run always stores: two checkpoints (each with the weight and Adam's two
 # moments), and the first and the last weights of the history.
-KEPT_A_PARAMETER = 2 * 12 + 2 * 4
-LONGEST_METRICS = 16_000_000  # bytes: about 100,000 steps, read in one or two seconds
-HOSTED_LOOK, HOSTED_PROOF = 20.0, 120.0  # seconds in a process that all visitors share
-WARNED_BEFORE = 60.0  # remaining seconds of training at which a run starts to warn
+BYTES_PER_PARAMETER = 2 * 12 + 2 * 4
+MAX_METRICS_BYTES = 16_000_000  # bytes: about 100,000 steps, read in one or two seconds
+SHARED_VIEW_TIMEOUT_S, SHARED_SLOW_VIEW_TIMEOUT_S = (
+    20.0,
+    120.0,
+)  # seconds in a process that all visitors share
+TIME_WARNING_S = 60.0  # remaining seconds of training at which a run starts to warn
 
 
 @dataclass(frozen=True)
@@ -44,22 +47,22 @@ class Limits:
     n_layers: int = 0
     max_length: int = 0  # of a source, and of a target in an uploaded dataset
     batch_size: int = 0
-    minutes: float = 0.0
+    max_minutes: float = 0.0
     threads: int = 0  # of one run, so that it leaves cores to the others
     metrics_bytes: int = 0  # of metrics in a checkpoint, which the server process reads
-    own_bytes: int = 0  # all runs of one visitor
-    all_bytes: int = 0  # all runs
+    bytes_per_owner: int = 0  # all runs of one visitor
+    bytes_total: int = 0  # all runs
     # of one view of a visitor's model; 0: the limit of the server's own checkpoints
-    look_seconds: float = 0.0
-    proof_seconds: float = 0.0  # of a view that measures on hundreds of sequences
-    on_a_space: bool = False
+    view_timeout_s: float = 0.0
+    slow_view_timeout_s: float = 0.0  # of a view that measures on hundreds of sequences
+    is_space: bool = False
 
     @classmethod
-    def none(cls) -> Limits:
+    def unlimited(cls) -> Limits:
         return cls()
 
     @classmethod
-    def hosted(cls) -> Limits:
+    def shared_instance(cls) -> Limits:
         """Return the limits of a public server, from environment variables.
 
         `environment.py` has the defaults.
@@ -68,127 +71,127 @@ class Limits:
             EnvError: if a variable is not a number.
         """
         sizes = {
-            name: int(env_number(SETTINGS[name]))
+            name: int(env_number(LIMIT_ENV_NAMES[name]))
             for name in ("d_model", "n_layers", "max_length", "batch_size")
         }
         return cls(
             **sizes,
-            threads=max(1, usable_cores() // slots()),
-            metrics_bytes=LONGEST_METRICS,
-            minutes=env_number("MAX_MINUTES"),
-            look_seconds=HOSTED_LOOK,
-            proof_seconds=HOSTED_PROOF,
-            own_bytes=env_bytes("RUNS_MB"),
-            all_bytes=env_bytes("RUNS_TOTAL_MB"),
-            on_a_space="SPACE_ID" in os.environ,
+            threads=max(1, usable_cores() // default_slots()),
+            metrics_bytes=MAX_METRICS_BYTES,
+            max_minutes=env_number("MAX_MINUTES"),
+            view_timeout_s=SHARED_VIEW_TIMEOUT_S,
+            slow_view_timeout_s=SHARED_SLOW_VIEW_TIMEOUT_S,
+            bytes_per_owner=env_bytes("RUNS_MB"),
+            bytes_total=env_bytes("RUNS_TOTAL_MB"),
+            is_space="SPACE_ID" in os.environ,
         )
 
     @property
-    def here(self) -> str:
+    def instance_name(self) -> str:
         """The name of the server in a sentence."""
-        return "this Space" if self.on_a_space else "this server"
+        return "this Space" if self.is_space else "this server"
 
     @property
     def seconds(self) -> float:
         """The limit of a run's training time in seconds; 0 means no limit."""
-        return 60 * self.minutes
+        return 60 * self.max_minutes
 
-    def way_out(self, variable: str) -> str:
+    def how_to_raise(self, variable: str) -> str:
         """Return how to lift a limit, as the end of a sentence."""
         return (
             "duplicate it to lift that"
-            if self.on_a_space
+            if self.is_space
             else f"its owner sets PLAYGROUND_{variable}"
         )
 
-    def check(self, config: RunConfig) -> None:
+    def validate(self, config: RunConfig) -> None:
         """Refuse a run that exceeds the limits of this server.
 
         Raises:
             SettingError: with the setting, its value and the limit.
         """
-        given = {
+        value_set = {
             "d_model": config.model.d_model,
             "n_layers": config.model.n_layers,
             "max_length": config.task.max_length,
             "longest_answer": config.task.longest_answer,
             "batch_size": config.training.batch_size,
         }
-        for name, value in given.items():
-            most = self.max_length if name == "longest_answer" else getattr(self, name)
-            if most and value > most:
-                raise SettingError(
+        for name, value in value_set.items():
+            maximum = self.max_length if name == "longest_answer" else getattr(self, name)
+            if maximum and value > maximum:
+                raise ConfigError(
                     name,
-                    f"{name} is {value}: {self.here} allows at most {most}; "
-                    f"{self.way_out(SETTINGS[name])}",
+                    f"{name} is {value}: {self.instance_name} allows at most {maximum}; "
+                    f"{self.how_to_raise(LIMIT_ENV_NAMES[name])}",
                 )
-        needed = kept_by(config)
-        if self.own_bytes and needed > self.own_bytes:
-            raise SettingError(
+        needed = estimated_run_bytes(config)
+        if self.bytes_per_owner and needed > self.bytes_per_owner:
+            raise ConfigError(
                 "d_model",
                 f"d_model is {config.model.d_model}: a model of "
-                f"{config.model.parameter_count():,} parameters needs about {in_words(needed)} "
-                f"on the disk, and {self.here} stores {in_words(self.own_bytes)} per visitor; "
-                f"use a smaller d_model, d_ff or n_layers, or {self.way_out('RUNS_MB')}",
+                f"{config.model.parameter_count():,} parameters needs about {format_bytes(needed)} "
+                f"on the disk, and {self.instance_name} stores {format_bytes(self.bytes_per_owner)} per visitor; "
+                f"use a smaller d_model, d_ff or n_layers, or {self.how_to_raise('RUNS_MB')}",
             )
 
-    def check_threads(self, threads: int) -> None:
+    def validate_threads(self, threads: int) -> None:
         """Refuse more threads than one run may use. Raises SettingError."""
         if self.threads and threads > self.threads:
-            part = f"{self.here} gives each run {self.threads}"
-            raise SettingError(
+            part = f"{self.instance_name} gives each run {self.threads}"
+            raise ConfigError(
                 "threads",
-                f"threads is {threads}: {part}; {self.way_out('SLOTS')}, "
+                f"threads is {threads}: {part}; {self.how_to_raise('SLOTS')}, "
                 f"or leave it at {self.threads}",
             )
 
-    def check_metrics(self, path: Path) -> None:
+    def validate_metrics_size(self, path: Path) -> None:
         """Refuse a metrics file that would take seconds to read. Raises Refused."""
         if self.metrics_bytes and path.is_file() and path.stat().st_size > self.metrics_bytes:
-            most = f"{self.here} takes {in_words(self.metrics_bytes)}"
-            raise Refused(
-                f"its metrics.jsonl has {in_words(path.stat().st_size)}: {most}; "
+            most = f"{self.instance_name} takes {format_bytes(self.metrics_bytes)}"
+            raise UserError(
+                f"its metrics.jsonl has {format_bytes(path.stat().st_size)}: {most}; "
                 "leave that file out, or keep fewer of its lines"
             )
 
-    def of_time(self) -> str:
+    def time_limit_message(self) -> str:
         """Return the message of a run that has reached its training time limit."""
         out = (
             "duplicate it to lift that, or download the checkpoint"
-            if self.on_a_space
+            if self.is_space
             else "download the checkpoint to go on elsewhere, "
             "or its owner sets PLAYGROUND_MAX_MINUTES"
         )
-        minutes = f"{plain(self.minutes)} minute{'s' * (self.minutes != 1)}"
-        return f"{self.here} allows {minutes} of training per run; {out}"
+        minutes = f"{format_number(self.max_minutes)} minute{'s' * (self.max_minutes != 1)}"
+        return f"{self.instance_name} allows {minutes} of training per run; {out}"
 
-    def of_patience(self, seconds: float) -> str:
+    def timeout_message(self, seconds: float) -> str:
         """Return the refusal of a request that takes at least `seconds`."""
-        out = "; duplicate it to lift that" if self.on_a_space else ""
+        out = "; duplicate it to lift that" if self.is_space else ""
         return (
-            f"this would take {seconds / 60:.0f} minutes or more, and {self.here} allows "
-            f"{self.proof_seconds:g} s: use a model with fewer heads, layers or parameters, "
+            f"this would take {seconds / 60:.0f} minutes or more, and {self.instance_name} allows "
+            f"{self.slow_view_timeout_s:g} s: use a model with fewer heads, layers or parameters, "
             f"or a smaller max_length{out}"
         )
 
-    def of_room(self) -> str:
+    def storage_limit_message(self) -> str:
         """Return the storage limits as a sentence."""
-        kept = {"per visitor": self.own_bytes, "in total": self.all_bytes}
-        return f"{self.here} stores " + " and ".join(
-            f"{in_words(size)} {whose}" for whose, size in kept.items() if size
+        kept = {"per visitor": self.bytes_per_owner, "in total": self.bytes_total}
+        return f"{self.instance_name} stores " + " and ".join(
+            f"{format_bytes(size)} {whose}" for whose, size in kept.items() if size
         )
 
 
-def slots() -> int:
+def default_slots() -> int:
     """Return the default number of concurrent runs."""
     return int(env_number("SLOTS")) or max(2, usable_cores())
 
 
-def kept_by(config: RunConfig) -> int:
+def estimated_run_bytes(config: RunConfig) -> int:
     """Estimate the disk space of a run in bytes, without its evictable history."""
-    return KEPT_A_PARAMETER * config.model.parameter_count()
+    return BYTES_PER_PARAMETER * config.model.parameter_count()
 
 
-def in_words(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Format a number of bytes, as in "1.5 GB"."""
     return f"{size / 1e9:.3g} GB" if size >= 1e9 else f"{size / 1e6:.3g} MB"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import psutil
 
-from playground.models.config import SettingError
+from playground.models.config import ConfigError
 from playground.training.config import RunConfig
 
-TORCH_ITSELF = 400_000_000  # bytes that a worker takes before it builds a model
-CGROUP = Path("/sys/fs/cgroup")
+TORCH_BASELINE_BYTES = 400_000_000  # bytes that a worker takes before it builds a model
+CGROUP_DIR = Path("/sys/fs/cgroup")
 
 
 def free_memory() -> int:
@@ -20,13 +20,13 @@ def free_memory() -> int:
     """
     free = psutil.virtual_memory().available
     try:
-        allowed = int((CGROUP / "memory.max").read_text())
-        return min(free, allowed - int((CGROUP / "memory.current").read_text()))
+        allowed = int((CGROUP_DIR / "memory.max").read_text())
+        return min(free, allowed - int((CGROUP_DIR / "memory.current").read_text()))
     except (OSError, ValueError):  # no control groups here, or no limit ("max")
         return free
 
 
-def check_memory(config: RunConfig, besides: int = 0) -> None:
+def ensure_memory_available(config: RunConfig, reserved_bytes: int = 0) -> None:
     """Refuse a run that would not fit into free memory.
 
     Args:
@@ -35,9 +35,9 @@ def check_memory(config: RunConfig, besides: int = 0) -> None:
     Raises:
         SettingError: with the estimate and the free memory.
     """
-    needed, free = config.memory_estimate() + TORCH_ITSELF, free_memory() - besides
+    needed, free = config.estimate_memory() + TORCH_BASELINE_BYTES, free_memory() - reserved_bytes
     if needed > 0.9 * free:
-        raise SettingError(
+        raise ConfigError(
             "batch_size",
             f"batch_size is {config.training.batch_size}: this run needs about "
             f"{needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free; "

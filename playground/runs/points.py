@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
-COLUMNS = ("loss", "learning_rate", "gradient_norm", "seconds", "steps_per_second")
-SHOWN = ("loss", "learning_rate", "gradient_norm")  # what the page draws
-MOST_AT_ONCE = 3000  # points in one response; a longer gap gets the whole decimated curve
+METRIC_COLUMNS = ("loss", "learning_rate", "gradient_norm", "seconds", "steps_per_second")
+PLOTTED_COLUMNS = ("loss", "learning_rate", "gradient_norm")  # what the page draws
+MAX_DELTA_POINTS = 3000  # points in one response; a longer gap gets the whole decimated curve
 
 
-class Points:
+class MetricSeries:
     """One point for every step from `first` on, and the scores of the evaluated steps."""
 
     def __init__(self, lines: Iterable[Mapping[str, Any]] = ()) -> None:
         self.first = 1
-        self.columns = {name: array("d") for name in COLUMNS}
+        self.columns = {name: array("d") for name in METRIC_COLUMNS}
         # step, exact match, token accuracy, sequences
-        self.scored: list[tuple[int, float, float, int]] = []
+        self.evaluations: list[tuple[int, float, float, int]] = []
         self.add(lines)
 
     def __len__(self) -> int:
@@ -38,7 +38,7 @@ class Points:
     @property
     def best(self) -> float | None:
         """The best exact match so far."""
-        return max((score for _, score, _, _ in self.scored), default=None)
+        return max((score for _, score, _, _ in self.evaluations), default=None)
 
     def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Append the metrics of the next steps.
@@ -49,7 +49,7 @@ class Points:
         for line in lines:
             step = line["step"]
             try:
-                row = [float(line.get(name) or 0.0) for name in COLUMNS]
+                row = [float(line.get(name) or 0.0) for name in METRIC_COLUMNS]
                 score = [
                     float(line.get(name) or 0.0)
                     for name in ("exact_match", "token_accuracy")
@@ -66,28 +66,28 @@ class Points:
             for column, value in zip(self.columns.values(), row, strict=True):
                 column.append(value)
             if score:
-                self.scored.append((step, score[0], score[1], line.get("scored") or 0))
+                self.evaluations.append((step, score[0], score[1], line.get("scored") or 0))
 
-    def since(self, known: int) -> dict[str, Any]:
+    def delta_since(self, n_known: int) -> dict[str, Any]:
         """Return the points after the first `known` ones.
 
         If there are too many, return the whole decimated curve instead (`whole`). `steps` are in
         order, without duplicates.
         """
-        if known > len(self) or len(self) - known > MOST_AT_ONCE:
-            return self.curve(MOST_AT_ONCE // 2)
-        steps = list(range(self.first + known, self.last + 1))
+        if n_known > len(self) or len(self) - n_known > MAX_DELTA_POINTS:
+            return self.downsampled(MAX_DELTA_POINTS // 2)
+        steps = list(range(self.first + n_known, self.last + 1))
         after = steps[0] if steps else self.last + 1
-        told = {name: list(self.columns[name][known:]) for name in SHOWN}
+        delta = {name: list(self.columns[name][n_known:]) for name in PLOTTED_COLUMNS}
         return {
-            "whole": known == 0,
+            "whole": n_known == 0,
             "count": len(self),
             "steps": steps,
-            **told,
-            "scored": thin([s for s in self.scored if s[0] >= after]),
+            **delta,
+            "scored": downsample_evaluations([s for s in self.evaluations if s[0] >= after]),
         }
 
-    def curve(self, columns: int) -> dict[str, Any]:
+    def downsampled(self, columns: int) -> dict[str, Any]:
         """Return the whole curve, decimated to about `columns` intervals of steps.
 
         Each interval contributes its points of lowest and of highest loss. Every point is
@@ -104,13 +104,13 @@ class Points:
                 for a, b in zip(starts, ends, strict=True)
             ]
             chosen = np.unique(np.array([*chain.from_iterable(extremes), 0, len(loss) - 1]))
-        told = {name: np.array(self.columns[name])[chosen].tolist() for name in SHOWN}
+        result = {name: np.array(self.columns[name])[chosen].tolist() for name in PLOTTED_COLUMNS}
         return {
             "whole": True,
             "count": len(loss),
             "steps": (chosen + self.first).tolist(),
-            **told,
-            "scored": thin(self.scored),
+            **result,
+            "scored": downsample_evaluations(self.evaluations),
         }
 
     def latest(self) -> dict[str, Any]:
@@ -122,15 +122,15 @@ class Points:
         )
 
 
-def thin(
-    scored: list[tuple[int, float, float, int]], most: int = 1000
+def downsample_evaluations(
+    evaluations: list[tuple[int, float, float, int]], max_count: int = 1000
 ) -> list[tuple[int, float, float, int]]:
     """Reduce the scores to the lowest and highest exact match of each interval."""
-    if len(scored) <= most:
-        return list(scored)
-    width = -(-len(scored) // (most // 2))
-    kept: list[tuple[int, float, float, int]] = []
-    for start in range(0, len(scored), width):
-        stretch = scored[start : start + width]
-        kept += sorted({min(stretch, key=lambda s: s[1]), max(stretch, key=lambda s: s[1])})
-    return [*kept, *([scored[-1]] if kept[-1] != scored[-1] else [])]
+    if len(evaluations) <= max_count:
+        return list(evaluations)
+    width = -(-len(evaluations) // (max_count // 2))
+    selected: list[tuple[int, float, float, int]] = []
+    for start in range(0, len(evaluations), width):
+        stretch = evaluations[start : start + width]
+        selected += sorted({min(stretch, key=lambda s: s[1]), max(stretch, key=lambda s: s[1])})
+    return [*selected, *([evaluations[-1]] if selected[-1] != evaluations[-1] else [])]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from playground.training.config import RunConfig
 
-FASTEST = 2e10  # multiply-adds per second of one core: an upper bound of the speed
-PER_SCORE = 64.0  # multiply-adds per attention score, beside its products
-HEADS_SEQUENCES = 256  # as in inspection/heads.py
-AWAY_SEQUENCES = 32  # the minimum in inspection/shown/proof.py
+MAX_FLOPS_PER_SECOND = 2e10  # multiply-adds per second of one core: an upper bound of the speed
+FLOPS_PER_SCORE = 64.0  # multiply-adds per attention score, beside its products
+HEAD_SCORE_SEQUENCES = 256  # as in inspection/heads.py
+ABLATION_SEQUENCES = 32  # the minimum in inspection/shown/proof.py
 TRAINING_STEPS = 6  # likewise, for heads over training
 
 
-def least_seconds(config: RunConfig, view: str, n: int = 0) -> float:
+def min_seconds(config: RunConfig, view: str, n: int = 0) -> float:
     """Return a lower bound of the seconds of a slow view; 0 for other views.
 
     Args:
@@ -20,12 +20,16 @@ def least_seconds(config: RunConfig, view: str, n: int = 0) -> float:
     layers, heads = config.model.n_layers, getattr(config.model, "n_heads", 1)
     parts = 3 * layers * (heads + 1)  # each head of each attention, and each other sublayer
     sequences = {
-        "heads": HEADS_SEQUENCES,
-        "heads-over-training": TRAINING_STEPS * HEADS_SEQUENCES,
-        "away": AWAY_SEQUENCES * parts,
+        "heads": HEAD_SCORE_SEQUENCES,
+        "heads-over-training": TRAINING_STEPS * HEAD_SCORE_SEQUENCES,
+        "away": ABLATION_SEQUENCES * parts,
         "evaluate": n,
     }.get(view, 0)
-    low, high = config.task.min_length, config.task.longest
+    low, high = config.task.min_length, config.task.max_sequence_length
     length = (low + high) / 2 + 1
     scores = 3 * layers * heads * length**2
-    return sequences * (config.model.parameter_count() * length + PER_SCORE * scores) / FASTEST
+    return (
+        sequences
+        * (config.model.parameter_count() * length + FLOPS_PER_SCORE * scores)
+        / MAX_FLOPS_PER_SECOND
+    )

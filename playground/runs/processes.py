@@ -25,7 +25,7 @@ from playground.training.devices import usable_cores as usable_cores
 
 # The first optimizer of a process imports torch._dynamo.
 PRELOAD = ["torch", "torch._dynamo", "playground.runs.worker", "playground.runs.inspector"]
-UNSENT = 256  # messages that may wait for a busy child
+OUTBOX_SIZE = 256  # messages that may wait for a busy child
 
 log = logging.getLogger(__name__)
 
@@ -45,17 +45,17 @@ def context() -> Any:
         for method in ("forkserver", "spawn")
         if method in multiprocessing.get_all_start_methods()
     ]
-    wanted = os.environ.get("PLAYGROUND_START_METHOD") or methods[0]
-    if wanted not in methods:
+    requested = os.environ.get("PLAYGROUND_START_METHOD") or methods[0]
+    if requested not in methods:
         raise ValueError(
-            f"PLAYGROUND_START_METHOD is {wanted!r}; this system has {' and '.join(methods)}: "
+            f"PLAYGROUND_START_METHOD is {requested!r}; this system has {' and '.join(methods)}: "
             "choose one, or leave it unset"
         )
-    if wanted == "spawn":
+    if requested == "spawn":
         return multiprocessing.get_context("spawn")
-    chosen = multiprocessing.get_context("forkserver")
-    chosen.set_forkserver_preload(PRELOAD)
-    return chosen
+    selected = multiprocessing.get_context("forkserver")
+    selected.set_forkserver_preload(PRELOAD)
+    return selected
 
 
 def warm_up() -> threading.Thread:
@@ -70,7 +70,7 @@ def warm_up() -> threading.Thread:
         if method == "forkserver":
             from multiprocessing import forkserver
 
-            with without_interrupts():
+            with sigint_blocked():
                 forkserver.ensure_running()
 
     thread = threading.Thread(target=start, name="warm-up", daemon=True)
@@ -79,7 +79,7 @@ def warm_up() -> threading.Thread:
 
 
 @contextmanager
-def without_interrupts() -> Iterator[None]:
+def sigint_blocked() -> Iterator[None]:
     """Start processes inside this context with SIGINT blocked, also during their imports.
 
     The terminal sends Ctrl-C to the whole process group; the server process handles it for all.
@@ -97,14 +97,14 @@ def without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def describe_end(process: str, code: int | None) -> str:
+def describe_exit(process: str, code: int | None) -> str:
     """Return how a process ended; the exit code None means that it could not be started."""
     if code is None:
         return f"{process} could not be started: the machine lacks memory, processes or open files"
     return f"{process} ended (exit code {code})"
 
 
-def active_seconds(pid: int, proc: Path = Path("/proc")) -> float:
+def cpu_seconds(pid: int, proc: Path = Path("/proc")) -> float:
     """Return the CPU seconds of a process, plus its waiting time for a CPU if Linux reports it.
 
     On a busy machine a worker may get almost no CPU time for a minute. It is not hung then.
@@ -123,13 +123,13 @@ def active_seconds(pid: int, proc: Path = Path("/proc")) -> float:
     return float(times.user + times.system)
 
 
-class Child:
+class WorkerProcess:
     """A worker process that runs `module:function(pipe, *arguments)`, with a pipe to it.
 
     The constructor and `send` never block: messages go through a queue and a separate thread, so a
     busy child, a full pipe or a fork server that still imports delays no page.
 
-    `on_message(*message)` receives the child's messages, and `on_end(exit code)` its end; the code
+    `on_message(*message)` receives the child's messages, and `on_exit(exit code)` its end; the code
     is None if the process could not be started. One thread makes both calls, never the
     constructor, and `ended` is set after them. A `fresh` child is a new interpreter; it starts
     earlier than the first child of a fork server, which imports torch first.
@@ -144,94 +144,94 @@ class Child:
         name: str,
         *arguments: Any,
         on_message: Callable[..., None],
-        on_end: Callable[[int | None], None],
+        on_exit: Callable[[int | None], None],
         fresh: bool = False,
     ) -> None:
-        self.ended = threading.Event()
+        self.exited = threading.Event()
         start: Any = multiprocessing.get_context("spawn") if fresh else context()
-        self._doomed = False
-        self._unsent: queue.Queue[tuple[Any, ...] | None] = queue.Queue(UNSENT)
-        self._on_message, self._on_end = on_message, on_end
+        self._kill_requested = False
+        self._outbox: queue.Queue[tuple[Any, ...] | None] = queue.Queue(OUTBOX_SIZE)
+        self._on_message, self._on_exit = on_message, on_exit
         report_failure = _failure_reporter()
         try:
-            self._pipe, self._theirs = start.Pipe()
+            self._connection, self._child_end = start.Pipe()
         except OSError:
             self.process: Any = start.Process(name=name)
             log.exception("%s could not be started", name)
             report_failure(self._fail)
             return
         self.process = start.Process(
-            target=_enter, args=(entry, self._theirs, *arguments), name=name, daemon=True
+            target=_run_entry, args=(entry, self._child_end, *arguments), name=name, daemon=True
         )
         try:
-            for work in (self._write, self._read):  # _read starts the process, so it comes last
+            for work in (self._send_loop, self._read):  # _read starts the process, so it comes last
                 threading.Thread(target=work, name=f"{name}-{work.__name__}", daemon=True).start()
         except (RuntimeError, MemoryError):  # what a system without a free thread raises
             log.exception("%s could not be started", name)
-            self._pipe.close()
-            self._theirs.close()
+            self._connection.close()
+            self._child_end.close()
             report_failure(self._fail)
 
     def send(self, *message: Any) -> bool:
         """Queue a message; return False if the child has exited or its queue is full."""
-        if self.ended.is_set():
+        if self.exited.is_set():
             return False
         try:
-            self._unsent.put_nowait(message)
+            self._outbox.put_nowait(message)
             return True
         except queue.Full:
             return False
 
     def kill(self) -> None:
         """Kill the process, also if it has not started yet."""
-        self._doomed = True
+        self._kill_requested = True
         if self.process.pid is not None:
             self.process.kill()
 
     def _fail(self) -> None:
         """Report the end of a process that could not be started."""
         try:
-            self._on_end(None)
+            self._on_exit(None)
         finally:
-            self.ended.set()
+            self.exited.set()
             with suppress(queue.Full):
-                self._unsent.put_nowait(None)  # lets _write end
+                self._outbox.put_nowait(None)  # lets _write end
 
-    def _write(self) -> None:
-        while (message := self._unsent.get()) is not None:
+    def _send_loop(self) -> None:
+        while (message := self._outbox.get()) is not None:
             try:
-                self._pipe.send(message)
+                self._connection.send(message)
             except (OSError, ValueError):  # the child has exited, or `_read` closed the pipe
                 return
 
     def _read(self) -> None:
         try:
-            with without_interrupts():
+            with sigint_blocked():
                 self.process.start()
-            self._theirs.close()
-            if self._doomed:
+            self._child_end.close()
+            if self._kill_requested:
                 self.process.kill()
         except Exception:
             log.exception("%s could not be started", self.process.name)
-            self._theirs.close()
+            self._child_end.close()
         try:
-            self._hear()
+            self._receive_loop()
         finally:
             if self.process.pid is not None:
                 self.process.join(5)
             try:
-                self._on_end(self.process.exitcode if self.process.pid is not None else None)
+                self._on_exit(self.process.exitcode if self.process.pid is not None else None)
             finally:
-                self.ended.set()
+                self.exited.set()
                 with suppress(queue.Full):
-                    self._unsent.put_nowait(None)  # lets _write end
-                self._pipe.close()
+                    self._outbox.put_nowait(None)  # lets _write end
+                self._connection.close()
 
-    def _hear(self) -> None:
+    def _receive_loop(self) -> None:
         """Forward the child's messages until it exits."""
         with suppress(EOFError, OSError):
             while True:
-                message = self._pipe.recv()
+                message = self._connection.recv()
                 try:
                     self._on_message(*message)
                 except Exception:  # one invalid message must not end the connection
@@ -268,9 +268,9 @@ def _report_failures(calls: queue.SimpleQueue[Callable[[], None]]) -> None:
             log.exception("The callback for a process that could not be started failed")
 
 
-def _enter(entry: str, pipe: Connection, *arguments: Any) -> None:
+def _run_entry(entry: str, connection: Connection, *arguments: Any) -> None:
     from importlib import import_module
 
     configure_logging()
     module, function = entry.split(":")
-    getattr(import_module(module), function)(pipe, *arguments)
+    getattr(import_module(module), function)(connection, *arguments)

@@ -28,64 +28,70 @@ from typing import Any
 import filelock
 import psutil
 
-from playground.models.config import SettingError
-from playground.training.config import MOST_CHANGES, Change, RunConfig, settings_at, with_change
+from playground.models.config import ConfigError
+from playground.training.config import (
+    MAX_CHANGES,
+    RunConfig,
+    SettingChange,
+    add_change,
+    config_at_step,
+)
 from playground.training.environment import env_number
-from playground.training.files import sweep, way_out
+from playground.training.files import clean_up_stale, remedy
 from playground.training.manifest import Manifest, read_manifest
 
 from .addresses import CLIENT_ADDRESS as CLIENT_ADDRESS
-from .addresses import half_of, holds_share
-from .eyes import BUSY, Eyes, passing, resolve
+from .addresses import max_per_address, uses_full_share
+from .eyes import BUSY_MESSAGE, InspectorClient, retryable, set_result_if_pending
 from .history import weights_path
 from .inspection_queue import NO_CLIENT, Client
-from .limits import WARNED_BEFORE, Limits, kept_by
-from .limits import slots as usual_slots
-from .memory import check_memory
-from .points import Points
-from .pricing import least_seconds
-from .processes import Child, active_seconds
-from .room import Room, bytes_in
+from .limits import TIME_WARNING_S, Limits, estimated_run_bytes
+from .limits import default_slots as usual_slots
+from .memory import ensure_memory_available
+from .points import MetricSeries
+from .pricing import min_seconds
+from .processes import WorkerProcess, cpu_seconds
+from .room import StorageQuota, directory_size
 from .run import (
-    EMPTIED,
-    KEPT,
-    LONGEST_NAME,
-    NOTHING_USABLE,
-    WORKING,
-    Answer,
-    Order,
+    ACTIVE_STATUSES,
+    MAX_NAME_LENGTH,
+    NO_USABLE_CHECKPOINT,
+    PINNED_SUFFIX,
+    WEIGHTS_EVICTED,
     RecordLock,
+    Response,
     Run,
-    better,
-    fingerprint,
-    of_family,
-    summary,
-    task_in_words,
+    WorkerSpec,
+    family_suffix,
+    max_score,
+    owner_id,
+    task_label,
+    to_summary,
 )
-from .run import Refused as Refused  # callers of the registry import it from here
-from .tickets import Tickets
-from .zero import SLICE, Lender, Slice, in_words
+from .run import UserError as UserError  # callers of the registry import it from here
+from .tickets import DownloadTokens
+from .zero import SLICE_SECONDS, SliceRunner, ZeroGpuWorker, describe_error
 
 log = logging.getLogger(__name__)
 
-STALE = 600.0  # age in seconds at which an unfinished write is removed
-WAITING_IN_ALL = 100  # queued runs of all owners
-WAITING_AN_ADDRESS = half_of(WAITING_IN_ALL)
-WAITING_AN_OWNER = 16  # queued runs of one owner
-RUNS_AN_OWNER = 200
-OVERTAKEN_FOR = 120.0  # seconds that smaller runs may start before a run that lacks memory
-WATCHED_FOR = 5.0  # seconds after its last poll for which a page counts as open
+STALE_TMP_AGE_S = 600.0  # age in seconds at which an unfinished write is removed
+MAX_QUEUED_TOTAL = 100  # queued runs of all owners
+MAX_QUEUED_PER_ADDRESS = max_per_address(MAX_QUEUED_TOTAL)
+MAX_QUEUED_PER_OWNER = 16  # queued runs of one owner
+MAX_RUNS_PER_OWNER = 200
+BYPASS_WINDOW_S = 120.0  # seconds that smaller runs may start before a run that lacks memory
+VIEWER_TTL_S = 5.0  # seconds after its last poll for which a page counts as open
 # Seconds without a poll after which the points of a run without a worker are removed from memory.
-FORGOTTEN_AFTER = 60.0
-HOUSEKEEPING = 0.5  # seconds between two rounds
-LOOKS_LOST = 3  # failed snapshots in a row after which a run that has ended gets no more
-KNOWN_FOR = 3600.0  # seconds for which the last activity of an owner is stored
-SWEPT_EVERY = 30.0  # seconds between two checks of the storage quota
-LONGEST_LOOK = 60.0  # seconds after which the inspection process is restarted
-LONGEST_PROOF = 300.0  # the same for views that measure on hundreds of sequences
-UNDO_FOR = 600.0  # seconds that a deleted run stays on disk
-OWNERS_KEPT = 10_000  # owners whose last activity is stored; a client can invent owners
-TURNS_KEPT = 1000  # owners whose last turn is stored; the others count as never served
+PAUSED_WORKER_TTL_S = 60.0
+HOUSEKEEPING_INTERVAL_S = 0.5  # seconds between two rounds
+MAX_SNAPSHOT_FAILURES = 3  # failed snapshots in a row after which a run that has ended gets no more
+OWNER_TTL_S = 3600.0  # seconds for which the last activity of an owner is stored
+QUOTA_INTERVAL_S = 30.0  # seconds between two checks of the storage quota
+VIEW_TIMEOUT_S = 60.0  # seconds after which the inspection process is restarted
+SLOW_VIEW_TIMEOUT_S = 300.0  # the same for views that measure on hundreds of sequences
+UNDO_TTL_S = 600.0  # seconds that a deleted run stays on disk
+MAX_TRACKED_OWNERS = 10_000  # owners whose last activity is stored; a client can invent owners
+MAX_TRACKED_TURNS = 1000  # owners whose last turn is stored; the others count as never served
 COMMANDS = ("pause", "resume", "step", "stop", "keep")
 
 
@@ -103,49 +109,59 @@ class Registry:
         self,
         root: Path,
         slots: int | None = None,
-        slots_an_owner: int | None = None,
+        slots_per_owner: int | None = None,
         *,
-        lease: float | None = None,
-        reap: float | None = None,
-        hung_after: float | None = None,
+        idle_timeout_s: float | None = None,
+        release_after_s: float | None = None,
+        hang_timeout_s: float | None = None,
         limits: Limits | None = None,
     ) -> None:
         self.root = Path(root)
-        self.limits = limits or Limits.none()
+        self.limits = limits or Limits.unlimited()
         self.slots = slots or usual_slots()
-        self.slots_an_owner = min(slots_an_owner or self.slots, self.slots)
-        self.lease = env_number("IDLE_TIMEOUT_S") if lease is None else lease
-        self.reap = env_number("RELEASE_AFTER_S") if reap is None else reap
-        self.hung_after = env_number("HANG_TIMEOUT_S") if hung_after is None else hung_after
-        self.eyes = Eyes()
-        self.prover = Eyes()  # for views that take seconds, so that they do not delay fast ones
-        self.checker = Eyes()  # for uploads, so that a hostile one cannot interrupt other views
-        self.tickets = Tickets()
-        self.lender: Lender | None = None  # on ZeroGPU, the function that trains a slice
-        self.device_line = ""  # the training device and the reason, once they are known
-        self.home_note = ""  # a warning for visitors about the storage of runs
-        self.local_owner = ""  # the single owner of a local instance
+        self.slots_per_owner = min(slots_per_owner or self.slots, self.slots)
+        self.idle_timeout_s = (
+            env_number("IDLE_TIMEOUT_S") if idle_timeout_s is None else idle_timeout_s
+        )
+        self.release_after_s = (
+            env_number("RELEASE_AFTER_S") if release_after_s is None else release_after_s
+        )
+        self.hang_timeout_s = (
+            env_number("HANG_TIMEOUT_S") if hang_timeout_s is None else hang_timeout_s
+        )
+        self.inspector = InspectorClient()
+        self.slow_inspector = (
+            InspectorClient()
+        )  # for views that take seconds, so that they do not delay fast ones
+        self.upload_validator = (
+            InspectorClient()
+        )  # for uploads, so that a hostile one cannot interrupt other views
+        self.download_tokens = DownloadTokens()
+        self.slice_runner: SliceRunner | None = None  # on ZeroGPU, the function that trains a slice
+        self.device_summary = ""  # the training device and the reason, once they are known
+        self.storage_note = ""  # a warning for visitors about the storage of runs
+        self.single_owner = ""  # the single owner of a local instance
         # when each owner last listed their runs, by fingerprint, oldest first
-        self.here: OrderedDict[str, float] = OrderedDict()
+        self.owner_last_seen: OrderedDict[str, float] = OrderedDict()
         self._runs: dict[str, Run] = {}
-        self._watched: dict[str, Run] = {}  # by the id in a share link
-        self._line: list[Run] = []  # the queued runs, in order of arrival
+        self._by_share_id: dict[str, Run] = {}  # by the id in a share link
+        self._queue: list[Run] = []  # the queued runs, in order of arrival
         # queue positions by run id, 1 for the next run; replaced as a whole, never modified
-        self._places: dict[str, int] = {}
+        self._queue_positions: dict[str, int] = {}
         # number of the last turn of each owner, earliest first
-        self._turns: OrderedDict[str, int] = OrderedDict()
-        self._turn = 0
+        self._last_served: OrderedDict[str, int] = OrderedDict()
+        self._turn_counter = 0
         self._lock = RecordLock()
         # Held while a run is admitted, also during disk access; taken before `_lock`.
-        self._admitting = threading.Lock()
-        self.room = Room(self)
-        self._closing = threading.Event()
+        self._admission_lock = threading.Lock()
+        self.storage_quota = StorageQuota(self)
+        self._stopping_criteria = threading.Event()
         for folder in (self.root, *(self.root / name for name in ("runs", "rows", "compared"))):
-            sweep(folder, STALE)
-        self._find_runs()
-        threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
+            clean_up_stale(folder, STALE_TMP_AGE_S)
+        self._load_runs()
+        threading.Thread(target=self._housekeeping_loop, name="housekeeping", daemon=True).start()
 
-    def _find_runs(self) -> None:
+    def _load_runs(self) -> None:
         """Load the runs of an earlier server from disk; those that were active become paused."""
         for path in sorted((self.root / "runs").glob("*/run.json")):
             with (
@@ -153,7 +169,7 @@ class Registry:
                 filelock.FileLock(path.parent / ".lock", timeout=0),
             ):
                 for folder in (path.parent, path.parent / "checkpoints", path.parent / "history"):
-                    sweep(folder)  # no process writes there, as the lock is free
+                    clean_up_stale(folder)  # no process writes there, as the lock is free
             try:
                 run = Run.read(path.parent)
             except (ValueError, OSError):
@@ -164,64 +180,72 @@ class Registry:
 
     def _add(self, run: Run) -> None:
         with self._lock:
-            self._runs[run.id] = self._watched[run.watch_id] = run
+            self._runs[run.id] = self._by_share_id[run.watch_id] = run
 
     # Ownership
 
     def find(self, run_id: object, owner: str) -> Run | None:
         """Return the run with this id if it belongs to the owner, else None."""
         run = self._runs.get(run_id) if isinstance(run_id, str) else None
-        return (
-            run if run and owner and secrets.compare_digest(run.owner, fingerprint(owner)) else None
-        )
+        return run if run and owner and secrets.compare_digest(run.owner, owner_id(owner)) else None
 
-    def find_watched(self, watch_id: object) -> Run | None:
+    def find_shared(self, share_id: object) -> Run | None:
         """Return the run of a share link; None if there is none.
 
         The id has 128 random bits, so a timing attack on the lookup gains nothing.
         """
-        run = self._watched.get(watch_id) if isinstance(watch_id, str) else None
+        run = self._by_share_id.get(share_id) if isinstance(share_id, str) else None
         return run if run and run.deleted_at is None else None
 
-    def of_owner(self, owner: str) -> list[Run]:
+    def list_for_owner(self, owner: str) -> list[Run]:
         """Return an owner's runs, oldest first, with the deleted ones that can be restored."""
-        mark = fingerprint(owner)
+        own_id = owner_id(owner)
         with self._lock:
-            mine = [
+            owned = [
                 run
                 for run in self._runs.values()
-                if owner and secrets.compare_digest(run.owner, mark)
+                if owner and secrets.compare_digest(run.owner, own_id)
             ]
-        return sorted(mine, key=lambda run: run.created)
+        return sorted(owned, key=lambda run: run.created)
 
-    def everybodys(self) -> list[Run]:
+    def all_runs(self) -> list[Run]:
         """Return the runs of all owners."""
         with self._lock:
             return list(self._runs.values())
 
-    def configs(self) -> list[RunConfig]:
+    def all_configs(self) -> list[RunConfig]:
         """Return the configurations of all runs, so that the datasets in use are not deleted."""
-        return [run.config for run in self.everybodys()]
+        return [run.config for run in self.all_runs()]
 
-    def rows(self, owner: str) -> list[dict[str, Any]]:
+    def summaries(self, owner: str) -> list[dict[str, Any]]:
         """Return summaries of an owner's runs, newest first.
 
         The request counts as activity of the owner and prevents the idle timeout of these runs.
         """
-        now, rows, mine, places = time.monotonic(), [], self.of_owner(owner), self._places
-        self._note_presence(fingerprint(owner), now)
-        for run in reversed(mine):
+        now, rows, owned, places = (
+            time.monotonic(),
+            [],
+            self.list_for_owner(owner),
+            self._queue_positions,
+        )
+        self._record_owner_seen(owner_id(owner), now)
+        for run in reversed(owned):
             # The page shows the list, but not the live view of this run.
-            run.watched_at = max(run.watched_at, now - WATCHED_FOR)
-            rows.append(summary(run) | {"place": places.get(run.id), "slice": run.waits_for_slice})
+            run.last_viewed_at = max(run.last_viewed_at, now - VIEWER_TTL_S)
+            rows.append(
+                to_summary(run) | {"place": places.get(run.id), "slice": run.awaits_zerogpu}
+            )
         return rows
 
-    def _note_presence(self, owner: str, now: float) -> None:
+    def _record_owner_seen(self, owner: str, now: float) -> None:
         with self._lock:
-            self.here[owner] = now
-            self.here.move_to_end(owner)
-            while len(self.here) > OWNERS_KEPT or now - next(iter(self.here.values())) > KNOWN_FOR:
-                self.here.popitem(last=False)
+            self.owner_last_seen[owner] = now
+            self.owner_last_seen.move_to_end(owner)
+            while (
+                len(self.owner_last_seen) > MAX_TRACKED_OWNERS
+                or now - next(iter(self.owner_last_seen.values())) > OWNER_TTL_S
+            ):
+                self.owner_last_seen.popitem(last=False)
 
     # Start
 
@@ -231,8 +255,8 @@ class Registry:
         owner: str,
         *,
         name: str = "",
-        changes: list[Change] | None = None,
-        origin: tuple[Run, int] | None = None,
+        changes: list[SettingChange] | None = None,
+        branched_from: tuple[Run, int] | None = None,
     ) -> Run:
         """Create a run and start it as soon as a slot is free.
 
@@ -241,55 +265,55 @@ class Registry:
                 is used up.
             SettingError: if the run needs more memory than is free, or exceeds the limits.
         """
-        self.check_size(config)
-        with self._admitting:
-            mine = self.of_owner(owner)
-            if sum(run in self._line for run in mine) >= WAITING_AN_OWNER:
-                raise Refused(
-                    f"you have {WAITING_AN_OWNER} queued runs, which is the maximum; "
+        self.validate_size(config)
+        with self._admission_lock:
+            owned = self.list_for_owner(owner)
+            if sum(run in self._queue for run in owned) >= MAX_QUEUED_PER_OWNER:
+                raise UserError(
+                    f"you have {MAX_QUEUED_PER_OWNER} queued runs, which is the maximum; "
                     "wait until one starts, or stop one"
                 )
-            if len(self._line) >= WAITING_IN_ALL:
-                raise Refused(
-                    f"the queue has {WAITING_IN_ALL} runs, which is the maximum; try again later"
+            if len(self._queue) >= MAX_QUEUED_TOTAL:
+                raise UserError(
+                    f"the queue has {MAX_QUEUED_TOTAL} runs, which is the maximum; try again later"
                 )
-            if holds_share((run.address for run in self._line), WAITING_IN_ALL):
-                raise Refused(
-                    f"the queue has {WAITING_AN_ADDRESS} runs from your address, "
+            if uses_full_share((run.address for run in self._queue), MAX_QUEUED_TOTAL):
+                raise UserError(
+                    f"the queue has {MAX_QUEUED_PER_ADDRESS} runs from your address, "
                     "which is the maximum; try again later"
                 )
-            if len(mine) >= RUNS_AN_OWNER:
-                raise Refused(
-                    f"you have {RUNS_AN_OWNER} runs, which is the maximum; delete some first"
+            if len(owned) >= MAX_RUNS_PER_OWNER:
+                raise UserError(
+                    f"you have {MAX_RUNS_PER_OWNER} runs, which is the maximum; delete some first"
                 )
-            self.room.check(fingerprint(owner), kept_by(config))
-            folder = self._folder(config)
+            self.storage_quota.ensure_available(owner_id(owner), estimated_run_bytes(config))
+            folder = self._new_folder(config)
             run = self._new(config, owner, name, folder)
-            run.points, run.recorded, run.changes = Points(), [], list(changes or [])
-            run.origin = (origin[0].folder.name, origin[1]) if origin else None
+            run.points, run.weight_steps, run.changes = MetricSeries(), [], list(changes or [])
+            run.origin = (branched_from[0].folder.name, branched_from[1]) if branched_from else None
             try:
                 folder.mkdir(parents=True)
             except OSError as error:
-                why = error.strerror or error
-                raise Refused(
-                    f"the run's folder {folder.name} could not be created: {why}; "
-                    f"{way_out(error)} and try again"
+                reason = error.strerror or error
+                raise UserError(
+                    f"the run's folder {folder.name} could not be created: {reason}; "
+                    f"{remedy(error)} and try again"
                 ) from None
             run.write()
             self._add(run)
-            self._queue(run, "train")
+            self._enqueue(run, "train")
         return run
 
-    def check_size(self, config: RunConfig) -> None:
+    def validate_size(self, config: RunConfig) -> None:
         """Refuse a run that exceeds the limits of this server or its free memory.
 
         Raises:
             SettingError: with the setting, its value and the limit.
         """
-        self.limits.check(config)
-        check_memory(config)
+        self.limits.validate(config)
+        ensure_memory_available(config)
 
-    def again(self, run: Run, owner: str) -> Run:
+    def rerun(self, run: Run, owner: str) -> Run:
         """Start a copy of a run: same settings, same seed, same changes at the same steps."""
         return self.start(run.config, owner, name=run.name, changes=run.changes)
 
@@ -301,28 +325,34 @@ class Registry:
         Raises:
             Refused: if the run has not reached the step.
         """
-        last = max(run.load().last, run.step)
+        last = max(run.load_points().last, run.step)
         if not 0 <= step <= last:
-            raise Refused(f"step {step} is not in this run; choose a step from 0 to {last}")
+            raise UserError(f"step {step} is not in this run; choose a step from 0 to {last}")
         changes = [change for change in run.changes if change.step <= step]
         if step >= run.steps:
-            changes.append(Change(step, "steps", min(1_000_000, step + run.config.training.steps)))
-        until = settings_at(run.config.training, changes, step).until
+            changes.append(
+                SettingChange(step, "steps", min(1_000_000, step + run.config.training.steps))
+            )
+        until = config_at_step(run.config.training, changes, step).until
         # Without this change, the new run would end at its next evaluation.
         if until and (run.score_at(step) or 0.0) >= until:
-            changes.append(Change(step, "until", 0.0))
+            changes.append(SettingChange(step, "until", 0.0))
         return self.start(
-            run.config, owner, name=f"{run.name} from {step}", changes=changes, origin=(run, step)
+            run.config,
+            owner,
+            name=f"{run.name} from {step}",
+            changes=changes,
+            branched_from=(run, step),
         )
 
     def _new(self, config: RunConfig, owner: str, name: str, folder: Path) -> Run:
-        name = self._free_name(name, self.of_owner(owner)) or self._free_name(
-            _name(config), self.of_owner(owner)
+        name = self._unique_name(name, self.list_for_owner(owner)) or self._unique_name(
+            _default_name(config), self.list_for_owner(owner)
         )
         run = Run(
             secrets.token_urlsafe(16),
             secrets.token_urlsafe(16),
-            fingerprint(owner),
+            owner_id(owner),
             name,
             config,
             folder,
@@ -330,7 +360,7 @@ class Registry:
         run.address = CLIENT_ADDRESS.get()
         return run
 
-    def _folder(self, config: RunConfig) -> Path:
+    def _new_folder(self, config: RunConfig) -> Path:
         """Return the folder of a new run: its date, its task and a random suffix."""
         return (
             self.root
@@ -338,16 +368,16 @@ class Registry:
             / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}-{secrets.token_hex(3)}"
         )
 
-    def _free_name(self, name: str, among: list[Run]) -> str:
-        taken = {run.name for run in among if run.deleted_at is None}
+    def _unique_name(self, name: str, runs: list[Run]) -> str:
+        used_names = {run.name for run in runs if run.deleted_at is None}
         # run.json accepts printable names only.
-        name = "".join(letter for letter in name if letter.isprintable())[:LONGEST_NAME]
-        number, base = 2, name[: LONGEST_NAME - 6]
-        while name in taken:
+        name = "".join(letter for letter in name if letter.isprintable())[:MAX_NAME_LENGTH]
+        number, base = 2, name[: MAX_NAME_LENGTH - 6]
+        while name in used_names:
             name, number = f"{base} ({number})", number + 1
         return name
 
-    def adopt(self, folder: Path, owner: str, name: str) -> Run:
+    def import_checkpoint(self, folder: Path, owner: str, name: str) -> Run:
         """Import a checkpoint, already validated and in its own folder, as a run of this owner.
 
         Raises:
@@ -356,50 +386,50 @@ class Registry:
             Refused: if the owner has too many runs, or the storage quota is used up.
         """
         manifest = read_manifest(folder)
-        self.limits.check(manifest.config)
-        self.limits.check_metrics(folder / "metrics.jsonl")
-        with self._admitting:
-            if len(self.of_owner(owner)) >= RUNS_AN_OWNER:
-                raise Refused(
-                    f"you have {RUNS_AN_OWNER} runs, which is the maximum; delete some first"
+        self.limits.validate(manifest.config)
+        self.limits.validate_metrics_size(folder / "metrics.jsonl")
+        with self._admission_lock:
+            if len(self.list_for_owner(owner)) >= MAX_RUNS_PER_OWNER:
+                raise UserError(
+                    f"you have {MAX_RUNS_PER_OWNER} runs, which is the maximum; delete some first"
                 )
-            self.room.check(fingerprint(owner), bytes_in(folder))
-            run = self._take_over(folder, manifest, owner, name)
+            self.storage_quota.ensure_available(owner_id(owner), directory_size(folder))
+            run = self._import_files(folder, manifest, owner, name)
             self._add(run)
         return run
 
-    def _take_over(self, folder: Path, manifest: Manifest, owner: str, name: str) -> Run:
+    def _import_files(self, folder: Path, manifest: Manifest, owner: str, name: str) -> Run:
         """Move a checkpoint into the folder of a new run.
 
         Raises:
             OSError: if a file cannot be written; the new folder is removed then.
         """
-        home = self._folder(manifest.config)
-        place = home / "checkpoints" / f"{manifest.step:07d}{KEPT}"
+        target = self._new_folder(manifest.config)
+        place = target / "checkpoints" / f"{manifest.step:07d}{PINNED_SUFFIX}"
         try:
             place.parent.mkdir(parents=True)
             shutil.move(folder, place)
-            (home / "history").mkdir()
-            shutil.copyfile(place / "model.safetensors", weights_path(home, manifest.step))
+            (target / "history").mkdir()
+            shutil.copyfile(place / "model.safetensors", weights_path(target, manifest.step))
             if (place / "metrics.jsonl").is_file():
-                shutil.move(place / "metrics.jsonl", home / "metrics.jsonl")
+                shutil.move(place / "metrics.jsonl", target / "metrics.jsonl")
         except OSError:
-            shutil.rmtree(home, ignore_errors=True)
+            shutil.rmtree(target, ignore_errors=True)
             raise
         resumable = (place / "training.safetensors").is_file()
-        steps = settings_at(manifest.config.training, manifest.changes, manifest.step).steps
-        run = self._new(manifest.config, owner, name, home)
+        steps = config_at_step(manifest.config.training, manifest.changes, manifest.step).steps
+        run = self._new(manifest.config, owner, name, target)
         run.status = "stopped" if resumable and manifest.step < steps else "done"
         run.changes = list(manifest.changes)
         run.scores = manifest.scores
         run.step, run.seconds, run.device = manifest.step, manifest.seconds, manifest.device
         run.sent = True
         score = manifest.scores["exact_match"] if manifest.scores else None
-        run.best = better(run.load().best, score)
+        run.best = max_score(run.load_points().best, score)
         run.write()
         return run
 
-    def closed(self) -> str:
+    def storage_error(self) -> str:
         """Return why this folder cannot store runs and what to do; empty if it can."""
         runs = self.root / "runs"
         try:
@@ -409,14 +439,14 @@ class Registry:
         except OSError as error:
             return (
                 f"{runs} cannot be written ({error.strerror or error}): models can be inspected, "
-                f"but not trained; {way_out(error)}"
+                f"but not trained; {remedy(error)}"
             )
 
-    def claim_folder(self) -> str:
+    def lock_storage(self) -> str:
         """Lock the folder for this server; return a warning if another server uses it, else ""."""
-        self._claim = filelock.FileLock(self.root / "runs" / ".server.lock")
+        self._storage_lock = filelock.FileLock(self.root / "runs" / ".server.lock")
         try:
-            self._claim.acquire(timeout=0)
+            self._storage_lock.acquire(timeout=0)
         except filelock.Timeout:
             return (
                 f"another server uses {self.root}: each may overwrite the names and deletions "
@@ -428,85 +458,91 @@ class Registry:
 
     # Scheduler
 
-    def _queue(self, run: Run, begin: str) -> None:
+    def _enqueue(self, run: Run, first_command: str) -> None:
         """Add a run without a worker to the queue."""
         with self._lock:
-            if run.live or run in self._line:
+            if run.has_worker or run in self._queue:
                 return
-            run.begin, run.status, run.message = begin, "waiting", ""
-            run.watched_at, run.short_since = time.monotonic(), None
-            if run.sliced:  # the page requests its slices
+            run.first_command, run.status, run.message = first_command, "waiting", ""
+            run.last_viewed_at, run.memory_wait_since = time.monotonic(), None
+            if run.uses_zerogpu:  # the page requests its slices
                 run.write()
                 return
-            self._line.append(run)
-            self._dispatch()
+            self._queue.append(run)
+            self._schedule()
 
-    def _dispatch(self) -> None:
+    def _schedule(self) -> None:
         """Start queued runs in the free slots; if none is free, reclaim one of a paused run."""
         with self._lock:
-            while not self._closing.is_set() and self._place_one():
+            while not self._stopping_criteria.is_set() and self._start_next():
                 pass
-            self._publish_places()
+            self._publish_queue_positions()
 
-    def _publish_places(self) -> None:
+    def _publish_queue_positions(self) -> None:
         """Store the queue positions where a poll reads them without a lock. Needs the lock."""
-        self._places = {run.id: at for at, run in enumerate(self._order(), start=1)}
+        self._queue_positions = {
+            run.id: at for at, run in enumerate(self._next_in_queue(), start=1)
+        }
 
-    def _place_one(self) -> bool:
+    def _start_next(self) -> bool:
         """Launch the first queued run that has a slot and enough memory. Needs the lock.
 
-        A run that needs less memory may start before one that lacks it. After `OVERTAKEN_FOR`
+        A run that needs less memory may start before one that lacks it. After `BYPASS_WINDOW_S`
         seconds it may not, if the end of a live run would free memory.
 
         Returns:
             whether a run was launched.
         """
         now = time.monotonic()
-        for run in self._order():
-            live = [other for other in self._runs.values() if other.live and not other.sliced]
+        for run in self._next_in_queue():
+            live = [
+                other
+                for other in self._runs.values()
+                if other.has_worker and not other.uses_zerogpu
+            ]
             mine = sum(other.owner == run.owner for other in live)
-            if len(live) < self.slots and mine < self.slots_an_owner:
+            if len(live) < self.slots and mine < self.slots_per_owner:
                 starting = sum(
-                    other.config.memory_estimate() for other in live if other.status == "starting"
+                    other.config.estimate_memory() for other in live if other.status == "starting"
                 )
                 try:
-                    check_memory(run.config, besides=starting)
-                except SettingError as error:
+                    ensure_memory_available(run.config, reserved_bytes=starting)
+                except ConfigError as error:
                     run.message = f"waiting for memory: {error}"
-                    run.short_since = run.short_since or now
-                    if not live or now - run.short_since < OVERTAKEN_FOR:
+                    run.memory_wait_since = run.memory_wait_since or now
+                    if not live or now - run.memory_wait_since < BYPASS_WINDOW_S:
                         continue
-                    self._make_way([other for other in live if other.status == "paused"])
+                    self._reclaim_slot([other for other in live if other.status == "paused"])
                     return False
-                self._line.remove(run)
-                run.short_since = None
-                self._turn += 1
-                self._turns[run.owner] = self._turn
-                self._turns.move_to_end(run.owner)
-                while len(self._turns) > TURNS_KEPT:
-                    self._turns.popitem(last=False)
+                self._queue.remove(run)
+                run.memory_wait_since = None
+                self._turn_counter += 1
+                self._last_served[run.owner] = self._turn_counter
+                self._last_served.move_to_end(run.owner)
+                while len(self._last_served) > MAX_TRACKED_TURNS:
+                    self._last_served.popitem(last=False)
                 self._launch(run)
                 return True
             run.message = ""  # the run waits for a slot, not for memory
-            own = mine >= self.slots_an_owner
-            if not any(o.parking for o in live):
-                self._make_way(
+            own = mine >= self.slots_per_owner
+            if not any(o.exiting for o in live):
+                self._reclaim_slot(
                     [o for o in live if o.status == "paused" and (not own or o.owner == run.owner)]
                 )
             return False
         return False
 
     @staticmethod
-    def _make_way(idle: list[Run]) -> None:
+    def _reclaim_slot(idle: list[Run]) -> None:
         """Reclaim the slot of the paused run that was viewed least recently.
 
         The run saves, and its worker exits.
         """
-        if idle and not any(run.parking for run in idle):
-            leaver = min(idle, key=lambda run: run.watched_at)
-            leaver.parking = leaver.send("park")
+        if idle and not any(run.exiting for run in idle):
+            idle_run = min(idle, key=lambda run: run.last_viewed_at)
+            idle_run.exiting = idle_run.send_command("park")
 
-    def _order(self) -> list[Run]:
+    def _next_in_queue(self) -> list[Run]:
         """Return the queued runs in the order in which they start.
 
         Fair order: owners with the fewest active runs first, then round-robin. The runs of one
@@ -514,13 +550,13 @@ class Registry:
         """
         with self._lock:
             places = Counter(
-                run.owner for run in self._runs.values() if run.live and not run.sliced
+                run.owner for run in self._runs.values() if run.has_worker and not run.uses_zerogpu
             )
             theirs: dict[str, deque[tuple[int, Run]]] = defaultdict(deque)
-            for at, run in enumerate(self._line):
+            for at, run in enumerate(self._queue):
                 theirs[run.owner].append((at, run))
             next_of = [
-                (places[owner], self._turns.get(owner, 0), mine[0][0], owner)
+                (places[owner], self._last_served.get(owner, 0), mine[0][0], owner)
                 for owner, mine in theirs.items()
             ]
             heapify(next_of)
@@ -529,69 +565,71 @@ class Registry:
                 held, _, _, owner = heappop(next_of)
                 order.append(theirs[owner].popleft()[1])
                 if mine := theirs[owner]:
-                    heappush(next_of, (held + 1, self._turn + len(order), mine[0][0], owner))
+                    heappush(
+                        next_of, (held + 1, self._turn_counter + len(order), mine[0][0], owner)
+                    )
             return order
 
-    def place(self, run: Run) -> int | None:
+    def queue_position(self, run: Run) -> int | None:
         """Return the queue position of a run, 1 for the next one; None if it is not queued."""
-        return self._places.get(run.id) if run.status == "waiting" else None
+        return self._queue_positions.get(run.id) if run.status == "waiting" else None
 
     def _launch(self, run: Run) -> None:
         with run.lock:
-            run.worker = Child(
-                "playground.runs.worker:work",
+            run.worker = WorkerProcess(
+                "playground.runs.worker:main",
                 f"run-{run.folder.name}",
-                self._order_for(run),
-                on_message=lambda *message: self._take(run, *message),
-                on_end=lambda code: self._ended(run, code),
+                self._worker_spec(run),
+                on_message=lambda *message: self._on_worker_message(run, *message),
+                on_exit=lambda code: self._on_worker_exit(run, code),
             )
             run.write()
 
-    def _order_for(self, run: Run, seconds: float = 0.0) -> Order:
+    def _worker_spec(self, run: Run, seconds: float = 0.0) -> WorkerSpec:
         """Return the specification for a worker that is about to start. Needs the run's lock."""
         run.status, run.message = "starting", ""
-        run.parking, run.held = False, False
-        run.watched, run.watched_at = True, time.monotonic()
-        run.heard_at, run.worked, run.size = time.monotonic(), 0.0, None
+        run.exiting, run.pause_pending = False, False
+        run.viewer_active, run.last_viewed_at = True, time.monotonic()
+        run.last_message_at, run.cpu_seconds, run.size_bytes = time.monotonic(), 0.0, None
         origin = (str(self.root / "runs" / run.origin[0]), run.origin[1]) if run.origin else None
-        return Order(
+        return WorkerSpec(
             str(run.folder),
-            run.config.to_fields(),
+            run.config.to_flat(),
             [change.to_list() for change in run.changes],
-            run.begin,
+            run.first_command,
             origin,
-            active=run.active,
-            seconds=seconds,
+            trained_seconds=run.active,
+            time_slice_s=seconds,
             threads=self.limits.threads,
         )
 
-    def at_rest(self, run: Run) -> bool:
+    def is_idle(self, run: Run) -> bool:
         """Return whether a run is idle.
 
         An idle run has no worker, no pending snapshot or request, and no run that is about to
         branch from it.
         """
         if (
-            run.live
-            or run in self._line
-            or run.looking
-            or any(not future.done() for future in run.asked)
+            run.has_worker
+            or run in self._queue
+            or run.snapshot_pending
+            or any(not future.done() for future in run.pending_requests)
         ):
             return False
         return not any(
             o.origin and o.origin[0] == run.folder.name and o.status in ("waiting", "starting")
-            for o in self.everybodys()
+            for o in self.all_runs()
         )
 
-    def hold(self) -> AbstractContextManager[object]:
+    def scheduling_paused(self) -> AbstractContextManager[object]:
         """Return a lock: while it is held, no run starts or resumes."""
         return self._lock
 
-    def forget(self, run: Run) -> None:
+    def remove(self, run: Run) -> None:
         """Remove a run from the registry; the caller removes its folder."""
         with self._lock:
             self._runs.pop(run.id, None)
-            self._watched.pop(run.watch_id, None)
+            self._by_share_id.pop(run.watch_id, None)
 
     def run_slice(self, run: Run) -> None:
         """Train the next slice of a run that waits for one, and return when it has ended.
@@ -601,28 +639,30 @@ class Registry:
         """
         with self._lock, run.lock:
             if (
-                self.lender is None
-                or not run.waits_for_slice
+                self.slice_runner is None
+                or not run.awaits_zerogpu
                 or run.deleted_at is not None
-                or self._closing.is_set()
+                or self._stopping_criteria.is_set()
             ):
                 return
-            order, run.begin = self._order_for(run, SLICE), "train"
-            piece = Slice(f"slice-{run.folder.name}", lambda *message: self._take(run, *message))
-            run.worker = piece
+            spec, run.first_command = self._worker_spec(run, SLICE_SECONDS), "train"
+            slice_worker = ZeroGpuWorker(
+                f"slice-{run.folder.name}", lambda *message: self._on_worker_message(run, *message)
+            )
+            run.worker = slice_worker
             run.write()
-        trouble: Exception | None
+        failure: Exception | None
         try:
-            trouble = piece.run(self.lender, order)
+            failure = slice_worker.run(self.slice_runner, spec)
         except (OSError, RuntimeError) as error:  # no socket, or no thread, could be created
-            trouble = error
-        kept = run.last_checkpoint() if run.status in WORKING else ""
+            failure = error
+        kept = run.last_checkpoint_message() if run.status in ACTIVE_STATUSES else ""
         with run.lock:
-            if run.status in WORKING:
+            if run.status in ACTIVE_STATUSES:
                 status = "stopped" if run.status == "stopping" else "paused"
-                run.verdict = (status, f"{in_words(trouble or EOFError())}; {kept}")
-        self._ended(run, None)
-        piece.ended.set()
+                run.forced_status = (status, f"{describe_error(failure or EOFError())}; {kept}")
+        self._on_worker_exit(run, None)
+        slice_worker.exited.set()
 
     # Actions of the owner
 
@@ -639,24 +679,26 @@ class Registry:
         """
         if action not in COMMANDS:
             raise ValueError(f"action is {action!r}; use one of {', '.join(COMMANDS)}")
-        kept = run.last_checkpoint() if action == "stop" and run.status == "stopping" else ""
+        kept = (
+            run.last_checkpoint_message() if action == "stop" and run.status == "stopping" else ""
+        )
         if action in ("resume", "step"):
-            self.check_may_train(run)
+            self.ensure_trainable(run)
         elif action == "keep":
-            self.room.check(run.owner, kept_by(run.config) // 2)
+            self.storage_quota.ensure_available(run.owner, estimated_run_bytes(run.config) // 2)
         with self._lock, run.lock:
             # The eviction may have happened since the check above.
-            if action in ("resume", "step") and run.removed == EMPTIED:
-                raise Refused(run.message)
-            if run in self._line and action in ("pause", "stop"):
-                self._line.remove(run)
-                self._publish_places()
+            if action in ("resume", "step") and run.removed == WEIGHTS_EVICTED:
+                raise UserError(run.message)
+            if run in self._queue and action in ("pause", "stop"):
+                self._queue.remove(run)
+                self._publish_queue_positions()
                 run.status, run.message = "paused" if action == "pause" else "stopped", ""
                 run.write()
-            elif run.waits_for_slice and action in ("pause", "stop"):
+            elif run.awaits_zerogpu and action in ("pause", "stop"):
                 run.status = "paused" if action == "pause" else "stopped"
                 run.write()
-            elif run.live and (run.parking or (run.sliced and run.status == "paused")):
+            elif run.has_worker and (run.exiting or (run.uses_zerogpu and run.status == "paused")):
                 # Its worker is about to exit.
                 if run.status == "waiting" and action in ("pause", "stop"):
                     run.status = "paused" if action == "pause" else "stopped"
@@ -665,26 +707,26 @@ class Registry:
                     and run.status in ("paused", "stopped", "failed")
                     and run.deleted_at is None
                 ):
-                    run.wanted = "train" if action == "resume" else "step"
+                    run.next_command = "train" if action == "resume" else "step"
                 elif action in ("pause", "stop"):
-                    run.wanted = ""
+                    run.next_command = ""
                     if action == "stop" and run.status == "paused":
                         run.status = "stopped"
-            elif run.live:
+            elif run.has_worker:
                 if action == "stop" and run.status == "stopping":
-                    run.verdict = (
+                    run.forced_status = (
                         "stopped",
-                        f"ended immediately by a second Stop; {kept or run.last_checkpoint()}",
+                        f"ended immediately by a second Stop; {kept or run.last_checkpoint_message()}",
                     )
                     run.worker.kill()  # type: ignore[union-attr]  # a live run has one
                     return
-                if not run.send(*(("step", 1) if action == "step" else (action,))):
-                    raise Refused(
+                if not run.send_command(*(("step", 1) if action == "step" else (action,))):
+                    raise UserError(
                         "the training process accepts no commands now; try again in a moment"
                     )
                 if action != "keep" and action != "pause":
-                    run.unanswered = run.unanswered or time.monotonic()
-                run.held = action == "pause"
+                    run.command_sent_at = run.command_sent_at or time.monotonic()
+                run.pause_pending = action == "pause"
                 if action == "stop":
                     run.status = "stopping"
                 elif action in ("resume", "step"):
@@ -694,64 +736,68 @@ class Registry:
                 and run.status in ("paused", "stopped", "failed")
                 and run.deleted_at is None
             ):
-                self._queue(run, "train" if action == "resume" else "step")
+                self._enqueue(run, "train" if action == "resume" else "step")
             elif action == "stop" and run.status == "paused":
                 run.status = "stopped"
                 run.write()
 
-    def check_may_train(self, run: Run) -> None:
+    def ensure_trainable(self, run: Run) -> None:
         """Check that a run may continue to train.
 
         Raises:
             Refused: if it has reached its time limit, or its training state is not available.
             SettingError: if it exceeds the limits of this server.
         """
-        self.limits.check(run.config)
-        if run.removed == EMPTIED:
-            raise Refused(run.message)
+        self.limits.validate(run.config)
+        if run.removed == WEIGHTS_EVICTED:
+            raise UserError(run.message)
         if self.limits.seconds and run.active >= self.limits.seconds:
-            raise Refused(self.limits.of_time())
-        found = [] if run.live else [path for path, _ in run.checkpoints()]
+            raise UserError(self.limits.time_limit_message())
+        found = [] if run.has_worker else [path for path, _ in run.checkpoints()]
         if found and not any((path / "training.safetensors").is_file() for path in found):
-            raise Refused(
+            raise UserError(
                 "this checkpoint holds weights only: it can be inspected, but not trained further"
             )
 
-    def change(self, run: Run, setting: str, value: Any) -> None:
+    def change_setting(self, run: Run, setting: str, value: Any) -> None:
         """Change a setting of a run from its next step on.
 
         Raises:
             SettingError: if the setting cannot change, or the value is invalid.
             Refused: if `steps` is not more than the steps already taken.
         """
-        run.load()
-        wanted = Change(0, setting, value)
+        run.load_points()
+        wanted = SettingChange(0, setting, value)
         # More steps let a finished run continue.
         if setting == "steps" and run.status == "done" and wanted.value > run.step:
-            self.check_may_train(run)
+            self.ensure_trainable(run)
         with run.lock:
-            change = Change(max(run.step, run.origin[1] if run.origin else 0), setting, value)
+            change = SettingChange(
+                max(run.step, run.origin[1] if run.origin else 0), setting, value
+            )
             if setting == "threads":
-                self.limits.check_threads(int(change.value))
+                self.limits.validate_threads(int(change.value))
             if setting == "steps" and change.value <= run.step:
-                raise Refused(f"the run has taken {run.step} steps already; give a larger number")
-            if len(run.changes) >= MOST_CHANGES:
-                raise Refused(
-                    f"this run has {MOST_CHANGES} changes of settings, which is the maximum; "
+                raise UserError(f"the run has taken {run.step} steps already; give a larger number")
+            if len(run.changes) >= MAX_CHANGES:
+                raise UserError(
+                    f"this run has {MAX_CHANGES} changes of settings, which is the maximum; "
                     "start a new run"
                 )
-            if run.live and not run.parking:
-                if not run.send("change", setting, change.value):
-                    raise Refused(
+            if run.has_worker and not run.exiting:
+                if not run.send_command("change", setting, change.value):
+                    raise UserError(
                         "the training process accepts no commands now; try again in a moment"
                     )
                 return
-            run.changes = with_change(run.changes, change)
+            run.changes = add_change(run.changes, change)
             if setting == "steps" and run.status == "done":
                 run.status = "paused"
             run.write()
 
-    def edit(self, run: Run, *, name: str | None = None, hidden: bool | None = None) -> None:
+    def update_metadata(
+        self, run: Run, *, name: str | None = None, hidden: bool | None = None
+    ) -> None:
         """Rename, hide or show a run.
 
         Raises:
@@ -760,9 +806,9 @@ class Registry:
         with run.lock:
             if name is not None:
                 name = " ".join(name.split())
-                if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
-                    raise Refused(
-                        f"the name has {len(name)} characters; use 1 to {LONGEST_NAME} "
+                if not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+                    raise UserError(
+                        f"the name has {len(name)} characters; use 1 to {MAX_NAME_LENGTH} "
                         "printable characters"
                     )
                 run.name = name
@@ -770,20 +816,24 @@ class Registry:
             run.write(flush=True)
 
     def delete(self, run: Run) -> None:
-        """Delete a run; for `UNDO_FOR` seconds it can be restored, paused if it was active."""
+        """Delete a run; for `UNDO_TTL_S` seconds it can be restored, paused if it was active."""
         with self._lock, run.lock:
-            if run in self._line:
-                self._line.remove(run)
-                self._publish_places()
+            if run in self._queue:
+                self._queue.remove(run)
+                self._publish_queue_positions()
                 run.status = "paused"
-            elif run.live:
-                run.parking = run.send("park")
-            elif run.waits_for_slice:
+            elif run.has_worker:
+                run.exiting = run.send_command("park")
+            elif run.awaits_zerogpu:
                 run.status = "paused"
-            run.wanted, run.deleted_at, run.deleted_on = "", time.time(), time.monotonic()
+            run.next_command, run.deleted_at, run.deleted_at_monotonic = (
+                "",
+                time.time(),
+                time.monotonic(),
+            )
             run.write(flush=True)
 
-    def undelete(self, run: Run) -> None:
+    def restore(self, run: Run) -> None:
         """Restore a deleted run."""
         with run.lock:
             run.deleted_at = None
@@ -794,9 +844,9 @@ class Registry:
     def poll(
         self,
         run: Run,
-        known: int,
-        epoch: int,
-        looks: int,
+        n_known: int,
+        series_id: int,
+        snapshot_version: int,
         client: Client | None = None,
         changes: int = -1,
     ) -> dict[str, Any]:
@@ -811,77 +861,77 @@ class Registry:
             client: the client whose quota new snapshots use.
             changes: version of the changes that the page has.
         """
-        run.watched_at, run.watched_by = time.monotonic(), client
-        if run.live and not run.watched:
-            run.watched = run.send("watch", True)
-        place, recorded = self.place(run), run.records()
-        run.load()
+        run.last_viewed_at, run.viewer_client = time.monotonic(), client
+        if run.has_worker and not run.viewer_active:
+            run.viewer_active = run.send_command("watch", True)
+        place, recorded = self.queue_position(run), run.load_weight_steps()
+        run.load_points()
         with run.lock:
-            points = run.points or Points()
-            if run.epoch != epoch:
-                known, looks = 0, 0
-            if run.newest is not None and (
-                run.snapshot is None or run.snapshot["step"] != run.newest
+            points = run.points or MetricSeries()
+            if run.series_id != series_id:
+                n_known, snapshot_version = 0, 0
+            if run.latest_weights_step is not None and (
+                run.snapshot is None or run.snapshot["step"] != run.latest_weights_step
             ):
-                self._look(run)
+                self._refresh_snapshot(run)
             return {
                 "status": run.status,
                 "message": run.message,
                 "place": place,
-                "slice": run.waits_for_slice,
-                "sliced": run.sliced,
+                "slice": run.awaits_zerogpu,
+                "sliced": run.uses_zerogpu,
                 "name": run.name,
                 "step": run.step,
                 "steps": run.steps,
-                "speed": run.speed,
+                "speed": run.max_steps_per_second,
                 "learning_rate": run.learning_rate,
                 "parameters": run.config.model.parameter_count(),
                 "device": run.device,
-                "epoch": run.epoch,
-                "points": points.since(known),
+                "epoch": run.series_id,
+                "points": points.delta_since(n_known),
                 "latest": points.latest(),
-                "recorded": recorded if run.recorded is None else run.recorded,
-                "looks": run.looks,
-                "snapshot": run.snapshot if run.looks > looks else None,
-                "stage": run.stage if run.looks > looks else None,
+                "recorded": recorded if run.weight_steps is None else run.weight_steps,
+                "looks": run.snapshot_version,
+                "snapshot": run.snapshot if run.snapshot_version > snapshot_version else None,
+                "stage": run.probe_info if run.snapshot_version > snapshot_version else None,
                 "scores": run.scores,
                 "changes": None
                 if changes == run.changes_version
                 else [change.to_list() for change in run.changes],
                 "changes_version": run.changes_version,
-                "saved": run.saved,
-                "live": run.live,
-                "left": self._left(run),
+                "saved": run.checkpoint_version,
+                "live": run.has_worker,
+                "left": self._time_left(run),
                 "branched": run.origin[1] if run.origin else None,
             }
 
-    def _left(self, run: Run) -> list[Any] | None:
+    def _time_left(self, run: Run) -> list[Any] | None:
         """Return the seconds of training left and the reason; None if there are many."""
         left = self.limits.seconds - run.active
         return (
-            [max(0.0, left), self.limits.of_time()]
-            if self.limits.seconds and left <= WARNED_BEFORE
+            [max(0.0, left), self.limits.time_limit_message()]
+            if self.limits.seconds and left <= TIME_WARNING_S
             else None
         )
 
-    def look(self, run: Run, step: int, client: Client | None = None) -> Future[Answer]:
+    def snapshot_at(self, run: Run, step: int, client: Client | None = None) -> Future[Response]:
         """Return the snapshot at a step, or at the nearest step with stored weights."""
-        return self._ask(run, self.eyes, "look", step, "", client)
+        return self._inspect(run, self.inspector, "look", step, "", client)
 
-    def ask(
+    def predict(
         self, run: Run, text: str, step: int | None = None, client: Client | None = None
-    ) -> Future[Answer]:
+    ) -> Future[Response]:
         """Return the model's prediction for a sequence, at a step or with the latest weights."""
-        return self._ask(run, self.eyes, "ask", step, text, client)
+        return self._inspect(run, self.inspector, "ask", step, text, client)
 
-    def show(
+    def inspect_view(
         self,
         run: Run | Path,
         request: str,
         step: int | None = None,
         slow: bool = False,
         client: Client | None = None,
-    ) -> Future[Answer]:
+    ) -> Future[Response]:
         """Return one view of the Inspect tab, of a run or of a checkpoint.
 
         Args:
@@ -889,39 +939,51 @@ class Registry:
             step: the step of a run; None for the latest.
             slow: whether the view takes seconds, so that a separate process computes it.
         """
-        process = self.prover if slow else self.eyes
+        process = self.slow_inspector if slow else self.inspector
         if isinstance(run, Path):
-            return process.ask("show", run, request, client=client or NO_CLIENT)
-        return self._ask(run, process, "show", step, request, client)
+            return process.request("show", run, request, client=client or NO_CLIENT)
+        return self._inspect(run, process, "show", step, request, client)
 
     def evaluate(
         self, run: Run | Path, n: int, step: int | None = None, client: Client | None = None
-    ) -> Future[Answer]:
+    ) -> Future[Response]:
         """Return the scores of a run or a checkpoint on `n` held-out sequences."""
         if isinstance(run, Path):
-            return self.prover.ask("evaluate", run, str(n), client=client or NO_CLIENT)
-        return self._ask(run, self.prover, "evaluate", step, str(n), client)
+            return self.slow_inspector.request("evaluate", run, str(n), client=client or NO_CLIENT)
+        return self._inspect(run, self.slow_inspector, "evaluate", step, str(n), client)
 
-    def _ask(
-        self, run: Run, process: Eyes, kind: str, step: int | None, text: str, client: Client | None
-    ) -> Future[Answer]:
-        what = self.what(run, step)
-        if what is None:
-            return _settled(passing("this run has no weights yet; try again in a moment"))
-        limit = self.limits.proof_seconds if process is self.prover else self.limits.look_seconds
-        view = json.loads(text).get("view") if kind == "show" else kind
-        seconds = least_seconds(run.config, str(view), int(text) if kind == "evaluate" else 0)
-        if limit and seconds > limit:
-            return _settled({"error": self.limits.of_patience(seconds)})
-        with run.lock:
-            run.asked = {future for future in run.asked if not future.done()}
-            future = process.ask(
-                kind, what, text, client=client or Client(owner=run.owner), time_limit=limit
+    def _inspect(
+        self,
+        run: Run,
+        process: InspectorClient,
+        kind: str,
+        step: int | None,
+        text: str,
+        client: Client | None,
+    ) -> Future[Response]:
+        model_ref = self.model_ref(run, step)
+        if model_ref is None:
+            return _completed_future(
+                retryable("this run has no weights yet; try again in a moment")
             )
-            run.asked.add(future)
+        limit = (
+            self.limits.slow_view_timeout_s
+            if process is self.slow_inspector
+            else self.limits.view_timeout_s
+        )
+        view = json.loads(text).get("view") if kind == "show" else kind
+        seconds = min_seconds(run.config, str(view), int(text) if kind == "evaluate" else 0)
+        if limit and seconds > limit:
+            return _completed_future({"error": self.limits.timeout_message(seconds)})
+        with run.lock:
+            run.pending_requests = {future for future in run.pending_requests if not future.done()}
+            future = process.request(
+                kind, model_ref, text, client=client or Client(owner=run.owner), timeout_s=limit
+            )
+            run.pending_requests.add(future)
         return future
 
-    def what(self, run: Run, step: int | None = None) -> dict[str, Any] | None:
+    def model_ref(self, run: Run, step: int | None = None) -> dict[str, Any] | None:
         """Return the reference of a run's weights for an inspection process.
 
         Args:
@@ -930,209 +992,221 @@ class Registry:
         Returns:
             the reference; None while the run has no weights.
         """
-        run.records()
-        step = run.newest if step is None else step
-        return None if step is None else self._what(run, step)
+        run.load_weight_steps()
+        step = run.latest_weights_step if step is None else step
+        return None if step is None else self._model_ref(run, step)
 
-    def _what(self, run: Run, step: int) -> dict[str, Any]:
-        return {"run": str(run.folder), "fields": run.config.to_fields(), "step": step}
+    def _model_ref(self, run: Run, step: int) -> dict[str, Any]:
+        return {"run": str(run.folder), "fields": run.config.to_flat(), "step": step}
 
-    def _look(self, run: Run) -> None:
+    def _refresh_snapshot(self, run: Run) -> None:
         """Request a snapshot of the latest weights, if none is pending."""
-        if run.looking or run.newest is None:
+        if run.snapshot_pending or run.latest_weights_step is None:
             return
 
-        def seen(future: Future[Answer]) -> None:
+        def seen(future: Future[Response]) -> None:
             answer = future.result()
             with run.lock:
-                run.looking = False
-                if answer.get("error") != BUSY:  # a full queue is no failure of the run
-                    run.unseen = run.unseen + 1 if "error" in answer else 0
+                run.snapshot_pending = False
+                if answer.get("error") != BUSY_MESSAGE:  # a full queue is no failure of the run
+                    run.failed_snapshots = run.failed_snapshots + 1 if "error" in answer else 0
                 if (
                     "error" in answer
-                    and not run.live
-                    and (not answer.get("again") or run.unseen >= LOOKS_LOST)
+                    and not run.has_worker
+                    and (not answer.get("again") or run.failed_snapshots >= MAX_SNAPSHOT_FAILURES)
                 ):
                     # Another request would fail, too.
-                    run.newest, run.message = None, run.message or answer["error"]
+                    run.latest_weights_step, run.message = None, run.message or answer["error"]
                 elif "error" not in answer:
-                    run.stage, run.snapshot = answer["stage"], answer["snapshot"]
-                    run.looks += 1
-                    if not run.live:
-                        run.newest = run.snapshot["step"]  # the nearest step with stored weights
+                    run.probe_info, run.snapshot = answer["stage"], answer["snapshot"]
+                    run.snapshot_version += 1
+                    if not run.has_worker:
+                        run.latest_weights_step = run.snapshot[
+                            "step"
+                        ]  # the nearest step with stored weights
                     if (
-                        time.monotonic() - run.watched_at < WATCHED_FOR
-                        and run.snapshot["step"] != run.newest
+                        time.monotonic() - run.last_viewed_at < VIEWER_TTL_S
+                        and run.snapshot["step"] != run.latest_weights_step
                     ):
-                        self._look(run)
+                        self._refresh_snapshot(run)
 
-        client = run.watched_by or Client(owner=run.owner)
-        future = self.eyes.ask(
-            "look", self._what(run, run.newest), client=client, time_limit=self.limits.look_seconds
+        client = run.viewer_client or Client(owner=run.owner)
+        future = self.inspector.request(
+            "look",
+            self._model_ref(run, run.latest_weights_step),
+            client=client,
+            timeout_s=self.limits.view_timeout_s,
         )
-        run.looking = True  # only now: a request that raised an error is not pending
+        run.snapshot_pending = True  # only now: a request that raised an error is not pending
         future.add_done_callback(seen)
 
     # Messages of workers
 
-    def _take(self, run: Run, kind: str, *content: Any) -> None:
+    def _on_worker_message(self, run: Run, kind: str, *content: Any) -> None:
         """Handle one message of a worker."""
         kept = ""  # the last checkpoint of a failed run, read before the lock is taken
         if (
             kind == "ended"
             and content[0] == "failed"
-            and NOTHING_USABLE not in content[1]
+            and NO_USABLE_CHECKPOINT not in content[1]
             and run.checkpoints()
         ):
-            kept = run.last_checkpoint()
+            kept = run.last_checkpoint_message()
         with run.lock:
-            run.heard_at, run.unanswered = time.monotonic(), None
+            run.last_message_at, run.command_sent_at = time.monotonic(), None
             if kind == "points":
-                run.take_points(content[0])
+                run.append_points(content[0])
                 run.paused_at = time.monotonic() if content[0] else run.paused_at
             elif kind == "history":
-                run.recorded, run.newest = content
-                if time.monotonic() - run.watched_at < WATCHED_FOR:
-                    self._look(run)
+                run.weight_steps, run.latest_weights_step = content
+                if time.monotonic() - run.last_viewed_at < VIEWER_TTL_S:
+                    self._refresh_snapshot(run)
             elif kind == "began":
                 step, run.device = content
                 if run.points is None or run.points.last != step:
-                    run.points, run.snapshot = (Points() if not step else None), None
-                    run.epoch = secrets.randbelow(2**31)
-                run.step, run.recorded = step, None
+                    run.points, run.snapshot = (MetricSeries() if not step else None), None
+                    run.series_id = secrets.randbelow(2**31)
+                run.step, run.weight_steps = step, None
             elif kind == "trouble":
-                run.message = self._plain(content[0])
+                run.message = self._redact_paths(content[0])
             elif kind == "changes":
-                run.changes = Change.read(content[0])
+                run.changes = SettingChange.parse(content[0])
                 run.write()
             elif kind == "active":
                 run.active = content[0]
             elif kind == "saved":
-                run.saved += 1
+                run.checkpoint_version += 1
                 run.write()
             elif kind == "status" and (run.status != "stopping" or content[0] == "paused"):
-                run.status, run.paused_at, run.parking = content[0], time.monotonic(), False
+                run.status, run.paused_at, run.exiting = content[0], time.monotonic(), False
                 run.write()
             elif kind == "ended":
                 before, run.status, scores = run.status, content[0], content[2]
-                if run.status == "waiting" and run.held:  # the pause came after the slice's end
+                if (
+                    run.status == "waiting" and run.pause_pending
+                ):  # the pause came after the slice's end
                     run.status = "paused"
                 if before == "stopped" or (before == "stopping" and run.status == "waiting"):
                     run.status = "stopped"
                 # A paused run whose worker exits keeps the reason of the pause.
                 if content[1] or run.status != "paused":
-                    run.message = self._plain(content[1])
-                run.parking = True  # later commands go to the next worker
+                    run.message = self._redact_paths(content[1])
+                run.exiting = True  # later commands go to the next worker
                 run.scores = scores or run.scores
-                run.best = better(run.best, scores and scores["exact_match"])
+                run.best = max_score(run.best, scores and scores["exact_match"])
                 if run.status == "failed" and kept:
                     run.message = f"{run.message}; {kept}"
                 run.write()
 
-    def _ended(self, run: Run, code: int | None) -> None:
+    def _on_worker_exit(self, run: Run, code: int | None) -> None:
         """Handle the exit of a worker process."""
-        kept = "" if run.verdict else run.last_checkpoint()
+        kept = "" if run.forced_status else run.last_checkpoint_message()
         with run.lock:
-            if run.verdict:
-                run.status, run.message = run.verdict
-            elif run.status in WORKING or (run.status == "paused" and code):
-                run.status, run.message = "failed", f"{_why(code)}; {kept}"
-            run.verdict = None
-            run.worker, run.parking, run.unanswered = None, False, None
-            begin, run.wanted = run.wanted, ""
+            if run.forced_status:
+                run.status, run.message = run.forced_status
+            elif run.status in ACTIVE_STATUSES or (run.status == "paused" and code):
+                run.status, run.message = "failed", f"{_exit_reason(code)}; {kept}"
+            run.forced_status = None
+            run.worker, run.exiting, run.command_sent_at = None, False, None
+            begin, run.next_command = run.next_command, ""
             run.write(flush=True)
-        if begin and not self._closing.is_set():
-            self._queue(run, begin)
-        self._dispatch()
+        if begin and not self._stopping_criteria.is_set():
+            self._enqueue(run, begin)
+        self._schedule()
 
-    def _plain(self, sentence: str) -> str:
+    def _redact_paths(self, sentence: str) -> str:
         """Remove the root folder from a worker's message, because viewers read it, too."""
         return sentence.replace(f"{self.root}{os.sep}", "")
 
     # Housekeeping
 
-    def _keep_house(self) -> None:
-        swept_at = -SWEPT_EVERY
-        while not self._closing.wait(HOUSEKEEPING):
-            if self.limits.all_bytes and time.monotonic() - swept_at > SWEPT_EVERY:
+    def _housekeeping_loop(self) -> None:
+        swept_at = -QUOTA_INTERVAL_S
+        while not self._stopping_criteria.wait(HOUSEKEEPING_INTERVAL_S):
+            if self.limits.bytes_total and time.monotonic() - swept_at > QUOTA_INTERVAL_S:
                 swept_at = time.monotonic()
-                _guard(self.room.sweep)
-            _guard(self.eyes.supervise, LONGEST_LOOK)
-            _guard(self.prover.supervise, LONGEST_PROOF)
+                _logging_errors(self.storage_quota.enforce)
+            _logging_errors(self.inspector.check_timeout, VIEW_TIMEOUT_S)
+            _logging_errors(self.slow_inspector.check_timeout, SLOW_VIEW_TIMEOUT_S)
             for run in list(self._runs.values()):
-                _guard(self._look_after, run)
-            _guard(self._dispatch)
+                _logging_errors(self._supervise, run)
+            _logging_errors(self._schedule)
 
-    def _look_after(self, run: Run) -> None:
+    def _supervise(self, run: Run) -> None:
         now = time.monotonic()
-        alone = now - run.watched_at
-        if run.live:
-            if run.watched and alone > WATCHED_FOR:
-                run.watched = not run.send("watch", False)
-            if run.status == "training" and self.lease and alone > self.lease:
+        alone = now - run.last_viewed_at
+        if run.has_worker:
+            if run.viewer_active and alone > VIEWER_TTL_S:
+                run.viewer_active = not run.send_command("watch", False)
+            if run.status == "training" and self.idle_timeout_s and alone > self.idle_timeout_s:
                 run.message = (
-                    run.message or f"paused automatically after {_time(self.lease)} without viewers"
+                    run.message
+                    or f"paused automatically after {format_duration(self.idle_timeout_s)} without viewers"
                 )
-                run.send("pause")
+                run.send_command("pause")
             if (
                 run.status == "training"
                 and self.limits.seconds
                 and run.active >= self.limits.seconds
             ):
-                run.message = self.limits.of_time()
-                run.send("pause")
+                run.message = self.limits.time_limit_message()
+                run.send_command("pause")
             if (
                 run.status == "paused"
-                and self.reap
-                and now - run.paused_at > self.reap
-                and not run.parking
+                and self.release_after_s
+                and now - run.paused_at > self.release_after_s
+                and not run.exiting
             ):
-                run.parking = run.send("park")
-            if run.deleted_at is not None and not run.parking:
-                run.parking = run.send("park")
-            self._end_if_hung(run, now)
-        elif run in self._line and self.lease and alone > self.lease:
+                run.exiting = run.send_command("park")
+            if run.deleted_at is not None and not run.exiting:
+                run.exiting = run.send_command("park")
+            self._kill_if_hung(run, now)
+        elif run in self._queue and self.idle_timeout_s and alone > self.idle_timeout_s:
             with self._lock:
-                if run in self._line:  # it may have started meanwhile
+                if run in self._queue:  # it may have started meanwhile
                     self.control(run, "stop")
                     run.message = (
-                        f"removed from the queue after {_time(self.lease)} without viewers; "
+                        f"removed from the queue after {format_duration(self.idle_timeout_s)} without viewers; "
                         "press Resume to queue it again"
                     )
                     run.write()
         elif (
-            alone > FORGOTTEN_AFTER
+            alone > PAUSED_WORKER_TTL_S
             and run.points is not None
-            and not run.looking
-            and run not in self._line
+            and not run.snapshot_pending
+            and run not in self._queue
         ):
             with run.lock:  # the disk has these data
-                run.points = run.snapshot = run.stage = run.recorded = None
+                run.points = run.snapshot = run.probe_info = run.weight_steps = None
         if (
             run.deleted_at is not None
-            and not run.live
-            and time.monotonic() - run.deleted_on > UNDO_FOR
+            and not run.has_worker
+            and time.monotonic() - run.deleted_at_monotonic > UNDO_TTL_S
         ):
-            self.room.take(run, self.room.forget)
+            self.storage_quota.evict_if_idle(run, self.storage_quota.delete_run)
 
-    def _end_if_hung(self, run: Run, now: float) -> None:
+    def _kill_if_hung(self, run: Run, now: float) -> None:
         """Kill a worker that is silent and has neither used nor waited for the processor."""
-        owes = run.unanswered or (run.heard_at if run.status != "paused" else None)
+        owes = run.command_sent_at or (run.last_message_at if run.status != "paused" else None)
         worker = run.worker
         if worker is None or worker.process.pid is None:  # it has exited, or is about to start
             return
-        if not self.hung_after or owes is None or now - max(owes, run.heard_at) < self.hung_after:
+        if (
+            not self.hang_timeout_s
+            or owes is None
+            or now - max(owes, run.last_message_at) < self.hang_timeout_s
+        ):
             return
         with suppress(psutil.Error):
-            worked = active_seconds(worker.process.pid)
-            if worked > run.worked + 0.02 * self.hung_after:
+            worked = cpu_seconds(worker.process.pid)
+            if worked > run.cpu_seconds + 0.02 * self.hang_timeout_s:
                 # It is busy with a long step or an evaluation.
-                run.worked, run.heard_at = worked, now - self.hung_after / 2
+                run.cpu_seconds, run.last_message_at = worked, now - self.hang_timeout_s / 2
                 return
-            run.verdict = (
+            run.forced_status = (
                 "failed",
-                f"the training process hung for {_time(self.hung_after)} and was ended; "
-                f"{run.last_checkpoint()}",
+                f"the training process hung for {format_duration(self.hang_timeout_s)} and was ended; "
+                f"{run.last_checkpoint_message()}",
             )
             worker.kill()
 
@@ -1144,10 +1218,10 @@ class Registry:
         Returns:
             the number of workers that exited, and the number of those that were killed.
         """
-        self._closing.set()
+        self._stopping_criteria.set()
         with self._lock:
-            workers = [run.worker for run in self._runs.values() if run.live and run.worker]
-            for run in self._line:
+            workers = [run.worker for run in self._runs.values() if run.has_worker and run.worker]
+            for run in self._queue:
                 run.status = "paused"
                 run.write()
         for worker in workers:
@@ -1155,17 +1229,17 @@ class Registry:
         deadline = time.monotonic() + seconds
         ended = 0
         for worker in workers:
-            if worker.ended.wait(max(0.0, deadline - time.monotonic())):
+            if worker.exited.wait(max(0.0, deadline - time.monotonic())):
                 ended += 1
             else:
                 worker.kill()
-        for process in (self.eyes, self.checker, self.prover):
+        for process in (self.inspector, self.upload_validator, self.slow_inspector):
             process.stop()
         return ended, len(workers) - ended
 
     # Shared checkpoints
 
-    def checkpoints(self) -> dict[str, Path]:
+    def list_checkpoints(self) -> dict[str, Path]:
         """Return the checkpoints that all visitors may inspect, by name.
 
         They are the folders directly under the root.
@@ -1178,7 +1252,7 @@ class Registry:
         return {folder.name: folder for folder in folders}
 
 
-def _guard(work: Callable[..., object], *arguments: Any) -> None:
+def _logging_errors(work: Callable[..., object], *arguments: Any) -> None:
     """Run one part of a housekeeping round, and log its error.
 
     The other parts and the later rounds then still run.
@@ -1189,24 +1263,24 @@ def _guard(work: Callable[..., object], *arguments: Any) -> None:
         log.exception("%s failed in a round of housekeeping", getattr(work, "__qualname__", work))
 
 
-def _settled(answer: Answer) -> Future[Answer]:
-    future = Future[Answer]()
-    resolve(future, answer)
+def _completed_future(response: Response) -> Future[Response]:
+    future = Future[Response]()
+    set_result_if_pending(future, response)
     return future
 
 
-def _name(config: RunConfig) -> str:
+def _default_name(config: RunConfig) -> str:
     """Return the default name of a run."""
     layers, heads = config.model.n_layers, config.model.n_heads
     size = "" if (layers, heads) == (2, 4) else f", {layers} × {heads}"
-    return f"{task_in_words(config)}{of_family(config)}{size}"
+    return f"{task_label(config)}{family_suffix(config)}{size}"
 
 
-def _time(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:g} s"
 
 
-def _why(code: int | None) -> str:
+def _exit_reason(code: int | None) -> str:
     """Return why a training process ended that reported no reason."""
     if code is None:
         return (

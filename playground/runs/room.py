@@ -20,21 +20,23 @@ from typing import TYPE_CHECKING
 
 import filelock
 
-from .addresses import CLIENT_ADDRESS, may_hold
-from .history import STATE, kept_steps, on_grid, weights_path
-from .limits import in_words, kept_by
-from .run import EMPTIED, THINNED, Refused, Run
+from .addresses import CLIENT_ADDRESS, max_amount_per_address
+from .history import STATE_SUFFIX, is_retained, weight_steps, weights_path
+from .limits import estimated_run_bytes, format_bytes
+from .run import HISTORY_THINNED, WEIGHTS_EVICTED, Run, UserError
 
 if TYPE_CHECKING:
     from .registry import Registry
 
-LONGEST_CURVES = 1_000_000  # bytes of metrics that remain after the eviction of the model
-HERE_FOR = 60.0  # seconds after the last request for which an owner or a viewer counts as active
-NAMED = 3  # runs named in a message
-Taking = Callable[[Run], Callable[[], object]]
+MAX_KEPT_METRICS_BYTES = 1_000_000  # bytes of metrics that remain after the eviction of the model
+OWNER_ACTIVE_TTL_S = (
+    60.0  # seconds after the last request for which an owner or a viewer counts as active
+)
+MAX_NAMED_RUNS = 3  # runs named in a message
+Eviction = Callable[[Run], Callable[[], object]]
 
 
-class Room:
+class StorageQuota:
     """The storage quota of a registry's runs. Safe to call from any thread."""
 
     def __init__(self, registry: Registry) -> None:
@@ -42,9 +44,9 @@ class Room:
 
     @property
     def _runs(self) -> list[Run]:
-        return self.registry.everybodys()
+        return self.registry.all_runs()
 
-    def check(self, owner: str, needed: int) -> None:
+    def ensure_available(self, owner: str, n_bytes: int) -> None:
         """Ensure that an owner can store more bytes.
 
         Of the owner's runs, only the weight history is evicted. The owner chooses which models to
@@ -58,33 +60,33 @@ class Room:
             Refused: if the quota is used up, with the names of the largest runs.
         """
         limits = self.registry.limits
-        if limits.own_bytes:
-            mine = [run for run in self._runs if run.owner == owner and run.deleted_at is None]
-            over = sum(map(self.taken, mine)) + needed - limits.own_bytes
-            if self._thin(mine, over) > 0:
-                most = sorted(mine, key=self.taken, reverse=True)[:NAMED]
-                sized = [f"“{run.name}” ({in_words(self.taken(run))})" for run in most]
-                raise Refused(
-                    f"your runs use {in_words(sum(map(self.taken, mine)))} and this needs about "
-                    f"{in_words(needed)} more, but {limits.here} stores "
-                    f"{in_words(limits.own_bytes)} per visitor: delete {' or '.join(sized)}, "
-                    f"or {limits.way_out('RUNS_MB')}"
+        if limits.bytes_per_owner:
+            owned = [run for run in self._runs if run.owner == owner and run.deleted_at is None]
+            excess = sum(map(self.size_of_run, owned)) + n_bytes - limits.bytes_per_owner
+            if self._thin_histories(owned, excess) > 0:
+                largest = sorted(owned, key=self.size_of_run, reverse=True)[:MAX_NAMED_RUNS]
+                sized = [f"“{run.name}” ({format_bytes(self.size_of_run(run))})" for run in largest]
+                raise UserError(
+                    f"your runs use {format_bytes(sum(map(self.size_of_run, owned)))} and this needs about "
+                    f"{format_bytes(n_bytes)} more, but {limits.instance_name} stores "
+                    f"{format_bytes(limits.bytes_per_owner)} per visitor: delete {' or '.join(sized)}, "
+                    f"or {limits.how_to_raise('RUNS_MB')}"
                 )
         address = CLIENT_ADDRESS.get()
-        is_short = bool(limits.all_bytes) and self.sweep(needed, address) > 0
-        if address and limits.all_bytes and self._is_too_much(needed, address):
-            raise Refused(
-                f"{limits.here} stores {in_words(limits.all_bytes)} in total, of which one address "
+        is_short = bool(limits.bytes_total) and self.enforce(n_bytes, address) > 0
+        if address and limits.bytes_total and self._exceeds_address_quota(n_bytes, address):
+            raise UserError(
+                f"{limits.instance_name} stores {format_bytes(limits.bytes_total)} in total, of which one address "
                 "may use half, and the runs from yours need more than that; delete some, "
-                f"try again later, or {limits.way_out('RUNS_TOTAL_MB')}"
+                f"try again later, or {limits.how_to_raise('RUNS_TOTAL_MB')}"
             )
         if is_short:
-            raise Refused(
-                f"{limits.here} stores {in_words(limits.all_bytes)} in total, and all of it is "
-                f"in use; try again later, or {limits.way_out('RUNS_TOTAL_MB')}"
+            raise UserError(
+                f"{limits.instance_name} stores {format_bytes(limits.bytes_total)} in total, and all of it is "
+                f"in use; try again later, or {limits.how_to_raise('RUNS_TOTAL_MB')}"
             )
 
-    def sweep(self, needed: int = 0, address: str = "") -> int:
+    def enforce(self, needed: int = 0, address: str = "") -> int:
         """Evict data if all runs together, with `needed` more bytes, exceed the total quota.
 
         Owners above their share lose data first, then addresses above half of the total. Other
@@ -98,54 +100,58 @@ class Room:
             the bytes that still exceed the quota.
         """
         limits, runs = self.registry.limits, self._runs
-        share = limits.own_bytes or limits.all_bytes
-        used = self._used(runs)
+        share = limits.bytes_per_owner or limits.bytes_total
+        used = self._bytes_by_owner(runs)
         excess = sum(max(0, each - share) for each in used.values())
-        self._empty(
+        self._evict(
             [run for run in runs if used[run.owner] > share],
-            min(excess, sum(used.values()) + needed - limits.all_bytes),
+            min(excess, sum(used.values()) + needed - limits.bytes_total),
         )
-        half = int(may_hold(limits.all_bytes))
-        for crowded, size in self._used_by_address(self._runs, needed, address).items():
+        half = int(max_amount_per_address(limits.bytes_total))
+        for crowded, size in self._bytes_by_address(self._runs, needed, address).items():
             if crowded and size > half:
-                over = sum(self._used(self._runs).values()) + needed - limits.all_bytes
-                self._empty(
+                over = sum(self._bytes_by_owner(self._runs).values()) + needed - limits.bytes_total
+                self._evict(
                     [run for run in self._runs if run.address == crowded], min(size - half, over)
                 )
-        fair = self._used_by_address(self._runs, needed, address, share)
-        return self._empty(
+        fair = self._bytes_by_address(self._runs, needed, address, share)
+        return self._evict(
             runs,
             sum(min(size, half) if name else size for name, size in fair.items())
-            - limits.all_bytes,
+            - limits.bytes_total,
         )
 
-    def told(self, owner: str) -> str:
+    def eviction_message(self, owner: str) -> str:
         """Return a message about the evicted data of an owner's runs; empty if there is none."""
-        mine = [run for run in self.registry.of_owner(owner) if run.deleted_at is None]
-        thinned = [run.name for run in mine if run.removed == THINNED]
-        emptied = [run.name for run in mine if run.removed == EMPTIED]
-        told = []
+        owned = [run for run in self.registry.list_for_owner(owner) if run.deleted_at is None]
+        thinned = [run.name for run in owned if run.removed == HISTORY_THINNED]
+        emptied = [run.name for run in owned if run.removed == WEIGHTS_EVICTED]
+        parts = []
         if thinned:
-            told.append(f"Some earlier steps of {_names(thinned)} were deleted.")
+            parts.append(f"Some earlier steps of {_join_names(thinned)} were deleted.")
         if emptied:
-            told.append(
-                f"The weights of {_names(emptied)} were deleted. "
+            parts.append(
+                f"The weights of {_join_names(emptied)} were deleted. "
                 "Use “Run again exactly” to retrain them."
             )
-        why = self.registry.limits.of_room()
-        return " ".join([f"Storage limit reached: {why}.", *told]) if told else ""
+        reason = self.registry.limits.storage_limit_message()
+        return " ".join([f"Storage limit reached: {reason}.", *parts]) if parts else ""
 
-    def taken(self, run: Run) -> int:
+    def size_of_run(self, run: Run) -> int:
         """Return the bytes of a run; for an active run, at least its estimated final size."""
-        size = bytes_in(run.folder) if run.live or run.size is None else run.size
-        run.size = None if run.live else size
+        size = (
+            directory_size(run.folder)
+            if run.has_worker or run.size_bytes is None
+            else run.size_bytes
+        )
+        run.size_bytes = None if run.has_worker else size
         return (
-            max(size, kept_by(run.config))
-            if run.live or run.status in ("waiting", "starting")
+            max(size, estimated_run_bytes(run.config))
+            if run.has_worker or run.status in ("waiting", "starting")
             else size
         )
 
-    def take(self, run: Run, taking: Taking) -> int:
+    def evict_if_idle(self, run: Run, evict: Eviction) -> int:
         """Evict data of a run if it is idle.
 
         A worker that starts meanwhile waits for the lock file.
@@ -162,29 +168,29 @@ class Room:
             suppress(filelock.Timeout, OSError),
             filelock.FileLock(run.folder / ".lock", timeout=0),
         ):
-            before = self.taken(run)
-            with self.registry.hold(), run.lock:
-                if not self.registry.at_rest(run):
+            before = self.size_of_run(run)
+            with self.registry.scheduling_paused(), run.lock:
+                if not self.registry.is_idle(run):
                     return 0
-                run.size = None
-                remove = taking(run)
+                run.size_bytes = None
+                remove = evict(run)
             remove()
-            return before - self.taken(run)
+            return before - self.size_of_run(run)
         return 0
 
-    def forget(self, run: Run) -> Callable[[], object]:
+    def delete_run(self, run: Run) -> Callable[[], object]:
         """Remove a run, and return the function that removes its folder."""
-        self.registry.forget(run)
+        self.registry.remove(run)
         return lambda: shutil.rmtree(run.folder, ignore_errors=True)
 
-    def _used(self, runs: list[Run]) -> Counter[str]:
+    def _bytes_by_owner(self, runs: list[Run]) -> Counter[str]:
         """Return the bytes of the runs of each owner."""
         used = Counter[str]()
         for run in runs:
-            used[run.owner] += self.taken(run)
+            used[run.owner] += self.size_of_run(run)
         return used
 
-    def _used_by_address(
+    def _bytes_by_address(
         self, runs: list[Run], needed: int, address: str, share: int = 0
     ) -> Counter[str]:
         """Return the bytes of the runs of each address; "" is the unknown address.
@@ -193,7 +199,7 @@ class Room:
             needed: additional bytes of `address`.
             share: the most bytes that count for one owner; 0 for no limit.
         """
-        sizes = [self.taken(run) for run in runs]
+        sizes = [self.size_of_run(run) for run in runs]
         owners, used = Counter[str](), Counter[str]({address: needed})
         for run, size in zip(runs, sizes, strict=True):
             owners[run.owner] += size
@@ -202,20 +208,20 @@ class Room:
             used[run.address] += size * share // most if share and most > share else size
         return used
 
-    def _is_too_much(self, needed: int, address: str) -> bool:
+    def _exceeds_address_quota(self, needed: int, address: str) -> bool:
         """Return whether more bytes would exceed the half of an address and the total quota."""
-        limit = self.registry.limits.all_bytes
-        used = self._used_by_address(self._runs, needed, address)
-        return used[address] > may_hold(limit) and used.total() > limit
+        limit = self.registry.limits.bytes_total
+        used = self._bytes_by_address(self._runs, needed, address)
+        return used[address] > max_amount_per_address(limit) and used.total() > limit
 
-    def _thin(self, runs: list[Run], over: int) -> int:
+    def _thin_histories(self, runs: list[Run], excess: int) -> int:
         """Thin the weight histories until `over` bytes are free; return the bytes still missing."""
-        for run in self._by_age(runs) if over > 0 else []:
-            if over > 0:
-                over -= self._cut(run, surplus_weights, THINNED)
-        return over
+        for run in self._least_recently_used(runs) if excess > 0 else []:
+            if excess > 0:
+                excess -= self._truncate(run, surplus_weights, HISTORY_THINNED)
+        return excess
 
-    def _empty(self, runs: list[Run], over: int) -> int:
+    def _evict(self, runs: list[Run], excess: int) -> int:
         """Evict data of idle runs until `over` bytes are free; return the bytes still missing.
 
         The order is: deleted runs, weight histories, models, records of runs without a model.
@@ -223,26 +229,30 @@ class Room:
         copy; then those of hidden runs. Uploaded models must not evict models trained on this
         instance.
         """
-        if over <= 0:
-            return over
-        runs = self._by_age(runs)
+        if excess <= 0:
+            return excess
+        runs = self._least_recently_used(runs)
         deleted = [run for run in runs if run.deleted_at is not None]
-        kept = [run for run in runs if run.deleted_at is None]
-        over = self._until(over, deleted, self.forget)
-        over = self._thin(kept, over)
-        order = sorted(kept, key=lambda run: (not run.sent or self._is_near(run), not run.hidden))
+        remaining = [run for run in runs if run.deleted_at is None]
+        excess = self._free_until(excess, deleted, self.delete_run)
+        excess = self._thin_histories(remaining, excess)
+        order = sorted(
+            remaining, key=lambda run: (not run.sent or self._in_use(run), not run.hidden)
+        )
         for run in order:
-            if over > 0:
-                over -= self._cut(run, all_weights, EMPTIED)
-        return self._until(over, [run for run in kept if run.removed == EMPTIED], self.forget)
+            if excess > 0:
+                excess -= self._truncate(run, all_weights, WEIGHTS_EVICTED)
+        return self._free_until(
+            excess, [run for run in remaining if run.removed == WEIGHTS_EVICTED], self.delete_run
+        )
 
-    def _until(self, over: int, runs: list[Run], taking: Taking) -> int:
+    def _free_until(self, excess: int, runs: list[Run], evict: Eviction) -> int:
         for run in runs:
-            if over > 0:
-                over -= self.take(run, taking)
-        return over
+            if excess > 0:
+                excess -= self.evict_if_idle(run, evict)
+        return excess
 
-    def _cut(self, run: Run, choose: Callable[[Path], list[Path]], word: str) -> int:
+    def _truncate(self, run: Run, select_files: Callable[[Path], list[Path]], state: str) -> int:
         """Remove weights of a run and record it in the run.
 
         Args:
@@ -253,33 +263,38 @@ class Room:
             the number of freed bytes.
         """
         try:
-            going, written = choose(run.folder), (run.folder / "run.json").stat().st_mtime
+            paths, modified_at = select_files(run.folder), (run.folder / "run.json").stat().st_mtime
         except OSError:
             return 0
-        if not going:
+        if not paths:
             return 0
 
         def taking(run: Run) -> Callable[[], None]:
-            run.recorded, run.newest, run.removed, run.saved = None, None, word, run.saved + 1
-            if word == EMPTIED:
-                run.snapshot = run.stage = None
+            run.weight_steps, run.latest_weights_step, run.removed, run.checkpoint_version = (
+                None,
+                None,
+                state,
+                run.checkpoint_version + 1,
+            )
+            if state == WEIGHTS_EVICTED:
+                run.snapshot = run.probe_info = None
                 why = f"{run.message}; " if run.status == "failed" else ""
                 run.message = why + (
                     "its weights were deleted because the storage limit was reached "
-                    f"({self.registry.limits.of_room()}); use “Run again exactly” to retrain it"
+                    f"({self.registry.limits.storage_limit_message()}); use “Run again exactly” to retrain it"
                 )
             run.write()
             return remove
 
         def remove() -> None:
-            for path in going:
+            for path in paths:
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
             # An eviction does not count as use of the run.
-            os.utime(run.folder / "run.json", (written, written))
+            os.utime(run.folder / "run.json", (modified_at, modified_at))
 
-        return self.take(run, taking)
+        return self.evict_if_idle(run, taking)
 
-    def _by_age(self, runs: list[Run]) -> list[Run]:
+    def _least_recently_used(self, runs: list[Run]) -> list[Run]:
         """Sort runs, least recently used first; runs with an active owner or viewer come last."""
 
         def age(run: Run) -> tuple[bool, float]:
@@ -287,30 +302,34 @@ class Room:
                 written = (run.folder / "run.json").stat().st_mtime
             except OSError:
                 written = 0.0
-            return self._is_near(run), written
+            return self._in_use(run), written
 
         return sorted(runs, key=age)
 
-    def _is_near(self, run: Run) -> bool:
+    def _in_use(self, run: Run) -> bool:
         """Return whether a run has an active owner or viewer."""
         return (
-            time.monotonic() - max(self.registry.here.get(run.owner, -HERE_FOR), run.watched_at)
-            < HERE_FOR
+            time.monotonic()
+            - max(
+                self.registry.owner_last_seen.get(run.owner, -OWNER_ACTIVE_TTL_S),
+                run.last_viewed_at,
+            )
+            < OWNER_ACTIVE_TTL_S
         )
 
 
-def bytes_in(folder: Path) -> int:
+def directory_size(folder: Path) -> int:
     """Return the bytes of a folder's files.
 
     A file that several runs share, such as a run and its branch, counts in equal parts.
     """
-    found = 0
+    total = 0
     for inside, _, names in os.walk(folder):
         for name in names:
             with suppress(OSError):  # the file was removed meanwhile
                 about = os.stat(os.path.join(inside, name))
-                found += about.st_size // max(1, about.st_nlink)
-    return found
+                total += about.st_size // max(1, about.st_nlink)
+    return total
 
 
 def surplus_weights(folder: Path) -> list[Path]:
@@ -319,9 +338,9 @@ def surplus_weights(folder: Path) -> list[Path]:
     The first weights, one per doubling of the step, and the latest weights remain.
     """
     weights = [
-        weights_path(folder, step) for step in kept_steps(folder)[:-1] if not on_grid(step, 1)
+        weights_path(folder, step) for step in weight_steps(folder)[:-1] if not is_retained(step, 1)
     ]
-    return [*weights, *(folder / "history").glob(f"*{STATE}")]
+    return [*weights, *(folder / "history").glob(f"*{STATE_SUFFIX}")]
 
 
 def all_weights(folder: Path) -> list[Path]:
@@ -330,16 +349,16 @@ def all_weights(folder: Path) -> list[Path]:
     Raises:
         OSError: if the folder cannot be read.
     """
-    going = [path for name in ("checkpoints", "history") if bytes_in(path := folder / name)]
+    paths = [path for name in ("checkpoints", "history") if directory_size(path := folder / name)]
     metrics = folder / "metrics.jsonl"
-    if metrics.is_file() and metrics.stat().st_size > LONGEST_CURVES:
-        going.append(metrics)
-    return going
+    if metrics.is_file() and metrics.stat().st_size > MAX_KEPT_METRICS_BYTES:
+        paths.append(metrics)
+    return paths
 
 
-def _names(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     """Join names with commas and "and"; at most `NAMED` of them are named."""
-    told = [f"“{name}”" for name in names[:NAMED]]
-    if len(names) > NAMED:
-        told.append(f"{len(names) - NAMED} more")
-    return " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))
+    parts = [f"“{name}”" for name in names[:MAX_NAMED_RUNS]]
+    if len(names) > MAX_NAMED_RUNS:
+        parts.append(f"{len(names) - MAX_NAMED_RUNS} more")
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))

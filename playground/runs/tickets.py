@@ -9,11 +9,11 @@ from pathlib import Path
 
 from .run import Run
 
-TICKET_FOR = 60.0  # seconds
-MOST_TICKETS = 200
+TOKEN_TTL_S = 60.0  # seconds
+MAX_TOKENS = 200
 
 
-class Tickets:
+class DownloadTokens:
     """The valid download tokens, each with its folder and run."""
 
     def __init__(self) -> None:
@@ -21,17 +21,17 @@ class Tickets:
         self._lock = threading.Lock()
 
     def issue(self, folder: Path, run: Run) -> str:
-        """Return a new token for a folder, valid once and for `TICKET_FOR` seconds."""
+        """Return a new token for a folder, valid once and for `TOKEN_TTL_S` seconds."""
         with self._lock:
             now = time.monotonic()
-            alive = [(word, what) for word, what in self._issued.items() if what[0] > now]
-            self._issued = dict(alive[-MOST_TICKETS + 1 :])
-            word = secrets.token_urlsafe(16)
-            self._issued[word] = (now + TICKET_FOR, folder, run)
-            return word
+            alive = [(word, target) for word, target in self._issued.items() if target[0] > now]
+            self._issued = dict(alive[-MAX_TOKENS + 1 :])
+            token = secrets.token_urlsafe(16)
+            self._issued[token] = (now + TOKEN_TTL_S, folder, run)
+            return token
 
-    def redeem(self, word: str) -> tuple[Path, Run] | None:
+    def redeem(self, token: str) -> tuple[Path, Run] | None:
         """Return the folder and run of a token and invalidate it; None if it is invalid."""
         with self._lock:
-            until, folder, run = self._issued.pop(word, (0.0, None, None))
-        return (folder, run) if folder and run and until > time.monotonic() else None
+            expires_at, folder, run = self._issued.pop(token, (0.0, None, None))
+        return (folder, run) if folder and run and expires_at > time.monotonic() else None

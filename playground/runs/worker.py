@@ -36,48 +36,50 @@ from typing import Any
 import filelock
 import torch
 
-from playground.evaluation import Evaluation
-from playground.models.config import SettingError
+from playground.evaluation import EvalResult
+from playground.models.config import ConfigError
 from playground.training.checkpoint import (
-    WeightsPacker,
-    as_line,
-    load_trainer,
-    pack,
-    restore,
+    WeightsSerializer,
+    metrics_record,
+    restore_trainer,
+    resume_trainer,
     save_checkpoint,
+    serialize_tensors,
 )
-from playground.training.config import Change, RunConfig
-from playground.training.files import is_closed, remove_folder, sweep
+from playground.training.config import RunConfig, SettingChange
+from playground.training.files import clean_up_stale, is_read_only, remove_dir
 from playground.training.manifest import CheckpointError
-from playground.training.threads import ThreadChoice
-from playground.training.trainer import MOST_THREADS, Metrics, Trainer, TrainingDiverged
+from playground.training.threads import ThreadTuner
+from playground.training.trainer import MAX_THREADS, Metrics, Trainer, TrainingDivergedError
 
-from .history import History, kept_states, read_lines, state_path, weights_path
-from .run import DIVERGED, KEPT, NOTHING_USABLE, Order
+from .history import WeightHistory, read_lines, state_path, state_steps, weights_path
+from .run import DIVERGED_MESSAGE, NO_USABLE_CHECKPOINT, PINNED_SUFFIX, WorkerSpec
 
 log = logging.getLogger(__name__)
 
-TELL_EVERY = 0.1  # seconds between two messages with points
-LOOK_EVERY = 0.2  # least seconds between two weights for the live view
-EVERY_STEP = 20  # largest speed in steps per second at which the live view shows every step
-FIRST_SAVE = 2.0  # seconds until the first checkpoint of a worker
-SAVE_EVERY = 15.0  # least seconds between two later checkpoints
-LISTEN_EVERY = 0.05  # seconds of consecutive GPU steps between two polls for commands
-LISTEN_FOR = 0.5  # seconds that a paused worker waits for a command between two loops
-GENERATIONS = 2  # automatic checkpoints that stay
-ALIVE_EVERY = 1.0  # seconds between two messages of a worker that is not paused
-LOCKED_FOR = 20.0  # seconds to wait for a worker of an earlier server that still saves
-OUT_OF_MEMORY = "out of memory ({}); use a smaller batch_size, d_model or max_length"
+METRICS_INTERVAL_S = 0.1  # seconds between two messages with points
+SNAPSHOT_INTERVAL_S = 0.2  # least seconds between two weights for the live view
+STEP_BY_STEP_MAX_SPEED = (
+    20  # largest speed in steps per second at which the live view shows every step
+)
+FIRST_CHECKPOINT_AFTER_S = 2.0  # seconds until the first checkpoint of a worker
+CHECKPOINT_INTERVAL_S = 15.0  # least seconds between two later checkpoints
+COMMAND_POLL_INTERVAL_S = 0.05  # seconds of consecutive GPU steps between two polls for commands
+COMMAND_WAIT_S = 0.5  # seconds that a paused worker waits for a command between two loops
+KEPT_CHECKPOINTS = 2  # automatic checkpoints that stay
+HEARTBEAT_INTERVAL_S = 1.0  # seconds between two messages of a worker that is not paused
+LOCK_TIMEOUT_S = 20.0  # seconds to wait for a worker of an earlier server that still saves
+OUT_OF_MEMORY_MESSAGE = "out of memory ({}); use a smaller batch_size, d_model or max_length"
 
 
-def work(pipe: Connection, order: Order) -> None:
+def main(connection: Connection, spec: WorkerSpec) -> None:
     """Run the worker: the entry point of the process."""
-    worker: Worker | None = None
+    worker: TrainingWorker | None = None
 
     def end(number: int, frame: FrameType | None) -> None:
         if worker is None:
             raise SystemExit(0)
-        worker.leave("paused")
+        worker.request_exit("paused")
 
     if hasattr(os, "nice"):
         os.nice(10)  # the server must respond even if training uses every core
@@ -87,15 +89,17 @@ def work(pipe: Connection, order: Order) -> None:
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, end)
 
-    def begun(began: Worker) -> None:
+    def begun(began: TrainingWorker) -> None:
         nonlocal worker
         worker = began
 
-    attend(pipe, order, begun)
+    run_job(connection, spec, begun)
 
 
-def attend(
-    pipe: Connection, order: Order, begun: Callable[[Worker], None] = lambda worker: None
+def run_job(
+    connection: Connection,
+    spec: WorkerSpec,
+    on_start: Callable[[TrainingWorker], None] = lambda worker: None,
 ) -> None:
     """Run the specified worker, and report in every case how it ended.
 
@@ -106,17 +110,17 @@ def attend(
     """
 
     def report_failure(sentence: str) -> None:
-        _tell(pipe, ("ended", "failed", sentence, None))
+        _send(connection, ("ended", "failed", sentence, None))
 
     try:
-        folder = Path(order.folder)
+        folder = Path(spec.folder)
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(folder / ".lock", timeout=LOCKED_FOR):
-            worker = Worker(pipe, order)
-            begun(worker)
+        with filelock.FileLock(folder / ".lock", timeout=LOCK_TIMEOUT_S):
+            worker = TrainingWorker(connection, spec)
+            on_start(worker)
             worker.run()
     except (torch.OutOfMemoryError, MemoryError) as error:
-        report_failure(OUT_OF_MEMORY.format(str(error)[:200] or "no memory left"))
+        report_failure(OUT_OF_MEMORY_MESSAGE.format(str(error)[:200] or "no memory left"))
     except filelock.Timeout:
         report_failure("another process is training this run; end that one first")
     except (CheckpointError, ValueError) as error:
@@ -126,52 +130,60 @@ def attend(
     except Exception as error:  # the process ends in any case, and the page must get the reason
         # torch raises a RuntimeError if the CPU memory is insufficient.
         if isinstance(error, RuntimeError) and "allocate memory" in str(error):
-            report_failure(OUT_OF_MEMORY.format(str(error).split(": ")[-1][:200]))
+            report_failure(OUT_OF_MEMORY_MESSAGE.format(str(error).split(": ")[-1][:200]))
             return
-        log.exception("Training of %s failed", Path(order.folder).name)
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(where.filename).name}, line {where.lineno}"
+        log.exception("Training of %s failed", Path(spec.folder).name)
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(frame.filename).name}, line {frame.lineno}"
         report_failure(f"{type(error).__name__}: {error} ({place})")
     finally:
-        pipe.close()
+        connection.close()
 
 
-def _tell(pipe: Connection, message: tuple[Any, ...]) -> None:
+def _send(connection: Connection, message: tuple[Any, ...]) -> None:
     with suppress(OSError):  # the parent has exited; `Worker.listen` handles that
-        pipe.send(message)
+        connection.send(message)
 
 
-class Worker:
+class TrainingWorker:
     """The training loop of a run, with its history and its commands."""
 
-    def __init__(self, pipe: Connection, order: Order) -> None:
-        self.pipe, self.folder = pipe, Path(order.folder)
-        self.history = History(self.folder)
-        self.trouble = ""  # the message about a failed write
-        self.trainer, note, fresh = self.begin(order)
-        self.weights = WeightsPacker(self.trainer.family)
-        self.threads = ThreadChoice(self.trainer)
+    def __init__(self, connection: Connection, spec: WorkerSpec) -> None:
+        self.connection, self.folder = connection, Path(spec.folder)
+        self.history = WeightHistory(self.folder)
+        self.write_error = ""  # the message about a failed write
+        self.trainer, note, is_new = self.prepare(spec)
+        self.packed_weights = WeightsSerializer(self.trainer.model)
+        self.thread_choice = ThreadTuner(self.trainer)
         # A branch pauses once, at the step where it leaves its origin.
-        arrives_at = order.origin[1] if order.origin else -1
-        self.pause_at = arrives_at if fresh or self.trainer.step_count < arrives_at else None
-        self.paused = order.begin == "step" or self.pause_at == self.trainer.step_count
-        self.steps_to_go = int(order.begin == "step")  # single steps requested while paused
-        self.sliced = order.seconds > 0  # on a ZeroGPU slice of that duration
-        self.until = time.monotonic() + order.seconds if self.sliced else math.inf
-        self.came_at = self.trainer.step_count
-        self.leaving = ""  # the final status, once the worker should exit
+        branch_step = spec.branched_from[1] if spec.branched_from else -1
+        self.pause_at_step = (
+            branch_step if is_new or self.trainer.step_count < branch_step else None
+        )
+        self.paused = spec.first_command == "step" or self.pause_at_step == self.trainer.step_count
+        self.steps_to_go = int(spec.first_command == "step")  # single steps requested while paused
+        self.uses_zerogpu = spec.time_slice_s > 0  # on a ZeroGPU slice of that duration
+        self.release_deadline = (
+            time.monotonic() + spec.time_slice_s if self.uses_zerogpu else math.inf
+        )
+        self.first_step = self.trainer.step_count
+        self.exit_status = ""  # the final status, once the worker should exit
         self.orphaned = False  # the parent has exited
-        self.watched = True
-        self.untold: list[Metrics] = []
-        self.told_at = self.look_again_at = self.step_again_at = 0.0
-        self.save_again_at = time.monotonic() + FIRST_SAVE
-        self.saved_as: tuple[int, list[Change], bool] | None = None
-        self.kept_told: list[int] = []
-        self.active, self.counted_at, self.counting = order.active, time.monotonic(), False
+        self.viewer_active = True
+        self.pending_metrics: list[Metrics] = []
+        self.metrics_sent_at = self.next_snapshot_at = self.next_step_at = 0.0
+        self.next_checkpoint_at = time.monotonic() + FIRST_CHECKPOINT_AFTER_S
+        self.saved_version: tuple[int, list[SettingChange], bool] | None = None
+        self.sent_weight_steps: list[int] = []
+        self.trained_seconds, self.counted_at, self.counting = (
+            spec.trained_seconds,
+            time.monotonic(),
+            False,
+        )
         if note:
-            self.tell("trouble", note)
+            self.send("trouble", note)
 
-    def begin(self, order: Order) -> tuple[Trainer, str, bool]:
+    def prepare(self, spec: WorkerSpec) -> tuple[Trainer, str, bool]:
         """Restore the trainer, and cut the history to its step.
 
         Returns:
@@ -181,13 +193,13 @@ class Worker:
             CheckpointError: if there are checkpoints, but neither one of them nor a state of the
                 history can be used.
         """
-        config, changes = RunConfig.from_fields(order.fields), Change.read(order.changes)
-        most_threads = order.threads or MOST_THREADS
+        config, changes = RunConfig.from_flat(spec.config), SettingChange.parse(spec.changes)
+        most_threads = spec.threads or MAX_THREADS
         checkpoints, note, damaged = self.folder / "checkpoints", "", []
-        sweep(checkpoints)
-        for path in sorted(checkpoints.glob("[0-9]*"), key=_step_of, reverse=True):
+        clean_up_stale(checkpoints)
+        for path in sorted(checkpoints.glob("[0-9]*"), key=_parse_step, reverse=True):
             try:
-                trainer, _ = load_trainer(path, most_threads=most_threads)
+                trainer, _ = resume_trainer(path, max_threads=most_threads)
             except CheckpointError as error:
                 note = note or f"{error}. An earlier checkpoint was used"
                 damaged.append(path)
@@ -195,18 +207,24 @@ class Worker:
             known = {(change.step, change.setting) for change in changes}
             # Past changes of the checkpoint count, too: the server may have been killed before it
             # received them.
-            past = [change for change in trainer.changes if change.step <= trainer.step_count]
-            own = [change for change in past if (change.step, change.setting) not in known]
-            trainer.changes = sorted([*changes, *own], key=lambda change: change.step)
+            past_changes = [
+                change for change in trainer.changes if change.step <= trainer.step_count
+            ]
+            added_changes = [
+                change for change in past_changes if (change.step, change.setting) not in known
+            ]
+            trainer.changes = sorted([*changes, *added_changes], key=lambda change: change.step)
             self.history.open(trainer.step_count)
-            for odd in damaged:  # renamed, so that later starts ignore them
+            for damaged_path in damaged:  # renamed, so that later starts ignore them
                 with suppress(OSError):
-                    os.rename(odd, odd.with_name(f"damaged-{odd.name}"))
+                    os.rename(damaged_path, damaged_path.with_name(f"damaged-{damaged_path.name}"))
             return trainer, note, False
-        trainer = Trainer(config, changes, most_threads=most_threads)
+        trainer = Trainer(config, changes, max_threads=most_threads)
         lines = list(read_lines(self.folder))
         if (
-            at := self.restore_until(trainer, self.folder, lines[-1]["step"] if lines else 0)
+            at := self.restore_state_at_or_before(
+                trainer, self.folder, lines[-1]["step"] if lines else 0
+            )
         ) is not None:
             trainer.seconds = next(
                 (line.get("seconds", 0.0) for line in reversed(lines) if line["step"] == at), 0.0
@@ -215,13 +233,13 @@ class Worker:
             return trainer, note, False
         if note:
             raise CheckpointError(
-                f"{NOTHING_USABLE} ({note.rpartition('.')[0]}); run it again from the list"
+                f"{NO_USABLE_CHECKPOINT} ({note.rpartition('.')[0]}); run it again from the list"
             )
-        lines = self.branch(trainer, *order.origin) if order.origin else []
+        lines = self.branch(trainer, *spec.branched_from) if spec.branched_from else []
         self.history.open(trainer.step_count, lines)
         return trainer, note, True
 
-    def branch(self, trainer: Trainer, origin: str, step: int) -> list[dict[str, Any]]:
+    def branch(self, trainer: Trainer, parent_folder: str, step: int) -> list[dict[str, Any]]:
         """Start from the last state of another run up to `step`, and copy its history.
 
         The steps in between are trained again, with bitwise identical results.
@@ -229,15 +247,15 @@ class Worker:
         Returns:
             the metrics up to the restored step.
         """
-        parent = Path(origin)
+        parent = Path(parent_folder)
         lines = [line for line in read_lines(parent) if line["step"] <= step]
         # A live run writes its weights a moment before its metrics.
-        at = self.restore_until(trainer, parent, lines[-1]["step"] if lines else step)
+        at = self.restore_state_at_or_before(trainer, parent, lines[-1]["step"] if lines else step)
         if at is None:
             return []
         (self.folder / "history").mkdir(parents=True, exist_ok=True)
         for path in (parent / "history").glob("*.safetensors"):
-            if 0 <= _step_of(path) <= at:
+            if 0 <= _parse_step(path) <= at:
                 with suppress(OSError):  # the history was thinned meanwhile
                     os.link(path, self.folder / "history" / path.name)
         lines = [line for line in lines if line["step"] <= at]
@@ -245,17 +263,17 @@ class Worker:
         trainer.reopen()
         return lines
 
-    def restore_until(self, trainer: Trainer, run: Path, step: int) -> int | None:
+    def restore_state_at_or_before(self, trainer: Trainer, run: Path, step: int) -> int | None:
         """Restore the last complete state of a run up to `step`.
 
         Returns:
             the step of that state; None if there is none.
         """
-        states = [(s, weights_path(run, s), state_path(run, s)) for s in kept_states(run)]
-        saved = (run / "checkpoints").glob("[0-9]*")
+        states = [(s, weights_path(run, s), state_path(run, s)) for s in state_steps(run)]
+        checkpoint_paths = (run / "checkpoints").glob("[0-9]*")
         states += [
-            (_step_of(path), path / "model.safetensors", path / "training.safetensors")
-            for path in saved
+            (_parse_step(path), path / "model.safetensors", path / "training.safetensors")
+            for path in checkpoint_paths
         ]
         for at, weights, state in sorted(states, reverse=True):
             if at > step:
@@ -263,7 +281,7 @@ class Worker:
             # The run may have trained on another device before.
             for device in sorted(("cpu", "cuda"), key=lambda each: each != trainer.device.type):
                 with suppress(CheckpointError):  # then use an earlier state
-                    restore(trainer, weights, state, at, device)
+                    restore_trainer(trainer, weights, state, at, device)
                     return at
         return None
 
@@ -271,17 +289,17 @@ class Worker:
 
     def run(self) -> None:
         """Train until the run ends or is stopped; then evaluate, save and report it."""
-        self.tell("began", self.trainer.step_count, self.trainer.device.type)
-        self.tell_changes()
-        self.guard(self.look)
-        self.tell("status", "paused" if self.paused else "training")
-        while not self.finish(*self.train()):
+        self.send("began", self.trainer.step_count, self.trainer.device.type)
+        self.send_changes()
+        self.write_or_pause(self.save_preview_weights)
+        self.send("status", "paused" if self.paused else "training")
+        while not self.finalize(*self.train()):
             # The weights stay in memory until the owner has freed disk space and presses Resume or
             # Stop.
-            self.leaving = ""
-            self.hold()
-            while self.paused and not self.leaving:
-                self.listen(LISTEN_FOR)
+            self.exit_status = ""
+            self.pause_before_exit()
+            while self.paused and not self.exit_status:
+                self.poll_commands(COMMAND_WAIT_S)
 
     def train(self) -> tuple[str, str]:
         """Train, handle commands and send messages until the run ends.
@@ -289,101 +307,107 @@ class Worker:
         Returns:
             the final status and its message.
         """
-        while self.trainer.should_continue() and not self.leaving:
-            self.listen(self.idle_for())
-            self.count()
-            if time.monotonic() - self.told_at > ALIVE_EVERY and not self.paused:
+        while self.trainer.should_continue() and not self.exit_status:
+            self.poll_commands(self.seconds_until_next_step())
+            self.count_trained_seconds()
+            if time.monotonic() - self.metrics_sent_at > HEARTBEAT_INTERVAL_S and not self.paused:
                 # At a very low speed, this tells the server that the worker is alive.
-                self.guard(self.tell_points)
-            if self.sliced and not self.leaving:
-                self.give_back_in_time()
+                self.write_or_pause(self.send_metrics)
+            if self.uses_zerogpu and not self.exit_status:
+                self.release_gpu_before_deadline()
             if (
-                self.leaving
+                self.exit_status
                 or (self.paused and not self.steps_to_go)
-                or time.monotonic() < self.step_again_at
+                or time.monotonic() < self.next_step_at
             ):
                 continue
             started = time.monotonic()
             try:
-                self.untold += self.trainer.advance(self.most())
-            except TrainingDiverged as error:
-                return "failed", f"{DIVERGED} at {error}"
+                self.pending_metrics += self.trainer.train_steps(self.steps_per_iteration())
+            except TrainingDivergedError as error:
+                return "failed", f"{DIVERGED_MESSAGE} at {error}"
             self.steps_to_go = max(0, self.steps_to_go - 1)
-            self.guard(self.record)
-            if not self.paused and self.threads.look():
-                self.tell_changes()
-            if self.trainer.step_count == self.pause_at and self.trainer.should_continue():
+            self.write_or_pause(self.record_step)
+            if not self.paused and self.thread_choice.maybe_tune():
+                self.send_changes()
+            if self.trainer.step_count == self.pause_at_step and self.trainer.should_continue():
                 self.pause()
-            speed = self.speed()
-            self.step_again_at = (
-                0.0 if self.paused or not speed else max(started, self.step_again_at) + 1 / speed
+            speed = self.max_steps_per_second()
+            self.next_step_at = (
+                0.0 if self.paused or not speed else max(started, self.next_step_at) + 1 / speed
             )
-        if self.leaving:
-            return self.leaving, ""
+        if self.exit_status:
+            return self.exit_status, ""
         return "done", ""
 
-    def count(self) -> None:
+    def count_trained_seconds(self) -> None:
         """Add the time since the last call to the training time, unless the run was paused."""
         now = time.monotonic()
-        self.active += self.counting * (now - self.counted_at)
+        self.trained_seconds += self.counting * (now - self.counted_at)
         self.counted_at, self.counting = now, not self.paused or self.steps_to_go > 0
 
-    def most(self) -> int:
+    def steps_per_iteration(self) -> int:
         """Return the number of steps until the next check of commands, clock and history.
 
         It exceeds 1 only on a GPU with a captured step.
         """
-        if self.trainer.captured is None or self.paused or self.speed():
+        if self.trainer.cuda_graph is None or self.paused or self.max_steps_per_second():
             return 1
-        step, most = self.trainer.step_count, max(1, int(LISTEN_EVERY * self.trainer.pace))
-        if self.pause_at is not None and self.pause_at > step:
-            most = min(most, self.pause_at - step)
+        step, maximum = (
+            self.trainer.step_count,
+            max(1, int(COMMAND_POLL_INTERVAL_S * self.trainer.recent_steps_per_second)),
+        )
+        if self.pause_at_step is not None and self.pause_at_step > step:
+            maximum = min(maximum, self.pause_at_step - step)
         return next(
             (
                 n
-                for n in range(1, most)
-                if self.history.wants_weights(step + n) or self.history.wants_state(step + n)
+                for n in range(1, maximum)
+                if self.history.should_save_weights(step + n)
+                or self.history.should_save_state(step + n)
             ),
-            most,
+            maximum,
         )
 
-    def idle_for(self) -> float:
+    def seconds_until_next_step(self) -> float:
         """Return the seconds to wait for a command before the next step; 0 at full speed."""
         if self.paused and not self.steps_to_go:
-            return 0.0 if self.sliced else LISTEN_FOR
-        return max(0.0, min(LISTEN_FOR, self.step_again_at - time.monotonic()))
+            return 0.0 if self.uses_zerogpu else COMMAND_WAIT_S
+        return max(0.0, min(COMMAND_WAIT_S, self.next_step_at - time.monotonic()))
 
-    def give_back_in_time(self) -> None:
+    def release_gpu_before_deadline(self) -> None:
         """Exit a ZeroGPU slice when paused, or at the time limit after at least one step."""
         if self.paused and not self.steps_to_go:
-            self.leave("paused")
-        elif time.monotonic() > self.until and self.trainer.step_count > self.came_at:
-            self.leave("waiting")
+            self.request_exit("paused")
+        elif time.monotonic() > self.release_deadline and self.trainer.step_count > self.first_step:
+            self.request_exit("waiting")
 
-    def speed(self) -> float:
+    def max_steps_per_second(self) -> float:
         """Return the current maximum of steps per second; 0 for no maximum."""
-        due = [
+        speeds = [
             c.value
             for c in self.trainer.changes
             if c.setting == "speed" and c.step <= self.trainer.step_count
         ]
-        return due[-1] if due else 0.0
+        return speeds[-1] if speeds else 0.0
 
-    def record(self) -> None:
+    def record_step(self) -> None:
         """Save and send the data that are due after a step."""
         step, now = self.trainer.step_count, time.monotonic()
-        state = self.history.wants_state(step)
-        shown = self.watched and (now > self.look_again_at or 0 < self.speed() <= EVERY_STEP)
-        if state or shown or self.paused or self.history.wants_weights(step):
-            self.look(keep=state)
-        if state:
-            self.history.put_state(step, pack(self.trainer.state()))
-        if self.paused or now - self.told_at > TELL_EVERY:
-            self.tell_points()
-        if now > self.save_again_at:
+        state_due = self.history.should_save_state(step)
+        snapshot_due = self.viewer_active and (
+            now > self.next_snapshot_at or 0 < self.max_steps_per_second() <= STEP_BY_STEP_MAX_SPEED
+        )
+        if state_due or snapshot_due or self.paused or self.history.should_save_weights(step):
+            self.save_preview_weights(with_state=state_due)
+        if state_due:
+            self.history.save_state(step, serialize_tensors(self.trainer.state_dict()))
+        if self.paused or now - self.metrics_sent_at > METRICS_INTERVAL_S:
+            self.send_metrics()
+        if now > self.next_checkpoint_at:
             self.save()
 
-    def finish(self, status: str, sentence: str) -> bool:
+    def finalize(self, status: str, message: str) -> bool:
         """Evaluate, save and report the end of the run.
 
         Returns:
@@ -391,74 +415,74 @@ class Worker:
         """
         scores = self.trainer.evaluate() if status == "done" else None
         saved = (
-            self.guard(self.tell_points)
-            and self.guard(self.look)
-            and self.guard(lambda: self.save(scores))
+            self.write_or_pause(self.send_metrics)
+            and self.write_or_pause(self.save_preview_weights)
+            and self.write_or_pause(lambda: self.save(scores))
         )
-        if not saved and self.sliced:
-            status, sentence = "paused", self.trouble
+        if not saved and self.uses_zerogpu:
+            status, message = "paused", self.write_error
         elif not saved and not self.orphaned:
             return False
-        self.tell("ended", status, sentence, dataclasses.asdict(scores) if scores else None)
+        self.send("ended", status, message, dataclasses.asdict(scores) if scores else None)
         return True
 
     # Commands
 
-    def listen(self, seconds: float) -> None:
+    def poll_commands(self, seconds: float) -> None:
         """Handle the received commands; wait up to `seconds` for the first one."""
         try:
-            while not self.leaving and self.pipe.poll(seconds):
-                self.obey(*self.pipe.recv())
+            while not self.exit_status and self.connection.poll(seconds):
+                self.handle_command(*self.connection.recv())
                 seconds = 0.0
         except (EOFError, OSError):
             self.orphaned = True
-            self.leave("paused")
+            self.request_exit("paused")
 
-    def obey(self, kind: str, *arguments: Any) -> None:
+    def handle_command(self, kind: str, *arguments: Any) -> None:
         """Handle one command."""
         if kind == "pause" and not self.paused:
             self.pause()
         elif kind == "resume" and self.paused:
-            self.paused, self.steps_to_go, self.step_again_at = False, 0, 0.0
-            self.tell("status", "training")
+            self.paused, self.steps_to_go, self.next_step_at = False, 0, 0.0
+            self.send("status", "training")
         elif kind == "step" and self.paused:
             self.steps_to_go += int(arguments[0])
         elif kind in ("stop", "park"):
-            self.leave("stopped" if kind == "stop" else "paused")
+            self.request_exit("stopped" if kind == "stop" else "paused")
         elif kind == "keep":
-            self.guard(lambda: self.save(keep=True))
+            self.write_or_pause(lambda: self.save(pinned=True))
         elif kind == "watch":
-            self.watched = bool(arguments[0])
-            if self.watched:
-                self.guard(self.look)
+            self.viewer_active = bool(arguments[0])
+            if self.viewer_active:
+                self.write_or_pause(self.save_preview_weights)
         elif kind == "change":
             try:
-                self.trainer.change(arguments[0], arguments[1], self.pause_at)
-            except SettingError as error:
-                self.tell("trouble", str(error))
-            self.step_again_at = 0.0
-            self.tell_changes()
+                self.trainer.schedule_change(arguments[0], arguments[1], self.pause_at_step)
+            except ConfigError as error:
+                self.send("trouble", str(error))
+            self.next_step_at = 0.0
+            self.send_changes()
 
     def pause(self) -> None:
         """Pause, and save weights and a checkpoint."""
         # The points come first, so that no page shows the pause at an earlier step.
-        self.guard(self.tell_points)
-        self.hold()
-        self.guard(self.look)
-        self.guard(self.save)
+        self.write_or_pause(self.send_metrics)
+        self.pause_before_exit()
+        self.write_or_pause(self.save_preview_weights)
+        self.write_or_pause(self.save)
 
-    def hold(self) -> None:
+    def pause_before_exit(self) -> None:
         """Pause without saving."""
         self.paused, self.steps_to_go = True, 0
-        self.tell("status", "paused")
+        self.send("status", "paused")
 
-    def leave(self, status: str) -> None:
+    def request_exit(self, status: str) -> None:
         """Exit after the current step. Safe in a signal handler."""
-        self.leaving = self.leaving or status
+        self.exit_status = self.exit_status or status
 
     # Saving and messages
 
-    def guard(self, write: Any) -> bool:
+    def write_or_pause(self, write: Any) -> bool:
         """Call a function that writes; if it fails, pause and report the reason.
 
         The data stay in memory.
@@ -469,52 +493,52 @@ class Worker:
         try:
             write()
         except (OSError, CheckpointError) as error:
-            said = (
+            error_message = (
                 str(error)
                 if isinstance(error, CheckpointError)
                 else f"could not write {self.folder}: {error.strerror or error}"
             )
             cause = error.__cause__ if isinstance(error, CheckpointError) else error
-            do = (
+            remedy = (
                 "make its folder writable"
-                if isinstance(cause, OSError) and is_closed(cause)
+                if isinstance(cause, OSError) and is_read_only(cause)
                 else "free disk space"
             )
-            self.trouble = f"{said}; the run is paused: {do} and resume"
-            self.tell("trouble", self.trouble)
+            self.write_error = f"{error_message}; the run is paused: {remedy} and resume"
+            self.send("trouble", self.write_error)
             if not self.paused:
-                self.hold()
+                self.pause_before_exit()
             return False
         return True
 
-    def look(self, keep: bool = False) -> None:
+    def save_preview_weights(self, with_state: bool = False) -> None:
         """Save the weights for the live view.
 
         The next save is delayed so that saving takes at most 1 % of the time, whatever the size.
         """
         step, started = self.trainer.step_count, time.monotonic()
-        self.history.put_weights(step, self.weights(), keep)
+        self.history.save_weights(step, self.packed_weights(), with_state)
         now = time.monotonic()
-        self.look_again_at = now + max(LOOK_EVERY, 100 * (now - started))
-        self.tell_history()
+        self.next_snapshot_at = now + max(SNAPSHOT_INTERVAL_S, 100 * (now - started))
+        self.send_weight_steps()
 
-    def tell_history(self) -> None:
+    def send_weight_steps(self) -> None:
         """Send the steps with stored weights, if they have changed."""
-        kept = self.history.kept()
-        if kept != self.kept_told:
-            self.kept_told = kept
-            self.tell("history", kept, kept[-1] if kept else None)
+        steps = self.history.steps()
+        if steps != self.sent_weight_steps:
+            self.sent_weight_steps = steps
+            self.send("history", steps, steps[-1] if steps else None)
 
-    def tell_points(self) -> None:
+    def send_metrics(self) -> None:
         """Send the new metrics and the training time, and append the metrics to the history."""
-        lines = [as_line(metrics) for metrics in self.untold]
-        self.untold, self.told_at = [], time.monotonic()
-        self.tell("points", lines)
-        self.count()
-        self.tell("active", self.active)
+        lines = [metrics_record(metrics) for metrics in self.pending_metrics]
+        self.pending_metrics, self.metrics_sent_at = [], time.monotonic()
+        self.send("points", lines)
+        self.count_trained_seconds()
+        self.send("active", self.trained_seconds)
         self.history.add(lines)
 
-    def save(self, scores: Evaluation | None = None, keep: bool = False) -> None:
+    def save(self, scores: EvalResult | None = None, pinned: bool = False) -> None:
         """Write a checkpoint of this step, then delete the oldest ones.
 
         Args:
@@ -522,41 +546,41 @@ class Worker:
             keep: whether the owner requested it, so that it is not deleted automatically.
         """
         step, started = self.trainer.step_count, time.monotonic()
-        as_it_is = (step, list(self.trainer.changes), keep)
-        if scores is not None or as_it_is != self.saved_as:
-            self.tell_points()
+        version = (step, list(self.trainer.changes), pinned)
+        if scores is not None or version != self.saved_version:
+            self.send_metrics()
             self.history.flush()
-            name = f"{step:07d}{KEPT if keep else ''}"
+            name = f"{step:07d}{PINNED_SUFFIX if pinned else ''}"
             save_checkpoint(self.folder / "checkpoints" / name, self.trainer, None, scores)
-            self.saved_as = as_it_is
-            own = sorted(
+            self.saved_version = version
+            unpinned = sorted(
                 (
                     path
                     for path in (self.folder / "checkpoints").glob("[0-9]*")
-                    if not path.name.endswith(KEPT)
+                    if not path.name.endswith(PINNED_SUFFIX)
                 ),
-                key=_step_of,
+                key=_parse_step,
             )
-            older = [path for path in own if _step_of(path) <= step]
-            given_up = own[len(older) :]  # damaged ones; their steps are trained again
-            for path in [*given_up, *older[:-GENERATIONS]]:
+            past_paths = [path for path in unpinned if _parse_step(path) <= step]
+            later_paths = unpinned[len(past_paths) :]  # damaged ones; their steps are trained again
+            for path in [*later_paths, *past_paths[:-KEPT_CHECKPOINTS]]:
                 with suppress(OSError):
-                    remove_folder(path)
-            self.tell("saved", step)
+                    remove_dir(path)
+            self.send("saved", step)
         now = time.monotonic()
-        self.save_again_at = now + max(SAVE_EVERY, 50 * (now - started))
-        if self.trouble:
-            self.trouble = ""
-            self.tell("trouble", "")
+        self.next_checkpoint_at = now + max(CHECKPOINT_INTERVAL_S, 50 * (now - started))
+        if self.write_error:
+            self.write_error = ""
+            self.send("trouble", "")
 
-    def tell_changes(self) -> None:
+    def send_changes(self) -> None:
         """Send all changes of settings."""
-        self.tell("changes", [change.to_list() for change in self.trainer.changes])
+        self.send("changes", [change.to_list() for change in self.trainer.changes])
 
-    def tell(self, *message: Any) -> None:
-        _tell(self.pipe, message)
+    def send(self, *message: Any) -> None:
+        _send(self.connection, message)
 
 
-def _step_of(path: Path) -> int:
-    digits = path.name.split(".")[0].removesuffix(KEPT)
+def _parse_step(path: Path) -> int:
+    digits = path.name.split(".")[0].removesuffix(PINNED_SUFFIX)
     return int(digits) if digits.isdigit() else -1

@@ -8,31 +8,31 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .about import TASKS, About
-from .vocabulary import EOS, PAD, SOS, UnknownSymbol, Vocabulary
+from .about import TASKS, TaskSpec
+from .vocabulary import EOS, PAD, SOS, UnknownSymbolError, Vocabulary
 
 if TYPE_CHECKING:
     from .task import Task
 
-ROWS = "rows"  # the task of a dataset from the user: rows.py reads it, lookup.py is the task
+LOOKUP = "rows"  # the task of a dataset from the user: rows.py reads it, lookup.py is the task
 
 
-def load_task(name: str, symbols: int = 10) -> Task:
+def load_task(name: str, n_symbols: int = 10) -> Task:
     """Return the task registered under `name`, with the first `symbols` of 0-9 a-z A-Z."""
     if name not in TASKS:
         raise ValueError(f"task is {name!r}; choose one of {', '.join(TASKS)}")
-    module, attribute = TASKS[name].origin.split(":")
-    return getattr(import_module(module), attribute)(symbols)
+    module, attribute = TASKS[name].class_path.split(":")
+    return getattr(import_module(module), attribute)(n_symbols)
 
 
 __all__ = [
     "EOS",
+    "LOOKUP",
     "PAD",
-    "ROWS",
     "SOS",
     "TASKS",
-    "About",
-    "UnknownSymbol",
+    "TaskSpec",
+    "UnknownSymbolError",
     "Vocabulary",
     "load_task",
 ]

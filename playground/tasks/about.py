@@ -9,7 +9,7 @@ from .vocabulary import ALPHABET
 
 
 @dataclass(frozen=True)
-class About:
+class TaskSpec:
     """An entry of `TASKS`.
 
     origin          the class, as an import string
@@ -24,115 +24,115 @@ class About:
                     at least `shortest`
     """
 
-    origin: str
-    sentence: str
+    class_path: str
+    description: str
     example: tuple[str, str] = ("", "")
-    symbols: tuple[int, int] | None = (2, len(ALPHABET))
-    extra: str = ""
-    shortest: int = 1
-    longest: int = 10
-    answer_length: Callable[[int], int] = lambda length: length
-    sources: Callable[[int, int], int] = lambda symbols, length: symbols**length
+    n_symbols_range: tuple[int, int] | None = (2, len(ALPHABET))
+    extra_symbols: str = ""
+    min_length: int = 1
+    default_max_length: int = 10
+    max_target_length: Callable[[int], int] = lambda length: length
+    num_sources: Callable[[int, int], int] = lambda symbols, length: symbols**length
 
-    def alphabet(self, symbols: int) -> str:
+    def alphabet(self, n_symbols: int) -> str:
         """Return all symbols of sources and targets, in the order of their token ids."""
-        return (ALPHABET[:symbols] if self.symbols else "") + self.extra
+        return (ALPHABET[:n_symbols] if self.n_symbols_range else "") + self.extra_symbols
 
 
-def _one(length: int) -> int:
+def _constant_one(length: int) -> int:
     return 1
 
 
-def _sums(symbols: int, length: int) -> int:
-    return symbols ** (length - 1)  # one position is the plus sign
+def _num_sums(n_symbols: int, length: int) -> int:
+    return n_symbols ** (length - 1)  # one position is the plus sign
 
 
 TASKS = {
-    "reverse": About(
+    "reverse": TaskSpec(
         "playground.tasks.rules:Reverse",
         "Write the sequence backwards.",
         ("3 1 4 1 5", "5 1 4 1 3"),
     ),
-    "copy": About(
+    "copy": TaskSpec(
         "playground.tasks.rules:Copy",
         "Write the sequence again.",
         ("3 1 4 1 5", "3 1 4 1 5"),
     ),
-    "sort": About(
+    "sort": TaskSpec(
         "playground.tasks.rules:Sort",
         "Write the symbols in order, the smallest first.",
         ("3 1 4 1 5", "1 1 3 4 5"),
     ),
-    "duplicate": About(
+    "duplicate": TaskSpec(
         "playground.tasks.rules:Duplicate",
         "Write the sequence twice.",
         ("3 1", "3 1 3 1"),
-        answer_length=lambda length: 2 * length,
+        max_target_length=lambda length: 2 * length,
     ),
-    "swap-halves": About(
+    "swap-halves": TaskSpec(
         "playground.tasks.rules:SwapHalves",
         "Write the second half, then the first, which is the shorter one if the length is odd.",
         ("3 1 4 1 5", "4 1 5 3 1"),
     ),
-    "caesar": About(
+    "caesar": TaskSpec(
         "playground.tasks.rules:Caesar",
         "Replace each symbol by the one three further on; after the last symbol the alphabet "
         "starts again (with fewer than four symbols: by the one before).",
         ("3 1 9", "6 4 2"),
     ),
-    "dedupe": About(
+    "dedupe": TaskSpec(
         "playground.tasks.rules:Dedupe",
         "Write each symbol where it first occurs, and leave out every repetition.",
         ("3 1 4 1 3", "3 1 4"),
     ),
-    "histogram": About(
+    "histogram": TaskSpec(
         "playground.tasks.rules:Histogram",
         "Write for each symbol how often it occurs in the sequence; counts above the last symbol "
         "are written as the last symbol.",
         ("3 1 3", "2 1 2"),
     ),
-    "parity": About(
+    "parity": TaskSpec(
         "playground.tasks.rules:Parity",
         "Write 1 if the sum of the symbols is odd, else 0.",
         ("3 1 4 1", "1"),
-        answer_length=_one,
+        max_target_length=_constant_one,
     ),
-    "brackets": About(
+    "brackets": TaskSpec(
         "playground.tasks.rules:Brackets",
         "Write 1 if the brackets are balanced, else 0.",
         ("( ( ) )", "1"),
-        symbols=None,
-        extra="01()",
-        longest=16,
-        answer_length=_one,
-        sources=lambda symbols, length: 2**length,
+        n_symbols_range=None,
+        extra_symbols="01()",
+        default_max_length=16,
+        max_target_length=_constant_one,
+        num_sources=lambda symbols, length: 2**length,
     ),
-    "addition": About(
+    "addition": TaskSpec(
         "playground.tasks.arithmetic:Addition",
         "Add two numbers; the sum has one digit more than the longer of them.",
         ("3 8 + 7 5", "1 1 3"),
-        extra="+",
-        shortest=3,
-        sources=_sums,
+        extra_symbols="+",
+        min_length=3,
+        num_sources=_num_sums,
     ),
-    "addition-reversed": About(
+    "addition-reversed": TaskSpec(
         "playground.tasks.arithmetic:AdditionReversed",
         "Add two numbers and write the sum from its last digit to its first.",
         ("3 8 + 7 5", "3 1 1"),
-        extra="+",
-        shortest=3,
-        sources=_sums,
+        extra_symbols="+",
+        min_length=3,
+        num_sources=_num_sums,
     ),
-    "odds-first": About(
+    "odds-first": TaskSpec(
         "playground.tasks.rules:OddsFirst",
         "Write the odd symbols, then the even ones, each group in the original order.",
         ("3 4 1 2", "3 1 4 2"),
     ),
-    "random": About(
+    "random": TaskSpec(
         "playground.tasks.rules:RandomMapping",
         "Write a random sequence that is fixed for each source: there is no rule to learn, only "
         "sequences to memorize.",
         ("3 1 4", "1 7 4"),
     ),
 }
-UNLISTED = About("", "")  # for a task that is not in TASKS
+DEFAULT_SPEC = TaskSpec("", "")  # for a task that is not in TASKS

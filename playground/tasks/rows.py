@@ -21,25 +21,25 @@ from typing import Any
 
 from playground import CHECKPOINTS_DIR
 
-from .vocabulary import SPECIAL
+from .vocabulary import SPECIAL_TOKENS
 
-MOST_ROWS = 1_000_000
-MOST_SYMBOLS = 512
-LONGEST_ROW = 128  # symbols of a source or a target
-LONGEST_SYMBOL = 40  # characters
-LONGEST_FIELD = 10_000  # characters
-NAMED = 5  # lines that an error report lists
-COUNTED = 20_000  # up to this many pairs the held-out ones are counted here
-RESERVED = {*SPECIAL, *(f"<{name}>" for name in SPECIAL)}
-CONTENT = re.compile(r"[0-9a-f]{64}")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_FILE, _ABOUT = "rows.safetensors", "rows.json"
+MAX_PAIRS = 1_000_000
+MAX_VOCAB_SIZE = 512
+MAX_LENGTH = 128  # symbols of a source or a target
+MAX_SYMBOL_CHARS = 40  # characters
+MAX_FIELD_CHARS = 10_000  # characters
+MAX_REPORTED_ERRORS = 5  # lines that an error report lists
+MAX_COUNTED = 20_000  # up to this many pairs the held-out ones are counted here
+RESERVED = {*SPECIAL_TOKENS, *(f"<{name}>" for name in SPECIAL_TOKENS)}
+SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_DATA_FILE, _METADATA_FILE = "rows.safetensors", "rows.json"
 
 # Yields the number and the fields of each line; every call starts at the first line.
-Lines = Callable[[], Iterable[tuple[int, Sequence[str]]]]
+LineSource = Callable[[], Iterable[tuple[int, Sequence[str]]]]
 
 
-class RowsError(ValueError):
+class DatasetError(ValueError):
     """An invalid dataset; the message contains the lines, the problem and what to do.
 
     lines     the problems of the first invalid lines, a sentence each; `count` is the number of all
@@ -55,18 +55,23 @@ class RowsError(ValueError):
         lines: Sequence[str] = (),
         count: int = 0,
         columns: Sequence[str] = (),
-        rows: Rows | None = None,
+        dataset: PairDataset | None = None,
     ) -> None:
         super().__init__(message)
-        self.lines, self.count, self.columns, self.rows = list(lines), count, list(columns), rows
+        self.lines, self.count, self.columns, self.dataset = (
+            list(lines),
+            count,
+            list(columns),
+            dataset,
+        )
 
 
-class MissingRows(RowsError):
+class DatasetNotFoundError(DatasetError):
     """A task's dataset is not stored here; the message says which one and how to add it."""
 
 
 @dataclass(frozen=True)
-class Rows:
+class PairDataset:
     """Distinct sources, each with its target, as token ids in flat arrays.
 
     duplicates       number of omitted pairs that were equal to an earlier one
@@ -80,8 +85,8 @@ class Rows:
     target: array[int] = field(repr=False)
     target_lengths: array[int] = field(repr=False)
     duplicates: int = 0
-    contradictions: int = 0
-    contradicted: tuple[int, ...] = ()
+    conflicts: int = 0
+    conflict_lines: tuple[int, ...] = ()
     # for data from the Hub: dataset and license
     origin: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
@@ -89,75 +94,75 @@ class Rows:
         return len(self.source_lengths)
 
     @cached_property
-    def content(self) -> str:
+    def sha256(self) -> str:
         """Return the SHA-256 that identifies the pairs, whatever the format of their file."""
-        return content_of(self.vocabulary, [self._bytes(name) for name in PARTS])
+        return content_sha256(self.vocabulary, [self._bytes(name) for name in PARTS])
 
     def preview(self, n: int = 8) -> list[tuple[list[str], list[str]]]:
         """Return the first pairs as symbols, source and target."""
         return [
-            (list(self._symbols(self.source, s)), list(self._symbols(self.target, t)))
+            (list(self._decode(self.source, s)), list(self._decode(self.target, t)))
             for s, t in self._places(n)
         ]
 
-    def held_out(self) -> int | None:
+    def count_held_out(self) -> int | None:
         """Return the number of held-out pairs; None if there are too many to count here."""
-        if len(self) > COUNTED:
+        if len(self) > MAX_COUNTED:
             return None
-        marks = marks_of(self.vocabulary)
+        hash_ids = symbol_hashes(self.vocabulary)
         return sum(
-            _is_held_out(map(marks.__getitem__, self.source[begin:end]))
+            _is_held_out_py(map(hash_ids.__getitem__, self.source[begin:end]))
             for (begin, end), _ in self._places(len(self))
         )
 
-    def settings(self) -> dict[str, Any]:
+    def task_settings(self) -> dict[str, Any]:
         """Return the settings of a run on this dataset."""
         return {
             "task": "rows",
-            "rows": self.content,
+            "rows": self.sha256,
             "vocabulary": " ".join(self.vocabulary),
             "longest_answer": max(self.target_lengths),
             "min_length": min(self.source_lengths),
             "max_length": max(self.source_lengths),
         }
 
-    def files(self) -> dict[str, bytes]:
+    def to_files(self) -> dict[str, bytes]:
         """Return the files that store the dataset."""
-        about = {
+        metadata = {
             "rows": len(self),
             "vocabulary": list(self.vocabulary),
             "longest_source": max(self.source_lengths),
             "longest_target": max(self.target_lengths),
             "duplicates": self.duplicates,
-            "contradictions": self.contradictions,
+            "contradictions": self.conflicts,
         } | ({"origin": self.origin} if self.origin else {})
         return {
-            _FILE: _packed({name: self._bytes(name) for name in PARTS}),
-            _ABOUT: json.dumps(about, indent=1).encode() + b"\n",
+            _DATA_FILE: _packed({name: self._bytes(name) for name in PARTS}),
+            _METADATA_FILE: json.dumps(metadata, indent=1).encode() + b"\n",
         }
 
-    def in_words(self) -> list[str]:
+    def summary(self) -> list[str]:
         """Summarize the dataset, a sentence each."""
-        held, size = self.held_out(), len(self.vocabulary)
-        told = [
+        n_held_out, size = self.count_held_out(), len(self.vocabulary)
+        messages = [
             f"{len(self):,} pairs with {size} different symbols; sources have "
-            f"{_span(self.source_lengths)} symbols, targets {_span(self.target_lengths)}",
-            f"{_count(held, 'pair')} {'is' if held == 1 else 'are'} held out, chosen by a hash of "
+            f"{_format_range(self.source_lengths)} symbols, targets {_format_range(self.target_lengths)}",
+            f"{_pluralize(n_held_out, 'pair')} {'is' if n_held_out == 1 else 'are'} held out, chosen by a hash of "
             "the source"
-            if held is not None
+            if n_held_out is not None
             else "one pair in sixteen is held out, chosen by a hash of the source",
         ]
         if self.duplicates:
             was = "was a duplicate and was" if self.duplicates == 1 else "were duplicates and were"
-            told.append(f"{_count(self.duplicates, 'pair')} {was} left out")
-        if self.contradictions:
-            where = ", ".join(f"{line:,}" for line in self.contradicted)
-            more = " and more" if self.contradictions > len(self.contradicted) else ""
-            told.append(
-                f"{_count(self.contradictions, 'pair')} had another target than an earlier pair "
+            messages.append(f"{_pluralize(self.duplicates, 'pair')} {was} left out")
+        if self.conflicts:
+            where = ", ".join(f"{line:,}" for line in self.conflict_lines)
+            more = " and more" if self.conflicts > len(self.conflict_lines) else ""
+            messages.append(
+                f"{_pluralize(self.conflicts, 'pair')} had another target than an earlier pair "
                 f"with the same source (line {where}{more}); the first target is used"
             )
-        return told
+        return messages
 
     def _bytes(self, name: str) -> bytes:
         values = array(getattr(self, name).typecode, getattr(self, name))
@@ -165,8 +170,8 @@ class Rows:
             values.byteswap()
         return values.tobytes()
 
-    def _symbols(self, tokens: array[int], place: tuple[int, int]) -> Iterable[str]:
-        return (self.vocabulary[token - len(SPECIAL)] for token in tokens[slice(*place)])
+    def _decode(self, tokens: array[int], place: tuple[int, int]) -> Iterable[str]:
+        return (self.vocabulary[token - len(SPECIAL_TOKENS)] for token in tokens[slice(*place)])
 
     def _places(self, n: int) -> Iterable[tuple[tuple[int, int], tuple[int, int]]]:
         s = t = 0
@@ -183,7 +188,7 @@ PARTS = {  # with their types in the safetensors format
 }
 
 
-def content_of(vocabulary: Sequence[str], parts: Iterable[bytes]) -> str:
+def content_sha256(vocabulary: Sequence[str], parts: Iterable[bytes]) -> str:
     """Return the SHA-256 of a dataset: its symbols, then its tensors, each after its size."""
     digest = hashlib.sha256()
     for part in (" ".join(vocabulary).encode(), *parts):
@@ -212,34 +217,34 @@ def _packed(parts: dict[str, bytes]) -> bytes:
     return b"".join([len(text).to_bytes(8, "little"), text, *parts.values()])
 
 
-def rows_root() -> Path:
+def datasets_dir() -> Path:
     """Return the folder of datasets on this machine, inside the folder of checkpoints."""
     return Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS_DIR)) / "rows"
 
 
-def rows_file(content: str) -> Path:
+def dataset_path(sha256: str) -> Path:
     """Return the file of the dataset with this SHA-256.
 
     Raises:
         MissingRows: if it is not stored here.
     """
-    path = rows_root() / content / _FILE
-    if not CONTENT.fullmatch(content) or not path.is_file():
-        raise MissingRows(
-            f"the dataset of this task ({content[:12]}…) is not stored here; add it with "
+    path = datasets_dir() / sha256 / _DATA_FILE
+    if not SHA256_PATTERN.fullmatch(sha256) or not path.is_file():
+        raise DatasetNotFoundError(
+            f"the dataset of this task ({sha256[:12]}…) is not stored here; add it with "
             "`python -m playground rows FILE`, which recognizes the same data by its SHA-256"
         )
     return path
 
 
-def kept_rows(content: str) -> Rows:
+def load_pairs(sha256: str) -> PairDataset:
     """Load the dataset with this SHA-256.
 
     Raises:
         MissingRows: if it is not stored here.
         RowsError: if the stored files are damaged.
     """
-    path = rows_file(content)
+    path = dataset_path(sha256)
     try:
         with open(path, "rb") as file:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
@@ -250,86 +255,86 @@ def kept_rows(content: str) -> Rows:
                 )
                 if sys.byteorder == "big":
                     values.byteswap()
-        vocabulary = tuple(kept_about(content)["vocabulary"])
-        rows = Rows(
+        vocabulary = tuple(load_metadata(sha256)["vocabulary"])
+        dataset = PairDataset(
             vocabulary,
             parts["source"],
             parts["source_lengths"],
             parts["target"],
             parts["target_lengths"],
         )
-        if rows.content != content:
+        if dataset.sha256 != sha256:
             raise ValueError("its SHA-256 is not the one it was stored under")
     except (OSError, ValueError, KeyError, TypeError, MemoryError, OverflowError) as error:
-        raise RowsError(
-            f"the dataset {content[:12]}… is damaged ({error}); remove it and add it again"
+        raise DatasetError(
+            f"the dataset {sha256[:12]}… is damaged ({error}); remove it and add it again"
         ) from None
-    return rows
+    return dataset
 
 
-def kept_about(content: str) -> dict[str, Any]:
+def load_metadata(sha256: str) -> dict[str, Any]:
     """Load the metadata of a dataset: `rows`, `vocabulary`, `longest_source` and more.
 
     Raises:
         MissingRows: if the dataset is not stored here.
         RowsError: if the stored files are damaged.
     """
-    path = rows_file(content).with_name(_ABOUT)
+    path = dataset_path(sha256).with_name(_METADATA_FILE)
     try:
-        about = json.loads(path.read_bytes())
-        check_vocabulary(" ".join(about["vocabulary"]))
+        metadata = json.loads(path.read_bytes())
+        validate_vocabulary(" ".join(metadata["vocabulary"]))
         if not all(
-            type(about[name]) is int and about[name] > 0
+            type(metadata[name]) is int and metadata[name] > 0
             for name in ("rows", "longest_source", "longest_target")
         ):
             raise ValueError("its counts must be positive whole numbers")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RowsError(
-            f"{path.parent.name[:12]}…/{_ABOUT} is damaged ({error}); remove its folder and add "
+        raise DatasetError(
+            f"{path.parent.name[:12]}…/{_METADATA_FILE} is damaged ({error}); remove its folder and add "
             f"the dataset again"
         ) from None
-    return dict(about)
+    return dict(metadata)
 
 
-def origin_of(content: str) -> dict[str, str]:
+def dataset_origin(sha256: str) -> dict[str, str]:
     """Return the `dataset` on the Hub that the pairs come from, and its `license` if it has one.
 
     The result is empty if the origin is unknown.
     """
     try:
-        origin = kept_about(content).get("origin")
-    except RowsError:
+        origin = load_metadata(sha256).get("origin")
+    except DatasetError:
         return {}
     if not isinstance(origin, dict) or not re.fullmatch(
         r"\w[\w.-]*/\w[\w.-]*", str(origin.get("dataset")), re.ASCII
     ):
         return {}
-    named = str(origin.get("license") or "")
+    license_id = str(origin.get("license") or "")
     return {
         "dataset": str(origin["dataset"]),
-        "license": named if re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,39}", named) else "",
+        "license": license_id if re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,39}", license_id) else "",
     }
 
 
-def check_vocabulary(text: str) -> tuple[str, ...]:
+def validate_vocabulary(text: str) -> tuple[str, ...]:
     """Parse symbols separated by single spaces.
 
     Raises:
         RowsError: for an invalid list of symbols.
     """
     symbols = text.split(" ")
-    if not 1 <= len(symbols) <= MOST_SYMBOLS or len(set(symbols)) < len(symbols):
-        raise RowsError(
-            f"the vocabulary must be 1 to {MOST_SYMBOLS} different symbols, separated by single "
+    if not 1 <= len(symbols) <= MAX_VOCAB_SIZE or len(set(symbols)) < len(symbols):
+        raise DatasetError(
+            f"the vocabulary must be 1 to {MAX_VOCAB_SIZE} different symbols, separated by single "
             f"spaces"
         )
     for symbol in symbols:
-        if problem := _problem_of_symbol(symbol):
-            raise RowsError(problem)
+        if error := _symbol_error(symbol):
+            raise DatasetError(error)
     return tuple(symbols)
 
 
-def read_rows(lines: Lines, words: bool | None = None) -> Rows:
+def read_pairs(lines: LineSource, split_on_spaces: bool | None = None) -> PairDataset:
     """Check and pack the pairs of a file.
 
     `words`: True if symbols are words separated by spaces, False if they are single characters;
@@ -339,97 +344,103 @@ def read_rows(lines: Lines, words: bool | None = None) -> Rows:
         RowsError: for invalid lines (all are counted, the first are listed), or if either no pair
             or every pair is held out.
     """
-    bad = _Bad()
-    spaced = False
+    errors = LineErrors()
+    has_spaces = False
     total = 0
     for number, fields in lines():
         total += 1
-        if total > MOST_ROWS:
-            raise RowsError(f"there are more than {MOST_ROWS:,} pairs; leave some out")
-        if problem := _problem_of_line(fields):
-            bad.add(number, problem)
+        if total > MAX_PAIRS:
+            raise DatasetError(f"there are more than {MAX_PAIRS:,} pairs; leave some out")
+        if problem := _line_error(fields):
+            errors.add(number, problem)
         else:
-            spaced = spaced or len(fields[0].split()) > 1 or len(fields[1].split()) > 1
-    packed = _Packed(spaced if words is None else words, bad)
+            has_spaces = has_spaces or len(fields[0].split()) > 1 or len(fields[1].split()) > 1
+    builder = PairBuilder(has_spaces if split_on_spaces is None else split_on_spaces, errors)
     for number, fields in lines():
-        if not bad.has(number):
-            packed.add(number, fields)
-    rows = packed.rows()
-    bad.refuse(total, rows if len(rows) else None)
-    if not len(rows):
-        raise RowsError("the dataset is empty; write a source and its target on each line")
-    held = rows.held_out()
-    if held in (0, len(rows)):
-        which = f"{'all' if held else 'none'} of these {len(rows):,} distinct pairs are held out"
-        if len(rows) == 1:
-            which = f"the only distinct pair is {'' if held else 'not '}held out"
-        raise RowsError(
-            f"{which}, so there is nothing to {'train on' if held else 'evaluate'}; a hash of the "
+        if not errors.has(number):
+            builder.add(number, fields)
+    dataset = builder.build()
+    errors.raise_if_any(total, dataset if len(dataset) else None)
+    if not len(dataset):
+        raise DatasetError("the dataset is empty; write a source and its target on each line")
+    n_held_out = dataset.count_held_out()
+    if n_held_out in (0, len(dataset)):
+        which = f"{'all' if n_held_out else 'none'} of these {len(dataset):,} distinct pairs are held out"
+        if len(dataset) == 1:
+            which = f"the only distinct pair is {'' if n_held_out else 'not '}held out"
+        raise DatasetError(
+            f"{which}, so there is nothing to {'train on' if n_held_out else 'evaluate'}; a hash of the "
             "source holds out one pair in sixteen: add more pairs, at least about 100",
-            rows=rows,
+            dataset=dataset,
         )
-    return rows
+    return dataset
 
 
-class _Bad:
+class LineErrors:
     """Invalid lines: all are counted, and the problems of the first ones are stored."""
 
     def __init__(self) -> None:
         self.numbers: set[int] = set()
-        self.told: list[tuple[int, str]] = []
+        self.messages: list[tuple[int, str]] = []
 
     def add(self, number: int, problem: str) -> None:
         self.numbers.add(number)
-        if len(self.told) < NAMED or number < self.told[-1][0]:
-            self.told = sorted([*self.told, (number, f"line {number:,} {problem}")])[:NAMED]
+        if len(self.messages) < MAX_REPORTED_ERRORS or number < self.messages[-1][0]:
+            self.messages = sorted([*self.messages, (number, f"line {number:,} {problem}")])[
+                :MAX_REPORTED_ERRORS
+            ]
 
     def has(self, number: int) -> bool:
         return number in self.numbers
 
-    def refuse(self, total: int, readable: Rows | None) -> None:
+    def raise_if_any(self, total: int, readable: PairDataset | None) -> None:
         if self.numbers:
-            more = f"; and {len(self.numbers) - NAMED:,} more" if len(self.numbers) > NAMED else ""
-            count = f"{len(self.numbers):,} of {_count(total, 'line')} cannot be used"
-            told = [problem for _, problem in self.told]
-            raise RowsError(
-                f"{count}: {'; '.join(told)}{more}",
-                lines=told,
+            more = (
+                f"; and {len(self.numbers) - MAX_REPORTED_ERRORS:,} more"
+                if len(self.numbers) > MAX_REPORTED_ERRORS
+                else ""
+            )
+            count = f"{len(self.numbers):,} of {_pluralize(total, 'line')} cannot be used"
+            messages = [problem for _, problem in self.messages]
+            raise DatasetError(
+                f"{count}: {'; '.join(messages)}{more}",
+                lines=messages,
                 count=len(self.numbers),
-                rows=readable,
+                dataset=readable,
             )
 
 
-class _Packed:
+class PairBuilder:
     """Collects pairs into arrays.
 
     Symbols are numbered as they occur, and again at the end, in sorted order.
     """
 
-    def __init__(self, words: bool, bad: _Bad) -> None:
-        self.words, self.bad = words, bad
-        self.numbers: dict[str, int] = {}
+    def __init__(self, split_on_spaces: bool, errors: LineErrors) -> None:
+        self.split_on_spaces, self.errors = split_on_spaces, errors
+        self.token_ids: dict[str, int] = {}
         self.source, self.target = array("H"), array("H")
         self.source_lengths, self.target_lengths = array("B"), array("B")
         self.targets: dict[int, int] = {}  # by the hash of the source, that of its target
-        self.duplicates = self.contradictions = 0
-        self.contradicted: list[int] = []
+        self.duplicates = self.conflicts = 0
+        self.conflict_lines: list[int] = []
 
     def add(self, number: int, fields: Sequence[str]) -> None:
         tokens = []
         for name, text in zip(("source", "target"), fields, strict=True):
-            symbols: Sequence[str] = text.split() if self.words else "".join(text.split())
-            if len(symbols) > LONGEST_ROW:
-                self.bad.add(
-                    number, f"has a {name} of {len(symbols):,} symbols, above {LONGEST_ROW}"
+            symbols: Sequence[str] = text.split() if self.split_on_spaces else "".join(text.split())
+            if len(symbols) > MAX_LENGTH:
+                self.errors.add(
+                    number, f"has a {name} of {len(symbols):,} symbols, above {MAX_LENGTH}"
                 )
                 return
             try:
-                tokens.append(array("H", map(self.numbers.__getitem__, symbols)))
+                tokens.append(array("H", map(self.token_ids.__getitem__, symbols)))
             except KeyError:
-                if problem := self.learn(number, symbols):
-                    self.bad.add(number, f"has an invalid symbol: {problem}")
+                if problem := self.add_symbols(number, symbols):
+                    self.errors.add(number, f"has an invalid symbol: {problem}")
                     return
-                tokens.append(array("H", map(self.numbers.__getitem__, symbols)))
+                tokens.append(array("H", map(self.token_ids.__getitem__, symbols)))
         source, target = tokens
         # Two sources with the same 64-bit hash would count as one. With a million pairs that
         # happens in one of 40 million files.
@@ -444,49 +455,51 @@ class _Packed:
         elif known == value:
             self.duplicates += 1
         else:
-            self.contradictions += 1
-            if len(self.contradicted) < NAMED:
-                self.contradicted.append(number)
+            self.conflicts += 1
+            if len(self.conflict_lines) < MAX_REPORTED_ERRORS:
+                self.conflict_lines.append(number)
 
-    def learn(self, number: int, symbols: Sequence[str]) -> str:
+    def add_symbols(self, number: int, symbols: Sequence[str]) -> str:
         """Number the new symbols; return the problem of an invalid one, if there is any."""
         for symbol in symbols:
-            if symbol in self.numbers:
+            if symbol in self.token_ids:
                 continue
-            if problem := _problem_of_symbol(symbol):
+            if problem := _symbol_error(symbol):
                 return problem
-            if len(self.numbers) == MOST_SYMBOLS:
+            if len(self.token_ids) == MAX_VOCAB_SIZE:
                 other = (
                     "or choose single characters as symbols"
-                    if self.words
+                    if self.split_on_spaces
                     else "or separate words by spaces to use words as symbols"
                 )
-                raise RowsError(
-                    f"there are more than {MOST_SYMBOLS} different symbols, from line {number:,} "
+                raise DatasetError(
+                    f"there are more than {MAX_VOCAB_SIZE} different symbols, from line {number:,} "
                     f"on; use fewer, {other}"
                 )
-            self.numbers[symbol] = len(self.numbers)
+            self.token_ids[symbol] = len(self.token_ids)
         return ""
 
-    def rows(self) -> Rows:
-        vocabulary = sorted(self.numbers)
-        token = {self.numbers[symbol]: at + len(SPECIAL) for at, symbol in enumerate(vocabulary)}
+    def build(self) -> PairDataset:
+        vocabulary = sorted(self.token_ids)
+        token = {
+            self.token_ids[symbol]: at + len(SPECIAL_TOKENS) for at, symbol in enumerate(vocabulary)
+        }
         source, target = (
             array("H", map(token.__getitem__, tokens)) for tokens in (self.source, self.target)
         )
-        return Rows(
+        return PairDataset(
             tuple(vocabulary),
             source,
             self.source_lengths,
             target,
             self.target_lengths,
             self.duplicates,
-            self.contradictions,
-            tuple(self.contradicted),
+            self.conflicts,
+            tuple(self.conflict_lines),
         )
 
 
-def _problem_of_line(fields: Sequence[str]) -> str:
+def _line_error(fields: Sequence[str]) -> str:
     """Return the problem of a line, whatever its symbols are; empty if there is none."""
     if len(fields) != 2:
         return (
@@ -498,25 +511,25 @@ def _problem_of_line(fields: Sequence[str]) -> str:
         if (
             text.isascii()
             and text.isprintable()
-            and 0 < len(text) <= LONGEST_FIELD
+            and 0 < len(text) <= MAX_FIELD_CHARS
             and not text.isspace()
         ):
             continue  # the usual case
-        if len(text) > LONGEST_FIELD:
-            return f"has a {name} of {len(text):,} characters, above {LONGEST_FIELD:,}"
-        if found := _CONTROL.search(text):
-            return f"has the control character U+{ord(found[0]):04X}"
+        if len(text) > MAX_FIELD_CHARS:
+            return f"has a {name} of {len(text):,} characters, above {MAX_FIELD_CHARS:,}"
+        if match := _CONTROL_CHARACTERS.search(text):
+            return f"has the control character U+{ord(match[0]):04X}"
         if not text.strip():
             return f"has no {name}"
     return ""
 
 
-def _problem_of_symbol(symbol: str) -> str:
+def _symbol_error(symbol: str) -> str:
     """Return why a text cannot be a symbol; empty if it can."""
-    if not symbol or len(symbol) > LONGEST_SYMBOL:
+    if not symbol or len(symbol) > MAX_SYMBOL_CHARS:
         return (
-            f"{symbol[:LONGEST_SYMBOL]!r} is the start of a symbol of {len(symbol):,} characters; "
-            f"1 to {LONGEST_SYMBOL} are accepted"
+            f"{symbol[:MAX_SYMBOL_CHARS]!r} is the start of a symbol of {len(symbol):,} characters; "
+            f"1 to {MAX_SYMBOL_CHARS} are accepted"
         )
     if not symbol.isprintable() or len(symbol.split()) != 1:
         return f"{symbol!a} contains a character that cannot be printed"
@@ -525,36 +538,36 @@ def _problem_of_symbol(symbol: str) -> str:
     )
 
 
-def marks_of(vocabulary: Sequence[str]) -> list[int]:
+def symbol_hashes(vocabulary: Sequence[str]) -> list[int]:
     """Return for each token a signed 64-bit number, from which the held-out hash is computed.
 
     It is the hash of the symbol's text, since the token id depends on the other symbols of the
     dataset. Special tokens have 0.
     """
     digests = (hashlib.sha256(symbol.encode()).digest() for symbol in vocabulary)
-    return [0] * len(SPECIAL) + [
+    return [0] * len(SPECIAL_TOKENS) + [
         int.from_bytes(digest[:8], "little", signed=True) for digest in digests
     ]
 
 
-def _is_held_out(marks: Iterable[int]) -> bool:
+def _is_held_out_py(hash_ids: Iterable[int]) -> bool:
     """Return what `held_out.is_held_out` returns, computed without torch."""
     key = sum(
-        mark * (_scramble((at + 1) * 0x9E3779B97F4A7C15 % 2**64) | 1)
-        for at, mark in enumerate(marks)
+        mark * (_splitmix64_py((at + 1) * 0x9E3779B97F4A7C15 % 2**64) | 1)
+        for at, mark in enumerate(hash_ids)
     )
-    return _scramble(_scramble(key % 2**64)) % 16 == 0
+    return _splitmix64_py(_splitmix64_py(key % 2**64)) % 16 == 0
 
 
-def _scramble(x: int) -> int:
+def _splitmix64_py(x: int) -> int:
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
     return x ^ x >> 27
 
 
-def _span(lengths: array[int]) -> str:
+def _format_range(lengths: array[int]) -> str:
     low, high = min(lengths), max(lengths)
     return f"{low} to {high}" if low < high else f"{low}"
 
 
-def _count(n: int, noun: str) -> str:
+def _pluralize(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"

@@ -5,20 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .hashing import column_keys, scramble, sequence_hash
+from .hashing import position_keys, sequence_hash, splitmix64
 from .task import Task
-from .vocabulary import SPECIAL
+from .vocabulary import SPECIAL_TOKENS
 
-FIRST = len(SPECIAL)  # the token id of the symbol 0
+FIRST_SYMBOL_ID = len(SPECIAL_TOKENS)  # the token id of the symbol 0
 
 
-def _columns(sequence_BL: Tensor) -> Tensor:
+def _column_index(sequence_BL: Tensor) -> Tensor:
     return torch.arange(sequence_BL.shape[1], device=sequence_BL.device)
 
 
-def _real(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
+def _is_symbol(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
     """Return True at symbols, False at padding."""
-    return _columns(sequence_BL) < lengths_B[:, None]
+    return _column_index(sequence_BL) < lengths_B[:, None]
 
 
 class Reverse(Task):
@@ -26,8 +26,8 @@ class Reverse(Task):
 
     name = "reverse"
 
-    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        mirrored_BL = (lengths_B[:, None] - 1 - _columns(sequence_BL)).clamp(min=0)
+    def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        mirrored_BL = (lengths_B[:, None] - 1 - _column_index(sequence_BL)).clamp(min=0)
         return sequence_BL.gather(1, mirrored_BL), lengths_B
 
     def alignment(self, length: int) -> list[int]:
@@ -39,7 +39,7 @@ class Copy(Task):
 
     name = "copy"
 
-    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+    def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         return sequence_BL, lengths_B
 
     def alignment(self, length: int) -> list[int]:
@@ -51,9 +51,9 @@ class Sort(Task):
 
     name = "sort"
 
-    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+    def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         behind = len(self.vocabulary)  # larger than any symbol
-        return torch.where(_real(sequence_BL, lengths_B), sequence_BL, behind).sort(
+        return torch.where(_is_symbol(sequence_BL, lengths_B), sequence_BL, behind).sort(
             1
         ).values, lengths_B
 
@@ -63,7 +63,7 @@ class Duplicate(Task):
 
     name = "duplicate"
 
-    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+    def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         column_W = torch.arange(2 * sequence_BL.shape[1], device=sequence_BL.device)
         return sequence_BL.gather(1, column_W % lengths_B[:, None].clamp(min=1)), 2 * lengths_B
 
@@ -76,10 +76,10 @@ class SwapHalves(Task):
 
     name = "swap-halves"
 
-    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+    def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         lengths_B1 = lengths_B[:, None].clamp(min=1)
         return sequence_BL.gather(
-            1, (_columns(sequence_BL) + lengths_B1 // 2) % lengths_B1
+            1, (_column_index(sequence_BL) + lengths_B1 // 2) % lengths_B1
         ), lengths_B
 
     def alignment(self, length: int) -> list[int]:
@@ -91,9 +91,9 @@ class Caesar(Task):
 
     name = "caesar"
 
-    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        shift = min(3, self.symbols - 1)  # with three symbols, a shift of three would be a copy
-        return (sequence_BL - FIRST + shift) % self.symbols + FIRST, lengths_B
+    def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        shift = min(3, self.n_symbols - 1)  # with three symbols, a shift of three would be a copy
+        return (sequence_BL - FIRST_SYMBOL_ID + shift) % self.n_symbols + FIRST_SYMBOL_ID, lengths_B
 
     def alignment(self, length: int) -> list[int]:
         return list(range(length))
@@ -104,8 +104,8 @@ class Dedupe(Task):
 
     name = "dedupe"
 
-    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        real_BL = _real(sequence_BL, lengths_B)
+    def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        real_BL = _is_symbol(sequence_BL, lengths_B)
         # a stable sort keeps equal symbols in their order
         sorted_BL, origin_BL = torch.where(real_BL, sequence_BL, -1).sort(dim=1, stable=True)
         first_BL = torch.ones_like(real_BL)
@@ -121,14 +121,16 @@ class Histogram(Task):
 
     name = "histogram"
 
-    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        real_BL = _real(sequence_BL, lengths_B)
+    def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        real_BL = _is_symbol(sequence_BL, lengths_B)
         symbols_BL = torch.where(real_BL, sequence_BL, 0)
         counts_BV = torch.zeros(
             len(sequence_BL), len(self.vocabulary), dtype=torch.long, device=sequence_BL.device
         )
         counts_BV.scatter_add_(1, symbols_BL, real_BL.long())
-        return counts_BV.gather(1, symbols_BL).clamp(max=self.symbols - 1) + FIRST, lengths_B
+        return counts_BV.gather(1, symbols_BL).clamp(
+            max=self.n_symbols - 1
+        ) + FIRST_SYMBOL_ID, lengths_B
 
 
 class Parity(Task):
@@ -136,9 +138,11 @@ class Parity(Task):
 
     name = "parity"
 
-    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        values_BL = torch.where(_real(sequence_BL, lengths_B), sequence_BL - FIRST, 0)
-        return values_BL.sum(1, keepdim=True) % 2 + FIRST, torch.ones_like(lengths_B)
+    def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        values_BL = torch.where(
+            _is_symbol(sequence_BL, lengths_B), sequence_BL - FIRST_SYMBOL_ID, 0
+        )
+        return values_BL.sum(1, keepdim=True) % 2 + FIRST_SYMBOL_ID, torch.ones_like(lengths_B)
 
 
 class Brackets(Task):
@@ -152,47 +156,57 @@ class Brackets(Task):
 
     name = "brackets"
     open, close = 5, 6  # token ids after those of 0 and 1, the symbols of the target
-    all_kinds = (FIRST, FIRST + 1)  # unbalanced, balanced
+    all_strata = (FIRST_SYMBOL_ID, FIRST_SYMBOL_ID + 1)  # unbalanced, balanced
 
-    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        depth_BL = self._steps(sequence_BL, lengths_B).cumsum(1)
+    def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        depth_BL = self._depth_changes(sequence_BL, lengths_B).cumsum(1)
         balanced_B = (depth_BL[:, -1] == 0) & (depth_BL >= 0).all(1)
-        return balanced_B[:, None] + FIRST, torch.ones_like(lengths_B)
+        return balanced_B[:, None] + FIRST_SYMBOL_ID, torch.ones_like(lengths_B)
 
-    def fill(self, lengths_B: Tensor, width: int, generator: torch.Generator) -> Tensor:
+    def sample_with_lengths(
+        self, lengths_B: Tensor, width: int, generator: torch.Generator
+    ) -> Tensor:
         shape, device = (len(lengths_B), width), generator.device
         any_BL = torch.randint(self.open, self.close + 1, shape, generator=generator, device=device)
-        real_BL = _real(any_BL, lengths_B)
-        lot_BL = torch.where(real_BL, torch.rand(shape, generator=generator, device=device), 2.0)
-        rank_BL = lot_BL.argsort(1).argsort(1)
-        evened_BL = torch.where(rank_BL < lengths_B[:, None] // 2, self.open, self.close)
+        is_symbol_BL = _is_symbol(any_BL, lengths_B)
+        random_BL = torch.where(
+            is_symbol_BL, torch.rand(shape, generator=generator, device=device), 2.0
+        )
+        rank_BL = random_BL.argsort(1).argsort(1)
+        equal_BL = torch.where(rank_BL < lengths_B[:, None] // 2, self.open, self.close)
         # A sequence with equally many of each becomes balanced if it is rotated to start after its
         # lowest depth.
-        depth_BL = torch.where(real_BL, self._steps(evened_BL, lengths_B).cumsum(1), width)
-        turned_BL = (_columns(any_BL) + depth_BL.argmin(1, keepdim=True) + 1) % lengths_B[
+        depth_BL = torch.where(
+            is_symbol_BL, self._depth_changes(equal_BL, lengths_B).cumsum(1), width
+        )
+        rotation_BL = (_column_index(any_BL) + depth_BL.argmin(1, keepdim=True) + 1) % lengths_B[
             :, None
         ].clamp(min=1)
-        balanced_BL = evened_BL.gather(1, turned_BL)
-        way_B1 = torch.rand((len(lengths_B), 1), generator=generator, device=device)
-        return torch.where(way_B1 < 0.5, balanced_BL, torch.where(way_B1 < 0.75, evened_BL, any_BL))
+        balanced_BL = equal_BL.gather(1, rotation_BL)
+        choice_B1 = torch.rand((len(lengths_B), 1), generator=generator, device=device)
+        return torch.where(
+            choice_B1 < 0.5, balanced_BL, torch.where(choice_B1 < 0.75, equal_BL, any_BL)
+        )
 
-    def listed(self, number_N: Tensor, length: int) -> Tensor:
-        return (number_N[:, None] >> torch.arange(length)) % 2 + self.open
+    def enumerate_sources(self, index_N: Tensor, length: int) -> Tensor:
+        return (index_N[:, None] >> torch.arange(length)) % 2 + self.open
 
-    def kinds(self, sequence_NL: Tensor) -> Tensor:
-        return self.answer(sequence_NL, torch.full((len(sequence_NL),), sequence_NL.shape[1]))[0][
+    def strata(self, sequence_NL: Tensor) -> Tensor:
+        return self.target(sequence_NL, torch.full((len(sequence_NL),), sequence_NL.shape[1]))[0][
             :, 0
         ]
 
-    def problem(self, tokens: list[int]) -> str:
+    def validate_source(self, tokens: list[int]) -> str:
         if min(tokens) >= self.open:
             return ""
-        return f"a source of this task has brackets only; type ( and ), as in {self.question()}"
+        return (
+            f"a source of this task has brackets only; type ( and ), as in {self.example_source()}"
+        )
 
-    def _steps(self, sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
+    def _depth_changes(self, sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return 1 at opening brackets, -1 at closing ones, 0 elsewhere."""
         step_BL = (sequence_BL == self.open).long() - (sequence_BL == self.close).long()
-        return torch.where(_real(sequence_BL, lengths_B), step_BL, 0)
+        return torch.where(_is_symbol(sequence_BL, lengths_B), step_BL, 0)
 
 
 class OddsFirst(Task):
@@ -200,9 +214,9 @@ class OddsFirst(Task):
 
     name = "odds-first"
 
-    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        even_BL = (sequence_BL - FIRST + 1) % 2
-        order_BL = torch.where(_real(sequence_BL, lengths_B), even_BL, 2).argsort(
+    def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        even_BL = (sequence_BL - FIRST_SYMBOL_ID + 1) % 2
+        order_BL = torch.where(_is_symbol(sequence_BL, lengths_B), even_BL, 2).argsort(
             dim=1, stable=True
         )
         return sequence_BL.gather(1, order_BL), lengths_B
@@ -217,9 +231,9 @@ class RandomMapping(Task):
 
     name = "random"
 
-    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+    def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         hash_B1 = sequence_hash(sequence_BL, lengths_B)[:, None]
-        mixed_BL = scramble(
-            scramble(hash_B1 ^ column_keys(sequence_BL.shape[1], sequence_BL.device))
+        mixed_BL = splitmix64(
+            splitmix64(hash_B1 ^ position_keys(sequence_BL.shape[1], sequence_BL.device))
         )
-        return (mixed_BL >> 16 & 0xFFFFFF) % self.symbols + FIRST, lengths_B
+        return (mixed_BL >> 16 & 0xFFFFFF) % self.n_symbols + FIRST_SYMBOL_ID, lengths_B

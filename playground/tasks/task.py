@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .about import TASKS, UNLISTED
-from .vocabulary import EOS, PAD, SOS, SPECIAL, Vocabulary
+from .about import DEFAULT_SPEC, TASKS
+from .vocabulary import EOS, PAD, SOS, SPECIAL_TOKENS, Vocabulary
 
 
 class Task:
@@ -31,26 +31,26 @@ class Task:
 
     name: str
     example: tuple[str, str]
-    all_kinds: tuple[int, ...] = ()  # every value of `kinds`; empty if the task has no strata
-    enumerable = 200_000  # up to this many sources of a length are listed instead of sampled
+    all_strata: tuple[int, ...] = ()  # every value of `kinds`; empty if the task has no strata
+    max_enumerated = 200_000  # up to this many sources of a length are listed instead of sampled
 
-    def __init__(self, symbols: int = 10) -> None:
-        self.about = TASKS.get(self.name, UNLISTED)
+    def __init__(self, n_symbols: int = 10) -> None:
+        self.spec = TASKS.get(self.name, DEFAULT_SPEC)
         if self.name in TASKS:
-            self.example = self.about.example
-        self.symbols = symbols
-        self.vocabulary = Vocabulary(self.about.alphabet(symbols))
+            self.example = self.spec.example
+        self.n_symbols = n_symbols
+        self.vocabulary = Vocabulary(self.spec.alphabet(n_symbols))
 
-    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+    def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         """Return the target of each sequence and its length; padding may hold any token."""
         raise NotImplementedError
 
-    def answer_length(self, length: int) -> int:
+    def max_target_length(self, length: int) -> int:
         """Return the maximum target length for a source of `length` symbols.
 
         If a target is longer than its source, `max_positions` must be larger.
         """
-        return self.about.answer_length(length)
+        return self.spec.max_target_length(length)
 
     def alignment(self, length: int) -> list[int] | None:
         """Return the source position that determines each target position; None if not unique."""
@@ -58,56 +58,60 @@ class Task:
 
     # The set of sources, and how they are sampled
 
-    def prepare(self, min_length: int, max_length: int) -> None:
+    def check_lengths(self, min_length: int, max_length: int) -> None:
         """Check that sources of these lengths exist.
 
         Raises:
             RowsError: if there are none, since a dataset may lack them.
         """
 
-    def draw(
+    def sample(
         self, n: int, min_length: int, max_length: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """Sample `n` sources and their lengths on the generator's device, padded to `max_length`.
 
         Every length has equal probability.
         """
-        low = max(min_length, self.about.shortest)
+        shortest = max(min_length, self.spec.min_length)
         lengths_B = torch.randint(
-            low, max_length + 1, (n,), generator=generator, device=generator.device
+            shortest, max_length + 1, (n,), generator=generator, device=generator.device
         )
-        return self.fill(lengths_B, max_length, generator), lengths_B
+        return self.sample_with_lengths(lengths_B, max_length, generator), lengths_B
 
-    def fill(self, lengths_B: Tensor, width: int, generator: torch.Generator) -> Tensor:
+    def sample_with_lengths(
+        self, lengths_B: Tensor, width: int, generator: torch.Generator
+    ) -> Tensor:
         """Sample a source of each length, padded to `width`; here symbols are uniform."""
         shape = (len(lengths_B), width)
         return torch.randint(
-            len(SPECIAL),
-            len(SPECIAL) + self.symbols,
+            len(SPECIAL_TOKENS),
+            len(SPECIAL_TOKENS) + self.n_symbols,
             shape,
             generator=generator,
             device=generator.device,
         )
 
-    def count(self, length: int) -> int:
+    def num_sources(self, length: int) -> int:
         """Return the number of distinct sources of this length."""
-        return self.about.sources(self.symbols, length) if length >= self.about.shortest else 0
-
-    def listed(self, number_N: Tensor, length: int) -> Tensor:
-        """Return the sources (NL) of this length with these numbers, from 0 to `count` - 1."""
-        return number_N[:, None] // self.symbols ** torch.arange(length) % self.symbols + len(
-            SPECIAL
+        return (
+            self.spec.num_sources(self.n_symbols, length) if length >= self.spec.min_length else 0
         )
 
-    def marks(self, sequence_BL: Tensor) -> Tensor:
+    def enumerate_sources(self, index_N: Tensor, length: int) -> Tensor:
+        """Return the sources (NL) of this length with these numbers, from 0 to `count` - 1."""
+        return index_N[:, None] // self.n_symbols ** torch.arange(length) % self.n_symbols + len(
+            SPECIAL_TOKENS
+        )
+
+    def hash_ids(self, sequence_BL: Tensor) -> Tensor:
         """Return a number for each symbol (BL, int64); the hash of these holds a source out.
 
         It is the token id, unless the ids may change.
         """
         return sequence_BL
 
-    def kinds(self, sequence_NL: Tensor) -> Tensor | None:
-        """Return the stratum of each source of full length, one of `all_kinds`, or None.
+    def strata(self, sequence_NL: Tensor) -> Tensor | None:
+        """Return the stratum of each source of full length, one of `all_strata`, or None.
 
         The evaluation uses equally many sources of each stratum, although some may be rare.
         """
@@ -115,7 +119,7 @@ class Task:
 
     # Single sources, as a user types them
 
-    def question(self) -> str:
+    def example_source(self) -> str:
         """Return a short valid source: the task's example, if the vocabulary has its symbols."""
         example = getattr(self, "example", ("", ""))[0]
         return (
@@ -124,14 +128,14 @@ class Task:
             else self.vocabulary.example()
         )
 
-    def problem(self, tokens: list[int]) -> str:
+    def validate_source(self, tokens: list[int]) -> str:
         """Return why these symbols are not a source of this task; empty if they are one."""
         return ""
 
-    def right(self, tokens: list[int]) -> list[int] | None:
+    def target_for(self, tokens: list[int]) -> list[int] | None:
         """Return the target of one source; None if it is unknown."""
-        answer_BL, lengths_B = self.answer(torch.tensor([tokens]), torch.tensor([len(tokens)]))
-        return answer_BL[0, : int(lengths_B[0])].tolist()
+        target_BL, lengths_B = self.target(torch.tensor([tokens]), torch.tensor([len(tokens)]))
+        return target_BL[0, : int(lengths_B[0])].tolist()
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ class Batch:
 
     source_BS: Tensor
     target_BT: Tensor
-    weight_B: Tensor
+    loss_weight_B: Tensor
 
     @property
     def decoder_input_BT(self) -> Tensor:
@@ -157,15 +161,17 @@ class Batch:
         """Return the tokens that the decoder should predict."""
         return self.target_BT[:, 1:]
 
-    def rows(self, pick: Tensor) -> Batch:
+    def select(self, index: Tensor) -> Batch:
         """Select examples by a boolean mask or by indices."""
-        return Batch(self.source_BS[pick], self.target_BT[pick], self.weight_B[pick])
+        return Batch(self.source_BS[index], self.target_BT[index], self.loss_weight_B[index])
 
     def to(self, device: torch.device) -> Batch:
-        return Batch(self.source_BS.to(device), self.target_BT.to(device), self.weight_B.to(device))
+        return Batch(
+            self.source_BS.to(device), self.target_BT.to(device), self.loss_weight_B.to(device)
+        )
 
 
-def end_with_eos(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
+def append_eos(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
     """Append EOS to each sequence; the result is one token wider, padded with PAD."""
     column_W = torch.arange(sequence_BL.shape[1] + 1, device=sequence_BL.device)
     lengths_B1 = lengths_B[:, None]
@@ -175,16 +181,14 @@ def end_with_eos(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
 
 
 def make_batch(
-    task: Task, sequence_BL: Tensor, lengths_B: Tensor, weight_B: Tensor | None = None
+    task: Task, sequence_BL: Tensor, lengths_B: Tensor, loss_weight_B: Tensor | None = None
 ) -> Batch:
     """Build a batch of these sequences and their targets.
 
     Widths depend only on L, never on the data, because a CUDA graph needs fixed shapes.
     """
-    answer_BL, answer_lengths_B = task.answer(sequence_BL, lengths_B)
-    target_BT = torch.nn.functional.pad(
-        end_with_eos(answer_BL, answer_lengths_B), (1, 0), value=SOS
-    )
-    if weight_B is None:
-        weight_B = torch.ones(len(sequence_BL), device=sequence_BL.device)
-    return Batch(end_with_eos(sequence_BL, lengths_B), target_BT, weight_B)
+    target_BL, target_lengths_B = task.target(sequence_BL, lengths_B)
+    target_BT = torch.nn.functional.pad(append_eos(target_BL, target_lengths_B), (1, 0), value=SOS)
+    if loss_weight_B is None:
+        loss_weight_B = torch.ones(len(sequence_BL), device=sequence_BL.device)
+    return Batch(append_eos(sequence_BL, lengths_B), target_BT, loss_weight_B)

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 PAD, SOS, EOS = 0, 1, 2
-SPECIAL = ("PAD", "SOS", "EOS")
-MOST_NAMED = 12  # symbols that are listed one by one in messages
+SPECIAL_TOKENS = ("PAD", "SOS", "EOS")
+MAX_LISTED = 12  # symbols that are listed one by one in messages
 ALPHABET = string.digits + string.ascii_lowercase + string.ascii_uppercase
 
 
-class UnknownSymbol(ValueError):
+class UnknownSymbolError(ValueError):
     """A text contains a symbol that is not in the vocabulary."""
 
 
@@ -41,24 +41,26 @@ class Vocabulary:
     symbols: str | tuple[str, ...]
 
     def __len__(self) -> int:
-        return len(SPECIAL) + len(self.symbols)
+        return len(SPECIAL_TOKENS) + len(self.symbols)
 
     @cached_property
-    def numbers(self) -> dict[str, int]:
+    def token_ids(self) -> dict[str, int]:
         """Return the token id of each symbol."""
-        return {symbol: token for token, symbol in enumerate(self.symbols, start=len(SPECIAL))}
+        return {
+            symbol: token for token, symbol in enumerate(self.symbols, start=len(SPECIAL_TOKENS))
+        }
 
     @cached_property
-    def compact(self) -> bool:
+    def single_characters(self) -> bool:
         """Return whether every symbol is a single character."""
         return all(len(symbol) == 1 for symbol in self.symbols)
 
     def split(self, text: str) -> list[str]:
         """Split a text into symbols, known or not."""
-        if not self.compact:
+        if not self.single_characters:
             return text.split()
-        apart = text if "," in self.numbers else text.replace(",", " ")
-        return [sign for sign in apart if not sign.isspace()]
+        spaced = text if "," in self.token_ids else text.replace(",", " ")
+        return [sign for sign in spaced if not sign.isspace()]
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of `text`, without SOS and EOS.
@@ -68,12 +70,12 @@ class Vocabulary:
         """
         tokens = []
         for symbol in self.split(text):
-            if symbol not in self.numbers:
-                raise UnknownSymbol(
+            if symbol not in self.token_ids:
+                raise UnknownSymbolError(
                     f"{symbol[:40]!r} is not a symbol of this task; use {self.describe()}, as in "
                     f"{self.example()}"
                 )
-            tokens.append(self.numbers[symbol])
+            tokens.append(self.token_ids[symbol])
         return tokens
 
     def decode(self, tokens: Iterable[int]) -> list[str]:
@@ -85,19 +87,23 @@ class Vocabulary:
         for token in tokens:
             if token == EOS:
                 break
-            symbols.append(self.name(token))
+            symbols.append(self.token_name(token))
         return symbols
 
-    def name(self, token: int) -> str:
+    def token_name(self, token: int) -> str:
         """Return the symbol of a token id, or the name of a special token."""
-        return SPECIAL[token] if token < len(SPECIAL) else self.symbols[token - len(SPECIAL)]
+        return (
+            SPECIAL_TOKENS[token]
+            if token < len(SPECIAL_TOKENS)
+            else self.symbols[token - len(SPECIAL_TOKENS)]
+        )
 
     def describe(self) -> str:
         """Describe the symbols briefly: `0–9`, `0–9 a–c`, `0–9 +`, `cat dog and 40 more`."""
         kinds = [
             kind
             for kind in (string.digits, string.ascii_lowercase, string.ascii_uppercase)
-            if self._holds_a_range_of(kind)
+            if self._is_contiguous(kind)
         ]
         parts = ["".join(s for s in self.symbols if len(s) == 1 and s in kind) for kind in kinds]
         ranges = [part if len(part) < 3 else f"{part[0]}–{part[-1]}" for part in parts]
@@ -106,10 +112,10 @@ class Vocabulary:
             for symbol in self.symbols
             if len(symbol) > 1 or not any(symbol in kind for kind in kinds)
         ]
-        more = [f"and {len(others) - MOST_NAMED} more"] if len(others) > MOST_NAMED else []
-        return " ".join([*ranges, *others[:MOST_NAMED], *more])
+        more = [f"and {len(others) - MAX_LISTED} more"] if len(others) > MAX_LISTED else []
+        return " ".join([*ranges, *others[:MAX_LISTED], *more])
 
-    def _holds_a_range_of(self, kind: str) -> bool:
+    def _is_contiguous(self, kind: str) -> bool:
         """Return whether the symbols of this kind are consecutive, so that two name them all."""
         found = "".join(symbol for symbol in self.symbols if len(symbol) == 1 and symbol in kind)
         return bool(found) and found in kind

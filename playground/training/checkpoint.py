@@ -25,28 +25,28 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from playground.evaluation import Evaluation
-from playground.families import load_family
-from playground.families.family import Family
-from playground.models.config import shown
+from playground.evaluation import EvalResult
+from playground.families import load_architecture
+from playground.families.family import Seq2SeqModel
+from playground.models.config import short_repr
 
 from .config import RunConfig, TrainConfig
-from .distributed import ALONE, Ranks
-from .files import settle_folder, write_folder
-from .manifest import CheckpointError, Manifest, is_number, parse_json, read_manifest
-from .optimizers import counts_steps, remembered
-from .trainer import MOST_THREADS, Metrics, Trainer
+from .distributed import SINGLE_PROCESS, DistributedContext
+from .files import wait_for_replacement, write_dir
+from .manifest import CheckpointError, Manifest, is_number, parse_strict_json, read_manifest
+from .optimizers import has_step_count, optimizer_state_keys
+from .trainer import MAX_THREADS, Metrics, Trainer
 
-MOST_ATTEMPTS = 5  # at reading a checkpoint that another process replaces at the same time
+MAX_ATTEMPTS = 5  # at reading a checkpoint that another process replaces at the same time
 T = TypeVar("T")
 # types and shapes of tensors by name
 Expected = dict[str, tuple[torch.dtype, tuple[int, ...] | None]]
-LARGEST_HEADER = 1_000_000  # bytes; safetensors allows 100 MB, a model here needs about 20,000
-MOST_DIMENSIONS = 4  # weights have at most two; the product of 50,000 dimensions takes seconds
-LARGEST_METRICS = 300_000_000  # bytes; enough for the metrics of a million steps
-LONGEST_LINE = 10_000  # bytes of the metrics of a step
-MOST_STEPS = TrainConfig.__dataclass_fields__["steps"].metadata["high"]
-METRICS = {each.name for each in dataclasses.fields(Metrics)}
+MAX_HEADER_BYTES = 1_000_000  # bytes; safetensors allows 100 MB, a model here needs about 20,000
+MAX_DIMENSIONS = 4  # weights have at most two; the product of 50,000 dimensions takes seconds
+MAX_METRICS_BYTES = 300_000_000  # bytes; enough for the metrics of a million steps
+MAX_LINE_BYTES = 10_000  # bytes of the metrics of a step
+MAX_STEPS = TrainConfig.__dataclass_fields__["steps"].metadata["high"]
+METRIC_NAMES = {each.name for each in dataclasses.fields(Metrics)}
 DTYPES = {"F32": torch.float32, "I64": torch.int64, "U8": torch.uint8}
 
 
@@ -54,7 +54,7 @@ def save_checkpoint(
     folder: Path,
     trainer: Trainer,
     metrics: Iterable[Metrics | Mapping[str, Any]] | None,
-    scores: Evaluation | None = None,
+    scores: EvalResult | None = None,
     *,
     resumable: bool = True,
     extra: Mapping[str, bytes] | None = None,
@@ -68,9 +68,9 @@ def save_checkpoint(
         CheckpointError: if it cannot be written (disk full, no permission); the earlier one stays.
     """
     scored = dataclasses.asdict(scores) if scores else None
-    tensors = {"model.safetensors": pack(own_tensors(trainer.family))}
+    tensors = {"model.safetensors": serialize_tensors(weights_by_name(trainer.model))}
     if resumable:
-        tensors["training.safetensors"] = pack(trainer.state())
+        tensors["training.safetensors"] = serialize_tensors(trainer.state_dict())
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in tensors.items()}
     manifest = Manifest(
         trainer.config,
@@ -83,9 +83,11 @@ def save_checkpoint(
     )
     files = {"config.json": manifest.to_json().encode(), **tensors, **(extra or {})}
     if metrics is not None:
-        files["metrics.jsonl"] = "".join(json.dumps(as_line(m)) + "\n" for m in metrics).encode()
+        files["metrics.jsonl"] = "".join(
+            json.dumps(metrics_record(m)) + "\n" for m in metrics
+        ).encode()
     try:
-        write_folder(folder, files)
+        write_dir(folder, files)
     except OSError as error:
         raise CheckpointError(
             f"could not write the checkpoint {folder}: {error.strerror or error}; the previous "
@@ -94,7 +96,7 @@ def save_checkpoint(
     return manifest
 
 
-def as_line(metrics: Metrics | Mapping[str, Any]) -> dict[str, Any]:
+def metrics_record(metrics: Metrics | Mapping[str, Any]) -> dict[str, Any]:
     """Convert metrics to a line of metrics.jsonl, rounded, without missing values."""
     values = metrics if isinstance(metrics, Mapping) else dataclasses.asdict(metrics)
     return {
@@ -104,7 +106,7 @@ def as_line(metrics: Metrics | Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Family]:
+def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Seq2SeqModel]:
     """Load the model of a checkpoint, ready for use.
 
     Raises:
@@ -112,10 +114,10 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Family]:
     """
     folder = Path(folder)
 
-    def read(manifest: Manifest) -> Family:
-        family = _with_weights(manifest.config, folder).to(device).eval()
-        check_sums(folder, manifest, "model.safetensors")
-        return family
+    def read(manifest: Manifest) -> Seq2SeqModel:
+        model = _load_weights(manifest.config, folder).to(device).eval()
+        verify_checksums(folder, manifest, "model.safetensors")
+        return model
 
     return _read_unchanged(folder, read)
 
@@ -126,15 +128,15 @@ def _read_unchanged(folder: Path, read: Callable[[Manifest], T]) -> tuple[Manife
     Raises:
         CheckpointError: as `read`, or if the checkpoint changes at every attempt.
     """
-    settle_folder(folder)
+    wait_for_replacement(folder)
     manifest = read_manifest(folder)
-    for _ in range(MOST_ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         failure: CheckpointError | None = None
         try:
             content = read(manifest)
         except CheckpointError as error:
             failure = error
-        settle_folder(folder)
+        wait_for_replacement(folder)
         before, manifest = manifest, read_manifest(folder)
         if manifest == before:
             if failure is not None:
@@ -143,8 +145,11 @@ def _read_unchanged(folder: Path, read: Callable[[Manifest], T]) -> tuple[Manife
     raise CheckpointError(f"{folder} is being replaced while it is read; try again later")
 
 
-def load_trainer(
-    folder: Path, ranks: Ranks = ALONE, most_threads: int = MOST_THREADS, **settings: Any
+def resume_trainer(
+    folder: Path,
+    dist: DistributedContext = SINGLE_PROCESS,
+    max_threads: int = MAX_THREADS,
+    **settings: Any,
 ) -> tuple[Trainer, list[dict[str, Any]]]:
     """Load a trainer that continues from the checkpoint, and the metrics so far.
 
@@ -155,19 +160,23 @@ def load_trainer(
         CheckpointError: as `load_model`, and for a checkpoint without training.safetensors.
     """
     folder = Path(folder)
-    if ranks.size == 1:
+    if dist.world_size == 1:
         return _read_unchanged(
-            folder, lambda manifest: _load_trainer(folder, manifest, ranks, most_threads, settings)
+            folder, lambda manifest: _resume_trainer(folder, manifest, dist, max_threads, settings)
         )[1]
     # Several processes take the same steps, so none of them may read the checkpoint again alone.
-    settle_folder(folder)
+    wait_for_replacement(folder)
     manifest = read_manifest(folder)
-    ranks.check_alike(f"checkpoint {folder}", manifest.to_json())
-    return _load_trainer(folder, manifest, ranks, most_threads, settings)
+    dist.check_equal(f"checkpoint {folder}", manifest.to_json())
+    return _resume_trainer(folder, manifest, dist, max_threads, settings)
 
 
-def _load_trainer(
-    folder: Path, manifest: Manifest, ranks: Ranks, most_threads: int, settings: dict[str, Any]
+def _resume_trainer(
+    folder: Path,
+    manifest: Manifest,
+    dist: DistributedContext,
+    max_threads: int,
+    settings: dict[str, Any],
 ) -> tuple[Trainer, list[dict[str, Any]]]:
     path = folder / "training.safetensors"
     if not path.is_file():
@@ -175,13 +184,13 @@ def _load_trainer(
             f"{folder} holds weights only and cannot be resumed; train a new run instead"
         )
     # The header is checked before a model of an untrusted config is built.
-    check_header(folder / "model.safetensors", _shapes(manifest.config))
+    validate_header(folder / "model.safetensors", _expected_tensors(manifest.config))
     kept = [change for change in manifest.changes if change.setting not in settings]
     trainer = Trainer(
         manifest.config.replace(**settings) if settings else manifest.config,
         kept,
-        ranks=ranks,
-        most_threads=most_threads,
+        dist=dist,
+        max_threads=max_threads,
     )
     if trainer.config.model != manifest.config.model:
         raise CheckpointError(
@@ -189,7 +198,10 @@ def _load_trainer(
             f"instead"
         )
     before, now = manifest.config.training, trainer.config.training
-    if (remembered(before), counts_steps(before)) != (remembered(now), counts_steps(now)):
+    if (optimizer_state_keys(before), has_step_count(before)) != (
+        optimizer_state_keys(now),
+        has_step_count(now),
+    ):
         needs = (
             f"{now.optimizer} with momentum {now.momentum:g}"
             if now.optimizer == "sgd"
@@ -199,16 +211,16 @@ def _load_trainer(
             f"{folder} contains the optimizer state of {before.optimizer}, not that of {needs}; "
             f"keep optimizer and momentum, or train a new run instead"
         )
-    restore(trainer, folder / "model.safetensors", path, manifest.step, manifest.device)
+    restore_trainer(trainer, folder / "model.safetensors", path, manifest.step, manifest.device)
     # The checksums come last, because the other checks give more specific errors.
-    check_sums(folder, manifest, "model.safetensors", "training.safetensors")
+    verify_checksums(folder, manifest, "model.safetensors", "training.safetensors")
     trainer.seconds = manifest.seconds
     if not {"until", "steps"}.isdisjoint(settings):
         trainer.reopen()
     return trainer, read_metrics(folder)
 
 
-def restore(trainer: Trainer, weights: Path, state: Path, step: int, device: str) -> None:
+def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, device: str) -> None:
     """Restore a trainer to the state of another one with the same settings at `step`.
 
     `device` is the kind of device of the saved state.
@@ -225,12 +237,12 @@ def restore(trainer: Trainer, weights: Path, state: Path, step: int, device: str
     if device == "cuda":
         expected["generator.cuda"] = (torch.uint8, None)
     training = trainer.config.training
-    for name, weight in trainer.family.named_parameters() if step else ():
-        if counts_steps(training):
+    for name, weight in trainer.model.named_parameters() if step else ():
+        if has_step_count(training):
             expected[f"optimizer.step.{name}"] = (torch.float32, ())
-        for key in remembered(training):
+        for key in optimizer_state_keys(training):
             expected[f"optimizer.{key}.{name}"] = (torch.float32, tuple(weight.shape))
-    tensors = read_tensors(state, expected, optional={"finished"})
+    tensors = load_checked_tensors(state, expected, optional={"finished"})
     if int(tensors["step"]) != step:
         raise CheckpointError(
             f"{state} is of step {int(tensors['step'])}, not of step {step}; use another checkpoint"
@@ -244,9 +256,9 @@ def restore(trainer: Trainer, weights: Path, state: Path, step: int, device: str
                 f"{state}: tensor {name!r} contains values that Adam never has; use another "
                 f"checkpoint"
             )
-    load_weights(trainer.family, weights)
+    load_weights(trainer.model, weights)
     try:
-        trainer.load_state(tensors, same_device=device == trainer.device.type)
+        trainer.load_state_dict(tensors, same_device=device == trainer.device.type)
     except (RuntimeError, TypeError) as error:
         raise CheckpointError(
             f"{state} contains an invalid generator state ({error}); use another checkpoint"
@@ -269,19 +281,17 @@ def iter_metrics(folder: Path) -> Iterator[dict[str, Any]]:
         return
     try:
         size = path.stat().st_size
-        if size > LARGEST_METRICS:
+        if size > MAX_METRICS_BYTES:
             raise CheckpointError(
-                f"{path} has {size:,} bytes; at most {LARGEST_METRICS:,} are read"
+                f"{path} has {size:,} bytes; at most {MAX_METRICS_BYTES:,} are read"
             )
         with open(path, "rb") as file:
             for number, line in enumerate(
-                iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1
+                iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1
             ):
                 try:
-                    if number > MOST_STEPS:
-                        raise ValueError(
-                            f"at most {MOST_STEPS:,} lines are read, one for each step"
-                        )
+                    if number > MAX_STEPS:
+                        raise ValueError(f"at most {MAX_STEPS:,} lines are read, one for each step")
                     content = _metrics_of(line)
                 except ValueError as error:
                     raise CheckpointError(f"{path}, line {number}: {error}") from None
@@ -291,31 +301,31 @@ def iter_metrics(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _metrics_of(line: bytes) -> dict[str, Any]:
-    """Parse a line of metrics.jsonl; raise ValueError for a line that `as_line` does not write."""
-    if len(line) > LONGEST_LINE:
-        raise ValueError(f"it has more than {LONGEST_LINE:,} bytes; a line must be shorter")
-    content = parse_json(line)
-    if not isinstance(content, dict) or not {"step", "loss"} <= set(content) <= METRICS:
+    """Parse a line of metrics.jsonl; raise ValueError for a line that `metrics_record` does not write."""
+    if len(line) > MAX_LINE_BYTES:
+        raise ValueError(f"it has more than {MAX_LINE_BYTES:,} bytes; a line must be shorter")
+    content = parse_strict_json(line)
+    if not isinstance(content, dict) or not {"step", "loss"} <= set(content) <= METRIC_NAMES:
         raise ValueError("it does not contain the metrics of a step")
     if not all(is_number(value) for value in content.values()) or type(content["step"]) is not int:
         raise ValueError("metrics must be numbers")
     return content
 
 
-def own_tensors(family: Family) -> dict[str, Tensor]:
+def weights_by_name(model: Seq2SeqModel) -> dict[str, Tensor]:
     """Return the weights by name; a shared one appears once, under its first name.
 
     Raises:
         CheckpointError: for a copy with a bug from a lesson, which must not be taken for a model.
     """
-    if not family.kept:
+    if not model.saveable:
         raise CheckpointError(
             "this copy of the model has a bug on purpose, for a lesson; it cannot be saved"
         )
-    return dict(family.named_parameters())
+    return dict(model.named_parameters())
 
 
-def read_tensors(
+def load_checked_tensors(
     path: Path, expected: Expected, optional: Set[str] = frozenset()
 ) -> dict[str, Tensor]:
     """Load a safetensors file that contains exactly the expected tensors.
@@ -327,7 +337,7 @@ def read_tensors(
     Raises:
         CheckpointError: for the first mismatch, with the name of the file.
     """
-    check_header(path, expected, optional)
+    validate_header(path, expected, optional)
     try:
         tensors = safetensors.torch.load_file(path)
     except (
@@ -347,7 +357,7 @@ def read_tensors(
     return tensors
 
 
-def check_header(path: Path, expected: Expected, optional: Set[str] = frozenset()) -> None:
+def validate_header(path: Path, expected: Expected, optional: Set[str] = frozenset()) -> None:
     """Check the header of a safetensors file against `expected` and the file's size.
 
     Nothing is allocated.
@@ -360,12 +370,12 @@ def check_header(path: Path, expected: Expected, optional: Set[str] = frozenset(
         with open(path, "rb") as file:
             prefix = file.read(8)
             length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else 0
-            if not 2 <= length <= min(LARGEST_HEADER, size - 8):
+            if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
                 raise CheckpointError(
                     f"{path} is cut off or not a safetensors file: its header claims "
                     f"{length:,} bytes"
                 )
-            header = parse_json(file.read(length))
+            header = parse_strict_json(file.read(length))
     except OSError as error:
         raise CheckpointError(f"could not read {path}: {error.strerror or error}") from None
     except ValueError as error:
@@ -398,7 +408,7 @@ def check_header(path: Path, expected: Expected, optional: Set[str] = frozenset(
         ):
             wanted = f"{dtype} {list(shape) if shape is not None else 'of any shape'}"
             raise CheckpointError(
-                f"{path}: tensor {name!r} is {shown(entry['dtype'])} {shown(entry['shape'])}, "
+                f"{path}: tensor {name!r} is {short_repr(entry['dtype'])} {short_repr(entry['shape'])}, "
                 f"expected {wanted}"
             )
         offsets = entry["data_offsets"]
@@ -410,7 +420,7 @@ def check_header(path: Path, expected: Expected, optional: Set[str] = frozenset(
             raise CheckpointError(f"{path}: tensor {name!r} has no valid offsets")
         if offsets[1] - offsets[0] != dtype.itemsize * math.prod(entry["shape"]):
             raise CheckpointError(
-                f"{path}: tensor {name!r} has offsets {shown(offsets)}, which do not fit its type "
+                f"{path}: tensor {name!r} has offsets {short_repr(offsets)}, which do not fit its type "
                 f"and shape"
             )
         places.append((*offsets, name))
@@ -431,21 +441,21 @@ def check_header(path: Path, expected: Expected, optional: Set[str] = frozenset(
 def _is_shape(shape: object) -> bool:
     return (
         isinstance(shape, list)
-        and len(shape) <= MOST_DIMENSIONS
+        and len(shape) <= MAX_DIMENSIONS
         and all(type(n) is int and 0 <= n < 2**63 for n in shape)
     )
 
 
-class WeightsPacker:
+class WeightsSerializer:
     """Serializes the weights of one model repeatedly, in a tenth of the time of `pack`.
 
     Names and offsets do not change, and all weights are concatenated and copied from the GPU in one
     operation.
     """
 
-    def __init__(self, family: Family) -> None:
-        tensors = own_tensors(family)
-        packed = pack(tensors)
+    def __init__(self, model: Seq2SeqModel) -> None:
+        tensors = weights_by_name(model)
+        packed = serialize_tensors(tensors)
         length = 8 + struct.unpack("<Q", packed[:8])[0]
         self._header = packed[:length]
         places = json.loads(packed[8:length])
@@ -459,7 +469,7 @@ class WeightsPacker:
         return self._header + flat.cpu().numpy().tobytes()
 
 
-def check_sums(folder: Path, manifest: Manifest, *names: str) -> None:
+def verify_checksums(folder: Path, manifest: Manifest, *names: str) -> None:
     """Verify the checksums of files of tensors; config.json may have none.
 
     Raises:
@@ -481,59 +491,59 @@ def check_sums(folder: Path, manifest: Manifest, *names: str) -> None:
                 )
 
 
-def build_family(config: RunConfig) -> Family:
+def build_model(config: RunConfig) -> Seq2SeqModel:
     """Build the model of a run's settings, with random weights."""
-    return load_family(config.family)(config.model)
+    return load_architecture(config.family)(config.model)
 
 
 def shapes_of(config: RunConfig) -> dict[str, tuple[torch.dtype, tuple[int, ...] | None]]:
     """Return the types and shapes of a model's weights by name, without building it."""
-    return _shapes(config)
+    return _expected_tensors(config)
 
 
-def load_weights(family: Family, path: Path) -> None:
+def load_weights(model: Seq2SeqModel, path: Path) -> None:
     """Load the weights of a file into a model.
 
     Raises:
         CheckpointError: if the file does not contain exactly this model's weights; the model is
             unchanged then.
     """
-    _set_tensors(
-        family,
-        read_tensors(
+    _copy_weights(
+        model,
+        load_checked_tensors(
             path,
             {
                 name: (weight.dtype, tuple(weight.shape))
-                for name, weight in own_tensors(family).items()
+                for name, weight in weights_by_name(model).items()
             },
         ),
     )
 
 
-def pack(tensors: Mapping[str, Tensor]) -> bytes:
+def serialize_tensors(tensors: Mapping[str, Tensor]) -> bytes:
     """Serialize tensors as a safetensors file."""
     return safetensors.torch.save(
         {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     )
 
 
-def _with_weights(config: RunConfig, folder: Path) -> Family:
-    tensors = read_tensors(folder / "model.safetensors", _shapes(config))
-    family = build_family(config)
-    _set_tensors(family, tensors)
-    return family
+def _load_weights(config: RunConfig, folder: Path) -> Seq2SeqModel:
+    tensors = load_checked_tensors(folder / "model.safetensors", _expected_tensors(config))
+    model = build_model(config)
+    _copy_weights(model, tensors)
+    return model
 
 
-def _shapes(config: RunConfig) -> Expected:
+def _expected_tensors(config: RunConfig) -> Expected:
     """Return the types and shapes of the weights without building the model."""
     with torch.device("meta"):
         return {
             name: (weight.dtype, tuple(weight.shape))
-            for name, weight in own_tensors(build_family(config)).items()
+            for name, weight in weights_by_name(build_model(config)).items()
         }
 
 
-def _set_tensors(family: Family, tensors: Mapping[str, Tensor]) -> None:
+def _copy_weights(model: Seq2SeqModel, tensors: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
-        for name, weight in own_tensors(family).items():
+        for name, weight in weights_by_name(model).items():
             weight.copy_(tensors[name])

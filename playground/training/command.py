@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from playground.models.config import SettingError
-from playground.tasks import ROWS
+from playground.models.config import ConfigError
+from playground.tasks import LOOKUP
 
 from .config import RunConfig, TaskConfig
 from .manifest import Manifest
 from .presets import PRESETS, preset_config
 
 
-def command_line(manifest: Manifest) -> str | None:
+def training_command(manifest: Manifest) -> str | None:
     """Return the command that trains this model again on such a device, or None.
 
     There is none for an untrained model, for a task with a dataset, whose file the checkpoint does
@@ -19,9 +19,9 @@ def command_line(manifest: Manifest) -> str | None:
     """
     try:
         config = manifest.config.replace(steps=manifest.step, device=manifest.device)
-    except SettingError:
+    except ConfigError:
         return None
-    if config.family != RunConfig().family or config.task.task == ROWS:
+    if config.family != RunConfig().family or config.task.task == LOOKUP:
         return None
     task = config.task
     fixed = {
@@ -30,13 +30,13 @@ def command_line(manifest: Manifest) -> str | None:
         "min_length": task.min_length,
         "max_length": task.max_length,
     }
-    ways = []
+    candidates = []
     for name in PRESETS:
-        base = preset_config(name, fixed).to_fields()
-        ways.append(
-            (name, {key: value for key, value in config.to_fields().items() if value != base[key]})
+        base = preset_config(name, fixed).to_flat()
+        candidates.append(
+            (name, {key: value for key, value in config.to_flat().items() if value != base[key]})
         )
-    preset, options = min(ways, key=lambda way: len(way[1]))
+    preset, options = min(candidates, key=lambda way: len(way[1]))
     words = ["python -m playground train", f"--task {task.task}"]
     words += [f"--symbols {task.symbols}"] if task.symbols != TaskConfig().symbols else []
     words += [f"--min-length {task.min_length}"] if task.min_length != task.max_length else []

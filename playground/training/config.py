@@ -11,220 +11,220 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from playground.families import FAMILIES
+from playground.families import ARCHITECTURES
 from playground.models.config import (
+    ConfigError,
     ModelConfig,
-    SettingError,
-    check_setting,
-    check_settings,
-    setting,
-    shown,
+    config_field,
+    short_repr,
+    validate_field,
+    validate_fields,
 )
-from playground.tasks import ROWS, TASKS, load_task
-from playground.tasks.rows import CONTENT, LONGEST_ROW, check_vocabulary
-from playground.tasks.vocabulary import ALPHABET, SPECIAL
+from playground.tasks import LOOKUP, TASKS, load_task
+from playground.tasks.rows import MAX_LENGTH, SHA256_PATTERN, validate_vocabulary
+from playground.tasks.vocabulary import ALPHABET, SPECIAL_TOKENS
 
-from .devices import ZERO
+from .devices import ZERO_GPU
 
 if TYPE_CHECKING:
     from playground.tasks.task import Task
 
-MOST_POSITIONS = 4096
-FEWEST_SEQUENCES = 256  # with fewer sources, hardly any would be held out
+MAX_POSITIONS = 4096
+MIN_SOURCES = 256  # with fewer sources, hardly any would be held out
 
 
 @dataclass(frozen=True)
 class TaskConfig:
     """The task and the lengths of its sequences."""
 
-    task: str = setting("reverse", "The task that the model learns.", choices=(*TASKS, ROWS))
-    symbols: int = setting(
+    task: str = config_field("reverse", "The task that the model learns.", choices=(*TASKS, LOOKUP))
+    symbols: int = config_field(
         10,
         "Number of different symbols: digits first, then a-z and A-Z.",
         low=2,
         high=len(ALPHABET),
     )
-    min_length: int = setting(1, "Minimum length of a source, in symbols.", low=1, high=512)
-    max_length: int = setting(10, "Maximum length of a source, in symbols.", low=1, high=512)
-    rows: str = setting("", "Task rows only: the SHA-256 of the dataset.")
-    vocabulary: str = setting("", "Task rows only: the symbols, separated by spaces.")
-    longest_answer: int = setting(
-        1, "Task rows only: maximum length of a target, in symbols.", low=1, high=LONGEST_ROW
+    min_length: int = config_field(1, "Minimum length of a source, in symbols.", low=1, high=512)
+    max_length: int = config_field(10, "Maximum length of a source, in symbols.", low=1, high=512)
+    rows: str = config_field("", "Task rows only: the SHA-256 of the dataset.")
+    vocabulary: str = config_field("", "Task rows only: the symbols, separated by spaces.")
+    longest_answer: int = config_field(
+        1, "Task rows only: maximum length of a target, in symbols.", low=1, high=MAX_LENGTH
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        validate_fields(self)
         if self.min_length > self.max_length:
-            raise SettingError(
+            raise ConfigError(
                 "min_length",
                 f"min_length is {self.min_length}, above max_length {self.max_length}; lower it or "
                 f"raise max_length",
             )
-        if self.task == ROWS:
-            self._check_rows()
+        if self.task == LOOKUP:
+            self._validate_dataset()
             return
         for name in ("rows", "vocabulary", "longest_answer"):
-            if getattr(self, name) != setting_of(name).default:
-                raise SettingError(
+            if getattr(self, name) != field_named(name).default:
+                raise ConfigError(
                     name,
-                    f"{name} is {shown(getattr(self, name))}, but the task is {self.task}; only "
+                    f"{name} is {short_repr(getattr(self, name))}, but the task is {self.task}; only "
                     f"the task rows has this setting",
                 )
-        about = TASKS[self.task]
-        if self.max_length < about.shortest:
-            raise SettingError(
+        spec = TASKS[self.task]
+        if self.max_length < spec.min_length:
+            raise ConfigError(
                 "max_length",
                 f"max_length is {self.max_length}, but {self.task} has no source of fewer than "
-                f"{about.shortest} symbols; raise it",
+                f"{spec.min_length} symbols; raise it",
             )
-        if about.sources(self.symbols, self.max_length) < FEWEST_SEQUENCES:
-            enough = next(
+        if spec.num_sources(self.symbols, self.max_length) < MIN_SOURCES:
+            min_sufficient_length = next(
                 n
-                for n in range(about.shortest, 20)
-                if about.sources(self.symbols, n) >= FEWEST_SEQUENCES
+                for n in range(spec.min_length, 20)
+                if spec.num_sources(self.symbols, n) >= MIN_SOURCES
             )
-            of_what = f"with {self.symbols} symbols" if about.symbols else f"for {self.task}"
-            raise SettingError(
+            of_what = f"with {self.symbols} symbols" if spec.n_symbols_range else f"for {self.task}"
+            raise ConfigError(
                 "max_length",
                 f"max_length is {self.max_length}: {of_what} there are too few sequences to hold "
-                f"some out; use at least {enough}",
+                f"some out; use at least {min_sufficient_length}",
             )
 
-    def _check_rows(self) -> None:
-        if not CONTENT.fullmatch(self.rows):
-            raise SettingError(
+    def _validate_dataset(self) -> None:
+        if not SHA256_PATTERN.fullmatch(self.rows):
+            raise ConfigError(
                 "rows",
-                f"rows is {shown(self.rows)}; the task rows needs the SHA-256 of a stored dataset, "
+                f"rows is {short_repr(self.rows)}; the task rows needs the SHA-256 of a stored dataset, "
                 f"so add the dataset first",
             )
         try:
-            check_vocabulary(self.vocabulary)
+            validate_vocabulary(self.vocabulary)
         except ValueError as error:
-            raise SettingError("vocabulary", f"vocabulary: {error}") from None
+            raise ConfigError("vocabulary", f"vocabulary: {error}") from None
 
     @property
-    def vocabulary_size(self) -> int:
+    def n_task_symbols(self) -> int:
         """Return the number of symbols of sources and targets, without special tokens."""
         return len(
             self.vocabulary.split(" ")
-            if self.task == ROWS
+            if self.task == LOOKUP
             else TASKS[self.task].alphabet(self.symbols)
         )
 
     @property
-    def longest(self) -> int:
+    def max_sequence_length(self) -> int:
         """Return the maximum length of a source or a target, in symbols."""
         return max(
             self.max_length,
             self.longest_answer
-            if self.task == ROWS
-            else TASKS[self.task].answer_length(self.max_length),
+            if self.task == LOOKUP
+            else TASKS[self.task].max_target_length(self.max_length),
         )
 
     def load(self) -> Task:
         """Load the task. A dataset is read only when it is first needed."""
-        if self.task != ROWS:
+        if self.task != LOOKUP:
             return load_task(self.task, self.symbols)
-        from playground.tasks.lookup import RowsTask
+        from playground.tasks.lookup import LookupTask
 
-        return RowsTask(self.rows, tuple(self.vocabulary.split(" ")), self.longest_answer)
+        return LookupTask(self.rows, tuple(self.vocabulary.split(" ")), self.longest_answer)
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """Optimization and evaluation during training."""
 
-    steps: int = setting(200, "Number of training steps.", low=1, high=1_000_000)
-    batch_size: int = setting(
+    steps: int = config_field(200, "Number of training steps.", low=1, high=1_000_000)
+    batch_size: int = config_field(
         128, "Sequences in each step; every batch is sampled anew.", low=1, high=65_536
     )
-    learning_rate: float = setting(
+    learning_rate: float = config_field(
         6e-3,
         "Learning rate; with the noam schedule a factor, 1 in the paper.",
         low=1e-9,
         high=100,
     )
-    schedule: str = setting(
+    schedule: str = config_field(
         "cosine",
         "Learning rate after the warm-up: constant, cosine decay, or as in the paper (noam).",
         choices=("constant", "cosine", "noam"),
     )
-    warmup: int = setting(
+    warmup: int = config_field(
         20, "Steps of linear warm-up of the learning rate.", low=0, high=1_000_000
     )
-    decay_steps: int = setting(
+    decay_steps: int = config_field(
         160, "Cosine only: the step at which the decay ends.", low=1, high=1_000_000
     )
-    final_share: float = setting(
+    final_share: float = config_field(
         0.05, "Cosine only: final learning rate as a fraction of the maximum.", low=0, high=1
     )
-    optimizer: str = setting(
+    optimizer: str = config_field(
         "adam",
         "Optimizer: Adam, AdamW, or SGD with momentum.",
         choices=("adam", "adamw", "sgd"),
     )
-    weight_decay: float = setting(
+    weight_decay: float = config_field(
         0.0,
         "Weight decay; Adam and SGD add it to the gradient, AdamW applies it separately.",
         low=0,
         high=10,
     )
-    momentum: float = setting(
+    momentum: float = config_field(
         0.9, "SGD only: momentum, the fraction of the last update that is kept.", low=0, high=0.9999
     )
-    beta1: float = setting(
+    beta1: float = config_field(
         0.9, "Adam and AdamW: decay rate of the gradient's mean.", low=0, high=0.9999
     )
-    beta2: float = setting(
+    beta2: float = config_field(
         0.98, "Adam and AdamW: decay rate of the squared gradient's mean.", low=0, high=0.999999
     )
-    epsilon: float = setting(
+    epsilon: float = config_field(
         1e-9, "Adam and AdamW: constant that prevents division by zero.", low=1e-16, high=1
     )
-    label_smoothing: float = setting(
+    label_smoothing: float = config_field(
         0.0,
         "Probability that is spread over the whole vocabulary, including special tokens.",
         low=0,
         high=0.9,
     )
-    clip: float = setting(
+    clip: float = config_field(
         1.0,
         "Maximum gradient norm; larger gradients are scaled down. 0 turns clipping off.",
         low=0,
         high=1e6,
     )
-    eval_every: int = setting(10, "Steps between two evaluations.", low=1, high=1_000_000)
-    eval_n: int = setting(
+    eval_every: int = config_field(10, "Steps between two evaluations.", low=1, high=1_000_000)
+    eval_n: int = config_field(
         256,
         "Held-out sequences in each evaluation; the final one uses 2,000.",
         low=1,
         high=10_000,
     )
-    until: float = setting(
+    until: float = config_field(
         0.0,
         "Stop early at this exact match, once confirmed on 2,000 sequences; 0 never stops.",
         low=0,
         high=1,
     )
-    seed: int = setting(
+    seed: int = config_field(
         0,
         "The same seed gives exactly the same run on the same machine.",
         low=0,
         high=2**31 - 1,
     )
-    device: str = setting(
+    device: str = config_field(
         "auto",
         "Device: auto uses a CUDA GPU if there is one; zero uses ZeroGPU in time slices on such a "
         "Space, and is auto elsewhere.",
-        choices=("auto", "cpu", "cuda", ZERO),
+        choices=("auto", "cpu", "cuda", ZERO_GPU),
     )
-    precision: str = setting(
+    precision: str = config_field(
         "float32",
         "Precision of matrix products: float32, or on a GPU tf32 or bfloat16, which are faster for "
         "large models and less exact.",
         choices=("float32", "tf32", "bfloat16"),
     )
-    threads: int = setting(
+    threads: int = config_field(
         1,
         "CPU threads; 0 measures which number is fastest, now and then. Another number changes the "
         "last bits of the results.",
@@ -233,7 +233,7 @@ class TrainConfig:
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        validate_fields(self)
 
 
 @dataclass(frozen=True)
@@ -249,56 +249,57 @@ class RunConfig:
     family: str = "transformer"
 
     def __post_init__(self) -> None:
-        if self.family not in FAMILIES:
-            raise SettingError(
-                "family", f"family is {shown(self.family)}; choose one of {', '.join(FAMILIES)}"
+        if self.family not in ARCHITECTURES:
+            raise ConfigError(
+                "family",
+                f"family is {short_repr(self.family)}; choose one of {', '.join(ARCHITECTURES)}",
             )
         for name, part in (("task", TaskConfig), ("training", TrainConfig)):
             if not isinstance(value := getattr(self, name), part):
-                raise SettingError(
+                raise ConfigError(
                     name,
-                    f"{name} is {shown(value)}; pass a {part.__name__}, or use "
+                    f"{name} is {short_repr(value)}; pass a {part.__name__}, or use "
                     f"RunConfig.from_fields({{...}}) with flat settings",
                 )
-        if type(self.model) is not FAMILIES[self.family].config:
-            wanted = FAMILIES[self.family].config.__name__
-            raise SettingError(
+        if type(self.model) is not ARCHITECTURES[self.family].config_class:
+            wanted = ARCHITECTURES[self.family].config_class.__name__
+            raise ConfigError(
                 "family",
                 f"family is {self.family!r}, which needs a {wanted}, but the model is a "
                 f"{type(self.model).__name__}",
             )
-        symbols = self.task.vocabulary_size
-        vocabulary = symbols + len(SPECIAL)
+        symbols = self.task.n_task_symbols
+        vocabulary = symbols + len(SPECIAL_TOKENS)
         for name in ("source_vocabulary", "target_vocabulary"):
             if getattr(self.model, name) != vocabulary:
-                raise SettingError(
+                raise ConfigError(
                     name,
                     f"{name} is {getattr(self.model, name)}, but {symbols} symbols and 3 special "
                     f"tokens make {vocabulary}",
                 )
-        if self.model.max_positions > MOST_POSITIONS:
+        if self.model.max_positions > MAX_POSITIONS:
             given = self.model.max_positions
-            raise SettingError(
+            raise ConfigError(
                 "max_positions",
-                f"max_positions is {given:,}; a run accepts at most {MOST_POSITIONS:,}",
+                f"max_positions is {given:,}; a run accepts at most {MAX_POSITIONS:,}",
             )
         if self.model.max_positions < self.task.max_length + 1:
-            raise SettingError(
+            raise ConfigError(
                 "max_length",
                 f"max_length is {self.task.max_length}, but the model's max_positions "
                 f"{self.model.max_positions} allow {self.model.max_positions - 1} symbols and EOS; "
                 f"shorten the sequences or raise max_positions",
             )
-        if self.model.max_positions < self.task.longest + 1:
-            given, needed = self.model.max_positions, self.task.longest + 1
-            raise SettingError(
+        if self.model.max_positions < self.task.max_sequence_length + 1:
+            given, needed = self.model.max_positions, self.task.max_sequence_length + 1
+            raise ConfigError(
                 "max_positions",
                 f"max_positions is {given}, but targets of this task need {needed}; raise "
                 f"max_positions",
             )
 
     @classmethod
-    def from_fields(cls, values: Mapping[str, Any]) -> RunConfig:
+    def from_flat(cls, values: Mapping[str, Any]) -> RunConfig:
         """Build a run from flat settings.
 
         Missing settings have their defaults, max_length that of its task; vocabulary sizes and
@@ -308,56 +309,66 @@ class RunConfig:
             SettingError: for an unknown name or an invalid value; it names the field.
         """
         values = dict(values)
-        family = values.pop("family", "transformer")
-        if not isinstance(family, str) or family not in FAMILIES:
-            raise SettingError(
-                "family", f"family is {shown(family)}; choose one of {', '.join(FAMILIES)}"
+        architecture = values.pop("family", "transformer")
+        if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
+            raise ConfigError(
+                "family",
+                f"family is {short_repr(architecture)}; choose one of {', '.join(ARCHITECTURES)}",
             )
-        sizes = FAMILIES[family].config
+        config_class = ARCHITECTURES[architecture].config_class
         foreign = sorted(
             name
             for name in values
-            if field_owner().get(name) == "model" and name not in sizes.__dataclass_fields__
+            if section_of_field().get(name) == "model"
+            and name not in config_class.__dataclass_fields__
         )
         if foreign:
-            raise SettingError(
+            raise ConfigError(
                 foreign[0],
-                f"{foreign[0]} is not a setting of the architecture {family!r}; leave it out",
+                f"{foreign[0]} is not a setting of the architecture {architecture!r}; leave it out",
             )
-        unknown = sorted(set(values) - set(field_owner()))
+        unknown = sorted(set(values) - set(section_of_field()))
         if unknown:
             given = (
                 unknown[0]
                 if unknown[0].isidentifier() and len(unknown[0]) < 80
-                else shown(unknown[0])
+                else short_repr(unknown[0])
             )
-            raise SettingError(
+            raise ConfigError(
                 unknown[0],
-                f"{given} is not a setting of a run; the settings are {', '.join(field_owner())}",
+                f"{given} is not a setting of a run; the settings are {', '.join(section_of_field())}",
             )
         part = {
-            owner: {k: v for k, v in values.items() if field_owner()[k] == owner} for owner in PARTS
+            owner: {k: v for k, v in values.items() if section_of_field()[k] == owner}
+            for owner in SECTIONS
         }
-        task = TaskConfig(**{"max_length": default_length(part["task"].get("task"))} | part["task"])
-        fitting = {
-            "source_vocabulary": task.vocabulary_size + len(SPECIAL),
-            "target_vocabulary": task.vocabulary_size + len(SPECIAL),
-            "max_positions": task.longest + 1,
+        task = TaskConfig(
+            **{"max_length": default_max_length(part["task"].get("task"))} | part["task"]
+        )
+        derived = {
+            "source_vocabulary": task.n_task_symbols + len(SPECIAL_TOKENS),
+            "target_vocabulary": task.n_task_symbols + len(SPECIAL_TOKENS),
+            "max_positions": task.max_sequence_length + 1,
         }
         return cls(
-            task, sizes(**(fitting | part["model"])), TrainConfig(**part["training"]), family
+            task,
+            config_class(**(derived | part["model"])),
+            TrainConfig(**part["training"]),
+            architecture,
         )
 
-    def to_fields(self) -> dict[str, Any]:
+    def to_flat(self) -> dict[str, Any]:
         """Return the flat settings from which `from_fields` builds the same run."""
-        parts = {k: v for part in PARTS for k, v in dataclasses.asdict(getattr(self, part)).items()}
+        parts = {
+            k: v for part in SECTIONS for k, v in dataclasses.asdict(getattr(self, part)).items()
+        }
         return parts | {"family": self.family}
 
     def replace(self, **values: Any) -> RunConfig:
         """Return this run with some settings changed."""
-        return self.from_fields(self.to_fields() | values)
+        return self.from_flat(self.to_flat() | values)
 
-    def memory_estimate(self) -> int:
+    def estimate_memory(self) -> int:
         """Estimate the bytes that training needs in addition to torch itself.
 
         They consist of weights, gradient and Adam's two averages (16 bytes for each parameter), the
@@ -365,7 +376,9 @@ class RunConfig:
         sequences.
         """
         m, rows = self.model, self.training.batch_size
-        width = m.row_width(self.task.longest + 1, self.task.longest + 1)
+        width = m.sequence_length(
+            self.task.max_sequence_length + 1, self.task.max_sequence_length + 1
+        )
         # all heads together may be wider than d_model
         inside = max(m.d_model, m.n_heads * max(m.key_size, m.value_size))
         d_ff = 2 * m.d_ff if m.activation == "swiglu" else m.d_ff
@@ -376,9 +389,9 @@ class RunConfig:
                 m.n_layers * (16 * m.d_model + 24 * inside + 6 * d_ff + 10 * m.n_heads * width)
                 + 4 * m.target_vocabulary
             )
-        ) + rows * m.kept_beside(self.task.max_length + 1, self.task.longest + 1)
+        ) + rows * m.extra_activations(self.task.max_length + 1, self.task.max_sequence_length + 1)
         scoring = (
-            m.rows_at_a_time(width)
+            m.max_batch_size(width)
             * width
             * (4 * m.d_model + 8 * inside + 2 * d_ff + 4 * m.n_heads * width)
         )
@@ -387,14 +400,14 @@ class RunConfig:
 
 # Settings that may change during a run. Speed is not a setting of the run: it only limits the speed
 # for viewers.
-CHANGEABLE = ("learning_rate", "steps", "until", "speed", "threads")
-IN_PASSING = ("speed", "threads")  # those that do not affect what is learned
-MOST_CHANGES = 1000  # of a run
-FASTEST = 1000.0  # steps per second; the maximum of a speed limit
+MUTABLE_SETTINGS = ("learning_rate", "steps", "until", "speed", "threads")
+RESULT_NEUTRAL_SETTINGS = ("speed", "threads")  # those that do not affect what is learned
+MAX_CHANGES = 1000  # of a run
+MAX_SPEED = 1000.0  # steps per second; the maximum of a speed limit
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingChange:
     """A setting change during a run: from the update after `step` on, `setting` is `value`.
 
     `learning_rate` is the base of the schedule, `steps` the length of the run, `until` the exact
@@ -409,50 +422,50 @@ class Change:
     value: float
 
     def __post_init__(self) -> None:
-        if self.setting not in CHANGEABLE:
-            raise SettingError(
+        if self.setting not in MUTABLE_SETTINGS:
+            raise ConfigError(
                 "setting",
-                f"{shown(self.setting)} cannot change during a run; these can: "
-                f"{', '.join(CHANGEABLE)}",
+                f"{short_repr(self.setting)} cannot change during a run; these can: "
+                f"{', '.join(MUTABLE_SETTINGS)}",
             )
         if type(self.step) is not int or not 0 <= self.step < 2**31:
-            raise SettingError(
+            raise ConfigError(
                 "step",
-                f"step is {shown(self.step)}; it must be a whole number from 0 to 2,147,483,647",
+                f"step is {short_repr(self.step)}; it must be a whole number from 0 to 2,147,483,647",
             )
         value = self.value
         if self.setting == "speed":
             if (
                 isinstance(value, bool)
                 or not isinstance(value, int | float)
-                or not 0 <= value <= FASTEST
+                or not 0 <= value <= MAX_SPEED
             ):
-                raise SettingError(
+                raise ConfigError(
                     "speed",
-                    f"speed is {shown(value)}; it must be a number of steps per second from 0 "
+                    f"speed is {short_repr(value)}; it must be a number of steps per second from 0 "
                     f"(full speed) to 1,000",
                 )
             value = float(value)
         else:
-            value = check_setting(TrainConfig.__dataclass_fields__[self.setting], value)
+            value = validate_field(TrainConfig.__dataclass_fields__[self.setting], value)
         object.__setattr__(self, "value", value)
 
     @classmethod
-    def read(cls, lines: Any) -> list[Change]:
+    def parse(cls, lines: Any) -> list[SettingChange]:
         """Parse the changes that `to_list` wrote, from untrusted input.
 
         Raises:
             ValueError: for an invalid list of changes.
         """
-        if isinstance(lines, list) and len(lines) > MOST_CHANGES:
+        if isinstance(lines, list) and len(lines) > MAX_CHANGES:
             raise ValueError(
-                f"there are {len(lines):,} changes; at most {MOST_CHANGES:,} are accepted"
+                f"there are {len(lines):,} changes; at most {MAX_CHANGES:,} are accepted"
             )
         if not isinstance(lines, list) or not all(
             isinstance(line, list) and len(line) == 3 for line in lines
         ):
             raise ValueError(
-                f"changes are {shown(lines)}; they must be a list of [step, setting, value]"
+                f"changes are {short_repr(lines)}; they must be a list of [step, setting, value]"
             )
         return sorted((cls(*line) for line in lines), key=lambda change: change.step)
 
@@ -460,13 +473,17 @@ class Change:
         return [self.step, self.setting, self.value]
 
 
-def with_change(changes: Iterable[Change], change: Change) -> list[Change]:
+def add_change(changes: Iterable[SettingChange], change: SettingChange) -> list[SettingChange]:
     """Add a change in order of steps; it replaces later changes of the same setting."""
-    kept = [each for each in changes if each.setting != change.setting or each.step < change.step]
-    return sorted([*kept, change], key=lambda each: each.step)
+    remaining = [
+        each for each in changes if each.setting != change.setting or each.step < change.step
+    ]
+    return sorted([*remaining, change], key=lambda each: each.step)
 
 
-def settings_at(training: TrainConfig, changes: Iterable[Change], step: int) -> TrainConfig:
+def config_at_step(
+    training: TrainConfig, changes: Iterable[SettingChange], step: int
+) -> TrainConfig:
     """Return the settings in effect for the update after `step`, without speed."""
     values: dict[str, Any] = {
         c.setting: c.value for c in changes if c.step <= step and c.setting != "speed"
@@ -474,35 +491,37 @@ def settings_at(training: TrainConfig, changes: Iterable[Change], step: int) -> 
     return dataclasses.replace(training, **values) if values else training
 
 
-PARTS: dict[str, tuple[Any, ...]] = {
+SECTIONS: dict[str, tuple[Any, ...]] = {
     "task": (TaskConfig,),
-    "model": tuple(dict.fromkeys(family.config for family in FAMILIES.values())),
+    "model": tuple(dict.fromkeys(family.config_class for family in ARCHITECTURES.values())),
     "training": (TrainConfig,),
 }
 
 
 @cache
-def field_owner() -> dict[str, str]:
+def section_of_field() -> dict[str, str]:
     """Map each setting of any architecture to the part of RunConfig with it."""
     return {
         each.name: part
-        for part, kinds in PARTS.items()
+        for part, kinds in SECTIONS.items()
         for kind in kinds
         for each in dataclasses.fields(kind)
     }
 
 
-def default_length(task: Any) -> int:
+def default_max_length(task: Any) -> int:
     """Return the default max_length of a run on this task."""
-    default: Any = setting_of("max_length").default
-    return TASKS[task].longest if isinstance(task, str) and task in TASKS else int(default)
+    default: Any = field_named("max_length").default
+    return (
+        TASKS[task].default_max_length if isinstance(task, str) and task in TASKS else int(default)
+    )
 
 
-def setting_of(name: str) -> dataclasses.Field[Any]:
+def field_named(name: str) -> dataclasses.Field[Any]:
     """Return the field of a setting; `metadata` has description, range and choices."""
     return next(
         each
-        for kinds in PARTS.values()
+        for kinds in SECTIONS.values()
         for kind in kinds
         for each in dataclasses.fields(kind)
         if each.name == name

@@ -7,10 +7,12 @@ import os
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
-ZERO = "zero"  # the device setting of a run that trains on ZeroGPU, a time slice after the other
+ZERO_GPU = (
+    "zero"  # the device setting of a run that trains on ZeroGPU, a time slice after the other
+)
 
 
-def on_zero() -> bool:
+def is_zero_gpu() -> bool:
     """Return whether this is a Space on ZeroGPU.
 
     Such a Space has no GPU of its own. It gets one for a few seconds during a user's event.

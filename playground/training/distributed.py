@@ -22,40 +22,42 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from playground.families.family import Family
-from playground.models.config import SettingError
+from playground.families.family import Seq2SeqModel
+from playground.models.config import ConfigError
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
 from .config import RunConfig
 
-Loss = Callable[[Batch, float], Tensor]
+LossFn = Callable[[Batch, float], Tensor]
 
 
 @dataclass(frozen=True)
-class Ranks:
+class DistributedContext:
     """The processes of a run, from the view of one of them.
 
-    `check`, `check_alike`, `loss`, `sum`, `mean` and `most` are collective operations: every rank
+    `check`, `check_equal`, `loss`, `sum`, `mean` and `most` are collective operations: every rank
     must call them, in the same order. If a rank has ended, the others get a RuntimeError from
     PyTorch. With a single process, all methods return their input unchanged.
     """
 
     rank: int = 0  # from 0 to size - 1; rank 0 reports and writes
-    size: int = 1
+    world_size: int = 1
     local_rank: int = 0  # the rank on this machine, which is the index of its GPU
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         return self.rank == 0
 
     def device(self, kind: torch.device) -> torch.device:
         """Return this rank's own device of that kind."""
         return (
-            torch.device("cuda", self.local_rank) if self.size > 1 and kind.type == "cuda" else kind
+            torch.device("cuda", self.local_rank)
+            if self.world_size > 1 and kind.type == "cuda"
+            else kind
         )
 
-    def check(self, config: RunConfig, device: torch.device) -> None:
+    def check_consistent(self, config: RunConfig, device: torch.device) -> None:
         """Check that these ranks can train the run together.
 
         Raises:
@@ -63,96 +65,99 @@ class Ranks:
             ValueError: if they would not sample the same batches, because of other settings,
                 another version of torch or another kind of GPU.
         """
-        if self.size == 1:
+        if self.world_size == 1:
             return
         kind = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-        self.check_alike(
+        self.check_equal(
             "settings, version of torch or kind of GPU",
-            json.dumps([config.to_fields(), torch.__version__, kind]),
+            json.dumps([config.to_flat(), torch.__version__, kind]),
         )
-        rows = config.training.batch_size
-        if rows % self.size:
-            below, above = rows - rows % self.size, rows + -rows % self.size
+        batch_size = config.training.batch_size
+        if batch_size % self.world_size:
+            below, above = (
+                batch_size - batch_size % self.world_size,
+                batch_size + -batch_size % self.world_size,
+            )
             good = f"{below} or {above}" if below else str(above)
-            raise SettingError(
+            raise ConfigError(
                 "batch_size",
-                f"batch_size is {rows}, the size of the whole batch, which {self.size} processes "
+                f"batch_size is {batch_size}, the size of the whole batch, which {self.world_size} processes "
                 f"cannot divide evenly; use {good}, or another number of processes",
             )
 
-    def check_alike(self, what: str, text: str) -> None:
+    def check_equal(self, what: str, text: str) -> None:
         """Raise ValueError on every rank if `text` differs between them; `what` describes it."""
-        if self.size == 1:
+        if self.world_size == 1:
             return
-        mine = torch.tensor(list(hashlib.sha256(text.encode()).digest())).to(self._where())
-        all_of_them = [torch.empty_like(mine) for _ in range(self.size)]
-        dist.all_gather(all_of_them, mine)
-        odd = next(
-            (
-                rank
-                for rank, each in enumerate(all_of_them)
-                if not torch.equal(each, all_of_them[0])
-            ),
+        local_digest = torch.tensor(list(hashlib.sha256(text.encode()).digest())).to(
+            self._comm_device()
+        )
+        digests = [torch.empty_like(local_digest) for _ in range(self.world_size)]
+        dist.all_gather(digests, local_digest)
+        different_rank = next(
+            (rank for rank, each in enumerate(digests) if not torch.equal(each, digests[0])),
             None,
         )
-        if odd is not None:
+        if different_rank is not None:
             raise ValueError(
-                f"process {odd} does not have the {what} of process 0; start all processes with "
+                f"process {different_rank} does not have the {what} of process 0; start all processes with "
                 f"the same command on the same files"
             )
 
-    def share(self, batch: Batch) -> Batch:
+    def local_shard(self, batch: Batch) -> Batch:
         """Return this rank's part of the whole batch."""
-        rows = torch.arange(len(batch.weight_B), device=batch.weight_B.device)
-        return batch.rows(rows.chunk(self.size)[self.rank])
+        index = torch.arange(len(batch.loss_weight_B), device=batch.loss_weight_B.device)
+        return batch.select(index.chunk(self.world_size)[self.rank])
 
-    def loss(self, family: Family) -> Loss:
+    def wrap_loss(self, model: Seq2SeqModel) -> LossFn:
         """Return the loss function of a whole batch.
 
         With several ranks, each computes a part, and after `backward` all have the gradient of the
         whole; `mean` over the ranks turns the parts into the loss. All ranks start with the weights
         of rank 0.
         """
-        if self.size == 1:
-            return family.loss
+        if self.world_size == 1:
+            return model.loss
         # The buffers of the models (position tables, masks) are computed once and never change.
-        wrapped: Loss = DistributedDataParallel(Share(family, self), forward_sync_buffers=False)
+        wrapped: LossFn = DistributedDataParallel(
+            ShardedLoss(model, self), forward_sync_buffers=False
+        )
         return wrapped
 
-    def draw_apart(self, seed: int) -> None:
+    def seed_rank(self, seed: int) -> None:
         """Give every rank its own random numbers from torch's global generator, as for dropout.
 
         Rank 0 continues like a single process.
         """
-        if not self.first:
+        if not self.is_main:
             torch.manual_seed(seed + self.rank)
 
-    def sum(self, tensor: Tensor) -> Tensor:
+    def all_reduce_sum(self, tensor: Tensor) -> Tensor:
         """Return the sum over all ranks, equal to the bit on each."""
-        if self.size == 1:
+        if self.world_size == 1:
             return tensor
-        total = tensor.to(self._where(), copy=True)
+        total = tensor.to(self._comm_device(), copy=True)
         dist.all_reduce(total)
         return total.to(tensor.device)
 
-    def mean(self, tensor: Tensor) -> Tensor:
+    def all_reduce_mean(self, tensor: Tensor) -> Tensor:
         """Return the mean over all ranks, equal to the bit on each."""
-        return self.sum(tensor) / self.size if self.size > 1 else tensor
+        return self.all_reduce_sum(tensor) / self.world_size if self.world_size > 1 else tensor
 
-    def most(self, number: int) -> int:
+    def all_reduce_max(self, number: int) -> int:
         """Return the maximum over all ranks."""
-        if self.size == 1:
+        if self.world_size == 1:
             return number
-        largest = torch.tensor(number, device=self._where())
+        largest = torch.tensor(number, device=self._comm_device())
         dist.all_reduce(largest, dist.ReduceOp.MAX)
         return int(largest)
 
-    def leave(self) -> None:
+    def shutdown(self) -> None:
         """Shut down after success; a rank that fails just ends, and the others get an error."""
-        if self.size > 1:
+        if self.world_size > 1:
             dist.destroy_process_group()
 
-    def _where(self) -> torch.device:
+    def _comm_device(self) -> torch.device:
         """Return the device for communication: nccl needs tensors on GPUs."""
         return (
             torch.device("cuda", self.local_rank)
@@ -161,34 +166,34 @@ class Ranks:
         )
 
 
-ALONE = Ranks()
+SINGLE_PROCESS = DistributedContext()
 
 
-def join(device: torch.device) -> Ranks:
+def init_distributed(device: torch.device) -> DistributedContext:
     """Connect to the other processes that torchrun started; without torchrun there are none.
 
     Raises:
         ValueError: if there are more processes on this machine than GPUs.
     """
-    told = os.environ
-    if int(told.get("WORLD_SIZE", 1)) == 1:
-        return ALONE
-    ranks = Ranks(int(told["RANK"]), int(told["WORLD_SIZE"]), int(told["LOCAL_RANK"]))
+    env = os.environ
+    if int(env.get("WORLD_SIZE", 1)) == 1:
+        return SINGLE_PROCESS
+    context = DistributedContext(int(env["RANK"]), int(env["WORLD_SIZE"]), int(env["LOCAL_RANK"]))
     options: dict[str, Any] = {"backend": "gloo"}
     if device.type == "cuda":
-        here, gpus = int(told["LOCAL_WORLD_SIZE"]), torch.cuda.device_count()
-        if here > gpus:
+        local_world_size, gpus = int(env["LOCAL_WORLD_SIZE"]), torch.cuda.device_count()
+        if local_world_size > gpus:
             raise ValueError(
-                f"torchrun started {here} processes here, but there are {gpus} GPUs; lower "
+                f"torchrun started {local_world_size} processes here, but there are {gpus} GPUs; lower "
                 f"--nproc-per-node or use --device cpu"
             )
-        torch.cuda.set_device(ranks.local_rank)
-        options = {"backend": "nccl", "device_id": ranks.device(device)}
+        torch.cuda.set_device(context.local_rank)
+        options = {"backend": "nccl", "device_id": context.device(device)}
     dist.init_process_group(**options)
-    return ranks
+    return context
 
 
-class Share(nn.Module):
+class ShardedLoss(nn.Module):
     """A rank's part of the loss; DistributedDataParallel averages the gradients.
 
     The loss of a batch is a mean over its training tokens. The ranks have different numbers of
@@ -196,17 +201,17 @@ class Share(nn.Module):
     n in total, the mean over the ranks of loss_r * n_r * size / n is the loss of the whole batch.
     """
 
-    def __init__(self, family: Family, ranks: Ranks) -> None:
+    def __init__(self, model: Seq2SeqModel, context: DistributedContext) -> None:
         super().__init__()
-        self.family = family
-        self.ranks = ranks
+        self.model = model
+        self.context = context
 
     def forward(self, batch: Batch, label_smoothing: float) -> Tensor:
-        mine = self.ranks.share(batch)
-        part = tokens_that_train(mine) / tokens_that_train(batch).clamp(min=1)
-        return self.family.loss(mine, label_smoothing) * part * self.ranks.size
+        shard = self.context.local_shard(batch)
+        fraction = num_loss_tokens(shard) / num_loss_tokens(batch).clamp(min=1)
+        return self.model.loss(shard, label_smoothing) * fraction * self.context.world_size
 
 
-def tokens_that_train(batch: Batch) -> Tensor:
+def num_loss_tokens(batch: Batch) -> Tensor:
     """Return the number of label tokens that the loss averages over."""
-    return ((batch.labels_BT != PAD) * batch.weight_B[:, None]).sum()
+    return ((batch.labels_BT != PAD) * batch.loss_weight_B[:, None]).sum()

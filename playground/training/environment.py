@@ -7,7 +7,7 @@ import math
 import os
 from dataclasses import dataclass
 
-from playground.models.config import plain, shown
+from playground.models.config import format_number, short_repr
 
 log = logging.getLogger(__name__)
 
@@ -108,10 +108,10 @@ def env_number(name: str) -> float:
         value = math.nan
     if not spec.low <= value <= spec.high or (spec.integer and value % 1):
         kind = "a whole number" if spec.integer else "a number"
-        bounds = f"from {plain(int(spec.low))} to {plain(int(spec.high))}"
-        default = plain(spec.default)
+        bounds = f"from {format_number(int(spec.low))} to {format_number(int(spec.high))}"
+        default = format_number(spec.default)
         raise EnvError(
-            f"{variable} is {shown(text)}; it must be {kind} {bounds}, or be left out for {default}"
+            f"{variable} is {short_repr(text)}; it must be {kind} {bounds}, or be left out for {default}"
         )
     return value
 

@@ -11,28 +11,28 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-SETTLED_WITHIN = 0.5  # seconds; two renames take far less
+REPLACEMENT_TIMEOUT = 0.5  # seconds; two renames take far less
 
 
-def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+def write_dir(folder: Path, files: Mapping[str, bytes]) -> None:
     """Replace the content of `folder` by `files`, atomically for readers.
 
     Raises:
         OSError: as the system reports it; the previous content is still there.
     """
-    with new_folder(folder) as fresh:
+    with replacing_dir(folder) as staging:
         for name, data in files.items():
-            with open(fresh / name, "xb") as file:
+            with open(staging / name, "xb") as file:
                 file.write(data)
 
 
 @contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
+def replacing_dir(folder: Path) -> Iterator[Path]:
     """Yield an empty directory that replaces `folder` at the end of the block, atomically.
 
     After an error in the block it is removed. The new directory is hidden and next to `folder`; its
     files are flushed to disk before it is renamed. The previous directory first gets a hidden name
-    and is removed last; `recover_folder` restores it if the process dies in between.
+    and is removed last; `restore_previous` restores it if the process dies in between.
 
     Raises:
         OSError: as the system reports it; the previous content is still there.
@@ -41,26 +41,26 @@ def new_folder(folder: Path) -> Iterator[Path]:
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.tmp"
+    staging = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.tmp"
     try:
-        fresh.mkdir()
-        yield fresh
-        for path in fresh.iterdir():
+        staging.mkdir()
+        yield staging
+        for path in staging.iterdir():
             with open(path, "r+b") as file:
                 os.fsync(file.fileno())
-        flush_folder(fresh)
-        recover_folder(folder)
+        fsync_dir(staging)
+        restore_previous(folder)
         if folder.exists():
             shutil.rmtree(_previous(folder), ignore_errors=True)
             os.rename(folder, _previous(folder))
-        os.rename(fresh, folder)
+        os.rename(staging, folder)
     except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        recover_folder(folder)
+        shutil.rmtree(staging, ignore_errors=True)
+        restore_previous(folder)
         raise
     # The content is on disk and in place; at worst a power failure undoes the rename.
     with suppress(OSError):
-        flush_folder(folder.parent)
+        fsync_dir(folder.parent)
     shutil.rmtree(_previous(folder), ignore_errors=True)
 
 
@@ -72,53 +72,53 @@ def write_file(path: Path, data: bytes, *, flush: bool = True) -> None:
     Raises:
         OSError: as the system reports it; the previous content is still there.
     """
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    staging = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(fresh, "xb") as file:
+        with open(staging, "xb") as file:
             file.write(data)
             if flush:
                 file.flush()
                 os.fsync(file.fileno())
-        os.replace(fresh, path)
+        os.replace(staging, path)
     except BaseException:
         with suppress(OSError):
-            os.unlink(fresh)
+            os.unlink(staging)
         raise
 
 
-def remove_folder(folder: Path) -> None:
+def remove_dir(folder: Path) -> None:
     """Remove a directory atomically; `sweep` removes what a killed process leaves.
 
     Raises:
         OSError: as the system reports it; the directory is still there.
     """
-    away = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
-    os.rename(folder, away)
-    shutil.rmtree(away, ignore_errors=True)
+    trash = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
+    os.rename(folder, trash)
+    shutil.rmtree(trash, ignore_errors=True)
 
 
-def settle_folder(folder: Path) -> None:
+def wait_for_replacement(folder: Path) -> None:
     """Wait for a replacement in progress, and finish an interrupted one. Readers call this.
 
     A reader that restored the directory at once would undo the writer between its two renames.
     """
-    deadline = time.monotonic() + SETTLED_WITHIN
+    deadline = time.monotonic() + REPLACEMENT_TIMEOUT
     while not os.path.isdir(folder) and os.path.isdir(_previous(folder)):
         if time.monotonic() > deadline:
             with suppress(OSError):
-                recover_folder(folder)
+                restore_previous(folder)
             return
         time.sleep(0.01)
 
 
-def recover_folder(folder: Path) -> None:
+def restore_previous(folder: Path) -> None:
     """Restore a directory whose replacement was interrupted between its renames; for writers."""
     folder = Path(folder)
     if not os.path.exists(folder) and os.path.isdir(_previous(folder)):
         os.rename(_previous(folder), folder)
 
 
-def sweep(parent: Path, older_than: float = 0.0) -> list[str]:
+def clean_up_stale(parent: Path, older_than: float = 0.0) -> list[str]:
     """Restore interrupted replacements and remove unfinished writes; return these.
 
     Writes that are younger than `older_than` seconds stay, because another process, such as a
@@ -139,28 +139,28 @@ def sweep(parent: Path, older_than: float = 0.0) -> list[str]:
                 path.unlink(missing_ok=True)
                 removed.append(path.name)
             if path.name.endswith(".previous"):
-                recover_folder(path.with_name(path.name[1 : -len(".previous")]))
+                restore_previous(path.with_name(path.name[1 : -len(".previous")]))
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
             removed += [] if path.is_dir() else [path.name]
     return removed
 
 
-def is_closed(error: OSError) -> bool:
+def is_read_only(error: OSError) -> bool:
     """Return whether a write failed because the path is read-only."""
     return error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
-def way_out(error: OSError) -> str:
+def remedy(error: OSError) -> str:
     """Return what the user can do about a directory that could not be written."""
     return (
         "set PLAYGROUND_CHECKPOINTS to a folder that can be written"
-        if is_closed(error)
+        if is_read_only(error)
         else "make room on the disk"
     )
 
 
-def flush_folder(folder: Path) -> None:
+def fsync_dir(folder: Path) -> None:
     """Flush the names in a directory to disk, if the system can.
 
     Windows cannot open directories.

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import playground
-from playground.families import FAMILIES
-from playground.models.config import SettingError, shown
+from playground.families import ARCHITECTURES
+from playground.models.config import ConfigError, short_repr
 
-from .config import Change, RunConfig, TaskConfig, TrainConfig
+from .config import RunConfig, SettingChange, TaskConfig, TrainConfig
 
 SCHEMA_VERSION = 1
-WRITTEN = {
+MANIFEST_KEYS = {
     "schema_version",
     "task",
     "model",
@@ -36,10 +36,10 @@ WRITTEN = {
     "changes",
     "sha256",
 }
-MOST_LENGTHS = 512  # the maximum of the settings
-MOST_ENTRIES = 16  # of versions and of sha256; a valid file has three and two
-LONGEST_ENTRY = 200  # characters
-LARGEST_JSON = 1_000_000  # bytes; a valid file has about 2,000
+MAX_LENGTHS = 512  # the maximum of the settings
+MAX_ENTRIES = 16  # of versions and of sha256; a valid file has three and two
+MAX_ENTRY_CHARS = 200  # characters
+MAX_JSON_BYTES = 1_000_000  # bytes; a valid file has about 2,000
 
 
 class CheckpointError(ValueError):
@@ -56,7 +56,7 @@ class Manifest:
     device: str
     scores: dict[str, Any] | None = None
     versions: dict[str, str] = dataclasses.field(default_factory=lambda: current_versions())
-    changes: tuple[Change, ...] = ()  # setting changes, past and scheduled
+    changes: tuple[SettingChange, ...] = ()  # setting changes, past and scheduled
     # hashes of the tensor files, by name
     sha256: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -106,23 +106,25 @@ def read_manifest(folder: Path) -> Manifest:
     ):
         found = content.get("schema_version") if isinstance(content, dict) else None
         raise CheckpointError(
-            f"{path} has schema_version {shown(found)}; this version of the playground reads "
+            f"{path} has schema_version {short_repr(found)}; this version of the playground reads "
             f"{SCHEMA_VERSION}"
         )
     try:
-        family = content["family"]
-        if not isinstance(family, str) or family not in FAMILIES:
-            raise ValueError(f"family is {shown(family)}; choose one of {', '.join(FAMILIES)}")
+        architecture = content["family"]
+        if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
+            raise ValueError(
+                f"family is {short_repr(architecture)}; choose one of {', '.join(ARCHITECTURES)}"
+            )
         config = RunConfig(
-            task=_part(TaskConfig, content, "task"),
-            model=_part(FAMILIES[family].config, content, "model"),
-            training=_part(TrainConfig, content, "training"),
-            family=family,
+            task=_parse_section(TaskConfig, content, "task"),
+            model=_parse_section(ARCHITECTURES[architecture].config_class, content, "model"),
+            training=_parse_section(TrainConfig, content, "training"),
+            family=architecture,
         )
         step, seconds, scores = content["step"], content["seconds"], content["scores"]
-        odd = sorted(set(content) - WRITTEN)
+        odd = sorted(set(content) - MANIFEST_KEYS)
         if odd:
-            raise ValueError(f"it holds the unknown key {shown(odd[0])}")
+            raise ValueError(f"it holds the unknown key {short_repr(odd[0])}")
         if (
             type(step) is not int
             or not 0 <= step < 2**31
@@ -130,16 +132,16 @@ def read_manifest(folder: Path) -> Manifest:
             or not 0 <= seconds < 1e12
         ):
             raise ValueError(
-                f"step {shown(step)} or seconds {shown(seconds)} is outside the accepted range"
+                f"step {short_repr(step)} or seconds {short_repr(seconds)} is outside the accepted range"
             )
         if content["device"] not in ("cpu", "cuda"):
-            raise ValueError(f"device is {shown(content['device'])}; it must be cpu or cuda")
+            raise ValueError(f"device is {short_repr(content['device'])}; it must be cpu or cuda")
         versions, sums = content["versions"], content.get("sha256", {})
         _check_texts("versions", versions)
         _check_texts("sha256", sums)
         if scores is not None:
-            check_scores(scores)
-        changes = tuple(Change.read(content.get("changes", [])))
+            validate_scores(scores)
+        changes = tuple(SettingChange.parse(content.get("changes", [])))
         return Manifest(
             config, step, float(seconds), content["device"], scores, versions, changes, sums
         )
@@ -148,18 +150,18 @@ def read_manifest(folder: Path) -> Manifest:
             f"{path} lacks {error}; the file is incomplete, use another checkpoint"
         ) from None
     except (TypeError, ValueError) as error:
-        field = f" ({error.field})" if isinstance(error, SettingError) else ""
+        field = f" ({error.field})" if isinstance(error, ConfigError) else ""
         raise CheckpointError(f"{path} does not describe a run{field}: {error}") from None
 
 
-def _part(kind: Any, content: dict[str, Any], name: str) -> Any:
+def _parse_section(kind: Any, content: dict[str, Any], name: str) -> Any:
     """Parse one of the three groups of settings."""
     given = content[name]
     if not isinstance(given, dict):
-        raise ValueError(f"{name} is {shown(given)}; it must be settings and their values")
+        raise ValueError(f"{name} is {short_repr(given)}; it must be settings and their values")
     unknown = sorted(set(given) - {each.name for each in dataclasses.fields(kind)})
     if unknown:
-        raise ValueError(f"{name} holds the unknown setting {shown(unknown[0])}")
+        raise ValueError(f"{name} holds the unknown setting {short_repr(unknown[0])}")
     return kind(**given)
 
 
@@ -169,12 +171,14 @@ def _check_texts(name: str, texts: object) -> None:
     Raises:
         ValueError: for anything else.
     """
-    if isinstance(texts, dict) and len(texts) > MOST_ENTRIES:
-        raise ValueError(f"{name} has {len(texts):,} entries; at most {MOST_ENTRIES} are read")
+    if isinstance(texts, dict) and len(texts) > MAX_ENTRIES:
+        raise ValueError(f"{name} has {len(texts):,} entries; at most {MAX_ENTRIES} are read")
     if not isinstance(texts, dict) or not all(isinstance(v, str) for v in texts.values()):
-        raise ValueError(f"{name} are {shown(texts)}; they must be names and texts")
-    if any(len(part) > LONGEST_ENTRY for pair in texts.items() for part in pair):
-        raise ValueError(f"{name} hold a text of more than {LONGEST_ENTRY} characters; shorten it")
+        raise ValueError(f"{name} are {short_repr(texts)}; they must be names and texts")
+    if any(len(part) > MAX_ENTRY_CHARS for pair in texts.items() for part in pair):
+        raise ValueError(
+            f"{name} hold a text of more than {MAX_ENTRY_CHARS} characters; shorten it"
+        )
 
 
 def is_number(value: object) -> bool:
@@ -182,7 +186,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def check_scores(scores: object) -> None:
+def validate_scores(scores: object) -> None:
     """Check that scores have the format of `evaluate`, in total and by length.
 
     Raises:
@@ -192,15 +196,15 @@ def check_scores(scores: object) -> None:
     def check(line: object, counts: set[str], shares: set[str], others: set[str]) -> None:
         if not isinstance(line, dict) or set(line) != counts | shares | others:
             raise ValueError(
-                f"scores hold {shown(line)}, which does not have the keys of an evaluation"
+                f"scores hold {short_repr(line)}, which does not have the keys of an evaluation"
             )
         for key in counts:
             if line[key] is not None and (type(line[key]) is not int or not 0 <= line[key] < 2**63):
-                raise ValueError(f"scores: {key} is {shown(line[key])}; it must be a count")
+                raise ValueError(f"scores: {key} is {short_repr(line[key])}; it must be a count")
         for key in shares:
             if line[key] is not None and (not is_number(line[key]) or not 0 <= line[key] <= 1):
                 raise ValueError(
-                    f"scores: {key} is {shown(line[key])}; it must be a fraction from 0 to 1"
+                    f"scores: {key} is {short_repr(line[key])}; it must be a fraction from 0 to 1"
                 )
 
     check(scores, {"n"}, {"exact_match", "token_accuracy"}, {"by_length"})
@@ -211,9 +215,9 @@ def check_scores(scores: object) -> None:
         or scores["exact_match"] is None
     ):
         raise ValueError("scores lack n, exact_match or by_length")
-    if len(scores["by_length"]) > MOST_LENGTHS:
+    if len(scores["by_length"]) > MAX_LENGTHS:
         found = len(scores["by_length"])
-        raise ValueError(f"scores hold {found:,} lengths; at most {MOST_LENGTHS} are read")
+        raise ValueError(f"scores hold {found:,} lengths; at most {MAX_LENGTHS} are read")
     for line in scores["by_length"]:
         check(line, {"length", "n", "available"}, {"exact_match", "token_accuracy"}, set())
 
@@ -225,9 +229,9 @@ def read_json(path: Path) -> Any:
     """
     try:
         size = path.stat().st_size
-        if size > LARGEST_JSON:
-            raise CheckpointError(f"{path} has {size:,} bytes; at most {LARGEST_JSON:,} are read")
-        return parse_json(path.read_bytes())
+        if size > MAX_JSON_BYTES:
+            raise CheckpointError(f"{path} has {size:,} bytes; at most {MAX_JSON_BYTES:,} are read")
+        return parse_strict_json(path.read_bytes())
     except OSError as error:
         raise CheckpointError(f"could not read {path}: {error.strerror or error}") from None
     except CheckpointError:
@@ -236,23 +240,28 @@ def read_json(path: Path) -> Any:
         raise CheckpointError(f"{path} is not the JSON of a checkpoint: {error}") from None
 
 
-def parse_json(data: bytes) -> Any:
+def parse_strict_json(data: bytes) -> Any:
     """Parse strict JSON; raise ValueError for anything else."""
 
-    def refuse(constant: str) -> NoReturn:
+    def reject_constant(constant: str) -> NoReturn:
         raise ValueError(f"{constant} is not a number")
 
-    def finite(text: str) -> float:
+    def parse_finite(text: str) -> float:
         number = float(text)
-        return number if math.isfinite(number) else refuse(text)
+        return number if math.isfinite(number) else reject_constant(text)
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = dict(pairs)
         if len(keys) != len(pairs):
             raise ValueError("a key occurs twice")
         return keys
 
     try:
-        return json.loads(data, parse_constant=refuse, parse_float=finite, object_pairs_hook=once)
+        return json.loads(
+            data,
+            parse_constant=reject_constant,
+            parse_float=parse_finite,
+            object_pairs_hook=reject_duplicates,
+        )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

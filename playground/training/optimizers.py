@@ -33,28 +33,30 @@ def build_optimizer(config: TrainConfig, weights: Iterable[nn.Parameter]) -> tor
 
 
 def _build(config: TrainConfig, weights: list[nn.Parameter]) -> torch.optim.Optimizer:
-    rate, decay = config.learning_rate, config.weight_decay
+    lr, decay = config.learning_rate, config.weight_decay
     if config.optimizer == "sgd":
         sgd = torch.optim.SGD(
-            weights, lr=rate, momentum=config.momentum, weight_decay=decay, fused=True
+            weights, lr=lr, momentum=config.momentum, weight_decay=decay, fused=True
         )
         for weight in weights if config.momentum else ():
             # Without this, torch would use uninitialized memory if the very first update is
             # skipped. Otherwise zeros make no difference.
             sgd.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
         return sgd
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    optimizer_class = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     betas = (config.beta1, config.beta2)
-    return kind(weights, lr=rate, betas=betas, eps=config.epsilon, weight_decay=decay, fused=True)
+    return optimizer_class(
+        weights, lr=lr, betas=betas, eps=config.epsilon, weight_decay=decay, fused=True
+    )
 
 
-def remembered(config: TrainConfig) -> tuple[str, ...]:
+def optimizer_state_keys(config: TrainConfig) -> tuple[str, ...]:
     """Return the names of the optimizer's tensors that are as large as the weight."""
     if config.optimizer == "sgd":
         return ("momentum_buffer",) if config.momentum else ()
     return ("exp_avg", "exp_avg_sq")
 
 
-def counts_steps(config: TrainConfig) -> bool:
+def has_step_count(config: TrainConfig) -> bool:
     """Return whether the optimizer also stores a number of steps for each weight."""
     return config.optimizer != "sgd"

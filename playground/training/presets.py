@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from playground.families import FAMILIES
+from playground.families import ARCHITECTURES
 
 from .config import RunConfig
 
@@ -16,7 +16,7 @@ class Preset:
     """Settings that differ from the defaults; the user chooses all others."""
 
     title: str
-    sentence: str
+    description: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -72,19 +72,19 @@ PRESETS = {
         "Matched parameters: BERT",
         "BERT's architecture with random weights and about as many parameters as the default "
         "transformer: five bidirectional layers.",
-        {"family": "bert", **FAMILIES["bert"].recipe, "n_layers": 5},
+        {"family": "bert", **ARCHITECTURES["bert"].overrides, "n_layers": 5},
     ),
     "gpt2": Preset(
         "Matched parameters: GPT-2",
         "GPT-2's architecture with random weights and about as many parameters as the default "
         "transformer: five causal layers.",
-        {"family": "gpt2", **FAMILIES["gpt2"].recipe, "n_layers": 5},
+        {"family": "gpt2", **ARCHITECTURES["gpt2"].overrides, "n_layers": 5},
     ),
     "bart": Preset(
         "Matched parameters: BART",
         "BART's architecture with random weights and about as many parameters as the default "
         "transformer: an encoder and a decoder.",
-        {"family": "bart", **FAMILIES["bart"].recipe},
+        {"family": "bart", **ARCHITECTURES["bart"].overrides},
     ),
 }
 
@@ -97,14 +97,14 @@ def preset_config(name: str, values: Mapping[str, Any] | None = None) -> RunConf
     """
     if name not in PRESETS:
         raise ValueError(f"preset is {name!r}; choose one of {', '.join(PRESETS)}")
-    return RunConfig.from_fields({**PRESETS[name].settings, **(values or {})})
+    return RunConfig.from_flat({**PRESETS[name].settings, **(values or {})})
 
 
-def family_config(family: str, **values: Any) -> RunConfig:
+def architecture_preset(architecture: str, **values: Any) -> RunConfig:
     """Build a run of an architecture with its default settings, with `values` on top.
 
     Raises:
         SettingError: for an unknown architecture, or invalid settings.
     """
-    recipe = FAMILIES[family].recipe if family in FAMILIES else {}
-    return RunConfig.from_fields({**recipe, **values, "family": family})
+    overrides = ARCHITECTURES[architecture].overrides if architecture in ARCHITECTURES else {}
+    return RunConfig.from_flat({**overrides, **values, "family": architecture})

@@ -7,7 +7,7 @@ import math
 from .config import TrainConfig
 
 
-def learning_rate(config: TrainConfig, d_model: int, step: int) -> float:
+def learning_rate_at(config: TrainConfig, d_model: int, step: int) -> float:
     """Return the learning rate of update `step` (1 is the first).
 
     constant   increases linearly during the warm-up, then stays constant
@@ -21,9 +21,11 @@ def learning_rate(config: TrainConfig, d_model: int, step: int) -> float:
     if config.schedule == "noam":
         warmup = max(config.warmup, 1)
         return config.learning_rate * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
-    rise = min(1.0, step / config.warmup) if config.warmup else 1.0
+    warmup_factor = min(1.0, step / config.warmup) if config.warmup else 1.0
     if config.schedule == "constant":
-        return config.learning_rate * rise
-    fallen = min(1.0, step / config.decay_steps)
-    height = config.final_share + (1 - config.final_share) * (1 + math.cos(math.pi * fallen)) / 2
-    return config.learning_rate * rise * height
+        return config.learning_rate * warmup_factor
+    progress = min(1.0, step / config.decay_steps)
+    decay_factor = (
+        config.final_share + (1 - config.final_share) * (1 + math.cos(math.pi * progress)) / 2
+    )
+    return config.learning_rate * warmup_factor * decay_factor

@@ -12,37 +12,39 @@ from statistics import median
 
 import torch
 
-from playground.tasks.held_out import training_batch
+from playground.tasks.held_out import sample_training_batch
 
-from .config import MOST_CHANGES
+from .config import MAX_CHANGES
 from .devices import usable_cores
 from .environment import env_number
 from .trainer import Trainer
 
 # A fixed number instead of measurements, for servers with many users; 0 measures.
-GIVEN = int(env_number("THREADS"))
-FIRST_AT = 10  # steps before the first measurement, to initialize everything and know the speed
-ROUNDS = 5  # measurements of each number, in turn
-HOPELESS = 1.5  # a number that takes this many times as long as the best is not measured again
+FORCED_THREADS = int(env_number("THREADS"))
+FIRST_TUNING_STEP = (
+    10  # steps before the first measurement, to initialize everything and know the speed
+)
+TRIALS = 5  # measurements of each number, in turn
+GIVE_UP_RATIO = 1.5  # a number that takes this many times as long as the best is not measured again
 # Another number must take less than this fraction of the time. The measurement does not include the
 # effect of other processes over time.
-WORTH = 0.75
-AGAIN = 10.0  # seconds between two tunings
-SHARE = 50  # ... and at least this many times the duration of a tuning
-PACE = 10  # steps whose median is the speed before and after a change
-KEPT_FREE = 100  # changes of a run that are reserved for its owner
+REQUIRED_RATIO = 0.75
+MIN_INTERVAL = 10.0  # seconds between two tunings
+INTERVAL_FACTOR = 50  # ... and at least this many times the duration of a tuning
+CONTEXT_LENGTH = 10  # steps whose median is the speed before and after a change
+RESERVED_CHANGES = 100  # changes of a run that are reserved for its owner
 # If steps do not take less than this fraction of the time after a change, the change is reverted,
 # and the wait for the next tuning doubles.
-KEPT = 0.9
+REVERT_RATIO = 0.9
 
 
-def numbers() -> list[int]:
+def candidate_thread_counts() -> list[int]:
     """Return the candidates: 1, 2, 4, ... and the number of cores of this process."""
     cores = usable_cores()
     return sorted({count for power in range(8) if (count := 2**power) <= cores} | {cores})
 
 
-class ThreadChoice:
+class ThreadTuner:
     """Finds and sets the number of threads of a run.
 
     Each change is a setting change of the run at a step. So checkpoints store it, and a resumed or
@@ -55,80 +57,92 @@ class ThreadChoice:
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
-        chosen = (
+        is_fixed = (
             trainer.config.training.threads
             or trainer.device.type != "cpu"
-            or trainer.ranks.size > 1
+            or trainer.dist.world_size > 1
         )
-        self.numbers = (
+        self.candidates = (
             []
-            if chosen
+            if is_fixed
             else [
                 number
-                for number in ([GIVEN] if GIVEN else numbers())
-                if number <= trainer.most_threads
+                for number in ([FORCED_THREADS] if FORCED_THREADS else candidate_thread_counts())
+                if number <= trainer.max_threads
             ]
         )
-        self.again_at = 0.0
-        self.patience = 1.0  # factor on the time between two tunings
-        self.seen = trainer.step_count, trainer.seconds
-        self.pace = deque[float](maxlen=PACE)  # seconds of the latest steps
+        self.next_tuning_at = 0.0
+        self.backoff = 1.0  # factor on the time between two tunings
+        self.last_seen = trainer.step_count, trainer.seconds
+        self.recent_step_times = deque[float](maxlen=CONTEXT_LENGTH)  # seconds of the latest steps
         # the number before the latest change, and the seconds of a step then
-        self.on_trial: tuple[int, float] | None = None
+        self.trial: tuple[int, float] | None = None
 
-    def look(self) -> bool:
+    def maybe_tune(self) -> bool:
         """Tune between two steps, if it is time to. Returns whether the number changed."""
         trainer = self.trainer
-        if not self.numbers or not trainer.should_continue():
+        if not self.candidates or not trainer.should_continue():
             return False
-        self._time()
-        if self.on_trial and len(self.pace) == PACE:
-            before, took = self.on_trial
-            self.on_trial = None
-            if median(self.pace) > KEPT * took:
-                self.patience *= 2
-                self.again_at = time.monotonic() + AGAIN * self.patience
-                return self._change(before)
-            self.patience = 1.0
-        if len(trainer.changes) >= MOST_CHANGES - KEPT_FREE:
+        self._record_step_time()
+        if self.trial and len(self.recent_step_times) == CONTEXT_LENGTH:
+            previous, previous_seconds = self.trial
+            self.trial = None
+            if median(self.recent_step_times) > REVERT_RATIO * previous_seconds:
+                self.backoff *= 2
+                self.next_tuning_at = time.monotonic() + MIN_INTERVAL * self.backoff
+                return self._set_threads(previous)
+            self.backoff = 1.0
+        if len(trainer.changes) >= MAX_CHANGES - RESERVED_CHANGES:
             return False
-        if trainer.step_count < FIRST_AT or time.monotonic() < self.again_at or self.on_trial:
+        if (
+            trainer.step_count < FIRST_TUNING_STEP
+            or time.monotonic() < self.next_tuning_at
+            or self.trial
+        ):
             return False
-        now, best, started = trainer.threads, self.numbers[0], time.monotonic()
-        if len(self.numbers) > 1:
-            taken = time_of_steps(trainer, sorted({*self.numbers, now}))
-            quickest = min(taken, key=lambda number: taken[number])
-            best = quickest if taken[quickest] < WORTH * taken[now] else now
+        current, best, started = trainer.threads, self.candidates[0], time.monotonic()
+        if len(self.candidates) > 1:
+            seconds_by_count = benchmark_thread_counts(trainer, sorted({*self.candidates, current}))
+            fastest = min(seconds_by_count, key=lambda number: seconds_by_count[number])
+            best = (
+                fastest
+                if seconds_by_count[fastest] < REQUIRED_RATIO * seconds_by_count[current]
+                else current
+            )
         ended = time.monotonic()
-        self.again_at = ended + max(AGAIN, SHARE * (ended - started)) * self.patience
-        if best == now:
+        self.next_tuning_at = (
+            ended + max(MIN_INTERVAL, INTERVAL_FACTOR * (ended - started)) * self.backoff
+        )
+        if best == current:
             return False
-        if len(self.pace) == PACE:
-            self.on_trial = now, median(self.pace)
-        return self._change(best)
+        if len(self.recent_step_times) == CONTEXT_LENGTH:
+            self.trial = current, median(self.recent_step_times)
+        return self._set_threads(best)
 
-    def _time(self) -> None:
+    def _record_step_time(self) -> None:
         """Record the duration of the latest step."""
         step, seconds = self.trainer.step_count, self.trainer.seconds
-        if step > self.seen[0]:
-            self.pace.append((seconds - self.seen[1]) / (step - self.seen[0]))
-        self.seen = step, seconds
+        if step > self.last_seen[0]:
+            self.recent_step_times.append(
+                (seconds - self.last_seen[1]) / (step - self.last_seen[0])
+            )
+        self.last_seen = step, seconds
 
-    def _change(self, number: int) -> bool:
-        self.trainer.change("threads", number)
-        self.pace.clear()
+    def _set_threads(self, count: int) -> bool:
+        self.trainer.schedule_change("threads", count)
+        self.recent_step_times.clear()
         return True
 
 
-def time_of_steps(trainer: Trainer, numbers: list[int]) -> dict[int, float]:
+def benchmark_thread_counts(trainer: Trainer, counts: list[int]) -> dict[int, float]:
     """Measure the seconds of a step's arithmetic with each number of threads.
 
     Each result is the median of a few measurements in turn. Neither the weights nor the random
     numbers of the run change.
     """
-    config, taken = trainer.config, {number: list[float]() for number in numbers}
+    config, seconds_by_count = trainer.config, {number: list[float]() for number in counts}
     generator = torch.Generator().manual_seed(config.training.seed)
-    batch = training_batch(
+    batch = sample_training_batch(
         trainer.task,
         config.training.batch_size,
         config.task.min_length,
@@ -137,16 +151,21 @@ def time_of_steps(trainer: Trainer, numbers: list[int]) -> dict[int, float]:
     )
     try:
         with torch.random.fork_rng(devices=[]):
-            for _ in range(ROUNDS):
-                best = min((min(times) for times in taken.values() if times), default=0.0)
-                for number in [
-                    one for one in numbers if not taken[one] or min(taken[one]) <= HOPELESS * best
+            for _ in range(TRIALS):
+                best = min(
+                    (min(times) for times in seconds_by_count.values() if times), default=0.0
+                )
+                for count in [
+                    one
+                    for one in counts
+                    if not seconds_by_count[one]
+                    or min(seconds_by_count[one]) <= GIVE_UP_RATIO * best
                 ]:
-                    torch.set_num_threads(number)
+                    torch.set_num_threads(count)
                     started = time.perf_counter()
-                    trainer.family.loss(batch, config.training.label_smoothing).backward()
-                    taken[number].append(time.perf_counter() - started)
+                    trainer.model.loss(batch, config.training.label_smoothing).backward()
+                    seconds_by_count[count].append(time.perf_counter() - started)
                     trainer.optimizer.zero_grad()
     finally:
         torch.set_num_threads(trainer.threads)
-    return {number: median(times) for number, times in taken.items()}
+    return {number: median(times) for number, times in seconds_by_count.items()}

@@ -8,24 +8,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from playground.families.family import Family
+from playground.families.family import Seq2SeqModel
 from playground.tasks.task import Batch
 
 from .config import TrainConfig
-from .distributed import ALONE, Loss, Ranks
+from .distributed import SINGLE_PROCESS, DistributedContext, LossFn
 
-JOINED = 2_000_000  # up to this many numbers, gradients are concatenated for their norm
+MAX_CONCAT_NUMEL = 2_000_000  # up to this many numbers, gradients are concatenated for their norm
 
 
-def update(
-    family: Family,
+def train_step(
+    model: Seq2SeqModel,
     optimizer: torch.optim.Optimizer,
     batch: Batch,
     training: TrainConfig,
-    rate: float | Tensor,
-    spoiled: Tensor | None = None,
-    loss_of: Loss | None = None,
-    ranks: Ranks = ALONE,
+    lr: float | Tensor,
+    diverged: Tensor | None = None,
+    loss_fn: LossFn | None = None,
+    dist: DistributedContext = SINGLE_PROCESS,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Update the weights; return the loss, the gradient norm and whether both are finite.
 
@@ -35,36 +35,38 @@ def update(
     The optimizer gets a mask for this, as in torch.amp.GradScaler, because a check on the CPU would
     synchronize with the GPU at every step. If `rate` is a tensor on the device, the optimizer
     stores it there, and a captured update reads it anew at each replay. Several `ranks` pass their
-    `Ranks.loss` of the model as `loss_of`, and all get the same loss and norm.
+    `Ranks.loss` of the model as `loss_fn`, and all get the same loss and norm.
 
     """
     with torch.autocast(
         batch.source_BS.device.type, torch.bfloat16, enabled=training.precision == "bfloat16"
     ):
-        loss = (loss_of or family.loss)(batch, training.label_smoothing)
+        loss = (loss_fn or model.loss)(batch, training.label_smoothing)
     optimizer.zero_grad()
     loss.backward()
-    loss = ranks.mean(loss.detach())
-    norm = gradient_norm([weight.grad for weight in family.parameters() if weight.grad is not None])
+    loss = dist.all_reduce_mean(loss.detach())
+    grad_norm = global_grad_norm(
+        [weight.grad for weight in model.parameters() if weight.grad is not None]
+    )
     # Clipping as in torch.nn.utils.clip_grad_norm_, but inside the optimizer: the fused optimizers
     # divide the gradient by a scale in the same pass.
     if training.clip:
-        optimizer.grad_scale = (norm / training.clip).clamp(min=1)  # type: ignore[attr-defined]
-    finite = norm.isfinite() & loss.isfinite()
-    skip = ~finite if spoiled is None else ~finite | spoiled
+        optimizer.grad_scale = (grad_norm / training.clip).clamp(min=1)  # type: ignore[attr-defined]
+    is_finite = grad_norm.isfinite() & loss.isfinite()
+    skip = ~is_finite if diverged is None else ~is_finite | diverged
     optimizer.found_inf = skip.float()  # type: ignore[attr-defined]
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = lr
     optimizer.step()
-    return loss, norm, finite
+    return loss, grad_norm, is_finite
 
 
-def gradient_norm(gradients: list[Tensor]) -> Tensor:
+def global_grad_norm(gradients: list[Tensor]) -> Tensor:
     """Return the norm of all gradients together.
 
     Those of a small model are concatenated first: one kernel is faster than one for each tensor.
     Those of a large model would take memory, and save no time.
     """
-    if not 0 < sum(gradient.numel() for gradient in gradients) <= JOINED:
+    if not 0 < sum(gradient.numel() for gradient in gradients) <= MAX_CONCAT_NUMEL:
         return torch.nn.utils.get_total_norm(gradients)
     return torch.cat([gradient.flatten() for gradient in gradients]).norm()

@@ -25,42 +25,49 @@ from typing import Any, Literal
 import gradio as gr
 from starlette.requests import Request
 
-from playground.comparison.sheet import standing
-from playground.families import FAMILIES
-from playground.models.config import SettingError, shown
+from playground.comparison.sheet import latest_rows
+from playground.families import ARCHITECTURES
+from playground.models.config import ConfigError, short_repr
 from playground.runs.registry import CLIENT_ADDRESS, Registry
-from playground.runs.run import WORKING, Refused
-from playground.statistics import wilson
-from playground.tasks import ROWS, TASKS
-from playground.training.config import RunConfig, field_owner, setting_of
-from playground.training.devices import ZERO, on_zero
+from playground.runs.run import ACTIVE_STATUSES, UserError
+from playground.statistics import wilson_interval
+from playground.tasks import LOOKUP, TASKS
+from playground.training.config import RunConfig, field_named, section_of_field
+from playground.training.devices import ZERO_GPU, is_zero_gpu
 from playground.training.environment import env_number
 from playground.training.manifest import CheckpointError
-from playground.training.presets import PRESETS, family_config, preset_config
+from playground.training.presets import PRESETS, architecture_preset, preset_config
 
-from .asked import Answerer
-from .form import of_rows
-from .hub import on_a_space
-from .limits import Limits, Places, client_of
-from .live import answer_of
+from .asked import Handler
+from .form import dataset_settings
+from .hub import is_space
+from .limits import BoundedSemaphoreQueue, RateLimiter, resolve_client_address
+from .live import await_result
 from .origin import is_own_origin
-from .subject import CHECKPOINT, RUN, WATCH, checkpoint_folder, client_on_show, run_on_show
-from .visit import OWNER, new_owner
+from .subject import (
+    CHECKPOINT_PREFIX,
+    RUN_PREFIX,
+    SHARE_PREFIX,
+    resolve_checkpoint,
+    resolve_client,
+    resolve_run,
+)
+from .visit import OWNER_KEY_PATTERN, new_owner_key
 
-SETTLED_WITHIN = 10.0  # seconds to wait for pause, resume and stop to take effect
-LONGEST_WAIT = 240.0  # maximum wait of compare, push and job, in seconds
-POLLED_EVERY = 0.25
-MOST_EVALUATED = 2000  # held-out sequences
-EVALUATED_WITHIN = 280.0  # seconds
-MOST_WEIGHTS = 200_000  # weights in one response
-LOOKS_AT_ONCE = 4
-WAITS_OF_A_CLIENT, WAITS_IN_ALL = 8, 64  # waiting calls per client and in total
-LONGEST_NAME = 200
-COMPARE, PUSH = "compare:", "push:"  # prefixes of job ids
-SETTLED = {
-    "pause": lambda status: status not in (*WORKING, "waiting"),
+STATUS_CHANGE_TIMEOUT_S = 10.0  # seconds to wait for pause, resume and stop to take effect
+MAX_WAIT_S = 240.0  # maximum wait of compare, push and job, in seconds
+POLL_INTERVAL_S = 0.25
+MAX_EVALUATED = 2000  # held-out sequences
+EVALUATION_TIMEOUT_S = 280.0  # seconds
+MAX_WEIGHTS = 200_000  # weights in one response
+MAX_CONCURRENT_INSPECTIONS = 4
+MAX_WAITS_PER_CLIENT, MAX_WAITS_TOTAL = 8, 64  # waiting calls per client and in total
+MAX_NAME_LENGTH = 200
+COMPARE_PREFIX, PUSH_PREFIX = "compare:", "push:"  # prefixes of job ids
+REACHED_STATUS = {
+    "pause": lambda status: status not in (*ACTIVE_STATUSES, "waiting"),
     "resume": lambda status: status not in ("paused", "stopped", "failed"),
-    "stop": lambda status: status not in (*WORKING, "waiting", "paused"),
+    "stop": lambda status: status not in (*ACTIVE_STATUSES, "waiting", "paused"),
 }
 
 
@@ -77,14 +84,20 @@ class Endpoints:
         opened: whether the instance is shared, so calls are limited.
     """
 
-    def __init__(self, registry: Registry, answers: Mapping[str, Answerer], opened: bool) -> None:
-        self.registry, self.answers = registry, answers
-        self.limits = Limits.from_environment(opened)
-        self.waiting = Counter[str]()  # waiting calls by client
-        self.looking = Places(LOOKS_AT_ONCE, 4 * LOOKS_AT_ONCE)
-        self.evaluating = Places(int(env_number("API_MAX_CONCURRENT")))  # for all clients
+    def __init__(
+        self, registry: Registry, handlers: Mapping[str, Handler], is_public: bool
+    ) -> None:
+        self.registry, self.handlers = registry, handlers
+        self.rate_limiter = RateLimiter.from_environment(is_public)
+        self.waits_by_client = Counter[str]()  # waiting calls by client
+        self.inspection_slots = BoundedSemaphoreQueue(
+            MAX_CONCURRENT_INSPECTIONS, 4 * MAX_CONCURRENT_INSPECTIONS
+        )
+        self.evaluation_slots = BoundedSemaphoreQueue(
+            int(env_number("API_MAX_CONCURRENT"))
+        )  # for all clients
 
-    def place(self) -> None:
+    def register(self) -> None:
         """Add the endpoints to the page under construction."""
         if has_mcp():
             from . import mcp_server
@@ -106,7 +119,7 @@ class Endpoints:
             self.job,
             self.cancel,
         ):
-            gr.api(_in_words(endpoint), api_name=endpoint.__name__, queue=False)
+            gr.api(_with_user_errors(endpoint), api_name=endpoint.__name__, queue=False)
 
     # Settings and models
 
@@ -116,22 +129,23 @@ class Endpoints:
         Returns:
             tasks, presets and families with descriptions; settings with defaults.
         """
-        self._counted(request)
+        self._rate_limit(request)
         return {
             "tasks": {
-                name: f"{task.sentence} {' -> '.join(task.example)}" for name, task in TASKS.items()
+                name: f"{task.description} {' -> '.join(task.example)}"
+                for name, task in TASKS.items()
             },
-            "presets": {name: preset.sentence for name, preset in PRESETS.items()},
-            "families": {name: family.sentence for name, family in FAMILIES.items()},
+            "presets": {name: preset.description for name, preset in PRESETS.items()},
+            "families": {name: family.description for name, family in ARCHITECTURES.items()},
             "settings": {
                 name: {
-                    "default": setting_of(name).default,
-                    "choices": list(setting_of(name).metadata["choices"] or []),
-                    "meaning": setting_of(name).metadata["help"],
+                    "default": field_named(name).default,
+                    "choices": list(field_named(name).metadata["choices"] or []),
+                    "meaning": field_named(name).metadata["help"],
                     "part": part,
                 }
-                for name, part in field_owner().items()
-                if "help" in setting_of(name).metadata
+                for name, part in section_of_field().items()
+                if "help" in field_named(name).metadata
             },
         }
 
@@ -144,18 +158,18 @@ class Endpoints:
         Returns:
             checkpoints and runs: model name, task, parameters, and best exact match (0 to 1).
         """
-        self._counted(request)
-        told = await self._asked("runs", {"owner": self._owner(owner)}, request)
+        self._rate_limit(request)
+        response = await self._call_handler("runs", {"owner": self._owner_key(owner)}, request)
         runs = [
-            row | {"model": row["subject"].removeprefix(RUN)}
-            for row in told["runs"]
+            row | {"model": row["subject"].removeprefix(RUN_PREFIX)}
+            for row in response["runs"]
             if not row["deleted"]
         ]
         return {
             "checkpoints": [
-                _without(row | {"model": row["subject"]}, "subject") for row in told["checkpoints"]
+                _omit(row | {"model": row["subject"]}, "subject") for row in response["checkpoints"]
             ],
-            "runs": [_without(row, "subject", "hidden", "deleted") for row in runs],
+            "runs": [_omit(row, "subject", "hidden", "deleted") for row in runs],
         }
 
     # Runs
@@ -181,26 +195,26 @@ class Endpoints:
         Returns:
             run: id; owner: secret key; watch: read-only model name; status, steps, parameters.
         """
-        self._counted(request, "starts")
-        key = self._owner(owner) or new_owner()
+        self._rate_limit(request, "starts")
+        key = self._owner_key(owner) or new_owner_key()
         try:
-            given = _dictionary("settings", settings)
-            given |= of_rows(given) if given.get("task") == ROWS else {}
-            label = _text("name", name)
-            config = _config(given, _text("preset", preset))
-            if config.training.device == ZERO and on_zero():
-                raise Refused(
+            overrides = _validate_dictionary("settings", settings)
+            overrides |= dataset_settings(overrides) if overrides.get("task") == LOOKUP else {}
+            label = _validate_text("name", name)
+            config = _build_config(overrides, _validate_text("preset", preset))
+            if config.training.device == ZERO_GPU and is_zero_gpu():
+                raise UserError(
                     "device is 'zero', but ZeroGPU needs an open page; use device auto or cpu"
                 )
             run = await asyncio.to_thread(
                 self.registry.start, config, key, name=" ".join(label.split())
             )
-        except (Refused, ValueError, TypeError) as error:
-            raise Refused(f"not started: {error}") from None
+        except (UserError, ValueError, TypeError) as error:
+            raise UserError(f"not started: {error}") from None
         return {
             "run": run.id,
             "owner": key,
-            "watch": WATCH + run.watch_id,
+            "watch": SHARE_PREFIX + run.watch_id,
             "name": run.name,
             "status": run.status,
             "steps": run.steps,
@@ -220,8 +234,8 @@ class Endpoints:
         Returns:
             status, message (on an error), the latest exact_match (0 to 1), final scores by length.
         """
-        self._counted(request)
-        return await self._status(self._subject(model, owner), curve is True, request)
+        self._rate_limit(request)
+        return await self._status(self._model_ref(model, owner), curve is True, request)
 
     async def pause(self, run: str, owner: str = "", request: gr.Request = None) -> dict[str, Any]:
         """Pause a run after its current step, and save a checkpoint.
@@ -233,7 +247,7 @@ class Endpoints:
         Returns:
             as status.
         """
-        return await self._steered(run, owner, "pause", request)
+        return await self._control(run, owner, "pause", request)
 
     async def resume(self, run: str, owner: str = "", request: gr.Request = None) -> dict[str, Any]:
         """Resume a paused, stopped or failed run from its last state or checkpoint.
@@ -245,7 +259,7 @@ class Endpoints:
         Returns:
             as status.
         """
-        return await self._steered(run, owner, "resume", request)
+        return await self._control(run, owner, "resume", request)
 
     async def stop(self, run: str, owner: str = "", request: gr.Request = None) -> dict[str, Any]:
         """Stop a run after saving a checkpoint; it can be used and resumed afterwards.
@@ -257,7 +271,7 @@ class Endpoints:
         Returns:
             as status.
         """
-        return await self._steered(run, owner, "stop", request)
+        return await self._control(run, owner, "stop", request)
 
     # Inference
 
@@ -275,10 +289,14 @@ class Endpoints:
         Returns:
             given: generated tokens; answer: target or null; right: whether they match; note.
         """
-        self._counted(request)
-        what = self._subject(model, owner) | {"text": _text("sequence", sequence, 2000)} | _at(step)
-        async with self.looking.one():
-            return await self._asked("try", what, request)
+        self._rate_limit(request)
+        payload = (
+            self._model_ref(model, owner)
+            | {"text": _validate_text("sequence", sequence, 2000)}
+            | _step_argument(step)
+        )
+        async with self.inspection_slots.slot():
+            return await self._call_handler("try", payload, request)
 
     async def attention(
         self,
@@ -305,38 +323,42 @@ class Endpoints:
         Returns:
             weights[layer][head][row][column], rounded to 0.001; tokens of rows and columns.
         """
-        self._counted(request)
-        what = (
-            self._subject(model, owner)
-            | {"text": _text("sequence", sequence, 2000), "view": "attention"}
-            | _at(step)
+        self._rate_limit(request)
+        payload = (
+            self._model_ref(model, owner)
+            | {"text": _validate_text("sequence", sequence, 2000), "view": "attention"}
+            | _step_argument(step)
         )
-        async with self.looking.one():
-            told = await self._asked("inspect", what | {"options": {"kind": kind}}, request)
-        layers = _chosen("layer", layer, told["layers"])
-        heads = _chosen("head", head, told["heads"])
-        rows, columns = len(told["rows"]), len(told["columns"])
-        if len(layers) * len(heads) * rows * columns > MOST_WEIGHTS:
-            raise Refused(
-                f"the response exceeds {MOST_WEIGHTS:,} weights; request one layer or one head"
+        async with self.inspection_slots.slot():
+            response = await self._call_handler(
+                "inspect", payload | {"options": {"kind": kind}}, request
             )
-        thousandths = array("h", base64.b64decode(told["weights"]))
+        layers = _select_indices("layer", layer, response["layers"])
+        heads = _select_indices("head", head, response["heads"])
+        rows, columns = len(response["rows"]), len(response["columns"])
+        if len(layers) * len(heads) * rows * columns > MAX_WEIGHTS:
+            raise UserError(
+                f"the response exceeds {MAX_WEIGHTS:,} weights; request one layer or one head"
+            )
+        thousandths = array("h", base64.b64decode(response["weights"]))
 
-        def row(of_layer: int, of_head: int, at: int) -> list[float]:
-            first = ((of_layer * told["heads"] + of_head) * rows + at) * columns
-            return [weight / 1000 for weight in thousandths[first : first + columns]]
+        def weights_row(layer_index: int, head_index: int, row_index: int) -> list[float]:
+            start = ((layer_index * response["heads"] + head_index) * rows + row_index) * columns
+            return [weight / 1000 for weight in thousandths[start : start + columns]]
 
         return {
-            "kind": told["kind"],
+            "kind": response["kind"],
             "layers": layers,
             "heads": heads,
-            "rows": told["rows"],
-            "columns": told["columns"],
-            "weights": [[[row(i, j, at) for at in range(rows)] for j in heads] for i in layers],
-            "written": told["written"],
-            "answer": told["answer"],
-            "step": told.get("step"),
-            "note": told["note"],
+            "rows": response["rows"],
+            "columns": response["columns"],
+            "weights": [
+                [[weights_row(i, j, at) for at in range(rows)] for j in heads] for i in layers
+            ],
+            "written": response["written"],
+            "answer": response["answer"],
+            "step": response.get("step"),
+            "note": response["note"],
         }
 
     async def evaluate(
@@ -353,25 +375,32 @@ class Endpoints:
         Returns:
             n, exact_match and token_accuracy (0 to 1), interval (95 %), by_length, step.
         """
-        self._counted(request, "heavy")
-        subject, wanted = self._subject(model, owner), _number("n", n, 1, MOST_EVALUATED)
-        run, own = run_on_show(self.registry, subject)
-        at = _at(step).get("step")
-        what = run or checkpoint_folder(self.registry, subject)
-        if what is None:
-            raise Refused(_gone(model))
-        client = client_on_show(subject, own, _request(request))
-        async with self.evaluating.one():
-            told = await answer_of(
-                await asyncio.to_thread(self.registry.evaluate, what, wanted, at, client),
-                EVALUATED_WITHIN,
-            )
-        if "error" in told:
-            raise Refused(told["error"])
-        interval = (
-            list(wilson(round(told["exact_match"] * told["n"]), told["n"])) if told["n"] else None
+        self._rate_limit(request, "heavy")
+        model_ref, n_sequences = (
+            self._model_ref(model, owner),
+            _validate_integer("n", n, 1, MAX_EVALUATED),
         )
-        return told | {"interval": interval}
+        run, is_owner = resolve_run(self.registry, model_ref)
+        load_at_step = _step_argument(step).get("step")
+        model_source = run or resolve_checkpoint(self.registry, model_ref)
+        if model_source is None:
+            raise UserError(_not_found_message(model))
+        client = resolve_client(model_ref, is_owner, _starlette_request(request))
+        async with self.evaluation_slots.slot():
+            result = await await_result(
+                await asyncio.to_thread(
+                    self.registry.evaluate, model_source, n_sequences, load_at_step, client
+                ),
+                EVALUATION_TIMEOUT_S,
+            )
+        if "error" in result:
+            raise UserError(result["error"])
+        interval = (
+            list(wilson_interval(round(result["exact_match"] * result["n"]), result["n"]))
+            if result["n"]
+            else None
+        )
+        return result | {"interval": interval}
 
     # Jobs
 
@@ -398,24 +427,26 @@ class Endpoints:
         Returns:
             job and owner (for the job endpoint), status, rows (exact_match with interval), result.
         """
-        self._counted(request, "heavy")
+        self._rate_limit(request, "heavy")
         names = models if models is not None else []
         if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
-            raise Refused(f"models is {shown(models)}; give a list of names on the Hub")
-        what, seconds = (
+            raise UserError(f"models is {short_repr(models)}; give a list of names on the Hub")
+        job_request, seconds = (
             {
                 "models": names,
-                "n": _number("n", n, 1, 500),
-                "shots": _number("shots", shots, 0, 32),
+                "n": _validate_integer("n", n, 1, 500),
+                "shots": _validate_integer("shots", shots, 0, 32),
             },
-            _seconds(wait),
+            _validate_seconds(wait),
         )
-        subject = self._subject(model, owner)
-        key = subject["owner"] or new_owner()
-        begun = await self._asked(
-            "compare-begin", subject | {"owner": key, "kind": "table", "what": what}, request
+        model_ref = self._model_ref(model, owner)
+        key = model_ref["owner"] or new_owner_key()
+        response = await self._call_handler(
+            "compare-begin",
+            model_ref | {"owner": key, "kind": "table", "what": job_request},
+            request,
         )
-        return await self._awaited(COMPARE + begun["job"], key, seconds, request)
+        return await self._wait_for_job(COMPARE_PREFIX + response["job"], key, seconds, request)
 
     async def push(
         self,
@@ -444,25 +475,27 @@ class Endpoints:
         Returns:
             job and owner (for the job endpoint), status, result (the address of the model).
         """
-        self._counted(request, "heavy")
-        subject = self._subject(model, owner)
-        if on_a_space() and not _request(request).scope.get("session", {}).get("oauth_info"):
-            raise Refused(
+        self._rate_limit(request, "heavy")
+        model_ref = self._model_ref(model, owner)
+        if is_space() and not _starlette_request(request).scope.get("session", {}).get(
+            "oauth_info"
+        ):
+            raise UserError(
                 "publishing from a Space needs a sign-in on the Hub tab of the page; "
                 "or download the checkpoint and push it from your machine"
             )
-        key, seconds = subject["owner"] or new_owner(), _seconds(wait)
-        what = subject | {
+        key, seconds = model_ref["owner"] or new_owner_key(), _validate_seconds(wait)
+        payload = model_ref | {
             "owner": key,
             "kind": "push",
-            "repo": _text("repo", repo),
+            "repo": _validate_text("repo", repo),
             "token": token,
             "private": private is True,
-            "revision": _text("branch", branch),
+            "revision": _validate_text("branch", branch),
             "data": with_data is True,
         }
-        begun = await self._asked("hub-start", what, request)
-        return await self._awaited(PUSH + begun["job"], key, seconds, request)
+        response = await self._call_handler("hub-start", payload, request)
+        return await self._wait_for_job(PUSH_PREFIX + response["job"], key, seconds, request)
 
     async def job(
         self, job: str, owner: str, wait: float = 0, request: gr.Request = None
@@ -477,8 +510,10 @@ class Endpoints:
         Returns:
             as compare or push.
         """
-        self._counted(request)
-        return await self._awaited(job, self._owner(owner), _seconds(wait), request)
+        self._rate_limit(request)
+        return await self._wait_for_job(
+            job, self._owner_key(owner), _validate_seconds(wait), request
+        )
 
     async def cancel(self, job: str, owner: str, request: gr.Request = None) -> dict[str, Any]:
         """Cancel a comparison or a push.
@@ -492,137 +527,157 @@ class Endpoints:
         Returns:
             as compare or push.
         """
-        self._counted(request)
-        key = self._owner(owner)
-        of, name = _job(job)
-        await self._asked(
-            "compare-cancel" if of == COMPARE else "hub-cancel",
+        self._rate_limit(request)
+        key = self._owner_key(owner)
+        prefix, name = _parse_job_id(job)
+        await self._call_handler(
+            "compare-cancel" if prefix == COMPARE_PREFIX else "hub-cancel",
             {"job": name, "owner": key},
             request,
         )
-        return await self._awaited(job, key, 2.0 if of == PUSH else 0.0, request)
+        return await self._wait_for_job(job, key, 2.0 if prefix == PUSH_PREFIX else 0.0, request)
 
     # Helpers
 
-    async def _asked(self, name: str, what: dict[str, Any], request: Any) -> dict[str, Any]:
+    async def _call_handler(
+        self, name: str, payload: dict[str, Any], request: Any
+    ) -> dict[str, Any]:
         """Return the response of a page handler; raise Refused with its error message."""
-        told = await self.answers[name](what, _request(request))
-        if "error" in told:
-            raise Refused(told["error"])
-        return told
+        response = await self.handlers[name](payload, _starlette_request(request))
+        if "error" in response:
+            raise UserError(response["error"])
+        return response
 
-    async def _status(self, subject: dict[str, str], curve: bool, request: Any) -> dict[str, Any]:
-        told = await self._asked("poll", subject | {"known": 0, "epoch": -1, "looks": 0}, request)
-        if told["status"] == "gone":
-            raise Refused(told["message"] or _gone(subject["subject"]))
-        points, latest = told["points"], told.get("latest") or {}
-        scored = points["scored"][-1] if points["scored"] else None
-        answer = {
-            "status": told["status"],
-            "message": told["message"],
-            "name": told["name"],
-            "step": told["step"],
-            "steps": told["steps"],
-            "place": told.get("place"),
+    async def _status(self, model_ref: dict[str, str], curve: bool, request: Any) -> dict[str, Any]:
+        response = await self._call_handler(
+            "poll", model_ref | {"known": 0, "epoch": -1, "looks": 0}, request
+        )
+        if response["status"] == "gone":
+            raise UserError(response["message"] or _not_found_message(model_ref["subject"]))
+        points, latest = response["points"], response.get("latest") or {}
+        evaluation = points["scored"][-1] if points["scored"] else None
+        status = {
+            "status": response["status"],
+            "message": response["message"],
+            "name": response["name"],
+            "step": response["step"],
+            "steps": response["steps"],
+            "place": response.get("place"),
             "loss": latest.get("loss"),
             "steps_per_second": latest.get("steps_per_second"),
-            "exact_match": scored[1] if scored else None,
-            "scored_at": scored[0] if scored else None,
-            "scores": told["scores"],
-            "parameters": told["parameters"],
+            "exact_match": evaluation[1] if evaluation else None,
+            "scored_at": evaluation[0] if evaluation else None,
+            "scores": response["scores"],
+            "parameters": response["parameters"],
         }
         columns = ("steps", "loss", "learning_rate", "gradient_norm", "scored")
-        return answer | ({"curve": {name: points[name] for name in columns}} if curve else {})
+        return status | ({"curve": {name: points[name] for name in columns}} if curve else {})
 
-    async def _steered(self, run: str, owner: str, action: str, request: Any) -> dict[str, Any]:
-        self._counted(request)
-        subject = self._subject(run, owner)
-        await self._asked("do", subject | {"do": action}, request)
-        found, _ = run_on_show(self.registry, subject)
-        await _until(lambda: found is None or SETTLED[action](found.status), SETTLED_WITHIN)
-        return await self._status(subject, False, request)
+    async def _control(self, run: str, owner: str, action: str, request: Any) -> dict[str, Any]:
+        self._rate_limit(request)
+        model_ref = self._model_ref(run, owner)
+        await self._call_handler("do", model_ref | {"do": action}, request)
+        run_or_none, _ = resolve_run(self.registry, model_ref)
+        await _wait_until(
+            lambda: run_or_none is None or REACHED_STATUS[action](run_or_none.status),
+            STATUS_CHANGE_TIMEOUT_S,
+        )
+        return await self._status(model_ref, False, request)
 
-    async def _awaited(self, job: str, owner: str, seconds: float, request: Any) -> dict[str, Any]:
+    async def _wait_for_job(
+        self, job: str, owner: str, seconds: float, request: Any
+    ) -> dict[str, Any]:
         """Return the status of a job when it ends, or after `seconds`."""
-        of, name = _job(job)
-        client = client_of(_request(request))
+        prefix, name = _parse_job_id(job)
+        client = resolve_client_address(_starlette_request(request))
         deadline = time.monotonic() + seconds * self._may_wait(client)
-        self.waiting[client] += 1
+        self.waits_by_client[client] += 1
         try:
             while True:
-                what = {"job": name, "owner": owner}
-                told = await self._asked(
-                    "compare-poll" if of == COMPARE else "hub-job", what, request
+                payload = {"job": name, "owner": owner}
+                response = await self._call_handler(
+                    "compare-poll" if prefix == COMPARE_PREFIX else "hub-job", payload, request
                 )
-                if told["status"] not in ("waiting", "working") or time.monotonic() >= deadline:
+                if response["status"] not in ("waiting", "working") or time.monotonic() >= deadline:
                     break
-                await asyncio.sleep(POLLED_EVERY)
+                await asyncio.sleep(POLL_INTERVAL_S)
         finally:
-            self.waiting -= Counter([client])
-        answer = {
+            self.waits_by_client -= Counter([client])
+        result = {
             "job": job,
             "owner": owner,
-            "status": told["status"],
-            "sentence": told["sentence"],
-            "again": told["again"],
+            "status": response["status"],
+            "sentence": response["sentence"],
+            "again": response["again"],
         }
-        if of == COMPARE:
-            answer |= {"done": told["done"], "total": told["total"], "rows": standing(told["rows"])}
-        return answer | {"result": _unlike_files(told["result"])}
+        if prefix == COMPARE_PREFIX:
+            result |= {
+                "done": response["done"],
+                "total": response["total"],
+                "rows": latest_rows(response["rows"]),
+            }
+        return result | {"result": _rename_path_keys(response["result"])}
 
     def _may_wait(self, client: str) -> bool:
         """Return whether a call of this client may wait for a job."""
-        return self.waiting[client] < WAITS_OF_A_CLIENT and self.waiting.total() < WAITS_IN_ALL
+        return (
+            self.waits_by_client[client] < MAX_WAITS_PER_CLIENT
+            and self.waits_by_client.total() < MAX_WAITS_TOTAL
+        )
 
-    def _owner(self, owner: object) -> str:
+    def _owner_key(self, owner: object) -> str:
         """Return the given key, or the key of a local instance, or an empty string.
 
         Raises:
             Refused: for an invalid key.
         """
         if owner == "" or owner is None:
-            return self.registry.local_owner
-        if not isinstance(owner, str) or not OWNER.fullmatch(owner):
-            raise Refused(
+            return self.registry.single_owner
+        if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
+            raise UserError(
                 "owner is no key of this server: pass the owner that start returned, or omit it"
             )
         return owner
 
-    def _subject(self, model: object, owner: object) -> dict[str, str]:
+    def _model_ref(self, model: object, owner: object) -> dict[str, str]:
         """Return the request fields of a model name (subject.py).
 
         Raises:
             Refused: for an unknown model, or a run of another owner.
         """
-        name = _text("model", model).strip()
-        subject = {
-            "subject": name if name.startswith((RUN, WATCH, CHECKPOINT)) else RUN + name,
-            "owner": self._owner(owner),
+        name = _validate_text("model", model).strip()
+        model_ref = {
+            "subject": name
+            if name.startswith((RUN_PREFIX, SHARE_PREFIX, CHECKPOINT_PREFIX))
+            else RUN_PREFIX + name,
+            "owner": self._owner_key(owner),
         }
         if (
-            run_on_show(self.registry, subject)[0] is None
-            and checkpoint_folder(self.registry, subject) is None
+            resolve_run(self.registry, model_ref)[0] is None
+            and resolve_checkpoint(self.registry, model_ref) is None
         ):
-            raise Refused(_gone(name))
-        return subject
+            raise UserError(_not_found_message(name))
+        return model_ref
 
-    def _counted(self, request: Any, kind: str = "calls") -> None:
+    def _rate_limit(self, request: Any, kind: str = "calls") -> None:
         """Apply the rate limit to a call of this client.
 
         Raises:
             Refused: for too many calls, and for requests from pages of other sites, because
                 browsers send them with the user's cookies.
         """
-        client = client_of(_request(request))
+        client = resolve_client_address(_starlette_request(request))
         CLIENT_ADDRESS.set(client)  # Gradio runs some calls outside of the request
-        if not is_own_origin(_request(request).headers):
-            raise Refused("pages of other sites are rejected; use a program or open the playground")
-        self.limits.take("calls", client)
+        if not is_own_origin(_starlette_request(request).headers):
+            raise UserError(
+                "pages of other sites are rejected; use a program or open the playground"
+            )
+        self.rate_limiter.acquire("calls", client)
         if kind != "calls":
-            self.limits.take(kind, client)
+            self.rate_limiter.acquire(kind, client)
 
 
-def _in_words(
+def _with_user_errors(
     endpoint: Callable[..., Awaitable[dict[str, Any]]],
 ) -> Callable[..., Awaitable[dict[str, Any]]]:
     """Wrap an endpoint so that its expected errors reach the client as messages.
@@ -631,120 +686,124 @@ def _in_words(
     """
 
     @wraps(endpoint)
-    async def called(*values: Any, **named: Any) -> dict[str, Any]:
+    async def wrapper(*args: Any, **kwargs: Any) -> dict[str, Any]:
         try:
-            return await endpoint(*values, **named)
-        except (Refused, SettingError, CheckpointError) as error:
+            return await endpoint(*args, **kwargs)
+        except (UserError, ConfigError, CheckpointError) as error:
             raise gr.Error(str(error), print_exception=False) from None
 
-    return called
+    return wrapper
 
 
-def _request(request: Any) -> Request:
+def _starlette_request(request: Any) -> Request:
     """Return the Starlette request; Gradio wraps it, its MCP server does not."""
     return request.request if isinstance(request, gr.Request) else request
 
 
-def _config(given: dict[str, Any], preset: str) -> RunConfig:
+def _build_config(overrides: dict[str, Any], preset: str) -> RunConfig:
     """Return the run of these settings over a preset, or over the architecture's defaults.
 
     Raises:
         ValueError: for settings that contradict the preset or are invalid.
     """
-    of_preset = PRESETS[preset].settings.get("family") if preset in PRESETS else None
-    if of_preset and given.get("family", of_preset) != of_preset:
+    preset_family = PRESETS[preset].settings.get("family") if preset in PRESETS else None
+    if preset_family and overrides.get("family", preset_family) != preset_family:
         raise ValueError(
-            f"preset {preset} is of the family {of_preset}, "
-            f"but family is {shown(given['family'])}; leave one of them out"
+            f"preset {preset} is of the family {preset_family}, "
+            f"but family is {short_repr(overrides['family'])}; leave one of them out"
         )
-    if preset or "family" not in given:
-        return preset_config(preset or "fast", given)
-    return family_config(**given)
+    if preset or "family" not in overrides:
+        return preset_config(preset or "fast", overrides)
+    return architecture_preset(**overrides)
 
 
-async def _until(condition: Callable[[], bool], seconds: float) -> None:
+async def _wait_until(condition: Callable[[], bool], seconds: float) -> None:
     """Wait for a condition, at most `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
 
 
-def _gone(model: str) -> str:
+def _not_found_message(model: str) -> str:
     return (
-        f"there is no model {shown(model)} for you: give a run's id with the key that start "
+        f"there is no model {short_repr(model)} for you: give a run's id with the key that start "
         "returned as owner, watch:ID, or checkpoint:NAME; the models endpoint lists them"
     )
 
 
-def _job(job: object) -> tuple[str, str]:
+def _parse_job_id(job: object) -> tuple[str, str]:
     """Return the job prefix and the id without it."""
-    for of in (COMPARE, PUSH):
-        if isinstance(job, str) and job.startswith(of):
-            return of, job.removeprefix(of)
-    raise Refused(f"job is {shown(job)}; give what compare or push returned as job")
+    for prefix in (COMPARE_PREFIX, PUSH_PREFIX):
+        if isinstance(job, str) and job.startswith(prefix):
+            return prefix, job.removeprefix(prefix)
+    raise UserError(f"job is {short_repr(job)}; give what compare or push returned as job")
 
 
-def _text(name: str, value: object, longest: int = LONGEST_NAME) -> str:
-    if not isinstance(value, str) or len(value) > longest:
-        raise Refused(f"{name} is {shown(value)}; give a text of at most {longest:,} characters")
+def _validate_text(name: str, value: object, max_length: int = MAX_NAME_LENGTH) -> str:
+    if not isinstance(value, str) or len(value) > max_length:
+        raise UserError(
+            f"{name} is {short_repr(value)}; give a text of at most {max_length:,} characters"
+        )
     return value
 
 
-def _number(name: str, value: object, low: int, high: int) -> int:
+def _validate_integer(name: str, value: object, low: int, high: int) -> int:
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)
         or not low <= value <= high
         or value != int(value)
     ):
-        raise Refused(f"{name} is {shown(value)}; give a whole number from {low:,} to {high:,}")
+        raise UserError(
+            f"{name} is {short_repr(value)}; give a whole number from {low:,} to {high:,}"
+        )
     return int(value)
 
 
-def _seconds(value: object) -> float:
+def _validate_seconds(value: object) -> float:
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)
-        or not 0 <= value <= LONGEST_WAIT
+        or not 0 <= value <= MAX_WAIT_S
     ):
-        raise Refused(
-            f"wait is {shown(value)}; give a number of seconds from 0 to {LONGEST_WAIT:g}"
+        raise UserError(
+            f"wait is {short_repr(value)}; give a number of seconds from 0 to {MAX_WAIT_S:g}"
         )
     return float(value)
 
 
-def _dictionary(name: str, value: object) -> dict[str, Any]:
+def _validate_dictionary(name: str, value: object) -> dict[str, Any]:
     if value is not None and not isinstance(value, dict):
-        raise Refused(
-            f"{name} is {shown(value)}; "
+        raise UserError(
+            f"{name} is {short_repr(value)}; "
             'give an object of names and values, such as {"task": "copy"}'
         )
     return dict(value or {})
 
 
-def _at(step: object) -> dict[str, int]:
+def _step_argument(step: object) -> dict[str, int]:
     """Return the `step` field of a page request; empty for the latest."""
-    at = _number("step", step, -1, 2**31 - 1)
-    return {"step": at} if at >= 0 else {}
+    index = _validate_integer("step", step, -1, 2**31 - 1)
+    return {"step": index} if index >= 0 else {}
 
 
-def _chosen(name: str, value: object, there: int) -> list[int]:
+def _select_indices(name: str, value: object, count: int) -> list[int]:
     """Return the selected index as a list, or all indices for -1."""
-    at = _number(name, value, -1, there - 1)
-    return [at] if at >= 0 else list(range(there))
+    index = _validate_integer(name, value, -1, count - 1)
+    return [index] if index >= 0 else list(range(count))
 
 
-def _unlike_files(value: Any) -> Any:
+def _rename_path_keys(value: Any) -> Any:
     """Rename the key `path` to `file` in a result.
 
     gradio_client downloads every dictionary with a `path`.
     """
     if isinstance(value, dict):
         return {
-            "file" if key == "path" else key: _unlike_files(each) for key, each in value.items()
+            "file" if key == "path" else key: _rename_path_keys(item) for key, item in value.items()
         }
-    return [_unlike_files(each) for each in value] if isinstance(value, list | tuple) else value
+    return [_rename_path_keys(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:
+def _omit(row: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}

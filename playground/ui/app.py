@@ -17,59 +17,59 @@ os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "50")
 
 import gradio as gr
 
-from playground.comparison.jobs import Comparer
-from playground.hub.jobs import Jobs
-from playground.lab.laboratory import Laboratory
-from playground.lessons.classroom import Classroom
+from playground.comparison.jobs import JobQueue
+from playground.hub.jobs import AutoPublisher
+from playground.lab.laboratory import ExperimentService
+from playground.lessons.classroom import LessonService
 from playground.logs import configure_logging
-from playground.runs.home import find_home
+from playground.runs.home import resolve_storage
 from playground.runs.limits import Limits
-from playground.runs.processes import Child, warm_up
+from playground.runs.processes import WorkerProcess, warm_up
 from playground.runs.registry import Registry
-from playground.runs.zero import find_lender
+from playground.runs.zero import find_slice_runner
 from playground.training.environment import set_env_default, withhold_secrets
 
 from .api import Endpoints, has_mcp
-from .asked import Answerer, asked
+from .asked import Handler, build_routes
 from .compare import ComparePage, compare_view
 from .connections import bound_connections
-from .embed import HEAD, is_embedded
+from .embed import EMBED_HEAD, is_embedded
 from .gradio_patches import apply_patches, bound_sessions
 from .hub import HubPage, can_sign_in, hub_view
-from .inspect import inspect_answerers, inspect_view
+from .inspect import inspect_handlers, inspect_view
 from .lab import LabPage, lab_view
 from .learn import LearnPage, learn_view
 from .limits import LoadLimits
-from .live import live_answerers
+from .live import live_handlers
 from .middleware import build_middleware
-from .report import report_answerers
-from .rows import Bringing
+from .report import report_handlers
+from .rows import DatasetUploads
 from .train import build_train_tab
-from .transfer import routes
+from .transfer import build_transfer_routes
 from .visit import (
-    known,
-    new_owner,
-    owner_of_cookie,
-    owner_of_this_machine,
-    visit_answerers,
-    visited,
+    machine_owner_key,
+    new_owner_key,
+    owner_from_cookie,
+    owner_from_session,
+    session_handlers,
+    session_value,
 )
 
-HERE = Path(__file__).parent
+UI_DIR = Path(__file__).parent
 # Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
 MAX_QUEUE = 2000
 MAX_SESSIONS = 100  # of Gradio's; the page keeps no state in them
 TITLE = "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from scratch, learns while you watch.</p>"
 
 
-def build(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
+def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
     """The whole page over a registry of runs. No component of it holds a connection open (no gr.State, no unload)."""
     with gr.Blocks(
         title="Transformer Playground", analytics_enabled=False, fill_width=True
     ) as page:
-        endpoints.place()  # first, so that no handler of the page takes an endpoint's name
+        endpoints.register()  # first, so that no handler of the page takes an endpoint's name
         # Both arguments are fixed: left to chance, they would differ after a restart and every visitor be a stranger.
-        visit = gr.BrowserState(
+        browser_state = gr.BrowserState(
             "",
             storage_key="transformer-playground",
             secret="the browser's own memory, no secret kept from it",
@@ -77,7 +77,7 @@ def build(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
         gr.HTML(TITLE, elem_id="title", padding=False)
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Train", id="train"):
-                shown, opening = build_train_tab(registry, visit)
+                train_outputs, on_train_load = build_train_tab(registry, browser_state)
             with gr.Tab("Inspect", id="inspect"):
                 inspect = inspect_view()
             with gr.Tab("Compare", id="compare"):
@@ -91,34 +91,37 @@ def build(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
             with gr.Tab("Learn", id="learn"):
                 learn = learn_view()
 
-        def opened(visit_value: Any, request: gr.Request) -> list[Any]:
+        def on_load(session_json: Any, request: gr.Request) -> list[Any]:
             query = dict(request.query_params) if request else {}
-            embedded = is_embedded(query)
-            kept = owner_of_cookie(request.request) if request else ""
+            embedded_view = is_embedded(query)
+            cookie_owner = owner_from_cookie(request.request) if request else ""
             owner = (
                 ""
-                if embedded
-                else registry.local_owner or known(visit_value) or kept or new_owner()
+                if embedded_view
+                else registry.single_owner
+                or owner_from_session(session_json)
+                or cookie_owner
+                or new_owner_key()
             )
-            wanted = query.get("inspect", "")
-            mine, visit_now = (
+            inspect_link = query.get("inspect", "")
+            owner_json, session_update = (
                 json.dumps({"owner": owner}),
-                gr.skip() if embedded else visited(owner),
+                gr.skip() if embedded_view else session_value(owner),
             )
             return [
-                visit_now,
-                mine,
-                mine,
-                mine,
-                mine,
-                json.dumps({"owner": owner, "wanted": wanted}),
-                *opening(owner, request),
+                session_update,
+                owner_json,
+                owner_json,
+                owner_json,
+                owner_json,
+                json.dumps({"owner": owner, "wanted": inspect_link}),
+                *on_train_load(owner, request),
             ]
 
         page.load(
-            opened,
-            [visit],
-            [visit, learn, hub, lab, compare, inspect, *shown],
+            on_load,
+            [browser_state],
+            [browser_state, learn, hub, lab, compare, inspect, *train_outputs],
             show_progress="hidden",
             concurrency_limit=None,
             api_visibility="private",
@@ -158,27 +161,29 @@ def theme() -> Any:
     )
 
 
-def answerers(registry: Registry, laboratory: Laboratory, opened: bool) -> dict[str, Answerer]:
+def build_handlers(
+    registry: Registry, laboratory: ExperimentService, public: bool
+) -> dict[str, Handler]:
     """What the scripts of all tabs may ask, by the names that they use. `opened`: others than this machine may come."""
     pages = (
-        ComparePage(registry, Comparer(hosted=opened)),
+        ComparePage(registry, JobQueue(hosted=public)),
         LabPage(registry, laboratory),
-        HubPage(registry, Jobs(registry)),
+        HubPage(registry, AutoPublisher(registry)),
     )
-    answers = (
-        visit_answerers(registry.local_owner)
-        | live_answerers(registry)
-        | inspect_answerers(registry)
-        | report_answerers(registry)
+    handlers = (
+        session_handlers(registry.single_owner)
+        | live_handlers(registry)
+        | inspect_handlers(registry)
+        | report_handlers(registry)
     )
-    for page in (*pages, LearnPage(registry, Classroom(registry))):
-        answers |= page.answerers()
-    return answers
+    for page in (*pages, LearnPage(registry, LessonService(registry))):
+        handlers |= page.handlers()
+    return handlers
 
 
 def launch_options(
     registry: Registry,
-    answers: dict[str, Answerer],
+    handlers: dict[str, Handler],
     host: str | None,
     port: int | None,
     share: bool = False,
@@ -186,17 +191,17 @@ def launch_options(
     """How the page is served. With a `host`, shared, and on a Space, anybody may come; otherwise only this machine."""
     apply_patches()
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
-    bringing, opened = Bringing(registry), is_open(host, share)
-    load = LoadLimits.from_environment(opened)
+    dataset_uploads, public = DatasetUploads(registry), is_public(host, share)
+    load = LoadLimits.from_environment(public)
     return {
         "theme": theme(),
-        "css": (HERE / "page.css").read_text(encoding="utf-8"),
-        "head": HEAD,
+        "css": (UI_DIR / "page.css").read_text(encoding="utf-8"),
+        "head": EMBED_HEAD,
         "server_name": host,
         "server_port": port,
         "share": share,
         "pwa": True,
-        "favicon_path": HERE / "icon.svg",
+        "favicon_path": UI_DIR / "icon.svg",
         "footer_links": [],
         "max_file_size": "50mb",
         "enable_monitoring": False,
@@ -207,17 +212,17 @@ def launch_options(
         "show_error": False,
         "mcp_server": has_mcp(),
         "app_kwargs": {
-            "middleware": build_middleware(opened, can_sign_in(), load),
+            "middleware": build_middleware(public, can_sign_in(), load),
             "routes": [
-                *asked(answers | {"rows": bringing.answer}, load),
-                *routes(registry),
-                *bringing.routes(),
+                *build_routes(handlers | {"rows": dataset_uploads.handle_action}, load),
+                *build_transfer_routes(registry),
+                *dataset_uploads.routes(),
             ],
         },
     }
 
 
-def is_open(host: str | None, share: bool = False) -> bool:
+def is_public(host: str | None, share: bool = False) -> bool:
     """Whether other machines may come: on a Space, by a shared link, and where a host other than this machine's own names is served."""
     return (
         share
@@ -226,7 +231,7 @@ def is_open(host: str | None, share: bool = False) -> bool:
     )
 
 
-def has_screen() -> bool:
+def has_display() -> bool:
     """Whether somebody sits before this machine who would see a browser open."""
     if "SSH_CONNECTION" in os.environ or not sys.stdout.isatty():
         return False
@@ -235,14 +240,16 @@ def has_screen() -> bool:
     )
 
 
-def find_device(registry: Registry) -> None:
+def report_device(registry: Registry) -> None:
     """Say where runs train, here and on the page, as soon as a process with torch has found out."""
 
-    def found(line: str) -> None:
-        registry.device_line = line
-        print(line, flush=True)
+    def on_message(summary: str) -> None:
+        registry.device_summary = summary
+        print(summary, flush=True)
 
-    Child("playground.runs.device:tell", "device", on_message=found, on_end=lambda code: None)
+    WorkerProcess(
+        "playground.runs.device:main", "device", on_message=on_message, on_exit=lambda code: None
+    )
 
 
 def serve(
@@ -257,34 +264,36 @@ def serve(
     withhold_secrets()  # Gradio has read the one that it needs when it was imported
     bound_connections()
     share = share or os.environ.get("GRADIO_SHARE", "").lower() == "true"
-    opened = is_open(host or os.environ.get("GRADIO_SERVER_NAME"), share)
-    if opened:  # many visitors share one machine
+    public = is_public(host or os.environ.get("GRADIO_SERVER_NAME"), share)
+    if public:  # many visitors share one machine
         set_env_default("IDLE_TIMEOUT_S", "180")
         set_env_default("HISTORY_MB", "32")
-    lender, note = find_lender()
-    home = find_home()
+    slice_runner, note = find_slice_runner()
+    storage = resolve_storage()
     try:
         warm_up()
     except ValueError as error:
         sys.exit(str(error))
-    registry = Registry(home.root, limits=Limits.hosted() if opened else Limits.none())
-    registry.home_note = " ".join(filter(None, (home.note, note)))
-    registry.lender = lender
+    registry = Registry(
+        storage.root, limits=Limits.shared_instance() if public else Limits.unlimited()
+    )
+    registry.storage_note = " ".join(filter(None, (storage.note, note)))
+    registry.slice_runner = slice_runner
     if note:
         print(note, file=sys.stderr, flush=True)
-    for said in filter(None, (registry.closed(), registry.claim_folder())):
-        print(said, file=sys.stderr, flush=True)
-    find_device(registry)
-    registry.eyes.warm_up()
-    if not opened:
-        registry.local_owner = owner_of_this_machine(registry.root)
-    if opened:
-        registry.slots_an_owner = max(
+    for warning in filter(None, (registry.storage_error(), registry.lock_storage())):
+        print(warning, file=sys.stderr, flush=True)
+    report_device(registry)
+    registry.inspector.warm_up()
+    if not public:
+        registry.single_owner = machine_owner_key(registry.root)
+    if public:
+        registry.slots_per_owner = max(
             1, registry.slots - 1
         )  # nobody holds every place among strangers
-    laboratory = Laboratory(registry)
+    laboratory = ExperimentService(registry)
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def on_signal(signal_number: int, frame: FrameType | None) -> None:
         laboratory.close()
         saved, killed = registry.shutdown()
         if saved or killed:
@@ -304,10 +313,10 @@ def serve(
         signal.SIGINT,
         *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []),
     ):
-        signal.signal(number, end)
-    answers = answerers(registry, laboratory, opened)
+        signal.signal(number, on_signal)
+    handlers = build_handlers(registry, laboratory, public)
     page, inbrowser = (
-        build(registry, Endpoints(registry, answers, opened)),
-        browser and not opened and has_screen(),
+        build_app(registry, Endpoints(registry, handlers, public)),
+        browser and not public and has_display(),
     )
-    page.launch(**launch_options(registry, answers, host, port, share), inbrowser=inbrowser)
+    page.launch(**launch_options(registry, handlers, host, port, share), inbrowser=inbrowser)

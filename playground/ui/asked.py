@@ -17,23 +17,23 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from playground.models.config import SettingError
-from playground.runs.run import Refused
-from playground.training.manifest import parse_json
+from playground.models.config import ConfigError
+from playground.runs.run import UserError
+from playground.training.manifest import parse_strict_json
 
-from .limits import LoadLimits, client_of
+from .limits import LoadLimits, resolve_client_address
 from .origin import is_own_origin
-from .visit import OWNER
+from .visit import OWNER_KEY_PATTERN
 
-PATH = "/playground/ask/"
-PARSED_AT_ONCE = 64_000  # bytes; a larger body is parsed in a thread
+ROUTE_PREFIX = "/playground/ask/"
+MAX_INLINE_PARSE_BYTES = 64_000  # bytes; a larger body is parsed in a thread
 MAX_BRACKETS = 5000  # in JSON; a megabyte of nested lists takes most of a second to read
-Answerer = Callable[[object, Request], Awaitable[dict[str, Any]]]
+Handler = Callable[[object, Request], Awaitable[dict[str, Any]]]
 
 # The load of a request in milliseconds (limits.LoadLimits): what the server's own process works for it,
 # and for requests that start a process or a job an amount that spaces them out.
-DEFAULT_LOAD = 10.0
-LOAD = {
+DEFAULT_LOAD_MS = 10.0
+LOAD_MS_BY_ROUTE = {
     "poll": 2, "look": 2, "try": 5, "curves": 5, "runs": 3, "about": 5, "do": 20,
     "inspect": 10, "inspect-figures": 200, "report": 200, "rows": 50,
     "compare-begin": 50, "compare-poll": 2, "compare-train": 100,
@@ -42,55 +42,59 @@ LOAD = {
 }  # fmt: skip
 
 
-def asked(answerers: Mapping[str, Answerer], load: LoadLimits | None = None) -> list[Route]:
+def build_routes(handlers: Mapping[str, Handler], load: LoadLimits | None = None) -> list[Route]:
     """Return a route for each of the names; `load` limits clients and owners."""
     load = load or LoadLimits(0.0, 0.0)
-    return [Route(PATH + name, _route(answerer, LOAD.get(name, DEFAULT_LOAD), load), methods=["POST"])
-            for name, answerer in answerers.items()]  # fmt: skip
+    return [Route(ROUTE_PREFIX + name, _make_endpoint(handler, LOAD_MS_BY_ROUTE.get(name, DEFAULT_LOAD_MS), load), methods=["POST"])
+            for name, handler in handlers.items()]  # fmt: skip
 
 
-def _route(
-    answerer: Answerer, cost: float, load: LoadLimits
+def _make_endpoint(
+    handler: Handler, cost: float, load: LoadLimits
 ) -> Callable[[Request], Awaitable[Response]]:
-    async def serve(request: Request) -> Response:
+    async def endpoint(request: Request) -> Response:
         if not is_own_origin(request.headers):
             return JSONResponse({"error": "open the playground itself"}, status_code=403)
-        address = client_of(request)
+        address = resolve_client_address(request)
         if seconds := load.take_address(address, cost):
-            return await load.refuse(address, seconds)
+            return await load.reject(address, seconds)
         body = await request.body()
         if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
             return JSONResponse(
                 {"error": f"this JSON has more than {MAX_BRACKETS} lists and objects"}, 400
             )
         try:
-            what = (
-                await asyncio.to_thread(parse_json, body)
-                if len(body) > PARSED_AT_ONCE
-                else parse_json(body)
+            payload = (
+                await asyncio.to_thread(parse_strict_json, body)
+                if len(body) > MAX_INLINE_PARSE_BYTES
+                else parse_strict_json(body)
             )
         except ValueError:
             return JSONResponse({"error": "a JSON object is expected"}, status_code=400)
-        if seconds := load.take_owner(what.get("owner") if isinstance(what, dict) else None, cost):
-            return await load.refuse(address, seconds)
-        answer = json.dumps(await answerer(what, request), separators=(",", ":"), allow_nan=False)
+        if seconds := load.take_owner(
+            payload.get("owner") if isinstance(payload, dict) else None, cost
+        ):
+            return await load.reject(address, seconds)
+        content = json.dumps(
+            await handler(payload, request), separators=(",", ":"), allow_nan=False
+        )
         headers = getattr(request.state, "response_headers", None)  # an answerer may set it
-        return Response(answer, media_type="application/json", headers=headers)
+        return Response(content, media_type="application/json", headers=headers)
 
-    return serve
+    return endpoint
 
 
-def answer_owner(
-    answer: Callable[[str, dict[str, Any]], dict[str, Any]], what: object
+def call_owner_handler(
+    handler: Callable[[str, dict[str, Any]], dict[str, Any]], payload: object
 ) -> dict[str, Any]:
     """An answer to a page that says whose it is, or the sentence that says what is wrong, and with which `field`."""
-    what = what if isinstance(what, dict) else {}
-    owner = what.get("owner")
-    if not isinstance(owner, str) or not OWNER.fullmatch(owner):
+    payload = payload if isinstance(payload, dict) else {}
+    owner = payload.get("owner")
+    if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
         return {"error": "this page does not say whose it is; reload it and try again"}
     try:
-        return answer(owner, what)
-    except SettingError as error:
+        return handler(owner, payload)
+    except ConfigError as error:
         return {"error": str(error), "field": error.field}
-    except (Refused, ValueError, OSError, TimeoutError) as error:
+    except (UserError, ValueError, OSError, TimeoutError) as error:
         return {"error": str(error) or "this took too long; try again"}

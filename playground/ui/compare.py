@@ -16,20 +16,20 @@ from typing import Any
 import gradio as gr
 from starlette.requests import Request
 
-from playground.comparison.jobs import Comparer
-from playground.comparison.work import Refused
+from playground.comparison.jobs import JobQueue
+from playground.comparison.work import JobError
 from playground.runs.registry import Registry
-from playground.runs.run import fingerprint
+from playground.runs.run import owner_id
 from playground.training.manifest import CheckpointError
 
 from . import same_budget
-from .asked import Answerer
-from .subject import checkpoint_folder, run_on_show, whole
-from .view import view
-from .visit import OWNER
+from .asked import Handler
+from .subject import non_negative_int, resolve_checkpoint, resolve_run
+from .view import build_view
+from .visit import OWNER_KEY_PATTERN
 
-SHELL = ("common.js", "elements.js", "paint.js", "matrix.js", "compare.js")
-VIEWS = (
+SHARED_SCRIPTS = ("common.js", "elements.js", "paint.js", "matrix.js", "compare.js")
+VIEW_SCRIPTS = (
     "compare_table.js",
     "compare_families.js",
     "compare_finetune.js",
@@ -37,149 +37,161 @@ VIEWS = (
     "compare_attention.js",
     "compare_meaning.js",
 )
-SCRIPTS = (*SHELL, *VIEWS, "compare_begin.js")
+SCRIPTS = (*SHARED_SCRIPTS, *VIEW_SCRIPTS, "compare_begin.js")
 STYLES = ("common.css", "compare.css")
-LONGEST_REQUEST = 20_000  # characters of a job request
-LONGEST_WITH_ROWS = 1_000_000  # characters of a request with a table
-BRINGS_ROWS = ("train-classifier",)
+MAX_REQUEST_LENGTH = 20_000  # characters of a job request
+MAX_REQUEST_LENGTH_WITH_DATA = 1_000_000  # characters of a request with a table
+KINDS_WITH_UPLOAD = ("train-classifier",)
 # Fields that only the server sets: local folders and the owner of the result.
-OURS = ("checkpoint", "into", "owner")
-HOSTED_ITEMS = 40  # benchmark examples per request on a shared instance
+SERVER_FIELDS = ("checkpoint", "into", "owner")
+SHARED_MAX_EXAMPLES = 40  # benchmark examples per request on a shared instance
 
 
 def compare_view() -> gr.HTML:
     """Return the view. Its value is {"owner": owner key}."""
-    return view("compare", STYLES, SCRIPTS)
+    return build_view("compare", STYLES, SCRIPTS)
 
 
 class ComparePage:
     """Handlers of the tab\'s requests."""
 
-    def __init__(self, registry: Registry, comparer: Comparer) -> None:
-        self.registry, self.comparer = registry, comparer
+    def __init__(self, registry: Registry, job_queue: JobQueue) -> None:
+        self.registry, self.job_queue = registry, job_queue
 
-    def answerers(self) -> dict[str, Answerer]:
+    def handlers(self) -> dict[str, Handler]:
         return {
-            "compare-begin": self.begin,
+            "compare-begin": self.submit,
             "compare-poll": self.poll,
             "compare-cancel": self.cancel,
-            "compare-known": self.known,
-            "compare-budget": self.budget,
-            "compare-train": self.train,
-            "compare-curves": self.curves,
+            "compare-known": self.model_facts,
+            "compare-budget": self.matched_families,
+            "compare-train": self.train_families,
+            "compare-curves": self.family_curves,
         }
 
-    async def begin(self, what: object, _: Request) -> dict[str, Any]:
+    async def submit(self, payload: object, _: Request) -> dict[str, Any]:
         """Queue a job; return its id as `job`, or an `error` and whether to try `again`."""
-        what = what if isinstance(what, dict) else {}
+        payload = payload if isinstance(payload, dict) else {}
         try:
-            owner, kind = owner_of(what), what.get("kind")
+            owner, kind = require_owner(payload), payload.get("kind")
             if not isinstance(kind, str):
-                raise Refused("the request names no job type; reload the page and try again")
-            asked = await asyncio.to_thread(self._asked, what, kind)
-            return {"job": await asyncio.to_thread(self.comparer.begin, kind, asked, owner)}
-        except Refused as error:
-            return {"error": str(error), "again": error.again}
+                raise JobError("the request names no job type; reload the page and try again")
+            job_request = await asyncio.to_thread(self._job_request, payload, kind)
+            return {"job": await asyncio.to_thread(self.job_queue.submit, kind, job_request, owner)}
+        except JobError as error:
+            return {"error": str(error), "again": error.retryable}
         except (CheckpointError, OSError) as error:
             return {"error": str(error), "again": True}
 
-    def _asked(self, what: dict[str, Any], kind: str) -> dict[str, Any]:
+    def _job_request(self, payload: dict[str, Any], kind: str) -> dict[str, Any]:
         """Return the job request: the user's fields and the folder of the selected model.
 
         Raises:
             Refused: for more than is asked for here, or a model that is not the visitor's.
         """
-        wished = what.get("what")
-        asked = (
-            {key: value for key, value in wished.items() if key not in OURS}
-            if isinstance(wished, dict)
+        requested = payload.get("what")
+        job_request = (
+            {key: value for key, value in requested.items() if key not in SERVER_FIELDS}
+            if isinstance(requested, dict)
             else {}
         )
-        if len(json.dumps(asked)) > (LONGEST_WITH_ROWS if kind in BRINGS_ROWS else LONGEST_REQUEST):
-            raise Refused("the request is too long; shorten the text")
-        if self.comparer.hosted and kind == "table" and whole(asked.get("n")) > HOSTED_ITEMS:
-            raise Refused(
-                f"{asked['n']:,} examples are too many on a shared instance; "
-                f"use at most {HOSTED_ITEMS}"
+        if len(json.dumps(job_request)) > (
+            MAX_REQUEST_LENGTH_WITH_DATA if kind in KINDS_WITH_UPLOAD else MAX_REQUEST_LENGTH
+        ):
+            raise JobError("the request is too long; shorten the text")
+        if (
+            self.job_queue.hosted
+            and kind == "table"
+            and non_negative_int(job_request.get("n")) > SHARED_MAX_EXAMPLES
+        ):
+            raise JobError(
+                f"{job_request['n']:,} examples are too many on a shared instance; "
+                f"use at most {SHARED_MAX_EXAMPLES}"
             )
-        if "subject" in what:
-            name, folder = self._checkpoint(what)
-            asked |= {"checkpoint": str(folder), "name": name}
+        if "subject" in payload:
+            name, folder = self._checkpoint(payload)
+            job_request |= {"checkpoint": str(folder), "name": name}
         if kind == "finetune":
-            asked["owner"] = fingerprint(owner_of(what))
-        return asked
+            job_request["owner"] = owner_id(require_owner(payload))
+        return job_request
 
-    def _checkpoint(self, what: dict[str, Any]) -> tuple[str, Path]:
+    def _checkpoint(self, payload: dict[str, Any]) -> tuple[str, Path]:
         """Return the name of the compared model and the folder of its newest checkpoint."""
-        run, _ = run_on_show(self.registry, what)
+        run, _ = resolve_run(self.registry, payload)
         if run:
-            found = run.checkpoints()
-            if not found:
-                raise Refused(
+            checkpoints = run.checkpoints()
+            if not checkpoints:
+                raise JobError(
                     f"{run.name} has no checkpoint yet; pause it, or wait for the first one",
-                    again=True,
+                    retryable=True,
                 )
-            return run.name, found[0][0]
-        folder = checkpoint_folder(self.registry, what)
+            return run.name, checkpoints[0][0]
+        folder = resolve_checkpoint(self.registry, payload)
         if folder is None:
-            raise Refused(
+            raise JobError(
                 "this model is not on this server, or not yours; select another one above"
             )
         return folder.name, folder
 
-    async def poll(self, what: object, _: Request) -> dict[str, Any]:
+    async def poll(self, payload: object, _: Request) -> dict[str, Any]:
         """Return the status of a job with its rows from `cursor` on.
 
         The response has an `error` if the owner has no such job.
         """
-        what = what if isinstance(what, dict) else {}
+        payload = payload if isinstance(payload, dict) else {}
         try:
-            return self.comparer.poll(
-                str(what.get("job")), owner_of(what), whole(what.get("cursor"))
+            return self.job_queue.poll(
+                str(payload.get("job")),
+                require_owner(payload),
+                non_negative_int(payload.get("cursor")),
             )
-        except Refused as error:
+        except JobError as error:
             return {"error": str(error)}
 
-    async def cancel(self, what: object, _: Request) -> dict[str, Any]:
-        what = what if isinstance(what, dict) else {}
+    async def cancel(self, payload: object, _: Request) -> dict[str, Any]:
+        payload = payload if isinstance(payload, dict) else {}
         try:
-            await asyncio.to_thread(self.comparer.cancel, str(what.get("job")), owner_of(what))
+            await asyncio.to_thread(
+                self.job_queue.cancel, str(payload.get("job")), require_owner(payload)
+            )
             return {}
-        except Refused as error:
+        except JobError as error:
             return {"error": str(error)}
 
-    async def known(self, what: object, _: Request) -> dict[str, Any]:
-        return same_budget.known()
+    async def model_facts(self, payload: object, _: Request) -> dict[str, Any]:
+        return same_budget.family_facts()
 
-    async def budget(self, what: object, _: Request) -> dict[str, Any]:
+    async def matched_families(self, payload: object, _: Request) -> dict[str, Any]:
         """Return the architectures at the size of the selected model, or an `error`."""
-        what = what if isinstance(what, dict) else {}
+        payload = payload if isinstance(payload, dict) else {}
         try:
-            return await asyncio.to_thread(same_budget.offered, self.registry, what)
+            return await asyncio.to_thread(same_budget.available_families, self.registry, payload)
         except (ValueError, OSError) as error:
             return {"error": str(error)}
 
-    async def train(self, what: object, _: Request) -> dict[str, Any]:
+    async def train_families(self, payload: object, _: Request) -> dict[str, Any]:
         """Start runs of these architectures; return them as `runs`, and problems as `error`."""
-        what = what if isinstance(what, dict) else {}
+        payload = payload if isinstance(payload, dict) else {}
         try:
-            return await asyncio.to_thread(same_budget.train, self.registry, owner_of(what), what)
+            return await asyncio.to_thread(
+                same_budget.train_families, self.registry, require_owner(payload), payload
+            )
         except (ValueError, OSError) as error:
             return {"error": str(error)}
 
-    async def curves(self, what: object, _: Request) -> dict[str, Any]:
+    async def family_curves(self, payload: object, _: Request) -> dict[str, Any]:
         return await asyncio.to_thread(
-            same_budget.curves, self.registry, what if isinstance(what, dict) else {}
+            same_budget.family_curves, self.registry, payload if isinstance(payload, dict) else {}
         )
 
 
-def owner_of(what: Mapping[str, Any]) -> str:
+def require_owner(payload: Mapping[str, Any]) -> str:
     """Return the owner key of a request.
 
     Raises:
         Refused: when it does not say.
     """
-    owner = what.get("owner")
-    if not isinstance(owner, str) or not OWNER.fullmatch(owner):
-        raise Refused("the request has no owner key; reload the page and try again")
+    owner = payload.get("owner")
+    if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
+        raise JobError("the request has no owner key; reload the page and try again")
     return owner

@@ -30,11 +30,11 @@ except ImportError:  # Windows
 
 log = logging.getLogger(__name__)
 
-HEADER_SECONDS = 20.0  # timeout for the headers of a request
+HEADER_TIMEOUT_S = 20.0  # timeout for the headers of a request
 MAX_HEADER_BYTES = 64_000
 MAX_CONNECTIONS = 4000
-WRITE_SECONDS = 30.0  # timeout of a client that reads nothing of a response
-RESERVED = 0.5  # fraction of file descriptors for files, pipes and processes
+WRITE_TIMEOUT_S = 30.0  # timeout of a client that reads nothing of a response
+RESERVED_DESCRIPTOR_FRACTION = 0.5  # fraction of file descriptors for files, pipes and processes
 
 
 def raise_descriptor_limit() -> int:
@@ -42,9 +42,9 @@ def raise_descriptor_limit() -> int:
     if resource is None:
         return 512
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 65_536 if hard == resource.RLIM_INFINITY else hard
+    target = 65_536 if hard == resource.RLIM_INFINITY else hard
     with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, target), hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
@@ -52,7 +52,7 @@ def max_connections(descriptors: int) -> int:
     """Return the maximum number of connections for a number of file descriptors."""
     with suppress(OSError):
         descriptors -= len(os.listdir("/proc/self/fd"))
-    return max(8, min(MAX_CONNECTIONS, int(descriptors * (1 - RESERVED))))
+    return max(8, min(MAX_CONNECTIONS, int(descriptors * (1 - RESERVED_DESCRIPTOR_FRACTION))))
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -62,8 +62,8 @@ class BoundedProtocol(HttpToolsProtocol):
     one that is idle for the longest time. One address may hold half of all connections.
     """
 
-    bound = MAX_CONNECTIONS
-    open: set[BoundedProtocol] = set()  # noqa: RUF012 - shared by all connections of the server
+    max_open = MAX_CONNECTIONS
+    open_connections: set[BoundedProtocol] = set()  # noqa: RUF012 - shared by all connections of the server
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -76,17 +76,19 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        own = [each for each in self.open if each.host == self.host]
-        is_full = len(self.open) >= self.bound
-        if (len(own) >= self.bound // 2 and not close_idle(own)) or (
-            is_full and not close_idle(self.open)
+        same_host = [
+            connection for connection in self.open_connections if connection.host == self.host
+        ]
+        is_full = len(self.open_connections) >= self.max_open
+        if (len(same_host) >= self.max_open // 2 and not close_idle(same_host)) or (
+            is_full and not close_idle(self.open_connections)
         ):
             transport.abort()
-        self.open.add(self)
+        self.open_connections.add(self)
         self.await_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.open.discard(self)
+        self.open_connections.discard(self)
         self.stop_header_timer()
         self.stop_write_timer()
         super().connection_lost(exc)
@@ -129,7 +131,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def await_headers(self) -> None:
         """Start the timer that closes the connection unless the headers are complete."""
-        self.header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
+        self.header_timer = self.loop.call_later(HEADER_TIMEOUT_S, self.transport.abort)
 
     def stop_header_timer(self) -> None:
         if self.header_timer:
@@ -139,7 +141,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         self.stop_write_timer()
-        self.write_timer = self.loop.call_later(WRITE_SECONDS, self.transport.abort)
+        self.write_timer = self.loop.call_later(WRITE_TIMEOUT_S, self.transport.abort)
 
     def resume_writing(self) -> None:
         self.stop_write_timer()
@@ -158,20 +160,24 @@ class BoundedProtocol(HttpToolsProtocol):
 
 def close_idle(connections: Collection[BoundedProtocol]) -> bool:
     """Close one idle connection of these; return whether there was one."""
-    idle = [each for each in connections if each.is_idle() and not each.transport.is_closing()]
+    idle = [
+        connection
+        for connection in connections
+        if connection.is_idle() and not connection.transport.is_closing()
+    ]
     if not idle:
         return False
-    held = Counter(each.host for each in connections)
-    victim = max(idle, key=lambda each: (held[each.host], -each.idle_since))
-    BoundedProtocol.open.discard(victim)
+    count_by_host = Counter(each.host for each in connections)
+    victim = max(idle, key=lambda each: (count_by_host[each.host], -each.idle_since))
+    BoundedProtocol.open_connections.discard(victim)
     victim.transport.abort()
     return True
 
 
 def bound_connections() -> None:
     """Configure uvicorn with the bounded protocol and the log format of the app."""
-    BoundedProtocol.bound = max_connections(raise_descriptor_limit())
+    BoundedProtocol.max_open = max_connections(raise_descriptor_limit())
     uvicorn.config.HTTP_PROTOCOLS["auto"] = f"{__name__}:BoundedProtocol"
     uvicorn.config.LOGGING_CONFIG["formatters"]["default"] = {"()": SafeFormatter, "fmt": FORMAT}
     logging.getLogger("uvicorn.error").addFilter(RepeatFilter())
-    log.debug("At most %d connections", BoundedProtocol.bound)
+    log.debug("At most %d connections", BoundedProtocol.max_open)

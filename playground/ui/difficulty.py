@@ -11,41 +11,49 @@ from typing import Any
 from playground import ASSETS_DIR
 from playground.tasks import TASKS
 
-MEASURED = ASSETS_DIR / "benchmarks" / "results" / "tasks.json"  # python -m benchmarks tasks
+DIFFICULTY_RESULTS = (
+    ASSETS_DIR / "benchmarks" / "results" / "tasks.json"
+)  # python -m benchmarks tasks
 
 
-def task_in_html(task: Any) -> str:
+def task_description_html(task: Any) -> str:
     """The lines under the task's field; nothing for rows, which have a panel of their own."""
-    about = TASKS.get(task) if isinstance(task, str) else None
-    if about is None:
+    task_info = TASKS.get(task) if isinstance(task, str) else None
+    if task_info is None:
         return ""
-    question, answer = (html.escape(each) for each in about.example)
-    least = f"<p>Sequences have {about.shortest} symbols or more.</p>" if about.shortest > 1 else ""
-    line = measured().get(task, "")
-    hard = (
-        f'<p title="Measured by python -m benchmarks tasks">{html.escape(line)}</p>' if line else ""
+    source, target = (html.escape(text) for text in task_info.example)
+    min_length_html = (
+        f"<p>Sequences have {task_info.min_length} symbols or more.</p>"
+        if task_info.min_length > 1
+        else ""
     )
-    return f'<p>{html.escape(about.sentence)}</p><p class="example">{question} → {answer}</p>{least}{hard}'
+    difficulty = measured_difficulty().get(task, "")
+    difficulty_html = (
+        f'<p title="Measured by python -m benchmarks tasks">{html.escape(difficulty)}</p>'
+        if difficulty
+        else ""
+    )
+    return f'<p>{html.escape(task_info.description)}</p><p class="example">{source} → {target}</p>{min_length_html}{difficulty_html}'
 
 
 @lru_cache(maxsize=1)
-def measured() -> dict[str, str]:
+def measured_difficulty() -> dict[str, str]:
     """How hard each task was measured to be, as a sentence; nothing where the measurements are not there."""
     try:
-        rows = json.loads(MEASURED.read_text(encoding="utf-8"))["rows"]
+        rows = json.loads(DIFFICULTY_RESULTS.read_text(encoding="utf-8"))["rows"]
     except (OSError, ValueError, KeyError):
         return {}
-    return {row["task"]: in_words(row) for row in rows}
+    return {row["task"]: format_difficulty(row) for row in rows}
 
 
-def in_words(row: dict[str, Any]) -> str:
+def format_difficulty(row: dict[str, Any]) -> str:
     """A row of the benchmark as a sentence."""
     seeds, steps = row["seeds"], row["steps"]
     low, high = row.get("lengths", [1, 10])
-    where = f"fast preset over {row['budget']} steps, lengths {low} to {high}, {seeds} seed{'s' * (seeds != 1)}"
+    conditions = f"fast preset over {row['budget']} steps, lengths {low} to {high}, {seeds} seed{'s' * (seeds != 1)}"
     if len(steps) == seeds:
-        return f"Measured: 99 % exact match after {median(steps):g} steps ({where})."
-    lowest = int(1000 * min(row["scores"])) / 10
+        return f"Measured: 99 % exact match after {median(steps):g} steps ({conditions})."
+    min_score = int(1000 * min(row["scores"])) / 10
     if steps:
-        return f"Measured: {len(steps)} of {seeds} runs reach 99 % exact match, the worst ends at {lowest:g} % ({where})."
-    return f"Measured: {lowest:g} % exact match, no run reaches 99 % ({where})."
+        return f"Measured: {len(steps)} of {seeds} runs reach 99 % exact match, the worst ends at {min_score:g} % ({conditions})."
+    return f"Measured: {min_score:g} % exact match, no run reaches 99 % ({conditions})."

@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-VIEWS = ("learning", "attention", "try", "samples", "inspect")
-STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+EMBED_VIEWS = ("learning", "attention", "try", "samples", "inspect")
+EMBED_STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 # The script runs before the first paint, so that the rest of the page never appears.
-HEAD = f"""<script>
+EMBED_HEAD = f"""<script>
 {{ const asked = new URLSearchParams(location.search).get("embed");
-  if ({json.dumps(VIEWS)}.includes(asked)) document.documentElement.dataset.embed = asked; }}
+  if ({json.dumps(EMBED_VIEWS)}.includes(asked)) document.documentElement.dataset.embed = asked; }}
 </script>
 <style>
-{STYLE}</style>"""
+{EMBED_STYLE}</style>"""
 
 
 def is_embedded(query: Mapping[str, Any]) -> bool:
     """Return whether a page with this query is an embedded view."""
-    return query.get("embed") in VIEWS
+    return query.get("embed") in EMBED_VIEWS

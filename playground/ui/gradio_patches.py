@@ -74,7 +74,7 @@ class SessionState(gradio.state_holder.SessionState):
         """Keep no copy of the configuration."""
 
 
-class SameOriginOnly:
+class SameOriginMiddleware:
     """Stands in for Gradio's CORS middleware, which lets pages of any site send credentials."""
 
     def __init__(self, app: ASGIApp, **_: Any) -> None:
@@ -110,13 +110,13 @@ class SessionMessages(LRUCache[str, Any]):
 
     def __setitem__(self, session: str, messages: Any) -> None:
         if session not in self and len(self) >= self.max_size:
-            self._drop_one()
+            self._evict_one()
         super().__setitem__(session, UnreadMessages())
 
     def __missing__(self, session: str) -> Any:
         return UnreadMessages()
 
-    def _drop_one(self) -> None:
+    def _evict_one(self) -> None:
         busy = {event.session_hash for event in self._queue.event_ids_to_events.values()}
         del self[next((session for session in self if session not in busy), next(iter(self)))]
 
@@ -156,7 +156,7 @@ class TrackingAsyncio:
         return task
 
 
-class StreamCleanup:
+class StreamCleanupMiddleware:
     """Ends what a stream of Gradio's events leaves behind when its client disconnects.
 
     Gradio starts a heartbeat for each stream, and ends it only with a stream that is complete.
@@ -185,6 +185,6 @@ def apply_patches() -> None:
     for name in ("state_holder", "blocks", "route_utils", "mcp"):
         if module := sys.modules.get(f"gradio.{name}"):
             module.SessionState = SessionState  # type: ignore[attr-defined]
-    gradio.routes.CustomCORSMiddleware = SameOriginOnly
+    gradio.routes.CustomCORSMiddleware = SameOriginMiddleware
     gradio.routes.asyncio = TrackingAsyncio()
     gradio.queueing.traceback = gradio.routes.traceback = LoggedTraceback()

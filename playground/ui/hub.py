@@ -21,27 +21,27 @@ from typing import Any
 import gradio as gr
 from starlette.requests import Request
 
-from playground.hub.forms import CannotPublish, form_of
-from playground.hub.jobs import Busy, Job, Jobs, cancel
+from playground.hub.forms import NotPublishableError, package_format
+from playground.hub.jobs import AutoPublisher, HubBusyError, Job, cancel
 from playground.hub.names import LICENSES
-from playground.hub.work import Errand
-from playground.models.config import SettingError
+from playground.hub.work import HubTask
+from playground.models.config import ConfigError
 from playground.runs.registry import Registry
-from playground.runs.run import Refused, Run
+from playground.runs.run import Run, UserError
 from playground.training.environment import secret
 from playground.training.manifest import CheckpointError, read_manifest
 
-from .asked import Answerer
-from .subject import RUN, checkpoint_folder, run_on_show
-from .transfer import LARGEST_UPLOAD, UNPACKED
-from .view import view
-from .visit import OWNER
+from .asked import Handler
+from .subject import RUN_PREFIX, resolve_checkpoint, resolve_run
+from .transfer import MAX_EXPANSION, MAX_UPLOAD_BYTES
+from .view import build_view
+from .visit import OWNER_KEY_PATTERN
 
 SCRIPTS = ("common.js", "hub.js")
-LONGEST = 200  # characters of a name or a token
+MAX_FIELD_LENGTH = 200  # characters of a name or a token
 
 
-def on_a_space() -> bool:
+def is_space() -> bool:
     return "SPACE_ID" in os.environ
 
 
@@ -50,33 +50,40 @@ def can_sign_in() -> bool:
 
     Outside of a Space, the button of Gradio would sign in every user as the owner.
     """
-    return on_a_space() and os.environ.get("SYSTEM") == "spaces" and "OAUTH_CLIENT_ID" in os.environ
+    return is_space() and os.environ.get("SYSTEM") == "spaces" and "OAUTH_CLIENT_ID" in os.environ
 
 
 def hub_view() -> gr.HTML:
     """Return the view; its value is {"owner": owner key of the page}."""
-    return view("hub", ("common.css", "hub.css"), SCRIPTS)
+    return build_view("hub", ("common.css", "hub.css"), SCRIPTS)
 
 
-def token_of(what: Mapping[str, Any], session: Mapping[str, Any], local: bool) -> str:
+def resolve_token(
+    payload: Mapping[str, Any], session: Mapping[str, Any], is_single_user: bool
+) -> str:
     """Return the token of a request; empty if there is none.
 
     Raises:
         Refused: if the entered text cannot be a token.
     """
-    if on_a_space():
-        signed_in = session.get("oauth_info")
-        if not isinstance(signed_in, dict) or signed_in.get("expires_at", 0) < time.time():
+    if is_space():
+        oauth_info = session.get("oauth_info")
+        if not isinstance(oauth_info, dict) or oauth_info.get("expires_at", 0) < time.time():
             return ""
-        token = signed_in.get("access_token")
+        token = oauth_info.get("access_token")
         return token if isinstance(token, str) else ""
-    typed = what.get("token")
-    if isinstance(typed, str) and typed.strip():
-        typed = typed.strip()
-        if len(typed) > LONGEST or not typed.isascii() or not typed.isprintable() or " " in typed:
-            raise Refused("this token is not valid: copy it again, it begins with hf_")
-        return typed
-    if local:
+    entered = payload.get("token")
+    if isinstance(entered, str) and entered.strip():
+        entered = entered.strip()
+        if (
+            len(entered) > MAX_FIELD_LENGTH
+            or not entered.isascii()
+            or not entered.isprintable()
+            or " " in entered
+        ):
+            raise UserError("this token is not valid: copy it again, it begins with hf_")
+        return entered
+    if is_single_user:
         from huggingface_hub import get_token
 
         return secret("HF_TOKEN").strip() or get_token() or ""
@@ -86,147 +93,159 @@ def token_of(what: Mapping[str, Any], session: Mapping[str, Any], local: bool) -
 class HubPage:
     """The request handlers of the tab."""
 
-    def __init__(self, registry: Registry, jobs: Jobs) -> None:
-        self.registry, self.jobs = registry, jobs
+    def __init__(self, registry: Registry, publisher: AutoPublisher) -> None:
+        self.registry, self.publisher = registry, publisher
 
-    def answerers(self) -> dict[str, Answerer]:
+    def handlers(self) -> dict[str, Handler]:
         return {
             "hub-start": self.start,
-            "hub-job": self.job,
+            "hub-job": self.job_status,
             "hub-cancel": self.cancel,
-            "hub-who": self.who,
-            "hub-keep": self.keep,
+            "hub-who": self.session_info,
+            "hub-keep": self.auto_publish,
         }
 
     @property
-    def local(self) -> bool:
+    def is_single_user(self) -> bool:
         """Whether this is a local instance."""
-        return bool(self.registry.local_owner)
+        return bool(self.registry.single_owner)
 
-    async def who(self, what: object, request: Request) -> dict[str, Any]:
+    async def session_info(self, payload: object, request: Request) -> dict[str, Any]:
         """Return how users sign in here and whether this user has; sends no request to the Hub."""
-        found = await asyncio.to_thread(token_of, {}, request.scope.get("session", {}), self.local)
-        info = request.scope.get("session", {}).get("oauth_info") if on_a_space() else None
+        token = await asyncio.to_thread(
+            resolve_token, {}, request.scope.get("session", {}), self.is_single_user
+        )
+        info = request.scope.get("session", {}).get("oauth_info") if is_space() else None
         name = (
             (info.get("userinfo") or {}).get("preferred_username", "")
-            if found and isinstance(info, dict)
+            if token and isinstance(info, dict)
             else ""
         )
-        way = (
+        method = (
             ("oauth" if can_sign_in() else "none")
-            if on_a_space()
+            if is_space()
             else "machine"
-            if self.local
+            if self.is_single_user
             else "typed"
         )
         return {
-            "way": way,
-            "signed_in": bool(found),
+            "way": method,
+            "signed_in": bool(token),
             "name": name,
-            "lasting": not on_a_space() or os.path.isdir("/data"),
+            "lasting": not is_space() or os.path.isdir("/data"),
         }
 
-    async def start(self, what: object, request: Request) -> dict[str, Any]:
+    async def start(self, payload: object, request: Request) -> dict[str, Any]:
         """Start a job; the response contains the `job` id or an `error`."""
-        what = what if isinstance(what, dict) else {}
+        payload = payload if isinstance(payload, dict) else {}
         try:
-            owner = _text(what, "owner")
-            if not OWNER.fullmatch(owner):
-                raise Refused("the request has no valid owner key; reload the page and try again")
+            owner = _text_field(payload, "owner")
+            if not OWNER_KEY_PATTERN.fullmatch(owner):
+                raise UserError("the request has no valid owner key; reload the page and try again")
             token = await asyncio.to_thread(
-                token_of, what, request.scope.get("session", {}), self.local
+                resolve_token, payload, request.scope.get("session", {}), self.is_single_user
             )
-            errand, on_done = await asyncio.to_thread(self._errand, what, owner, token)
+            task, on_done = await asyncio.to_thread(self._build_task, payload, owner, token)
             return {
-                "job": self.jobs.start(errand, owner, on_done, anew=what.get("again") is True).id
+                "job": self.publisher.start(
+                    task, owner, on_done, refresh=payload.get("again") is True
+                ).id
             }
-        except (Refused, CannotPublish, CheckpointError, OSError) as error:
-            return {"error": str(error), "again": isinstance(error, Busy)}
+        except (UserError, NotPublishableError, CheckpointError, OSError) as error:
+            return {"error": str(error), "again": isinstance(error, HubBusyError)}
 
-    def _errand(self, what: dict[str, Any], owner: str, token: str) -> tuple[Errand, Any]:
+    def _build_task(self, payload: dict[str, Any], owner: str, token: str) -> tuple[HubTask, Any]:
         kind, repo, revision = (
-            _text(what, "kind"),
-            _text(what, "repo").strip(),
-            _text(what, "revision").strip() or "main",
+            _text_field(payload, "kind"),
+            _text_field(payload, "repo").strip(),
+            _text_field(payload, "revision").strip() or "main",
         )
-        allowed: dict[str, Any] = {
-            "largest": LARGEST_UPLOAD * UNPACKED,
+        limits: dict[str, Any] = {
+            "largest": MAX_UPLOAD_BYTES * MAX_EXPANSION,
             "limits": self.registry.limits,
         }
         match kind:
             case "account":
-                return Errand(kind, token=token), _nothing
+                return HubTask(kind, token=token), _no_op
             case "gallery":
-                return Errand(kind, token=token), _nothing
+                return HubTask(kind, token=token), _no_op
             case "look" | "reproduce":
-                return Errand(kind, repo, token, revision=revision, **allowed), _nothing
+                return HubTask(kind, repo, token, revision=revision, **limits), _no_op
             case "pull":
                 # Housekeeping removes the folders that a killed server leaves.
-                into = self.registry.root / "runs" / f".pulled-{secrets.token_hex(8)}.tmp"
-                errand = Errand(kind, repo, token, revision=revision, into=str(into), **allowed)
-                name = repo if what.get("main") is True else f"{repo} at {revision[:12]}"
-                return errand, lambda job: self._arrived(job, into, owner, name)
+                destination = self.registry.root / "runs" / f".pulled-{secrets.token_hex(8)}.tmp"
+                task = HubTask(
+                    kind, repo, token, revision=revision, destination=str(destination), **limits
+                )
+                name = repo if payload.get("main") is True else f"{repo} at {revision[:12]}"
+                return task, lambda job: self._import_pulled_checkpoint(
+                    job, destination, owner, name
+                )
             case "plan" | "push":
                 if not token:
-                    raise Refused("sign in first: publishing needs a token with write access")
-                checkpoint, run = self._checkpoint(what)
-                form_of(read_manifest(checkpoint).config.family)
-                seen = _text(what, "expected") if "expected" in what else None
-                errand = Errand(
+                    raise UserError("sign in first: publishing needs a token with write access")
+                checkpoint, run = self._checkpoint(payload)
+                package_format(read_manifest(checkpoint).config.family)
+                expected_commit = (
+                    _text_field(payload, "expected") if "expected" in payload else None
+                )
+                task = HubTask(
                     kind,
                     repo,
                     token,
                     revision=revision,
-                    private=what.get("private") is True,
-                    with_data=what.get("data") is True,
-                    license=license_in(what),
+                    private=payload.get("private") is True,
+                    include_dataset=payload.get("data") is True,
+                    license=requested_license(payload),
                     checkpoint=str(checkpoint),
-                    run=str(run.folder) if run else "",
-                    expected=seen,
+                    run_folder=str(run.folder) if run else "",
+                    expected_parent=expected_commit,
                 )
-                return errand, _nothing
-        raise Refused(f"{kind[:40]!r} is not a Hub job; reload the page and try again")
+                return task, _no_op
+        raise UserError(f"{kind[:40]!r} is not a Hub job; reload the page and try again")
 
-    def _checkpoint(self, what: dict[str, Any]) -> tuple[Path, Run | None]:
+    def _checkpoint(self, payload: dict[str, Any]) -> tuple[Path, Run | None]:
         """Return the checkpoint to publish, and its run.
 
         Raises:
             Refused: if the user does not own it, or it no longer exists.
         """
-        run, own = run_on_show(self.registry, what)
-        if run and own:
-            found = run.checkpoints()
-            name = _text(what, "checkpoint")
-            wanted = next((path for path, _ in found if not name or path.name == name), None)
-            if wanted is None:
-                raise Refused("this run has no such checkpoint; pause it, or wait for the next one")
-            return wanted, run
-        folder = checkpoint_folder(self.registry, what)
+        run, is_owner = resolve_run(self.registry, payload)
+        if run and is_owner:
+            checkpoints = run.checkpoints()
+            name = _text_field(payload, "checkpoint")
+            chosen = next((path for path, _ in checkpoints if not name or path.name == name), None)
+            if chosen is None:
+                raise UserError(
+                    "this run has no such checkpoint; pause it, or wait for the next one"
+                )
+            return chosen, run
+        folder = resolve_checkpoint(self.registry, payload)
         if folder is None:
-            raise Refused("choose one of your runs or a checkpoint of this machine")
+            raise UserError("choose one of your runs or a checkpoint of this machine")
         return folder, None
 
-    def _arrived(self, job: Job, into: Path, owner: str, name: str) -> None:
+    def _import_pulled_checkpoint(self, job: Job, folder: Path, owner: str, name: str) -> None:
         """Import a downloaded checkpoint as a run of the owner."""
         if job.status != "done" or job.result is None:
             return
         try:
-            run = self.registry.adopt(into, owner, name)
-            job.result["subject"] = RUN + run.id
-        except (Refused, CheckpointError, SettingError, OSError) as error:
-            job.status, job.sentence, job.result = (
+            run = self.registry.import_checkpoint(folder, owner, name)
+            job.result["subject"] = RUN_PREFIX + run.id
+        except (UserError, CheckpointError, ConfigError, OSError) as error:
+            job.status, job.message, job.result = (
                 "failed",
                 f"downloaded, but it could not be imported: {error}",
                 None,
             )
-            shutil.rmtree(into, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
-    async def job(self, what: object, request: Request) -> dict[str, Any]:
+    async def job_status(self, payload: object, request: Request) -> dict[str, Any]:
         """Return the status of a job."""
-        what = what if isinstance(what, dict) else {}
-        job = self.jobs.find(what.get("job"), _text(what, "owner"))
+        payload = payload if isinstance(payload, dict) else {}
+        job = self.publisher.find(payload.get("job"), _text_field(payload, "owner"))
         return (
-            job.told()
+            job.to_json()
             if job
             else {
                 "status": "failed",
@@ -235,65 +254,65 @@ class HubPage:
             }
         )
 
-    async def cancel(self, what: object, request: Request) -> dict[str, Any]:
+    async def cancel(self, payload: object, request: Request) -> dict[str, Any]:
         """Cancel a job of the owner; a gallery is shared and continues."""
-        what = what if isinstance(what, dict) else {}
-        job = self.jobs.find(what.get("job"), _text(what, "owner"))
-        if job and job.errand.kind != "gallery":
+        payload = payload if isinstance(payload, dict) else {}
+        job = self.publisher.find(payload.get("job"), _text_field(payload, "owner"))
+        if job and job.task.kind != "gallery":
             cancel(job)
         return {}
 
-    async def keep(self, what: object, request: Request) -> dict[str, Any]:
+    async def auto_publish(self, payload: object, request: Request) -> dict[str, Any]:
         """Start or stop publishing a run during training, and return its state."""
-        what = what if isinstance(what, dict) else {}
-        run, own = run_on_show(self.registry, what)
-        if run is None or not own:
+        payload = payload if isinstance(payload, dict) else {}
+        run, is_owner = resolve_run(self.registry, payload)
+        if run is None or not is_owner:
             return {"kept": None}
         try:
-            if what.get("do") == "stop":
-                self.jobs.stop_pushing(run)
-            elif what.get("do") == "start":
+            if payload.get("do") == "stop":
+                self.publisher.disable_auto_publish(run)
+            elif payload.get("do") == "start":
                 token = await asyncio.to_thread(
-                    token_of, what, request.scope.get("session", {}), self.local
+                    resolve_token, payload, request.scope.get("session", {}), self.is_single_user
                 )
                 if not token:
-                    raise Refused("sign in first: publishing needs a token with write access")
-                minutes: Any = what.get("minutes")
-                repo = _text(what, "repo").strip()
-                form_of(run.config.family)
-                self.jobs.keep_pushing(
+                    raise UserError("sign in first: publishing needs a token with write access")
+                minutes: Any = payload.get("minutes")
+                repo = _text_field(payload, "repo").strip()
+                package_format(run.config.family)
+                self.publisher.enable_auto_publish(
                     run,
-                    what["owner"],
+                    payload["owner"],
                     repo,
                     token,
-                    private=what.get("private") is True,
-                    minutes=minutes,
-                    license=license_in(what),
+                    private=payload.get("private") is True,
+                    interval_minutes=minutes,
+                    license=requested_license(payload),
                 )
-        except (Refused, CannotPublish) as error:
-            return {"error": str(error), "kept": self.jobs.kept(run)}
-        return {"kept": self.jobs.kept(run)}
+        except (UserError, NotPublishableError) as error:
+            return {"error": str(error), "kept": self.publisher.auto_publish_status(run)}
+        return {"kept": self.publisher.auto_publish_status(run)}
 
 
-def license_in(what: Mapping[str, Any]) -> str:
+def requested_license(payload: Mapping[str, Any]) -> str:
     """Return the licence of a request; empty for the default.
 
     Raises:
         Refused: if the licence is not known to the Hub.
     """
-    named = _text(what, "license").strip().lower()
-    if named and named not in LICENSES:
-        raise Refused(
-            f"the licence {named[:60]!r} is not known to the Hub; "
+    license_id = _text_field(payload, "license").strip().lower()
+    if license_id and license_id not in LICENSES:
+        raise UserError(
+            f"the licence {license_id[:60]!r} is not known to the Hub; "
             "enter one such as mit, apache-2.0 or cc-by-4.0"
         )
-    return named
+    return license_id
 
 
-def _nothing(job: Job) -> None:
+def _no_op(job: Job) -> None:
     """Do nothing after a job without further steps."""
 
 
-def _text(what: Mapping[str, Any], name: str) -> str:
-    value = what.get(name)
-    return value if isinstance(value, str) and len(value) <= LONGEST else ""
+def _text_field(payload: Mapping[str, Any], name: str) -> str:
+    value = payload.get(name)
+    return value if isinstance(value, str) and len(value) <= MAX_FIELD_LENGTH else ""

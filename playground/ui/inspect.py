@@ -15,96 +15,116 @@ from typing import Any
 import gradio as gr
 from starlette.requests import Request
 
-from playground.runs.eyes import resolve
-from playground.runs.processes import Child, describe_end
+from playground.runs.eyes import set_result_if_pending
+from playground.runs.processes import WorkerProcess, describe_exit
 from playground.runs.registry import Registry
 from playground.runs.run import Run
 
-from .asked import Answerer
-from .live import ANSWER_WITHIN, answer_of
-from .subject import checkpoint_folder, client_on_show, run_on_show, whole
-from .view import view
+from .asked import Handler
+from .live import RESPONSE_TIMEOUT_S, await_result
+from .subject import non_negative_int, resolve_checkpoint, resolve_client, resolve_run
+from .view import build_view
 
-SHELL = ("common.js", "elements.js", "paint.js", "matrix.js", "inspect.js")
-SCRIPTS = (*SHELL, "inspect_looking.js", "inspect_proof.js", "inspect_walk.js", "inspect_begin.js")
+SHARED_SCRIPTS = ("common.js", "elements.js", "paint.js", "matrix.js", "inspect.js")
+SCRIPTS = (
+    *SHARED_SCRIPTS,
+    "inspect_looking.js",
+    "inspect_proof.js",
+    "inspect_walk.js",
+    "inspect_begin.js",
+)
 STYLES = ("common.css", "inspect.css", "inspect_proof.css", "inspect_walk.css")
-SLOW = ("heads", "heads-over-training", "away")
-SLOW_WITHIN = 280  # seconds
-FIGURES_N = 512  # held-out sequences of the ablations in the figures
-LONGEST_REQUEST = 8000  # characters
+SLOW_VIEWS = ("heads", "heads-over-training", "away")
+SLOW_VIEW_TIMEOUT_S = 280  # seconds
+FIGURE_SEQUENCES = 512  # held-out sequences of the ablations in the figures
+MAX_REQUEST_LENGTH = 8000  # characters
 
 
 def inspect_view() -> gr.HTML:
     """Return the view. Its value is {"owner": owner key, "wanted": state from a link}."""
-    return view("inspect", STYLES, SCRIPTS)
+    return build_view("inspect", STYLES, SCRIPTS)
 
 
-def inspect_answerers(registry: Registry) -> dict[str, Answerer]:
+def inspect_handlers(registry: Registry) -> dict[str, Handler]:
     """Return the handlers of the tab's requests."""
 
-    async def inspect(what: object, http: Request) -> dict[str, Any]:
-        return await shown(registry, what, http)
+    async def view_handler(payload: object, request: Request) -> dict[str, Any]:
+        return await load_view(registry, payload, request)
 
-    drawing = asyncio.Semaphore(1)  # each takes about 30 seconds of one core
+    figure_semaphore = asyncio.Semaphore(1)  # each takes about 30 seconds of one core
 
-    async def figures(what: object, _: Request) -> dict[str, Any]:
-        if drawing.locked():
+    async def figures_handler(payload: object, _: Request) -> dict[str, Any]:
+        if figure_semaphore.locked():
             return {"error": "the server is drawing other figures; try again in a moment"}
-        async with drawing:
-            return await drawn(registry, what)
+        async with figure_semaphore:
+            return await export_figures(registry, payload)
 
-    return {"inspect": inspect, "inspect-figures": figures}
+    return {"inspect": view_handler, "inspect-figures": figures_handler}
 
 
-async def shown(registry: Registry, what: object, http: Request | None = None) -> dict[str, Any]:
+async def load_view(
+    registry: Registry, payload: object, request: Request | None = None
+) -> dict[str, Any]:
     """Return one view of the subject, or {"error": message}."""
-    what = what if isinstance(what, dict) else {}
-    view, options = what.get("view"), what.get("options")
-    request = json.dumps(
-        (options if isinstance(options, dict) else {}) | {"view": view, "text": what.get("text")},
+    payload = payload if isinstance(payload, dict) else {}
+    view, options = payload.get("view"), payload.get("options")
+    argument = json.dumps(
+        (options if isinstance(options, dict) else {})
+        | {"view": view, "text": payload.get("text")},
         sort_keys=True,
     )
-    if len(request) > LONGEST_REQUEST:
+    if len(argument) > MAX_REQUEST_LENGTH:
         return {"error": "the request is too long; type a shorter sequence"}
-    slow = view in SLOW
-    run, own = run_on_show(registry, what)
-    client, step = client_on_show(what, own, http), what.get("step")
-    subject: Run | Path | None = run or await asyncio.to_thread(checkpoint_folder, registry, what)
-    if subject is None:
+    is_slow = view in SLOW_VIEWS
+    run, is_owner = resolve_run(registry, payload)
+    client, step = resolve_client(payload, is_owner, request), payload.get("step")
+    model_source: Run | Path | None = run or await asyncio.to_thread(
+        resolve_checkpoint, registry, payload
+    )
+    if model_source is None:
         return {"error": "this model is not on this server, or not yours; select another one above"}
     future = await asyncio.to_thread(
-        registry.show, subject, request, None if step is None else whole(step), slow, client
+        registry.inspect_view,
+        model_source,
+        argument,
+        None if step is None else non_negative_int(step),
+        is_slow,
+        client,
     )
-    return await answer_of(future, SLOW_WITHIN if slow else ANSWER_WITHIN, http)
+    return await await_result(
+        future, SLOW_VIEW_TIMEOUT_S if is_slow else RESPONSE_TIMEOUT_S, request
+    )
 
 
-async def drawn(registry: Registry, what: object) -> dict[str, Any]:
+async def export_figures(registry: Registry, payload: object) -> dict[str, Any]:
     """Return all figures of the subject for a sequence, for print: {"zip": base64}."""
-    what = what if isinstance(what, dict) else {}
-    text, step = what.get("text"), what.get("step")
+    payload = payload if isinstance(payload, dict) else {}
+    text, step = payload.get("text"), payload.get("step")
     if not isinstance(text, str) or len(text) > 2000:
         return {"error": "type a sequence of at most 2,000 characters"}
-    run, _ = run_on_show(registry, what)
-    folder = None if run else checkpoint_folder(registry, what)
+    run, _ = resolve_run(registry, payload)
+    folder = None if run else resolve_checkpoint(registry, payload)
     if run:
-        subject = await asyncio.to_thread(registry.what, run, None if step is None else whole(step))
+        model_ref = await asyncio.to_thread(
+            registry.model_ref, run, None if step is None else non_negative_int(step)
+        )
     else:
-        subject = {"checkpoint": str(folder)} if folder else None
-    if subject is None:
+        model_ref = {"checkpoint": str(folder)} if folder else None
+    if model_ref is None:
         return {"error": "this model has no weights yet; select another one above"}
     future = Future[dict[str, Any]]()
-    child = Child(
-        "playground.plots.drawn:work",
+    child = WorkerProcess(
+        "playground.plots.drawn:main",
         "figures",
-        subject,
+        model_ref,
         text,
-        FIGURES_N,
-        on_message=lambda answer: resolve(future, answer),
-        on_end=lambda code: resolve(
-            future, {"error": f"{describe_end('the process that draws', code)}; try again"}
+        FIGURE_SEQUENCES,
+        on_message=lambda answer: set_result_if_pending(future, answer),
+        on_exit=lambda code: set_result_if_pending(
+            future, {"error": f"{describe_exit('the process that draws', code)}; try again"}
         ),
     )
     try:
-        return await answer_of(future, SLOW_WITHIN)
+        return await await_result(future, SLOW_VIEW_TIMEOUT_S)
     finally:
         child.kill()

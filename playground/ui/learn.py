@@ -13,18 +13,18 @@ from typing import Any
 import gradio as gr
 from starlette.requests import Request
 
-from playground.lessons.classroom import LONGEST, Classroom
-from playground.lessons.mistakes import MISTAKES, MYSTERY, SETTINGS, STEPS, chosen
-from playground.lessons.tour import SCHEMES, STOPS, Stop
+from playground.lessons.classroom import MEASUREMENT_TIMEOUT_S, LessonService
+from playground.lessons.mistakes import BUG_SETTINGS, BUGS, RANDOM_BUG, STEPS_RANGE, resolve_bug
+from playground.lessons.tour import LESSONS, SCHEMES, Lesson
 from playground.runs.registry import Registry
 
-from .asked import Answerer, answer_owner
-from .subject import whole
-from .view import view
+from .asked import Handler, call_owner_handler
+from .subject import non_negative_int
+from .view import build_view
 
-SHELL = ("common.js", "elements.js", "paint.js", "matrix.js", "learn.js", "lab_chart.js")
+SHARED_SCRIPTS = ("common.js", "elements.js", "paint.js", "matrix.js", "learn.js", "lab_chart.js")
 SCRIPTS = (
-    *SHELL,
+    *SHARED_SCRIPTS,
     "learn_pictures.js",
     "learn_tour.js",
     "learn_bugs.js",
@@ -32,110 +32,114 @@ SCRIPTS = (
     "learn_begin.js",
 )
 STYLES = ("common.css", "learn.css")
-MYSTERIES = 8  # seeds listed on the teacher's page
+ANSWER_KEY_SEEDS = 8  # seeds listed on the teacher's page
 
 
 def learn_view() -> gr.HTML:
     """Return the view. Its value is {"owner": owner key}."""
-    return view("learn", STYLES, SCRIPTS)
+    return build_view("learn", STYLES, SCRIPTS)
 
 
 class LearnPage:
     """Handlers of the tab\'s requests."""
 
-    def __init__(self, registry: Registry, classroom: Classroom) -> None:
-        self.registry, self.classroom = registry, classroom
+    def __init__(self, registry: Registry, lesson_service: LessonService) -> None:
+        self.registry, self.lesson_service = registry, lesson_service
 
-    def answerers(self) -> dict[str, Answerer]:
+    def handlers(self) -> dict[str, Handler]:
         routes = {
-            "learn-lessons": self.lessons,
-            "learn-stop": self.begin_stop,
-            "learn-bug": self.begin_bug,
+            "learn-lessons": self.catalog,
+            "learn-stop": self.start_lesson,
+            "learn-bug": self.start_bug,
             "learn-poll": self.poll,
             "learn-cancel": self.cancel,
-            "learn-guess": self.guess,
-            "learn-mysteries": self.mysteries,
+            "learn-guess": self.submit_guess,
+            "learn-mysteries": self.answer_key,
         }
-        return {name: _route(answer) for name, answer in routes.items()}
+        return {name: _owner_handler(answer) for name, answer in routes.items()}
 
-    def lessons(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+    def catalog(self, owner: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Return all lessons and bugs without their answers, and the limits of this server."""
-        stops = [{"name": name, **_stop(stop)} for name, stop in STOPS.items()]
-        bugs = [{"name": name, "title": mistake.title} for name, mistake in MISTAKES.items()]
+        lessons = [{"name": name, **_lesson_info(lesson)} for name, lesson in LESSONS.items()]
+        bugs = [{"name": name, "title": bug.title} for name, bug in BUGS.items()]
         machine = {
             "slots": self.registry.slots,
-            "an_owner": self.registry.slots_an_owner,
-            "measuring": self.classroom.places,
-            "longest": LONGEST,
-            "open": not self.registry.local_owner,
+            "an_owner": self.registry.slots_per_owner,
+            "measuring": self.lesson_service.max_workers,
+            "longest": MEASUREMENT_TIMEOUT_S,
+            "open": not self.registry.single_owner,
         }
         return {
-            "stops": stops,
+            "stops": lessons,
             "bugs": bugs,
             "machine": machine,
-            "steps": SETTINGS["steps"],
-            "most_steps": STEPS[1],
+            "steps": BUG_SETTINGS["steps"],
+            "most_steps": STEPS_RANGE[1],
         }
 
-    def begin_stop(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+    def start_lesson(self, owner: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Start the measurement of a lesson; return its job `id`."""
         return {
-            "id": self.classroom.begin_stop(
-                what.get("stop"), what.get("prediction"), what.get("options"), owner
+            "id": self.lesson_service.start_lesson(
+                payload.get("stop"), payload.get("prediction"), payload.get("options"), owner
             )
         }
 
-    def begin_bug(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+    def start_bug(self, owner: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Train a model with a bug beside the correct model; return the job `id`."""
         return {
-            "id": self.classroom.begin_bug(
-                what.get("bug"), what.get("seed"), what.get("steps"), owner
+            "id": self.lesson_service.start_bug(
+                payload.get("bug"), payload.get("seed"), payload.get("steps"), owner
             )
         }
 
-    def poll(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
-        return self.classroom.poll(what.get("id"), owner)
+    def poll(self, owner: str, payload: dict[str, Any]) -> dict[str, Any]:
+        return self.lesson_service.poll(payload.get("id"), owner)
 
-    def cancel(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
-        self.classroom.cancel(what.get("id"), owner)
+    def cancel(self, owner: str, payload: dict[str, Any]) -> dict[str, Any]:
+        self.lesson_service.cancel(payload.get("id"), owner)
         return {}
 
-    def guess(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+    def submit_guess(self, owner: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Check a guess of the bug or its line, or reveal the bug on request."""
-        return self.classroom.guess(
-            what.get("id"), owner, what.get("mistake"), what.get("line"), what.get("tell") is True
+        return self.lesson_service.submit_guess(
+            payload.get("id"),
+            owner,
+            payload.get("mistake"),
+            payload.get("line"),
+            payload.get("tell") is True,
         )
 
-    def mysteries(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+    def answer_key(self, owner: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Return which seed selects which bug, for teachers."""
-        first = whole(what.get("first"))
+        first_seed = non_negative_int(payload.get("first"))
         return {
             "mysteries": [
-                [seed, MISTAKES[chosen(MYSTERY, seed)].title]
-                for seed in range(first, first + MYSTERIES)
+                [seed, BUGS[resolve_bug(RANDOM_BUG, seed)].title]
+                for seed in range(first_seed, first_seed + ANSWER_KEY_SEEDS)
             ]
         }
 
 
-def _stop(stop: Stop) -> dict[str, Any]:
-    told = {
-        name: getattr(stop, name)
+def _lesson_info(lesson: Lesson) -> dict[str, Any]:
+    fields = {
+        name: getattr(lesson, name)
         for name in ("title", "teaches", "do", "question", "kind", "low", "high", "unit", "within")
     }
     options = [
         {
             "name": name,
-            "usual": usual,
-            "words": stop.option_words[name],
+            "usual": default,
+            "words": lesson.option_labels[name],
             "choices": list(SCHEMES) if name == "positions" else [],
         }
-        for name, usual in stop.options.items()
+        for name, default in lesson.options.items()
     ]
-    return told | {"choices": list(stop.choices.items()), "options": options}
+    return fields | {"choices": list(lesson.choices.items()), "options": options}
 
 
-def _route(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Answerer:
-    async def serve(what: object, _: Request) -> dict[str, Any]:
-        return await asyncio.to_thread(answer_owner, answer, what)
+def _owner_handler(handler: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Handler:
+    async def endpoint(payload: object, _: Request) -> dict[str, Any]:
+        return await asyncio.to_thread(call_owner_handler, handler, payload)
 
-    return serve
+    return endpoint

@@ -15,27 +15,27 @@ from functools import lru_cache
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
-from playground.runs.addresses import CLIENT_ADDRESS, half_of, holds_share
-from playground.runs.run import Refused
+from playground.runs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
+from playground.runs.run import UserError
 from playground.training.environment import env_number, is_env_set
 
-BURST_SECONDS = 10.0  # a full bucket holds the load of so many seconds
-MOST_CLIENTS = 10_000  # remembered; the one that asked longest ago goes first
+BURST_DURATION_S = 10.0  # a full bucket holds the load of so many seconds
+MAX_BUCKETS = 10_000  # remembered; the one that asked longest ago goes first
 # Calls a minute of one client, by the number of the environment that sets them. Alone on a machine none holds but what was set.
-A_MINUTE = {"starts": "API_STARTS", "heavy": "API_HEAVY", "calls": "API_CALLS"}
-IN_WORDS = {
+CALLS_PER_MINUTE = {"starts": "API_STARTS", "heavy": "API_HEAVY", "calls": "API_CALLS"}
+LIMIT_PHRASES = {
     "starts": "start {} runs",
     "heavy": "ask for {} evaluations, comparisons and pushes",
     "calls": "send {} calls",
 }
-WAITING = 16  # that wait for one of so many places
-REFUSAL_SECONDS = 0.5  # until a refused request gets its response
-MAX_DELAYED = (
+MAX_WAITING_REQUESTS = 16  # that wait for one of so many places
+REJECTION_DELAY_S = 0.5  # until a refused request gets its response
+MAX_DELAYED_REJECTIONS = (
     100  # refused requests of one address whose response is delayed; those beyond get it at once
 )
 
 
-def client_of(connection: HTTPConnection) -> str:
+def resolve_client_address(connection: HTTPConnection) -> str:
     """Return the address of the client that sent a request; of IPv6 the network of 64 bits.
 
     A proxy appends the address of its own client to X-Forwarded-For, so the entries before those of
@@ -87,35 +87,37 @@ class TokenBuckets:
         tokens = min(tokens, self.capacity)
         is_enough = level >= tokens
         self._buckets[key] = (level - tokens if is_enough else level, now)
-        if len(self._buckets) > MOST_CLIENTS:
+        if len(self._buckets) > MAX_BUCKETS:
             self._buckets.popitem(last=False)
         return 0.0 if is_enough else (tokens - level) / self.per_second
 
 
-class Limits:
+class RateLimiter:
     """Calls of the API per minute, for each client and kind of call.
 
     Args:
         a_minute: calls a minute by kind; 0 for no limit.
     """
 
-    def __init__(self, a_minute: Mapping[str, float]) -> None:
-        self.a_minute = dict(a_minute)
+    def __init__(self, calls_per_minute: Mapping[str, float]) -> None:
+        self.calls_per_minute = dict(calls_per_minute)
         self.buckets = {
-            kind: TokenBuckets(max(rate, 1.0), rate / 60) for kind, rate in a_minute.items() if rate
+            kind: TokenBuckets(max(rate, 1.0), rate / 60)
+            for kind, rate in calls_per_minute.items()
+            if rate
         }
 
     @classmethod
-    def from_environment(cls, opened: bool) -> Limits:
+    def from_environment(cls, is_public: bool) -> RateLimiter:
         """Read the limits from the environment; a local instance has none by default."""
         return cls(
             {
-                kind: env_number(name) if opened or is_env_set(name) else 0
-                for kind, name in A_MINUTE.items()
+                kind: env_number(name) if is_public or is_env_set(name) else 0
+                for kind, name in CALLS_PER_MINUTE.items()
             }
         )
 
-    def take(self, kind: str, client: str, now: float | None = None) -> None:
+    def acquire(self, kind: str, client: str, now: float | None = None) -> None:
         """Count one call.
 
         Raises:
@@ -124,8 +126,8 @@ class Limits:
         if kind not in self.buckets:
             return
         if seconds := self.buckets[kind].take(client, now=now):
-            allowed = IN_WORDS[kind].format(f"{self.a_minute[kind]:g}")
-            raise Refused(
+            allowed = LIMIT_PHRASES[kind].format(f"{self.calls_per_minute[kind]:g}")
+            raise UserError(
                 f"one address may {allowed} a minute; try again in {math.ceil(seconds)} s"
             )
 
@@ -144,17 +146,17 @@ class LoadLimits:
 
     def __init__(self, address_ms: float, owner_ms: float) -> None:
         self._addresses = (
-            TokenBuckets(BURST_SECONDS * address_ms, address_ms) if address_ms else None
+            TokenBuckets(BURST_DURATION_S * address_ms, address_ms) if address_ms else None
         )
-        self._owners = TokenBuckets(BURST_SECONDS * owner_ms, owner_ms) if owner_ms else None
+        self._owners = TokenBuckets(BURST_DURATION_S * owner_ms, owner_ms) if owner_ms else None
         self._delayed: Counter[str] = Counter()
 
     @classmethod
-    def from_environment(cls, is_open: bool) -> LoadLimits:
+    def from_environment(cls, is_public: bool) -> LoadLimits:
         """Read the limits from the environment; a local instance has none by default."""
         return cls(
             *(
-                env_number(name) if is_open or is_env_set(name) else 0.0
+                env_number(name) if is_public or is_env_set(name) else 0.0
                 for name in ("ADDRESS_MS", "OWNER_MS")
             )
         )
@@ -169,23 +171,23 @@ class LoadLimits:
             return 0.0
         return self._owners.take(owner[:64], load)
 
-    async def refuse(self, address: str, seconds: float) -> Response:
+    async def reject(self, address: str, seconds: float) -> Response:
         """Return the response to a client that has to wait, after a pause.
 
         Without the pause, a client that repeats refused requests at once keeps a core busy.
         """
-        if self._delayed[address] < MAX_DELAYED:
+        if self._delayed[address] < MAX_DELAYED_REJECTIONS:
             self._delayed[address] += 1
             try:
-                await asyncio.sleep(REFUSAL_SECONDS)
+                await asyncio.sleep(REJECTION_DELAY_S)
             finally:
                 self._delayed[address] -= 1
                 if not self._delayed[address]:
                     del self._delayed[address]
-        return too_many(seconds)
+        return too_many_requests(seconds)
 
 
-def too_many(seconds: float) -> Response:
+def too_many_requests(seconds: float) -> Response:
     """Return the response to a client that has to wait."""
     wait = math.ceil(seconds)
     return JSONResponse(
@@ -195,21 +197,21 @@ def too_many(seconds: float) -> Response:
     )
 
 
-class Places:
+class BoundedSemaphoreQueue:
     """So many places for work that takes a processor, and a short line before them."""
 
-    def __init__(self, places: int, waiting: int = WAITING) -> None:
-        self._free, self._waiting, self._most = asyncio.Semaphore(places), 0, waiting
+    def __init__(self, slots: int, max_waiting: int = MAX_WAITING_REQUESTS) -> None:
+        self._free, self._waiting, self._max_waiting = asyncio.Semaphore(slots), 0, max_waiting
 
     @asynccontextmanager
-    async def one(self) -> AsyncIterator[None]:
+    async def slot(self) -> AsyncIterator[None]:
         """A place, as soon as there is one.
 
         Raises:
             Refused: when the line is full.
         """
-        if self._waiting >= self._most:
-            raise Refused("many others are asking this just now; try again in a minute")
+        if self._waiting >= self._max_waiting:
+            raise UserError("many others are asking this just now; try again in a minute")
         self._waiting += 1
         try:
             await self._free.acquire()
@@ -221,7 +223,7 @@ class Places:
             self._free.release()
 
 
-class FairPlaces:
+class FairSemaphoreQueue:
     """Places for work that takes a processor, of which one client address has one at a time.
 
     A request of an address waits until the address's earlier ones are over, so that requests under
@@ -232,41 +234,45 @@ class FairPlaces:
         waiting: how many wait in all; one address may have half of them.
     """
 
-    def __init__(self, places: int, waiting: int = WAITING) -> None:
-        self._free, self._most = asyncio.Semaphore(places), waiting
-        self._turns: dict[str, asyncio.Lock] = {}
-        self._present: Counter[str] = Counter()  # requests that wait or are at work, by address
-        self._waiting: Counter[str] = Counter()
+    def __init__(self, slots: int, max_waiting: int = MAX_WAITING_REQUESTS) -> None:
+        self._free, self._max_waiting = asyncio.Semaphore(slots), max_waiting
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._active_by_address: Counter[str] = (
+            Counter()
+        )  # requests that wait or are at work, by address
+        self._waiting_by_address: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        return self._present.total()
+        return self._active_by_address.total()
 
     @asynccontextmanager
-    async def one(self) -> AsyncIterator[None]:
+    async def slot(self) -> AsyncIterator[None]:
         """A place for the client that is being served, as soon as there is one.
 
         Raises:
             Refused: when too many wait.
         """
         address = CLIENT_ADDRESS.get()
-        if self._waiting.total() >= self._most:
-            raise Refused("many others are asking this just now; try again in a minute")
-        if holds_share(self._waiting.elements(), self._most):
-            raise Refused(
-                f"{half_of(self._most)} requests from your address wait already; try again when one is answered"
+        if self._waiting_by_address.total() >= self._max_waiting:
+            raise UserError("many others are asking this just now; try again in a minute")
+        if uses_full_share(self._waiting_by_address.elements(), self._max_waiting):
+            raise UserError(
+                f"{max_per_address(self._max_waiting)} requests from your address wait already; try again when one is answered"
             )
-        turn = self._turns.setdefault(address, asyncio.Lock()) if address else asyncio.Lock()
-        self._present[address] += 1
-        self._waiting[address] += 1
+        address_lock = (
+            self._locks.setdefault(address, asyncio.Lock()) if address else asyncio.Lock()
+        )
+        self._active_by_address[address] += 1
+        self._waiting_by_address[address] += 1
         is_waiting = True
         try:
-            async with turn, self._free:
-                self._waiting[address] -= 1
+            async with address_lock, self._free:
+                self._waiting_by_address[address] -= 1
                 is_waiting = False
                 yield
         finally:
-            self._waiting[address] -= is_waiting
-            self._present[address] -= 1
-            if not self._present[address]:
-                del self._present[address], self._waiting[address]
-                self._turns.pop(address, None)
+            self._waiting_by_address[address] -= is_waiting
+            self._active_by_address[address] -= 1
+            if not self._active_by_address[address]:
+                del self._active_by_address[address], self._waiting_by_address[address]
+                self._locks.pop(address, None)

@@ -17,17 +17,17 @@ from typing import Any
 import gradio as gr
 from starlette.requests import Request
 
-from playground.runs.eyes import passing
+from playground.runs.eyes import retryable
 from playground.runs.history import read_lines
-from playground.runs.points import Points
+from playground.runs.points import MetricSeries
 from playground.runs.registry import Registry
 from playground.runs.run import Run
 from playground.training.manifest import CheckpointError, read_manifest
 
-from .acts import act, details, rows
-from .asked import PATH, Answerer
-from .subject import checkpoint_folder, client_on_show, run_on_show, whole
-from .view import view
+from .acts import list_runs, run_action, run_details
+from .asked import ROUTE_PREFIX, Handler
+from .subject import non_negative_int, resolve_checkpoint, resolve_client, resolve_run
+from .view import build_view
 
 SCRIPTS = (
     "common.js",
@@ -39,9 +39,9 @@ SCRIPTS = (
     "runs.js",
     "share.js",
 )  # one program, in this order
-ANSWER_WITHIN = 15  # seconds
-MOST_CURVES = 8
-CURVE_COLUMNS = 400  # stretches of a curve that is laid over another
+RESPONSE_TIMEOUT_S = 15  # seconds
+MAX_CURVES = 8
+MAX_CURVE_POINTS = 400  # stretches of a curve that is laid over another
 NO_POINTS: dict[str, Any] = {
     "whole": True,
     "count": 0,
@@ -51,7 +51,7 @@ NO_POINTS: dict[str, Any] = {
     "gradient_norm": [],
     "scored": [],
 }
-GONE: dict[str, Any] = {
+NOT_FOUND_RESPONSE: dict[str, Any] = {
     "status": "gone",
     "message": "",
     "epoch": 0,
@@ -63,37 +63,46 @@ GONE: dict[str, Any] = {
 
 def live_view() -> gr.HTML:
     """The view. Its value is {"owner": whose page it is, "subject": what to show first}."""
-    return view("live", ("common.css", "live.css"), SCRIPTS)
+    return build_view("live", ("common.css", "live.css"), SCRIPTS)
 
 
-async def told(registry: Registry, request: object, http: Request | None = None) -> dict[str, Any]:
+async def poll_model(
+    registry: Registry, payload: object, request: Request | None = None
+) -> dict[str, Any]:
     """What a page with so many points and snapshots does not know yet about its subject."""
-    run, own = run_on_show(registry, request)
-    client = client_on_show(request, own, http)
-    if run and isinstance(request, dict):
+    run, is_owner = resolve_run(registry, payload)
+    client = resolve_client(payload, is_owner, request)
+    if run and isinstance(payload, dict):
         await _read_from_disk(run)
-        known = (
-            whole(request.get("known")),
-            whole(request.get("epoch"), -1),
-            whole(request.get("looks")),
+        page_state = (
+            non_negative_int(payload.get("known")),
+            non_negative_int(payload.get("epoch"), -1),
+            non_negative_int(payload.get("looks")),
         )
-        return registry.poll(run, *known, client, whole(request.get("changes"), -1)) | {"own": own}
-    folder = await asyncio.to_thread(checkpoint_folder, registry, request)
+        return registry.poll(
+            run, *page_state, client, non_negative_int(payload.get("changes"), -1)
+        ) | {"own": is_owner}
+    folder = await asyncio.to_thread(resolve_checkpoint, registry, payload)
     if folder is None:
-        return GONE
-    view = await answer_of(registry.eyes.ask("look", folder, client=client), request=http)
+        return NOT_FOUND_RESPONSE
+    snapshot_fields = await await_result(
+        registry.inspector.request("look", folder, client=client), request=request
+    )
     try:
-        if "error" in view:
-            return GONE | {"message": view["error"], "again": view.get("again", False)}
+        if "error" in snapshot_fields:
+            return NOT_FOUND_RESPONSE | {
+                "message": snapshot_fields["error"],
+                "again": snapshot_fields.get("again", False),
+            }
         manifest = await asyncio.to_thread(read_manifest, folder)
         points = await asyncio.to_thread(
-            points_of, folder, (folder / "config.json").stat().st_mtime_ns
+            load_metric_series, folder, (folder / "config.json").stat().st_mtime_ns
         )
     except (CheckpointError, OSError) as error:
-        return GONE | {"message": str(error)}
-    return view | {
+        return NOT_FOUND_RESPONSE | {"message": str(error)}
+    return snapshot_fields | {
         "status": "checkpoint", "message": "", "own": False, "name": folder.name, "step": manifest.step, "steps": manifest.step,
-        "parameters": manifest.config.model.parameter_count(), "device": "", "epoch": 0, "points": points.since(0),
+        "parameters": manifest.config.model.parameter_count(), "device": "", "epoch": 0, "points": points.delta_since(0),
         "latest": points.latest(), "recorded": [], "looks": 1, "scores": manifest.scores, "changes": [], "saved": 0, "live": False,
         "speed": 0.0, "learning_rate": manifest.config.training.learning_rate,
     }  # fmt: skip
@@ -101,108 +110,121 @@ async def told(registry: Registry, request: object, http: Request | None = None)
 
 async def _read_from_disk(run: Run) -> None:
     """Read what a run keeps on disk only, so that the event loop need not."""
-    if run.points is None or run.recorded is None:
-        await asyncio.to_thread(lambda: (run.load(), run.records()))
+    if run.points is None or run.weight_steps is None:
+        await asyncio.to_thread(lambda: (run.load_points(), run.load_weight_steps()))
 
 
 @lru_cache(maxsize=32)
-def points_of(folder: Path, written: int) -> Points:
+def load_metric_series(folder: Path, modified_ns: int) -> MetricSeries:
     """The points of a checkpoint that was `written` then."""
     try:
-        return Points(read_lines(folder))
+        return MetricSeries(read_lines(folder))
     except ValueError:  # lines of something else: a checkpoint is worth showing without its curves
-        return Points()
+        return MetricSeries()
 
 
-async def looked(
-    registry: Registry, request: object, http: Request | None = None
+async def snapshot(
+    registry: Registry, payload: object, request: Request | None = None
 ) -> dict[str, Any]:
     """What a run's model looked like at an earlier step."""
-    run, own = run_on_show(registry, request)
-    if run is None or not isinstance(request, dict):
+    run, is_owner = resolve_run(registry, payload)
+    if run is None or not isinstance(payload, dict):
         return {"error": "this run is no longer on the server"}
     await _read_from_disk(run)
-    return await answer_of(
-        registry.look(run, whole(request.get("step")), client_on_show(request, own, http)),
-        request=http,
+    return await await_result(
+        registry.snapshot_at(
+            run, non_negative_int(payload.get("step")), resolve_client(payload, is_owner, request)
+        ),
+        request=request,
     )
 
 
-async def answered(
-    registry: Registry, request: object, http: Request | None = None
+async def predict(
+    registry: Registry, payload: object, request: Request | None = None
 ) -> dict[str, Any]:
     """The subject's answer to what a visitor typed, now or with the weights of an earlier step."""
-    request = request if isinstance(request, dict) else {}
-    text, step = request.get("text"), request.get("step")
+    payload = payload if isinstance(payload, dict) else {}
+    text, step = payload.get("text"), payload.get("step")
     if not isinstance(text, str) or len(text) > 2000:
         return {"error": "type a sequence of at most 2,000 characters"}
-    run, own = run_on_show(registry, request)
-    client = client_on_show(request, own, http)
+    run, is_owner = resolve_run(registry, payload)
+    client = resolve_client(payload, is_owner, request)
     if run:
         await _read_from_disk(run)
-        return await answer_of(
-            registry.ask(run, text, None if step is None else whole(step), client), request=http
+        return await await_result(
+            registry.predict(run, text, None if step is None else non_negative_int(step), client),
+            request=request,
         )
-    folder = await asyncio.to_thread(checkpoint_folder, registry, request)
+    folder = await asyncio.to_thread(resolve_checkpoint, registry, payload)
     if folder is None:
         return {"error": "no model is open; train one, or choose a checkpoint above"}
-    return await answer_of(registry.eyes.ask("ask", folder, text, client=client), request=http)
+    return await await_result(
+        registry.inspector.request("ask", folder, text, client=client), request=request
+    )
 
 
-async def drawn(registry: Registry, request: object, http: Request | None = None) -> dict[str, Any]:
+async def overlay_curves(
+    registry: Registry, payload: object, request: Request | None = None
+) -> dict[str, Any]:
     """The curves of some runs, to be laid over another's."""
     return {
         "curves": await asyncio.to_thread(
-            _curves, registry, request if isinstance(request, dict) else {}
+            _overlay_curves, registry, payload if isinstance(payload, dict) else {}
         )
     }
 
 
-def _curves(registry: Registry, request: dict[str, Any]) -> list[dict[str, Any]]:
-    subjects, curves = request.get("subjects"), []
-    for subject in subjects[:MOST_CURVES] if isinstance(subjects, list) else []:
-        run, _ = run_on_show(registry, {"subject": subject, "owner": request.get("owner")})
+def _overlay_curves(registry: Registry, payload: dict[str, Any]) -> list[dict[str, Any]]:
+    model_refs, curves = payload.get("subjects"), []
+    for model_ref in model_refs[:MAX_CURVES] if isinstance(model_refs, list) else []:
+        run, _ = resolve_run(registry, {"subject": model_ref, "owner": payload.get("owner")})
         if run:
-            about = {
-                "subject": subject,
+            metadata = {
+                "subject": model_ref,
                 "name": run.name,
                 "status": run.status,
                 "steps_in_all": run.steps,
             }
-            curves.append(run.load().curve(CURVE_COLUMNS) | about)
+            curves.append(run.load_points().downsampled(MAX_CURVE_POINTS) | metadata)
     return curves
 
 
-async def answer_of(
-    future: Future[dict[str, Any]], within: float = ANSWER_WITHIN, request: Request | None = None
+async def await_result(
+    future: Future[dict[str, Any]],
+    timeout_s: float = RESPONSE_TIMEOUT_S,
+    request: Request | None = None,
 ) -> dict[str, Any]:
     """What a process answers, or that it is taking too long.
 
     Whatever ends the wait, a request that is still in the queue of the process leaves it: the
     answer, the time limit, or a client that disconnects.
     """
-    answer = asyncio.wrap_future(future)
-    gone = (
-        asyncio.ensure_future(_disconnect(request))
-        if request and PATH in request.scope["path"]
+    result = asyncio.wrap_future(future)
+    disconnected = (
+        asyncio.ensure_future(_wait_for_disconnect(request))
+        if request and ROUTE_PREFIX in request.scope["path"]
         else None
     )
     try:
-        waits: set[asyncio.Future[Any]] = {answer, gone} if gone else {answer}
-        await asyncio.wait(waits, timeout=within, return_when=asyncio.FIRST_COMPLETED)
-        if answer.done():
-            return answer.result()
-        told = passing(f"no answer within {within:g} s; the machine is busy, try again")
+        pending: set[asyncio.Future[Any]] = {result, disconnected} if disconnected else {result}
+        await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if result.done():
+            return result.result()
+        timeout_response = retryable(
+            f"no answer within {timeout_s:g} s; the machine is busy, try again"
+        )
         return (
-            told if within <= ANSWER_WITHIN else {"error": told["error"]}
+            timeout_response
+            if timeout_s <= RESPONSE_TIMEOUT_S
+            else {"error": timeout_response["error"]}
         )  # minutes are not waited again without being asked
     finally:
-        answer.cancel()
-        if gone:
-            gone.cancel()
+        result.cancel()
+        if disconnected:
+            disconnected.cancel()
 
 
-async def _disconnect(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     """Return when the client has disconnected. The body must have been read before."""
     try:
         while (await request.receive())["type"] != "http.disconnect":
@@ -211,21 +233,21 @@ async def _disconnect(request: Request) -> None:
         await asyncio.get_running_loop().create_future()
 
 
-ANSWERERS = {
-    "poll": told,
-    "look": looked,
-    "try": answered,
-    "curves": drawn,
-    "runs": rows,
-    "do": act,
-    "about": details,
+HANDLERS = {
+    "poll": poll_model,
+    "look": snapshot,
+    "try": predict,
+    "curves": overlay_curves,
+    "runs": list_runs,
+    "do": run_action,
+    "about": run_details,
 }
 
 
-def live_answerers(registry: Registry) -> dict[str, Answerer]:
+def live_handlers(registry: Registry) -> dict[str, Handler]:
     """What the page's script may ask (asked.py), by the names it uses."""
 
-    def of(answer: Callable[..., Awaitable[dict[str, Any]]]) -> Answerer:
-        return lambda what, http: answer(registry, what, http)
+    def bind(handler: Callable[..., Awaitable[dict[str, Any]]]) -> Handler:
+        return lambda what, http: handler(registry, what, http)
 
-    return {name: of(answer) for name, answer in ANSWERERS.items()}
+    return {name: bind(handler) for name, handler in HANDLERS.items()}

@@ -14,14 +14,14 @@ import orjson
 from gradio import mcp
 from mcp import types
 
-PREFIX = "playground_"
+TOOL_PREFIX = "playground_"
 
 
 class JsonMCPServer(mcp.GradioMCPServer):
     """Gradio's MCP server with JSON answers, structured content and prefixed tool names."""
 
     def get_tool_to_endpoint(self) -> dict[str, str]:
-        self.tool_prefix = PREFIX  # on a Space, Gradio would use the name of the Space
+        self.tool_prefix = TOOL_PREFIX  # on a Space, Gradio would use the name of the Space
         return super().get_tool_to_endpoint()
 
     def postprocess_output_data(self, data: Any, root_url: str) -> list[Any]:
@@ -32,18 +32,19 @@ class JsonMCPServer(mcp.GradioMCPServer):
         call = server.request_handlers[types.CallToolRequest]
 
         async def call_tool(request: types.CallToolRequest) -> types.ServerResult:
-            known = self.tool_to_endpoint
+            endpoint_by_tool = self.tool_to_endpoint
             if (
-                request.params.name not in known and PREFIX + request.params.name in known
+                request.params.name not in endpoint_by_tool
+                and TOOL_PREFIX + request.params.name in endpoint_by_tool
             ):  # the name in earlier versions
-                request.params.name = PREFIX + request.params.name
+                request.params.name = TOOL_PREFIX + request.params.name
             result = await call(request)
-            answer = result.root
-            if isinstance(answer, types.CallToolResult) and not answer.isError:
+            tool_result = result.root
+            if isinstance(tool_result, types.CallToolResult) and not tool_result.isError:
                 texts = [
-                    each.text for each in answer.content if isinstance(each, types.TextContent)
+                    each.text for each in tool_result.content if isinstance(each, types.TextContent)
                 ]
-                answer.structuredContent = json.loads(texts[0]) if len(texts) == 1 else None
+                tool_result.structuredContent = json.loads(texts[0]) if len(texts) == 1 else None
             return result
 
         server.request_handlers[types.CallToolRequest] = call_tool

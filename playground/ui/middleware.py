@@ -24,38 +24,38 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from playground.runs.registry import CLIENT_ADDRESS
-from playground.training.manifest import parse_json
+from playground.training.manifest import parse_strict_json
 
 from .asked import MAX_BRACKETS
-from .embed import HEAD, is_embedded
-from .gradio_patches import StreamCleanup
-from .limits import LoadLimits, client_of
+from .embed import EMBED_HEAD, is_embedded
+from .gradio_patches import StreamCleanupMiddleware
+from .limits import LoadLimits, resolve_client_address
 from .origin import configured_hosts, is_own_origin, public_hosts
-from .rows import PATH as ROWS_PATH
-from .transfer import LARGEST_UPLOAD
-from .transfer import PATH as CHECKPOINT_PATH
+from .rows import UPLOAD_PATH as ROWS_PATH
+from .transfer import CHECKPOINT_PATH as CHECKPOINT_PATH
+from .transfer import MAX_UPLOAD_BYTES
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 HUB = "https://huggingface.co"  # shows a Space in a frame
-MAX_BODY = 64_000  # bytes; the page's own requests have some 5,000
-MAX_TABLE_BODY = 1_000_000  # bytes of a comparison that carries a table
-BODY_SECONDS = 20.0  # until a body has to have arrived; transfers have deadlines of their own
+MAX_BODY_BYTES = 64_000  # bytes; the page's own requests have some 5,000
+MAX_DATA_BODY_BYTES = 1_000_000  # bytes of a comparison that carries a table
+BODY_TIMEOUT_S = 20.0  # until a body has to have arrived; transfers have deadlines of their own
 MAX_UNREAD_MESSAGES = 200  # of Gradio's queue, for one session
 BYTES_PER_MS = 4000  # of JSON: for so many bytes of lists the event loop works a millisecond
 
-TABLE_PATH = "/playground/ask/compare-begin"
+DATA_BODY_PATH = "/playground/ask/compare-begin"
 TRANSFER_PATHS = (CHECKPOINT_PATH, ROWS_PATH)
 
 # Everything that is served, as (methods, pattern of the path, load). The load is an estimate of the
 # milliseconds that the server's event loop works for a request; asked.py has those of its routes.
-PAGE = "GET HEAD"
-SERVED: tuple[tuple[str, str, float], ...] = (
-    (PAGE, r"/", 60),
-    (PAGE, r"/config/?", 40),
-    (PAGE, r"/(assets|static)/(?!.*\.\.)[\w@./+-]+", 1),
-    (PAGE, r"/theme\.css|/favicon\.ico|/manifest\.json|/robots\.txt|/pwa_icon", 1),
-    (PAGE, r"/gradio_api/info/?", 30),
-    (PAGE, r"/gradio_api/(startup-events|theme\.css)", 1),
+PAGE_METHODS = "GET HEAD"
+SERVED_ROUTES: tuple[tuple[str, str, float], ...] = (
+    (PAGE_METHODS, r"/", 60),
+    (PAGE_METHODS, r"/config/?", 40),
+    (PAGE_METHODS, r"/(assets|static)/(?!.*\.\.)[\w@./+-]+", 1),
+    (PAGE_METHODS, r"/theme\.css|/favicon\.ico|/manifest\.json|/robots\.txt|/pwa_icon", 1),
+    (PAGE_METHODS, r"/gradio_api/info/?", 30),
+    (PAGE_METHODS, r"/gradio_api/(startup-events|theme\.css)", 1),
     ("POST", r"/gradio_api/queue/join", 40),
     ("GET", r"/gradio_api/queue/data", 5),
     ("POST", r"/gradio_api/(run|api|call|call/v2)/\w{1,60}/?", 25),
@@ -65,10 +65,10 @@ SERVED: tuple[tuple[str, str, float], ...] = (
     ("GET HEAD", r"/playground/checkpoint/[\w-]{1,60}", 50),
     ("POST", r"/playground/(checkpoint|rows)", 100),
 )
-SIGN_IN = ("GET", r"/login/(huggingface|callback)|/logout", 20)
+SIGN_IN_ROUTE = ("GET", r"/login/(huggingface|callback)|/logout", 20)
 
 
-class RouteFilter:
+class RouteFilterMiddleware:
     """Answers 404 to every path that is not served, and to Gradio's deep links.
 
     Args:
@@ -78,7 +78,7 @@ class RouteFilter:
 
     def __init__(self, app: ASGIApp, can_sign_in: bool, load: LoadLimits) -> None:
         self.app, self.load = app, load
-        served = (*SERVED, SIGN_IN) if can_sign_in else SERVED
+        served = (*SERVED_ROUTES, SIGN_IN_ROUTE) if can_sign_in else SERVED_ROUTES
         self.served = [
             (set(methods.split()), re.compile(path, re.ASCII), ms) for methods, path, ms in served
         ]
@@ -96,24 +96,24 @@ class RouteFilter:
             return
         load = self.find_load(scope["method"], scope["path"]) if scope["type"] == "http" else None
         if load is None or (scope["path"] == "/" and "deep_link" in _query(scope)):
-            await refuse(404, "Not found.", scope, receive, send)
+            await send_error(404, "Not found.", scope, receive, send)
             return
-        address = client_of(Request(scope))
+        address = resolve_client_address(Request(scope))
         CLIENT_ADDRESS.set(address)
         if seconds := self.load.take_address(address, load + body_load(scope)):
-            await (await self.load.refuse(address, seconds))(scope, receive, send)
+            await (await self.load.reject(address, seconds))(scope, receive, send)
             return
         await self.app(scope, receive, send)
 
 
-def max_body(path: str) -> int:
+def max_body_bytes(path: str) -> int:
     """Return how many bytes the body of a request to this path may have."""
     return (
-        LARGEST_UPLOAD
+        MAX_UPLOAD_BYTES
         if path in TRANSFER_PATHS
-        else MAX_TABLE_BODY
-        if path == TABLE_PATH
-        else MAX_BODY
+        else MAX_DATA_BODY_BYTES
+        if path == DATA_BODY_PATH
+        else MAX_BODY_BYTES
     )
 
 
@@ -121,12 +121,12 @@ def body_load(scope: Scope) -> float:
     """Return the load of reading a request's JSON; a body of unknown size counts as the largest."""
     if scope["method"] != "POST" or scope["path"] in TRANSFER_PATHS:
         return 0.0
-    most = max_body(scope["path"])
+    max_bytes = max_body_bytes(scope["path"])
     declared = Headers(scope=scope).get("content-length", "")
-    return min(int(declared) if declared.isdecimal() else most, most) / BYTES_PER_MS
+    return min(int(declared) if declared.isdecimal() else max_bytes, max_bytes) / BYTES_PER_MS
 
 
-class OriginCheck:
+class OriginGuardMiddleware:
     """Refuses requests that a page of another site sends, except to open the page or to sign in.
 
     On a local instance, a link to the page is the only thing that another site may use.
@@ -142,7 +142,7 @@ class OriginCheck:
             and not is_own_origin(Headers(scope=scope))
         ):
             message = "This request comes from another site; open the playground itself."
-            await refuse(403, message, scope, receive, send)
+            await send_error(403, message, scope, receive, send)
             return
         await self.app(scope, receive, send)
 
@@ -154,7 +154,7 @@ class OriginCheck:
         )
 
 
-class BodyLimits:
+class RequestSizeLimitMiddleware:
     """Refuses bodies that no form of the page makes, and those that arrive too slowly."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -164,15 +164,19 @@ class BodyLimits:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        is_transfer, limit = scope["path"] in TRANSFER_PATHS, max_body(scope["path"])
+        is_transfer, limit = scope["path"] in TRANSFER_PATHS, max_body_bytes(scope["path"])
         too_large = f"A request to this address may have {limit:,} bytes."
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdigit() or int(declared) > limit:
-            await refuse(413, too_large, scope, receive, send)
+            await send_error(413, too_large, scope, receive, send)
             return
-        received, deadline, is_complete = 0, asyncio.get_running_loop().time() + BODY_SECONDS, False
+        received, deadline, is_complete = (
+            0,
+            asyncio.get_running_loop().time() + BODY_TIMEOUT_S,
+            False,
+        )
 
-        async def limited() -> Message:
+        async def limited_receive() -> Message:
             nonlocal received, is_complete
             if is_transfer or is_complete:
                 return await receive()
@@ -180,8 +184,10 @@ class BodyLimits:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
-                late = f"The request did not arrive within {BODY_SECONDS:g} s; send it again."
-                raise HTTPException(408, late) from None
+                timeout_message = (
+                    f"The request did not arrive within {BODY_TIMEOUT_S:g} s; send it again."
+                )
+                raise HTTPException(408, timeout_message) from None
             received += len(message.get("body", b""))
             is_complete = not message.get("more_body", False)
             if received > limit:
@@ -189,10 +195,10 @@ class BodyLimits:
             return message
 
         with suppress(ClientDisconnect):  # the client has left before its body was complete
-            await self.app(scope, receive if is_transfer else limited, send)
+            await self.app(scope, receive if is_transfer else limited_receive, send)
 
 
-class GradioRequests:
+class GradioRequestMiddleware:
     """Checks the JSON of calls to Gradio before Gradio does.
 
     Gradio downloads the URL of any `gradio.FileData` in a request, and no component here takes files.
@@ -217,7 +223,7 @@ class GradioRequests:
             await JSONResponse({"error": str(error)}, 422)(scope, receive, send)
             return
         except HTTPException as error:
-            await refuse(error.status_code, error.detail, scope, receive, send)
+            await send_error(error.status_code, error.detail, scope, receive, send)
             return
         is_replayed = False
 
@@ -273,7 +279,7 @@ def check_json(body: bytes) -> Any:
     if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
         raise ValueError(f"this JSON has more than {MAX_BRACKETS} lists and objects")
     try:
-        content = parse_json(body)
+        content = parse_strict_json(body)
     except ValueError:
         raise ValueError("a JSON object is expected") from None
     pending = [content]
@@ -288,7 +294,7 @@ def check_json(body: bytes) -> Any:
     return content
 
 
-class SecurityHeaders:
+class SecurityHeadersMiddleware:
     """Adds a content security policy and related headers to every response.
 
     Only the page at "/" may run scripts: its own files, and the inline scripts that the server has
@@ -342,7 +348,7 @@ def page_policy(html: bytes, is_frameable: bool) -> str:
     The page's own `head` is among them: Gradio's front end inserts it. `unsafe-eval` is needed
     because Gradio compiles the scripts of gr.HTML with `new Function`.
     """
-    scripts = INLINE_SCRIPT.findall(html + HEAD.encode())
+    scripts = INLINE_SCRIPT.findall(html + EMBED_HEAD.encode())
     digests = [
         base64.b64encode(hashlib.sha256(script).digest()).decode()
         for script in scripts
@@ -387,7 +393,7 @@ def _drop_forwarded_host(scope: Scope) -> None:
     ]
 
 
-async def refuse(status: int, message: str, scope: Scope, receive: Receive, send: Send) -> None:
+async def send_error(status: int, message: str, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer with a status and a sentence. A websocket is closed."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})
@@ -395,20 +401,20 @@ async def refuse(status: int, message: str, scope: Scope, receive: Receive, send
     await PlainTextResponse(message, status_code=status)(scope, receive, send)
 
 
-def build_middleware(is_open: bool, can_sign_in: bool, load: LoadLimits) -> list[Any]:
+def build_middleware(is_public: bool, can_sign_in: bool, load: LoadLimits) -> list[Any]:
     """Return the middleware of an instance that is open to others, or of a local one."""
     hosts = [
         host.partition(":")[0] for host in configured_hosts()
     ]  # a Space is probed under other names than its own
-    if not is_open or hosts:
+    if not is_public or hosts:
         hosts = [*LOCAL_HOSTS, *hosts]
     checks = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts)] if hosts else []
     return [
-        Middleware(SecurityHeaders),
+        Middleware(SecurityHeadersMiddleware),
         *checks,
-        Middleware(OriginCheck),
-        Middleware(RouteFilter, can_sign_in=can_sign_in, load=load),
-        Middleware(BodyLimits),
-        Middleware(GradioRequests),
-        Middleware(StreamCleanup),
+        Middleware(OriginGuardMiddleware),
+        Middleware(RouteFilterMiddleware, can_sign_in=can_sign_in, load=load),
+        Middleware(RequestSizeLimitMiddleware),
+        Middleware(GradioRequestMiddleware),
+        Middleware(StreamCleanupMiddleware),
     ]

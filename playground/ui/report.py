@@ -10,71 +10,77 @@ from typing import Any
 
 from starlette.requests import Request
 
-from playground.runs.eyes import resolve
-from playground.runs.processes import Child, describe_end
+from playground.runs.eyes import set_result_if_pending
+from playground.runs.processes import WorkerProcess, describe_exit
 from playground.runs.registry import Registry
-from playground.runs.run import Refused, Run
+from playground.runs.run import Run, UserError
 
-from .asked import Answerer
-from .limits import FairPlaces
-from .live import answer_of
-from .subject import checkpoint_folder, run_on_show
+from .asked import Handler
+from .limits import FairSemaphoreQueue
+from .live import await_result
+from .subject import resolve_checkpoint, resolve_run
 
-WRITTEN_WITHIN = 100  # seconds
+REPORT_TIMEOUT_S = 100  # seconds
 MAX_WAITING = 4  # queued reports
 
 
-def report_answerers(registry: Registry) -> dict[str, Answerer]:
+def report_handlers(registry: Registry) -> dict[str, Handler]:
     """Return the handler of the Share dialog.
 
     It responds with {"html": file content, "name": file name} or {"error": message}.
     """
-    writing = FairPlaces(1, MAX_WAITING)  # each takes some seconds of one core
+    report_slots = FairSemaphoreQueue(1, MAX_WAITING)  # each takes some seconds of one core
 
-    async def report(what: object, request: Request | None) -> dict[str, Any]:
-        run, own = run_on_show(registry, what)
-        found = await asyncio.to_thread(run.checkpoints) if run else []
-        folder = found[0][0] if found else None if run else checkpoint_folder(registry, what)
+    async def report_handler(payload: object, request: Request | None) -> dict[str, Any]:
+        run, is_owner = resolve_run(registry, payload)
+        checkpoints = await asyncio.to_thread(run.checkpoints) if run else []
+        folder = (
+            checkpoints[0][0]
+            if checkpoints
+            else None
+            if run
+            else resolve_checkpoint(registry, payload)
+        )
         if folder is None:
-            why = "this run has no checkpoint yet; pause it, or wait for the first one"
+            reason = "this run has no checkpoint yet; pause it, or wait for the first one"
             return {
-                "error": why
+                "error": reason
                 if run
                 else "this model is not on this server, or not yours; select another one"
             }
         name = run.name if run else folder.name
         try:
-            told = await write(run, own, folder, name, request)
-        except Refused as error:
+            response = await write_report(run, is_owner, folder, name, request)
+        except UserError as error:
             return {"error": str(error), "again": True}
         return (
-            told
-            if "error" in told
-            else told
+            response
+            if "error" in response
+            else response
             | {"name": f"{re.sub(r'[^A-Za-z0-9]+', '-', name).strip('-') or 'model'}-report.html"}
         )
 
-    async def write(
-        run: Run | None, own: bool, folder: Path, name: str, request: Request | None
+    async def write_report(
+        run: Run | None, is_owner: bool, folder: Path, name: str, request: Request | None
     ) -> dict[str, Any]:
-        async with writing.one():
+        async with report_slots.slot():
             future = Future[dict[str, Any]]()
-            child = Child(
-                "playground.plots.report:work",
+            process = WorkerProcess(
+                "playground.plots.report:main",
                 "report",
                 str(folder),
                 str(run.folder) if run else "",
                 name,
-                bool(run) and not own,
-                on_message=lambda answer: resolve(future, answer),
-                on_end=lambda code: resolve(
+                bool(run) and not is_owner,
+                on_message=lambda answer: set_result_if_pending(future, answer),
+                on_exit=lambda code: set_result_if_pending(
                     future,
-                    {"error": f"{describe_end('the process that writes it', code)}; try again"},
+                    {"error": f"{describe_exit('the process that writes it', code)}; try again"},
                 ),
             )
             try:
-                return await answer_of(future, WRITTEN_WITHIN, request)
+                return await await_result(future, REPORT_TIMEOUT_S, request)
             finally:
-                child.kill()
+                process.kill()
 
-    return {"report": report}
+    return {"report": report_handler}

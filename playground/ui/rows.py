@@ -28,40 +28,46 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from playground.runs.addresses import CLIENT_ADDRESS, holds_share, may_hold
-from playground.runs.eyes import resolve
-from playground.runs.processes import Child
+from playground.runs.addresses import CLIENT_ADDRESS, max_amount_per_address, uses_full_share
+from playground.runs.eyes import set_result_if_pending
+from playground.runs.processes import WorkerProcess
 from playground.runs.registry import Registry
-from playground.runs.run import Refused, fingerprint, size_of
-from playground.tasks import ROWS
-from playground.tasks.rows import CONTENT, MissingRows, RowsError, kept_about, rows_root
+from playground.runs.run import UserError, flat_directory_size, owner_id
+from playground.tasks import LOOKUP
+from playground.tasks.rows import (
+    SHA256_PATTERN,
+    DatasetError,
+    DatasetNotFoundError,
+    datasets_dir,
+    load_metadata,
+)
 from playground.training.environment import env_number
-from playground.training.files import way_out, write_folder
+from playground.training.files import remedy, write_dir
 
-from .limits import FairPlaces, client_of
-from .transfer import receive
+from .limits import FairSemaphoreQueue, resolve_client_address
+from .transfer import save_body
 from .transfer_slots import Transfer, TransferSlots
-from .view import view
-from .visit import OWNER
+from .view import build_view
+from .visit import OWNER_KEY_PATTERN
 
-PATH = "/playground/rows"
-RECEIVED_WITHIN = 120  # seconds
-READ_WITHIN = 120  # seconds
-READ_AT_ONCE = 2
-MOST_IN_LINE = 8
-MAX_SHOWN = 8  # kept sets that are read, or wait to be read, for `show`
-MOST_READ = 32  # rows that were read and neither kept nor replaced
-MOST_SETS = 50  # of one visitor
-UNTOUCHED = 3600.0  # seconds for which rows are kept whatever happens
+UPLOAD_PATH = "/playground/rows"
+UPLOAD_TIMEOUT_S = 120  # seconds
+READ_TIMEOUT_S = 120  # seconds
+MAX_CONCURRENT_READS = 2
+MAX_PENDING_UPLOADS = 8
+MAX_CONCURRENT_PREVIEWS = 8  # kept sets that are read, or wait to be read, for `show`
+MAX_UNSAVED_DATASETS = 32  # rows that were read and neither kept nor replaced
+MAX_DATASETS_PER_OWNER = 50  # of one visitor
+MIN_RETENTION_S = 3600.0  # seconds for which rows are kept whatever happens
 MB = 1_000_000
 
 
-def rows_view() -> gr.HTML:
+def dataset_panel() -> gr.HTML:
     """The panel. Its value is {"owner": whose page it is, "rows": the content of the rows that the form has}."""
-    return view("rows", ("common.css", "rows.css"), ("common.js", "rows.js"), hidden=True)
+    return build_view("rows", ("common.css", "rows.css"), ("common.js", "rows.js"), hidden=True)
 
 
-class Bringing:
+class DatasetUploads:
     """Reads rows for visitors, one at a time for each, and keeps those that they use.
 
     On a server that is open to all, a visitor may keep `own_mb`, all together `all_mb`, and those behind one address half of that.
@@ -71,30 +77,34 @@ class Bringing:
         self.registry = registry
         self.own_mb = env_number("DATASETS_PER_USER_MB")
         self.all_mb = env_number("DATASETS_TOTAL_MB")
-        self._read: OrderedDict[str, tuple[str, Path]] = (
+        self._pending: OrderedDict[str, tuple[str, Path]] = (
             OrderedDict()
         )  # by owner: content and folder of what was read last
-        self._receiving: dict[str, Transfer] = {}  # by owner: what they send now
+        self._active_uploads: dict[str, Transfer] = {}  # by owner: what they send now
         self._slots = TransferSlots(
-            MOST_IN_LINE,
-            RECEIVED_WITHIN,
+            MAX_PENDING_UPLOADS,
+            UPLOAD_TIMEOUT_S,
             "others are bringing rows just now; try again in a moment",
         )
-        self._going: dict[str, Child] = {}
+        self._reader_processes: dict[str, WorkerProcess] = {}
         self._addresses: dict[
             Path, str
         ] = {}  # by mark: of the client that chose the rows, since this server began
-        self._newest: dict[str, object] = {}  # by owner: which of their questions still counts
-        self._places = FairPlaces(READ_AT_ONCE, MOST_IN_LINE + MAX_SHOWN)
-        self._shown: list[str] = []  # the address of each `show` that is under way
+        self._latest_request: dict[
+            str, object
+        ] = {}  # by owner: which of their questions still counts
+        self._read_slots = FairSemaphoreQueue(
+            MAX_CONCURRENT_READS, MAX_PENDING_UPLOADS + MAX_CONCURRENT_PREVIEWS
+        )
+        self._preview_addresses: list[str] = []  # the address of each `show` that is under way
         self._lock = threading.Lock()
 
     def routes(self) -> list[Route]:
-        return [Route(PATH, self.take, methods=["POST"])]
+        return [Route(UPLOAD_PATH, self.upload, methods=["POST"])]
 
     # Reading
 
-    async def take(self, request: Request) -> Response:
+    async def upload(self, request: Request) -> Response:
         """Read what was sent and tell what is in it."""
         owner, name = (
             request.headers.get("x-owner", ""),
@@ -106,40 +116,47 @@ class Bringing:
             if column
         ]
         words = {"words": True, "characters": False}.get(request.headers.get("x-words", ""))
-        if not OWNER.fullmatch(owner):
+        if not OWNER_KEY_PATTERN.fullmatch(owner):
             return JSONResponse(
                 {"error": "this does not say whose rows they are; reload the page and try again"},
                 status_code=400,
             )
-        if before := self._receiving.pop(owner, None):  # the same owner now wants this instead
-            self._slots.end(before, "newer rows came meanwhile")
+        if previous := self._active_uploads.pop(
+            owner, None
+        ):  # the same owner now wants this instead
+            self._slots.end(previous, "newer rows came meanwhile")
         try:
-            async with self._slots.hold(client_of(request)) as transfer:
+            async with self._slots.hold(resolve_client_address(request)) as transfer:
                 return JSONResponse(
-                    await self._taken(request, transfer, owner, name, columns, words)
+                    await self._store_upload(request, transfer, owner, name, columns, words)
                 )
-        except Refused as error:
+        except UserError as error:
             return JSONResponse({"error": str(error)}, status_code=503)
         except TimeoutError:
             return JSONResponse(
                 {
                     "error": transfer.reason
-                    or f"the rows did not arrive within {RECEIVED_WITHIN} s; bring fewer"
+                    or f"the rows did not arrive within {UPLOAD_TIMEOUT_S} s; bring fewer"
                 }
             )
 
-    async def _taken(
+    async def _store_upload(
         self,
         request: Request,
         transfer: Transfer,
         owner: str,
         name: str,
         columns: list[str],
-        words: bool | None,
+        split_words: bool | None,
     ) -> dict[str, Any]:
-        folder = rows_root() / f".{secrets.token_hex(8)}.tmp"
-        order = {"name": name, "columns": columns, "words": words, "folder": str(folder / "rows")}
-        order |= (
+        folder = datasets_dir() / f".{secrets.token_hex(8)}.tmp"
+        read_request = {
+            "name": name,
+            "columns": columns,
+            "words": split_words,
+            "folder": str(folder / "rows"),
+        }
+        read_request |= (
             {"hub": name.removeprefix("hub:")}
             if name.startswith("hub:")
             else {"file": str(folder / "sent")}
@@ -147,19 +164,19 @@ class Bringing:
         try:
             folder.mkdir(parents=True)
             await self._receive(request, transfer, owner, folder / "sent")
-            answer = await self.read(owner, order)
+            report = await self.read_dataset(owner, read_request)
             (folder / "sent").unlink(missing_ok=True)
-        except Refused as error:
-            answer = {"error": str(error)}
+        except UserError as error:
+            report = {"error": str(error)}
         except OSError as error:
-            answer = {
-                "error": f"the rows could not be stored: {error.strerror or error}; {way_out(error)} and try again"
+            report = {
+                "error": f"the rows could not be stored: {error.strerror or error}; {remedy(error)} and try again"
             }
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        await asyncio.to_thread(self._remember, owner, answer.get("content", ""), folder)
-        return answer
+        await asyncio.to_thread(self._set_pending, owner, report.get("content", ""), folder)
+        return report
 
     async def _receive(self, request: Request, transfer: Transfer, owner: str, path: Path) -> None:
         """Write what is sent to a file.
@@ -167,137 +184,145 @@ class Bringing:
         Raises:
             Refused: when it is too large.
         """
-        self._receiving[owner] = transfer
+        self._active_uploads[owner] = transfer
         try:
-            await receive(request, path, transfer)
+            await save_body(request, path, transfer)
             transfer.complete()
         finally:
-            if self._receiving.get(owner) is transfer:
-                del self._receiving[owner]
+            if self._active_uploads.get(owner) is transfer:
+                del self._active_uploads[owner]
 
-    async def read(self, owner: str, order: dict[str, Any]) -> dict[str, Any]:
+    async def read_dataset(self, owner: str, read_request: dict[str, Any]) -> dict[str, Any]:
         """What the reader's process answers. Whoever sends anew does not want the answer to what was sent before."""
-        if before := self._going.pop(owner, None):
-            before.kill()
-        mine = self._newest[owner] = object()
+        if previous := self._reader_processes.pop(owner, None):
+            previous.kill()
+        request_token = self._latest_request[owner] = object()
         try:
-            async with self._places.one():
-                if self._newest.get(owner) is not mine:
+            async with self._read_slots.slot():
+                if self._latest_request.get(owner) is not request_token:
                     return {"error": "newer rows came meanwhile"}
                 future = Future[dict[str, Any]]()
-                self._going[owner] = child = Child(
-                    "playground.ui.rows_reader:read", "rows", order,
-                    on_message=lambda answer: resolve(future, answer),
-                    on_end=lambda code: resolve(future, {"error": f"the process that reads rows ended (exit code {code}); try again"}),
+                self._reader_processes[owner] = process = WorkerProcess(
+                    "playground.ui.rows_reader:main", "rows", read_request,
+                    on_message=lambda answer: set_result_if_pending(future, answer),
+                    on_exit=lambda code: set_result_if_pending(future, {"error": f"the process that reads rows ended (exit code {code}); try again"}),
                 )  # fmt: skip
                 try:
-                    return await asyncio.wait_for(asyncio.wrap_future(future), READ_WITHIN)
+                    return await asyncio.wait_for(asyncio.wrap_future(future), READ_TIMEOUT_S)
                 except TimeoutError:
                     return {
-                        "error": f"these rows could not be read within {READ_WITHIN} s; bring fewer"
+                        "error": f"these rows could not be read within {READ_TIMEOUT_S} s; bring fewer"
                     }
                 finally:
-                    child.kill()
+                    process.kill()
         finally:
-            if self._newest.get(owner) is mine:
-                del self._newest[owner]
-                self._going.pop(owner, None)
+            if self._latest_request.get(owner) is request_token:
+                del self._latest_request[owner]
+                self._reader_processes.pop(owner, None)
 
-    def _remember(self, owner: str, content: str, folder: Path) -> None:
+    def _set_pending(self, owner: str, content: str, folder: Path) -> None:
         """Leave what was read where `use` finds it; what this visitor sent before goes."""
         with self._lock:
-            gone = [self._read.pop(owner)[1]] if owner in self._read else []
+            discarded = [self._pending.pop(owner)[1]] if owner in self._pending else []
             if content:
-                self._read[owner] = content, folder
+                self._pending[owner] = content, folder
             else:
-                gone.append(folder)
-            while len(self._read) > MOST_READ:
-                gone.append(self._read.popitem(last=False)[1][1])
-        for each in gone:
-            shutil.rmtree(each, ignore_errors=True)
+                discarded.append(folder)
+            while len(self._pending) > MAX_UNSAVED_DATASETS:
+                discarded.append(self._pending.popitem(last=False)[1][1])
+        for path in discarded:
+            shutil.rmtree(path, ignore_errors=True)
 
     # Keeping
 
-    async def answer(self, what: object, _: Request) -> dict[str, Any]:
+    async def handle_action(self, payload: object, _: Request) -> dict[str, Any]:
         """What the panel asks: `use` these rows, `show` some that are kept, `list` the visitor's, `remove` some of them."""
-        what = what if isinstance(what, dict) else {}
-        owner, content, do = what.get("owner"), what.get("content"), what.get("do")
-        if not isinstance(owner, str) or not OWNER.fullmatch(owner):
+        payload = payload if isinstance(payload, dict) else {}
+        owner, content, action = payload.get("owner"), payload.get("content"), payload.get("do")
+        if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
             return {"error": "this does not say whose rows they are; reload the page and try again"}
-        if do == "list":
-            return {"kept": await asyncio.to_thread(self.kept, owner)}
-        if not isinstance(content, str) or not CONTENT.fullmatch(content):
+        if action == "list":
+            return {"kept": await asyncio.to_thread(self.list_kept, owner)}
+        if not isinstance(content, str) or not SHA256_PATTERN.fullmatch(content):
             return {"error": "these are no rows; bring some"}
         try:
-            if do == "show":
-                return await self._show(owner, content)
-            return await asyncio.to_thread(self.use if do == "use" else self.remove, owner, content)
-        except MissingRows:
-            return {"error": missing(content)}
-        except (Refused, RowsError) as error:
+            if action == "show":
+                return await self._preview(owner, content)
+            return await asyncio.to_thread(
+                self.keep if action == "use" else self.remove, owner, content
+            )
+        except DatasetNotFoundError:
+            return {"error": missing_dataset_message(content)}
+        except (UserError, DatasetError) as error:
             return {"error": str(error)}
         except OSError as error:
             return {
-                "error": f"the rows could not be kept: {error.strerror or error}; {way_out(error)} and try again"
+                "error": f"the rows could not be kept: {error.strerror or error}; {remedy(error)} and try again"
             }
 
-    async def _show(self, owner: str, content: str) -> dict[str, Any]:
-        if len(self._shown) >= MAX_SHOWN or holds_share(self._shown, MAX_SHOWN):
+    async def _preview(self, owner: str, content: str) -> dict[str, Any]:
+        if len(self._preview_addresses) >= MAX_CONCURRENT_PREVIEWS or uses_full_share(
+            self._preview_addresses, MAX_CONCURRENT_PREVIEWS
+        ):
             return {
                 "error": "other rows are being read just now; try again in a moment",
                 "again": True,
             }
-        self._shown.append(address := CLIENT_ADDRESS.get())
+        self._preview_addresses.append(address := CLIENT_ADDRESS.get())
         try:
             await asyncio.to_thread(
-                kept_about, content
+                load_metadata, content
             )  # says in a sentence where they are not here
-            return await self.read(owner, {"kept": content})
+            return await self.read_dataset(owner, {"kept": content})
         finally:
-            self._shown.remove(address)
+            self._preview_addresses.remove(address)
 
-    def use(self, owner: str, content: str) -> dict[str, Any]:
+    def keep(self, owner: str, content: str) -> dict[str, Any]:
         """Keep rows that were read, under the visitor's name. `again`: they must be sent once more.
 
         Raises:
             Refused: where the visitor, or all together, keep as much as is possible already.
         """
         with self._lock:
-            read, folder = self._read.get(owner, ("", Path()))
-            kept = (rows_root() / content).is_dir()
-            if not kept and (read != content or not (folder / "rows").is_dir()):
+            pending_content, folder = self._pending.get(owner, ("", Path()))
+            is_owner_kept = (datasets_dir() / content).is_dir()
+            if not is_owner_kept and (pending_content != content or not (folder / "rows").is_dir()):
                 return {"again": True}
             files = (
                 {}
-                if kept
+                if is_owner_kept
                 else {path.name: path.read_bytes() for path in (folder / "rows").iterdir()}
             )
-            mark = self._marks(owner) / content
-            if not self.registry.local_owner and not mark.exists():
-                more = sum(map(len, files.values()))
-                self._check_room(owner, more or size_of(rows_root() / content), more)
+            marker = self._owner_markers(owner) / content
+            if not self.registry.single_owner and not marker.exists():
+                new_bytes = sum(map(len, files.values()))
+                self._ensure_quota(
+                    owner, new_bytes or flat_directory_size(datasets_dir() / content), new_bytes
+                )
             if files:
-                write_folder(rows_root() / content, files)
-            mark.parent.mkdir(parents=True, exist_ok=True)
-            mark.touch()
-            self._addresses.setdefault(mark, CLIENT_ADDRESS.get())
+                write_dir(datasets_dir() / content, files)
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
+            self._addresses.setdefault(marker, CLIENT_ADDRESS.get())
         return {}
 
-    def kept(self, owner: str) -> list[dict[str, Any]]:
+    def list_kept(self, owner: str) -> list[dict[str, Any]]:
         """The rows that a visitor keeps here, those used last first; the owner of this machine has all."""
-        own = self.registry.local_owner and secrets.compare_digest(owner, self.registry.local_owner)
-        places = [
+        owns_machine = self.registry.single_owner and secrets.compare_digest(
+            owner, self.registry.single_owner
+        )
+        paths = [
             path
-            for path in (rows_root() if own else self._marks(owner)).glob("*")
-            if CONTENT.fullmatch(path.name)
+            for path in (datasets_dir() if owns_machine else self._owner_markers(owner)).glob("*")
+            if SHA256_PATTERN.fullmatch(path.name)
         ]
-        listed = []
-        for path in sorted(places, key=_written, reverse=True)[:MOST_SETS]:
-            with suppress(RowsError, OSError):
-                about = kept_about(path.name)
-                listed.append({"content": path.name, "rows": about["rows"], "symbols": len(about["vocabulary"]),
-                               "vocabulary": about["vocabulary"][:8], "bytes": size_of(rows_root() / path.name)})  # fmt: skip
-        return listed
+        datasets = []
+        for path in sorted(paths, key=_modified_at, reverse=True)[:MAX_DATASETS_PER_OWNER]:
+            with suppress(DatasetError, OSError):
+                metadata = load_metadata(path.name)
+                datasets.append({"content": path.name, "rows": metadata["rows"], "symbols": len(metadata["vocabulary"]),
+                               "vocabulary": metadata["vocabulary"][:8], "bytes": flat_directory_size(datasets_dir() / path.name)})  # fmt: skip
+        return datasets
 
     def remove(self, owner: str, content: str) -> dict[str, Any]:
         """Take rows off a visitor's list; they themselves go when nobody else keeps them and no run is made of them.
@@ -305,110 +330,130 @@ class Bringing:
         Raises:
             Refused: for rows that somebody else brought.
         """
-        own = self.registry.local_owner and secrets.compare_digest(owner, self.registry.local_owner)
+        owns_machine = self.registry.single_owner and secrets.compare_digest(
+            owner, self.registry.single_owner
+        )
         with self._lock:
-            mark = self._marks(owner) / content
-            if not own and not mark.exists():
-                raise Refused("these rows are not on your list")
-            if self._in_use(content) and own:
-                raise Refused("runs on this machine are made of these rows; delete those first")
-            self._unmark(mark)
-            if not self._in_use(content) and not any(rows_root().glob(f".owners/*/{content}")):
-                shutil.rmtree(rows_root() / content, ignore_errors=True)
+            marker = self._owner_markers(owner) / content
+            if not owns_machine and not marker.exists():
+                raise UserError("these rows are not on your list")
+            if self._in_use(content) and owns_machine:
+                raise UserError("runs on this machine are made of these rows; delete those first")
+            self._remove_marker(marker)
+            if not self._in_use(content) and not any(datasets_dir().glob(f".owners/*/{content}")):
+                shutil.rmtree(datasets_dir() / content, ignore_errors=True)
         return {}
 
     def _in_use(self, content: str) -> bool:
         return any(
-            config.task.task == ROWS and config.task.rows == content
-            for config in self.registry.configs()
+            config.task.task == LOOKUP and config.task.rows == content
+            for config in self.registry.all_configs()
         )
 
-    def _marks(self, owner: str) -> Path:
+    def _owner_markers(self, owner: str) -> Path:
         """Where it is noted which rows a visitor keeps: an empty file for each, named by its content."""
-        return rows_root() / ".owners" / fingerprint(owner)[:32]
+        return datasets_dir() / ".owners" / owner_id(owner)[:32]
 
-    def _check_room(self, owner: str, size: int, more: int) -> None:
+    def _ensure_quota(self, owner: str, size: int, new_bytes: int) -> None:
         """Whether a visitor may keep rows of this size, and the server `more` bytes. Raises Refused."""
-        mine = [
-            size_of(rows_root() / mark.name)
-            for mark in self._marks(owner).glob("*")
-            if (rows_root() / mark.name).is_dir()
+        dataset_sizes = [
+            flat_directory_size(datasets_dir() / marker.name)
+            for marker in self._owner_markers(owner).glob("*")
+            if (datasets_dir() / marker.name).is_dir()
         ]
-        if len(mine) >= MOST_SETS:
-            raise Refused(
-                f"you keep {MOST_SETS} sets of rows here, which is as many as can be; remove one first"
+        if len(dataset_sizes) >= MAX_DATASETS_PER_OWNER:
+            raise UserError(
+                f"you keep {MAX_DATASETS_PER_OWNER} sets of rows here, which is as many as can be; remove one first"
             )
-        if sum(mine) + size > self.own_mb * MB:
-            raise Refused(f"you keep {sum(mine) / MB:.1f} MB of rows here and these have {size / MB:.1f} MB; "
+        if sum(dataset_sizes) + size > self.own_mb * MB:
+            raise UserError(f"you keep {sum(dataset_sizes) / MB:.1f} MB of rows here and these have {size / MB:.1f} MB; "
                           f"{self.own_mb:g} MB are possible, so remove some or bring fewer")  # fmt: skip
-        if more and not self._made_room_for_address(more):
-            raise Refused(f"rows from your address take all of the {may_hold(self.all_mb):g} MB that one address may keep here; "
+        if new_bytes and not self._evict_for_address(new_bytes):
+            raise UserError(f"rows from your address take all of the {max_amount_per_address(self.all_mb):g} MB that one address may keep here; "
                           "remove some, or try again later")  # fmt: skip
-        if more and not self._made_room(more):
-            raise Refused(
+        if new_bytes and not self._evict_for(new_bytes):
+            raise UserError(
                 "this server keeps as many rows as it can; try again later, or run the playground on your own machine"
             )
 
-    def _made_room_for_address(self, more: int) -> bool:
+    def _evict_for_address(self, new_bytes: int) -> bool:
         """Whether the client's address may keep so many bytes more."""
         address = CLIENT_ADDRESS.get()
-        contents = {mark.name for mark, each in self._addresses.items() if each == address}
-        return not address or self._made_room(more, contents, may_hold(self.all_mb))
+        contents = {
+            marker.name
+            for marker, marker_address in self._addresses.items()
+            if marker_address == address
+        }
+        return not address or self._evict_for(
+            new_bytes, contents, max_amount_per_address(self.all_mb)
+        )
 
-    def _unmark(self, mark: Path) -> None:
-        mark.unlink(missing_ok=True)
-        self._addresses.pop(mark, None)
+    def _remove_marker(self, marker: Path) -> None:
+        marker.unlink(missing_ok=True)
+        self._addresses.pop(marker, None)
 
-    def _made_room(
-        self, more: int, among: Container[str] | None = None, most_mb: float | None = None
+    def _evict_for(
+        self, new_bytes: int, contents: Container[str] | None = None, max_mb: float | None = None
     ) -> bool:
         """Whether so many bytes more may be kept, of these contents or of all.
 
         Where they may not, rows go that nobody chose for long and no run is made of.
         """
-        places = [
+        paths = [
             path
-            for path in rows_root().glob("[!.]*")
-            if path.is_dir() and (among is None or path.name in among)
+            for path in datasets_dir().glob("[!.]*")
+            if path.is_dir() and (contents is None or path.name in contents)
         ]
-        held = {path: size_of(path) for path in places}
-        over = sum(held.values()) + more - int((self.all_mb if most_mb is None else most_mb) * MB)
-        if over <= 0:
+        size_by_path = {path: flat_directory_size(path) for path in paths}
+        excess_bytes = (
+            sum(size_by_path.values())
+            + new_bytes
+            - int((self.all_mb if max_mb is None else max_mb) * MB)
+        )
+        if excess_bytes <= 0:
             return True
-        marks: dict[str, list[Path]] = {}
-        for mark in rows_root().glob(".owners/*/*"):
-            marks.setdefault(mark.name, []).append(mark)
-        chosen = {path: max(map(_written, marks.get(path.name, [path]))) for path in held}
+        markers_by_content: dict[str, list[Path]] = {}
+        for marker in datasets_dir().glob(".owners/*/*"):
+            markers_by_content.setdefault(marker.name, []).append(marker)
+        last_used_at = {
+            path: max(map(_modified_at, markers_by_content.get(path.name, [path])))
+            for path in size_by_path
+        }
         now = time.time()
         idle = [
             path
-            for path in sorted(held, key=chosen.__getitem__)
-            if now - chosen[path] > UNTOUCHED and not self._in_use(path.name)
+            for path in sorted(size_by_path, key=last_used_at.__getitem__)
+            if now - last_used_at[path] > MIN_RETENTION_S and not self._in_use(path.name)
         ]
-        if sum(held[path] for path in idle) < over:
+        if sum(size_by_path[path] for path in idle) < excess_bytes:
             return False
         for path in idle:
-            if over > 0:
-                for mark in marks.get(path.name, []):
-                    self._unmark(mark)
+            if excess_bytes > 0:
+                for marker in markers_by_content.get(path.name, []):
+                    self._remove_marker(marker)
                 shutil.rmtree(path, ignore_errors=True)
-                over -= held[path]
+                excess_bytes -= size_by_path[path]
         return True
 
 
-def _written(path: Path) -> float:
+def _modified_at(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:  # removed just now
         return 0.0
 
 
-def missing(content: object) -> str:
+def missing_dataset_message(content: object) -> str:
     """What a visitor is told where rows that a link or a run is made of are not here."""
     return f"This dataset ({str(content)[:12]}…) is not on this server; upload it below. Its content hash identifies it"
 
 
-def panel_value(owner: str, rows: Any) -> str:
+def panel_state(owner: str, content: Any) -> str:
     return json.dumps(
-        {"owner": owner, "rows": rows if isinstance(rows, str) and CONTENT.fullmatch(rows) else ""}
+        {
+            "owner": owner,
+            "rows": content
+            if isinstance(content, str) and SHA256_PATTERN.fullmatch(content)
+            else "",
+        }
     )

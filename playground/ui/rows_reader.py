@@ -14,44 +14,44 @@ from typing import Any
 import psutil
 
 from playground.origins import from_bytes, from_hub
-from playground.tasks.rows import COUNTED, Rows, RowsError, kept_rows
+from playground.tasks.rows import MAX_COUNTED, DatasetError, PairDataset, load_pairs
 
 try:
     import resource
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-MEMORY = 2_000_000_000  # bytes that reading may take
-PREVIEW = 6  # rows
-LONGEST_SHOWN = 60  # symbols of a source or a target in the preview
+MAX_MEMORY_BYTES = 2_000_000_000  # bytes that reading may take
+PREVIEW_ROWS = 6  # rows
+MAX_PREVIEW_TOKENS = 60  # symbols of a source or a target in the preview
 
 
-def read(pipe: Connection, order: dict[str, Any]) -> None:
+def main(connection: Connection, request: dict[str, Any]) -> None:
     """The entry of the process. `order` has `kept` (the content of rows that are kept here), `hub` (user/dataset) or `file` with
     its `name`; and `columns`, `words` and `folder`, which is made for rows that can be taken."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _limit_memory()
     try:
-        rows = _rows(order)
-        if "folder" in order:
-            folder = Path(order["folder"])
+        dataset = _load_dataset(request)
+        if "folder" in request:
+            folder = Path(request["folder"])
             folder.mkdir()
-            for name, data in rows.files().items():
+            for name, data in dataset.to_files().items():
                 (folder / name).write_bytes(data)
-        answer = report(rows) | {"content": rows.content}
-    except RowsError as error:
-        answer = {
+        response = describe_dataset(dataset) | {"content": dataset.sha256}
+    except DatasetError as error:
+        response = {
             "error": str(error),
             "lines": error.lines,
             "bad": error.count,
             "columns": error.columns[:100],
         }
-        answer |= report(error.rows) if error.rows else {}
+        response |= describe_dataset(error.dataset) if error.dataset else {}
     except OSError as error:
-        answer = {"error": f"the rows cannot be kept: {error.strerror or error}; try again later"}
+        response = {"error": f"the rows cannot be kept: {error.strerror or error}; try again later"}
     except MemoryError:
-        answer = {"error": "these rows need more memory than is free; bring fewer"}
-    pipe.send((answer,))
+        response = {"error": "these rows need more memory than is free; bring fewer"}
+    connection.send((response,))
 
 
 def _limit_memory() -> None:
@@ -60,35 +60,40 @@ def _limit_memory() -> None:
     if resource is None:
         return
     with suppress(ValueError, OSError):  # a system that knows the limit and does not set it
-        most = resource.getrlimit(resource.RLIMIT_AS)[1]
-        wanted = psutil.Process().memory_info().vms + MEMORY
+        hard_limit = resource.getrlimit(resource.RLIMIT_AS)[1]
+        memory_limit = psutil.Process().memory_info().vms + MAX_MEMORY_BYTES
         resource.setrlimit(
             resource.RLIMIT_AS,
-            (wanted if most == resource.RLIM_INFINITY else min(wanted, most), most),
+            (
+                memory_limit
+                if hard_limit == resource.RLIM_INFINITY
+                else min(memory_limit, hard_limit),
+                hard_limit,
+            ),
         )
 
 
-def _rows(order: dict[str, Any]) -> Rows:
-    if "kept" in order:
-        return kept_rows(order["kept"])
-    if "hub" in order:
-        return from_hub(order["hub"], order["columns"], order["words"])
+def _load_dataset(request: dict[str, Any]) -> PairDataset:
+    if "kept" in request:
+        return load_pairs(request["kept"])
+    if "hub" in request:
+        return from_hub(request["hub"], request["columns"], request["words"])
     return from_bytes(
-        Path(order["file"]).read_bytes(), order["name"], order["columns"], order["words"]
+        Path(request["file"]).read_bytes(), request["name"], request["columns"], request["words"]
     )
 
 
-def report(rows: Rows) -> dict[str, Any]:
+def describe_dataset(dataset: PairDataset) -> dict[str, Any]:
     """What there is to say about rows, as JSON. `held_out` is None where there are too many to count here."""
     return {
-        "rows": len(rows), "symbols": len(rows.vocabulary), "vocabulary": list(rows.vocabulary[:40]),
-        "words": any(len(symbol) > 1 for symbol in rows.vocabulary),
-        "source": [min(rows.source_lengths), max(rows.source_lengths)], "target": [min(rows.target_lengths), max(rows.target_lengths)],
-        "held_out": rows.held_out(), "counted": COUNTED, "duplicates": rows.duplicates,
-        "contradictions": rows.contradictions, "contradicted": list(rows.contradicted),
-        "preview": [[_cut(source), _cut(target)] for source, target in rows.preview(PREVIEW)],
+        "rows": len(dataset), "symbols": len(dataset.vocabulary), "vocabulary": list(dataset.vocabulary[:40]),
+        "words": any(len(symbol) > 1 for symbol in dataset.vocabulary),
+        "source": [min(dataset.source_lengths), max(dataset.source_lengths)], "target": [min(dataset.target_lengths), max(dataset.target_lengths)],
+        "held_out": dataset.count_held_out(), "counted": MAX_COUNTED, "duplicates": dataset.duplicates,
+        "contradictions": dataset.conflicts, "contradicted": list(dataset.conflict_lines),
+        "preview": [[_truncate(source), _truncate(target)] for source, target in dataset.preview(PREVIEW_ROWS)],
     }  # fmt: skip
 
 
-def _cut(symbols: list[str]) -> list[str]:
-    return [*symbols[:LONGEST_SHOWN], "…"] if len(symbols) > LONGEST_SHOWN else symbols
+def _truncate(symbols: list[str]) -> list[str]:
+    return [*symbols[:MAX_PREVIEW_TOKENS], "…"] if len(symbols) > MAX_PREVIEW_TOKENS else symbols

@@ -10,141 +10,150 @@ import threading
 from functools import lru_cache
 from typing import Any
 
+from playground.comparison.known import ARCHITECTURE_TREE
 from playground.comparison.known import FAMILIES as KNOWN
-from playground.comparison.known import TREE
-from playground.families import FAMILIES
-from playground.models.config import SettingError
+from playground.families import ARCHITECTURES
+from playground.models.config import ConfigError
 from playground.runs.registry import Registry
-from playground.runs.run import Refused as Full
-from playground.runs.run import Run, task_in_words
-from playground.training.budget import same_budget
+from playground.runs.run import Run, task_label
+from playground.runs.run import UserError as Full
+from playground.training.budget import match_parameter_count
 from playground.training.config import RunConfig
 
-from .subject import RUN, config_on_show, run_on_show
+from .subject import RUN_PREFIX, resolve_config, resolve_run
 
-FIRST = ("bert", "gpt2", "bart")  # implementations of transformers, one of each type
-GOOD = 0.99  # the exact match at which a run stops
-MOST_CURVES = 8
-COLUMNS = 300  # points of a curve
+DEFAULT_FAMILIES = ("bert", "gpt2", "bart")  # implementations of transformers, one of each type
+TARGET_SCORE = 0.99  # the exact match at which a run stops
+MAX_CURVES = 8
+MAX_CURVE_POINTS = 300  # points of a curve
 
 
-def known() -> dict[str, Any]:
+def family_facts() -> dict[str, Any]:
     """Return facts on the three architectures and their history."""
-    return {"families": KNOWN, "tree": TREE}
+    return {"families": KNOWN, "tree": ARCHITECTURE_TREE}
 
 
-def config_of(registry: Registry, what: dict[str, Any]) -> RunConfig:
+def requested_config(registry: Registry, payload: dict[str, Any]) -> RunConfig:
     """Return the settings of the selected model with the selected lengths and the stop criterion.
 
     Raises:
         ValueError: when there is no such model, or the lengths do not fit.
     """
-    config = config_on_show(registry, what)
-    lengths = {name: what[name] for name in ("min_length", "max_length") if name in what}
+    config = resolve_config(registry, payload)
+    lengths = {name: payload[name] for name in ("min_length", "max_length") if name in payload}
     if not all(type(length) is int for length in lengths.values()):
         raise ValueError("the lengths must be whole numbers")
-    room = max(config.model.max_positions, lengths.get("max_length", 0) + 1)
-    return config.replace(**lengths, max_positions=room, until=GOOD)
+    max_positions = max(config.model.max_positions, lengths.get("max_length", 0) + 1)
+    return config.replace(**lengths, max_positions=max_positions, until=TARGET_SCORE)
 
 
-_searching = threading.Lock()  # so that a search does not run twice at a time
+_search_lock = threading.Lock()  # so that a search does not run twice at a time
 
 
-def budgeted(config: RunConfig, family: str) -> RunConfig:
+def match_parameters(config: RunConfig, family: str) -> RunConfig:
     """Return the settings of `family` with a matched parameter count.
 
     Raises:
         SettingError: when no size is close enough.
     """
-    with _searching:
-        return _budgeted(config, family)
+    with _search_lock:
+        return _match_parameters(config, family)
 
 
 @lru_cache(maxsize=64)
-def _budgeted(config: RunConfig, family: str) -> RunConfig:
-    return same_budget(config, family)
+def _match_parameters(config: RunConfig, family: str) -> RunConfig:
+    return match_parameter_count(config, family)
 
 
-def offered(registry: Registry, what: dict[str, Any]) -> dict[str, Any]:
+def available_families(registry: Registry, payload: dict[str, Any]) -> dict[str, Any]:
     """Return all architectures at the size of the selected model, or an `error` for each.
 
     Raises:
         ValueError: as config_of.
     """
-    config = config_of(registry, what)
+    config = requested_config(registry, payload)
     rows = []
-    for name in sorted(FAMILIES, key=lambda name: name not in FIRST):
-        family = FAMILIES[name]
+    for name in sorted(ARCHITECTURES, key=lambda name: name not in DEFAULT_FAMILIES):
+        family = ARCHITECTURES[name]
         row: dict[str, Any] = {
             "family": name,
             "title": family.title,
-            "sentence": family.sentence,
+            "sentence": family.description,
             "own": name == config.family,
         }
         try:
-            row["parameters"] = budgeted(config, name).model.parameter_count()
-        except SettingError as error:
+            row["parameters"] = match_parameters(config, name).model.parameter_count()
+        except ConfigError as error:
             row["error"] = str(error)
         rows.append(row)
     lengths = {"min_length": config.task.min_length, "max_length": config.task.max_length}
     return {
         "families": rows,
-        "task": task_in_words(config),
+        "task": task_label(config),
         "parameters": config.model.parameter_count(),
         **lengths,
     }
 
 
-def train(registry: Registry, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+def train_families(registry: Registry, owner: str, payload: dict[str, Any]) -> dict[str, Any]:
     """Start a run of each selected architecture; `error` lists those that did not start.
 
     Raises:
         ValueError: as config_of, or for families that there are not.
     """
-    families = what.get("families")
+    families = payload.get("families")
     if (
         not isinstance(families, list)
         or not families
-        or not all(isinstance(each, str) and each in FAMILIES for each in families)
+        or not all(isinstance(each, str) and each in ARCHITECTURES for each in families)
     ):
-        raise ValueError(f"select architectures to train, out of {', '.join(FAMILIES)}")
-    config = config_of(registry, what)
-    begun, wrong = [], []
+        raise ValueError(f"select architectures to train, out of {', '.join(ARCHITECTURES)}")
+    config = requested_config(registry, payload)
+    started_runs, errors = [], []
     for name in dict.fromkeys(families):
         try:
             run = registry.start(
-                budgeted(config, name),
+                match_parameters(config, name),
                 owner,
-                name=f"{FAMILIES[name].title}: {task_in_words(config)}",
+                name=f"{ARCHITECTURES[name].title}: {task_label(config)}",
             )
-            begun.append({"family": name, "title": FAMILIES[name].title, "subject": RUN + run.id})
-        except (Full, SettingError) as error:
-            wrong.append(f"{FAMILIES[name].title}: {error}")
-    return {"runs": begun, "error": "; ".join(wrong)}
+            started_runs.append(
+                {"family": name, "title": ARCHITECTURES[name].title, "subject": RUN_PREFIX + run.id}
+            )
+        except (Full, ConfigError) as error:
+            errors.append(f"{ARCHITECTURES[name].title}: {error}")
+    return {"runs": started_runs, "error": "; ".join(errors)}
 
 
-def curves(registry: Registry, what: dict[str, Any]) -> dict[str, Any]:
+def family_curves(registry: Registry, payload: dict[str, Any]) -> dict[str, Any]:
     """Return the curves of these runs of the owner."""
-    subjects, told = what.get("subjects"), []
-    for subject in subjects[:MOST_CURVES] if isinstance(subjects, list) else []:
-        run, _ = run_on_show(registry, {"subject": subject, "owner": what.get("owner")})
+    model_refs, curves_by_run = payload.get("subjects"), []
+    for model_ref in model_refs[:MAX_CURVES] if isinstance(model_refs, list) else []:
+        run, _ = resolve_run(registry, {"subject": model_ref, "owner": payload.get("owner")})
         if run and run.deleted_at is None:
-            told.append({"subject": subject, "place": registry.place(run), **learned(run)})
-    return {"curves": told}
+            curves_by_run.append(
+                {"subject": model_ref, "place": registry.queue_position(run), **run_curves(run)}
+            )
+    return {"curves": curves_by_run}
 
 
-def learned(run: Run) -> dict[str, Any]:
+def run_curves(run: Run) -> dict[str, Any]:
     """Return the curves of a run and `reached`.
 
     `reached` is the step and the training time in seconds of the first evaluation with an exact
     match of at least `GOOD`.
     """
-    points = run.load()
-    curve = points.curve(COLUMNS)
-    first = next((step for step, exact_match, _, _ in points.scored if exact_match >= GOOD), None)
+    points = run.load_points()
+    curve = points.downsampled(MAX_CURVE_POINTS)
+    first_step = next(
+        (step for step, exact_match, _, _ in points.evaluations if exact_match >= TARGET_SCORE),
+        None,
+    )
     seconds = points.columns["seconds"]
     reached = (
-        None if first is None or first > points.last else [first, seconds[first - points.first]]
+        None
+        if first_step is None or first_step > points.last
+        else [first_step, seconds[first_step - points.first]]
     )
     return {
         "name": run.name,

@@ -10,50 +10,52 @@ from typing import Any
 
 import gradio as gr
 
-from playground.families import FAMILIES
+from playground.families import ARCHITECTURES
 from playground.runs.registry import CLIENT_ADDRESS, Registry
-from playground.runs.run import Refused
-from playground.tasks import ROWS, TASKS
-from playground.training.config import Change, RunConfig
-from playground.training.devices import ZERO, on_zero
+from playground.runs.run import UserError
+from playground.tasks import LOOKUP, TASKS
+from playground.training.config import RunConfig, SettingChange
+from playground.training.devices import ZERO_GPU, is_zero_gpu
 from playground.training.presets import PRESETS
 
-from .acts import settings_from
-from .difficulty import task_in_html
+from .acts import parse_settings
+from .difficulty import task_description_html
 from .form import (
-    ADVANCED,
-    OF_RECIPE,
-    RECIPES,
+    ADVANCED_SETTINGS,
+    FORM_PRESETS,
+    PRESET_SETTINGS,
     build_form,
+    estimate_and_validate,
     family_values,
-    heard,
-    length_for,
+    form_values,
+    is_used_by_family,
     preset_values,
-    problems,
     run_config,
-    shown_values,
-    weight_and_problem,
+    suggested_max_length,
+    validate_form,
 )
-from .limits import client_of
+from .limits import resolve_client_address
 from .live import live_view
-from .rows import panel_value
-from .subject import CHECKPOINT, RUN, WATCH, run_on_show
-from .visit import known, new_owner, visited
+from .rows import panel_state
+from .subject import CHECKPOINT_PREFIX, RUN_PREFIX, SHARE_PREFIX, resolve_run
+from .visit import new_owner_key, owner_from_session, session_value
 
 FIRST_CHECKPOINT = "reverse"
-QUIET: dict[str, Any] = {
+SILENT_EVENT: dict[str, Any] = {
     "show_progress": "hidden",
     "concurrency_limit": None,
     "api_visibility": "private",
 }
-COMMAND = "() => document.querySelector('#live .live').dispatchEvent(new CustomEvent('command', {{ detail: '{}' }}))"
-SLICES_AT_ONCE = 8  # visitors whose slices hold an event open; ZeroGPU itself has a line for more
+DISPATCH_COMMAND_JS = "() => document.querySelector('#live .live').dispatchEvent(new CustomEvent('command', {{ detail: '{}' }}))"
+MAX_ZEROGPU_EVENTS = (
+    8  # visitors whose slices hold an event open; ZeroGPU itself has a line for more
+)
 # The speed that is chosen in the live view belongs to a run from its first step on.
-WITH_SPEED = "(visit, speed, ...form) => [visit, document.querySelector('#live .speed')?.value ?? '0', ...form]"
+FORM_WITH_SPEED_JS = "(visit, speed, ...form) => [visit, document.querySelector('#live .speed')?.value ?? '0', ...form]"
 
 
 def build_train_tab(
-    registry: Registry, visit: gr.BrowserState
+    registry: Registry, browser_state: gr.BrowserState
 ) -> tuple[list[Any], Callable[..., Any]]:
     """Place the tab. Returns the components that `opening` fills when a page loads, and `opening`."""
     with gr.Row(elem_id="train-page"):
@@ -64,16 +66,18 @@ def build_train_tab(
                 resume = gr.Button("Resume", variant="primary", elem_id="resume", size="md")
                 step = gr.Button("Step", elem_id="step", size="md")
                 stop = gr.Button("Stop", elem_id="stop", size="md")
-            another = gr.Button(
+            train_another = gr.Button(
                 "Train another beside it", elem_id="another", size="sm", variant="secondary"
             )
             problem = gr.HTML("", elem_id="problem", padding=False)
         with gr.Column(elem_id="view", min_width=280):
             live = live_view()
         with gr.Column(elem_id="form", min_width=200):
-            form, about, panel = build_form()
+            form, task_info, panel = build_form()
             size = gr.HTML(
-                weight_and_problem({name: component.value for name, component in form.items()})[0],
+                estimate_and_validate({name: component.value for name, component in form.items()})[
+                    0
+                ],
                 elem_id="size",
                 padding=False,
             )
@@ -81,181 +85,207 @@ def build_train_tab(
 
     names, components = list(form), list(form.values())
 
-    def valued(values: tuple[Any, ...]) -> dict[str, Any]:
+    def form_dict(values: tuple[Any, ...]) -> dict[str, Any]:
         return dict(zip(names, values, strict=True))
 
-    def start(
-        request: gr.Request, visit_value: Any, speed: Any, *values: Any
+    def on_start(
+        request: gr.Request, session_json: Any, speed: Any, *values: Any
     ) -> tuple[Any, Any, Any]:
         CLIENT_ADDRESS.set(
-            client_of(request.request)
+            resolve_client_address(request.request)
         )  # Gradio's queue runs this outside of the request
-        owner = registry.local_owner or known(visit_value) or new_owner()
+        owner = registry.single_owner or owner_from_session(session_json) or new_owner_key()
         try:
-            wanted = Change(0, "speed", float(speed))
+            speed_change = SettingChange(0, "speed", float(speed))
             run = registry.start(
-                run_config(valued(values)), owner, changes=[wanted] if wanted.value else []
+                run_config(form_dict(values)),
+                owner,
+                changes=[speed_change] if speed_change.value else [],
             )
-        except (Refused, TypeError, ValueError) as error:
+        except (UserError, TypeError, ValueError) as error:
             return gr.skip(), gr.skip(), f"Not started: {html.escape(str(error))}."
-        return visited(owner), show(owner, RUN + run.id), ""
+        return session_value(owner), live_view_value(owner, RUN_PREFIX + run.id), ""
 
-    def validate(visit_value: Any, speed: Any, *values: Any) -> list[Any]:
-        wrong = problems(names, values, registry.limits)
-        fine = gr.validate(True, "")
+    def validate(session_json: Any, speed: Any, *values: Any) -> list[Any]:
+        errors = validate_form(names, values, registry.limits)
+        valid = gr.validate(True, "")
         return [
-            fine,
-            fine,
-            *(gr.validate(name not in wrong, wrong.get(name, "")) for name in names),
+            valid,
+            valid,
+            *(gr.validate(name not in errors, errors.get(name, "")) for name in names),
         ]
 
-    def filled(config: RunConfig) -> list[Any]:
+    def form_updates(config: RunConfig) -> list[Any]:
         """What the form shows of a run, and which recipe it follows, if any."""
-        fields = shown_values(config) | config.to_fields()
-        if fields["device"] == ZERO and not on_zero():
+        fields = form_values(config) | config.to_flat()
+        if fields["device"] == ZERO_GPU and not is_zero_gpu():
             fields["device"] = "auto"
-        recipe = next(
-            (name for name in RECIPES if preset_values(name).items() <= fields.items()), None
+        preset = next(
+            (name for name in FORM_PRESETS if preset_values(name).items() <= fields.items()), None
         )
-        shown = gr.Radio(
-            value=recipe,
-            info=PRESETS[recipe].sentence if recipe else "Settings of a run or a link.",
+        preset_update = gr.Radio(
+            value=preset,
+            info=PRESETS[preset].description if preset else "Settings of a run or a link.",
         )
-        return [shown if name == "preset" else fields[name] for name in names]
+        return [preset_update if name == "preset" else fields[name] for name in names]
 
-    def opening(owner: str, request: gr.Request) -> list[Any]:
-        asked = dict(request.query_params) if request else {}
-        trouble, fields = "", [gr.skip() for _ in names]
-        if "settings" in asked:
+    def on_load(owner: str, request: gr.Request) -> list[Any]:
+        query = dict(request.query_params) if request else {}
+        error_message, fields = "", [gr.skip() for _ in names]
+        if "settings" in query:
             try:
-                fields = filled(settings_from(asked["settings"]))
+                fields = form_updates(parse_settings(query["settings"]))
             except ValueError as error:
-                trouble = f"The settings of this link were not taken: {html.escape(str(error))}."
-        subject = (
-            WATCH + asked["watch"]
-            if "watch" in asked
-            else CHECKPOINT + asked["model"]
-            if "model" in asked
+                error_message = (
+                    f"The settings of this link were not taken: {html.escape(str(error))}."
+                )
+        model_ref = (
+            SHARE_PREFIX + query["watch"]
+            if "watch" in query
+            else CHECKPOINT_PREFIX + query["model"]
+            if "model" in query
             else ""
         )
-        return [show(owner, subject), trouble, *fields]
+        return [live_view_value(owner, model_ref), error_message, *fields]
 
-    def copy_settings(event: gr.SelectData) -> list[Any]:
+    def load_settings_into_form(event: gr.SelectData) -> list[Any]:
         """Fill the form with the settings that the live view sends when somebody wants to use them."""
         try:
-            return filled(settings_from(json.dumps(event.value)))
+            return form_updates(parse_settings(json.dumps(event.value)))
         except ValueError:
             return [gr.skip() for _ in names]
 
-    def next_slice(event: gr.EventData) -> None:
+    def run_next_slice(event: gr.EventData) -> None:
         """Train a slice of the run on show with the GPU that is lent to whoever's event this is; over when the slice is."""
-        run, own = run_on_show(registry, event._data)
-        if run and own:
+        run, is_owner = resolve_run(registry, event._data)
+        if run and is_owner:
             registry.run_slice(run)
 
-    def recipe_chosen(preset: str) -> list[Any]:
+    def on_preset_change(preset: str) -> list[Any]:
         values = preset_values(preset)
-        return [gr.Radio(info=PRESETS[preset].sentence), *(values[name] for name in OF_RECIPE)]
+        return [
+            gr.Radio(info=PRESETS[preset].description),
+            *(values[name] for name in PRESET_SETTINGS),
+        ]
 
-    def family_chosen(family: str) -> list[Any]:
+    def on_family_change(family: str) -> list[Any]:
         values = family_values(family)
-        recipe = next((name for name in RECIPES if preset_values(name) == values), None)
+        preset = next((name for name in FORM_PRESETS if preset_values(name) == values), None)
         info = (
-            PRESETS[recipe].sentence
-            if recipe
+            PRESETS[preset].description
+            if preset
             else "Settings with which this kind of model learns well."
         )
         return [
-            gr.Radio(value=recipe, info=info),
-            *(values[name] for name in OF_RECIPE if name != "family"),
+            gr.Radio(value=preset, info=info),
+            *(values[name] for name in PRESET_SETTINGS if name != "family"),
         ]
 
-    def family_shown(family: str) -> list[Any]:
+    def family_updates(family: str) -> list[Any]:
         """Its sentence, and those settings that it listens to."""
         return [
-            gr.Dropdown(info=FAMILIES[family].sentence),
-            *(gr.update(visible=heard(name, family)) for name in ADVANCED["Model"]),
+            gr.Dropdown(info=ARCHITECTURES[family].description),
+            *(
+                gr.update(visible=is_used_by_family(name, family))
+                for name in ADVANCED_SETTINGS["Model"]
+            ),
         ]
 
-    def task_chosen(visit_value: Any, task: Any, rows: Any) -> list[Any]:
+    def on_task_change(session_json: Any, task: Any, rows: Any) -> list[Any]:
         """What is known of the task, and the panel for rows where the task is made of them."""
-        value = panel_value(registry.local_owner or known(visit_value), rows)
-        symbols = type(form["symbols"])(visible=task in TASKS and TASKS[task].symbols is not None)
+        panel_json = panel_state(registry.single_owner or owner_from_session(session_json), rows)
+        symbols = type(form["symbols"])(
+            visible=task in TASKS and TASKS[task].n_symbols_range is not None
+        )
         return [
-            task_in_html(task),
-            gr.HTML(value=value, visible=True if task == ROWS else "hidden"),
+            task_description_html(task),
+            gr.HTML(value=panel_json, visible=True if task == LOOKUP else "hidden"),
             symbols,
         ]
 
-    def task_length(task: Any, low: Any, high: Any) -> Any:
-        length = length_for(task, low, high)
+    def on_task_input(task: Any, min_length: Any, max_length: Any) -> Any:
+        length = suggested_max_length(task, min_length, max_length)
         return gr.skip() if length is None else length
 
-    def use_rows(event: gr.SelectData) -> list[Any]:
+    def apply_dataset(event: gr.SelectData) -> list[Any]:
         """Fill the form with the task of rows that the panel sends."""
-        sent = event.value if isinstance(event.value, dict) else {}
-        low, high, rows = sent.get("min_length"), sent.get("max_length"), sent.get("rows")
-        if type(low) is not int or type(high) is not int or not isinstance(rows, str):
+        dataset = event.value if isinstance(event.value, dict) else {}
+        min_length, max_length, rows = (
+            dataset.get("min_length"),
+            dataset.get("max_length"),
+            dataset.get("rows"),
+        )
+        if type(min_length) is not int or type(max_length) is not int or not isinstance(rows, str):
             return [gr.skip()] * 4
-        return [ROWS, rows, low, high]
+        return [LOOKUP, rows, min_length, max_length]
 
-    def weigh(*values: Any) -> tuple[str, str]:
-        return weight_and_problem(valued(values), registry.limits)
+    def update_estimate(*values: Any) -> tuple[str, str]:
+        return estimate_and_validate(form_dict(values), registry.limits)
 
-    for button in (train, another):
+    for button in (train, train_another):
         button.click(
-            start,
-            [visit, speed, *components],
-            [visit, live, problem],
+            on_start,
+            [browser_state, speed, *components],
+            [browser_state, live, problem],
             validator=validate,
-            js=WITH_SPEED,
-            **QUIET,
+            js=FORM_WITH_SPEED_JS,
+            **SILENT_EVENT,
         )
     for button, command in ((pause, "pause"), (resume, "resume"), (step, "step"), (stop, "stop")):
-        button.click(None, None, None, js=COMMAND.format(command))
-    if registry.lender is not None:
-        live.submit(next_slice, None, None, **QUIET | {"concurrency_limit": SLICES_AT_ONCE})
-    filling = [
-        live.select(copy_settings, None, components, **QUIET),
+        button.click(None, None, None, js=DISPATCH_COMMAND_JS.format(command))
+    if registry.slice_runner is not None:
+        live.submit(
+            run_next_slice, None, None, **SILENT_EVENT | {"concurrency_limit": MAX_ZEROGPU_EVENTS}
+        )
+    fill_events = [
+        live.select(load_settings_into_form, None, components, **SILENT_EVENT),
         panel.select(
-            use_rows,
+            apply_dataset,
             None,
             [form["task"], form["rows"], form["min_length"], form["max_length"]],
-            **QUIET,
+            **SILENT_EVENT,
         ),
     ]
     lengths = [form["task"], form["min_length"], form["max_length"]]
-    filling.append(form["task"].input(task_length, lengths, [form["max_length"]], **QUIET))
-    gr.on(
-        [form["task"].change, form["rows"].change], task_chosen, [visit, form["task"], form["rows"]], [about, panel, form["symbols"]],
-        trigger_mode="always_last", **QUIET,
-    )  # fmt: skip
-    recipe_changes = [form["preset"], *(form[name] for name in OF_RECIPE)]
-    filling.append(form["preset"].input(recipe_chosen, [form["preset"]], recipe_changes, **QUIET))
-    of_family = [form["preset"], *(form[name] for name in OF_RECIPE if name != "family")]
-    filling.append(form["family"].input(family_chosen, [form["family"]], of_family, **QUIET))
-    form["family"].change(
-        family_shown,
-        [form["family"]],
-        [form["family"], *(form[name] for name in ADVANCED["Model"])],
-        **QUIET,
+    fill_events.append(
+        form["task"].input(on_task_input, lengths, [form["max_length"]], **SILENT_EVENT)
     )
-    in_turn = QUIET | {
+    gr.on(
+        [form["task"].change, form["rows"].change], on_task_change, [browser_state, form["task"], form["rows"]], [task_info, panel, form["symbols"]],
+        trigger_mode="always_last", **SILENT_EVENT,
+    )  # fmt: skip
+    preset_outputs = [form["preset"], *(form[name] for name in PRESET_SETTINGS)]
+    fill_events.append(
+        form["preset"].input(on_preset_change, [form["preset"]], preset_outputs, **SILENT_EVENT)
+    )
+    family_outputs = [form["preset"], *(form[name] for name in PRESET_SETTINGS if name != "family")]
+    fill_events.append(
+        form["family"].input(on_family_change, [form["family"]], family_outputs, **SILENT_EVENT)
+    )
+    form["family"].change(
+        family_updates,
+        [form["family"]],
+        [form["family"], *(form[name] for name in ADVANCED_SETTINGS["Model"])],
+        **SILENT_EVENT,
+    )
+    sequential_event = SILENT_EVENT | {
         "concurrency_limit": 1
     }  # so that an answer to older values never comes after that to newer ones
     gr.on(
         [c.change for c in components],
-        weigh,
+        update_estimate,
         components,
         [size, problem],
         trigger_mode="always_last",
-        **in_turn,
+        **sequential_event,
     )
-    for filled_in in filling:  # many fields change at once, and the first of their changes is weighed before the last has arrived
-        filled_in.then(weigh, components, [size, problem], **in_turn)
-    return [live, problem, *components], opening
+    for fill_event in fill_events:  # many fields change at once, and the first of their changes is weighed before the last has arrived
+        fill_event.then(update_estimate, components, [size, problem], **sequential_event)
+    return [live, problem, *components], on_load
 
 
-def show(owner: str, subject: str) -> str:
+def live_view_value(owner: str, model_ref: str) -> str:
     """The live view's value: whose page it is, and what to show; the page itself remembers what it showed last."""
-    return json.dumps({"owner": owner, "subject": subject, "first": CHECKPOINT + FIRST_CHECKPOINT})
+    return json.dumps(
+        {"owner": owner, "subject": model_ref, "first": CHECKPOINT_PREFIX + FIRST_CHECKPOINT}
+    )

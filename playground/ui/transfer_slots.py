@@ -7,10 +7,10 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from playground.runs.run import Refused
+from playground.runs.run import UserError
 
-GRACE_SECONDS = 3.0  # before a transfer can count as slow
-MIN_RATE = 20_000  # bytes per second
+GRACE_PERIOD_S = 3.0  # before a transfer can count as slow
+MIN_BYTES_PER_S = 20_000  # bytes per second
 
 
 class Transfer:
@@ -21,7 +21,7 @@ class Transfer:
         self.started_at, self.bytes, self.is_complete = time.monotonic(), 0, False
         self.reason = ""  # why it was ended early
 
-    def count(self, size: int) -> None:
+    def add_bytes(self, size: int) -> None:
         """Add transferred bytes."""
         self.bytes += size
 
@@ -36,8 +36,8 @@ class Transfer:
 
     def is_slow(self) -> bool:
         """Return whether another transfer may take its slot."""
-        is_settled = time.monotonic() - self.started_at >= GRACE_SECONDS
-        return is_settled and not self.is_complete and self.rate() < MIN_RATE
+        is_past_grace_period = time.monotonic() - self.started_at >= GRACE_PERIOD_S
+        return is_past_grace_period and not self.is_complete and self.rate() < MIN_BYTES_PER_S
 
 
 class TransferSlots:
@@ -49,8 +49,8 @@ class TransferSlots:
         busy: the error message if no slot is free.
     """
 
-    def __init__(self, slots: int, seconds: float, busy: str) -> None:
-        self.slots, self.seconds, self.busy = slots, seconds, busy
+    def __init__(self, slots: int, timeout_s: float, busy_message: str) -> None:
+        self.slots, self.timeout_s, self.busy_message = slots, timeout_s, busy_message
         self._transfers: list[Transfer] = []
 
     @asynccontextmanager
@@ -61,12 +61,16 @@ class TransferSlots:
             Refused: if no slot is free and no transfer is slow.
             TimeoutError: if the deadline expires.
         """
-        own = [each for each in self._transfers if each.address == address]
-        if len(own) >= max(1, self.slots // 2):
-            self._evict(own)
+        same_address = [
+            transfer_entry
+            for transfer_entry in self._transfers
+            if transfer_entry.address == address
+        ]
+        if len(same_address) >= max(1, self.slots // 2):
+            self._evict(same_address)
         elif len(self._transfers) >= self.slots:
             self._evict(self._transfers)
-        async with asyncio.timeout(self.seconds) as deadline:
+        async with asyncio.timeout(self.timeout_s) as deadline:
             transfer = Transfer(address, deadline)
             self._transfers.append(transfer)
             try:
@@ -84,9 +88,9 @@ class TransferSlots:
 
     def _evict(self, transfers: list[Transfer]) -> None:
         """End the slowest of these transfers; raise Refused if none is slow."""
-        slow = [each for each in transfers if each.is_slow()]
+        slow = [transfer for transfer in transfers if transfer.is_slow()]
         if not slow:
-            raise Refused(self.busy)
+            raise UserError(self.busy_message)
         self.end(
             min(slow, key=Transfer.rate),
             "the transfer was too slow while another one was waiting; try again",

@@ -26,22 +26,22 @@ from starlette.requests import Request
 
 from .origin import is_own_origin
 
-OWNER = re.compile(r"[A-Za-z0-9_-]{32}")
+OWNER_KEY_PATTERN = re.compile(r"[A-Za-z0-9_-]{32}")
 COOKIE = "__Host-playground-owner"  # with this prefix no other host of the domain can set it
-COOKIE_SECONDS = 180 * 86400
+COOKIE_MAX_AGE_S = 180 * 86400
 
 
-def visited(owner: str) -> str:
+def session_value(owner: str) -> str:
     """Return the value that a browser stores for an owner."""
     return json.dumps({"owner": owner})
 
 
-def new_owner() -> str:
+def new_owner_key() -> str:
     """Return a new random owner key, which gives access to the runs started with it."""
     return secrets.token_urlsafe(24)
 
 
-def owner_of_this_machine(root: Path) -> str:
+def machine_owner_key(root: Path) -> str:
     """Return the single owner key of a local instance; empty if it cannot be stored.
 
     Every browser gets the same key, so each has access to every run.
@@ -55,41 +55,41 @@ def owner_of_this_machine(root: Path) -> str:
                 path, "x", encoding="ascii", opener=lambda name, flags: os.open(name, flags, 0o600)
             ) as file,
         ):
-            file.write(new_owner())
+            file.write(new_owner_key())
         owner = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
         return ""
-    return owner if OWNER.fullmatch(owner) else ""
+    return owner if OWNER_KEY_PATTERN.fullmatch(owner) else ""
 
 
-def known(visit_value: Any) -> str:
+def owner_from_session(session_json: Any) -> str:
     """Return the owner key in the value that a browser stores; empty if it is not valid."""
     try:
-        owner = json.loads(visit_value)["owner"]
-        if OWNER.fullmatch(owner):
+        owner = json.loads(session_json)["owner"]
+        if OWNER_KEY_PATTERN.fullmatch(owner):
             return owner
     except (TypeError, ValueError, KeyError, RecursionError):
         pass  # a first visit, or an invalid value
     return ""
 
 
-def cookie_of(owner: str) -> str:
+def owner_cookie(owner: str) -> str:
     """Return the Set-Cookie header that stores an owner key."""
     return (
-        f"{COOKIE}={owner}; Max-Age={COOKIE_SECONDS}; Path=/; Secure; HttpOnly; SameSite=None; "
+        f"{COOKIE}={owner}; Max-Age={COOKIE_MAX_AGE_S}; Path=/; Secure; HttpOnly; SameSite=None; "
         "Partitioned"
     )
 
 
-def owner_of_cookie(request: Request) -> str:
+def owner_from_cookie(request: Request) -> str:
     """Return the owner key in the cookie of a request; empty for a page of another site."""
     if not request.headers.get("origin") or not is_own_origin(request.headers):
         return ""
     owner = request.cookies.get(COOKIE, "")
-    return owner if OWNER.fullmatch(owner) else ""
+    return owner if OWNER_KEY_PATTERN.fullmatch(owner) else ""
 
 
-def visit_answerers(
+def session_handlers(
     local_owner: str,
 ) -> dict[str, Callable[[object, Request], Awaitable[dict[str, Any]]]]:
     """Return the request handlers for a page without local storage.
@@ -98,19 +98,19 @@ def visit_answerers(
         local_owner: the owner key of a local instance, which needs no cookie.
     """
 
-    async def keep(what: object, request: Request) -> dict[str, Any]:
-        owner = what.get("owner") if isinstance(what, dict) else None
-        if not isinstance(owner, str) or not OWNER.fullmatch(owner):
+    async def keep_owner(payload: object, request: Request) -> dict[str, Any]:
+        owner = payload.get("owner") if isinstance(payload, dict) else None
+        if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
             return {"error": "the request has no valid owner key; reload the page and try again"}
         if not local_owner and request.headers.get("origin"):
             request.state.response_headers = {
-                "set-cookie": cookie_of(owner),
+                "set-cookie": owner_cookie(owner),
                 "cache-control": "no-store",
             }
         return {}
 
-    async def is_kept(what: object, request: Request) -> dict[str, Any]:
-        owner = what.get("owner") if isinstance(what, dict) else None
-        return {"kept": bool(local_owner) or (bool(owner) and owner_of_cookie(request) == owner)}
+    async def is_owner_kept(payload: object, request: Request) -> dict[str, Any]:
+        owner = payload.get("owner") if isinstance(payload, dict) else None
+        return {"kept": bool(local_owner) or (bool(owner) and owner_from_cookie(request) == owner)}
 
-    return {"visit-keep": keep, "visit-kept": is_kept}
+    return {"visit-keep": keep_owner, "visit-kept": is_owner_kept}

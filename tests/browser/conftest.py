@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Error, Page, Request, expect, sync_play
 
 from tests.support.app_server import AppServer
 from tests.support.chromium import FLAGS, find_browser
-from tests.support.fake_hub import StandInHub
+from tests.support.fake_hub import FakeHub
 
 SERVED = {"gpt2": "tiny-gpt2", "bert-base-uncased": "tiny-bert"}  # names on the Hub, and the fixtures that stand there
 VIEWPORT = {"width": 1440, "height": 950}
@@ -38,9 +38,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def app_hub() -> Iterator[StandInHub]:
+def app_hub() -> Iterator[FakeHub]:
     """The stand-in Hub of the app of all tests."""
-    with StandInHub() as hub:
+    with FakeHub() as hub:
         yield hub
 
 
@@ -67,18 +67,18 @@ def models(request) -> dict[str, dict[str, bytes]]:
 
 
 @pytest.fixture(scope="module")
-def model_hub(models) -> Iterator[StandInHub]:
-    with StandInHub() as hub:
+def model_hub(models) -> Iterator[FakeHub]:
+    with FakeHub() as hub:
         for name, files in models.items():
             hub.put(name, files)
         yield hub
 
 
 @pytest.fixture
-def hub(model_hub) -> Iterator[StandInHub]:
+def hub(model_hub) -> Iterator[FakeHub]:
     """The Hub with the fixtures; what a test breaks about it is whole again for the next one."""
     yield model_hub
-    model_hub.heal()
+    model_hub.clear_faults()
 
 
 @pytest.fixture(scope="module")  # its tests begin with a server and a cache that hold no pretrained model
@@ -139,14 +139,14 @@ def open_page(
             page = contexts[-1].new_page()
             page.add_init_script(init_script)
         else:
-            page = pages.pop() if (pages := idle.get(origin_of(url))) else browser.new_context(viewport=size).new_page()
+            page = pages.pop() if (pages := idle.get(dataset_origin(url))) else browser.new_context(viewport=size).new_page()
             if share:
                 left_open.append((page, set()))
             else:
                 contexts.append(page.context)
                 reusable.append((page, url))
         if storage_state:
-            restore(page, origin_of(url), storage_state)
+            restore(page, dataset_origin(url), storage_state)
         if page.viewport_size != size:
             page.set_viewport_size(size)
         page.set_default_timeout(60_000)
@@ -172,7 +172,7 @@ def open_page(
         if context not in [page.context for page, _ in kept]:
             context.close()
     for page, url in kept:
-        idle.setdefault(origin_of(url), []).append(page)
+        idle.setdefault(dataset_origin(url), []).append(page)
     for runs_url, owner in owners:
         delete_runs(runs_url, owner)
     assert complaints == []
@@ -183,7 +183,7 @@ def last_of_file(item: pytest.Item) -> bool:
     return [each for each in item.session.items if each.path == item.path][-1] is item
 
 
-def origin_of(url: str) -> str:
+def dataset_origin(url: str) -> str:
     return "{0.scheme}://{0.netloc}".format(urlsplit(url))
 
 
@@ -214,7 +214,7 @@ def forget(page: Page, url: str) -> bool:
         page.goto("about:blank")
         page.mouse.move(0, 0)
         session = page.context.new_cdp_session(page)
-        session.send("Storage.clearDataForOrigin", {"origin": origin_of(url), "storageTypes": "cookies,local_storage,indexeddb"})
+        session.send("Storage.clearDataForOrigin", {"origin": dataset_origin(url), "storageTypes": "cookies,local_storage,indexeddb"})
         session.detach()
     except Error:
         return False

@@ -45,7 +45,7 @@ def tabs(app):
 @pytest.fixture
 def hub_in_trouble(app_hub):
     """A Hub that answers nothing: more is written on the page."""
-    with app_hub.fault(app_hub.ANYTHING, 503):
+    with app_hub.fault(app_hub.ANY_PATH, 503):
         yield
 
 

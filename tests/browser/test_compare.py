@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.app_server import AppServer
-from tests.support.pages import colours, wait_until
+from tests.support.pages import count_colors, wait_until
 
 
 def to_compare(page, view="Benchmark"):
@@ -161,7 +161,7 @@ def test_a_download_shows_its_bytes_outlives_a_reload_and_is_cancelled(app_with_
     over(page, status="cancelled")
     assert time.monotonic() - began < 10
     expect(row_of(page, "reverse")).to_contain_text("100 %")
-    hub.heal()
+    hub.clear_faults()
     ask(page)
     over(page)
     assert answerers(page)[:2] == ["reverse", "ada/slow"]
@@ -230,7 +230,7 @@ def test_a_pretrained_model_is_trained_further_and_all_three_are_asked(app_with_
     over(page, "finetune")
     looks = page.evaluate("document.querySelector('.tuned-score').drawn")
     assert [looks[0]["step"], looks[-1]["step"]] == [0, 12]
-    assert colours(page, ".tuned-loss") > 3
+    assert count_colors(page, ".tuned-loss") > 3
     expect(page.locator(".of-finetune .verdict")).to_contain_text("of 8 held-out sequences")
     for name, value in {"n": 2, "shots": 1, "rank": 0}.items():
         page.evaluate("([name, value]) => { document.querySelector('.of-table .of-' + name).value = value; }", [name, value])
@@ -254,7 +254,7 @@ def test_three_families_train_side_by_side_to_the_goal(app_with_models, open_pag
     reached = """() => { const rows = [...document.querySelectorAll('.learners tbody tr')];
         return rows.length === 3 && rows.every(row => +row.dataset.reached); }"""
     wait_until(page, reached, timeout=300_000)
-    assert colours(page, ".of-families .score-chart") > 6
+    assert count_colors(page, ".of-families .score-chart") > 6
     page.reload()
     to_compare(page, "Matched parameters")
     wait_until(page, reached)

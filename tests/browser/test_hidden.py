@@ -1,6 +1,6 @@
 """A page that is hidden: it waits for being shown again instead of waking up several times a second."""
 
-from tests.support.pages import shows
+from tests.support.pages import wait_for_status
 
 HIDE = """(() => {
   let hidden = false;
@@ -17,7 +17,7 @@ TABS = {"Inspect": ".inspect .views [aria-selected=true]", "Compare": ".compare 
 def test_a_hidden_page_sleeps_until_it_is_shown(app, open_page):
     url = f"{app.url}/?model=reverse"
     page = open_page(url, init_script=HIDE)
-    shows(page, "checkpoint")
+    wait_for_status(page, "checkpoint")
     for tab, shown in TABS.items():
         page.get_by_role("tab", name=tab, exact=True).first.click()
         page.locator(shown).first.wait_for()

@@ -7,14 +7,14 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from playground.hub.jobs import ERRANDS_AT_ONCE
-from tests.support.pages import attention, begin, shows, wait_until
+from playground.hub.jobs import MAX_CONCURRENT_TASKS
+from tests.support.pages import selected_head_image, start_run, wait_for_status, wait_until
 
 
 @pytest.fixture
 def hub(app_hub):
     yield app_hub
-    app_hub.heal()
+    app_hub.clear_faults()
 
 
 def to_the_hub(page):
@@ -40,9 +40,9 @@ def publish(page, repo, token):
 
 def test_from_training_to_another_browser(app, hub, open_page):
     page = open_page(app.url, visit=False)
-    begin(page, app.url, steps=40)
-    shows(page, "done")
-    of_the_first = attention(page)
+    start_run(page, app.url, steps=40)
+    wait_for_status(page, "done")
+    of_the_first = selected_head_image(page)
     name = page.locator(".subject option:checked").text_content()
     to_the_hub(page)
     chosen(page, name)
@@ -63,10 +63,10 @@ def test_from_training_to_another_browser(app, hub, open_page):
     expect(other.locator(".hub .verdict")).to_contain_text("The scores are equal", timeout=60_000)
     other.click(".hub .bring")
     other.wait_for_selector("#train-page", state="visible", timeout=60_000)
-    shows(other, "done")
+    wait_for_status(other, "done")
     assert other.locator(".subject option:checked").text_content() == "ada/from-a-browser"
     expect(other.locator(".probe")).to_contain_text("step 40")
-    assert attention(other) == of_the_first
+    assert selected_head_image(other) == of_the_first
     assert not hub.told(hub.OWNER)
 
 
@@ -108,8 +108,8 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
 
 def test_a_run_is_published_as_it_goes_on(app, hub, open_page):
     page = open_page(app.url, visit=False)
-    begin(page, app.url, steps=100_000, eval_every=100_000)
-    shows(page, "training")
+    start_run(page, app.url, steps=100_000, eval_every=100_000)
+    wait_for_status(page, "training")
     to_the_hub(page)
     page.wait_for_selector(".hub .keep:not([hidden])")
     page.fill(".hub .token", hub.ADA)
@@ -120,7 +120,7 @@ def test_a_run_is_published_as_it_goes_on(app, hub, open_page):
     first = hub.repo("ada/goes-on").head.oid
     page.get_by_role("tab", name="Train").click()
     page.click("#stop")
-    shows(page, "stopped")
+    wait_for_status(page, "stopped")
     deadline = time.monotonic() + 60
     while hub.repo("ada/goes-on").head.oid == first and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -129,7 +129,7 @@ def test_a_run_is_published_as_it_goes_on(app, hub, open_page):
 
 
 def test_without_the_hub_all_else_goes_on(app, hub, open_page):
-    with hub.fault(hub.ANYTHING, 503):
+    with hub.fault(hub.ANY_PATH, 503):
         page = open_page(app.url)
         to_the_hub(page)
         page.click(".hub .again")
@@ -147,7 +147,7 @@ def test_a_list_asked_for_too_often_comes_all_the_same(app, hub, open_page):
     page = open_page(app.url)
     with hub.fault(hub.LIST, "slow", seconds=3):
         to_the_hub(page)
-        for _ in range(2 * ERRANDS_AT_ONCE):
+        for _ in range(2 * MAX_CONCURRENT_TASKS):
             with page.expect_response("**/ask/hub-start") as refused:
                 page.click(".hub .again")
         assert "try again in a moment" in refused.value.json()["error"]

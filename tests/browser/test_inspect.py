@@ -7,7 +7,7 @@ import zipfile
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.pages import begin, colours, passes, shows, wait_until
+from tests.support.pages import count_colors, start_run, wait_for_status, wait_for_step, wait_until
 
 
 def inspect(page):
@@ -51,7 +51,7 @@ def test_heads_on_a_sequence_of_ones_own(page):
     page.keyboard.press("Enter")
     expect(page.locator(".of-attention h4")).to_contain_text("in every head")
     page.click(".looking-shape [data-value=lines]")
-    assert colours(page, ".of-attention canvas.picture") > 5
+    assert count_colors(page, ".of-attention canvas.picture") > 5
     all_lines = page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()")
     canvas.focus()
     page.keyboard.press("ArrowDown")
@@ -112,8 +112,8 @@ def test_the_answer_step_by_step(page):
 
 def test_a_run_at_any_step_and_its_heads_over_the_steps(app, open_page):
     page = open_page(app.url, visit=False)
-    begin(page, app.url, steps=60)
-    shows(page, "done")
+    start_run(page, app.url, steps=60)
+    wait_for_status(page, "done")
     page.click(".look-into")
     page.wait_for_selector(".inspect[data-drawn]")
     expect(page.locator(".inspect .subject option:checked")).to_contain_text("reverse")
@@ -126,17 +126,17 @@ def test_a_run_at_any_step_and_its_heads_over_the_steps(app, open_page):
     view(page, "heads")
     page.locator(".of-heads button", has_text="Measure over training").click()
     expect(page.locator(".heads-two")).to_be_visible(timeout=60_000)
-    assert colours(page, ".heads-chart") > 2
+    assert count_colors(page, ".heads-chart") > 2
     page.focus(".heads-chart")
     page.keyboard.press("ArrowRight")
     page.select_option(".heads-pattern", "previous")
-    assert colours(page, ".heads-map") > 2
+    assert count_colors(page, ".heads-map") > 2
 
 
 def test_a_link_opens_the_same_view_for_somebody_else(app, open_page):
     page = open_page(app.url, visit=False)
-    begin(page, app.url, steps=100_000)
-    passes(page, 5)
+    start_run(page, app.url, steps=100_000)
+    wait_for_step(page, 5)
     page.click(".look-into")
     page.wait_for_selector(".inspect[data-drawn]")
     type_sequence(page, "2 1")
@@ -152,7 +152,7 @@ def test_a_link_opens_the_same_view_for_somebody_else(app, open_page):
     expect(guest.locator(".of-attention [data-value=encoder]")).to_have_attribute("aria-pressed", "true")
     page.get_by_role("tab", name="Train").click()
     page.click("#stop")
-    shows(page, "stopped")
+    wait_for_status(page, "stopped")
 
 
 def test_a_view_is_exported_with_its_numbers(page, tmp_path):

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.pages import colours, go_to, shows, wait_until
+from tests.support.pages import count_colors, go_to, wait_for_status, wait_until
 
 BASE = "checkpoint:reverse-one-head"
 
@@ -76,7 +76,7 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     expect(page.locator(".cells tbody tr").first).to_contain_text("reached by 0 of 2")
     for chart in (".score-chart", ".loss-chart"):
         wait_until(page, "name => document.querySelector('.found ' + name).series?.[0].xs.length === 2", arg=chart)
-        assert colours(page, f".found {chart}") > 4
+        assert count_colors(page, f".found {chart}") > 4
     page.focus(".found .loss-chart")
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".loss-chart + .caption")).to_contain_text("Step 20: ")
@@ -91,7 +91,7 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     with zipfile.ZipFile(saved(page, ".as-figures", tmp_path)) as archive:
         assert set(archive.namelist()) == {"experiment.png", "experiment.svg", "experiment.pdf"}
     page.click(".found .all-in-train")
-    shows(page, "done")
+    wait_for_status(page, "done")
     expect(page.locator(".live .overlay-legend .entry")).to_have_count(1)  # the line that is off is not laid over
     page.get_by_role("tab", name="Lab").click()
     page.locator(".cells tbody tr").first.get_by_role("button", name="Train").click()
@@ -120,7 +120,7 @@ def test_schemes_are_compared_by_length_on_a_narrow_page_too(app, open_page):
     expect(page.locator(".found .sentence")).to_contain_text("Trained on length 1–10 and asked up to 20")
     expect(page.locator(".found .untrained")).to_contain_text("learned, source 11 to 20, target 11 to 20")
     wait_until(page, "document.querySelector('.by-length-chart').series?.[0].xs.length > 10")
-    assert colours(page, ".by-length-chart") > 4
+    assert count_colors(page, ".by-length-chart") > 4
     page.focus(".heat-chart")
     for key in ("ArrowRight", *["ArrowRight"] * 10, "ArrowDown"):
         page.keyboard.press(key)

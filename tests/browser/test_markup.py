@@ -13,17 +13,17 @@ from urllib.parse import quote, urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from playground.lab.laboratory import Laboratory
-from playground.origins import keep
+from playground.lab.laboratory import ExperimentService
+from playground.origins import store
 from playground.plots.heads import write
 from playground.runs.registry import Registry
-from playground.tasks.rows import read_rows
+from playground.tasks.rows import read_pairs
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from playground.ui.visit import owner_of_this_machine
+from playground.ui.visit import machine_owner_key
 from tests.support.app_server import AppServer
-from tests.support.faults import TINY
+from tests.support.faults import TINY_SETTINGS
 from tests.support.pages import wait_until
 
 # Each at most 40 characters and without blanks, as a symbol of rows may be.
@@ -59,22 +59,22 @@ def app(model_hub, tmp_path_factory):
     folder = tmp_path_factory.mktemp("markup")
     root, chance = folder / "checkpoints", random.Random(0)
     registry = Registry(root)
-    owner = owner_of_this_machine(root)
+    owner = machine_owner_key(root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLAYGROUND_CHECKPOINTS", str(root))
         texts = [" ".join(chance.choices(PAYLOADS, k=2)) for _ in range(900)] + [f"{one} {one}" for one in PAYLOADS]
-        rows = read_rows(lambda: enumerate(((text, text) for text in dict.fromkeys(texts)), start=1), words=True)
-        keep(rows)
-        trainer = Trainer(RunConfig.from_fields(TINY | {"max_length": 2, "steps": 2} | rows.settings()))
-        lines = [trainer.step()]
+        rows = read_pairs(lambda: enumerate(((text, text) for text in dict.fromkeys(texts)), start=1), split_on_spaces=True)
+        store(rows)
+        trainer = Trainer(RunConfig.from_flat(TINY_SETTINGS | {"max_length": 2, "steps": 2} | rows.task_settings()))
+        lines = [trainer.train_step()]
         save_checkpoint(folder / "trained", trainer, lines)
     for name in PAYLOADS:
-        registry.adopt(shutil.copytree(folder / "trained", folder / "copy"), owner, name)
+        registry.import_checkpoint(shutil.copytree(folder / "trained", folder / "copy"), owner, name)
     registry.slots = 0  # experiments wait: nothing of them is trained
-    laboratory = Laboratory(registry)
+    laboratory = ExperimentService(registry)
     laboratory.close()
     for name in PAYLOADS:
-        laboratory.begin({"name": name, "grid": {"n_layers": [1, 2]}, "base": {"steps": 1}, "seeds": [0]}, owner)
+        laboratory.submit({"name": name, "grid": {"n_layers": [1, 2]}, "base": {"steps": 1}, "seeds": [0]}, owner)
     registry.shutdown()
     server = AppServer(folder, **model_hub.environment(folder / "hf", token=model_hub.OWNER))
     yield server

@@ -5,14 +5,14 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.pages import link_to, says, shows, wait_until
+from tests.support.pages import settings_link, wait_for_status, wait_for_text, wait_until
 
 WORDS = [a + b + c for a in "abcdef" for b in "abcdef" for c in "abcdef"]
 TEXT = "\n".join(f"{word}\t{word[::-1]}" for word in WORDS)
 
 
 def open_panel(page: Page) -> None:
-    shows(page, "checkpoint", "done")
+    wait_for_status(page, "checkpoint", "done")
     choose_task(page, "Your own data")
     expect(page.locator(".bring")).to_be_visible()
 
@@ -33,10 +33,10 @@ def use(page: Page) -> None:
 
 
 def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_page):
-    page = open_page(link_to(app.url))
+    page = open_page(settings_link(app.url))
     wait_until(page, "document.querySelector('#field-max_length input')?.value === '5'")
     open_panel(page)
-    says(page, "#problem", "o dataset is selected")
+    wait_for_text(page, "#problem", "o dataset is selected")
     page.fill(".bring .text", TEXT + "\nno tab here\n\tx")
     expect(page.locator(".bring .problem li")).to_have_text(["Line 217 has no tab between source and target.", "Line 218 has no source."])
     expect(page.locator(".bring .use")).to_be_disabled()
@@ -54,9 +54,9 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     use(page)
     expect(page.locator("#field-min_length input")).to_have_value("3")
     expect(page.locator("#field-max_length input")).to_have_value("3")
-    says(page, "#size", "parameters")
+    wait_for_text(page, "#size", "parameters")
     page.click("#train")
-    shows(page, "done", seconds=120)
+    wait_for_status(page, "done", seconds=120)
     expect(page.locator(".live .sequence")).to_have_value("a a a")  # the alphabet of this model
     page.fill(".live .sequence", "a b c")
     expect(page.locator(".live .answer")).to_contain_text(re.compile("[✓✗]"))
@@ -67,7 +67,7 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     page.click(".live .share")
     expect(page.locator(".sharing .settings-link")).to_have_value(re.compile("settings="))
     other = open_page(page.input_value(".sharing .settings-link"))
-    says(other, "#size", "parameters")
+    wait_for_text(other, "#size", "parameters")
     expect(other.locator("#field-task input")).to_have_value("Your own data")
     expect(other.locator(".bring .use")).to_have_text("The form uses this dataset")
     assert count(other, "rows") == "216"
@@ -78,7 +78,7 @@ def test_rows_that_are_not_here_are_asked_for(app, open_page):
     fields = {"task": "rows", "rows": "0" * 64, "vocabulary": "a b", "min_length": 2, "max_length": 5, "longest_answer": 3}
     page = open_page(f"{app.url}/?settings={quote(json.dumps(fields))}")
     expect(page.locator(".bring .problem")).to_contain_text("is not on this server")
-    says(page, "#problem", "upload it below")
+    wait_for_text(page, "#problem", "upload it below")
     page.click("#train")
     page.wait_for_timeout(500)
     assert page.locator(".runs tbody tr").count() == 0

@@ -10,19 +10,19 @@ from playwright.sync_api import expect
 from playground.training.manifest import read_manifest
 from tests.support.app_server import AppServer, wait_for
 from tests.support.pages import (
-    SMALL,
-    attention,
-    begin,
-    drawn,
+    SMALL_SETTINGS,
+    choose_run_action,
+    displayed_step,
     go_to,
-    link_to,
-    menu,
-    names,
-    passes,
     pause_after,
-    says,
-    shows,
-    step_shown,
+    plotted_steps,
+    run_names,
+    selected_head_image,
+    settings_link,
+    start_run,
+    wait_for_status,
+    wait_for_step,
+    wait_for_text,
     wait_until,
 )
 
@@ -44,32 +44,32 @@ def training(app, open_page, request):
     """A page that shows a run in training, which the tests that leave it alive share; between them it is paused."""
     page = open_page(app.url, share=True, visit=False, may_complain=getattr(request, "param", False))
     if page.url == "about:blank":
-        begin(page, app.url, schedule="constant", warmup=0, **LONG)
+        start_run(page, app.url, schedule="constant", warmup=0, **LONG)
     else:
         page.select_option(".speed", "0")
         page.click("#resume")
-    shows(page, "training")
-    passes(page, 10)
+    wait_for_status(page, "training")
+    wait_for_step(page, 10)
     yield page
     if page.get_attribute(".live", "data-status") == "training":
         page.click("#pause")
-        shows(page, "paused")
+        wait_for_status(page, "paused")
 
 
 def test_slow_motion_shows_every_step_and_full_speed_is_a_choice_away(training):
     page = training
     page.select_option(".speed", "2")
-    says(page, ".sentence", "slowed to 2 steps/s")
-    at = step_shown(page)
-    passes(page, at)
-    seen = [step_shown(page)]
+    wait_for_text(page, ".sentence", "slowed to 2 steps/s")
+    at = displayed_step(page)
+    wait_for_step(page, at)
+    seen = [displayed_step(page)]
     while len(seen) < 3:
         page.wait_for_timeout(50)
-        if step_shown(page) != seen[-1]:
-            seen.append(step_shown(page))
+        if displayed_step(page) != seen[-1]:
+            seen.append(displayed_step(page))
     assert seen == list(range(seen[0], seen[0] + 3))
     page.select_option(".speed", "0")
-    passes(page, seen[-1] + 30)
+    wait_for_step(page, seen[-1] + 30)
     expect(page.locator(".sentence")).to_contain_text(re.compile(r"steps/s · "))
 
 
@@ -87,7 +87,7 @@ def test_a_rate_limit_delays_an_action_instead_of_failing_it(training):
 
     page.route("**/ask/do", refuse_once)
     page.click("#pause")
-    shows(page, "paused")
+    wait_for_status(page, "paused")
     assert answers == ["pause", "pause"]
     expect(page.locator(".hand-note")).to_be_empty()
     page.unroute("**/ask/do")
@@ -103,37 +103,37 @@ def test_learning_rate_change_applies_at_its_step_and_persists(training):
     page.press(".rate", "Enter")
     expect(page.locator(".hand-note")).to_be_empty()
     page.click("#step")
-    says(page, ".sentence", f"step {at + 1}")
+    wait_for_text(page, ".sentence", f"step {at + 1}")
     page.select_option(".metric", "learning_rate")
     expect(page.locator(".loss-value")).to_have_text("0.0005")
     page.reload()
-    shows(page, "paused")
+    wait_for_status(page, "paused")
     expect(page.locator(".rate")).to_have_value("0.0005")
 
 
 def test_past_steps_are_shown_and_a_branch_starts_at_one_of_them(app, open_page):
     page = open_page(app.url, visit=False)
-    begin(page, app.url, steps=400, eval_every=10)
-    passes(page, 60)
+    start_run(page, app.url, steps=400, eval_every=10)
+    wait_for_step(page, 60)
     page.focus(".scrub")
     for _ in range(5):
         page.keyboard.press("ArrowLeft")
-    says(page, ".viewing", "Showing step")
+    wait_for_text(page, ".viewing", "Showing step")
     wait_until(page, "/at step \\d+/.test(document.querySelector('.right-of').textContent)")
     assert page.is_visible(".branch")
-    shows(page, "done")
+    wait_for_status(page, "done")
     assert "Showing step" in page.text_content(".viewing")  # looking back is not ended by the run's end
     page.click(".now")
     expect(page.locator(".viewing")).to_contain_text("recorded steps to replay")
     wait_until(page, "!/at step/.test(document.querySelector('.right-of').textContent)")
-    last, answer_now = attention(page), page.text_content(".samples")
+    last, answer_now = selected_head_image(page), page.text_content(".samples")
     page.focus(".scrub")
     page.keyboard.press("Home")
-    says(page, ".viewing", "Showing step 0 of 400")
+    wait_for_text(page, ".viewing", "Showing step 0 of 400")
     wait_until(page, "document.querySelector('.right-of').textContent.includes('at step 0')")
-    says(page, ".try-note", "with the weights of step 0")
+    wait_for_text(page, ".try-note", "with the weights of step 0")
     expect(page.locator(".probe")).to_contain_text("step 0")
-    assert attention(page) != last
+    assert selected_head_image(page) != last
     assert page.text_content(".samples") != answer_now
     expect(page.locator(".loss-value")).to_contain_text("at step 1")
     page.click(".play")
@@ -145,21 +145,21 @@ def test_past_steps_are_shown_and_a_branch_starts_at_one_of_them(app, open_page)
     page.click(".now")
     wait_until(page, "last => document.querySelector('.focus-map').toDataURL() === last", arg=last)
     expect(page.locator(".runs .name")).to_have_count(1)
-    name = names(page)[0]
+    name = run_names(page)[0]
     page.focus(".scrub")
     for _ in range(12):
         page.keyboard.press("ArrowLeft")
     page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # until the last of these is drawn
-    says(page, ".viewing", "Showing step")
+    wait_for_text(page, ".viewing", "Showing step")
     at = int(re.search(r"step (\d+)", page.text_content(".viewing")).group(1))
     page.click(".branch")
-    says(page, ".sentence", f"Paused at step {at} ")
+    wait_for_text(page, ".sentence", f"Paused at step {at} ")
     expect(page.locator(".runs .name").first).to_have_text(f"{name} from {at}")
     wait_until(page, DRAWN, arg=at)
     page.fill(".rate", "0.0001")
     page.press(".rate", "Enter")
     page.click("#resume")
-    shows(page, "done")
+    wait_for_status(page, "done")
     expect(page.locator(".overlay-legend .entry")).to_have_text([f"{name} from {at}", f"{name}×"])  # the one that it comes from
     wait_until(page, DRAWN, arg=400)
 
@@ -167,9 +167,9 @@ def test_past_steps_are_shown_and_a_branch_starts_at_one_of_them(app, open_page)
 def test_overlaid_curves_outlast_a_reload_whose_lists_of_runs_fail(app, open_page):
     page = open_page(app.url, may_complain=True, visit=False)
     for seed in range(2):
-        begin(page, app.url, steps=60, seed=seed, n_heads=1 + seed)
-        shows(page, "done")
-    other = names(page)[1]
+        start_run(page, app.url, steps=60, seed=seed, n_heads=1 + seed)
+        wait_for_status(page, "done")
+    other = run_names(page)[1]
     expect(page.locator(".differ")).to_be_disabled()
     before = page.evaluate("document.querySelector('.loss-chart').toDataURL()")
     page.locator(".runs tbody tr").nth(1).locator(".lay").check()
@@ -184,13 +184,13 @@ def test_overlaid_curves_outlast_a_reload_whose_lists_of_runs_fail(app, open_pag
     page.click(f".entry button[aria-label='Take {other} off the curves']")
     expect(page.locator(".overlay-legend")).to_be_hidden()
     page.select_option(".live .subject", "checkpoint:copy")
-    shows(page, "checkpoint")
+    wait_for_status(page, "checkpoint")
     page.locator(".runs tbody tr").nth(1).locator(".lay").check()
     expect(page.locator(".overlay-legend .entry")).to_have_count(2)
     refused = []
     page.route("**/ask/runs", lambda route: (refused.append(route), route.abort()) if len(refused) < 3 else route.continue_())
     page.reload()
-    shows(page, "checkpoint")
+    wait_for_status(page, "checkpoint")
     assert len(refused) == 3
     expect(page.locator(".live .subject")).to_have_value("checkpoint:copy")
     expect(page.locator(".overlay-legend .entry")).to_have_count(2)
@@ -200,9 +200,9 @@ def test_overlaid_curves_outlast_a_reload_whose_lists_of_runs_fail(app, open_pag
 
 def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_page):
     page = open_page(app.url, visit=False)
-    begin(page, app.url, steps=30, n_heads=4, d_ff=24)
-    shows(page, "done")
-    menu(page, names(page)[0], "rename")
+    start_run(page, app.url, steps=30, n_heads=4, d_ff=24)
+    wait_for_status(page, "done")
+    choose_run_action(page, run_names(page)[0], "rename")
     page.keyboard.type("mine")
     page.click(".live .sequence")  # the focus leaves the name, and stays where it went
     page.keyboard.press("ControlOrMeta+A")
@@ -212,25 +212,25 @@ def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_pag
     expect(page.locator(".live .sequence")).to_be_focused()
     page.keyboard.type(" 4")
     expect(page.locator(".live .sequence")).to_have_value("3 1 4")
-    menu(page, "mine", "rename")
+    choose_run_action(page, "mine", "rename")
     page.keyboard.type("<img src=x onerror=alert(1)> mine")
     page.keyboard.press("Enter")
     expect(page.locator(".runs .name")).to_have_text("<img src=x onerror=alert(1)> mine")
     assert page.locator(".live img").count() == 0
-    name = names(page)[0]
+    name = run_names(page)[0]
     expect(page.locator(".subject option:checked")).to_have_text(name)
-    menu(page, name, "hide")
+    choose_run_action(page, name, "hide")
     expect(page.locator(".runs tbody tr")).to_have_count(0)
     page.click(".show-hidden")
-    menu(page, name, "hide")
+    choose_run_action(page, name, "hide")
     expect(page.locator(".show-hidden")).to_be_hidden()
     losses = page.evaluate("document.querySelector('.loss-value').textContent")
-    menu(page, name, "again")
+    choose_run_action(page, name, "again")
     expect(page.locator(".runs tbody tr")).to_have_count(2)
     expect(page.locator(".subject option:checked")).to_have_text(f"{name} (2)")
-    shows(page, "done")
+    wait_for_status(page, "done")
     expect(page.locator(".loss-value")).to_have_text(losses)
-    menu(page, name, "delete")
+    choose_run_action(page, name, "delete")
     expect(page.locator(".undo")).to_contain_text(f"Undo “{name}”")
     expect(page.locator(".runs tbody tr")).to_have_count(1)
     page.click(".undo button")
@@ -238,7 +238,7 @@ def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_pag
     page.goto(app.url)
     page.wait_for_selector(".runs tbody tr")
     expect(page.locator("#field-max_length input")).to_have_value("10")
-    menu(page, name, "use")
+    choose_run_action(page, name, "use")
     wait_until(page, "document.querySelector('#field-max_length input').value === '5'")
     page.click("#advanced > button")
     expect(page.locator("#field-d_ff input")).to_have_value("24")
@@ -247,83 +247,83 @@ def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_pag
 @again_and_again
 def test_a_reload_and_seven_more_tabs_show_every_point_and_a_pause(app, open_page, turn):
     page = open_page(app.url, visit=False)
-    begin(page, app.url, speed=20, **LONG)
-    passes(page, 20)
+    start_run(page, app.url, speed=20, **LONG)
+    wait_for_step(page, 20)
     page.reload()
-    shows(page, "training")
+    wait_for_status(page, "training")
     tabs = [page] + [open_page(app.url, same_browser_as=page) for _ in range(7)]  # more than a browser has connections to a server
     for tab in tabs:
-        shows(tab, "training")
-    passes(tabs[-1], step_shown(tabs[-1]) + 10)
+        wait_for_status(tab, "training")
+    wait_for_step(tabs[-1], displayed_step(tabs[-1]) + 10)
     tabs[-1].click("#pause")
     for tab in tabs:
-        shows(tab, "paused")
+        wait_for_status(tab, "paused")
     for tab in (page, tabs[1], tabs[-1]):
-        at = step_shown(tab)
+        at = displayed_step(tab)
         wait_until(tab, "at => document.querySelector('.loss-chart').steps.length === at", arg=at)
-        assert drawn(tab) == list(range(1, at + 1))
+        assert plotted_steps(tab) == list(range(1, at + 1))
     tabs[3].click("#stop")
-    shows(page, "stopped")
+    wait_for_status(page, "stopped")
 
 
 @again_and_again
 def test_time_without_a_network_loses_nothing(app, open_page, turn):
     page, failed = open_page(app.url, may_complain=True, visit=False), []
-    begin(page, app.url, speed=20, **LONG)
-    passes(page, 5)
+    start_run(page, app.url, speed=20, **LONG)
+    wait_for_step(page, 5)
     page.on("requestfailed", lambda request: failed.append(request.url) if request.url.endswith("/ask/poll") else None)
     page.context.set_offline(True)
-    says(page, ".sentence", "No answer from the server; trying again")
+    wait_for_text(page, ".sentence", "No answer from the server; trying again")
     while len(failed) < (4 if turn == 1 else 8):  # each after a longer pause than the one before, up to 5 s
         page.wait_for_timeout(100)
-    left_at = len(drawn(page))
+    left_at = len(plotted_steps(page))
     page.context.set_offline(False)
-    shows(page, "training")
-    passes(page, left_at + 60)  # more than were missed
+    wait_for_status(page, "training")
+    wait_for_step(page, left_at + 60)  # more than were missed
     page.click("#stop")
-    shows(page, "stopped")
-    at = step_shown(page)
+    wait_for_status(page, "stopped")
+    at = displayed_step(page)
     wait_until(page, "at => document.querySelector('.loss-chart').steps.length === at", arg=at)
-    assert drawn(page) == list(range(1, at + 1))
+    assert plotted_steps(page) == list(range(1, at + 1))
 
 
 @pytest.mark.smoke
 @again_and_again
 def test_a_closed_browser_finds_its_run_again(app, open_page, turn):
     page = open_page(app.url, visit=False)
-    begin(page, app.url, **LONG)
-    passes(page, 10)
+    start_run(page, app.url, **LONG)
+    wait_for_step(page, 10)
     memory = page.context.storage_state()
     page.context.close()
     again = open_page(app.url, storage_state=memory)
-    shows(again, "training")
-    passes(again, 20)
+    wait_for_status(again, "training")
+    wait_for_step(again, 20)
     again.click("#pause")
-    shows(again, "paused")
-    at = step_shown(again)
+    wait_for_status(again, "paused")
+    at = displayed_step(again)
     wait_until(again, "at => document.querySelector('.loss-chart').steps.length === at", arg=at)
-    assert drawn(again) == list(range(1, at + 1))
+    assert plotted_steps(again) == list(range(1, at + 1))
     again.click("#stop")
 
 
 def test_more_starts_than_places_wait_in_a_line_that_moves(own_server, open_page):
     own = own_server
     page = open_page(own.url, may_complain=True, visit=False)
-    begin(page, own.url, **LONG)
-    shows(page, "training")
+    start_run(page, own.url, **LONG)
+    wait_for_status(page, "training")
     page.click("#another")
-    says(page, ".sentence", "training slots are in use · next in the queue")
+    wait_for_text(page, ".sentence", "training slots are in use · next in the queue")
     page.click("#train")
-    says(page, ".sentence", "second in the queue")
-    first, second = names(page)[::-1][:2]
-    menu(page, first, "stop")
-    says(page, ".sentence", "next in the queue")
-    menu(page, second, "stop")
-    shows(page, "training")
+    wait_for_text(page, ".sentence", "second in the queue")
+    first, second = run_names(page)[::-1][:2]
+    choose_run_action(page, first, "stop")
+    wait_for_text(page, ".sentence", "next in the queue")
+    choose_run_action(page, second, "stop")
+    wait_for_status(page, "training")
     page.click("#stop")
-    shows(page, "stopped")
+    wait_for_status(page, "stopped")
     other = open_page(own.url)  # on this machine another browser lists the same runs
-    expect(other.locator(".runs .name")).to_have_text(names(page))
+    expect(other.locator(".runs .name")).to_have_text(run_names(page))
 
 
 @again_and_again
@@ -331,53 +331,53 @@ def test_sigterm_saves_the_run_and_after_a_restart_the_page_goes_on(own_server, 
     own, runs = own_server, own_server.checkpoints / "runs"
     page = open_page(own.url, may_complain=True, visit=False)
     before = set(runs.iterdir()) if runs.exists() else set()
-    begin(page, own.url, **LONG)
-    passes(page, 30)
+    start_run(page, own.url, **LONG)
+    wait_for_step(page, 30)
     assert own.stop() == 0
     (run,) = [path for path in set(runs.iterdir()) - before if not path.name.startswith(".")]
     saved = list((run / "checkpoints").iterdir())
     assert 1 <= len(saved) <= 2  # the one before, where a quarter of a minute had passed
     assert max(read_manifest(each).step for each in saved) > 29
-    says(page, ".sentence", "No answer from the server; trying again")
+    wait_for_text(page, ".sentence", "No answer from the server; trying again")
     own.start()
-    passes(page, 29)  # the sentence names a step again; the status may be one of before the restart
-    shows(page, "paused")
-    at = step_shown(page)
+    wait_for_step(page, 29)  # the sentence names a step again; the status may be one of before the restart
+    wait_for_status(page, "paused")
+    at = displayed_step(page)
     wait_until(page, "at => document.querySelector('.loss-chart').steps.length === at", arg=at)
-    assert drawn(page) == list(range(1, at + 1))
+    assert plotted_steps(page) == list(range(1, at + 1))
     page.click("#resume")
-    passes(page, at + 20)
+    wait_for_step(page, at + 20)
     page.click("#stop")
-    shows(page, "stopped")
-    end = step_shown(page)
+    wait_for_status(page, "stopped")
+    end = displayed_step(page)
     wait_until(page, "at => document.querySelector('.loss-chart').steps.length === at", arg=end)
-    assert drawn(page) == list(range(1, end + 1))
+    assert plotted_steps(page) == list(range(1, end + 1))
 
 
 def test_a_run_begun_on_a_page_opened_by_a_link_is_on_show_after_a_reload(app, open_page):
     page = open_page(f"{app.url}/?model=copy")
-    shows(page, "checkpoint")
+    wait_for_status(page, "checkpoint")
     page.click("#train")
-    shows(page, "training", "done")
+    wait_for_status(page, "training", "done")
     page.wait_for_url(app.url + "/")
     name = page.locator(".live .subject option:checked").text_content()
     page.reload()
-    shows(page, "training", "done")
+    wait_for_status(page, "training", "done")
     expect(page.locator(".live .subject option:checked")).to_have_text(name)
     page.click("#stop")
 
 
 def test_a_link_to_watch_shows_the_run_and_can_do_nothing_to_it(app, open_page):
     page = open_page(app.url, visit=False)
-    begin(page, app.url, **LONG)
-    passes(page, 20)
+    start_run(page, app.url, **LONG)
+    wait_for_step(page, 20)
     page.click(".share")
     page.wait_for_selector(".sharing[open]")
     link = page.input_value(".watch-link")
     page.click(".sharing .close")
     guest = open_page(link)
-    shows(guest, "training")
-    passes(guest, 30)
+    wait_for_status(guest, "training")
+    wait_for_step(guest, 30)
     expect(guest.locator(".sentence")).to_contain_text("shared with you")
     for selector in ("#pause", "#resume", ".keep", ".branch", ".saved"):
         expect(guest.locator(selector)).to_be_hidden()
@@ -401,25 +401,27 @@ def test_a_link_to_watch_shows_the_run_and_can_do_nothing_to_it(app, open_page):
         ):
             assert "error" in guest.evaluate(forged, [subject, what])
     guest.click(".play")
-    says(guest, ".viewing", "Showing step")
-    at = step_shown(page)
-    passes(page, at + 10)
-    shows(page, "training")
+    wait_for_text(guest, ".viewing", "Showing step")
+    at = displayed_step(page)
+    wait_for_step(page, at + 10)
+    wait_for_status(page, "training")
     page.click("#stop")
-    shows(guest, "stopped")
+    wait_for_status(guest, "stopped")
 
 
 def test_settings_travel_as_a_link_and_as_json(app, open_page):
-    page = open_page(link_to(app.url, d_ff=48))
+    page = open_page(settings_link(app.url, d_ff=48))
     wait_until(page, "document.querySelector('#field-max_length input')?.value === '5'")
     page.click("#advanced > button")
     expect(page.locator("#field-d_ff input")).to_have_value("48")
     page.click("#train")
-    shows(page, "done", "training")
+    wait_for_status(page, "done", "training")
     page.click(".share")
     page.wait_for_selector(".sharing[open]")
     told = json.loads(page.input_value(".settings-json"))
-    assert {name: told[name] for name in SMALL} == SMALL | {"d_ff": 48} | {name: SMALL[name] for name in SMALL if name != "d_ff"}
+    assert {name: told[name] for name in SMALL_SETTINGS} == SMALL_SETTINGS | {"d_ff": 48} | {
+        name: SMALL_SETTINGS[name] for name in SMALL_SETTINGS if name != "d_ff"
+    }
     link = page.input_value(".settings-link")
     page.click(".sharing .close")
     page.click("#stop") if page.is_enabled("#stop") else None
@@ -431,10 +433,10 @@ def test_settings_travel_as_a_link_and_as_json(app, open_page):
 
 def test_checkpoints_are_kept_listed_fetched_sent_and_deleted(app, open_page, tmp_path):
     page = open_page(app.url, may_complain=True, visit=False)
-    begin(page, app.url, **LONG)
+    start_run(page, app.url, **LONG)
     at = pause_after(page, 20)
     page.click(".keep")
-    says(page, ".hand-note", f"Checkpoint of step {at} kept")
+    wait_for_text(page, ".hand-note", f"Checkpoint of step {at} kept")
     page.click(".saved summary")
     rows = page.locator(".saved tbody tr")
     expect(page.locator(".saved")).to_contain_text("kept")
@@ -457,13 +459,13 @@ def test_checkpoints_are_kept_listed_fetched_sent_and_deleted(app, open_page, tm
         rows.get_by_text("Delete").click()
     expect(page.locator(".saved-note")).to_contain_text("only checkpoint")
     page.set_input_files(".file", packed)
-    shows(page, "stopped")
-    assert step_shown(page) == at
-    assert drawn(page) == list(range(1, at + 1))
+    wait_for_status(page, "stopped")
+    assert displayed_step(page) == at
+    assert plotted_steps(page) == list(range(1, at + 1))
     page.click(".resume-here")
-    passes(page, at + 5)
+    wait_for_step(page, at + 5)
     page.click("#stop")
-    shows(page, "stopped")
+    wait_for_status(page, "stopped")
     count = page.locator(".runs tbody tr").count()
     (tmp_path / "odd.zip").write_bytes(b"PK no zip")
     page.set_input_files(".file", tmp_path / "odd.zip")
@@ -488,13 +490,13 @@ def test_the_keyboard_pauses_steps_and_explains_itself(training, width):
     page = training
     page.set_viewport_size({"width": width, "height": 950})
     press(page, " ")
-    shows(page, "paused")
-    at = step_shown(page)
+    wait_for_status(page, "paused")
+    at = displayed_step(page)
     press(page, "ArrowRight")
-    says(page, ".sentence", f"Paused at step {at + 1} ")
+    wait_for_text(page, ".sentence", f"Paused at step {at + 1} ")
     open_and_close_help(page)
     press(page, " ")
-    shows(page, "training")
+    wait_for_status(page, "training")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -511,10 +513,10 @@ def test_keys_on_another_tab_leave_the_hidden_run_alone(training):
     go_to(page, "Train")
     expect(page.locator(".live")).to_be_visible()
     press(page, "ArrowRight")
-    says(page, ".sentence", f"Paused at step {at + 1} ")
+    wait_for_text(page, ".sentence", f"Paused at step {at + 1} ")
     open_and_close_help(page)
     press(page, " ")
-    passes(page, at + 1)
+    wait_for_step(page, at + 1)
     assert done == ["step", "resume"]
 
 
@@ -522,20 +524,20 @@ def test_a_killed_worker_is_told_with_its_last_checkpoint_and_goes_on(app, open_
     import psutil
 
     page = open_page(app.url, visit=False)
-    begin(page, app.url, **LONG)
+    start_run(page, app.url, **LONG)
     at = pause_after(page, 20)
     page.click("#resume")
-    passes(page, at + 10)
+    wait_for_step(page, at + 10)
     # The fork server's children carry no name: the run's is the one that holds the newest run's lock.
     children = [c for c in psutil.Process(app.process.pid).children(recursive=True) if c.status() != psutil.STATUS_ZOMBIE]
     held = {file.path: c for c in children for file in c.open_files() if file.path.endswith("/.lock")}
     held[max(held)].kill()
-    shows(page, "failed")
-    expect(page.locator(".sentence")).to_contain_text(re.compile(r"killed.*checkpoint of step \d+ is saved"))
+    wait_for_status(page, "failed")
+    expect(page.locator(".sentence")).to_contain_text(re.compile(r"killed.*checkpoint of step \d+ is kept"))
     page.click(".resume-here")
-    shows(page, "training")
-    passes(page, at + 30)
+    wait_for_status(page, "training")
+    wait_for_step(page, at + 30)
     page.click("#pause")
-    shows(page, "paused")
-    wait_for(lambda: drawn(page) == list(range(1, step_shown(page) + 1)), 60, "every point, none twice")
+    wait_for_status(page, "paused")
+    wait_for(lambda: plotted_steps(page) == list(range(1, displayed_step(page) + 1)), 60, "every point, none twice")
     page.click("#stop")

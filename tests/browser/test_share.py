@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.support.pages import begin, colours, drawn, says, shows
+from tests.support.pages import count_colors, plotted_steps, start_run, wait_for_status, wait_for_text
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,8 @@ def shared(page, field):
 
 def test_a_link_shows_what_its_sender_saw(app, open_page):
     page = open_page(app.url, visit=False)
-    begin(page, app.url, steps=40, eval_every=10)
-    shows(page, "done")
+    start_run(page, app.url, steps=40, eval_every=10)
+    wait_for_status(page, "done")
     page.click(".kinds [data-kind=decoder]")
     page.click(".heads [data-head='1']")
     page.select_option(".metric", "gradient_norm")
@@ -74,10 +74,10 @@ def test_a_link_shows_what_its_sender_saw(app, open_page):
     page.focus(".scrub")
     page.press(".scrub", "ArrowLeft")
     page.press(".scrub", "ArrowLeft")
-    says(page, ".viewing", "Showing step")
+    wait_for_text(page, ".viewing", "Showing step")
     link, seen = shared(page, ".watch-link"), page.text_content(".viewing")
     other = open_page(link, width=1200)
-    says(other, ".viewing", seen)
+    wait_for_text(other, ".viewing", seen)
     assert other.input_value(".live .sequence") == "9 8 7"
     assert other.input_value(".metric") == "gradient_norm"
     assert other.get_attribute(".kinds [data-kind=decoder]", "aria-pressed") == "true"
@@ -122,14 +122,14 @@ def test_a_link_fills_in_a_question_of_the_lab(app, open_page):
     page.fill(".own .times", "3")
     link = copied(page, ".own .link")
     other = open_page(link)
-    says(other, ".own .begin", "Start 4 runs")
+    wait_for_text(other, ".own .begin", "Start 4 runs")
     assert [other.input_value(f".own .{name}") for name in ("setting-0", "values-0", "seeds", "times")] == [
         "dropout",
         "0, 0.3",
         "4, 5",
         "3",
     ]
-    says(other, ".mine .none", "No experiments yet")
+    wait_for_text(other, ".mine .none", "No experiments yet")
 
 
 ODD = {
@@ -166,7 +166,7 @@ def test_an_odd_link_to_a_model_shows_the_model(app, open_page):
 
 def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiting, foreign):
     page = open_page(f"{app.url}/?model=reverse")
-    shows(page, "checkpoint")
+    wait_for_status(page, "checkpoint")
     shared(page, ".embed-code")
     page.click("summary:has-text('Embed in a web page')")
     page.select_option(".embed-view", "attention")
@@ -198,12 +198,12 @@ def test_each_view_is_there_alone_and_fits_its_frame(app, open_page, view):
              (("learning", "curves"), ("try", "try"), ("samples", "samples"))}  # fmt: skip
     if view == "learning":
         parts["learning"] = page.is_visible(".score-chart")
-        assert drawn(page)[-1] == 200
-        assert colours(page, ".loss-chart") > 1
+        assert plotted_steps(page)[-1] == 200
+        assert count_colors(page, ".loss-chart") > 1
     elif view == "try":
         parts["try"] = page.is_visible(".try")
         page.fill(".live .sequence", "1 2 3")
-        says(page, ".answer", "3 2 1")
+        wait_for_text(page, ".answer", "3 2 1")
     assert [each for each, there in parts.items() if there] == [view]
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
@@ -211,7 +211,7 @@ def test_each_view_is_there_alone_and_fits_its_frame(app, open_page, view):
 
 def test_a_report_is_a_file_that_opens_without_the_server(app, open_page, tmp_path):
     page = open_page(f"{app.url}/?model=reverse")
-    shows(page, "checkpoint")
+    wait_for_status(page, "checkpoint")
     shared(page, ".watch-link")
     with page.expect_download() as download:
         page.click(".make-report")

@@ -5,7 +5,7 @@ from playwright.sync_api import Page, expect
 
 from playground.training.presets import preset_config
 from tests.support.app_server import wait_for
-from tests.support.pages import colours, settle, shows, step_shown, wait_until
+from tests.support.pages import count_colors, displayed_step, fill_field, wait_for_status, wait_until
 
 
 def open_advanced(page: Page, group: str) -> None:
@@ -18,7 +18,7 @@ def open_advanced(page: Page, group: str) -> None:
 def page(app, open_page):
     """The first screen, on a page that the tests of this file share; none of them leaves a run."""
     page = open_page(app.url, share=True)
-    shows(page, "checkpoint")
+    wait_for_status(page, "checkpoint")
     return page
 
 
@@ -27,8 +27,8 @@ def test_the_first_screen_shows_a_shipped_model_and_lets_one_try_it(page):
     expect(page.locator(".sentence")).to_contain_text("exact match")
     expect(page.locator(".answer")).to_have_text(re.compile(r"5 1 4 1 3\s*✓"))
     expect(page.locator(".heads .head")).to_have_count(8)
-    wait_for(lambda: colours(page, ".focus-map") > 20, what="the picture of a head")
-    wait_for(lambda: colours(page, ".loss-chart") > 5, what="the curve of the loss")
+    wait_for(lambda: count_colors(page, ".focus-map") > 20, description="the picture of a head")
+    wait_for(lambda: count_colors(page, ".loss-chart") > 5, description="the curve of the loss")
     page.fill(".sequence", "9 8 7")
     expect(page.locator(".answer")).to_have_text(re.compile(r"7 8 9\s*✓"))
     page.fill(".sequence", "9 x 7")
@@ -84,12 +84,12 @@ def test_a_preset_fills_the_form_and_another_model_can_be_opened(page):
 
 def test_a_bad_value_is_explained_beside_its_field_and_nothing_starts(page):
     open_advanced(page, "Training")
-    settle(page, "n_heads", 5)
+    fill_field(page, "n_heads", 5)
     expect(page.locator("#problem")).to_contain_text("does not divide")
     page.click("#train")
     expect(page.locator("#field-n_heads")).to_contain_text("does not divide d_model 64; use one of 1, 2, 4, 8, 16, 32, 64")
-    settle(page, "n_heads", 4)
-    settle(page, "learning_rate", -1)
+    fill_field(page, "n_heads", 4)
+    fill_field(page, "learning_rate", -1)
     expect(page.locator("#problem")).to_contain_text("it must be a number from")  # a late event of the form clears messages at fields
     page.click("#train")
     expect(page.locator("#field-learning_rate")).to_contain_text("it must be a number from 0.000000001 to 100")
@@ -99,14 +99,14 @@ def test_a_bad_value_is_explained_beside_its_field_and_nothing_starts(page):
 
 def test_one_click_trains_to_100_percent_on_screen(app, open_page):
     page = open_page(app.url)
-    shows(page, "checkpoint")
+    wait_for_status(page, "checkpoint")
     page.click("#train")
-    shows(page, "training")
+    wait_for_status(page, "training")
     expect(page.locator("#pause")).to_be_visible()
     expect(page.locator("#train")).to_be_hidden()
     page.wait_for_selector(".live:not(.old)")  # the shipped model's picture, which stayed until then, is the one of the end
     first = page.evaluate("document.querySelector('.focus-map').toDataURL()")
-    shows(page, "done", seconds=120)
+    wait_for_status(page, "done", seconds=120)
     expect(page.locator(".score-value")).to_have_text(re.compile(r"^(100|99\.\d) %$"))
     expect(page.locator(".right-of")).to_have_text("8 of 8 right")
     sentence = page.text_content(".sentence")
@@ -119,15 +119,15 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
 
 def test_a_run_obeys_every_page_of_its_browser_and_no_other(app, open_page):
     page = open_page(app.url)
-    shows(page, "checkpoint")
+    wait_for_status(page, "checkpoint")
     open_advanced(page, "Training")
-    settle(page, "steps", 100000)
+    fill_field(page, "steps", 100000)
     page.click("#train")
-    shows(page, "training")
+    wait_for_status(page, "training")
     wait_until(page, "document.querySelector('.loss-value').textContent !== ''")
     page.click("#pause")
-    shows(page, "paused")
-    held_at = step_shown(page)
+    wait_for_status(page, "paused")
+    held_at = displayed_step(page)
     assert held_at > 0
     page.click("#step")
     wait_until(page, f"document.querySelector('.sentence').textContent.includes('step {held_at + 1}')")
@@ -136,21 +136,21 @@ def test_a_run_obeys_every_page_of_its_browser_and_no_other(app, open_page):
     page.fill(".sequence", "1 2 3")
     expect(page.locator(".answer")).to_contain_text(re.compile("[✓✗]"))
     other = open_page(app.url)  # another browser
-    shows(other, "checkpoint")
+    wait_for_status(other, "checkpoint")
     for each, expected in ((page, True), (other, False)):
         offered = each.locator(".subject option").all_text_contents()
         assert ("reverse 1–10" in offered) is expected, offered
         assert each.locator(".runs tbody tr").count() == expected
     page.reload()
-    shows(page, "paused")
-    assert step_shown(page) == held_at + 2
+    wait_for_status(page, "paused")
+    assert displayed_step(page) == held_at + 2
     expect(page.locator("#resume")).to_be_visible()
     page.click("#resume")
-    shows(page, "training")
+    wait_for_status(page, "training")
     wait_until(page, f"+(/step (\\d+)/.exec(document.querySelector('.sentence').textContent) || [])[1] > {held_at + 10}")
     second_tab = open_page(app.url, same_browser_as=page)
-    shows(second_tab, "training")
+    wait_for_status(second_tab, "training")
     page.click("#stop")
-    shows(page, "stopped")
-    shows(second_tab, "stopped")
+    wait_for_status(page, "stopped")
+    wait_for_status(second_tab, "stopped")
     expect(page.locator("#train")).to_be_visible()

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.app_server import ROOT, AppServer
-from tests.support.pages import settle, shows, wait_until
+from tests.support.pages import fill_field, wait_for_status, wait_until
 
 # As the real one, it refuses to be imported by Gradio in the making, and knows whose event calls from Gradio's own context.
 SPACES = """
@@ -17,7 +17,7 @@ from gradio.context import LocalContext
 from tests.support import fake_zero_gpu
 fake_zero_gpu.REQUEST = LocalContext.request
 def GPU(duration):
-    return lambda task: fake_zero_gpu.Zero(task, duration)
+    return lambda task: fake_zero_gpu.FakeZeroGpu(task, duration)
 """
 
 
@@ -33,15 +33,15 @@ def zero_app(tmp_path_factory):
 
 def test_a_run_trains_in_slices_while_its_page_is_open(zero_app, open_page):
     page = open_page(zero_app.url)
-    shows(page, "checkpoint")
+    wait_for_status(page, "checkpoint")
     page.click("#field-device label:has-text('ZeroGPU slices')")
     page.click("#advanced > button")
     page.click("#advanced .group button:has-text('Training')")
-    settle(page, "steps", 40)
+    fill_field(page, "steps", 40)
     page.select_option(".speed", "20")  # so that a second is not enough, however quick the machine
     page.click("#train")
-    shows(page, "waiting", "training")
+    wait_for_status(page, "waiting", "training")
     wait_until(page, "/Waiting for the next slice of the GPU|Training/.test(document.querySelector('.sentence').textContent)")
-    shows(page, "done")
+    wait_for_status(page, "done")
     expect(page.locator(".sentence")).to_contain_text("Done · 40 steps")
     expect(page.locator(".device")).to_contain_text("ZeroGPU trains runs with device=zero in slices")

@@ -7,16 +7,16 @@ import pytest
 import safetensors.torch
 
 from playground.runs.registry import Registry
-from playground.training.checkpoint import load_model, load_trainer, read_tensors, save_checkpoint
+from playground.training.checkpoint import load_checked_tensors, load_model, resume_trainer, save_checkpoint
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
 from tests.support.faults import (
-    check_every_point_is_there_once,
-    counts,
-    held,
-    newest_step,
-    start,
-    tiny,
+    assert_complete_series,
+    newest_checkpoint_step,
+    pause_and_wait,
+    repeat_counts,
+    start_run,
+    tiny_config,
     wait_for,
     wait_for_end,
     wait_for_status,
@@ -28,8 +28,8 @@ FILES = ("config.json", "model.safetensors", "training.safetensors")
 
 @pytest.fixture
 def saved(tmp_path):
-    trainer = Trainer(tiny())
-    trainer.step()
+    trainer = Trainer(tiny_config())
+    trainer.train_step()
     save_checkpoint(tmp_path / "saved", trainer, None)
     return tmp_path / "saved"
 
@@ -44,7 +44,7 @@ def refused(name, read, *arguments):
 
 
 def loading(name):
-    return load_model if name == "model.safetensors" else load_trainer
+    return load_model if name == "model.safetensors" else resume_trainer
 
 
 def flipped_bytes(path, places):
@@ -68,12 +68,12 @@ EVERY_BYTE = [pytest.param(name, 1, marks=[pytest.mark.soak, pytest.mark.timeout
 def test_flipped_bytes_of_a_header_are_refused(saved, name, every):
     path = saved / name
     expected = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in safetensors.torch.load_file(path).items()}
-    read_tensors(path, expected)
+    load_checked_tensors(path, expected)
     places = range(0, length_of_header(path), every)
-    assert [at for at in flipped_bytes(path, places) if not refused(name, read_tensors, path, expected)] == []
+    assert [at for at in flipped_bytes(path, places) if not refused(name, load_checked_tensors, path, expected)] == []
 
 
-@counts(50, 250)
+@repeat_counts(50, 250)
 @pytest.mark.parametrize("name", FILES[1:])
 def test_flipped_bytes_of_the_data_are_refused(saved, name, count):
     path, chance = saved / name, random.Random(0)
@@ -109,13 +109,13 @@ def lost(path):
 def left_behind(tmp_path_factory):
     """What a server that has ended left of a run with two checkpoints."""
     root = tmp_path_factory.mktemp("left-behind")
-    registry = Registry(root, lease=0, reap=0)
-    run = start(registry, steps=STEPS)
+    registry = Registry(root, idle_timeout_s=0, release_after_s=0)
+    run = start_run(registry, steps=STEPS)
     wait_for(lambda: run.step > 20, 60, "some steps")
-    held(registry, run)
+    pause_and_wait(registry, run)
     registry.control(run, "resume")
     wait_for_status(run, "training")
-    held(registry, run)
+    pause_and_wait(registry, run)
     registry.shutdown(20)
     return root
 
@@ -124,7 +124,7 @@ def left_behind(tmp_path_factory):
 def two_generations(registries, left_behind, tmp_path):
     """The next server's registry, and that run: the folders of its checkpoints, newest first."""
     registry = registries(shutil.copytree(left_behind, tmp_path / "root"))
-    (run,) = registry.of_owner("ada")
+    (run,) = registry.list_for_owner("ada")
     return registry, run, [path for path, _ in run.checkpoints()]
 
 
@@ -149,8 +149,8 @@ FALLBACKS = [
 @pytest.mark.parametrize(("name", "harm"), FALLBACKS)
 def test_damaged_newest_checkpoint_falls_back_to_the_previous_one(two_generations, name, harm):
     registry, run, (newest, before) = two_generations
-    step = load_trainer(before)[0].step_count
-    assert step < load_trainer(newest)[0].step_count
+    step = resume_trainer(before)[0].step_count
+    assert step < resume_trainer(newest)[0].step_count
     harm(newest / name)
     registry.control(run, "step")
     wait_for_status(run, "paused", "failed")
@@ -158,11 +158,11 @@ def test_damaged_newest_checkpoint_falls_back_to_the_previous_one(two_generation
     assert run.status == "paused"
     assert "An earlier checkpoint was used" in run.message
     assert f"{run.folder.name}/checkpoints/{newest.name}" in run.message
-    registry.change(run, "steps", step + 20)
+    registry.change_setting(run, "steps", step + 20)
     registry.control(run, "resume")
     wait_for_status(run, "done")
-    check_every_point_is_there_once(registry, run, step + 20)
-    assert newest_step(run) == step + 20
+    assert_complete_series(registry, run, step + 20)
+    assert newest_checkpoint_step(run) == step + 20
 
 
 def test_run_with_all_checkpoints_damaged_resumes_from_history(two_generations):
@@ -170,13 +170,13 @@ def test_run_with_all_checkpoints_damaged_resumes_from_history(two_generations):
     for folder in folders:
         cut(folder / "model.safetensors")
     registry.control(run, "step")
-    wait_for(lambda: run.live and run.status == "paused" and run.step, 60, "a step")
+    wait_for(lambda: run.has_worker and run.status == "paused" and run.step, 60, "a step")
     assert "An earlier checkpoint was used" in run.message
     step = run.step
-    registry.change(run, "steps", step + 20)
+    registry.change_setting(run, "steps", step + 20)
     registry.control(run, "resume")
     wait_for_status(run, "done")
-    check_every_point_is_there_once(registry, run, step + 20)
+    assert_complete_series(registry, run, step + 20)
 
 
 def test_a_run_of_which_nothing_can_be_used_says_so_and_harms_nothing(two_generations):

@@ -5,16 +5,16 @@ import time
 
 import pytest
 
-from playground.runs.run import Refused
-from playground.training.checkpoint import load_trainer
+from playground.runs.run import UserError
+from playground.training.checkpoint import resume_trainer
 from tests.support.app_server import wait_for
 from tests.support.faults import (
     IN_CI,
-    as_root,
-    check_every_point_is_there_once,
-    newest_step,
-    readable,
-    start,
+    assert_complete_series,
+    newest_checkpoint_step,
+    resumable_steps,
+    run_as_root,
+    start_run,
     wait_for_end,
     wait_for_status,
 )
@@ -51,11 +51,11 @@ class Disk:
 def disk(tmp_path):
     folder = tmp_path / "disk"
     folder.mkdir()
-    if not as_root("mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=1777", "tmpfs", str(folder)):
+    if not run_as_root("mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=1777", "tmpfs", str(folder)):
         assert not IN_CI, "no disk can be mounted here, and this gate must not be skipped in CI"
         pytest.skip("mounting a disk takes root, or sudo without a password")
     yield Disk(folder)
-    assert as_root("umount", "-l", str(folder))
+    assert run_as_root("umount", "-l", str(folder))
 
 
 @pytest.fixture
@@ -67,23 +67,23 @@ def registry(disk, registries):
 
 def paused_at(registry, step):
     """A run that trained to that step, and waits there with a checkpoint."""
-    run = start(registry, steps=STEPS)
+    run = start_run(registry, steps=STEPS)
     registry.control(run, "pause")
     wait_for_status(run, "paused")
     while run.step < step:
         one_step(registry, run)
-    before = run.saved
+    before = run.checkpoint_version
     registry.control(run, "keep")
-    wait_for(lambda: run.saved > before, 60, "the checkpoint")
+    wait_for(lambda: run.checkpoint_version > before, 60, "the checkpoint")
     assert run.message == ""
     return run
 
 
 def one_step(registry, run):
     """A single step; False when something could not be written."""
-    step, looks = run.step, run.recorded
+    step, looks = run.step, run.weight_steps
     registry.control(run, "step")
-    wait_for(lambda: run.message or (run.step == step + 1 and run.recorded != looks), 60, "a single step, or trouble")
+    wait_for(lambda: run.message or (run.step == step + 1 and run.weight_steps != looks), 60, "a single step, or trouble")
     return not run.message
 
 
@@ -91,9 +91,9 @@ def check_it_waits_and_names_the_disk(run, before):
     wait_for(lambda: FULL in run.message, 60, f"a message about the disk (status {run.status}, message {run.message!r})")
     assert run.folder.name in run.message
     wait_for_status(run, "paused")
-    assert run.live  # what is not on disk waits in memory
+    assert run.has_worker  # what is not on disk waits in memory
     assert run.step < STEPS  # it did not train on regardless
-    assert readable(run)[0] >= before
+    assert resumable_steps(run)[0] >= before
 
 
 def check_it_ends_with_every_point(registry, disk, run):
@@ -101,16 +101,16 @@ def check_it_ends_with_every_point(registry, disk, run):
     registry.control(run, "resume")
     wait_for_status(run, "done", seconds=60)
     assert run.message == ""
-    check_every_point_is_there_once(registry, run, STEPS)
-    assert readable(run)[0] == STEPS
+    assert_complete_series(registry, run, STEPS)
+    assert resumable_steps(run)[0] == STEPS
     wait_for_end(run)
 
 
 def begin(registry):
     """A run, begun on a disk that may be full: the run if there is one, and what was said."""
     try:
-        run = start(registry, steps=STEPS)
-    except Refused as error:
+        run = start_run(registry, steps=STEPS)
+    except UserError as error:
         return None, str(error)
     wait_for(lambda: run.status in ("done", "failed") or FULL in run.message, 60, "the end of the disk, or of the run")
     return run, run.message
@@ -124,7 +124,7 @@ def test_full_disk_at_start_is_reported_and_run_starts_once_freed(registry, disk
     assert FULL in said
     if run is None:  # not even its folder could be made
         disk.clear()
-        assert registry.of_owner("ada") == []
+        assert registry.list_for_owner("ada") == []
         run, said = begin(registry)
     wait_for_status(run, "paused", "failed", "done")
     check_it_ends_with_every_point(registry, disk, run)
@@ -162,7 +162,7 @@ def test_a_disk_that_fills_while_a_checkpoint_is_written_pauses_the_run(registry
     disk.leave(3 * PAGE)
     registry.control(run, "keep")
     check_it_waits_and_names_the_disk(run, 5)
-    assert newest_step(run) == 5
+    assert newest_checkpoint_step(run) == 5
     assert sorted(path.name for path in (run.folder / "checkpoints").iterdir()) == ["0000000", "0000005-kept"]
     check_it_ends_with_every_point(registry, disk, run)
 
@@ -170,7 +170,7 @@ def test_a_disk_that_fills_while_a_checkpoint_is_written_pauses_the_run(registry
 def test_record_write_on_full_disk_is_reported_and_retried(registry, disk):
     run = paused_at(registry, 5)
     disk.leave(0)
-    registry.edit(run, name="Renamed on a full disk")
+    registry.update_metadata(run, name="Renamed on a full disk")
     check_it_waits_and_names_the_disk(run, 5)
     assert type(run).read(run.folder).name != "Renamed on a full disk"
     check_it_ends_with_every_point(registry, disk, run)
@@ -200,6 +200,6 @@ def test_whatever_is_left_of_the_disk_nothing_is_lost(registry, disk, free):
         wait_for_status(run, "paused", "failed")
         assert run.status == "paused" or not run.step  # only a run that could not even begin fails
         for path in (run.folder / "checkpoints").glob("[0-9]*"):
-            load_trainer(path)
+            resume_trainer(path)
         check_it_ends_with_every_point(registry, disk, run)
-    check_every_point_is_there_once(registry, run, STEPS)
+    assert_complete_series(registry, run, STEPS)

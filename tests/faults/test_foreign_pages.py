@@ -14,10 +14,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from playwright.sync_api import sync_playwright
 
-from playground.ui.visit import new_owner
+from playground.ui.visit import new_owner_key
 from tests.support.app_server import AppServer
 from tests.support.chromium import FLAGS, find_browser
-from tests.support.page_client import Page
+from tests.support.page_client import PageClient
 
 # The server resolves and fetches public addresses only. Here 127.0.0.1 counts as one.
 LOOPBACK_IS_PUBLIC = """
@@ -155,7 +155,7 @@ CALLS = [
 @pytest.mark.parametrize("headers", FOREIGN, ids=lambda headers: " ".join(headers))
 @pytest.mark.parametrize(("method", "path", "body"), CALLS, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_request_of_another_site_is_refused(app, headers, method, path, body):
-    owner = {"X_Owner": new_owner(), "Accept": "application/json, text/event-stream"}
+    owner = {"X_Owner": new_owner_key(), "Accept": "application/json, text/event-stream"}
     status, answer, _ = send(app, method, path, json.dumps(body).encode() if body is not None else b"", **owner, **headers)
     assert status == 403
     assert answer["access-control-allow-origin"] is None
@@ -173,7 +173,7 @@ def test_no_preflight_is_granted(app, path):
 
 def test_a_page_of_this_server_is_served(app):
     origin = f"http://127.0.0.1:{app.port}"
-    body = json.dumps({"owner": new_owner()}).encode()
+    body = json.dumps({"owner": new_owner_key()}).encode()
     assert send(app, "POST", "/playground/ask/runs", body, Origin=origin, Sec_Fetch_Site="same-origin")[0] == 200
     assert send(app, "GET", "/", Sec_Fetch_Site="cross-site")[0] == 200  # a link on another site
 
@@ -188,7 +188,7 @@ def test_a_forwarded_host_is_not_reflected_into_the_page(app):
 def test_configured_hosts_are_served_and_others_refused(local):
     assert local.get("/", Host="play.example.org")[0] == 200
     assert local.get("/", Host="evil.example")[0] == 400
-    body = json.dumps({"owner": new_owner()}).encode()
+    body = json.dumps({"owner": new_owner_key()}).encode()
     own = {"Origin": "https://play.example.org", "Host": f"127.0.0.1:{local.port}"}  # a proxy that rewrites Host
     assert send(local, "POST", "/playground/ask/runs", body, **own)[0] == 200
 
@@ -239,7 +239,7 @@ TOKEN = "hf_" + "CanaryToken" * 3
 
 def test_wrong_numbers_of_values_print_no_secret(opened):
     info = json.loads(opened.get("/gradio_api/info")[1])["named_endpoints"]
-    owner = new_owner()
+    owner = new_owner_key()
     config = json.loads(opened.get("/config")[1])
     private = [each["id"] for each in config["dependencies"]]
     for name, endpoint in info.items():
@@ -257,7 +257,7 @@ def test_wrong_numbers_of_values_print_no_secret(opened):
         body = json.dumps({"data": [TOKEN, owner], "fn_index": index, "session_hash": secrets.token_hex(5)}).encode()
         send(opened, "POST", "/gradio_api/queue/join", body)
         send(opened, "POST", "/gradio_api/run/predict", body)
-    Page(opened, owner).call("runs")
+    PageClient(opened, owner).call("runs")
     log = opened.log.read_text()
     assert TOKEN not in log
     assert owner not in log
@@ -269,7 +269,7 @@ def test_an_aborted_request_leaves_no_traceback(opened):
         connection = http.client.HTTPConnection("127.0.0.1", opened.port, timeout=60)
         connection.putrequest("POST", path)
         connection.putheader("content-length", "1000")
-        connection.putheader("x-owner", new_owner())
+        connection.putheader("x-owner", new_owner_key())
         connection.endheaders(b'{"half":')
         connection.close()
     assert send(opened, "GET", "/config")[0] == 200

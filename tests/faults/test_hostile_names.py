@@ -15,18 +15,18 @@ from urllib.parse import quote
 import pytest
 from starlette.requests import Request
 
-from playground.comparison.pretrained import check_name
-from playground.comparison.work import Refused as NoModel
-from playground.data import stream_columns
+from playground.comparison.pretrained import validate_name
+from playground.comparison.work import JobError as NoModel
+from playground.data import stream_hub_columns
 from playground.hub.client import Hub, HubError
 from playground.hub.names import is_repo, is_revision
-from playground.origins import from_argument, from_text, keep
-from playground.tasks.rows import RowsError, kept_about, kept_rows
+from playground.origins import from_cli_argument, from_text, store
+from playground.tasks.rows import DatasetError, load_metadata, load_pairs
 from playground.training.config import RunConfig
 from playground.ui.api import Endpoints
-from playground.ui.app import build
-from playground.ui.asked import PATH as ASK
-from playground.ui.transfer import FILES, PATH, unpack
+from playground.ui.app import build_app
+from playground.ui.asked import ROUTE_PREFIX as ASK
+from playground.ui.transfer import CHECKPOINT_FILES, CHECKPOINT_PATH, extract_checkpoint
 from tests.faults.test_hostile_requests import checkpoint, server  # noqa: F401
 from tests.support.coroutines import run_in_thread
 
@@ -108,7 +108,7 @@ def test_a_run_may_be_called_so_and_its_files_are_not(watched):
         assert run.name == " ".join(name.split())
         assert json.loads((run.folder / "run.json").read_text())["name"] == run.name
         ticket = ask(client, "do", owner=owner, subject=f"run:{run.id}", do="download", checkpoint=run.checkpoints()[0][0].name)["ticket"]
-        answer = client.get(f"{PATH}/{ticket}")
+        answer = client.get(f"{CHECKPOINT_PATH}/{ticket}")
         assert answer.status_code == 200
         assert re.fullmatch(r'attachment; filename="[A-Za-z0-9-]+\.zip"', answer.headers["content-disposition"])
     assert 50 < taken < 140  # markup and code are names like others here; control characters are none
@@ -118,13 +118,13 @@ def test_an_upload_may_be_called_so_and_its_files_are_not(watched, checkpoint): 
     client, registry, first, owner = watched
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        for name in FILES[:2]:
+        for name in CHECKPOINT_FILES[:2]:
             archive.write(checkpoint / name, name)
     for name in NAMES[::5]:
         header = quote(name, errors="replace")[:4000]
-        answer = client.post(PATH, content=packed.getvalue(), headers={"x-owner": owner, "x-name": header})
+        answer = client.post(CHECKPOINT_PATH, content=packed.getvalue(), headers={"x-owner": owner, "x-name": header})
         assert answer.status_code == 200, answer.text
-        (run,) = (each for each in registry.of_owner(owner) if each is not first)
+        (run,) = (each for each in registry.list_for_owner(owner) if each is not first)
         assert run.name.isprintable()
         assert run.name
         registry._runs.pop(run.id)
@@ -146,7 +146,7 @@ def test_no_such_name_opens_anything(watched):
         assert "error" in ask(client, "rows", owner=owner, do="use", content=name)
         assert "error" in ask(client, "rows", owner=name, do="list")
         assert "error" in ask(client, "compare-begin", owner=owner, kind=name)
-        assert client.get(f"{PATH}/{quote(name, safe='', errors='replace')}").status_code in (404, 405)
+        assert client.get(f"{CHECKPOINT_PATH}/{quote(name, safe='', errors='replace')}").status_code in (404, 405)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -159,8 +159,12 @@ def test_no_member_of_a_zip_leads_out_of_its_folder(watched, tmp_path):
             archive.writestr(name.replace("/", "") + "\\..\\model.safetensors", b"x")
             archive.writestr(name, b"x")
         with suppress(Exception):  # what is refused, and how, others test (tests/ui/test_transfer.py)
-            unpack(folder / "packed", folder / "inside")
-        assert {path.relative_to(folder).as_posix() for path in folder.rglob("*")} <= {"packed", "inside", *(f"inside/{f}" for f in FILES)}
+            extract_checkpoint(folder / "packed", folder / "inside")
+        assert {path.relative_to(folder).as_posix() for path in folder.rglob("*")} <= {
+            "packed",
+            "inside",
+            *(f"inside/{f}" for f in CHECKPOINT_FILES),
+        }
 
 
 @pytest.mark.smoke
@@ -172,8 +176,8 @@ def test_what_is_no_repository_and_no_revision_is_asked_of_nobody(watched, tmp_p
     (tmp_path / "runs" / "push").mkdir()
     for name, repo in itertools.product(NAMES, (True, False)):
         where = (name,) if repo else ("ada/x", name)
-        calls = [partial(hub.look, *where), partial(hub.revisions, *where)]
-        calls.append(partial(hub.plan, tmp_path / "runs" / "push", name) if repo else partial(hub.described, *where))
+        calls = [partial(hub.repo_info, *where), partial(hub.revisions, *where)]
+        calls.append(partial(hub.plan, tmp_path / "runs" / "push", name) if repo else partial(hub.raw_repo_info, *where))
         for call in calls:
             before = len(visited)
             with suppress(HubError):
@@ -189,30 +193,30 @@ def test_no_such_name_is_a_dataset_or_a_model(watched, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for name in NAMES:
-        with pytest.raises(RowsError):
-            next(stream_columns(name, (), lambda names, _: names))
+        with pytest.raises(DatasetError):
+            next(stream_hub_columns(name, (), lambda names, _: names))
         with suppress(NoModel):
-            assert re.fullmatch(r"[\w.-]+(/[\w.-]+)?", check_name(name), re.ASCII)
-        with pytest.raises(RowsError):
-            from_argument(f"hub:{name}")
-        for read in (kept_about, kept_rows):
-            with pytest.raises((RowsError, ValueError)):
+            assert re.fullmatch(r"[\w.-]+(/[\w.-]+)?", validate_name(name), re.ASCII)
+        with pytest.raises(DatasetError):
+            from_cli_argument(f"hub:{name}")
+        for read in (load_metadata, load_pairs):
+            with pytest.raises((DatasetError, ValueError)):
                 read(name)
 
 
 def test_rows_of_such_symbols_are_refused_or_kept_under_their_content(watched, tmp_path):
     kept = 0
     for name in NAMES:
-        with suppress(RowsError):
-            rows = from_text("".join(f"{name} a{n}\t{name} b{n % 7}\n" for n in range(100)), words=True)
-            content = keep(rows)
+        with suppress(DatasetError):
+            rows = from_text("".join(f"{name} a{n}\t{name} b{n % 7}\n" for n in range(100)), split_on_spaces=True)
+            content = store(rows)
             kept += 1
             assert (tmp_path / "rows" / content / "rows.json").is_file()
             assert all(symbol.isprintable() and not symbol.isspace() for symbol in rows.vocabulary)
-            assert kept_rows(content).vocabulary == rows.vocabulary
-            assert RunConfig.from_fields(rows.settings()).task.load()
+            assert load_pairs(content).vocabulary == rows.vocabulary
+            assert RunConfig.from_flat(rows.task_settings()).task.load()
         with pytest.raises(ValueError, match="rows"):
-            RunConfig.from_fields({"task": "rows", "rows": name, "vocabulary": "a b"})
+            RunConfig.from_flat({"task": "rows", "rows": name, "vocabulary": "a b"})
     assert 40 < kept < 140
 
 
@@ -220,7 +224,7 @@ def test_a_link_of_such_words_opens_a_page_and_shows_them_escaped(watched):
     _, registry, _, _ = watched
 
     async def opened_with_each():  # in a loop that is closed again: Gradio leaves one behind where there is none
-        page = build(registry, Endpoints(registry, {}, opened=False))
+        page = build_app(registry, Endpoints(registry, {}, is_public=False))
         opened = next(each.fn for each in page.fns.values() if getattr(each.fn, "__name__", "") == "opened")
         wanted = [name.encode("utf-8", "replace").decode() for name in NAMES]  # as a query comes
         queries = [{"inspect": each, "settings": json.dumps({each: 1}), "watch": each} for each in wanted]

@@ -14,30 +14,30 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from playground.comparison import asked as comparison_asked
-from playground.comparison.jobs import Comparer
-from playground.comparison.work import Refused as NotAsked
-from playground.families import FAMILIES
+from playground.comparison.jobs import JobQueue
+from playground.comparison.work import JobError as NotAsked
+from playground.families import ARCHITECTURES
 from playground.hub import jobs
-from playground.inspection.ablation import SEQUENCES
+from playground.inspection.ablation import NUM_SEQUENCES
 from playground.inspection.shown import VIEWS, proof
-from playground.lab.laboratory import Laboratory
-from playground.lessons.classroom import Classroom
-from playground.lessons.mistakes import MISTAKES, MYSTERY
-from playground.lessons.tour import STOPS
+from playground.lab.laboratory import ExperimentService
+from playground.lessons.classroom import LessonService
+from playground.lessons.mistakes import BUGS, RANDOM_BUG
+from playground.lessons.tour import LESSONS
 from playground.runs.inspector import Inspector
-from playground.runs.points import MOST_AT_ONCE, Points
+from playground.runs.points import MAX_DELTA_POINTS, MetricSeries
 from playground.runs.registry import COMMANDS
-from playground.runs.view import View
-from playground.training.checkpoint import build_family, load_model, load_trainer, save_checkpoint
+from playground.runs.view import SnapshotBuilder
+from playground.training.checkpoint import build_model, load_model, resume_trainer, save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui import inspect as inspect_page
 from playground.ui import lab as lab_page
-from playground.ui.app import answerers, launch_options
-from playground.ui.asked import PATH
-from playground.ui.middleware import MAX_TABLE_BODY
-from playground.ui.visit import new_owner
-from tests.support.faults import TINY, counts, tiny
+from playground.ui.app import build_handlers, launch_options
+from playground.ui.asked import ROUTE_PREFIX
+from playground.ui.middleware import MAX_DATA_BODY_BYTES
+from playground.ui.visit import new_owner_key
+from tests.support.faults import TINY_SETTINGS, repeat_counts, tiny_config
 
 FEWEST_ANSWERED = 5  # one request in so many must be answered
 STEPS = 6
@@ -51,7 +51,7 @@ class Here:
 
     def ask(self, kind, what, text="", **_):
         future = Future()
-        future.set_result(self.inspector.handle(kind, what if isinstance(what, dict) else {"checkpoint": str(what)}, text))
+        future.set_result(self.inspector.dispatch(kind, what if isinstance(what, dict) else {"checkpoint": str(what)}, text))
         return future
 
     def supervise(self, seconds):
@@ -60,7 +60,7 @@ class Here:
     close = stop = warm_up = lambda self: None
 
 
-def nothing_drawn(*_, on_message, on_end):
+def nothing_drawn(*_, on_message, on_exit):
     """In the place of the process that draws figures."""
     on_message({"zip": ""})
     return type("Child", (), {"kill": lambda self: None})()
@@ -68,15 +68,15 @@ def nothing_drawn(*_, on_message, on_end):
 
 def no_errand(errand, owner="", on_done=None, **_):
     """In the place of the process that goes to the Hub: it is over at once."""
-    job = jobs.Job("errand", owner, errand, status="failed", sentence="there is no network here")
-    job.over.set()
+    job = jobs.Job("errand", owner, errand, status="failed", message="there is no network here")
+    job.finished.set()
     return job
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    trainer = Trainer(tiny(steps=20))
-    metrics = [trainer.step() for _ in range(STEPS)]
+    trainer = Trainer(tiny_config(steps=20))
+    metrics = [trainer.train_step() for _ in range(STEPS)]
     folder = tmp_path_factory.mktemp("made") / "small"
     save_checkpoint(folder, trainer, metrics, trainer.evaluate(32))
     return folder
@@ -87,19 +87,19 @@ def server(registries, checkpoint, tmp_path, monkeypatch):
     """Everything that pages may ask, with a checkpoint and an owner's run to ask about. Nothing trains, and no process is started."""
     shutil.copytree(checkpoint, tmp_path / "small")
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    monkeypatch.setattr(Comparer, "_go_on", lambda self: None)
+    monkeypatch.setattr(JobQueue, "_go_on", lambda self: None)
     monkeypatch.setattr(jobs, "begin", no_errand)
-    monkeypatch.setattr(inspect_page, "Child", nothing_drawn)
-    monkeypatch.setattr(lab_page, "Child", nothing_drawn)
-    monkeypatch.setattr(proof, "PATIENCE", 0.0)
-    monkeypatch.setattr(Classroom, "_measure", lambda self, question, what: None)
+    monkeypatch.setattr(inspect_page, "WorkerProcess", nothing_drawn)
+    monkeypatch.setattr(lab_page, "WorkerProcess", nothing_drawn)
+    monkeypatch.setattr(proof, "TIME_BUDGET", 0.0)
+    monkeypatch.setattr(LessonService, "_measure", lambda self, question, what: None)
     registry = registries()
-    registry._dispatch = lambda: None
-    registry.eyes = registry.prover = registry.checker = Here()
-    laboratory = Laboratory(registry)
-    owner = new_owner()
-    run = registry.adopt(shutil.copytree(checkpoint, tmp_path / ".sent"), owner, "mine")
-    routes = launch_options(registry, answerers(registry, laboratory, opened=False), None, 7910, share=False)["app_kwargs"]["routes"]
+    registry._schedule = lambda: None
+    registry.inspector = registry.slow_inspector = registry.upload_validator = Here()
+    laboratory = ExperimentService(registry)
+    owner = new_owner_key()
+    run = registry.import_checkpoint(shutil.copytree(checkpoint, tmp_path / ".sent"), owner, "mine")
+    routes = launch_options(registry, build_handlers(registry, laboratory, public=False), None, 7910, share=False)["app_kwargs"]["routes"]
     with TestClient(Starlette(routes=routes)) as client:  # an error that nobody catches is raised here
         yield client, registry, run, owner
     laboratory.close()
@@ -117,7 +117,7 @@ OPTIONS = {
     "kind": st.sampled_from(["encoder", "decoder", "cross"]), "way": st.sampled_from(["own", "right", "drawn"]),
     "temperature": st.floats(0.1, 5), "seed": st.integers(0, 9), "layer": st.integers(0, 1), "head": st.integers(0, 1),
     "position": st.integers(0, 5), "corrupt": SEQUENCE, "other": SEQUENCE, "set": st.sampled_from(["single", "groups", "keep"]),
-    "stage": st.sampled_from(["embedding", "attention"]), "off": ODD, "n": st.integers(1, SEQUENCES),
+    "stage": st.sampled_from(["embedding", "attention"]), "off": ODD, "n": st.integers(1, NUM_SEQUENCES),
     "side": st.sampled_from(["source", "target"]),
 }  # fmt: skip
 PLAUSIBLE = {
@@ -127,14 +127,14 @@ PLAUSIBLE = {
     "kind": st.sampled_from(["account", "gallery", "look", "pull", "plan", "push", "about", "cached", "table", "free", "finetune"]),
     "what": st.dictionaries(st.sampled_from(["n", "models", "model", "rows", "checkpoint", "owner"]), ODD, max_size=3),
     "name": st.text(max_size=20), "setting": st.sampled_from(["learning_rate", "steps", "speed", "until"]), "value": st.floats(0, 100),
-    "checkpoint": st.just(f"{STEPS:07d}-kept"), "families": st.lists(st.sampled_from(sorted(FAMILIES)), max_size=3),
+    "checkpoint": st.just(f"{STEPS:07d}-kept"), "families": st.lists(st.sampled_from(sorted(ARCHITECTURES)), max_size=3),
     "min_length": st.integers(1, 3), "max_length": st.integers(3, 9), "job": st.just("errand"), "cursor": st.integers(0, 9),
     "form": st.fixed_dictionaries({"grid": st.just([["d_model", "8, 16"]]), "seeds": st.just("0, 1")}, optional={
         "base": ODD, "name": ODD, "kind": st.sampled_from(["grid", "lengths"]), "times": ODD, "n": ODD}),
     "question": st.sampled_from(["heads", "positions", "x"]), "open": ODD, "experiment": ODD, "content": st.just("0" * 64),
     "repo": st.sampled_from(["ada/digits", "../x", ""]), "revision": st.sampled_from(["main", "..", "a/b"]), "token": st.just("hf_x"),
-    "stop": st.sampled_from([*STOPS, "x"]), "prediction": st.integers(0, 100), "bug": st.sampled_from([*MISTAKES, MYSTERY, "x"]),
-    "seed": st.integers(0, 9), "steps": st.integers(20, 300), "mistake": st.sampled_from([*MISTAKES, "x"]), "line": st.integers(0, 99),
+    "stop": st.sampled_from([*LESSONS, "x"]), "prediction": st.integers(0, 100), "bug": st.sampled_from([*BUGS, RANDOM_BUG, "x"]),
+    "seed": st.integers(0, 9), "steps": st.integers(20, 300), "mistake": st.sampled_from([*BUGS, "x"]), "line": st.integers(0, 99),
     "minutes": st.integers(1, 9), "expected": ODD, "main": st.booleans(), "private": st.booleans(), "data": st.booleans(),
 }  # fmt: skip
 
@@ -173,13 +173,13 @@ def begin_something(client, owner):
     """What later questions are about, by their names: a job, an experiment, a claim."""
 
     def asked(name, **more):
-        return client.post(PATH + name, content=json.dumps({"owner": owner} | more)).json()
+        return client.post(ROUTE_PREFIX + name, content=json.dumps({"owner": owner} | more)).json()
 
     job = {"job": asked("compare-begin", kind="cached", what={})["job"]}
     experiment = asked("lab-begin", form={"grid": [["d_model", "8, 16"]], "seeds": "0, 1"})["experiment"]
     claim = {"name": asked("lab-claims")["claims"][0]["name"]}
     mine = {"experiment": experiment, "do": "cancel"}
-    question = {"id": asked("learn-bug", bug=MYSTERY, seed=0, steps=60)["id"]}
+    question = {"id": asked("learn-bug", bug=RANDOM_BUG, seed=0, steps=60)["id"]}
     return {
         "lab-do": mine, "lab-csv": mine, "lab-figures": mine, "compare-poll": job, "compare-cancel": job,
         "hub-job": {"job": asked("hub-start", kind="gallery").get("job")},
@@ -188,10 +188,10 @@ def begin_something(client, owner):
     }  # fmt: skip
 
 
-@counts(500, 20_000)
+@repeat_counts(500, 20_000)
 def test_whatever_is_asked_is_answered_or_refused_in_a_sentence(server, count):
     client, registry, run, owner = server
-    names = sorted(route.path.removeprefix(PATH) for route in client.app.routes if route.path.startswith(PATH))
+    names = sorted(route.path.removeprefix(ROUTE_PREFIX) for route in client.app.routes if route.path.startswith(ROUTE_PREFIX))
     assert {"poll", "try", "do", "inspect", "rows", "compare-begin", "lab-plan", "hub-start"} <= set(names)
     subjects = [f"run:{run.id}", f"run:{run.id}", f"watch:{run.watch_id}", "checkpoint:small", "checkpoint:../small", "run:"]
     begun = begin_something(client, owner)
@@ -202,15 +202,15 @@ def test_whatever_is_asked_is_answered_or_refused_in_a_sentence(server, count):
     @given(st.sampled_from(names), st.data())
     def ask(name, data):
         request = data.draw(requests(name, subjects, owner, begun))
-        answer = client.post(PATH + name, content=json.dumps(request))
+        answer = client.post(ROUTE_PREFIX + name, content=json.dumps(request))
         assert answer.status_code in (200, 400), (answer.status_code, answer.text[:300])
         assert "error" not in answer.json() or isinstance(answer.json()["error"], str)
         assert "Traceback" not in answer.text
         answered[name] += is_answered(answer)
         tried.append(name)
-        for other in registry.of_owner(owner):  # as many as are allowed would end the questions about runs
+        for other in registry.list_for_owner(owner):  # as many as are allowed would end the questions about runs
             if other is not run:
-                registry._line.clear()
+                registry._queue.clear()
                 registry._runs.pop(other.id)
 
     ask()
@@ -238,9 +238,9 @@ BODIES = {
 def test_bodies_that_are_no_json_are_refused(server):
     client = server[0]
     for name, body in BODIES.items():
-        answer = client.post(PATH + "poll", content=body)
+        answer = client.post(ROUTE_PREFIX + "poll", content=body)
         assert answer.status_code == 400 or answer.json()["status"] == "gone", name
-    assert len(max(BODIES.values(), key=len)) <= MAX_TABLE_BODY  # what is longer is refused before it has come
+    assert len(max(BODIES.values(), key=len)) <= MAX_DATA_BODY_BYTES  # what is longer is refused before it has come
 
 
 @pytest.mark.parametrize("depth", [*range(900, 1000, 7), 5000])
@@ -251,14 +251,14 @@ def test_a_question_nested_nearly_too_deep_is_no_error_of_the_server(server, dep
     for name in ("inspect", "compare-begin", "lab-plan", "poll"):
         body = f'{{"owner": "{owner}", "subject": "run:{run.id}", "view": "attention", "text": "123", "kind": "free", '
         body += f'"options": {{"kind": {deep}}}, "what": {{"a": {deep}}}, "form": {{"a": {deep}}}, "known": {deep}}}'
-        assert client.post(PATH + name, content=body).status_code in (200, 400)
+        assert client.post(ROUTE_PREFIX + name, content=body).status_code in (200, 400)
 
 
 @pytest.mark.parametrize(
     "origin", ["null", "", "http://[", "http://[::1", "//", "http://evil.example", "http://testserver.evil.example", "\x7f"]
 )
 def test_a_foreign_or_broken_origin_is_refused(server, origin):
-    assert server[0].post(PATH + "poll", content=b"{}", headers={"origin": origin}).status_code == 403
+    assert server[0].post(ROUTE_PREFIX + "poll", content=b"{}", headers={"origin": origin}).status_code == 403
 
 
 @settings(max_examples=300)
@@ -268,11 +268,11 @@ def test_a_foreign_or_broken_origin_is_refused(server, origin):
 @given(st.dictionaries(st.just("a"), ODD))
 def test_what_is_asked_of_pretrained_models_is_read_with_care(what):
     for read in (
-        lambda: comparison_asked.text_of(what, "a", usual="text"),
-        lambda: comparison_asked.number_of(what, "a", 1.0, 0.0, 5.0),
-        lambda: comparison_asked.whole_of(what, "a", 1, 0, 5),
-        lambda: comparison_asked.choice_of(what, "a", ("x", "y"), "x"),
-        lambda: comparison_asked.words_of(what, "a", ("x",), 4),
+        lambda: comparison_asked.text_field(what, "a", default="text"),
+        lambda: comparison_asked.number_field(what, "a", 1.0, 0.0, 5.0),
+        lambda: comparison_asked.integer_field(what, "a", 1, 0, 5),
+        lambda: comparison_asked.choice_field(what, "a", ("x", "y"), "x"),
+        lambda: comparison_asked.words_field(what, "a", ("x",), 4),
     ):
         try:
             value = read()
@@ -307,21 +307,21 @@ def lines(start, stop):
     return [{"step": step, "loss": 1.0 / step, "learning_rate": 1e-3, "gradient_norm": 1.0} for step in range(start, stop)]
 
 
-@counts(100, 6000)
+@repeat_counts(100, 6000)
 def test_any_cursor_gets_every_point_once(server, count):
     client, _, run, owner = server
     cursors = st.one_of(st.integers(-3, 60), st.integers(), ODD)
     seen = {"within": 0, "odd": 0}
 
     def ask(**polled):
-        answer = client.post(PATH + "poll", content=json.dumps({"owner": owner, "subject": f"run:{run.id}", "looks": 0} | polled))
+        answer = client.post(ROUTE_PREFIX + "poll", content=json.dumps({"owner": owner, "subject": f"run:{run.id}", "looks": 0} | polled))
         assert answer.status_code == 200
         return answer.json()
 
     @settings(max_examples=count, suppress_health_check=list(HealthCheck))
-    @given(st.lists(st.integers(0, 40), min_size=1, max_size=4), cursors, st.one_of(st.just(run.epoch), st.integers(-2, 2), ODD))
+    @given(st.lists(st.integers(0, 40), min_size=1, max_size=4), cursors, st.one_of(st.just(run.series_id), st.integers(-2, 2), ODD))
     def follow(growth, cursor, epoch):
-        run.points = Points()
+        run.points = MetricSeries()
         run.points.add(lines(1, growth[0] + 1))
         page = Followed(ask, cursor, epoch)
         page.poll()
@@ -338,15 +338,15 @@ def test_any_cursor_gets_every_point_once(server, count):
 
 
 @settings(max_examples=60)
-@given(st.integers(0, 3 * MOST_AT_ONCE), st.integers(-(2**40), 2**40), st.integers(0, 5))
+@given(st.integers(0, 3 * MAX_DELTA_POINTS), st.integers(-(2**40), 2**40), st.integers(0, 5))
 def test_a_gap_too_long_for_one_answer_shows_no_point_twice(length, cursor, more):
-    points = Points(lines(1, length + 1))
+    points = MetricSeries(lines(1, length + 1))
     assume(cursor >= 0)
     drawn = list(range(1, min(cursor, length) + 1))
-    told = points.since(cursor)
+    told = points.delta_since(cursor)
     drawn = told["steps"] if told["whole"] else drawn + told["steps"]
     points.add(lines(points.last + 1, points.last + 1 + more))
-    drawn += points.since(told["count"])["steps"]
+    drawn += points.delta_since(told["count"])["steps"]
     assert drawn == sorted(set(drawn))
     assert not drawn or drawn[-1] == length + more
 
@@ -365,24 +365,24 @@ SMALL = {
 }  # fmt: skip
 
 
-@counts(15, 500)
+@repeat_counts(15, 500)
 def test_what_is_saved_is_what_is_loaded(tmp_path_factory, count):
     folder = tmp_path_factory.mktemp("saved")
 
     @settings(max_examples=count, suppress_health_check=list(HealthCheck))
     @given(st.fixed_dictionaries({}, optional=SMALL), st.integers(0, 2))
     def there_and_back(values, steps):
-        config = RunConfig.from_fields(TINY | {"steps": 50, "d_model": 8} | values)
+        config = RunConfig.from_flat(TINY_SETTINGS | {"steps": 50, "d_model": 8} | values)
         trainer = Trainer(config)
-        metrics = [trainer.step() for _ in range(steps)]
+        metrics = [trainer.train_step() for _ in range(steps)]
         written = save_checkpoint(folder / "a", trainer, metrics)
         manifest, family = load_model(folder / "a")
-        again, told = load_trainer(folder / "a")
+        again, told = resume_trainer(folder / "a")
         assert manifest == written or manifest.seconds == round(written.seconds, 3)
         assert manifest.config == again.config == config
-        for name, weight in trainer.family.named_parameters():
+        for name, weight in trainer.model.named_parameters():
             assert torch.equal(weight, dict(family.named_parameters())[name])
-        before, after = trainer.state(), again.state()
+        before, after = trainer.state_dict(), again.state_dict()
         assert before.keys() == after.keys()
         assert all(torch.equal(before[name], after[name]) for name in before)
         save_checkpoint(folder / "b", again, told)
@@ -395,16 +395,16 @@ def test_what_is_saved_is_what_is_loaded(tmp_path_factory, count):
 ODD_TEXTS = ["1" * 2000, "\ud800", "١٢٣", "1\x002", "１２", "1\u20282", "PAD", "<EOS>", "1;2", "e\u0301"]
 
 
-@counts(300, 6000)
+@repeat_counts(300, 6000)
 def test_any_text_is_answered_or_refused_in_a_sentence(count):
-    config = RunConfig.from_fields(TINY | {"steps": 50})
-    view, family = View(config.task.load(), config, torch.device("cpu")), build_family(config).eval()
+    config = RunConfig.from_flat(TINY_SETTINGS | {"steps": 50})
+    view, family = SnapshotBuilder(config.task.load(), config, torch.device("cpu")), build_model(config).eval()
     answered = []
 
     @settings(max_examples=count)
     @given(st.one_of(st.text("0123456789 ,", max_size=12), st.text(max_size=40), st.sampled_from(ODD_TEXTS)))
     def ask(text):
-        answer = view.answer(family, text)
+        answer = view.predict(family, text)
         json.dumps(answer, allow_nan=False)
         answered.append("error" not in answer)
         if answered[-1]:

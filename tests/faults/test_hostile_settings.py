@@ -11,19 +11,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playground.families import FAMILIES, load_family
-from playground.models.config import ModelConfig, SettingError
-from playground.runs.memory import check_memory
-from playground.training.checkpoint import _shapes
-from playground.training.config import CHANGEABLE, PARTS, Change, RunConfig, field_owner, setting_of
+from playground.families import ARCHITECTURES, load_architecture
+from playground.models.config import ConfigError, ModelConfig
+from playground.runs.memory import ensure_memory_available
+from playground.training.checkpoint import _expected_tensors
+from playground.training.config import MUTABLE_SETTINGS, SECTIONS, RunConfig, SettingChange, field_named, section_of_field
 from playground.training.manifest import CheckpointError, Manifest, read_manifest
-from playground.ui.acts import LONGEST_SETTINGS, describe, settings_from, settings_of
-from playground.ui.difficulty import task_in_html
-from playground.ui.form import ADVANCED, FIRST, FITTED, problems, run_config, shown_values, weight_and_problem
-from tests.support.faults import counts
+from playground.ui.acts import MAX_SETTINGS_LENGTH, describe_config, parse_settings, settings_for_viewer
+from playground.ui.difficulty import task_description_html
+from playground.ui.form import (
+    ADVANCED_SETTINGS,
+    BASIC_SETTINGS,
+    DERIVED_SETTINGS,
+    estimate_and_validate,
+    form_values,
+    run_config,
+    validate_form,
+)
+from tests.support.faults import repeat_counts
 
 MOST = 50_000_000  # bytes that one of them may take
-NAMES = [*FIRST, *(name for names in ADVANCED.values() for name in names)]
+NAMES = [*BASIC_SETTINGS, *(name for names in ADVANCED_SETTINGS.values() for name in names)]
 LONGEST_SENTENCE = 2500  # characters; one of them lists every setting there is
 FEWEST_VALID = 5  # one in so many must be a run, or hardly anything was tried that could go wrong later
 
@@ -39,7 +47,7 @@ ODD_NAMES = st.one_of(st.text(max_size=12), st.sampled_from(["__class__", "self"
 
 def inside(name):
     """A value within a setting's range; whether it goes with the others is another question."""
-    each = setting_of(name)
+    each = field_named(name)
     low, high = each.metadata["low"], each.metadata["high"]
     if each.metadata["choices"]:
         return st.sampled_from(each.metadata["choices"])
@@ -51,8 +59,10 @@ def inside(name):
 
 
 TAMED = {"task": "reverse", "family": "transformer"}  # most of the others go with these
-PLAIN = sorted(set(field_owner()) - {"rows", "vocabulary", "longest_answer", "source_vocabulary", "target_vocabulary", "max_positions"})
-OF_TRANSFORMER = [name for name in PLAIN if name in ModelConfig.__dataclass_fields__ or field_owner()[name] != "model"]
+PLAIN = sorted(
+    set(section_of_field()) - {"rows", "vocabulary", "longest_answer", "source_vocabulary", "target_vocabulary", "max_positions"}
+)
+OF_TRANSFORMER = [name for name in PLAIN if name in ModelConfig.__dataclass_fields__ or section_of_field()[name] != "model"]
 
 
 @st.composite
@@ -93,12 +103,12 @@ def examined(count, strategy, examine):
 
 def used(config):
     """What is asked of every run before it starts: nothing of it may take time or memory either."""
-    assert RunConfig.from_fields(config.to_fields()) == config
+    assert RunConfig.from_flat(config.to_flat()) == config
     assert config.memory_estimate() > 16 * config.model.parameter_count() > 0
-    assert describe(config)
-    json.dumps(settings_of(config), allow_nan=False)
-    with suppress(SettingError):
-        check_memory(config)
+    assert describe_config(config)
+    json.dumps(settings_for_viewer(config), allow_nan=False)
+    with suppress(ConfigError):
+        ensure_memory_available(config)
 
 
 def refusal_of(make, *arguments):
@@ -112,20 +122,20 @@ def refusal_of(make, *arguments):
     return refusal
 
 
-@counts(100, 5000)
+@repeat_counts(100, 5000)
 def test_flat_settings(count):
     def examine(values):
-        error = refusal_of(RunConfig.from_fields, values)
-        assert error is None or isinstance(error, SettingError)
+        error = refusal_of(RunConfig.from_flat, values)
+        assert error is None or isinstance(error, ConfigError)
         return error is None
 
     examined(count, fields(), examine)
 
 
-@counts(100, 5000)
+@repeat_counts(100, 5000)
 def test_settings_in_a_link(count):
     def examine(values):
-        return refusal_of(settings_from, json.dumps(values)) is None
+        return refusal_of(parse_settings, json.dumps(values)) is None
 
     examined(count, fields(), examine)
 
@@ -134,23 +144,23 @@ def test_settings_in_a_link(count):
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", "null", "[]", '"x"', "17", "NaN", '{"a": NaN}', '{"steps": 1e999}', '{"steps": 1, "steps": 2}', "[" * LONGEST_SETTINGS,
-        '{"a":' * 5000, "\ud800", "{" + " " * LONGEST_SETTINGS, '{"steps": ' + "9" * 5000 + "}", '{"__class__": 1}', '{"": {}}',
+        "", "{", "null", "[]", '"x"', "17", "NaN", '{"a": NaN}', '{"steps": 1e999}', '{"steps": 1, "steps": 2}', "[" * MAX_SETTINGS_LENGTH,
+        '{"a":' * 5000, "\ud800", "{" + " " * MAX_SETTINGS_LENGTH, '{"steps": ' + "9" * 5000 + "}", '{"__class__": 1}', '{"": {}}',
         '{"task": ["reverse"]}', '{"family": {"transformer": 1}}', '{"device": "cuda:0; rm -rf /"}', '{"rows": "../../../etc/passwd"}',
         '{"task": "rows", "rows": "' + "0" * 64 + '", "vocabulary": "' + "a " * 9000 + '"}',
     ],
     ids=lambda text: repr(text[:30]),
 )  # fmt: skip
 def test_what_is_no_settings_in_a_link_is_refused(text):
-    assert refusal_of(settings_from, text) is not None
+    assert refusal_of(parse_settings, text) is not None
 
 
 def parts(values):
     """Flat settings as config.json has them; what has no part of its own stands outside of all."""
-    config = Manifest(RunConfig.from_fields(TAMED), 3, 1.0, "cpu").to_json()
+    config = Manifest(RunConfig.from_flat(TAMED), 3, 1.0, "cpu").to_json()
     content = json.loads(config)
     for name, value in values.items():
-        part = field_owner().get(name) if isinstance(name, str) else None
+        part = section_of_field().get(name) if isinstance(name, str) else None
         (content[part] if part else content)[name] = value
     return content
 
@@ -170,7 +180,7 @@ def manifests(draw):
     return content
 
 
-@counts(100, 5000)
+@repeat_counts(100, 5000)
 def test_config_json(tmp_path, count):
     def examine(content):
         (tmp_path / "config.json").write_text(json.dumps(content))  # NaN, infinity and lone surrogates as JSON has them
@@ -198,22 +208,22 @@ def test_a_megabyte_of_anything_is_refused_in_little_memory(tmp_path, text):
         tracemalloc.stop()
 
 
-DEFAULTS = {name: setting_of(name).default for name in NAMES if name in field_owner()}
-SENT = {"preset": "fast"} | DEFAULTS | shown_values(RunConfig())
+DEFAULTS = {name: field_named(name).default for name in NAMES if name in section_of_field()}
+SENT = {"preset": "fast"} | DEFAULTS | form_values(RunConfig())
 
 
-@counts(100, 5000)
+@repeat_counts(100, 5000)
 def test_a_form(count):
     """What the form's components send: numbers may be floats, and nothing is certain where somebody sends them by hand."""
 
     def examine(values):
         sent = SENT | {name: value for name, value in values.items() if name in NAMES}
-        wrong = problems(list(sent), list(sent.values()))
-        weight, problem = weight_and_problem(sent)
+        wrong = validate_form(list(sent), list(sent.values()))
+        weight, problem = estimate_and_validate(sent)
         assert bool(wrong) == bool(problem) != bool(weight)
         assert set(wrong) <= set(NAMES)
         assert "<" not in problem
-        assert isinstance(task_in_html(sent["task"]), str)
+        assert isinstance(task_description_html(sent["task"]), str)
         if not wrong:
             used(run_config(sent))
         return not wrong
@@ -222,7 +232,7 @@ def test_a_form(count):
     examined(count, floating, examine)
 
 
-@pytest.mark.parametrize("kind", [kind for kinds in PARTS.values() for kind in kinds], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [kind for kinds in SECTIONS.values() for kind in kinds], ids=lambda kind: kind.__name__)
 def test_each_part_on_its_own(kind):
     names = [each.name for each in dataclasses.fields(kind)]
 
@@ -231,7 +241,7 @@ def test_each_part_on_its_own(kind):
     def examine(values):
         try:
             kind(**values)
-        except SettingError as error:
+        except ConfigError as error:
             if error.field not in names:
                 raise
 
@@ -242,19 +252,19 @@ AS_THEY_SHOULD_BE = st.one_of(
     st.tuples(st.integers(0, 9), st.just("steps"), st.integers(1, 9)),
     st.tuples(st.integers(0, 9), st.sampled_from(["speed", "until"]), st.floats(0, 1)),
 )
-HARMED = st.tuples(st.one_of(st.integers(0, 9), ODD), st.sampled_from([*CHANGEABLE, "seed"]), ODD)
+HARMED = st.tuples(st.one_of(st.integers(0, 9), ODD), st.sampled_from([*MUTABLE_SETTINGS, "seed"]), ODD)
 CHANGES = st.one_of(AS_THEY_SHOULD_BE, AS_THEY_SHOULD_BE, HARMED).map(list)
 
 
-@counts(100, 4000)
+@repeat_counts(100, 4000)
 def test_changes_on_the_way(count):
     def examine(lines):
         try:
-            changes = Change.read(lines)
+            changes = SettingChange.parse(lines)
         except ValueError:
             return False
         assert all(math.isfinite(change.value) for change in changes)
-        assert Change.read([change.to_list() for change in changes]) == changes
+        assert SettingChange.parse([change.to_list() for change in changes]) == changes
         return True
 
     examined(count, st.lists(CHANGES, max_size=2), examine)
@@ -265,14 +275,16 @@ FAST_ENOUGH = {"dropout": 0.0, "n_heads": 64, "kv_heads": 0, "d_k": 0, "d_v": 0,
 
 def test_largest_valid_settings_are_estimated_without_allocation():
     """What passes as settings may still describe more than any machine has: no number of it is allocated until the file was seen."""
-    _shapes(RunConfig())  # what torch and a family import is not what is measured
-    for family in FAMILIES:
-        load_family(family)
-        kind = FAMILIES[family].config
+    _expected_tensors(RunConfig())  # what torch and a family import is not what is measured
+    for family in ARCHITECTURES:
+        load_architecture(family)
+        kind = ARCHITECTURES[family].config_class
         largest = {each.name: each.metadata["high"] for each in dataclasses.fields(kind) if each.metadata["high"] is not None}
         largest |= FAST_ENOUGH | {"source_vocabulary": 65, "target_vocabulary": 65, "max_positions": 4096}
-        values = {name: value for name, value in largest.items() if name in FAMILIES[family].settings() or name in FITTED}
-        config = RunConfig.from_fields({"family": family, "max_length": 512, "symbols": 62} | values)
+        values = {
+            name: value for name, value in largest.items() if name in ARCHITECTURES[family].setting_names() or name in DERIVED_SETTINGS
+        }
+        config = RunConfig.from_flat({"family": family, "max_length": 512, "symbols": 62} | values)
         with in_little_memory():
-            assert config.memory_estimate() > 10**9
-            assert _shapes(config)
+            assert config.estimate_memory() > 10**9
+            assert _expected_tensors(config)

@@ -17,18 +17,18 @@ import torch
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from playground.comparison.pretrained import _numbers_in
-from playground.comparison.work import Refused
-from playground.hub.package import KEPT, to_checkpoint
+from playground.comparison.pretrained import _parameter_count
+from playground.comparison.work import JobError
+from playground.hub.package import FILE_MAP, checkpoint_from_package
 from playground.runs.inspector import Inspector
 from playground.training import checkpoint
-from playground.training.checkpoint import load_model, own_tensors, restore, save_checkpoint
+from playground.training.checkpoint import load_model, restore_trainer, save_checkpoint, weights_by_name
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
-from playground.ui.transfer import PATH, routes
-from playground.ui.visit import new_owner
+from playground.ui.transfer import CHECKPOINT_PATH, build_transfer_routes
+from playground.ui.visit import new_owner_key
 from tests.faults.test_corrupt import refused
-from tests.support.faults import counts, tiny
+from tests.support.faults import repeat_counts, tiny_config
 
 WEIGHTS, STATE = "model.safetensors", "training.safetensors"
 MODEL_AND_HEADER = 2_000_000  # bytes that reading the good file may take, and then some
@@ -38,8 +38,8 @@ STEPS = 3
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
     """The files of a sound checkpoint, by name, and the trainer that wrote them."""
-    trainer = Trainer(tiny())
-    metrics = [trainer.step() for _ in range(STEPS)]
+    trainer = Trainer(tiny_config())
+    metrics = [trainer.train_step() for _ in range(STEPS)]
     folder = tmp_path_factory.mktemp("good") / "checkpoint"
     save_checkpoint(folder, trainer, metrics)
     return {path.name: path.read_bytes() for path in folder.iterdir()}, trainer
@@ -143,11 +143,11 @@ def test_crafted_hub_weights_are_rejected_before_memory_mapping(handmade, tmp_pa
     package = tmp_path / "package"
     package.mkdir()
     for each, data in files.items():
-        (package / KEPT[each]).write_bytes(data)
+        (package / FILE_MAP[each]).write_bytes(data)
     mapped, load = [], safetensors.torch.load_file
     monkeypatch.setattr(checkpoint.safetensors.torch, "load_file", lambda path: mapped.append(path) or load(path))
     with pytest.raises(CheckpointError, match=WEIGHTS) as caught:
-        to_checkpoint(package, tmp_path / "pulled")
+        checkpoint_from_package(package, tmp_path / "pulled")
     assert says in str(caught.value)
     assert bool(mapped) == (name in ONLY_IN_THE_NUMBERS)
     assert len(str(caught.value)) < 600
@@ -159,12 +159,12 @@ def test_looking_at_handmade_weights_takes_no_memory(good, handmade, tmp_path, n
     files, says = handmade[name]
     for each, data in files.items():
         (tmp_path / each).write_bytes(data)
-    expected = {each: (weight.dtype, tuple(weight.shape)) for each, weight in own_tensors(good[1].family).items()}
+    expected = {each: (weight.dtype, tuple(weight.shape)) for each, weight in weights_by_name(good[1].family).items()}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     tracemalloc.start()
     try:
         with pytest.raises(CheckpointError) as caught:
-            checkpoint.read_tensors(tmp_path / WEIGHTS, expected)
+            checkpoint.load_checked_tensors(tmp_path / WEIGHTS, expected)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -178,7 +178,7 @@ def test_looking_at_handmade_weights_takes_no_memory(good, handmade, tmp_path, n
 def uploads(registries):
     """The upload of a server of one's own, and the folder where its runs are."""
     registry = registries()
-    with TestClient(Starlette(routes=routes(registry))) as client:
+    with TestClient(Starlette(routes=build_transfer_routes(registry))) as client:
         yield client, registry.root / "runs"
 
 
@@ -192,15 +192,15 @@ def zipped(files):
 
 def test_handmade_weights_that_are_uploaded_become_no_run(good, handmade, uploads):
     client, runs = uploads
-    owner = {"x-owner": new_owner(), "x-name": "mine"}
+    owner = {"x-owner": new_owner_key(), "x-name": "mine"}
     for name in HANDMADE:
         files, says = handmade[name]
-        answer = client.post(PATH, content=zipped(files), headers=owner)
+        answer = client.post(CHECKPOINT_PATH, content=zipped(files), headers=owner)
         assert answer.status_code == 400, name
         assert says in answer.json()["error"]
         assert str(runs) not in answer.json()["error"]
         assert list(runs.iterdir()) == []
-    answer = client.post(PATH, content=zipped(vouched(good[0])), headers=owner)  # the same files unharmed are taken
+    answer = client.post(CHECKPOINT_PATH, content=zipped(vouched(good[0])), headers=owner)  # the same files unharmed are taken
     assert answer.status_code == 200, answer.text
     assert len(list(runs.iterdir())) == 1
 
@@ -289,15 +289,15 @@ def contents(tensors):
     return {name: (names[each.dtype], list(each.shape), each.detach().numpy().tobytes()) for name, each in tensors.items()}
 
 
-@counts(200, 3000)
+@repeat_counts(200, 3000)
 def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch, count):
     """With the checksums of the sound file only that very file is loaded. With none, as whoever mutates can leave them out, what is
     loaded is what the file says, in the shapes that the settings describe, and finite."""
     files, trainer = good
-    build = cache(checkpoint.build_family)  # of the same settings, again and again: all its weights are replaced each time
+    build = cache(checkpoint.build_model)  # of the same settings, again and again: all its weights are replaced each time
     build(trainer.config)
-    monkeypatch.setattr(checkpoint, "build_family", build)
-    monkeypatch.setattr(checkpoint, "_shapes", cache(checkpoint._shapes))
+    monkeypatch.setattr(checkpoint, "build_model", build)
+    monkeypatch.setattr(checkpoint, "_expected_tensors", cache(checkpoint._expected_tensors))
     config = json.loads(files["config.json"])
     folders = {}
     for name, sums in (("summed", config["sha256"]), ("unsummed", {})):
@@ -305,7 +305,7 @@ def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch,
         folders[name].mkdir()
         (folders[name] / "config.json").write_text(json.dumps(config | {"sha256": sums}))
         (folders[name] / WEIGHTS).write_bytes(files[WEIGHTS])
-        assert contents(own_tensors(load_model(folders[name])[1])) == meaning(files[WEIGHTS])
+        assert contents(weights_by_name(load_model(folders[name])[1])) == meaning(files[WEIGHTS])
     chance = random.Random(count)
     taken = dict.fromkeys(folders, 0)
     for number in range(count):
@@ -314,7 +314,7 @@ def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch,
         (folders[name] / WEIGHTS).write_bytes(mutated)
         if refused(WEIGHTS, load_model, folders[name]):
             continue
-        tensors = own_tensors(build(trainer.config))
+        tensors = weights_by_name(build(trainer.config))
         assert contents(tensors) == meaning(mutated), f"mutation {number} was loaded as something else than it says"
         assert all(tensor.isfinite().all() for tensor in tensors.values())
         assert name == "unsummed" or mutated == files[WEIGHTS]
@@ -322,19 +322,19 @@ def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch,
     assert count / 20 < taken["unsummed"] < count / 2  # some are as good as the first one
 
 
-@counts(100, 5_000)
+@repeat_counts(100, 5_000)
 def test_mutated_training_states_are_refused_or_restored_bit_by_bit(good, tmp_path, count):
     files, _ = good
-    trainer = Trainer(tiny())
+    trainer = Trainer(tiny_config())
     (tmp_path / WEIGHTS).write_bytes(files[WEIGHTS])
     chance, taken = random.Random(count), 0
     for number in range(count):
         mutated = chance.choice(MUTATIONS)(files[STATE], chance)
         (tmp_path / STATE).write_bytes(mutated)
-        if not refused(STATE, restore, trainer, tmp_path / WEIGHTS, tmp_path / STATE, STEPS, "cpu"):
+        if not refused(STATE, restore_trainer, trainer, tmp_path / WEIGHTS, tmp_path / STATE, STEPS, "cpu"):
             told, said = (
                 {name: content for name, content in each.items() if not name.startswith("generator.")}  # torch's have bytes of no use
-                for each in (contents(trainer.state()), meaning(mutated))
+                for each in (contents(trainer.state_dict()), meaning(mutated))
             )
             assert told == said, f"mutation {number} was restored as something else than it says"
             taken += 1
@@ -348,7 +348,7 @@ def test_what_is_checked_for_a_stranger_is_what_was_sent(good, tmp_path):
     def check(files):
         for each, data in files.items():
             (tmp_path / each).write_bytes(data)
-        return Inspector().check(tmp_path)
+        return Inspector().validate(tmp_path)
 
     assert check(vouched(files)) == {"step": STEPS, "resumable": True}
     for name in (WEIGHTS, STATE):
@@ -366,5 +366,5 @@ SIZES = ["[1e999]", "[NaN]", '["x"]', "[" * 500 + "]" * 500, "null", "[" + "9" *
 def test_a_pretrained_models_weights_whose_sizes_are_none_are_refused(tmp_path, shape):
     path = tmp_path / WEIGHTS
     path.write_bytes(join(f'{{"a": {{"dtype": "F32", "shape": {shape}, "data_offsets": [0, 4]}}}}'.encode(), bytes(4)))
-    with pytest.raises(Refused, match="is not a complete safetensors file"):
-        _numbers_in(path, "ada/x")
+    with pytest.raises(JobError, match="is not a complete safetensors file"):
+        _parameter_count(path, "ada/x")

@@ -17,15 +17,15 @@ from huggingface_hub.utils import disable_progress_bars, enable_progress_bars, l
 from huggingface_hub.utils._http import default_client_factory
 
 from playground.hub import client as hub_client
-from playground.hub.client import ANSWERED_WITHIN, REACHED_WITHIN, Hub, HubError, prepare
-from playground.hub.jobs import begin, cancel, supervise
-from playground.hub.work import Errand
-from playground.runs.gather import FILES
+from playground.hub.client import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, Hub, HubError, configure_process
+from playground.hub.jobs import cancel, check_timeouts, start_job
+from playground.hub.work import HubTask
+from playground.runs.gather import CHECKPOINT_FILES
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
 from tests.support.app_server import wait_for
-from tests.support.fake_hub import StandInHub
-from tests.support.faults import start, tiny, wait_for_status
+from tests.support.fake_hub import FakeHub
+from tests.support.faults import start_run, tiny_config, wait_for_status
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -49,11 +49,11 @@ FAULTS = {
     "tomorrow": {"kind": 503, "retry_after": 86400},
 }
 PLACES = {  # where each operation meets it
-    "create": (StandInHub.CREATE, ""),
-    "upload": (StandInHub.UPLOAD, "PUT"),
-    "commit": (StandInHub.COMMIT, ""),
-    "download": (StandInHub.RESOLVE, "GET"),
-    "find": (StandInHub.RESOLVE, "HEAD"),  # what a download begins with
+    "create": (FakeHub.CREATE, ""),
+    "upload": (FakeHub.UPLOAD, "PUT"),
+    "commit": (FakeHub.COMMIT, ""),
+    "download": (FakeHub.RESOLVE, "GET"),
+    "find": (FakeHub.RESOLVE, "HEAD"),  # what a download begins with
 }
 FETCHING = ("download", "find")
 # What to do, in the words of the sentence; 404 and 401 depend on what was asked.
@@ -90,8 +90,8 @@ def contents(folder):
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run") / "0000002"
-    trainer = Trainer(tiny(steps=20))
-    save_checkpoint(folder, trainer, [trainer.step(), trainer.step()], trainer.evaluate(32))
+    trainer = Trainer(tiny_config(steps=20))
+    save_checkpoint(folder, trainer, [trainer.train_step(), trainer.train_step()], trainer.evaluate(32))
     return folder
 
 
@@ -102,11 +102,11 @@ def prepared():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         patch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 3)  # and not 10 s, six times over; an errand of its own has those
-        patch.setattr(hub_client, "ANSWERED_WITHIN", HERE_WITHIN)
+        patch.setattr(hub_client, "READ_TIMEOUT_S", HERE_WITHIN)
         for name in ("NO_PROXY", "no_proxy"):
             patch.setenv(name, "127.0.0.1,localhost")
         disable_progress_bars()  # they are drawn by many threads, on a stream that pytest changes beneath them
-        prepare()
+        configure_process()
         yield
         set_client_factory(default_client_factory)
         enable_progress_bars()
@@ -115,7 +115,7 @@ def prepared():
 
 def files_of(checkpoint):
     """A package, as far as the Hub is concerned."""
-    files = {name: (checkpoint / name).read_bytes() for name in FILES[1:]}
+    files = {name: (checkpoint / name).read_bytes() for name in CHECKPOINT_FILES[1:]}
     return files | {"playground.json": (checkpoint / "config.json").read_bytes(), "README.md": b"---\nlicense: mit\n---\n# Digits\n"}
 
 
@@ -136,7 +136,7 @@ def case_here(case, checkpoint, folder):
     for path, data in files_of(checkpoint).items():
         (package / path).write_bytes(data)
     before = contents(package)
-    with StandInHub() as stand_in:
+    with FakeHub() as stand_in:
         client = Hub(stand_in.ADA, stand_in.url)
         if operation in FETCHING:
             stand_in.put("ada/digits", dict(before), message="Here before")
@@ -149,7 +149,7 @@ def case_here(case, checkpoint, folder):
                 else:
                     client.push(package, client.plan(package, "ada/digits"), "Step 2")
             except HubError as error:
-                outcome.sentence, outcome.again, outcome.told = str(error), error.again, repr(error)
+                outcome.sentence, outcome.again, outcome.told = str(error), error.retryable, repr(error)
         settle(outcome, stand_in, fault, started)
     outcome.kept = contents(package) == before
     outcome.left = sorted(path for path in contents(folder / "in") if not path.startswith(".cache")) if (folder / "in").exists() else []
@@ -161,19 +161,19 @@ def case_apart(case, checkpoint, folder, times=None, **errand):
     operation, name = case.split("-")
     before, said, outcome = contents(checkpoint), [], Outcome()
     folder.mkdir(parents=True)
-    with StandInHub() as stand_in:
+    with FakeHub() as stand_in:
         if operation in FETCHING:
             stand_in.put("ada/digits", files_of(checkpoint), message="Here before")
-            asked = Errand("pull", "ada/digits", stand_in.ADA, stand_in.url, into=str(folder / "in"))
+            asked = HubTask("pull", "ada/digits", stand_in.ADA, stand_in.url, destination=str(folder / "in"))
         else:
-            asked = Errand("push", "ada/digits", stand_in.ADA, stand_in.url, checkpoint=str(checkpoint))
+            asked = HubTask("push", "ada/digits", stand_in.ADA, stand_in.url, checkpoint=str(checkpoint))
         where, method = PLACES[operation]
         started = time.monotonic()
         with stand_in.fault(where, method=method, times=times, **FAULTS[name]) as fault:
-            job = begin(asked, on_say=said.append)
-            while not job.over.wait(0.1) and time.monotonic() - started < LONGEST + 30:
-                supervise(job)
-        outcome.sentence, outcome.again, outcome.told = job.sentence, job.again, repr([job.told(), said, job.errand])
+            job = start_job(asked, on_progress=said.append)
+            while not job.finished.wait(0.1) and time.monotonic() - started < LONGEST + 30:
+                check_timeouts(job)
+        outcome.sentence, outcome.again, outcome.told = job.message, job.retryable, repr([job.to_json(), said, job.task])
         settle(outcome, stand_in, fault, started)
     outcome.kept = contents(checkpoint) == before
     outcome.left = sorted(path.name for path in folder.iterdir())
@@ -223,15 +223,15 @@ def test_a_fault_that_passes_is_not_even_noticed(prepared, checkpoint, tmp_path)
     package.mkdir()
     for path, data in files_of(checkpoint).items():
         (package / path).write_bytes(data)
-    with StandInHub() as stand_in:
+    with FakeHub() as stand_in:
         client = Hub(stand_in.ADA, stand_in.url)
-        for where, kind in ((StandInHub.BATCH, 503), (StandInHub.UPLOAD, "reset"), (StandInHub.PREUPLOAD, 500)):
+        for where, kind in ((FakeHub.BATCH, 503), (FakeHub.UPLOAD, "reset"), (FakeHub.PREUPLOAD, 500)):
             stand_in.fault(where, kind, times=1)
         client.push(package, client.plan(package, "ada/digits"), "Step 2")
         assert stand_in.files("ada/digits") == contents(package)
         assert commits_of(stand_in) == ["Step 2"]
-        stand_in.fault(StandInHub.RESOLVE, 503, times=1)
-        stand_in.fault(StandInHub.STORAGE, "cut", times=1, method="GET")
+        stand_in.fault(FakeHub.RESOLVE, 503, times=1)
+        stand_in.fault(FakeHub.STORAGE, "cut", times=1, method="GET")
         client.fetch("ada/digits", "main", {path: len(data) for path, data in contents(package).items()}, tmp_path / "in")
     assert {path: (tmp_path / "in" / path).read_bytes() for path in contents(package)} == contents(package)
 
@@ -246,28 +246,28 @@ def test_an_errand_survives_a_fault_that_passes(checkpoint, tmp_path):
 def test_a_commit_whose_answer_is_lost_is_not_made_twice(prepared, checkpoint, tmp_path):
     for path, data in files_of(checkpoint).items():
         (tmp_path / path).write_bytes(data)
-    with StandInHub() as stand_in:
+    with FakeHub() as stand_in:
         client = Hub(stand_in.ADA, stand_in.url)
-        with stand_in.fault(StandInHub.COMMIT, "lost", times=1), pytest.raises(HubError, match="try again") as lost:
+        with stand_in.fault(FakeHub.COMMIT, "lost", times=1), pytest.raises(HubError, match="try again") as lost:
             client.push(tmp_path, client.plan(tmp_path, "ada/digits"), "Step 2")
-        assert lost.value.again
+        assert lost.value.retryable
         plan = client.plan(tmp_path, "ada/digits")
-        assert not plan.writes
+        assert not plan.has_writes
         assert client.push(tmp_path, plan, "Step 2") == stand_in.repo("ada/digits").head.oid
         assert commits_of(stand_in) == ["Step 2"]
 
 
 def test_training_goes_on_while_the_hub_hangs(registries, checkpoint, tmp_path):
-    run = start(registries(), "ada")
+    run = start_run(registries(), "ada")
     wait_for_status(run, "training")
-    with StandInHub() as stand_in, stand_in.fault(StandInHub.WHOAMI, "hang") as hang:
-        job = begin(Errand("push", "ada/digits", stand_in.ADA, stand_in.url, checkpoint=str(checkpoint)))
+    with FakeHub() as stand_in, stand_in.fault(FakeHub.WHOAMI, "hang") as hang:
+        job = start_job(HubTask("push", "ada/digits", stand_in.ADA, stand_in.url, checkpoint=str(checkpoint)))
         wait_for(lambda: hang.hits, 60, "the first request")
         before = run.step
         wait_for(lambda: run.step > before + 20, 60, "steps while it hangs")
         assert run.status == "training"
         cancel(job)
-        assert job.over.wait(60)
+        assert job.finished.wait(60)
 
 
 # Nobody there at all
@@ -297,9 +297,9 @@ def timed(call, *arguments):
 
 @pytest.mark.smoke
 def test_without_a_network_one_is_told_within_three_seconds(prepared, nowhere):
-    seconds, error = timed(Hub("", nowhere).reach)
+    seconds, error = timed(Hub("", nowhere).connect)
     assert seconds < 3 + BUSY
-    assert error.again
+    assert error.retryable
     assert "cannot be reached: Connection refused; check the network and try again" in str(error)
 
 
@@ -313,13 +313,13 @@ def test_a_name_or_a_way_that_is_not_found_is_told_within_three_seconds(prepared
         raise socket.gaierror(-2, "Name or service not known") if trouble == "no name" else OSError(113, "No route to host")
 
     monkeypatch.setattr(socket, "create_connection", connect)
-    seconds, error = timed(Hub("", "https://hub.invalid").reach)
+    seconds, error = timed(Hub("", "https://hub.invalid").connect)
     over.set()
-    assert REACHED_WITHIN < 3
+    assert CONNECT_TIMEOUT_S < 3
     assert seconds < 3 + BUSY
     told = {"slow": "no response", "no name": "Name or service not known", "unreachable": "No route to host"}
     assert f"cannot be reached: {told[trouble]}" in str(error)
-    assert error.again
+    assert error.retryable
 
 
 @pytest.mark.parametrize("kind", ["account", "gallery", "look", "plan", "push", "pull", "reproduce"])
@@ -331,43 +331,43 @@ def test_no_errand_asks_twice_when_nobody_is_there(checkpoint, nowhere, tmp_path
         said.append(sentence)
         heard.append(time.monotonic())
 
-    errand = Errand(kind, "ada/digits", "hf_none", nowhere, checkpoint=str(checkpoint), into=str(tmp_path / "in"))
-    job = begin(errand, on_say=on_say)
-    assert job.over.wait(60)
+    errand = HubTask(kind, "ada/digits", "hf_none", nowhere, checkpoint=str(checkpoint), destination=str(tmp_path / "in"))
+    job = start_job(errand, on_progress=on_say)
+    assert job.finished.wait(60)
     assert time.monotonic() - heard[0] < 3 + 2 + BUSY  # and the end of its process
-    assert (job.status, job.again, said) == ("failed", True, ["Connecting to the Hub"])
-    assert "check the network and try again" in job.sentence
+    assert (job.status, job.retryable, said) == ("failed", True, ["Connecting to the Hub"])
+    assert "check the network and try again" in job.message
     assert contents(checkpoint) == before
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_server_that_never_answers_is_given_up_after_one_wait(prepared, black_hole, tmp_path, monkeypatch):
-    assert ANSWERED_WITHIN <= 12
-    monkeypatch.setattr(hub_client, "ANSWERED_WITHIN", 2)
+    assert READ_TIMEOUT_S <= 12
+    monkeypatch.setattr(hub_client, "READ_TIMEOUT_S", 2)
     (tmp_path / "README.md").write_text("# Digits")
 
     def visitor():
         """Reaches it, as every errand does first."""
         hub = Hub("hf_none", black_hole)
-        hub.reach()
+        hub.connect()
         return hub
 
     calls = {
         "account": lambda: visitor().account(),
         "gallery": lambda: visitor().gallery(),
-        "look": lambda: visitor().look("ada/digits"),
+        "look": lambda: visitor().repo_info("ada/digits"),
         "plan": lambda: visitor().plan(tmp_path, "ada/digits"),
         "revisions": lambda: visitor().revisions("ada/digits"),
     }
     with ThreadPoolExecutor(len(calls)) as pool:
         told = dict(zip(calls, pool.map(lambda name: timed(calls[name]), calls), strict=True))
     for seconds, error in told.values():
-        assert seconds < REACHED_WITHIN + 2 + BUSY
+        assert seconds < CONNECT_TIMEOUT_S + 2 + BUSY
         assert "no response from the Hub within 2 s" in str(error)
-        assert error.again
+        assert error.retryable
 
 
 def test_offline_is_told_as_such(prepared, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with StandInHub() as stand_in, pytest.raises(HubError, match="unset it"):
-        Hub("", stand_in.url).look("ada/digits")
+    with FakeHub() as stand_in, pytest.raises(HubError, match="unset it"):
+        Hub("", stand_in.url).repo_info("ada/digits")

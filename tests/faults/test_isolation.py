@@ -7,13 +7,13 @@ import string
 
 import pytest
 
-from playground.runs.registry import COMMANDS, WAITING_AN_OWNER
-from playground.runs.run import Refused
-from playground.ui.acts import act, rows
-from playground.ui.live import ANSWERERS, told
-from playground.ui.visit import new_owner
+from playground.runs.registry import COMMANDS, MAX_QUEUED_PER_OWNER
+from playground.runs.run import UserError
+from playground.ui.acts import list_runs, run_action
+from playground.ui.live import HANDLERS, poll_model
+from playground.ui.visit import new_owner_key
 from tests.support.coroutines import run_in_thread
-from tests.support.faults import counts, held, start, wait_for
+from tests.support.faults import pause_and_wait, repeat_counts, start_run, wait_for
 
 ACTS = (*COMMANDS, "change", "extend", "rename", "hide", "show", "delete", "undelete", "again", "branch", "download", "remove", "explode")
 SYMBOLS = 62  # letters too, so that no sequence of the one comes up with the other by chance
@@ -25,24 +25,24 @@ class Visitor:
 
     def __init__(self, registry, name, chance):
         self.registry, self.name, self.chance = registry, name, chance
-        self.owner = new_owner()
+        self.owner = new_owner_key()
         self.canary = f"canary{name}{chance.randrange(10**9)}"
         self.sequence = "".join(chance.sample(string.ascii_letters, 12))
         self.rate = round(chance.uniform(1e-4, 1e-3), 12)
         self.asked = {}  # a thing asked, and the answer
 
     def begin(self, status):
-        run = start(
+        run = start_run(
             self.registry, self.owner, symbols=SYMBOLS, max_length=12, learning_rate=self.rate, steps=5 if status == "done" else 10**6
         )
-        self.registry.edit(run, name=f"{self.canary} {run.name}")
+        self.registry.update_metadata(run, name=f"{self.canary} {run.name}")
         wait_for(lambda: run.step or run.status == "done", 60, "the first points")
         if status == "paused":
-            held(self.registry, run)
+            pause_and_wait(self.registry, run)
 
     @property
     def runs(self):
-        return self.registry.of_owner(self.owner)
+        return self.registry.list_for_owner(self.owner)
 
     def words(self):
         """What may never be told to anybody else, not even to those with a link to watch."""
@@ -64,7 +64,7 @@ class Visitor:
     def any_request(self, other):
         """A request as a page makes it, or as somebody makes it who has got hold of an id of the other's, or guesses."""
         chance, mine, theirs = self.chance, self.chance.choice(self.runs), self.chance.choice(other.runs)
-        endpoint = chance.choice(list(ANSWERERS))
+        endpoint = chance.choice(list(HANDLERS))
         subject = chance.choice([f"run:{mine.id}", f"run:{mine.id}", f"run:{theirs.id}", f"watch:{theirs.watch_id}",
                                  f"watch:{mine.watch_id}", f"run:{theirs.watch_id}", f"watch:{theirs.id}",
                                  f"checkpoint:runs/{theirs.folder.name}",
@@ -104,19 +104,19 @@ async def visit(first, second, count, chance):
         visitor, other = chance.choice([(first, second), (second, first)])
         before = other.state()
         endpoint, request = visitor.any_request(other)
-        answer = await ANSWERERS[endpoint](visitor.registry, request)
+        answer = await HANDLERS[endpoint](visitor.registry, request)
         check(visitor, other, endpoint, request, answer)
         assert other.state() == before, f"{visitor.name} changed a run of the other's by {endpoint} {request}"
         answers += "error" not in answer
         for run in visitor.runs:  # a deleted run is brought back, so that there is always one to ask for
             if run.deleted_at is not None:
-                visitor.registry.undelete(run)
+                visitor.registry.restore(run)
             if run.status == "waiting" and len(visitor.runs) > 3:
                 visitor.registry.control(run, "stop")
     return answers
 
 
-@counts(100, 5000)
+@repeat_counts(100, 5000)
 def test_nothing_crosses_between_two_visitors(registries, tmp_path, count, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     chance = random.Random(count)
@@ -136,7 +136,7 @@ def test_nothing_crosses_between_two_visitors(registries, tmp_path, count, caplo
 
 def test_ids_cannot_be_guessed_or_told_from_each_other(registries):
     registry = registries(slots=1)
-    runs = [start(registry, "ada", steps=1) for _ in range(8)]
+    runs = [start_run(registry, "ada", steps=1) for _ in range(8)]
     words = [word for run in runs for word in (run.id, run.watch_id)]
     assert len({*words}) == len(words)
     assert min(map(len, words)) >= 22  # 128 bits
@@ -146,20 +146,20 @@ def test_ids_cannot_be_guessed_or_told_from_each_other(registries):
 @pytest.mark.smoke
 def test_nobody_else_is_the_owner(registries):
     registry = registries()
-    run = start(registry, "ada", steps=1)
+    run = start_run(registry, "ada", steps=1)
     subject = f"run:{run.id}"
     for owner in ("", None, 3, [], {}, "ada\0", "ADA", " ada"):
         for do in ACTS:
-            assert "error" in run_in_thread(act(registry, {"owner": owner, "subject": subject, "do": do})), (owner, do)
-        assert run_in_thread(rows(registry, {"owner": owner}))["runs"] == [], owner
-        assert run_in_thread(told(registry, {"owner": owner, "subject": subject}))["status"] == "gone", owner
+            assert "error" in run_in_thread(run_action(registry, {"owner": owner, "subject": subject, "do": do})), (owner, do)
+        assert run_in_thread(list_runs(registry, {"owner": owner}))["runs"] == [], owner
+        assert run_in_thread(poll_model(registry, {"owner": owner, "subject": subject}))["status"] == "gone", owner
 
 
 def test_one_visitor_cannot_fill_the_line_for_the_other(registries):
     registry = registries(slots=2, slots_an_owner=1)
-    for _ in range(1 + WAITING_AN_OWNER):
-        start(registry, "ada")
-    with pytest.raises(Refused, match="queued runs, which is the maximum"):
-        start(registry, "ada")
-    theirs = start(registry, "bob")
-    wait_for(lambda: theirs.live, 60, "a place for the other visitor")
+    for _ in range(1 + MAX_QUEUED_PER_OWNER):
+        start_run(registry, "ada")
+    with pytest.raises(UserError, match="queued runs, which is the maximum"):
+        start_run(registry, "ada")
+    theirs = start_run(registry, "bob")
+    wait_for(lambda: theirs.has_worker, 60, "a place for the other visitor")

@@ -9,16 +9,16 @@ import time
 
 import pytest
 
-from playground.runs.history import kept_states, kept_steps, read_lines, state_path, weights_path
-from playground.runs.processes import Child, context
-from playground.runs.run import Order, Run
-from playground.runs.worker import GENERATIONS, Worker
-from playground.training.checkpoint import build_family, load_trainer, load_weights, restore
-from playground.training.files import sweep
+from playground.runs.history import read_lines, state_path, state_steps, weight_steps, weights_path
+from playground.runs.processes import WorkerProcess, context
+from playground.runs.run import Run, WorkerSpec
+from playground.runs.worker import KEPT_CHECKPOINTS, TrainingWorker
+from playground.training.checkpoint import build_model, load_weights, restore_trainer, resume_trainer
+from playground.training.files import clean_up_stale
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
-from tests.support.deaths import DeathAtCall
-from tests.support.faults import counts, start, tiny, wait_for_status
+from tests.support.deaths import ExitAtCall
+from tests.support.faults import repeat_counts, start_run, tiny_config, wait_for_status
 
 
 class Saving:
@@ -29,8 +29,10 @@ class Saving:
         self.acknowledged = 0
         self.trouble, self.ended = [], None
         self.gone = threading.Event()
-        order = Order(str(folder), config.to_fields())
-        self.child = Child("playground.runs.worker:work", "saving", order, on_message=self.take, on_end=lambda code: self.gone.set())
+        order = WorkerSpec(str(folder), config.to_flat())
+        self.child = WorkerProcess(
+            "playground.runs.worker:main", "saving", order, on_message=self.take, on_exit=lambda code: self.gone.set()
+        )
 
     def take(self, kind, *content):
         if kind == "began":
@@ -52,47 +54,47 @@ class Saving:
         assert self.gone.wait(60)
 
 
-@counts(15, 1000)
+@repeat_counts(15, 1000)
 def test_worker_killed_while_saving_loses_no_checkpoint(tmp_path, count):
-    chance, config, folder = random.Random(count), tiny(), tmp_path / "run"
+    chance, config, folder = random.Random(count), tiny_config(), tmp_path / "run"
     checkpoints = folder / "checkpoints"
     acknowledged, cut = 0, 0
     for turn in range(20 * count):
         worker = Saving(folder, config)
         worker.kill_after(chance.uniform(0, 0.08))
         assert worker.ended is None, worker.ended
-        assert worker.trouble == []  # it never had to fall back
+        assert worker.write_error == []  # it never had to fall back
         assert worker.began >= acknowledged, f"kill {turn}: step {acknowledged} was saved, the next worker began at {worker.began}"
         acknowledged = max(acknowledged, worker.acknowledged)
         left = [path.name for path in checkpoints.glob(".*")]
         cut += bool(left)
         if turn % 10 == 9 or left:
-            sweep(checkpoints)
+            clean_up_stale(checkpoints)
             assert list(checkpoints.glob(".*")) == []
-        steps = sorted(load_trainer(path)[0].step_count for path in checkpoints.iterdir() if not path.name.startswith("."))
+        steps = sorted(resume_trainer(path)[0].step_count for path in checkpoints.iterdir() if not path.name.startswith("."))
         assert steps[-1] >= acknowledged
-        assert len(steps) <= GENERATIONS + 1  # killed before it let the oldest one go
+        assert len(steps) <= KEPT_CHECKPOINTS + 1  # killed before it let the oldest one go
         lines = [line["step"] for line in read_lines(folder)]
         assert lines == list(range(1, len(lines) + 1))
         assert lines[-1] >= steps[-1]
         if turn + 1 >= count and cut > count // 50:
             break
     assert cut > count // 50  # otherwise the kills came at the wrong moments and this test shows nothing
-    family, trainer = build_family(config), Trainer(config)
-    for step in kept_steps(folder):
+    family, trainer = build_model(config), Trainer(config)
+    for step in weight_steps(folder):
         load_weights(family, weights_path(folder, step))
-    for step in kept_states(folder):
-        restore(trainer, weights_path(folder, step), state_path(folder, step), step, "cpu")
+    for step in state_steps(folder):
+        restore_trainer(trainer, weights_path(folder, step), state_path(folder, step), step, "cpu")
 
 
 def die_while_saving(folder, point):
     """Save three times in a worker; the call of that number that removes something for the last of them ends it."""
-    worker = Worker(context().Pipe()[1], Order(str(folder), tiny().to_fields()))
-    for _ in range(GENERATIONS):
-        worker.trainer.step()
+    worker = TrainingWorker(context().Pipe()[1], WorkerSpec(str(folder), tiny_config().to_flat()))
+    for _ in range(KEPT_CHECKPOINTS):
+        worker.trainer.train_step()
         worker.save()
-    os.unlink, os.rmdir = map(DeathAtCall(point).wrap, (os.unlink, os.rmdir))
-    worker.trainer.step()
+    os.unlink, os.rmdir = map(ExitAtCall(point).wrap, (os.unlink, os.rmdir))
+    worker.trainer.train_step()
     worker.save()
     os._exit(0)
 
@@ -104,7 +106,7 @@ def test_worker_killed_while_pruning_leaves_no_partial_checkpoint(tmp_path):
         process.start()
         process.join(60)
         for path in (tmp_path / str(point) / "checkpoints").glob("[0-9]*"):
-            load_trainer(path)
+            resume_trainer(path)
         codes.append(process.exitcode)
         if process.exitcode == 0:
             break
@@ -120,10 +122,10 @@ LITTER = (".x.0123abcd.tmp/config.json", "runs/.x.0123abcd.tmp/packed.zip", "{}/
 @pytest.mark.parametrize("where", LITTER)
 def test_a_starting_server_sweeps_what_a_killed_one_left(registries, tmp_path, where):
     registry = registries()
-    run = start(registry, steps=5)
+    run = start_run(registry, steps=5)
     wait_for_status(run, "done")
     registry.shutdown()
-    wait_for(lambda: not run.live, 60, "the worker's end, which is noted in run.json")
+    wait_for(lambda: not run.has_worker, 60, "the worker's end, which is noted in run.json")
     kept = sorted(path for path in tmp_path.rglob("*") if path.is_file() and "run.json" not in path.name)
     litter = tmp_path / where.format(run.folder.relative_to(tmp_path))
     litter.parent.mkdir(exist_ok=True)
@@ -149,12 +151,12 @@ for number in range(int(run.name) + 1, 10**9):
 
 
 @pytest.mark.smoke
-@counts(10, 200)
+@repeat_counts(10, 200)
 def test_server_killed_while_writing_loses_no_run_record(registries, tmp_path, count):
     registry = registries()
-    run = start(registry, steps=2)
+    run = start_run(registry, steps=2)
     wait_for_status(run, "done")
-    registry.edit(run, name="0")
+    registry.update_metadata(run, name="0")
     registry.shutdown()
     chance, written = random.Random(count), 0
     for _ in range(count):

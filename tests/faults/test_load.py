@@ -7,10 +7,10 @@ import psutil
 import pytest
 
 from playground.runs.run import Run
-from playground.ui.visit import new_owner
+from playground.ui.visit import new_owner_key
 from tests.support.app_server import AppServer, wait_for
-from tests.support.faults import tiny
-from tests.support.page_client import Page, Watcher, run_folders, small_checkpoint
+from tests.support.faults import tiny_config
+from tests.support.page_client import PageClient, PollingThread, run_folders, zipped_small_checkpoint
 
 SLOTS, WATCHERS, A_SECOND = 4, 16, 4
 P95, LONGEST, FAIRNESS, MEMORY = 0.5, 2.0, 0.95, 150_000_000  # the gate's own limits: seconds, seconds, Jain's index, bytes
@@ -33,20 +33,21 @@ def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(tmp_pa
     app = AppServer(tmp_path, PLAYGROUND_SLOTS=str(SLOTS), PLAYGROUND_IDLE_TIMEOUT_S=str(LEASE), PLAYGROUND_RELEASE_AFTER_S=str(REAP))
     try:
         server = psutil.Process(app.process.pid)
-        owner = Page(app, new_owner())
+        owner = PageClient(app, new_owner_key())
         assert "error" not in owner.call(
             "try", subject="checkpoint:reverse", text="3 1 4"
         )  # the processes that look, and check uploads, stay
-        first = owner.upload(small_checkpoint(tmp_path, tiny(**MODEL)))
+        first = owner.upload(zipped_small_checkpoint(tmp_path, tiny_config(**MODEL)))
         idle, memory = len(workers(app)), server.memory_info().rss
-        subjects = [owner.do(first, "again")["subject"] for _ in range(SLOTS)]
-        fifth = owner.do(first, "again")["subject"]
+        subjects = [owner.run_action(first, "again")["subject"] for _ in range(SLOTS)]
+        fifth = owner.run_action(first, "again")["subject"]
         for subject in subjects:
             wait_for(lambda subject=subject: owner.poll(subject)["status"] == "training", 120, "a run that trains")
         wait_for(lambda: len(workers(app)) == idle + SLOTS, 60, "as many workers as there are places")
         links = ["watch:" + owner.call("about", subject=subject)["watch"] for subject in subjects]
         watchers = [
-            Watcher(Page(app, owner.owner, stays=True), (subjects if n < SLOTS else links)[n % SLOTS], A_SECOND) for n in range(WATCHERS)
+            PollingThread(PageClient(app, owner.owner, keeps_connection=True), (subjects if n < SLOTS else links)[n % SLOTS], A_SECOND)
+            for n in range(WATCHERS)
         ]
         for watcher in watchers:
             watcher.start()
@@ -57,16 +58,16 @@ def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(tmp_pa
             time.sleep(1)
         stood = [owner.poll(subject)["status"] for subject in subjects]
         for watcher in watchers:
-            watcher.leaving.set()
+            watcher.stopping.set()
         for watcher in watchers:
             watcher.join(30)
         worked = sum(server.cpu_times()[:2]) - worked
-        took = [each for watcher in watchers for each in watcher.took]
+        took = [each for watcher in watchers for each in watcher.response_seconds]
         figures = {
             "answers": len(took), "median": statistics.median(took), "p95": statistics.quantiles(took, n=100)[94], "longest": max(took),
-            "fairness": jain([len(watcher.took) for watcher in watchers]), "processor": worked / len(took),
+            "fairness": jain([len(watcher.response_seconds) for watcher in watchers]), "processor": worked / len(took),
         }  # fmt: skip
-        owner.do(fifth, "stop")
+        owner.run_action(fifth, "stop")
         wait_for(lambda: len(workers(app)) <= idle, 120, "the end of every worker")
         figures["memory"] = (server.memory_info().rss - memory) / 1e6
         for name, value in figures.items():

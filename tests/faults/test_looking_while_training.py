@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from playground.ui.inspect import shown
-from playground.ui.live import answered
+from playground.ui.inspect import load_view
+from playground.ui.live import predict
 from tests.support.app_server import wait_for
-from tests.support.faults import start, wait_for_status
+from tests.support.faults import start_run, wait_for_status
 
 SLOTS = 4
 WITHIN = 15  # seconds: what the page itself waits for an answer (live.py)
@@ -18,17 +18,17 @@ LARGE = {"d_model": 64, "n_heads": 4, "n_layers": 2, "d_ff": 128, "batch_size": 
 async def both(registry, run):
     """Inspect and "Try it", at the same time, of a run that trains with the weights it has by then."""
     what = {"owner": "ada", "subject": f"run:{run.id}", "text": "3 1 4"}
-    return await asyncio.gather(shown(registry, what | {"view": "attention"}), answered(registry, what))
+    return await asyncio.gather(load_view(registry, what | {"view": "attention"}), predict(registry, what))
 
 
 @pytest.mark.smoke
 @pytest.mark.timeout(200)
 def test_models_are_looked_into_and_asked_while_every_place_trains(registries):
     registry = registries(slots=SLOTS)
-    runs = [start(registry, "ada", **LARGE) for _ in range(SLOTS + 1)]
+    runs = [start_run(registry, "ada", **LARGE) for _ in range(SLOTS + 1)]
     for run in runs[:SLOTS]:
         wait_for(lambda run=run: run.status == "training" and run.step > 2, 120, "steps of every run")
-    assert registry.place(runs[SLOTS]) == 1
+    assert registry.queue_position(runs[SLOTS]) == 1
     before = [run.step for run in runs[:SLOTS]]
     with ThreadPoolExecutor(1) as thread:
         for run in runs[:SLOTS]:

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from playground.ui.visit import new_owner
+from playground.ui.visit import new_owner_key
 from tests.support.app_server import AppServer
 from tests.support.attacks import ATTACKS, Attacker
-from tests.support.faults import counts
-from tests.support.page_client import Page, Watcher, small_checkpoint
+from tests.support.faults import repeat_counts
+from tests.support.page_client import PageClient, PollingThread, zipped_small_checkpoint
 
 MEDIAN = 1.0  # seconds of a poll: before the limits these were 2 to 10
 
@@ -24,15 +24,15 @@ def app(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory):
-    return small_checkpoint(tmp_path_factory.mktemp("small"))
+    return zipped_small_checkpoint(tmp_path_factory.mktemp("small"))
 
 
-@counts(3, 60)
+@repeat_counts(3, 60)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_others_are_served_while_one_client_attacks(app, packed, tmp_path, name, count):
     """`count` is the seconds that it lasts."""
-    visitor, attacker = Page(app, new_owner()), Attacker(app)
-    watcher = Watcher(Page(app, new_owner(), stays=True), "checkpoint:reverse", 4)
+    visitor, attacker = PageClient(app, new_owner_key()), Attacker(app)
+    watcher = PollingThread(PageClient(app, new_owner_key(), keeps_connection=True), "checkpoint:reverse", 4)
     ATTACKS[name](attacker, tmp_path)
     watcher.start()
     try:
@@ -42,20 +42,20 @@ def test_others_are_served_while_one_client_attacks(app, packed, tmp_path, name,
             assert visitor.load()
             subject = visitor.upload(packed)
             tried.append(visitor.call("try", subject="checkpoint:reverse", text="3 1 4"))
-            run = visitor.do(subject, "again")["subject"]
+            run = visitor.run_action(subject, "again")["subject"]
             assert visitor.poll(run)["status"] != "gone"
-            visitor.do(run, "stop")
+            visitor.run_action(run, "stop")
             sent = visitor.post("/playground/rows", b"a\tb\nc\td\n" * 30, {"X-Owner": visitor.owner, "X-Name": "pasted"})
             assert "others" not in sent.get("error", "")
             visits += 1
             time.sleep(1.5)  # the pace of a person: without it, this visitor meets the limits of its own address
     finally:
-        watcher.leaving.set()
+        watcher.stopping.set()
         watcher.join(60)
         attacker.stop()
     assert watcher.errors == []
-    assert len(watcher.took) > count
+    assert len(watcher.response_seconds) > count
     assert attacker.statuses.total() > 0
-    assert statistics.median(watcher.took) < MEDIAN
+    assert statistics.median(watcher.response_seconds) < MEDIAN
     assert [answer["given"] for answer in tried] == [["4", "1", "3"]] * len(tried), json.dumps(tried)[:500]
     assert "Traceback" not in app.log.read_text()

@@ -9,10 +9,10 @@ from contextlib import ExitStack
 import psutil
 import pytest
 
-from playground.ui.visit import new_owner
+from playground.ui.visit import new_owner_key
 from tests.support.app_server import AppServer, wait_for
-from tests.support.faults import counts
-from tests.support.page_client import Page
+from tests.support.faults import repeat_counts
+from tests.support.page_client import PageClient
 
 KEPT = 20e6  # bytes; the allocator alone may hold 12 MB more after 100 visits
 
@@ -47,7 +47,7 @@ def app(tmp_path_factory):
 
 def test_abandoned_streams_leave_no_task_and_no_traceback(app):
     running = app.log.parent / "heartbeats.txt"
-    page = Page(app)
+    page = PageClient(app)
     events = json.loads(page.get("/config"))["dependencies"]
     load = next(each["id"] for each in events if any(target[1] == "load" for target in each["targets"]))
     for _ in range(6):
@@ -65,10 +65,10 @@ def test_abandoned_streams_leave_no_task_and_no_traceback(app):
 
 
 @pytest.mark.timeout(600)
-@counts(150, 2000)
+@repeat_counts(150, 2000)
 def test_page_loads_leave_the_server_as_it_was(app, count, record_property):
     def visit() -> None:
-        page = Page(app, new_owner())
+        page = PageClient(app, new_owner_key())
         assert page.get("/")
         assert page.load()
         page.call("runs")

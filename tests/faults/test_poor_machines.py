@@ -12,13 +12,13 @@ import psutil
 import pytest
 
 from playground.runs.processes import context
-from playground.runs.run import Order, Refused
-from playground.runs.worker import Worker
-from playground.training.checkpoint import load_trainer
-from playground.ui.visit import new_owner
+from playground.runs.run import UserError, WorkerSpec
+from playground.runs.worker import TrainingWorker
+from playground.training.checkpoint import resume_trainer
+from playground.ui.visit import new_owner_key
 from tests.support.app_server import ROOT, AppServer, wait_for
-from tests.support.faults import IN_CI, as_root, tiny
-from tests.support.page_client import Page, run_folders, small_checkpoint
+from tests.support.faults import IN_CI, run_as_root, tiny_config
+from tests.support.page_client import PageClient, run_folders, zipped_small_checkpoint
 
 STEPS = 12
 SMALL = {"steps": STEPS, "batch_size": 16, "max_length": 5, "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "eval_every": 6}
@@ -50,7 +50,7 @@ def going(*arguments, **settings):
 
 def train(app):
     """Press Train, wait for the end, and ask the model: what a first visitor does."""
-    page = Page(app, (app.checkpoints / "runs" / ".owner").read_text())
+    page = PageClient(app, (app.checkpoints / "runs" / ".owner").read_text())
     subject = page.train(**SMALL)
     assert subject.startswith("run:"), subject
     told = wait_for(lambda: (told := page.poll(subject))["status"] in ("done", "failed") and told, 120, "the end of the run")
@@ -58,7 +58,7 @@ def train(app):
     assert told["points"]["steps"] == list(range(1, STEPS + 1))
     assert "error" not in page.call("try", subject=subject, text="3 1 4")
     (run,) = run_folders(app)
-    assert load_trainer(max((run / "checkpoints").glob("[0-9]*")))[0].step_count == STEPS
+    assert resume_trainer(max((run / "checkpoints").glob("[0-9]*")))[0].step_count == STEPS
 
 
 @pytest.fixture
@@ -66,27 +66,27 @@ def checkout(tmp_path):
     """This checkout, on a disk that can only be read."""
     folder = tmp_path / "checkout"
     folder.mkdir()
-    if not as_root("mount", "--bind", str(ROOT), str(folder)):
+    if not run_as_root("mount", "--bind", str(ROOT), str(folder)):
         assert not IN_CI, "no folder can be mounted here, and this gate must not be skipped in CI"
         pytest.skip("mounting a folder takes root, or sudo without a password")
     try:
-        assert as_root("mount", "-o", "remount,ro,bind", str(folder))
+        assert run_as_root("mount", "-o", "remount,ro,bind", str(folder))
         assert os.statvfs(folder).f_flag & os.ST_RDONLY
         yield folder
     finally:
-        assert as_root("umount", "-l", str(folder))
+        assert run_as_root("umount", "-l", str(folder))
 
 
 def test_read_only_checkout_serves_models_and_names_storage_setting(tmp_path, checkout):
     """Everything as it comes, the folder of checkpoints too."""
     with going(tmp_path, checkout=checkout, PLAYGROUND_CHECKPOINTS="") as app:
-        page = Page(app, new_owner())
+        page = PageClient(app, new_owner_key())
         assert page.call("try", subject="checkpoint:reverse", text="3 1 4")["answer"] == ["4", "1", "3"]
         said = page.train(**SMALL)
         assert said.startswith("Not started: the run")
         assert READ_ONLY in said
         assert "set PLAYGROUND_CHECKPOINTS to a folder that can be written" in said
-        packed = small_checkpoint(tmp_path, tiny())
+        packed = zipped_small_checkpoint(tmp_path, tiny_config())
         with pytest.raises(RuntimeError, match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS"):
             page.upload(packed)
         log = app.log.read_text()
@@ -116,7 +116,7 @@ def one_core():
 def test_server_starts_with_stale_temp_files_on_read_only_disk(tmp_path, registries):
     runs = tmp_path / "disk" / "runs"
     runs.mkdir(parents=True)
-    if not as_root("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", str(runs)):
+    if not run_as_root("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", str(runs)):
         assert not IN_CI, "no disk can be mounted here, and this gate must not be skipped in CI"
         pytest.skip("mounting a disk takes root, or sudo without a password")
     try:
@@ -124,14 +124,14 @@ def test_server_starts_with_stale_temp_files_on_read_only_disk(tmp_path, registr
             (runs / half).parent.mkdir(exist_ok=True)
             (runs / half).write_text("half of it")
             os.utime(runs / half.split("/")[0], (0, 0))
-        assert as_root("mount", "-o", "remount,ro", str(runs))
+        assert run_as_root("mount", "-o", "remount,ro", str(runs))
         registry = registries(runs.parent)
-        assert registry.closed().startswith(f"{runs} cannot be written ({READ_ONLY}): ")
-        with pytest.raises(Refused, match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS to a folder that can be written and try again"):
-            registry.start(tiny(), "ada")
+        assert registry.storage_error().startswith(f"{runs} cannot be written ({READ_ONLY}): ")
+        with pytest.raises(UserError, match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS to a folder that can be written and try again"):
+            registry.start(tiny_config(), "ada")
         assert sorted(path.name for path in runs.iterdir()) == [".folder.previous", ".half.tmp"]
     finally:
-        assert as_root("umount", "-l", str(runs))
+        assert run_as_root("umount", "-l", str(runs))
 
 
 def test_one_core_without_shared_memory_can_train(tmp_path, one_core):
@@ -164,11 +164,11 @@ def test_an_app_that_is_told_of_no_such_start_method_says_so_and_ends():
 
 @pytest.mark.parametrize(("number", "advice"), [(errno.EROFS, "make its folder writable"), (errno.ENOSPC, "free disk space")])
 def test_a_run_whose_disk_takes_nothing_more_says_what_would_help(tmp_path, number, advice):
-    worker = Worker(context().Pipe()[1], Order(str(tmp_path), tiny().to_fields()))
+    worker = TrainingWorker(context().Pipe()[1], WorkerSpec(str(tmp_path), tiny_config().to_flat()))
 
     def refused():
         raise OSError(number, os.strerror(number), "metrics.jsonl")
 
-    assert worker.guard(refused) is False
+    assert worker.write_or_pause(refused) is False
     assert worker.paused
-    assert worker.trouble.endswith(f"{os.strerror(number)}; the run is paused: {advice} and resume")
+    assert worker.write_error.endswith(f"{os.strerror(number)}; the run is paused: {advice} and resume")

@@ -10,17 +10,17 @@ import pytest
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
-from tests.support.faults import tiny
+from tests.support.faults import tiny_config
 from tests.support.fingerprint import fingerprint
 
 STEPS = 12
 RESUME = """
 import sys
 from pathlib import Path
-from playground.training.checkpoint import load_trainer
+from playground.training.checkpoint import resume_trainer
 from tests.support.fingerprint import fingerprint
 for folder in sys.argv[1:]:
-    trainer, _ = load_trainer(Path(folder))
+    trainer, _ = resume_trainer(Path(folder))
     list(trainer)
     print(fingerprint(trainer))
 """
@@ -54,12 +54,12 @@ def chance_models(n):
 def test_resumed_run_is_bit_identical_for_any_model_and_cut(tmp_path, models, cuts):
     folders, uncut = [], []
     for number, model in enumerate(models):
-        trainer = Trainer(tiny(**{"steps": STEPS} | model))
+        trainer = Trainer(tiny_config(**{"steps": STEPS} | model))
         for step in range(STEPS):
             if step in cuts:
                 folders.append(tmp_path / f"{number}-{step}")
                 save_checkpoint(folders[-1], trainer, None)
-            trainer.step()
+            trainer.train_step()
         uncut += [fingerprint(trainer)] * len(cuts)
     command = [sys.executable, "-W", "error", "-c", RESUME, *map(str, folders)]
     resumed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=3000).stdout.split()

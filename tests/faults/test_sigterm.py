@@ -7,10 +7,10 @@ import pytest
 
 from playground.runs.history import read_lines
 from playground.runs.run import Run
-from playground.ui.visit import new_owner
+from playground.ui.visit import new_owner_key
 from tests.support.app_server import AppServer, wait_for
-from tests.support.faults import counts, readable
-from tests.support.page_client import Page, run_folders, small_checkpoint
+from tests.support.faults import repeat_counts, resumable_steps
+from tests.support.page_client import PageClient, run_folders, zipped_small_checkpoint
 
 RUNS = 2
 SAVED_WITHIN = 5.0  # seconds: the gate's own limit
@@ -19,9 +19,9 @@ SAVED_WITHIN = 5.0  # seconds: the gate's own limit
 def app_with_runs_going(folder):
     """The app, a page of its owner, and the subjects of runs that train."""
     app = AppServer(folder, PLAYGROUND_SLOTS=str(RUNS))
-    page = Page(app, new_owner())
-    first = page.upload(small_checkpoint(folder))
-    subjects = [page.do(first, "again")["subject"] for _ in range(RUNS)]
+    page = PageClient(app, new_owner_key())
+    first = page.upload(zipped_small_checkpoint(folder))
+    subjects = [page.run_action(first, "again")["subject"] for _ in range(RUNS)]
     for subject in subjects:
         further(page, subject, 10)
     return app, page, subjects
@@ -33,7 +33,7 @@ def further(page, subject, step):
 
 
 @pytest.mark.smoke
-@counts(1, 20)
+@repeat_counts(1, 20)
 def test_sigterm_saves_every_run_and_next_app_resumes_them(tmp_path, count):
     for turn in range(count):
         folder = tmp_path / str(turn)
@@ -46,21 +46,21 @@ def test_sigterm_saves_every_run_and_next_app_resumes_them(tmp_path, count):
         assert "Traceback" not in log
         for run in (Run.read(path) for path in run_folders(app)):
             if (subject := f"run:{run.id}") in seen:
-                assert readable(run), (run.status, run.message, sorted(map(str, (run.folder / "checkpoints").rglob("*"))))
-                newest = run.folder / "checkpoints" / f"{readable(run)[0]:07d}"
+                assert resumable_steps(run), (run.status, run.message, sorted(map(str, (run.folder / "checkpoints").rglob("*"))))
+                newest = run.folder / "checkpoints" / f"{resumable_steps(run)[0]:07d}"
                 assert (newest / "config.json").stat().st_mtime - told_at < SAVED_WITHIN
-                assert readable(run)[0] >= seen[subject]
-                assert [line["step"] for line in read_lines(run.folder)] == list(range(1, readable(run)[0] + 1))
+                assert resumable_steps(run)[0] >= seen[subject]
+                assert [line["step"] for line in read_lines(run.folder)] == list(range(1, resumable_steps(run)[0] + 1))
                 assert run.status == "paused"
-                seen[subject] = readable(run)[0]
+                seen[subject] = resumable_steps(run)[0]
             for secret in (run.id, run.watch_id, page.owner):
                 assert secret not in log
         again = AppServer(folder, PLAYGROUND_SLOTS=str(RUNS))
         try:
-            page = Page(again, page.owner)
+            page = PageClient(again, page.owner)
             for subject, step in seen.items():
                 assert page.poll(subject)["step"] == step
-                page.do(subject, "resume")
+                page.run_action(subject, "resume")
                 told = further(page, subject, step + 10)
                 assert told["points"]["count"] >= step + 10
                 assert told["points"]["steps"] == sorted(set(told["points"]["steps"]))
@@ -76,4 +76,4 @@ def test_other_ways_to_end_the_app_save_as_well(tmp_path, number):
     app.process.send_signal(number)
     assert app.process.wait(60) == 0
     runs = {f"run:{run.id}": run for run in map(Run.read, run_folders(app))}
-    assert [readable(runs[subject])[0] >= step for subject, step in zip(subjects, seen, strict=True)] == [True] * RUNS
+    assert [resumable_steps(runs[subject])[0] >= step for subject, step in zip(subjects, seen, strict=True)] == [True] * RUNS

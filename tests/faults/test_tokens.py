@@ -12,15 +12,15 @@ import psutil
 import pytest
 from huggingface_hub import constants
 
-from playground.hub.jobs import Jobs
-from playground.runs.run import Refused
-from playground.ui.hub import HubPage, token_of
-from playground.ui.visit import new_owner
+from playground.hub.jobs import AutoPublisher
+from playground.runs.run import UserError
+from playground.ui.hub import HubPage, resolve_token
+from playground.ui.visit import new_owner_key
 from tests.support.app_server import AppServer, wait_for
 from tests.support.coroutines import run_in_thread
-from tests.support.fake_hub import StandInHub
-from tests.support.faults import tiny
-from tests.support.page_client import Page
+from tests.support.fake_hub import FakeHub
+from tests.support.faults import tiny_config
+from tests.support.page_client import PageClient
 
 REVERSE = "checkpoint:reverse-one-head"
 SIGNED_IN = 3600
@@ -29,7 +29,7 @@ CLIENT_SECRET = "CanaryOfTheOauthSecret"
 
 @pytest.fixture(scope="module")
 def hub():
-    with StandInHub() as hub:
+    with FakeHub() as hub:
         yield hub
 
 
@@ -62,33 +62,38 @@ def holding(folder, *secrets, but=()):
 @pytest.mark.parametrize("local", [False, True])
 def test_on_a_space_only_signing_in_counts(hub, canary, monkeypatch, typed, local):
     monkeypatch.setenv("SPACE_ID", "owner/space")
-    assert token_of(typed, session_of(hub.ADA), local) == hub.ADA
+    assert resolve_token(typed, session_of(hub.ADA), local) == hub.ADA
     nobody = [{}, session_of(hub.ADA, -1), session_of(None), session_of(7), {"oauth_info": hub.ADA}, {"oauth_info": None},
               {"oauth_info": {"access_token": hub.ADA}}]  # fmt: skip
     for session in nobody:
-        assert token_of(typed, session, local) == ""
+        assert resolve_token(typed, session, local) == ""
 
 
 def test_a_machine_that_serves_itself_has_its_own_and_what_is_typed_wins(hub, canary, tmp_path, monkeypatch):
-    assert token_of({}, {}, True) == hub.OWNER
-    assert token_of({"token": ""}, {}, True) == token_of({"token": "  "}, {}, True) == token_of({"token": 7}, {}, True) == hub.OWNER
-    assert token_of({"token": f" {hub.ADA}\n"}, {}, True) == hub.ADA
+    assert resolve_token({}, {}, True) == hub.OWNER
+    assert (
+        resolve_token({"token": ""}, {}, True)
+        == resolve_token({"token": "  "}, {}, True)
+        == resolve_token({"token": 7}, {}, True)
+        == hub.OWNER
+    )
+    assert resolve_token({"token": f" {hub.ADA}\n"}, {}, True) == hub.ADA
     monkeypatch.delenv("HF_TOKEN")
-    assert token_of({}, {}, True) == hub.OWNER  # from its file
+    assert resolve_token({}, {}, True) == hub.OWNER  # from its file
     (tmp_path / "token").unlink()
-    assert token_of({}, {}, True) == ""
+    assert resolve_token({}, {}, True) == ""
 
 
 def test_where_a_house_may_come_only_what_is_typed_counts(hub, canary):
-    assert token_of({}, {}, False) == ""
-    assert token_of({}, session_of(hub.ADA), False) == ""
-    assert token_of({"token": hub.ADA}, {}, False) == hub.ADA
+    assert resolve_token({}, {}, False) == ""
+    assert resolve_token({}, session_of(hub.ADA), False) == ""
+    assert resolve_token({"token": hub.ADA}, {}, False) == hub.ADA
 
 
 @pytest.mark.parametrize("typed", ["hf_two words", "hf_a\nhf_b", "hf_ä", "hf_\x00", "hf_" + "x" * 198])
 def test_what_is_no_token_is_refused_without_saying_it(canary, typed):
-    with pytest.raises(Refused) as refused:
-        token_of({"token": typed}, {}, True)
+    with pytest.raises(UserError) as refused:
+        resolve_token({"token": typed}, {}, True)
     assert "copy it again" in str(refused.value)
     assert typed[3:] not in str(refused.value)
 
@@ -104,24 +109,24 @@ def waited_for(answer):
 def visited(hub, canary, registries, monkeypatch):
     """Carries an errand of a visitor with some session out, and gives the answer to hub-start, or what became of it."""
     monkeypatch.setenv("SPACE_ID", "owner/space")
-    registry, owner = registries(), new_owner()
-    run = registry.start(tiny(steps=4), owner)
+    registry, owner = registries(), new_owner_key()
+    run = registry.start(tiny_config(steps=4), owner)
     wait_for(lambda: run.status == "done", 60, "a short run")
-    page = HubPage(registry, Jobs(registry))
+    page = HubPage(registry, AutoPublisher(registry))
 
     def visit(session, **what):
         request = SimpleNamespace(scope={"session": session})
         begun = waited_for(page.start({"owner": owner, "token": hub.CY, "subject": f"run:{run.id}"} | what, request))
         if "error" in begun:
             return begun
-        assert page.jobs.find(begun["job"], owner).over.wait(110)
-        return waited_for(page.job({"owner": owner, "job": begun["job"]}, request))
+        assert page.publisher.find(begun["job"], owner).finished.wait(110)
+        return waited_for(page.job_status({"owner": owner, "job": begun["job"]}, request))
 
     return visit
 
 
 def test_a_visitor_of_a_space_publishes_with_the_token_of_signing_in(hub, visited):
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         told = visited(session_of(hub.ADA), kind="push", repo="ada/from-a-space", expected="")
     assert told["status"] == "done", told
     assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
@@ -132,7 +137,7 @@ def test_a_visitor_of_a_space_publishes_with_the_token_of_signing_in(hub, visite
 @pytest.mark.parametrize("session", ["nobody's", "expired here", "expired there"])
 def test_a_visitor_of_a_space_who_is_not_signed_in_publishes_nothing(hub, visited, session):
     sessions = {"nobody's": {}, "expired here": session_of(hub.ADA, -1), "expired there": session_of(hub.EXPIRED)}
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         told = visited(sessions[session], kind="push", repo="ada/by-nobody")
     sentence = told.get("error") or told["sentence"]
     assert ("sign in again" if session == "expired there" else "sign in first") in sentence
@@ -144,11 +149,11 @@ def test_a_visitor_of_a_space_who_is_not_signed_in_publishes_nothing(hub, visite
 # The app as a process
 
 
-class Visitor(Page):
+class Visitor(PageClient):
     """A page of the app, which remembers all that it was answered."""
 
     def __init__(self, app):
-        super().__init__(app, new_owner())
+        super().__init__(app, new_owner_key())
         self.answers = []
 
     def call(self, function, **request):
@@ -198,7 +203,7 @@ def test_the_owners_token_of_a_space_is_shown_to_nobody_by_no_errand(hub, space)
     folder, visitor = space.log.parent, Visitor(space)
     hub.put("owner/secret", {"playground.json": "{}", "model.safetensors": b""}, private=True)
     hub.put("dee/digits", packaged(space))
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         for kind in ("push", "plan"):
             for typed in ({}, {"token": hub.ADA}, {"token": hub.CY}):
                 assert "sign in first" in visitor.errand(kind=kind, repo="owner/mine", subject=REVERSE, **typed)["error"]
@@ -239,7 +244,7 @@ def test_a_page_of_another_site_starts_nothing(hub, space, origin):
     visitor = Visitor(space)
     body = json.dumps({"owner": visitor.owner, "kind": "look", "repo": "dee/digits"}).encode()
     theirs = {"Content-Type": "application/json", "Origin": origin.format(port=space.port)}
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         for name in ("hub-start", "hub-job", "hub-cancel", "hub-who", "hub-keep"):
             with pytest.raises(RuntimeError, match="403"):
                 visitor.post(f"/playground/ask/{name}", body, theirs)
@@ -251,7 +256,7 @@ def test_a_page_of_another_site_starts_nothing(hub, space, origin):
 def test_somebody_alone_publishes_with_the_token_of_the_machine(hub, local):
     visitor = Visitor(local)
     assert visitor.call("hub-who")["way"] == "machine"
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         told = visitor.errand(kind="push", repo="ada/at-home", subject=REVERSE, expected="")
     assert told["status"] == "done", told
     assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
@@ -263,7 +268,7 @@ def test_somebody_alone_publishes_with_the_token_of_the_machine(hub, local):
 def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
     folder, visitor = local.log.parent, Visitor(local)
     but = {folder / "home/token"}
-    with hub.watch() as seen, hub.fault(hub.COMMIT, "silent") as silent:
+    with hub.record_requests() as seen, hub.fault(hub.COMMIT, "silent") as silent:
         begun = visitor.call("hub-start", kind="push", repo="cy/typed", subject=REVERSE, token=f" {hub.CY}\n", expected="")
         wait_for(lambda: silent.hits, 110, "the commit")
         assert holding(folder, hub.CY, hub.ADA, but=but) == []  # in the midst of it
@@ -272,7 +277,7 @@ def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
     assert (told["status"], told["again"]) == ("failed", True)
     told = visitor.errand(kind="push", repo="cy/typed", subject=REVERSE, token=hub.CY)
     assert told["status"] == "done", told
-    with hub.watch() as more:
+    with hub.record_requests() as more:
         refused = visitor.errand(kind="push", repo="cy/typed", subject=REVERSE, token=f"{hub.CY}\n{hub.BEN}")
         assert "copy it again" in refused["error"]
         assert "create a new one" in visitor.errand(kind="account", token=hub.UNKNOWN)["sentence"]
@@ -285,7 +290,7 @@ def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
 @pytest.mark.smoke
 def test_no_process_below_the_server_inherits_a_secret(hub, local):
     """The workers read files that strangers send."""
-    page = Page(local, (local.checkpoints / "runs" / ".owner").read_text().strip())
+    page = PageClient(local, (local.checkpoints / "runs" / ".owner").read_text().strip())
     page.call("try", subject="checkpoint:reverse", text="3 1 4")
     run = page.train(steps=100_000)
     try:
@@ -298,4 +303,4 @@ def test_no_process_below_the_server_inherits_a_secret(hub, local):
             assert not any(secret in environment.values() for environment in environments)
         assert page.call("hub-who")["signed_in"] is True  # the server itself still has the token of the machine's owner
     finally:
-        page.do(run, "stop")
+        page.run_action(run, "stop")

@@ -9,7 +9,16 @@ import psutil
 import pytest
 
 from tests.support.app_server import wait_for
-from tests.support.faults import check_every_point_is_there_once, counts, held, newest_step, readable, start, wait_for_end, wait_for_status
+from tests.support.faults import (
+    assert_complete_series,
+    newest_checkpoint_step,
+    pause_and_wait,
+    repeat_counts,
+    resumable_steps,
+    start_run,
+    wait_for_end,
+    wait_for_status,
+)
 
 MORE = 10  # steps that a run still takes once it has been taken up again
 # What lies between the layers is beyond the 32 MB up to which malloc keeps for later what was freed: each step takes memory anew.
@@ -40,45 +49,45 @@ def hung(registry, run):
 
 
 def raising(registry, run):
-    run.send("watch")  # and not whether
+    run.send_command("watch")  # and not whether
     return "IndexError"
 
 
 def diverging(registry, run):
-    registry.change(run, "learning_rate", 100.0)
+    registry.change_setting(run, "learning_rate", 100.0)
     return "lower learning_rate"
 
 
-@counts(1, 20)
+@repeat_counts(1, 20)
 @pytest.mark.parametrize("fault", [killed, out_of_memory, hung, raising, diverging])
 def test_failed_worker_is_reported_and_other_run_is_unaffected(registries, count, fault):
     fields = {out_of_memory: LARGE, diverging: {"clip": 0.0, "n_layers": 4, "d_model": 16}}.get(fault, {})
     for _ in range(count):
         registry = registries(hung_after=3.0 if fault is hung else 60.0, slots=2)
-        run, other = start(registry, "ada", **fields), start(registry, "bob", steps=100_000)
+        run, other = start_run(registry, "ada", **fields), start_run(registry, "bob", steps=100_000)
         wait_for(lambda run=run, other=other: run.step > 2 and other.step, 120, "points of both")
-        held(registry, run)
+        pause_and_wait(registry, run)
         registry.control(run, "resume")
         wait_for_status(run, "training")
-        before, pid_of_other, points_of_other = readable(run)[0], pid(other), other.step
+        before, pid_of_other, points_of_other = resumable_steps(run)[0], pid(other), other.step
         reason = fault(registry, run)
         wait_for_status(run, "failed")
         wait_for(lambda other=other, step=points_of_other: other.step > step + 50, 120, "the other run going on")
         assert reason in run.message
-        kept = readable(run)[0]
+        kept = resumable_steps(run)[0]
         assert kept >= before
         assert f"its checkpoint of step {kept} is saved, Resume continues from there" in run.message
         wait_for_end(run)
         if fault is diverging:  # what was trained at that rate is spoilt; the run goes on from before it
             run = registry.branch(run, before, "ada")
             wait_for_status(run, "paused")
-        registry.change(run, "learning_rate", 1e-3)
+        registry.change_setting(run, "learning_rate", 1e-3)
         last = run.step + (2 if fault is out_of_memory else MORE)  # its steps are long
-        registry.change(run, "steps", last)
+        registry.change_setting(run, "steps", last)
         registry.control(run, "resume")
         wait_for_status(run, "done", "failed")
         assert run.status == "done", run.message
-        check_every_point_is_there_once(registry, run, last)
+        assert_complete_series(registry, run, last)
         assert (pid(other), other.status, other.message) == (pid_of_other, "training", "")
         registry.control(other, "stop")
         wait_for_status(other, "stopped")
@@ -87,80 +96,80 @@ def test_failed_worker_is_reported_and_other_run_is_unaffected(registries, count
 
 
 def check_no_point_is_missing(run):
-    points = run.load()
+    points = run.load_points()
     assert (points.first, points.last) == (1, len(points))
-    assert newest_step(run) == points.last
+    assert newest_checkpoint_step(run) == points.last
 
 
 @pytest.mark.smoke
 def test_run_killed_before_its_first_checkpoint_restarts_on_resume(registries):
     registry = registries()
-    run = start(registry, steps=200)
+    run = start_run(registry, steps=200)
     wait_for(lambda: run.step, 60, "the first points")
     killed(registry, run)
     wait_for_status(run, "failed")
     assert "it has no checkpoint yet" in run.message
     registry.control(run, "resume")
     wait_for_status(run, "done")
-    check_every_point_is_there_once(registry, run, 200)
+    assert_complete_series(registry, run, 200)
 
 
 def test_worker_killed_while_paused_resumes_from_its_checkpoint(registries):
     registry = registries()
-    run = start(registry)
+    run = start_run(registry)
     wait_for(lambda: run.step, 60, "the first points")
-    held(registry, run)
+    pause_and_wait(registry, run)
     step = run.step
     killed(registry, run)
     wait_for_status(run, "failed")
-    assert f"its checkpoint of step {step} is saved" in run.message
-    registry.change(run, "steps", step + MORE)
+    assert f"its checkpoint of step {step} is kept" in run.message
+    registry.change_setting(run, "steps", step + MORE)
     registry.control(run, "resume")
     wait_for_status(run, "done")
-    check_every_point_is_there_once(registry, run, step + MORE)
+    assert_complete_series(registry, run, step + MORE)
 
 
 def test_change_after_worker_failure_applies_from_displayed_step(registries):
     registry = registries()
-    run = start(registry)
+    run = start_run(registry)
     wait_for(lambda: run.step, 60, "the first points")
-    held(registry, run)
+    pause_and_wait(registry, run)
     saved = run.step
     registry.control(run, "resume")
     wait_for(lambda: run.step > saved + 20, 60, "steps that no checkpoint has")
     killed(registry, run)
     wait_for_status(run, "failed")
     wait_for_end(run)
-    shown = run.load().last  # the page shows the run there, and a change holds from what it shows
-    registry.change(run, "learning_rate", 5e-4)
-    registry.change(run, "steps", shown + 10)
+    shown = run.load_points().last  # the page shows the run there, and a change holds from what it shows
+    registry.change_setting(run, "learning_rate", 5e-4)
+    registry.change_setting(run, "steps", shown + 10)
     registry.control(run, "resume")
     wait_for_status(run, "done")
-    check_every_point_is_there_once(registry, run, shown + 10)
-    rates = list(run.load().columns["learning_rate"])
+    assert_complete_series(registry, run, shown + 10)
+    rates = list(run.load_points().columns["learning_rate"])
     assert set(rates[shown:]) == {5e-4}
     assert 5e-4 not in rates[:shown]
 
 
 def test_change_on_queued_branch_leaves_its_history_unchanged(registries):
     registry = registries(slots=1)
-    run = start(registry)
+    run = start_run(registry)
     wait_for(lambda: run.step > 10, 60, "some steps")
     branch = registry.branch(run, 10, "ada")
     if branch.status == "waiting":
-        registry.change(branch, "learning_rate", 5e-4)
+        registry.change_setting(branch, "learning_rate", 5e-4)
         assert [change.to_list() for change in branch.changes] == [[10, "learning_rate", 5e-4]]
     registry.control(run, "stop")
     wait_for_status(branch, "paused")
-    registry.change(branch, "steps", 20)
+    registry.change_setting(branch, "steps", 20)
     registry.control(branch, "resume")
     wait_for_status(branch, "done")
-    check_every_point_is_there_once(registry, branch, 20)
+    assert_complete_series(registry, branch, 20)
     assert list(branch.load().columns["learning_rate"]) == [1e-3] * 10 + [5e-4] * 10
 
 
 def test_a_worker_that_is_busy_for_long_is_not_taken_for_a_hung_one(registries):
     registry = registries(hung_after=0.3)
-    run = start(registry, steps=2, batch_size=800, max_length=32, d_model=64, d_ff=256, eval_n=500, eval_every=1)
+    run = start_run(registry, steps=2, batch_size=800, max_length=32, d_model=64, d_ff=256, eval_n=500, eval_every=1)
     wait_for_status(run, "done", "failed", seconds=200)
     assert run.status == "done", run.message

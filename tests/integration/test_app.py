@@ -7,10 +7,10 @@ from contextlib import closing
 import pytest
 
 from playground.runs.registry import Registry
-from playground.ui.acts import act, details, rows
-from playground.ui.app import is_open
-from playground.ui.live import answered, drawn, looked, told
-from playground.ui.visit import known, new_owner, visited
+from playground.ui.acts import list_runs, run_action, run_details
+from playground.ui.app import is_public
+from playground.ui.live import overlay_curves, poll_model, predict, snapshot
+from playground.ui.visit import new_owner_key, owner_from_session, session_value
 from tests.support.app_server import ROOT, AppServer
 from tests.support.coroutines import run_in_thread
 
@@ -81,7 +81,7 @@ def test_only_a_space_or_a_foreign_address_opens_the_app_to_all(monkeypatch, hos
     monkeypatch.delenv("SPACE_ID", raising=False)
     if space:
         monkeypatch.setenv("SPACE_ID", space)
-    assert is_open(host) is opened
+    assert is_public(host) is opened
 
 
 HOSTILE = [
@@ -95,17 +95,17 @@ HOSTILE = [
 @pytest.mark.parametrize("request_", HOSTILE, ids=lambda request: repr(request)[:40])
 def test_hostile_requests_reach_nothing(tmp_path, request_):
     registry = Registry(tmp_path)
-    assert run_in_thread(told(registry, request_))["status"] == "gone"
-    for ask in (answered, looked, act, details):
+    assert run_in_thread(poll_model(registry, request_))["status"] == "gone"
+    for ask in (predict, snapshot, run_action, run_details):
         assert "error" in run_in_thread(ask(registry, request_))
-    assert run_in_thread(drawn(registry, request_)) == {"curves": []}
-    assert run_in_thread(rows(registry, request_))["runs"] == []
+    assert run_in_thread(overlay_curves(registry, request_)) == {"curves": []}
+    assert run_in_thread(list_runs(registry, request_))["runs"] == []
 
 
 @pytest.mark.parametrize(
     "memory", [None, "", "x", 3, [], {}, "null", "[]", '{"owner": "\u00e9", "subject": ""}', '{"owner": 3, "subject": 4}', "[" * 9999]
 )
 def test_a_browsers_memory_of_anything_is_a_strangers(memory):
-    assert known(memory) == ""
-    owner = new_owner()
-    assert known(visited(owner)) == owner
+    assert owner_from_session(memory) == ""
+    owner = new_owner_key()
+    assert owner_from_session(session_value(owner)) == owner

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 
 from playground.__main__ import main
 from playground.commands import training as commands
-from playground.commands.training import new_config
-from playground.training.presets import family_config
+from playground.commands.training import build_config
+from playground.training.presets import architecture_preset
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
-from tests.support.commands import COMMAND, interpreter, playground
+from tests.support.commands import COMMAND, run_command, run_in_interpreter
 
 TINY = [
     "--d-model",
@@ -42,7 +42,7 @@ TINY = [
 def trained(tmp_path_factory):
     """A tiny checkpoint of 30 steps, and what `train --json` said."""
     out = tmp_path_factory.mktemp("cli") / "tiny"
-    done = interpreter("train", "--task", "reverse", "--length", "4", "--steps", "30", "--out", out, "--json", *TINY)
+    done = run_in_interpreter("train", "--task", "reverse", "--length", "4", "--steps", "30", "--out", out, "--json", *TINY)
     assert done.returncode == 0, done.stderr
     return out, done
 
@@ -63,9 +63,9 @@ def test_train_ends_with_one_json_line(trained):
 @pytest.mark.smoke
 def test_evaluate_scores_what_train_scored(trained):
     out, done = trained
-    scored = json.loads(interpreter("evaluate", out, "--n", "2000", "--json").stdout.splitlines()[-1])
+    scored = json.loads(run_in_interpreter("evaluate", out, "--n", "2000", "--json").stdout.splitlines()[-1])
     assert scored["exact_match"] == json.loads(done.stdout.splitlines()[-1])["exact_match"]
-    lines = playground("evaluate", out).stdout.splitlines()
+    lines = run_command("evaluate", out).stdout.splitlines()
     assert "held-out sequences" in lines[0]
     assert "length   4" in lines[1]
     assert "exist" in lines[1]
@@ -73,9 +73,9 @@ def test_evaluate_scores_what_train_scored(trained):
 
 def test_resume_goes_on_to_the_same_weights_as_an_uninterrupted_run(trained, tmp_path):
     out, _ = trained
-    resumed = playground("train", "--resume", out, "--steps", "50", "--out", tmp_path / "resumed", "--json")
+    resumed = run_command("train", "--resume", out, "--steps", "50", "--out", tmp_path / "resumed", "--json")
     assert json.loads(resumed.stdout.splitlines()[-1])["steps"] == 50, resumed.stderr
-    straight = playground("train", "--length", "4", "--steps", "50", "--out", tmp_path / "straight", "--json", *TINY)
+    straight = run_command("train", "--length", "4", "--steps", "50", "--out", tmp_path / "straight", "--json", *TINY)
     assert straight.returncode == 0, straight.stderr
     for name in ("model.safetensors", "training.safetensors"):
         assert (tmp_path / "resumed" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
@@ -97,7 +97,7 @@ def seed_of(checkpoint):
 
 
 def test_runs_that_start_in_the_same_second_get_folders_of_their_own(run_here, tmp_path, monkeypatch):
-    monkeypatch.setattr(commands, "CHECKPOINTS", tmp_path)
+    monkeypatch.setattr(commands, "CHECKPOINTS_ROOT", tmp_path)
     monkeypatch.setattr(time, "strftime", lambda form: "20260102-030405")
     for seed in (1, 2):
         done = run_here("train", "--length", 4, "--steps", 2, "--seed", seed, "--json", *TINY)
@@ -113,7 +113,7 @@ def test_a_second_run_with_the_same_out_is_refused_while_the_first_trains(tmp_pa
     first = [*COMMAND, "train", "--length", "4", "--steps", "100000", "--seed", "1", "--out", str(out), *TINY]
     with subprocess.Popen(first, cwd=ROOT, stderr=subprocess.DEVNULL) as run:
         wait_for(lambda: catches_sigterm(run.pid), 100, "the training that handles signals")
-        second = playground("train", "--length", "4", "--steps", "5", "--seed", "2", "--out", out, *TINY)
+        second = run_command("train", "--length", "4", "--steps", "5", "--seed", "2", "--out", out, *TINY)
         run.send_signal(signal.SIGTERM)
         assert run.wait(60) == 143
     assert (second.returncode, second.stdout) == (2, "")
@@ -140,16 +140,16 @@ def test_a_checkpoint_that_appears_during_training_is_not_overwritten(run_here, 
 
 
 def test_until_ends_a_run_early(tmp_path):
-    done = playground("train", "--length", "4", "--steps", "500", "--until", "0.01", "--out", tmp_path / "early", "--json", *TINY)
+    done = run_command("train", "--length", "4", "--steps", "500", "--until", "0.01", "--out", tmp_path / "early", "--json", *TINY)
     assert json.loads(done.stdout.splitlines()[-1])["steps"] < 500
 
 
 @pytest.mark.smoke
 def test_predict_prints_the_answer_alone_on_its_last_line():
-    done = interpreter("predict", "checkpoints/reverse", "3 1 4")
+    done = run_in_interpreter("predict", "checkpoints/reverse", "3 1 4")
     assert (done.returncode, done.stdout) == (0, "4 1 3\n")
-    assert playground("predict", "checkpoints/copy", "314").stdout == "3 1 4\n"
-    assert playground("predict", "checkpoints/reverse-one-head", "1,2,3,4").stdout == "4 3 2 1\n"
+    assert run_command("predict", "checkpoints/copy", "314").stdout == "3 1 4\n"
+    assert run_command("predict", "checkpoints/reverse-one-head", "1,2,3,4").stdout == "4 3 2 1\n"
 
 
 @pytest.mark.smoke
@@ -158,7 +158,7 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
     (checkpoint / "history").mkdir()
     for step in (0, 10, 20, 30, 40):  # as a run keeps them; step 40 is beyond this checkpoint
         (checkpoint / "history" / f"{step}.safetensors").write_bytes((checkpoint / "model.safetensors").read_bytes())
-    for command in (interpreter, playground):  # a second time replaces the first
+    for command in (run_in_interpreter, run_command):  # a second time replaces the first
         done = command("inspect", checkpoint, "3 1 4", "--out", tmp_path / "figures", "--n", "20", "--json")
         assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
@@ -226,7 +226,7 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
     ],
 )
 def test_invalid_argument_exits_2_with_one_line_remedy(arguments, says):
-    done = playground(*arguments)
+    done = run_command(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
     lines = done.stderr.splitlines()
@@ -236,7 +236,7 @@ def test_invalid_argument_exits_2_with_one_line_remedy(arguments, says):
 
 
 def test_a_gpu_that_is_not_there_is_named_and_nothing_is_written(tmp_path):
-    done = playground("train", "--device", "cuda", "--out", tmp_path / "gpu", CUDA_VISIBLE_DEVICES="")
+    done = run_command("train", "--device", "cuda", "--out", tmp_path / "gpu", CUDA_VISIBLE_DEVICES="")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "playground: device is 'cuda', but no CUDA GPU is available here; use auto or cpu\n"
     assert not (tmp_path / "gpu").exists()
@@ -260,8 +260,8 @@ def test_signal_ends_training_and_resume_gives_the_same_weights(tmp_path, number
     assert "stopped by a signal at step" in said
     cut_at = json.loads((tmp_path / "cut" / "config.json").read_text())["step"]
     goal = str(cut_at + 5)
-    resumed = interpreter("train", "--resume", tmp_path / "cut", "--steps", goal, "--out", tmp_path / "on")
-    straight = playground(*command, "--steps", goal, "--out", tmp_path / "straight")
+    resumed = run_in_interpreter("train", "--resume", tmp_path / "cut", "--steps", goal, "--out", tmp_path / "on")
+    straight = run_command(*command, "--steps", goal, "--out", tmp_path / "straight")
     assert resumed.returncode == straight.returncode == 0
     for name in ("model.safetensors", "training.safetensors"):
         assert (tmp_path / "on" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
@@ -287,20 +287,20 @@ sys.last = Last()
 @pytest.mark.parametrize(("moment", "code"), [*zip(CTRL_C_AT, (130, 0), strict=True)], ids=[*CTRL_C_AT])
 def test_ctrl_c_never_ends_a_command_by_the_signal_itself(tmp_path, moment, code):
     (tmp_path / "sitecustomize.py").write_text("import os, signal, sys\n" + CTRL_C_AT[moment])
-    done = interpreter("--version", PYTHONPATH=str(tmp_path))
+    done = run_in_interpreter("--version", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stderr) == (code, "")
 
 
 def test_a_run_that_diverges_keeps_the_weights_before_it_and_says_so(tmp_path):
     wild = ["--learning-rate", "100", "--warmup", "0", "--schedule", "constant", "--clip", "0", "--n-layers", "4"]
-    done = playground("train", "--length", "4", "--steps", "500", "--out", tmp_path / "wild", *TINY, *wild)
+    done = run_command("train", "--length", "4", "--steps", "500", "--out", tmp_path / "wild", *TINY, *wild)
     assert done.returncode == 1
     assert "lower learning_rate" in done.stderr
     assert json.loads((tmp_path / "wild" / "config.json").read_text())["step"] > 0
 
 
 def test_predict_takes_arguments_or_lines_and_prints_json():
-    several = playground("predict", "checkpoints/reverse", "3 1 4", "271")
+    several = run_command("predict", "checkpoints/reverse", "3 1 4", "271")
     assert (several.returncode, several.stdout) == (0, "4 1 3\n1 7 2\n")
     command = [*COMMAND, "predict", "checkpoints/reverse", "-", "--json"]
     lines = subprocess.run(command, cwd=ROOT, input="3 1 4\n\n271\n", capture_output=True, text=True, timeout=100)
@@ -308,7 +308,7 @@ def test_predict_takes_arguments_or_lines_and_prints_json():
     assert [(each["sequence"], each["given"], each["right"]) for each in told] == [
         ("3 1 4", ["4", "1", "3"], True), ("271", ["1", "7", "2"], True),
     ]  # fmt: skip
-    wrong = playground("predict", "checkpoints/reverse", "3 1 4", "3 x 4")
+    wrong = run_command("predict", "checkpoints/reverse", "3 1 4", "3 x 4")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "3 x 4: 'x' is not a symbol of this task" in wrong.stderr
 
@@ -347,26 +347,26 @@ def test_help_of_train_groups_its_options_and_ends_with_examples(run_here):
 def test_rows_are_checked_trained_on_asked_and_scored(tmp_path):
     (tmp_path / "rows.csv").write_text("n,from,to\n" + "".join(f"{i},w{i % 15} w{i // 15},w{i // 15} end\n" for i in range(225)))
     here = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "kept")}
-    shown = interpreter("rows", tmp_path / "rows.csv", "--columns", "from,to", **here)
+    shown = run_in_interpreter("rows", tmp_path / "rows.csv", "--columns", "from,to", **here)
     assert shown.stdout.splitlines()[1] == "w1 w0 → w0 end"
     assert "225 pairs with 16 different symbols" in shown.stderr
     out = tmp_path / "model"
-    done = playground("train", "--task", tmp_path / "rows.csv", "--columns", "from,to", "--steps", "20", "--out", out, *TINY, **here)
+    done = run_command("train", "--task", tmp_path / "rows.csv", "--columns", "from,to", "--steps", "20", "--out", out, *TINY, **here)
     assert done.returncode == 0, done.stderr
-    assert playground("predict", out, "w3 w4", **here).returncode == 0
-    assert "length   2" in playground("evaluate", out, **here).stdout
+    assert run_command("predict", out, "w3 w4", **here).returncode == 0
+    assert "length   2" in run_command("evaluate", out, **here).stdout
     elsewhere = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "elsewhere")}
-    assert playground("predict", out, "w3 w4", **elsewhere).returncode == 0
+    assert run_command("predict", out, "w3 w4", **elsewhere).returncode == 0
     for command in (("evaluate", out), ("train", "--resume", out, "--steps", "25")):
-        lost = playground(*command, **elsewhere)
+        lost = run_command(*command, **elsewhere)
         assert (lost.returncode, lost.stdout) == (2, "")
         assert "is not stored here; add it with `python -m playground rows FILE`" in lost.stderr
-    playground("rows", tmp_path / "rows.csv", "--columns", "from,to", "--json", **elsewhere)
-    assert playground("train", "--resume", out, "--steps", "25", **elsewhere).returncode == 0
+    run_command("rows", tmp_path / "rows.csv", "--columns", "from,to", "--json", **elsewhere)
+    assert run_command("train", "--resume", out, "--steps", "25", **elsewhere).returncode == 0
 
 
 def test_a_family_brings_its_recipe_unless_a_preset_was_asked_for():
     given = {"family": "recurrent", "cell": "lstm", "max_length": 6}
-    assert new_config(dict(given), None) == family_config(**given, min_length=6)
-    assert new_config({"family": "prebuilt"}, "one-head").model.n_layers == 1
-    assert new_config({}, "bert").family == "bert"
+    assert build_config(dict(given), None) == architecture_preset(**given, min_length=6)
+    assert build_config({"family": "prebuilt"}, "one-head").model.n_layers == 1
+    assert build_config({}, "bert").family == "bert"

@@ -11,11 +11,11 @@ import torch
 from huggingface_hub import DatasetCard
 
 from playground import data
-from playground.data import MOST_ROWS, scored_set, stream_columns, training_set, write_dataset
-from playground.origins import from_text, keep
+from playground.data import MAX_EXPORT_ROWS, evaluation_examples, export_dataset, stream_hub_columns, training_dataset
+from playground.origins import from_text, store
 from playground.tasks import load_task
-from playground.tasks.held_out import held_out_set, is_held_out
-from playground.tasks.rows import RowsError
+from playground.tasks.held_out import build_held_out_set, is_held_out
+from playground.tasks.rows import DatasetError
 from playground.training import trainer as training
 from playground.training.config import RunConfig
 from playground.training.manifest import Manifest, read_manifest
@@ -28,20 +28,20 @@ REPOS = {"repo": "ada/reverse-data", "model": "ada/reverse"}
 
 def consumed(monkeypatch, config, steps):
     """The rows that a Trainer learned from: (step, source tokens, target tokens), taken where it takes its batches."""
-    batches, source_of_batches = [], training.training_batch
+    batches, source_of_batches = [], training.sample_training_batch
 
     def spy(*arguments):
         batches.append(source_of_batches(*arguments))
         return batches[-1]
 
-    monkeypatch.setattr(training, "training_batch", spy)
+    monkeypatch.setattr(training, "sample_training_batch", spy)
     trainer = Trainer(config)
     for _ in range(steps):
-        trainer.step()
+        trainer.train_step()
     return [
         (step, source, label)
         for step, batch in enumerate(batches, start=1)
-        for source, label, weight in zip(batch.source_BS.tolist(), batch.labels_BT.tolist(), batch.weight_B.tolist(), strict=True)
+        for source, label, weight in zip(batch.source_BS.tolist(), batch.labels_BT.tolist(), batch.loss_weight_B.tolist(), strict=True)
         if weight > 0
     ]
 
@@ -57,18 +57,18 @@ def consumed(monkeypatch, config, steps):
 )
 def test_the_rows_are_those_that_a_trainer_consumes_in_its_order(monkeypatch, tmp_path, small_run, settings):
     config = small_run.replace(**settings)
-    vocabulary = load_task(config.task.task, config.task.symbols).vocabulary
+    vocabulary = load_task(config.task.task, config.task.n_symbols).vocabulary
     expected = [
         {"step": step, "source": " ".join(vocabulary.decode(source)), "target": " ".join(vocabulary.decode(label))}
         for step, source, label in consumed(monkeypatch, config, 6)
     ]
-    assert training_set(config, 6, tmp_path).to_list() == expected
+    assert training_dataset(config, 6, tmp_path).to_list() == expected
     assert 0.8 * 6 * config.training.batch_size < len(expected) <= 6 * config.training.batch_size
     assert expected[0]["source"] != expected[1]["source"]
 
 
 def test_longer_training_set_extends_shorter_one_in_its_own_file(tmp_path, small_run):
-    few, more = training_set(small_run, 3, tmp_path), training_set(small_run, 5, tmp_path)
+    few, more = training_dataset(small_run, 3, tmp_path), training_dataset(small_run, 5, tmp_path)
     assert more.to_list()[: len(few)] == few.to_list()
     assert {file["filename"] for each in (few, more) for file in each.cache_files} == {str(path) for path in tmp_path.iterdir()}
     assert len(list(tmp_path.iterdir())) == 2
@@ -77,55 +77,55 @@ def test_longer_training_set_extends_shorter_one_in_its_own_file(tmp_path, small
 def test_torchs_own_generator_is_left_alone(tmp_path, small_run):
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    training_set(small_run, 2, tmp_path)
+    training_dataset(small_run, 2, tmp_path)
     assert torch.equal(before, torch.get_rng_state())
 
 
 def test_too_many_rows_are_refused_before_any_is_made(tmp_path):
     config = RunConfig()
     with pytest.raises(ValueError, match=r"15,626 steps of 128 are 2,000,128 sequences, more than the 2,000,000 .* publish only the model"):
-        training_set(config, 15_626, tmp_path)
+        training_dataset(config, 15_626, tmp_path)
     manifest = Manifest(config, 15_626, 1.0, "cpu")
     with pytest.raises(ValueError, match="more than the 2,000,000"):
-        write_dataset(tmp_path / "data", manifest, **REPOS)
+        export_dataset(tmp_path / "data", manifest, **REPOS)
     assert list(tmp_path.iterdir()) == []
-    assert MOST_ROWS == 15_625 * 128
+    assert MAX_EXPORT_ROWS == 15_625 * 128
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_what_a_gpu_drew_is_not_made_up_by_a_processor(tmp_path):
     with pytest.raises(ValueError, match="no CUDA GPU"):
-        write_dataset(tmp_path, Manifest(RunConfig(), 3, 1.0, "cuda"), **REPOS)
+        export_dataset(tmp_path, Manifest(RunConfig(), 3, 1.0, "cuda"), **REPOS)
 
 
 def test_an_untrained_model_has_no_training_set(tmp_path):
     with pytest.raises(ValueError, match="step 0"):
-        write_dataset(tmp_path, Manifest(RunConfig(), 0, 0.0, "cpu"), **REPOS)
+        export_dataset(tmp_path, Manifest(RunConfig(), 0, 0.0, "cpu"), **REPOS)
 
 
 @pytest.mark.parametrize("name", ["", "data", "a/b/c", "a/b\n", "a/b](http://x)", "a/<b>"])
 def test_what_is_no_repository_gets_on_no_card(tmp_path, name):
     for repos in ({"repo": name}, {"model": name}):
         with pytest.raises(ValueError, match="is not a repository"):
-            write_dataset(tmp_path, Manifest(RunConfig(), 1, 0.0, "cpu"), **(REPOS | repos))
+            export_dataset(tmp_path, Manifest(RunConfig(), 1, 0.0, "cpu"), **(REPOS | repos))
 
 
 @pytest.mark.smoke
 def test_the_test_set_is_the_one_behind_the_scores():
     manifest = read_manifest(REVERSE)
-    asked = scored_set(manifest)
+    asked = evaluation_examples(manifest)
     by_length = manifest.scores["by_length"]
     assert torch.bincount(asked.lengths_B).tolist()[1:] == [line["n"] for line in by_length]
-    assert asked.available == {line["length"]: line["available"] for line in by_length}
+    assert asked.num_available == {line["length"]: line["available"] for line in by_length}
     fewer = Manifest(manifest.config, 200, 1.0, "cpu", {**manifest.scores, "n": 300})
-    again = held_out_set(load_task("reverse"), 300, 1, 10)
-    assert torch.equal(scored_set(fewer).batch.source_BS, again.batch.source_BS)
+    again = build_held_out_set(load_task("reverse"), 300, 1, 10)
+    assert torch.equal(evaluation_examples(fewer).batch.source_BS, again.batch.source_BS)
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("written") / "data"
-    write_dataset(folder, read_manifest(REVERSE), **REPOS)
+    export_dataset(folder, read_manifest(REVERSE), **REPOS)
     return folder
 
 
@@ -150,7 +150,7 @@ def test_the_folder_holds_two_tables_and_a_card(written):
 
 
 def test_writing_it_again_gives_the_same_bytes(written, tmp_path):
-    write_dataset(tmp_path, read_manifest(REVERSE), **REPOS)
+    export_dataset(tmp_path, read_manifest(REVERSE), **REPOS)
     for path in written.rglob("*"):
         assert path.is_dir() or path.read_bytes() == (tmp_path / path.relative_to(written)).read_bytes()
 
@@ -178,25 +178,25 @@ print(json.dumps([{split: whole[split].num_rows for split in whole}, whole["trai
 def rows_manifest(monkeypatch, tmp_path, origin=None):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
     rows = from_text("".join(f"{a}{b}{c}\t{c}{b}{a}\n" for a in "abcdefg" for b in "abcdefg" for c in "abcdefg"))
-    keep(dataclasses.replace(rows, origin=origin) if origin else rows)
+    store(dataclasses.replace(rows, origin=origin) if origin else rows)
     sizes = {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16, "batch_size": 8}
-    return Manifest(RunConfig.from_fields(rows.settings() | sizes), 2, 1.0, "cpu")
+    return Manifest(RunConfig.from_flat(rows.task_settings() | sizes), 2, 1.0, "cpu")
 
 
 def test_user_dataset_has_no_license_or_machine_generated_tag(monkeypatch, tmp_path):
-    write_dataset(tmp_path / "data", rows_manifest(monkeypatch, tmp_path), **REPOS)
+    export_dataset(tmp_path / "data", rows_manifest(monkeypatch, tmp_path), **REPOS)
     card = DatasetCard.load(tmp_path / "data" / "README.md")
     assert card.data.license is None
     assert card.data.annotations_creators is None
     assert card.data.get("language_creators") is None
     assert "MIT" not in card.text
-    write_dataset(tmp_path / "named", rows_manifest(monkeypatch, tmp_path), **REPOS, license="cc-by-4.0")
+    export_dataset(tmp_path / "named", rows_manifest(monkeypatch, tmp_path), **REPOS, license="cc-by-4.0")
     assert DatasetCard.load(tmp_path / "named" / "README.md").data.license == "cc-by-4.0"
 
 
 def test_rows_of_a_dataset_on_the_hub_keep_its_licence(monkeypatch, tmp_path):
     manifest = rows_manifest(monkeypatch, tmp_path, {"dataset": "cy/verses", "license": "odc-by"})
-    write_dataset(tmp_path / "data", manifest, **REPOS)
+    export_dataset(tmp_path / "data", manifest, **REPOS)
     card = DatasetCard.load(tmp_path / "data" / "README.md")
     assert (card.data.license, card.data.get("source_datasets")) == ("odc-by", ["cy/verses"])
     assert "(https://huggingface.co/datasets/cy/verses)" in card.text
@@ -216,8 +216,8 @@ def test_its_card_tells_what_it_is(written):
 
 @pytest.mark.parametrize("name", ["ada/x..y", "ada/name.git", "ada/a--b", "ada/name-"])
 def test_a_name_that_the_hub_does_not_take_is_refused(name):
-    with pytest.raises(RowsError, match=re.escape(f"'{name}' is not a dataset; write user/name")):
-        next(stream_columns(name, (), lambda names, _: names))
+    with pytest.raises(DatasetError, match=re.escape(f"'{name}' is not a dataset; write user/name")):
+        next(stream_hub_columns(name, (), lambda names, _: names))
 
 
 def test_an_unexpected_error_of_the_hub_is_reported_and_logged(monkeypatch, caplog):
@@ -225,6 +225,6 @@ def test_an_unexpected_error_of_the_hub_is_reported_and_logged(monkeypatch, capl
         raise KeyError("sha")
 
     monkeypatch.setattr(data.HfApi, "dataset_info", fail)
-    with pytest.raises(RowsError, match="the dataset ada/x cannot be read: KeyError: 'sha'"):
-        next(stream_columns("ada/x", (), lambda names, _: names))
+    with pytest.raises(DatasetError, match="the dataset ada/x cannot be read: KeyError: 'sha'"):
+        next(stream_hub_columns("ada/x", (), lambda names, _: names))
     assert "Traceback" in caplog.text

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from app import main
-from playground.ui.app import has_screen, is_open
+from playground.ui.app import has_display, is_public
 from tests.support.app_server import ROOT, free_port, wait_for
 
 
@@ -129,9 +129,9 @@ def test_a_browser_is_opened_where_somebody_sits(monkeypatch, environment, termi
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
-    assert has_screen() is screen
+    assert has_display() is screen
 
 
 def test_a_shared_link_opens_the_app_to_all():
-    assert is_open(None, share=True)
-    assert is_open("127.0.0.1", share=True)
+    assert is_public(None, share=True)
+    assert is_public("127.0.0.1", share=True)

@@ -17,8 +17,8 @@ from huggingface_hub import HfApi, ModelCard
 from huggingface_hub.utils import close_session
 
 from tests.support.app_server import ROOT, wait_for
-from tests.support.commands import COMMAND, interpreter, playground
-from tests.support.fake_hub import StandInHub
+from tests.support.commands import COMMAND, run_command, run_in_interpreter
+from tests.support.fake_hub import FakeHub
 
 TINY = [
     "--d-model", "16", "--n-heads", "2", "--n-layers", "1", "--d-ff", "16", "--batch-size", "16", "--eval-every", "20", "--eval-n", "32",
@@ -33,7 +33,7 @@ PUBLISHED = [
 TAGGED = "---\ntags: [transformer-playground]\n---\n"
 
 
-class Hub(StandInHub):
+class Hub(FakeHub):
     """The stand-in, and the command line that takes it for the Hub."""
 
     def __init__(self, folder: Path) -> None:
@@ -45,7 +45,7 @@ class Hub(StandInHub):
         return os.environ | self.environment(self.folder / "home", token=token) | more
 
     def playground(
-        self, *arguments: object, token: str = StandInHub.ADA, run: Callable[..., subprocess.CompletedProcess] = playground, **more: str
+        self, *arguments: object, token: str = FakeHub.ADA, run: Callable[..., subprocess.CompletedProcess] = run_command, **more: str
     ) -> subprocess.CompletedProcess:
         """A command, to its end. Whatever happens, it shows neither a token nor a traceback."""
         done = run(*arguments, **self.surroundings(token, **more))
@@ -57,7 +57,7 @@ class Hub(StandInHub):
     def commits(self, repo: str, revision: str = "main") -> list[str]:
         """The titles of a model's commits, the Hub's own first one last."""
         found = self.repo(repo)
-        return [commit.title for commit in found.history(found.at(revision))]
+        return [commit.title for commit in found.history(found.find_commit(revision))]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def hub(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def healed(hub):
     yield
-    hub.heal()
+    hub.clear_faults()
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +85,8 @@ def trained(hub):
 @pytest.fixture(scope="module")
 def published(hub, trained):
     """Its first push to ada/tiny: what was printed, and what was asked of the Hub."""
-    with hub.watch() as seen:
-        done = hub.playground("push", trained, "ada/tiny", run=interpreter)
+    with hub.record_requests() as seen:
+        done = hub.playground("push", trained, "ada/tiny", run=run_in_interpreter)
     assert done.returncode == 0, done.stderr
     return done, seen
 
@@ -95,7 +95,7 @@ def published(hub, trained):
 def pulled(hub, published):
     """ada/tiny, fetched without a token."""
     out = hub.folder / "pulled"
-    done = hub.playground("pull", "ada/tiny", "--out", out, "--json", token="", run=interpreter)
+    done = hub.playground("pull", "ada/tiny", "--out", out, "--json", token="", run=run_in_interpreter)
     assert done.returncode == 0, done.stderr
     return out, done
 
@@ -113,7 +113,7 @@ def refused(done: subprocess.CompletedProcess, code: int, *says: str) -> None:
 
 
 def test_a_dry_run_lists_every_file_and_writes_nothing(hub, trained):
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         done = hub.playground("push", trained, "ada/dry", "--dry-run")
     first, *files, last = done.stdout.splitlines()
     assert first == "model ada/dry (public, branch main): would be created"
@@ -127,7 +127,7 @@ def test_a_dry_run_lists_every_file_and_writes_nothing(hub, trained):
 
 
 def test_a_dry_run_without_a_token_needs_no_network(hub, trained):
-    with socket.socket() as taken, hub.watch() as seen:
+    with socket.socket() as taken, hub.record_requests() as seen:
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
         done = hub.playground("push", trained, "ada/dry", "--dry-run", token="", HF_ENDPOINT=address)
@@ -188,7 +188,7 @@ def test_push_makes_one_commit_and_prints_the_link(hub, trained, published):
 
 def test_pushed_again_nothing_is_different(hub, trained, published):
     head = hub.repo("ada/tiny").head.oid
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         done = hub.playground("push", trained, "ada/tiny", "--json")
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
@@ -272,7 +272,7 @@ def test_a_folder_with_something_in_it_stays_as_it_is(hub, tmp_path, name):
     out = tmp_path / "mine"
     out.mkdir()
     (out / name).write_text("mine")
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         done = hub.playground("pull", "ada/tiny", "--out", out)
     refused(done, 2, f"--out {out} already exists", "choose a new or an empty folder")
     assert [(path.name, path.read_text()) for path in out.iterdir()] == [(name, "mine")]
@@ -306,7 +306,7 @@ def test_what_is_no_model_of_the_playground_is_refused_and_leaves_nothing(hub, p
 
 
 def test_reproduce_prints_what_the_card_says_beside_what_it_measures(hub, published):
-    done = hub.playground("reproduce", "ada/tiny", token="", run=interpreter)
+    done = hub.playground("reproduce", "ada/tiny", token="", run=run_in_interpreter)
     assert done.returncode == 0, done.stderr
     scores = json.loads(hub.files("ada/tiny")["evaluation.json"])
     share, n = f"{scores['exact_match']:.2%}", f"{scores['n']:,}"
@@ -340,7 +340,7 @@ def shelf(hub):
 
 
 def test_the_gallery_lists_what_carries_the_tag_the_most_liked_first(hub, published, shelf):
-    done = hub.playground("gallery", token="", run=interpreter)
+    done = hub.playground("gallery", token="", run=run_in_interpreter)
     assert done.returncode == 0, done.stderr
     lines = {line.split()[0]: line for line in done.stdout.splitlines()}
     assert next(iter(lines)) == "ben/tagged"
@@ -354,7 +354,7 @@ def test_the_gallery_lists_what_carries_the_tag_the_most_liked_first(hub, publis
 
 
 def test_without_a_token_push_says_what_to_do(hub):
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         done = hub.playground("push", "checkpoints/reverse", "ada/nobody", token="")
     refused(done, 2, "run `hf auth login`, set HF_TOKEN, or add --ask-token")
     assert len(done.stderr.splitlines()) == 1
@@ -364,9 +364,9 @@ def test_without_a_token_push_says_what_to_do(hub):
 @pytest.mark.parametrize(
     ("token", "repo", "says"),
     [
-        (StandInHub.ADA_READS, "ada/mine", "this token is read-only"),
-        (StandInHub.BEN, "ada/theirs", "ben cannot publish under ada"),
-        (StandInHub.EXPIRED, "ada/late", "which may have expired: create a new one"),
+        (FakeHub.ADA_READS, "ada/mine", "this token is read-only"),
+        (FakeHub.BEN, "ada/theirs", "ben cannot publish under ada"),
+        (FakeHub.EXPIRED, "ada/late", "which may have expired: create a new one"),
     ],
 )
 def test_token_without_write_access_is_rejected_before_packaging(hub, token, repo, says):
@@ -378,7 +378,7 @@ def test_token_without_write_access_is_rejected_before_packaging(hub, token, rep
 
 def test_token_prompt_has_no_echo_and_overrides_machine_token(hub, shelf):
     ours, theirs = pty.openpty()
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         asking = subprocess.Popen(
             [*COMMAND, "gallery", "--ask-token", "--json"],
             cwd=ROOT, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -454,7 +454,7 @@ def test_ctrl_c_before_the_errand_has_begun_is_one_line_too(hub):
 
 EARLY = """
 import os, signal, threading, time
-from playground import __main__ as command_line
+from playground import __main__ as training_command
 from playground.hub import jobs
 
 def begin(*arguments, **settings):
@@ -470,5 +470,5 @@ def begin(*arguments, **settings):
 
 if __name__ == "__main__":
     real, jobs.begin = jobs.begin, begin
-    command_line.run(["gallery"])
+    training_command.run(["gallery"])
 """

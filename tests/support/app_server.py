@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-SHIPPED = ("reverse", "reverse-one-head", "copy")
+BUNDLED_CHECKPOINTS = ("reverse", "reverse-one-head", "copy")
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 120, what: str = "a condition") -> object:
+def wait_for(condition: Callable[[], object], seconds: float = 120, description: str = "a condition") -> object:
     """Wait until `condition` gives something true, and return it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if found := condition():
-            return found
+        if value := condition():
+            return value
         time.sleep(0.02)
-    raise TimeoutError(f"{what} did not come true within {seconds} s")
+    raise TimeoutError(f"{description} did not come true within {seconds} s")
 
 
 def free_port() -> int:
@@ -49,18 +49,24 @@ class AppServer:
     stands in another `house`, over what lies there."""
 
     def __init__(
-        self, folder: Path, port: int = 0, checkout: Path = ROOT, by: Sequence[str] = (), house: Path | None = None, **environment: str
+        self,
+        folder: Path,
+        port: int = 0,
+        checkout: Path = ROOT,
+        command_prefix: Sequence[str] = (),
+        root: Path | None = None,
+        **environment: str,
     ) -> None:
-        self.checkpoints = (house or folder) / "checkpoints"
-        if house is None:
+        self.checkpoints = (root or folder) / "checkpoints"
+        if root is None:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-            for name in SHIPPED:
+            for name in BUNDLED_CHECKPOINTS:
                 shutil.copytree(ROOT / "checkpoints" / name, self.checkpoints / name, dirs_exist_ok=True)
             environment = {"PLAYGROUND_CHECKPOINTS": str(self.checkpoints)} | environment
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder / "app.log"
-        self.command, self.checkout, self.environment = [*by, sys.executable, "app.py"], house or checkout, environment
+        self.command, self.checkout, self.environment = [*command_prefix, sys.executable, "app.py"], root or checkout, environment
         self.start()
 
     def start(self) -> None:
@@ -74,13 +80,13 @@ class AppServer:
                 stderr=subprocess.STDOUT,
             )
         try:
-            wait_for(self.answers, 120, "the app's page")
+            wait_for(self.is_responding, 120, "the app's page")
         except TimeoutError:
             self.process.kill()  # who asked for it never gets to know it
             self.process.wait(20)
             raise
 
-    def answers(self) -> bool:
+    def is_responding(self) -> bool:
         if self.process.poll() is not None:
             raise RuntimeError(f"app.py ended: {self.log.read_text()}")
         try:
@@ -92,18 +98,18 @@ class AppServer:
         """Status and text of a GET; `Host` may be given as any other header."""
         request = urllib.request.Request(self.url + path, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                return answer.status, answer.read().decode()
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.read().decode()
 
-    def ask(self, name: str, what: object) -> dict[str, Any]:
+    def request(self, name: str, payload: object) -> dict[str, Any]:
         """What the server answers a page's script."""
-        data = json.dumps(what).encode()
+        data = json.dumps(payload).encode()
         request = urllib.request.Request(f"{self.url}/playground/ask/{name}", data, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return json.load(response)
 
     def stop(self) -> int:
         """SIGTERM, and the exit code."""

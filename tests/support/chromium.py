@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
+BROWSER_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 # Chromium opens a window for each profile, and two renderers for the address bar of each window: more than a second of a core.
 # The other features are those that Playwright disables; of two such flags the last is in force.
-DISABLED = (
+DISABLED_FEATURES = (
     "WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup", "PreloadTopChromeWebUI",
     "AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose", "HttpsUpgrades", "HttpsFirstBalancedModeAutoEnable",
     "LensOverlay", "MediaRouter", "PaintHolding", "ThirdPartyStoragePartitioning", "AvoidCorsURLLoaderRestartOnRedirect",
@@ -23,10 +23,10 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    "--disable-features=" + ",".join(DISABLED),
+    "--disable-features=" + ",".join(DISABLED_FEATURES),
 ]
 
 
 def find_browser() -> str | None:
     """The first Chromium or Chrome on the path, or the one that BROWSER_PATH names."""
-    return os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, NAMES)), None)
+    return os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, BROWSER_NAMES)), None)

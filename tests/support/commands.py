@@ -15,62 +15,62 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from playground.runs.processes import Child, _enter, context
+from playground.runs.processes import WorkerProcess, _run_entry, context
 from tests.support.app_server import ROOT
 
 COMMAND = [sys.executable, "-W", "error::UserWarning", "-m", "playground"]
 STREAMS = ("stdout", "stderr")
-LONGEST = 250  # seconds
+TIMEOUT_S = 250  # seconds
 
 
-def interpreter(*arguments: object, **environment: str) -> subprocess.CompletedProcess:
+def run_in_interpreter(*args: object, **environment: str) -> subprocess.CompletedProcess:
     """A command in a new interpreter, to its end; what is given of the environment comes on top of that of the tests."""
-    command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST, env=os.environ | environment)
+    command = [*COMMAND, *map(str, args)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, env=os.environ | environment)
 
 
-def playground(*arguments: object, **environment: str) -> subprocess.CompletedProcess:
+def run_command(*args: object, **environment: str) -> subprocess.CompletedProcess:
     """The same in a process that is forked with torch imported, and so is the process of an errand that the command begins."""
     if context().get_start_method() != "forkserver":
-        return interpreter(*arguments, **environment)
-    words = [*map(str, arguments)]
+        return run_in_interpreter(*args, **environment)
+    argv = [*map(str, args)]
     with tempfile.TemporaryDirectory() as folder:
-        process = context().Process(target=_command, args=(words, os.environ | environment, folder))
+        process = context().Process(target=_run_forked, args=(argv, os.environ | environment, folder))
         process.start()
-        process.join(LONGEST)
+        process.join(TIMEOUT_S)
         if process.exitcode is None:
             process.kill()
-            raise subprocess.TimeoutExpired(words, LONGEST)
-        return subprocess.CompletedProcess(words, process.exitcode, *((Path(folder) / name).read_text() for name in STREAMS))
+            raise subprocess.TimeoutExpired(argv, TIMEOUT_S)
+        return subprocess.CompletedProcess(argv, process.exitcode, *((Path(folder) / name).read_text() for name in STREAMS))
 
 
-def _command(words: list[str], environment: dict[str, str], folder: str) -> None:
-    for number, name in enumerate(STREAMS, start=1):
-        os.dup2(os.open(Path(folder) / name, os.O_WRONLY | os.O_CREAT), number)
+def _run_forked(argv: list[str], environment: dict[str, str], folder: str) -> None:
+    for descriptor, name in enumerate(STREAMS, start=1):
+        os.dup2(os.open(Path(folder) / name, os.O_WRONLY | os.O_CREAT), descriptor)
     os.chdir(ROOT)
-    _live_in(environment)
+    _set_environment(environment)
     warnings.filterwarnings("error", category=UserWarning)
     from playground.__main__ import run
     from playground.hub import jobs
 
-    jobs.Child = _Forked
-    run(words)
+    jobs.WorkerProcess = _ForkedProcess
+    run(argv)
 
 
-def _live_in(environment: dict[str, str]) -> None:
+def _set_environment(environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None  # what the fork server had found is not this environment's
 
 
-class _Forked(Child):
+class _ForkedProcess(WorkerProcess):
     """A child that does not start afresh, in the environment of the command that begins it."""
 
-    def __init__(self, entry: str, *arguments: Any, fresh: bool, **told: Any) -> None:
-        name, *others = arguments
-        super().__init__("tests.support.commands:_errand", name, entry, dict(os.environ), *others, **told)
+    def __init__(self, entry: str, *args: Any, fresh: bool, **callbacks: Any) -> None:
+        name, *entry_args = args
+        super().__init__("tests.support.commands:_run_entry_in_environment", name, entry, dict(os.environ), *entry_args, **callbacks)
 
 
-def _errand(pipe: Connection, entry: str, environment: dict[str, str], *arguments: Any) -> None:
-    _live_in(environment)
-    _enter(entry, pipe, *arguments)
+def _run_entry_in_environment(connection: Connection, entry: str, environment: dict[str, str], *args: Any) -> None:
+    _set_environment(environment)
+    _run_entry(entry, connection, *args)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tests.support.layers import DURATIONS, LAYERS, TESTS
 
-PAGE = TESTS.parent / "docs" / "testing.md"
+DOCS_PAGE = TESTS.parent / "docs" / "testing.md"
 BEGIN, END = "<!-- durations: begin -->", "<!-- durations: end -->"
-LONGEST = 15
+N_LONGEST_FILES = 15
 
 
 def read_report(path: Path) -> tuple[Counter[str], Counter[str]]:
@@ -37,15 +37,15 @@ def tables(seconds: Counter[str], tests: Counter[str]) -> str:
         files = [name for name in seconds if name.split("/")[0] == layer]
         lines.append(f"| {layer} | {len(files)} | {sum(tests[name] for name in files):,} | {sum(seconds[name] for name in files):,.0f} |")
     lines += ["", "| file | tests | seconds |", "|---|---|---|"]
-    lines += [f"| {name} | {tests[name]} | {value:,.0f} |" for name, value in seconds.most_common(LONGEST)]
+    lines += [f"| {name} | {tests[name]} | {value:,.0f} |" for name, value in seconds.most_common(N_LONGEST_FILES)]
     return "\n".join(lines)
 
 
 def main(report: Path) -> None:
     seconds, tests = read_report(report)
     DURATIONS.write_text(json.dumps({name: round(value, 1) for name, value in sorted(seconds.items()) if value >= 1}, indent=1) + "\n")
-    before, rest = PAGE.read_text().split(BEGIN)
-    PAGE.write_text(before + BEGIN + "\n" + tables(seconds, tests) + "\n" + END + rest.split(END)[1])
+    before, rest = DOCS_PAGE.read_text().split(BEGIN)
+    DOCS_PAGE.write_text(before + BEGIN + "\n" + tables(seconds, tests) + "\n" + END + rest.split(END)[1])
 
 
 if __name__ == "__main__":

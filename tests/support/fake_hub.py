@@ -39,12 +39,25 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
-from tests.support.fake_hub_store import KINDS, LFS_SUFFIXES, WRITERS, Blob, Commit, Repo, Token, User, as_list, card_data, git_hash, stamp
+from tests.support.fake_hub_store import (
+    KINDS,
+    LFS_SUFFIXES,
+    WRITERS,
+    Blob,
+    Commit,
+    Repo,
+    Token,
+    User,
+    as_list,
+    card_data,
+    format_timestamp,
+    git_hash,
+)
 
-ANONYMOUS = "Invalid username or password."
-INVALID = "Invalid credentials in Authorization header"
-MESSAGES = {
-    401: ANONYMOUS,
+ANONYMOUS_MESSAGE = "Invalid username or password."
+INVALID_TOKEN_MESSAGE = "Invalid credentials in Authorization header"
+MESSAGE_BY_STATUS = {
+    401: ANONYMOUS_MESSAGE,
     403: "Forbidden: you must use a write token to upload to a repository.",
     404: "Repository not found",
     409: "Another operation is in progress",
@@ -53,26 +66,26 @@ MESSAGES = {
     500: "Internal Error - We're working hard to fix this as soon as possible!",
     503: "Service Unavailable",
 }
-DROPS = ("reset", "silent", "lost", "hang", "cut")
-_OF_A_REPO = re.compile(r"/api/(models|datasets|spaces)/|/resolve/")  # where a 401 means: no such repository
+DROP_KINDS = ("reset", "silent", "lost", "hang", "cut")
+_REPO_PATH = re.compile(r"/api/(models|datasets|spaces)/|/resolve/")  # where a 401 means: no such repository
 
 
 @dataclass
-class Answer:
+class Response:
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
 
 
-class Refused(Exception):
+class HubError(Exception):
     """An answer that is an error, with the words and the code that the client reads."""
 
     def __init__(self, status: int, message: str = "", code: str = "", **fields: object) -> None:
         super().__init__(message)
-        self.status, self.message, self.code, self.fields = status, message or MESSAGES.get(status, "Error"), code, fields
+        self.status, self.message, self.code, self.fields = status, message or MESSAGE_BY_STATUS.get(status, "Error"), code, fields
 
 
-class Dropped(Exception):
+class ConnectionDropped(Exception):
     """This connection is over: nothing more is to be said on it."""
 
 
@@ -102,8 +115,8 @@ class Request:
 
     def __contains__(self, text: str) -> bool:
         """Whether `text` stands anywhere in the request."""
-        told = [self.path, self.host, *self.headers, *self.headers.values(), *(v for values in self.query.values() for v in values)]
-        return any(text in part for part in told) or text.encode() in self.body
+        parts = [self.path, self.host, *self.headers, *self.headers.values(), *(v for values in self.query.values() for v in values)]
+        return any(text in part for part in parts) or text.encode() in self.body
 
 
 @dataclass
@@ -120,20 +133,20 @@ class Fault:
     page: bool
     seconds: float
     hits: int = 0
-    over: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> Fault:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.over.set()
+        self.ended.set()
 
-    def fits(self, method: str, path: str) -> bool:
-        wanted = not self.over.is_set() and (self.times is None or self.hits < self.times)
-        return wanted and self.method in ("", method) and bool(self.pattern.search(path))
+    def matches(self, method: str, path: str) -> bool:
+        is_active = not self.ended.is_set() and (self.times is None or self.hits < self.times)
+        return is_active and self.method in ("", method) and bool(self.pattern.search(path))
 
 
-class StandInHub:
+class FakeHub:
     """The Hub. Ada and Ben are in the club `attention`, where Ben only reads; Cy is a stranger; the owner is a canary."""
 
     ADA = "hf_StandInTokenOfAdaWhoWrites"
@@ -159,11 +172,11 @@ class StandInHub:
     TREE = r"^/api/.+/tree/"
     RESOLVE = r"/resolve/"
     STORAGE = r"^/storage/"  # with method="GET"
-    ANYTHING = r""
+    ANY_PATH = r""
 
-    def __init__(self, page: int = 1000, lfs_from: int = 10_000_000) -> None:
-        self.page = page  # entries of one page of a list
-        self.lfs_from = lfs_from  # bytes from which any file is kept in LFS
+    def __init__(self, page_size: int = 1000, lfs_min_bytes: int = 10_000_000) -> None:
+        self.page_size = page_size  # entries of one page of a list
+        self.lfs_min_bytes = lfs_min_bytes  # bytes from which any file is kept in LFS
         self.users: dict[str, User] = {}
         self.tokens: dict[str, Token] = {}
         self.repos: dict[tuple[str, str], Repo] = {}
@@ -184,7 +197,7 @@ class StandInHub:
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), name="stand-in-hub", daemon=True)
         self.thread.start()
 
-    def __enter__(self) -> StandInHub:
+    def __enter__(self) -> FakeHub:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -192,10 +205,10 @@ class StandInHub:
 
     def stop(self) -> None:
         """End every connection, those that wait in a fault too. From then on connections are refused."""
-        self.heal()
+        self.clear_faults()
         self.server.shutdown()
         self.server.server_close()
-        self.server.hang_up()
+        self.server.close_connections()
         self.thread.join()
 
     # What a test arranges
@@ -233,12 +246,12 @@ class StandInHub:
                 if not hasattr(repo, name):
                     raise AttributeError(f"a repository has no {name}")
                 setattr(repo, name, value)
-            tree = dict((repo.at(revision) or repo.head).files)
+            tree = dict((repo.find_commit(revision) or repo.head).files)
             for path, content in files.items():
                 tree.pop(path, None)
                 if content is not None:
                     data = content.encode() if isinstance(content, str) else content
-                    tree[path] = blob = Blob(data, self._in_lfs(path, len(data)))
+                    tree[path] = blob = Blob(data, self._is_lfs_file(path, len(data)))
                     repo.objects |= {blob.sha256: data} if blob.lfs else {}
             return repo.commit(revision, tree, message, "", id.split("/")[0]).oid
 
@@ -248,14 +261,14 @@ class StandInHub:
 
     def files(self, id: str, revision: str = "main", kind: str = "model") -> dict[str, bytes]:
         """Every file's content at a revision, without the Hub's own .gitattributes."""
-        commit = self.repos[kind, id].at(revision)
+        commit = self.repos[kind, id].find_commit(revision)
         if commit is None:
             raise KeyError(f"{id} has no revision {revision}")
         return {path: blob.data for path, blob in commit.files.items() if path != ".gitattributes"}
 
     def clear(self) -> None:
         """Forget every repository and request, and end every fault. People and tokens stay."""
-        self.heal()
+        self.clear_faults()
         with self.lock:
             self.repos.clear()
             self.requests.clear()
@@ -284,42 +297,42 @@ class StandInHub:
 
         The newest fault that fits is the one that strikes. `.hits` counts; leaving its `with` or `heal()` ends it.
         """
-        if not (isinstance(kind, int) and 400 <= kind < 600) and kind not in (*DROPS, "slow"):
-            raise ValueError(f"a fault is a status from 400 to 599 or one of {', '.join(DROPS)}, slow; not {kind!r}")
+        if not (isinstance(kind, int) and 400 <= kind < 600) and kind not in (*DROP_KINDS, "slow"):
+            raise ValueError(f"a fault is a status from 400 to 599 or one of {', '.join(DROP_KINDS)}, slow; not {kind!r}")
         wait = 86400 if retry_after is None and kind == 429 else retry_after
         headers = {"Retry-After": str(wait)} if wait else {}
-        made = Fault(re.compile(pattern), kind, times, method, headers, message, code, page, seconds)
+        fault = Fault(re.compile(pattern), kind, times, method, headers, message, code, page, seconds)
         with self.lock:
-            self.faults.append(made)
-        return made
+            self.faults.append(fault)
+        return fault
 
-    def heal(self) -> None:
+    def clear_faults(self) -> None:
         """End all faults; whoever waits in one is hung up on."""
         with self.lock:
             for fault in self.faults:
-                fault.over.set()
+                fault.ended.set()
             self.faults.clear()
 
     # What a test looks at
 
     @contextlib.contextmanager
-    def watch(self) -> Iterator[list[Request]]:
+    def record_requests(self) -> Iterator[list[Request]]:
         """The requests that come inside the `with`; the list is filled at its end."""
-        seen: list[Request] = []
+        recorded: list[Request] = []
         with self.lock:
             first = len(self.requests)
         try:
-            yield seen
+            yield recorded
         finally:
             with self.lock:
-                seen.extend(self.requests[first:])
+                recorded.extend(self.requests[first:])
 
-    def told(self, secret: str) -> list[Request]:
+    def requests_with(self, secret: str) -> list[Request]:
         """Every request that bears this text anywhere: address, headers or body."""
         with self.lock:
             return [request for request in self.requests if secret in request]
 
-    def tokens_seen(self) -> set[str]:
+    def received_tokens(self) -> set[str]:
         """Every token shown in an Authorization header, of any host."""
         with self.lock:
             return {request.token for request in self.requests if request.authorization}
@@ -343,34 +356,34 @@ class StandInHub:
 
     # How it answers
 
-    def answer(self, request: Request) -> Answer:
+    def handle(self, request: Request) -> Response:
         """Carry a request out."""
         try:
             if request.host == self.storage_host:
                 return self._storage(request)
             if request.host != self.host:
-                raise Refused(404, f"no host {request.host} here")
+                raise HubError(404, f"no host {request.host} here")
             for methods, pattern, handler in self.ROUTES:
-                if request.method in methods and (found := pattern.fullmatch(request.path)):
+                if request.method in methods and (match := pattern.fullmatch(request.path)):
                     with self.lock:
-                        return handler(self, request, *found.groups())
-            raise Refused(404, "Sorry, we can't find the page you are looking for.")
-        except Refused as refused:
-            return refusal(request, refused)
+                        return handler(self, request, *match.groups())
+            raise HubError(404, "Sorry, we can't find the page you are looking for.")
+        except HubError as error:
+            return error_response(request, error)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            return refusal(request, Refused(400, f"Malformed request: {error!r}"))
+            return error_response(request, HubError(400, f"Malformed request: {error!r}"))
 
-    def strike(self, method: str, path: str) -> Fault | None:
+    def next_fault(self, method: str, path: str) -> Fault | None:
         """The fault that this request meets."""
         with self.lock:
             for fault in reversed(self.faults):
-                if fault.fits(method, path):
+                if fault.matches(method, path):
                     fault.hits += 1
                     return fault
         return None
 
-    def _in_lfs(self, path: str, size: int) -> bool:
-        return size > 0 and (path.endswith(LFS_SUFFIXES) or size >= self.lfs_from)
+    def _is_lfs_file(self, path: str, size: int) -> bool:
+        return size > 0 and (path.endswith(LFS_SUFFIXES) or size >= self.lfs_min_bytes)
 
     def _token(self, request: Request) -> Token | None:
         """Whose token this is; a token that is no good is refused everywhere, an absent one is not."""
@@ -378,53 +391,53 @@ class StandInHub:
             return None
         token = self.tokens.get(request.token)
         if token is None:
-            raise Refused(401, INVALID)
+            raise HubError(401, INVALID_TOKEN_MESSAGE)
         if token.expired:
-            raise Refused(401, f'User Access Token "{token.display}" is expired')
+            raise HubError(401, f'User Access Token "{token.display}" is expired')
         return token
 
-    def _find(self, request: Request, kinds: str | None, id: str) -> tuple[Repo, Token | None]:
+    def _find_repo(self, request: Request, kinds: str | None, id: str) -> tuple[Repo, Token | None]:
         """A repository and who asks; one that is private does not exist for strangers."""
         token = self._token(request)
         repo = self.repos.get(((kinds or "models").rstrip("/").removesuffix("s"), id))
         if repo is None or (repo.private and not self._member(repo, token)):
-            raise Refused(404 if token else 401, MESSAGES[404 if token else 401], "RepoNotFound")
+            raise HubError(404 if token else 401, MESSAGE_BY_STATUS[404 if token else 401], "RepoNotFound")
         return repo, token
 
     def _member(self, repo: Repo, token: Token | None) -> bool:
         return token is not None and repo.namespace in (token.user.name, *token.user.orgs)
 
-    def _at(self, repo: Repo, revision: str) -> Commit:
-        if commit := repo.at(unquote(revision)):
+    def _find_commit(self, repo: Repo, revision: str) -> Commit:
+        if commit := repo.find_commit(unquote(revision)):
             return commit
-        raise Refused(404, f"Invalid rev id: {revision}", "RevisionNotFound")
+        raise HubError(404, f"Invalid rev id: {revision}", "RevisionNotFound")
 
-    def _may_write(self, token: Token | None, namespace: str) -> Token:
+    def _ensure_can_write(self, token: Token | None, namespace: str) -> Token:
         if token is None:
-            raise Refused(401)
+            raise HubError(401)
         if token.role not in WRITERS:
-            raise Refused(403)
+            raise HubError(403)
         if namespace != token.user.name and token.user.orgs.get(namespace) not in WRITERS:
-            raise Refused(403, f'You don\'t have the rights to write under the namespace "{namespace}"')
+            raise HubError(403, f'You don\'t have the rights to write under the namespace "{namespace}"')
         return token
 
-    def _written(self, request: Request, kinds: str | None, id: str) -> tuple[Repo, Token]:
-        repo, token = self._find(request, kinds, id)
-        return repo, self._may_write(token, repo.namespace)
+    def _writable_repo(self, request: Request, kinds: str | None, id: str) -> tuple[Repo, Token]:
+        repo, token = self._find_repo(request, kinds, id)
+        return repo, self._ensure_can_write(token, repo.namespace)
 
-    def _pages(self, request: Request, entries: list[dict], size: int = 0) -> Answer:
+    def _paginate(self, request: Request, entries: list[dict], size: int = 0) -> Response:
         """One page of a list, with a link to the next."""
-        size, start = min(size or self.page, self.page), int(request.first("cursor", "0"))
+        size, start = min(size or self.page_size, self.page_size), int(request.first("cursor", "0"))
         headers = {}
         if start + size < len(entries):
             query = urlencode({**request.query, "cursor": [str(start + size)]}, doseq=True)
             headers["Link"] = f'<{self.url}{quote(request.path, safe="/%")}?{query}>; rel="next"'
-        return told(entries[start : start + size], **headers)
+        return json_response(entries[start : start + size], **headers)
 
-    def whoami(self, request: Request) -> Answer:
+    def whoami(self, request: Request) -> Response:
         token = self._token(request)
         if token is None:
-            raise Refused(401)
+            raise HubError(401)
         name = token.user.name
         orgs = [
             {
@@ -438,7 +451,7 @@ class StandInHub:
             for org, role in token.user.orgs.items()
         ]
         access = {"displayName": token.display, "role": token.role, "createdAt": "2026-01-01T00:00:00.000Z"}
-        return told(
+        return json_response(
             {
                 "type": "user",
                 "id": git_hash(name.encode())[:24],
@@ -452,70 +465,70 @@ class StandInHub:
             }
         )
 
-    def validate_yaml(self, request: Request) -> Answer:
+    def validate_yaml(self, request: Request) -> Response:
         self._token(request)
-        _, errors, warnings = card_data(body_of(request)["content"])
+        _, errors, warnings = card_data(json_body(request)["content"])
         messages = {"errors": [{"message": text} for text in errors], "warnings": [{"message": text} for text in warnings]}
-        return told(messages, 400 if errors else 200)
+        return json_response(messages, 400 if errors else 200)
 
-    def create(self, request: Request) -> Answer:
-        asked, token = body_of(request), self._token(request)
-        kind = asked.get("type") or "model"
+    def create(self, request: Request) -> Response:
+        body, token = json_body(request), self._token(request)
+        kind = body.get("type") or "model"
         if token is None:
-            raise Refused(401)
-        namespace, name = asked.get("organization") or token.user.name, asked.get("name")
+            raise HubError(401)
+        namespace, name = body.get("organization") or token.user.name, body.get("name")
         if kind not in KINDS or not isinstance(name, str) or not re.fullmatch(r"[\w.-]{1,96}", name, re.ASCII):
-            raise Refused(400, "Invalid repo name or type")
-        self._may_write(token, namespace)
+            raise HubError(400, "Invalid repo name or type")
+        self._ensure_can_write(token, namespace)
         id = f"{namespace}/{name}"
         url = f"{self.url}/{'' if kind == 'model' else kind + 's/'}{id}"
         if (kind, id) in self.repos:
-            raise Refused(409, f"You already created this {kind} repo: {id}", url=url)
-        private = asked.get("visibility") == "private" or bool(asked.get("private"))
+            raise HubError(409, f"You already created this {kind} repo: {id}", url=url)
+        private = body.get("visibility") == "private" or bool(body.get("private"))
         self.repos[kind, id] = Repo(kind, id, token.user.name, private)
-        return told({"url": url, "name": id, "id": git_hash(id.encode())[:24]})
+        return json_response({"url": url, "name": id, "id": git_hash(id.encode())[:24]})
 
-    def delete(self, request: Request) -> Answer:
-        asked, token = body_of(request), self._token(request)
-        namespace = asked.get("organization") or (token.user.name if token else "")
-        kind = asked.get("type") or "model"
-        repo, _ = self._written(request, kind + "s", f"{namespace}/{asked.get('name')}")
+    def delete(self, request: Request) -> Response:
+        body, token = json_body(request), self._token(request)
+        namespace = body.get("organization") or (token.user.name if token else "")
+        kind = body.get("type") or "model"
+        repo, _ = self._writable_repo(request, kind + "s", f"{namespace}/{body.get('name')}")
         del self.repos[kind, repo.id]
-        return told({})
+        return json_response({})
 
-    def settings(self, request: Request, kinds: str, id: str) -> Answer:
-        repo, _ = self._written(request, kinds, id)
-        asked = body_of(request)
-        repo.gated = asked.get("gated", repo.gated)
-        repo.private = asked.get("visibility", "private" if repo.private else "public") == "private"
-        return told({})
+    def settings(self, request: Request, kinds: str, id: str) -> Response:
+        repo, _ = self._writable_repo(request, kinds, id)
+        body = json_body(request)
+        repo.gated = body.get("gated", repo.gated)
+        repo.private = body.get("visibility", "private" if repo.private else "public") == "private"
+        return json_response({})
 
-    def auth_check(self, request: Request, kinds: str, id: str, write: str | None) -> Answer:
-        repo, token = self._find(request, kinds, id)
+    def auth_check(self, request: Request, kinds: str, id: str, write: str | None) -> Response:
+        repo, token = self._find_repo(request, kinds, id)
         if write:
-            self._may_write(token, repo.namespace)
-        self._through_the_gate(repo, token)
-        return told({})
+            self._ensure_can_write(token, repo.namespace)
+        self._ensure_gate_access(repo, token)
+        return json_response({})
 
-    def listing(self, request: Request, kinds: str) -> Answer:
+    def listing(self, request: Request, kinds: str) -> Response:
         token, kind = self._token(request), kinds.removesuffix("s")
-        found = []
+        repos = []
         for (_, id), repo in self.repos.items():
             if repo.kind != kind or (repo.private and not self._member(repo, token)):
                 continue
             labels = repo.labels()
-            wanted = all(label in labels for label in [f for values in request.query.get("filter", []) for f in values.split(",")])
-            wanted &= all(text.lower() in id.lower() for text in request.query.get("search", []))
-            wanted &= request.first("author", repo.namespace) == repo.namespace
-            wanted &= request.first("pipeline_tag") in ("", *as_list(repo.card().get("pipeline_tag")))
-            wanted &= request.first("gated", str(bool(repo.gated)).lower()).lower() == str(bool(repo.gated)).lower()
-            if wanted:
-                found.append(repo.describe(repo.head))
+            labels_wanted = all(label in labels for label in [f for values in request.query.get("filter", []) for f in values.split(",")])
+            labels_wanted &= all(text.lower() in id.lower() for text in request.query.get("search", []))
+            labels_wanted &= request.first("author", repo.namespace) == repo.namespace
+            labels_wanted &= request.first("pipeline_tag") in ("", *as_list(repo.card().get("pipeline_tag")))
+            labels_wanted &= request.first("gated", str(bool(repo.gated)).lower()).lower() == str(bool(repo.gated)).lower()
+            if labels_wanted:
+                repos.append(repo.to_json(repo.head))
         sort = request.first("sort", "trendingScore")
         if sort not in ("trendingScore", "likes", "downloads", "createdAt", "lastModified"):
-            raise Refused(400, f"Invalid sort parameter: {sort}")
-        found.sort(key=lambda repo: (repo[sort], repo["createdAt"]), reverse=request.first("direction", "-1") == "-1")
-        shown = {
+            raise HubError(400, f"Invalid sort parameter: {sort}")
+        repos.sort(key=lambda repo: (repo[sort], repo["createdAt"]), reverse=request.first("direction", "-1") == "-1")
+        fields = {
             "_id",
             "id",
             "modelId",
@@ -529,23 +542,23 @@ class StandInHub:
             "createdAt",
         }
         if kind != "model":
-            shown |= {"author", "sha", "lastModified", "gated", "disabled"}
+            fields |= {"author", "sha", "lastModified", "gated", "disabled"}
         if is_true(request.first("full")):
-            shown |= {"author", "sha", "lastModified", "gated", "disabled", "siblings"} | ({"cardData"} if kind != "model" else set())
-        shown |= {name for name in ("cardData", "config") if is_true(request.first(name))}
+            fields |= {"author", "sha", "lastModified", "gated", "disabled", "siblings"} | ({"cardData"} if kind != "model" else set())
+        fields |= {name for name in ("cardData", "config") if is_true(request.first(name))}
         if expand := request.query.get("expand"):
-            shown = {"_id", "id", *expand}
-        entries = [{key: value for key, value in repo.items() if key in shown} for repo in found]
-        return self._pages(request, entries, int(request.first("limit", "0")))
+            fields = {"_id", "id", *expand}
+        entries = [{key: value for key, value in repo.items() if key in fields} for repo in repos]
+        return self._paginate(request, entries, int(request.first("limit", "0")))
 
-    def info(self, request: Request, kinds: str, id: str, revision: str | None) -> Answer:
-        repo, _ = self._find(request, kinds, id)
-        about = repo.describe(self._at(repo, revision or "main"), blobs=is_true(request.first("blobs")))
+    def info(self, request: Request, kinds: str, id: str, revision: str | None) -> Response:
+        repo, _ = self._find_repo(request, kinds, id)
+        fields = repo.to_json(self._find_commit(repo, revision or "main"), blobs=is_true(request.first("blobs")))
         if expand := request.query.get("expand"):
-            return told({key: value for key, value in about.items() if key in {"_id", "id", *expand}})
+            return json_response({key: value for key, value in fields.items() if key in {"_id", "id", *expand}})
         if is_true(request.first("securityStatus")):
-            about["securityRepoStatus"] = {"scansDone": True, "filesWithIssues": []}
-        return told({key: value for key, value in about.items() if key not in ("downloadsAllTime", "trendingScore")})
+            fields["securityRepoStatus"] = {"scansDone": True, "filesWithIssues": []}
+        return json_response({key: value for key, value in fields.items() if key not in ("downloadsAllTime", "trendingScore")})
 
     def _entries(self, repo: Repo, commit: Commit, expand: bool) -> dict[str, dict]:
         """Every file and every folder of a commit, by path, as a tree lists them."""
@@ -564,176 +577,178 @@ class StandInHub:
         return entries
 
     def _last_change(self, repo: Repo, commit: Commit, path: str) -> dict[str, str]:
-        def content(of: Commit) -> list[tuple[str, str]]:
-            return [(name, blob.oid) for name, blob in of.files.items() if name == path or name.startswith(path + "/")]
+        def content(commit: Commit) -> list[tuple[str, str]]:
+            return [(name, blob.oid) for name, blob in commit.files.items() if name == path or name.startswith(path + "/")]
 
         line = repo.history(commit)
         last = next((new for new, old in pairwise(line) if content(new) != content(old)), line[-1])
-        return {"id": last.oid, "title": last.title, "date": stamp(last.date)}
+        return {"id": last.oid, "title": last.title, "date": format_timestamp(last.date)}
 
-    def tree(self, request: Request, kinds: str, id: str, revision: str, folder: str | None) -> Answer:
-        repo, _ = self._find(request, kinds, id)
-        commit, folder = self._at(repo, revision), unquote(folder or "").strip("/")
+    def tree(self, request: Request, kinds: str, id: str, revision: str, folder: str | None) -> Response:
+        repo, _ = self._find_repo(request, kinds, id)
+        commit, folder = self._find_commit(repo, revision), unquote(folder or "").strip("/")
         entries = self._entries(repo, commit, is_true(request.first("expand")))
         if folder and entries.get(folder, {}).get("type") != "directory":
-            raise Refused(404, f"{folder} does not exist on {revision!r}", "EntryNotFound")
+            raise HubError(404, f"{folder} does not exist on {revision!r}", "EntryNotFound")
         inside = [entry for path, entry in sorted(entries.items()) if path.startswith(folder + "/" if folder else "")]
         if not is_true(request.first("recursive")):
             depth = folder.count("/") + 1 if folder else 0
             inside = [entry for entry in inside if entry["path"].count("/") == depth]
-        return self._pages(request, inside)
+        return self._paginate(request, inside)
 
-    def paths_info(self, request: Request, kinds: str, id: str, revision: str) -> Answer:
-        repo, _ = self._find(request, kinds, id)
-        asked = parse_qs(request.body.decode())
-        entries = self._entries(repo, self._at(repo, revision), is_true(asked.get("expand", [""])[0]))
-        return told([entries[path] for path in asked.get("paths", []) if path in entries])
+    def paths_info(self, request: Request, kinds: str, id: str, revision: str) -> Response:
+        repo, _ = self._find_repo(request, kinds, id)
+        form = parse_qs(request.body.decode())
+        entries = self._entries(repo, self._find_commit(repo, revision), is_true(form.get("expand", [""])[0]))
+        return json_response([entries[path] for path in form.get("paths", []) if path in entries])
 
-    def refs(self, request: Request, kinds: str, id: str) -> Answer:
-        repo, _ = self._find(request, kinds, id)
+    def refs(self, request: Request, kinds: str, id: str) -> Response:
+        repo, _ = self._find_repo(request, kinds, id)
         branches = [{"name": name, "ref": f"refs/heads/{name}", "targetCommit": oid} for name, oid in repo.branches.items()]
         tags = [{"name": name, "ref": f"refs/tags/{name}", "targetCommit": oid} for name, oid in repo.tags.items()]
-        return told({"branches": branches, "tags": tags, "converts": [], "pullRequests": []})
+        return json_response({"branches": branches, "tags": tags, "converts": [], "pullRequests": []})
 
-    def history(self, request: Request, kinds: str, id: str, revision: str) -> Answer:
-        repo, _ = self._find(request, kinds, id)
+    def history(self, request: Request, kinds: str, id: str, revision: str) -> Response:
+        repo, _ = self._find_repo(request, kinds, id)
         line = [
-            {"id": c.oid, "title": c.title, "message": c.message, "date": stamp(c.date), "authors": [{"user": c.author}]}
-            for c in repo.history(self._at(repo, revision))
+            {"id": c.oid, "title": c.title, "message": c.message, "date": format_timestamp(c.date), "authors": [{"user": c.author}]}
+            for c in repo.history(self._find_commit(repo, revision))
         ]
-        return self._pages(request, line)
+        return self._paginate(request, line)
 
-    def branch(self, request: Request, kinds: str, id: str, name: str) -> Answer:
-        repo, _ = self._written(request, kinds, id)
+    def branch(self, request: Request, kinds: str, id: str, name: str) -> Response:
+        repo, _ = self._writable_repo(request, kinds, id)
         name = unquote(name)
         if request.method == "DELETE":
             if name == "main":
-                raise Refused(403, "Cannot delete the main branch")
+                raise HubError(403, "Cannot delete the main branch")
             if repo.branches.pop(name, None) is None:
-                raise Refused(404, f"Invalid rev id: {name}", "RevisionNotFound")
-            return told({})
+                raise HubError(404, f"Invalid rev id: {name}", "RevisionNotFound")
+            return json_response({})
         if name.startswith("refs/"):
-            raise Refused(400, f"Invalid reference for a branch: {name}")
+            raise HubError(400, f"Invalid reference for a branch: {name}")
         if name in repo.branches:
-            raise Refused(409, f"Reference already exists: refs/heads/{name}")
-        start = body_of(request).get("startingPoint") if request.body else None
-        repo.branches[name] = self._at(repo, start or "main").oid
-        return told({})
+            raise HubError(409, f"Reference already exists: refs/heads/{name}")
+        start = json_body(request).get("startingPoint") if request.body else None
+        repo.branches[name] = self._find_commit(repo, start or "main").oid
+        return json_response({})
 
-    def tag(self, request: Request, kinds: str, id: str, name: str) -> Answer:
-        repo, _ = self._written(request, kinds, id)
+    def tag(self, request: Request, kinds: str, id: str, name: str) -> Response:
+        repo, _ = self._writable_repo(request, kinds, id)
         if request.method == "DELETE":
             if repo.tags.pop(unquote(name), None) is None:
-                raise Refused(404, f"Invalid rev id: {name}", "RevisionNotFound")
-            return told({})
-        commit, new = self._at(repo, name), body_of(request)["tag"]  # in a POST the path names what is tagged
+                raise HubError(404, f"Invalid rev id: {name}", "RevisionNotFound")
+            return json_response({})
+        commit, new = self._find_commit(repo, name), json_body(request)["tag"]  # in a POST the path names what is tagged
         if new in repo.tags:
-            raise Refused(409, f"Tag reference already exists: refs/tags/{new}")
+            raise HubError(409, f"Tag reference already exists: refs/tags/{new}")
         repo.tags[new] = commit.oid
-        return told({})
+        return json_response({})
 
-    def discussions(self, request: Request, kinds: str, id: str) -> Answer:
-        self._find(request, kinds, id)
-        return told({"discussions": [], "count": 0, "start": 0})
+    def discussions(self, request: Request, kinds: str, id: str) -> Response:
+        self._find_repo(request, kinds, id)
+        return json_response({"discussions": [], "count": 0, "start": 0})
 
     def _branch(self, request: Request, repo: Repo, revision: str) -> str:
         """The branch that a commit goes to."""
         if is_true(request.first("create_pr")):
-            raise Refused(403, "Pull requests are disabled for this repository")
+            raise HubError(403, "Pull requests are disabled for this repository")
         if (name := unquote(revision)) not in repo.branches:
-            raise Refused(404, f"Invalid rev id: {name}", "RevisionNotFound")
+            raise HubError(404, f"Invalid rev id: {name}", "RevisionNotFound")
         return name
 
-    def preupload(self, request: Request, kinds: str, id: str, revision: str) -> Answer:
-        repo, _ = self._written(request, kinds, id)
-        there = repo.commits[repo.branches[self._branch(request, repo, revision)]].files
+    def preupload(self, request: Request, kinds: str, id: str, revision: str) -> Response:
+        repo, _ = self._writable_repo(request, kinds, id)
+        existing = repo.commits[repo.branches[self._branch(request, repo, revision)]].files
         answers = []
-        for file in body_of(request)["files"]:
-            old = there.get(file["path"])
+        for file in json_body(request)["files"]:
+            old = existing.get(file["path"])
             oid = None if old is None else old.sha256 if old.lfs else old.oid
-            mode = "lfs" if self._in_lfs(file["path"], file["size"]) else "regular"
+            mode = "lfs" if self._is_lfs_file(file["path"], file["size"]) else "regular"
             answers.append({"path": file["path"], "uploadMode": mode, "shouldIgnore": False, "oid": oid})
-        return told({"files": answers})
+        return json_response({"files": answers})
 
-    def batch(self, request: Request, kinds: str | None, id: str) -> Answer:
-        repo, _ = self._written(request, kinds, id)
+    def batch(self, request: Request, kinds: str | None, id: str) -> Response:
+        repo, _ = self._writable_repo(request, kinds, id)
         objects = []
-        for asked in body_of(request)["objects"]:
-            oid, size = asked["oid"], asked["size"]
+        for object_info in json_body(request)["objects"]:
+            oid, size = object_info["oid"], object_info["size"]
             objects.append({"oid": oid, "size": size})
             if oid not in repo.objects:
                 upload, verify = self._signed("PUT", repo, oid), f"{self.url}/{kinds or ''}{id}.git/info/lfs/objects/verify"
                 objects[-1]["actions"] = {"upload": {"href": upload, "header": {}}, "verify": {"href": verify, "header": {}}}
-        return told({"transfer": "basic", "objects": objects})
+        return json_response({"transfer": "basic", "objects": objects})
 
-    def verify(self, request: Request, kinds: str | None, id: str) -> Answer:
-        repo, _ = self._written(request, kinds, id)
-        asked = body_of(request)
-        if len(repo.objects.get(asked["oid"], b"")) != asked["size"]:
-            raise Refused(404, "Object not found, or not of this size")
-        return told({})
+    def verify(self, request: Request, kinds: str | None, id: str) -> Response:
+        repo, _ = self._writable_repo(request, kinds, id)
+        body = json_body(request)
+        if len(repo.objects.get(body["oid"], b"")) != body["size"]:
+            raise HubError(404, "Object not found, or not of this size")
+        return json_response({})
 
-    def commit(self, request: Request, kinds: str, id: str, revision: str) -> Answer:
-        repo, token = self._written(request, kinds, id)
+    def commit(self, request: Request, kinds: str, id: str, revision: str) -> Response:
+        repo, token = self._writable_repo(request, kinds, id)
         branch = self._branch(request, repo, revision)
         try:
             lines = [json.loads(line) for line in request.body.splitlines() if line]
             (header,) = [line["value"] for line in lines if line["key"] == "header"]
         except (KeyError, TypeError, ValueError):
-            raise Refused(400, "Invalid commit: one header and its operations are expected, one JSON a line") from None
+            raise HubError(400, "Invalid commit: one header and its operations are expected, one JSON a line") from None
         if not header.get("summary"):
-            raise Refused(400, "Invalid commit: the summary is missing")
+            raise HubError(400, "Invalid commit: the summary is missing")
         tip = repo.branches[branch]
         if header.get("parentCommit") not in (None, tip):
-            raise Refused(412)
+            raise HubError(412)
         files = dict(repo.commits[tip].files)
         for line in lines:
             key, value = line["key"], line["value"]
             path = value.get("path", "")
             if key != "header" and (not path or any(part in ("", ".", "..", ".git") for part in path.rstrip("/").split("/"))):
-                raise Refused(400, f"Invalid path: {path}")
+                raise HubError(400, f"Invalid path: {path}")
             if key == "file":
                 files[path] = Blob(base64.b64decode(value["content"]), lfs=False)
             elif key == "lfsFile":
                 if value["oid"] not in repo.objects:
-                    raise Refused(400, "Your push was rejected because an LFS pointer pointed to a file that does not exist.")
+                    raise HubError(400, "Your push was rejected because an LFS pointer pointed to a file that does not exist.")
                 files[path] = Blob(repo.objects[value["oid"]], lfs=True)
             elif key in ("deletedFile", "deletedFolder"):
-                gone = [name for name in files if name == path or (key == "deletedFolder" and name.startswith(path.rstrip("/") + "/"))]
-                if not gone:
-                    raise Refused(404, "A file with this name doesn't exist", "EntryNotFound")
-                for name in gone:
+                deleted = [name for name in files if name == path or (key == "deletedFolder" and name.startswith(path.rstrip("/") + "/"))]
+                if not deleted:
+                    raise HubError(404, "A file with this name doesn't exist", "EntryNotFound")
+                for name in deleted:
                     del files[name]
             elif key != "header":
-                raise Refused(400, f"Invalid commit: unknown operation {key}")
+                raise HubError(400, f"Invalid commit: unknown operation {key}")
         if (readme := files.get("README.md")) and (errors := card_data(readme.data.decode(errors="replace"))[1]):
-            raise Refused(400, f"Invalid metadata in README.md: {'; '.join(errors)}")
-        made = repo.commit(branch, files, header["summary"], header.get("description", ""), token.user.name)
-        place = f"{self.url}/{'' if repo.kind == 'model' else repo.kind + 's/'}{id}"
-        return told({"success": True, "commitOid": made.oid, "commitUrl": f"{place}/commit/{made.oid}", "hookOutput": ""})
+            raise HubError(400, f"Invalid metadata in README.md: {'; '.join(errors)}")
+        commit = repo.commit(branch, files, header["summary"], header.get("description", ""), token.user.name)
+        repo_url = f"{self.url}/{'' if repo.kind == 'model' else repo.kind + 's/'}{id}"
+        return json_response({"success": True, "commitOid": commit.oid, "commitUrl": f"{repo_url}/commit/{commit.oid}", "hookOutput": ""})
 
-    def _through_the_gate(self, repo: Repo, token: Token | None) -> None:
-        if not repo.gated or self._member(repo, token) or (token and token.user.name in repo.guests):
+    def _ensure_gate_access(self, repo: Repo, token: Token | None) -> None:
+        if not repo.gated or self._member(repo, token) or (token and token.user.name in repo.allowed_users):
             return
-        words = f"Access to {repo.kind} {repo.id} is restricted"
+        message = f"Access to {repo.kind} {repo.id} is restricted"
         if token is None:
-            raise Refused(401, f"{words}. You must have access to it and be authenticated to access it. Please log in.", "GatedRepo")
-        raise Refused(403, f"{words} and you are not in the authorized list. Visit {self.url}/{repo.id} to ask for access.", "GatedRepo")
+            raise HubError(401, f"{message}. You must have access to it and be authenticated to access it. Please log in.", "GatedRepo")
+        raise HubError(403, f"{message} and you are not in the authorized list. Visit {self.url}/{repo.id} to ask for access.", "GatedRepo")
 
-    def resolve(self, request: Request, kinds: str | None, id: str, revision: str, path: str) -> Answer:
-        repo, token = self._find(request, kinds, id)
-        commit = self._at(repo, revision)
-        self._through_the_gate(repo, token)
+    def resolve(self, request: Request, kinds: str | None, id: str, revision: str, path: str) -> Response:
+        repo, token = self._find_repo(request, kinds, id)
+        commit = self._find_commit(repo, revision)
+        self._ensure_gate_access(repo, token)
         blob = commit.files.get(path)
         if blob is None:
-            missing = refusal(request, Refused(404, "Entry not found", "EntryNotFound"))
+            missing = error_response(request, HubError(404, "Entry not found", "EntryNotFound"))
             missing.headers["X-Repo-Commit"] = commit.oid
             return missing
         headers = {"X-Repo-Commit": commit.oid, "ETag": f'"{blob.oid}"'}
         if not blob.lfs:
-            return ranged(request, blob.data, headers | {"Content-Disposition": f'inline; filename="{ascii(Path(path).name)[1:-1]}"'})
+            return range_response(
+                request, blob.data, headers | {"Content-Disposition": f'inline; filename="{ascii(Path(path).name)[1:-1]}"'}
+            )
         headers |= {"X-Linked-ETag": f'"{blob.sha256}"', "X-Linked-Size": str(len(blob.data))}
-        return Answer(302, b"Found. Redirecting", headers | {"Location": self._signed("GET", repo, blob.sha256)})
+        return Response(302, b"Found. Redirecting", headers | {"Location": self._signed("GET", repo, blob.sha256)})
 
     # Storage: another host, which knows signed addresses and no tokens
 
@@ -744,94 +759,94 @@ class StandInHub:
         path = f"/storage/{repo.kind}/{repo.id}/{oid}"
         return f"{self.storage_url}{path}?X-Amz-Signature={self._signature(method, path)}"
 
-    def _storage(self, request: Request) -> Answer:
+    def _storage(self, request: Request) -> Response:
         if request.authorization:
-            raise Refused(400, "Only one auth mechanism allowed; a signed address was given an Authorization header too")
+            raise HubError(400, "Only one auth mechanism allowed; a signed address was given an Authorization header too")
         method = "GET" if request.method == "HEAD" else request.method
         _, _, kind, *id, oid = request.path.split("/") if request.path.count("/") >= 4 else [""] * 5
         repo = self.repos.get((kind, "/".join(id)))
         if repo is None or not hmac.compare_digest(request.first("X-Amz-Signature"), self._signature(method, request.path)):
-            raise Refused(403, "SignatureDoesNotMatch")
+            raise HubError(403, "SignatureDoesNotMatch")
         if method == "PUT":
             if hashlib.sha256(request.body).hexdigest() != oid:
-                raise Refused(400, "XAmzContentSHA256Mismatch")
+                raise HubError(400, "XAmzContentSHA256Mismatch")
             with self.lock:
                 repo.objects[oid] = request.body
-            return Answer(200, headers={"ETag": f'"{hashlib.md5(request.body).hexdigest()}"'})
+            return Response(200, headers={"ETag": f'"{hashlib.md5(request.body).hexdigest()}"'})
         if method != "GET" or oid not in repo.objects:
-            raise Refused(404, "NoSuchKey")
-        return ranged(request, repo.objects[oid], {"ETag": f'"{oid}"'})
+            raise HubError(404, "NoSuchKey")
+        return range_response(request, repo.objects[oid], {"ETag": f'"{oid}"'})
 
-    _ROUTE = Callable[..., Answer]
+    _ROUTE = Callable[..., Response]
     ROUTES: ClassVar[list[tuple[str, re.Pattern[str], _ROUTE]]] = []
 
 
-def _routes() -> Iterator[tuple[str, re.Pattern[str], Callable[..., Answer]]]:
+def _routes() -> Iterator[tuple[str, re.Pattern[str], Callable[..., Response]]]:
     api = r"/api/(models|datasets|spaces)/([^/]+(?:/[^/]+)?)"  # a repository's id has one part or, as ours, two
     page = r"/(datasets/|spaces/)?([^/]+(?:/[^/]+)?)"
     for methods, pattern, handler in (
-        ("GET", "/api/whoami-v2", StandInHub.whoami),
-        ("POST", "/api/repos/create", StandInHub.create),
-        ("DELETE", "/api/repos/delete", StandInHub.delete),
-        ("POST", "/api/validate-yaml", StandInHub.validate_yaml),
-        ("GET", "/api/(models|datasets|spaces)", StandInHub.listing),
-        ("PUT", api + "/settings", StandInHub.settings),
-        ("GET", api + "/auth-check(/write)?", StandInHub.auth_check),
-        ("GET", api + "/tree/([^/]+)(/.*)?", StandInHub.tree),
-        ("POST", api + "/paths-info/([^/]+)", StandInHub.paths_info),
-        ("GET", api + "/refs", StandInHub.refs),
-        ("GET", api + "/commits/([^/]+)", StandInHub.history),
-        ("GET", api + "/discussions", StandInHub.discussions),
-        ("POST DELETE", api + "/branch/([^/]+)", StandInHub.branch),
-        ("POST DELETE", api + "/tag/([^/]+)", StandInHub.tag),
-        ("POST", api + "/preupload/([^/]+)", StandInHub.preupload),
-        ("POST", api + "/commit/([^/]+)", StandInHub.commit),
-        ("POST", page + r"\.git/info/lfs/objects/batch", StandInHub.batch),
-        ("POST", page + r"\.git/info/lfs/objects/verify", StandInHub.verify),
-        ("GET HEAD", page + "/resolve/([^/]+)/(.+)", StandInHub.resolve),
-        ("GET", api + "(?:/revision/([^/]+))?", StandInHub.info),
+        ("GET", "/api/whoami-v2", FakeHub.whoami),
+        ("POST", "/api/repos/create", FakeHub.create),
+        ("DELETE", "/api/repos/delete", FakeHub.delete),
+        ("POST", "/api/validate-yaml", FakeHub.validate_yaml),
+        ("GET", "/api/(models|datasets|spaces)", FakeHub.listing),
+        ("PUT", api + "/settings", FakeHub.settings),
+        ("GET", api + "/auth-check(/write)?", FakeHub.auth_check),
+        ("GET", api + "/tree/([^/]+)(/.*)?", FakeHub.tree),
+        ("POST", api + "/paths-info/([^/]+)", FakeHub.paths_info),
+        ("GET", api + "/refs", FakeHub.refs),
+        ("GET", api + "/commits/([^/]+)", FakeHub.history),
+        ("GET", api + "/discussions", FakeHub.discussions),
+        ("POST DELETE", api + "/branch/([^/]+)", FakeHub.branch),
+        ("POST DELETE", api + "/tag/([^/]+)", FakeHub.tag),
+        ("POST", api + "/preupload/([^/]+)", FakeHub.preupload),
+        ("POST", api + "/commit/([^/]+)", FakeHub.commit),
+        ("POST", page + r"\.git/info/lfs/objects/batch", FakeHub.batch),
+        ("POST", page + r"\.git/info/lfs/objects/verify", FakeHub.verify),
+        ("GET HEAD", page + "/resolve/([^/]+)/(.+)", FakeHub.resolve),
+        ("GET", api + "(?:/revision/([^/]+))?", FakeHub.info),
     ):
         yield methods, re.compile(pattern), handler
 
 
-StandInHub.ROUTES.extend(_routes())
+FakeHub.ROUTES.extend(_routes())
 
 
-def told(value: object, status: int = 200, **headers: str) -> Answer:
-    return Answer(status, json.dumps(value, default=str).encode(), {"Content-Type": "application/json; charset=utf-8"} | headers)
+def json_response(value: object, status: int = 200, **headers: str) -> Response:
+    return Response(status, json.dumps(value, default=str).encode(), {"Content-Type": "application/json; charset=utf-8"} | headers)
 
 
-def refusal(request: Request, refused: Refused) -> Answer:
+def error_response(request: Request, error: HubError) -> Response:
     """An error as the Hub words it: in the body, and in two headers that the client reads first."""
-    code = refused.code
-    if refused.status == 401 and not code and refused.message != INVALID and _OF_A_REPO.search(request.path):
+    code = error.code
+    if error.status == 401 and not code and error.message != INVALID_TOKEN_MESSAGE and _REPO_PATH.search(request.path):
         code = "RepoNotFound"  # what the client itself makes of it over https
-    answer = told({"error": refused.message} | refused.fields, refused.status, **{"X-Error-Message": refused.message})
-    answer.headers |= {"X-Error-Code": code} if code else {}
-    return answer
+    response = json_response({"error": error.message} | error.fields, error.status, **{"X-Error-Message": error.message})
+    response.headers |= {"X-Error-Code": code} if code else {}
+    return response
 
 
-def ranged(request: Request, data: bytes, headers: dict[str, str]) -> Answer:
+def range_response(request: Request, data: bytes, headers: dict[str, str]) -> Response:
     """A file, or the part of it that was asked for."""
     headers |= {"Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"}
-    asked = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("range", ""))
-    if not asked or not (asked[1] or asked[2]):
-        return Answer(200, data, headers)
-    start = int(asked[1]) if asked[1] else max(len(data) - int(asked[2]), 0)
-    end = min(int(asked[2]), len(data) - 1) if asked[1] and asked[2] else len(data) - 1
+    range_match = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("range", ""))
+    if not range_match or not (range_match[1] or range_match[2]):
+        return Response(200, data, headers)
+    start = int(range_match[1]) if range_match[1] else max(len(data) - int(range_match[2]), 0)
+    end = min(int(range_match[2]), len(data) - 1) if range_match[1] and range_match[2] else len(data) - 1
     if start > end:
-        return Answer(416, b"", headers | {"Content-Range": f"bytes */{len(data)}"})
-    return Answer(206, data[start : end + 1], headers | {"Content-Range": f"bytes {start}-{end}/{len(data)}"})
+        return Response(416, b"", headers | {"Content-Range": f"bytes */{len(data)}"})
+    return Response(206, data[start : end + 1], headers | {"Content-Range": f"bytes {start}-{end}/{len(data)}"})
 
 
-def body_of(request: Request) -> dict:
+def json_body(request: Request) -> dict:
     try:
-        asked = json.loads(request.body)
+        body = json.loads(request.body)
     except ValueError:
-        asked = None
-    if not isinstance(asked, dict):
-        raise Refused(400, "The body must be a JSON object")
-    return asked
+        body = None
+    if not isinstance(body, dict):
+        raise HubError(400, "The body must be a JSON object")
+    return body
 
 
 def is_true(text: str) -> bool:
@@ -843,7 +858,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, hub: StandInHub) -> None:
+    def __init__(self, hub: FakeHub) -> None:
         self.hub = hub
         self.connections: set[socket.socket] = set()
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -859,7 +874,7 @@ class _Server(ThreadingHTTPServer):
         self.connections.discard(request)
         super().shutdown_request(request)
 
-    def hang_up(self) -> None:
+    def close_connections(self) -> None:
         for connection in list(self.connections):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -875,7 +890,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def handle(self) -> None:
-        with contextlib.suppress(Dropped, ConnectionError):
+        with contextlib.suppress(ConnectionDropped, ConnectionError):
             super().handle()
 
     def log_message(self, *_: object) -> None:
@@ -890,7 +905,7 @@ class _Handler(BaseHTTPRequestHandler):
         request = Request(self.command, path, query, headers.get("host", ""), headers)
         with hub.lock:
             hub.requests.append(request)
-        fault = hub.strike(request.method, request.path)
+        fault = hub.next_fault(request.method, request.path)
         kind = fault.kind if fault else None
         if kind == "reset":
             self.reset()
@@ -898,34 +913,34 @@ class _Handler(BaseHTTPRequestHandler):
         if fault and kind == "silent":
             self.stall(fault)
         if fault and kind == "slow":
-            fault.over.wait(fault.seconds)
-        answer = self.struck(request, fault, kind) if fault and isinstance(kind, int) else hub.answer(request)
-        request.status = answer.status
+            fault.ended.wait(fault.seconds)
+        response = self.apply_fault(request, fault, kind) if fault and isinstance(kind, int) else hub.handle(request)
+        request.status = response.status
         if kind == "lost":
             self.reset()
-        head = self.head(answer)
-        body = b"" if self.command == "HEAD" else answer.body
+        head = self.head(response)
+        body = b"" if self.command == "HEAD" else response.body
         if fault and kind in ("hang", "cut"):
             self.connection.sendall(head + body[: len(body) // 2] if body else head[: len(head) // 2])
             if kind == "hang":
                 self.stall(fault)
-            raise Dropped
+            raise ConnectionDropped
         self.connection.sendall(head + body)
 
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = serve
 
-    def struck(self, request: Request, fault: Fault, status: int) -> Answer:
-        answer = refusal(request, Refused(status, fault.message, fault.code))
-        if fault.page:
-            words = f"<html><head><title>{status} {HTTPStatus(status).phrase}</title></head><body></body></html>"
-            answer = Answer(status, words.encode(), {"Content-Type": "text/html"})
-        answer.headers |= fault.headers
-        return answer
+    def apply_fault(self, request: Request, fault: Fault, status: int) -> Response:
+        response = error_response(request, HubError(status, fault.message, fault.code))
+        if fault.page_size:
+            message = f"<html><head><title>{status} {HTTPStatus(status).phrase}</title></head><body></body></html>"
+            response = Response(status, message.encode(), {"Content-Type": "text/html"})
+        response.headers |= fault.headers
+        return response
 
-    def head(self, answer: Answer) -> bytes:
-        lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}"]
-        headers = {"Date": self.date_time_string(), "Content-Length": str(len(answer.body)), "X-Request-Id": "Root=1-stand-in"}
-        lines += [f"{name}: {value}" for name, value in (headers | answer.headers).items()]
+    def head(self, response: Response) -> bytes:
+        lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
+        headers = {"Date": self.date_time_string(), "Content-Length": str(len(response.body)), "X-Request-Id": "Root=1-stand-in"}
+        lines += [f"{name}: {value}" for name, value in (headers | response.headers).items()]
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
 
     def read_body(self) -> bytes:
@@ -944,21 +959,21 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.rfile.close()
         self.connection.close()
-        raise Dropped
+        raise ConnectionDropped
 
     def stall(self, fault: Fault) -> None:
         """Say nothing until the fault is healed or the other side gives up."""
-        while not fault.over.is_set():
+        while not fault.ended.is_set():
             ready, _, _ = select.select([self.connection], [], [], 0.02)
             if ready and not self.connection.recv(1, socket.MSG_PEEK):
                 break
             if ready:
                 time.sleep(0.02)
-        raise Dropped
+        raise ConnectionDropped
 
 
 if __name__ == "__main__":  # to look at it by hand: python -m tests.support.fake_hub
-    with StandInHub() as hub:
+    with FakeHub() as hub:
         print(f"HF_ENDPOINT={hub.url}  tokens: {', '.join(hub.tokens)}  (process {os.getpid()}; Ctrl-C ends it)", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             threading.Event().wait()

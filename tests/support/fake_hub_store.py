@@ -98,7 +98,7 @@ class Commit:
     date: datetime
 
 
-def stamp(date: datetime) -> str:
+def format_timestamp(date: datetime) -> str:
     return date.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
@@ -108,7 +108,7 @@ class Repo:
     def __init__(self, kind: str, id: str, author: str, private: bool = False, gated: str | bool = False) -> None:
         self.kind, self.id, self.private, self.gated = kind, id, private, gated
         self.namespace = id.split("/")[0] if "/" in id else ""
-        self.guests: set[str] = set()  # who was let into a gated repository
+        self.allowed_users: set[str] = set()  # who was let into a gated repository
         self.likes = self.downloads = 0
         self.commits: dict[str, Commit] = {}
         self.branches: dict[str, str] = {}
@@ -121,18 +121,20 @@ class Repo:
         """Put `files`, the whole tree, on a branch."""
         parent, date = self.branches.get(branch), now()
         tree = {path: blob.oid for path, blob in sorted(files.items())}
-        oid = hashlib.sha1(json.dumps([self.kind, self.id, parent, tree, title, message, author, stamp(date)]).encode()).hexdigest()
+        oid = hashlib.sha1(
+            json.dumps([self.kind, self.id, parent, tree, title, message, author, format_timestamp(date)]).encode()
+        ).hexdigest()
         self.commits[oid] = Commit(oid, parent, dict(sorted(files.items())), title, message, author, date)
         self.branches[branch] = oid
         return self.commits[oid]
 
-    def at(self, revision: str) -> Commit | None:
+    def find_commit(self, revision: str) -> Commit | None:
         """The commit that a branch, a tag, a commit id or the first seven or more of its digits names."""
         oid = self.branches.get(revision) or self.tags.get(revision) or revision
         if oid in self.commits:
             return self.commits[oid]
-        found = [known for known in self.commits if known.startswith(oid)] if re.fullmatch("[0-9a-f]{7,39}", oid) else []
-        return self.commits[found[0]] if len(found) == 1 else None
+        matches = [commits for commits in self.commits if commits.startswith(oid)] if re.fullmatch("[0-9a-f]{7,39}", oid) else []
+        return self.commits[matches[0]] if len(matches) == 1 else None
 
     def history(self, commit: Commit) -> list[Commit]:
         """The newest first."""
@@ -163,20 +165,20 @@ class Repo:
         labels += [f"license:{name}" for name in as_list(card.get("license"))] + ["region:us"]
         return list(dict.fromkeys(labels))
 
-    def describe(self, commit: Commit, blobs: bool = False) -> dict:
+    def to_json(self, commit: Commit, blobs: bool = False) -> dict:
         """All that the Hub tells of a repository."""
         card = self.card(commit)
         siblings = []
         for path, blob in commit.files.items():
-            more = {"blobId": blob.oid, "size": len(blob.data), "lfs": blob.lfs_fields("sha256")} if blobs else {}
-            siblings.append({"rfilename": path} | more)
-        told = {
+            fields = {"blobId": blob.oid, "size": len(blob.data), "lfs": blob.lfs_fields("sha256")} if blobs else {}
+            siblings.append({"rfilename": path} | fields)
+        info = {
             "_id": hashlib.sha1(f"{self.kind} {self.id}".encode()).hexdigest()[:24],
             "id": self.id,
             "author": self.namespace or None,
             "sha": commit.oid,
-            "createdAt": stamp(self.created),
-            "lastModified": stamp(self.head.date),
+            "createdAt": format_timestamp(self.created),
+            "lastModified": format_timestamp(self.head.date),
             "private": self.private,
             "gated": self.gated,
             "disabled": False,
@@ -190,12 +192,12 @@ class Repo:
             "usedStorage": sum(len(blob.data) for blob in commit.files.values()),
         }
         if self.kind == "model":
-            told |= {"modelId": self.id} | {key: card[key] for key in ("library_name", "pipeline_tag", "model-index") if key in card}
+            info |= {"modelId": self.id} | {key: card[key] for key in ("library_name", "pipeline_tag", "model-index") if key in card}
             if numbers := parameters(commit):
-                told["safetensors"] = {"parameters": numbers, "total": sum(numbers.values())}
+                info["safetensors"] = {"parameters": numbers, "total": sum(numbers.values())}
             if (config := commit.files.get("config.json")) and isinstance(read := read_json(config.data), dict):
-                told["config"] = {key: read[key] for key in ("architectures", "model_type", "auto_map") if key in read}
-        return told
+                info["config"] = {key: read[key] for key in ("architectures", "model_type", "auto_map") if key in read}
+        return info
 
 
 def read_json(data: bytes) -> object:
@@ -222,11 +224,11 @@ def parameters(commit: Commit) -> dict[str, int]:
 
 def card_data(readme: str) -> tuple[dict, list[str], list[str]]:
     """A README's front matter, the errors that make the Hub refuse it and the warnings that it only tells."""
-    found = _FRONT_MATTER.match(readme)
-    if not found:
+    match = _FRONT_MATTER.match(readme)
+    if not match:
         return {}, [], ["empty or missing yaml metadata in repo card"]
     try:
-        card = yaml.safe_load(found[1])
+        card = yaml.safe_load(match[1])
     except yaml.YAMLError as error:
         return {}, [f"YAML: {error}"], []
     if not isinstance(card, dict):

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-REQUEST: contextvars.ContextVar[Any] = contextvars.ContextVar("request")  # whose event it is; threads of ours do not have it
+CURRENT_REQUEST: contextvars.ContextVar[Any] = contextvars.ContextVar("request")  # whose event it is; threads of ours do not have it
 
 
-class Trouble(Exception):
+class ZeroGpuError(Exception):
     """As Gradio's error, which `spaces` raises: a title beside the message."""
 
     def __init__(self, message: str, title: str = "Error") -> None:
@@ -25,45 +25,45 @@ class Trouble(Exception):
         self.message, self.title = message, title
 
 
-class Zero:
+class FakeZeroGpu:
     """Lends its GPU, which is none, for `duration` seconds at a time."""
 
     def __init__(self, task: Callable[..., Any], duration: float) -> None:
         self.task, self.duration = task, duration
         self.calls: list[Any] = []  # who asked
         self.pids: list[int] = []  # the process of each call
-        self.refusal: Trouble | None = None  # what the next call gets instead
+        self.next_error: ZeroGpuError | None = None  # what the next call gets instead
         self._process: Any = None
-        self._pipe: Any = None
+        self._connection: Any = None
         self._lock = threading.Lock()
 
-    def __call__(self, *arguments: Any) -> Any:
-        if (who := REQUEST.get(None)) is None:
+    def __call__(self, *args: Any) -> Any:
+        if (request := CURRENT_REQUEST.get(None)) is None:
             raise LookupError("no visitor's event called for a GPU")
-        self.calls.append(who)
-        if self.refusal is not None:
-            refusal, self.refusal = self.refusal, None
-            raise refusal
+        self.calls.append(request)
+        if self.next_error is not None:
+            error, self.next_error = self.next_error, None
+            raise error
         with self._lock:
-            data = pickle.dumps(arguments)
+            data = pickle.dumps(args)
             if self._process is None or not self._process.is_alive():
-                start = multiprocessing.get_context("fork")
-                self._pipe, theirs = start.Pipe()
-                self._process = start.Process(target=self._serve, args=(theirs,), daemon=True)
+                context = multiprocessing.get_context("fork")
+                self._connection, child_end = context.Pipe()
+                self._process = context.Process(target=self._serve, args=(child_end,), daemon=True)
                 self._process.start()
-                theirs.close()
+                child_end.close()
             self.pids.append(self._process.pid)
-            self._pipe.send_bytes(data)
-            over = threading.Timer(self.duration, self.kill)
-            over.start()
+            self._connection.send_bytes(data)
+            timer = threading.Timer(self.duration, self.kill)
+            timer.start()
             try:
-                kind, result = pickle.loads(self._pipe.recv_bytes())
+                kind, result = pickle.loads(self._connection.recv_bytes())
             except EOFError:
-                raise Trouble("GPU task aborted", "ZeroGPU worker error") from None
+                raise ZeroGpuError("GPU task aborted", "ZeroGPU worker error") from None
             finally:
-                over.cancel()
+                timer.cancel()
         if kind == "error":
-            raise Trouble(result, "ZeroGPU worker error")
+            raise ZeroGpuError(result, "ZeroGPU worker error")
         return result
 
     def kill(self) -> None:
@@ -71,22 +71,22 @@ class Zero:
             os.kill(self._process.pid, signal.SIGKILL)
             self._process.join(10)
 
-    def _serve(self, pipe: Connection) -> None:
-        self._pipe.close()  # of the parent, whose end then ends this process as well
+    def _serve(self, connection: Connection) -> None:
+        self._connection.close()  # of the parent, whose end then ends this process as well
         while True:
             try:
-                arguments = pickle.loads(pipe.recv_bytes())
+                arguments = pickle.loads(connection.recv_bytes())
             except EOFError:
                 return
-            answer: list[Any] = []
+            response: list[Any] = []
 
-            def work(arguments: Any = arguments, answer: list[Any] = answer) -> None:
+            def run_task(arguments: Any = arguments, answer: list[Any] = response) -> None:
                 try:
                     answer[:] = ["ok", self.task(*arguments)]
                 except Exception as error:
                     answer[:] = ["error", type(error).__name__]
 
-            thread = threading.Thread(target=work)  # as there: not the main thread of the process
+            thread = threading.Thread(target=run_task)  # as there: not the main thread of the process
             thread.start()
             thread.join()
-            pipe.send_bytes(pickle.dumps(answer))
+            connection.send_bytes(pickle.dumps(response))

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.support.fake_hub import StandInHub
+from tests.support.fake_hub import FakeHub
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def hub(tmp_path_factory):
     from huggingface_hub.utils import close_session
 
     home = tmp_path_factory.mktemp("hf-home")
-    with StandInHub() as hub, pytest.MonkeyPatch.context() as patch:
+    with FakeHub() as hub, pytest.MonkeyPatch.context() as patch:
         for name, value in hub.environment(home).items():
             patch.setenv(name, value)
         for name, value in {
@@ -48,7 +48,7 @@ def hub(tmp_path_factory):
 @pytest.fixture(scope="module")
 def served_hub():
     """A stand-in Hub for servers that a test starts; this process is not pointed at it."""
-    with StandInHub() as hub:
+    with FakeHub() as hub:
         yield hub
 
 
@@ -65,16 +65,16 @@ def registry(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def healed(request):
+def clear_hub_faults(request):
     """End every fault of the Hub with its test."""
     hub = request.getfixturevalue("hub") if "hub" in request.fixturenames else None
     yield
     if hub is not None:
-        hub.heal()
+        hub.clear_faults()
 
 
 @pytest.fixture
-def own_client():
+def restore_hub_client():
     """Restore the client of huggingface_hub, which a test sets up as a process of its own does."""
     from huggingface_hub import set_client_factory
     from huggingface_hub.utils import close_session
@@ -86,24 +86,24 @@ def own_client():
 
 
 @pytest.fixture
-def errand_here(monkeypatch):
+def run_task_in_process(monkeypatch):
     """Return a function that carries an errand out in this process and returns its last message."""
     from huggingface_hub import set_client_factory
     from huggingface_hub.utils._http import default_client_factory
     from transformers.utils import logging
 
-    from playground.hub.work import work
+    from playground.hub.work import main
 
-    before, verbosity = signal.getsignal(signal.SIGINT), logging.get_verbosity()
+    previous_handler, verbosity = signal.getsignal(signal.SIGINT), logging.get_verbosity()
     monkeypatch.setattr(os, "environ", os.environ.copy())
     monkeypatch.setattr(os, "nice", lambda _: 0, raising=False)
 
-    def carry_out(errand, scratch):
+    def run_task(task, scratch):
         messages = []
-        work(SimpleNamespace(send=messages.append, close=lambda: None, recv=threading.Event().wait), errand, str(scratch))
+        main(SimpleNamespace(send=messages.append, close=lambda: None, recv=threading.Event().wait), task, str(scratch))
         return messages[-1]
 
-    yield carry_out
-    signal.signal(signal.SIGINT, before)
+    yield run_task
+    signal.signal(signal.SIGINT, previous_handler)
     logging.set_verbosity(verbosity)
     set_client_factory(default_client_factory)

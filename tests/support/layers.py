@@ -21,11 +21,11 @@ LAYERS = {
     "train": "training that takes long",
     "gpu": "needs a GPU; skipped without one",
 }
-DEFAULT = "(unit or smoke) and not soak"
-FULL = "not soak"
+DEFAULT_MARKERS = "(unit or smoke) and not soak"
+FULL_MARKERS = "not soak"
 DURATIONS = TESTS / "durations.json"  # seconds by file, of one process on the machine that docs/testing.md names
-LAST = "faults/test_load.py"  # it takes the whole machine
-left_out: Counter[str] = Counter()
+LAST_FILE = "faults/test_load.py"  # it takes the whole machine
+deselected_counts: Counter[str] = Counter()
 
 
 def layer_of(path: Path) -> str:
@@ -41,9 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.markexpr = config.workerinput["markexpr"]
     elif not config.option.markexpr:
         names_tests = config.args_source is pytest.Config.ArgsSource.ARGS or config.option.keyword or config.option.lf
-        config.option.markexpr = FULL if names_tests else DEFAULT
+        config.option.markexpr = FULL_MARKERS if names_tests else DEFAULT_MARKERS
     elif "soak" not in config.option.markexpr:
-        config.option.markexpr = f"({config.option.markexpr}) and {FULL}"
+        config.option.markexpr = f"({config.option.markexpr}) and {FULL_MARKERS}"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -55,18 +55,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     def rank(item: pytest.Item) -> tuple[bool, float, str]:
         name = item.path.relative_to(TESTS).as_posix()
-        return name == LAST, -seconds.get(name, 0.0), name
+        return name == LAST_FILE, -seconds.get(name, 0.0), name
 
     items.sort(key=rank)  # the longest files first: no process is left alone with one at the end
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
-    left_out.update(layer_of(item.path) for item in items if not item.get_closest_marker("soak"))
+    deselected_counts.update(layer_of(item.path) for item in items if not item.get_closest_marker("soak"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["left_out"] = dict(left_out)
+        session.config.workeroutput["left_out"] = dict(deselected_counts)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -76,15 +76,15 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: object) -> None:
-    left_out.clear()  # each process deselects the same tests
-    left_out.update(getattr(node, "workeroutput", {}).get("left_out", {}))
+    deselected_counts.clear()  # each process deselects the same tests
+    deselected_counts.update(getattr(node, "workeroutput", {}).get("left_out", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if config.option.markexpr != DEFAULT or not left_out:
+    if config.option.markexpr != DEFAULT_MARKERS or not deselected_counts:
         return
-    counts = ", ".join(f"{layer} {left_out[layer]:,}" for layer in LAYERS if left_out[layer])
+    counts = ", ".join(f"{layer} {deselected_counts[layer]:,}" for layer in LAYERS if deselected_counts[layer])
     terminalreporter.section("left out")
-    terminalreporter.line(f"{left_out.total():,} tests did not run: {counts}.")
-    terminalreporter.line(f"All of them: pytest -m '{FULL}'. One layer: pytest -m browser. One file, whole: pytest PATH.")
+    terminalreporter.line(f"{deselected_counts.total():,} tests did not run: {counts}.")
+    terminalreporter.line(f"All of them: pytest -m '{FULL_MARKERS}'. One layer: pytest -m browser. One file, whole: pytest PATH.")
     terminalreporter.line("Longer counts of the same checks: pytest -m soak.")

@@ -3,12 +3,12 @@
 import numpy as np
 
 
-def attention_by_hand(model, source_BS, given_BT):
+def reference_attention(model, source_BS, decoder_input_BT):
     """Attention of every kind as nested lists [kind][layer][row][head] of matrices QM, and logits [row] TV."""
     w = {name: tensor.detach().double().numpy() for name, tensor in model.state_dict().items()}
     config = model.config
     d, width = config.d_model, config.d_model // config.n_heads
-    found = {
+    attention = {
         kind: [[[None] * config.n_heads for _ in source_BS] for _ in range(config.n_layers)] for kind in ("encoder", "decoder", "cross")
     }
 
@@ -17,9 +17,9 @@ def attention_by_hand(model, source_BS, given_BT):
         return y + w[f"{name}.bias"] if f"{name}.bias" in w else y
 
     def norm(x, name):
-        centred = x - x.mean(-1, keepdims=True)
+        centered = x - x.mean(-1, keepdims=True)
         return (
-            centred / np.sqrt((x**2).mean(-1, keepdims=True) - x.mean(-1, keepdims=True) ** 2 + 1e-5) * w[f"{name}.weight"]
+            centered / np.sqrt((x**2).mean(-1, keepdims=True) - x.mean(-1, keepdims=True) ** 2 + 1e-5) * w[f"{name}.weight"]
             + w[f"{name}.bias"]
         )
 
@@ -34,41 +34,43 @@ def attention_by_hand(model, source_BS, given_BT):
         table = w.get(f"{name}.tokens.weight", w["target_embedding.tokens.weight"])
         return table[tokens] * np.sqrt(d) + positions(name, len(tokens))
 
-    def attend(x, memory, name, allowed, keep):
+    def attend(x, memory, name, attn_mask, weights_by_head):
         query, key_value = linear(x, f"{name}.query"), linear(memory, f"{name}.key_value")
-        mixes = []
+        outputs = []
         for head in range(config.n_heads):
-            mine = slice(head * width, (head + 1) * width)
-            q, k, v = query[:, mine], key_value[:, :d][:, mine], key_value[:, d:][:, mine]
-            weights = np.exp(q @ k.T / np.sqrt(width)) * allowed
+            head_columns = slice(head * width, (head + 1) * width)
+            q, k, v = query[:, head_columns], key_value[:, :d][:, head_columns], key_value[:, d:][:, head_columns]
+            weights = np.exp(q @ k.T / np.sqrt(width)) * attn_mask
             weights /= weights.sum(1, keepdims=True)
-            keep[head] = weights
-            mixes.append(weights @ v)
-        return linear(np.concatenate(mixes, 1), f"{name}.output")
+            weights_by_head[head] = weights
+            outputs.append(weights @ v)
+        return linear(np.concatenate(outputs, 1), f"{name}.output")
 
-    def sublayer(x, name, result):
+    def sublayer(x, name, function):
         if config.norm == "pre":
-            return x + result(norm(x, f"{name}.norm"))
-        return norm(x + result(x), f"{name}.norm")
+            return x + function(norm(x, f"{name}.norm"))
+        return norm(x + function(x), f"{name}.norm")
 
     def feed_forward(layer):
         return lambda x: linear(np.maximum(linear(x, f"{layer}.feed_forward.widen"), 0), f"{layer}.feed_forward.narrow")
 
     logits = []
-    for row, (source, given) in enumerate(zip(source_BS.tolist(), given_BT.tolist(), strict=True)):
-        real = np.array(source)[None, :] != 0
+    for row, (source, decoder_input) in enumerate(zip(source_BS.tolist(), decoder_input_BT.tolist(), strict=True)):
+        is_token = np.array(source)[None, :] != 0
         x = embed(source, "source_embedding")
         for i in range(config.n_layers):
-            layer, keep = f"encoder_layers.{i}", found["encoder"][i][row]
-            x = sublayer(x, f"{layer}.around_self_attention", lambda y: attend(y, y, f"{layer}.self_attention", real, keep))  # noqa: B023
+            layer, weights_by_head = f"encoder_layers.{i}", attention["encoder"][i][row]
+            x = sublayer(x, f"{layer}.around_self_attention", lambda y: attend(y, y, f"{layer}.self_attention", is_token, weights_by_head))  # noqa: B023
             x = sublayer(x, f"{layer}.around_feed_forward", feed_forward(layer))
         memory = norm(x, "encoder_norm") if config.norm == "pre" else x
-        past = np.tril(np.ones((len(given), len(given))))
-        y = embed(given, "target_embedding")
+        causal_mask = np.tril(np.ones((len(decoder_input), len(decoder_input))))
+        y = embed(decoder_input, "target_embedding")
         for i in range(config.n_layers):
-            layer, own, across = f"decoder_layers.{i}", found["decoder"][i][row], found["cross"][i][row]
-            y = sublayer(y, f"{layer}.around_self_attention", lambda z: attend(z, z, f"{layer}.self_attention", past, own))  # noqa: B023
-            y = sublayer(y, f"{layer}.around_cross_attention", lambda z: attend(z, memory, f"{layer}.cross_attention", real, across))  # noqa: B023
+            layer, self_weights, cross_weights = f"decoder_layers.{i}", attention["decoder"][i][row], attention["cross"][i][row]
+            y = sublayer(y, f"{layer}.around_self_attention", lambda z: attend(z, z, f"{layer}.self_attention", causal_mask, self_weights))  # noqa: B023
+            y = sublayer(
+                y, f"{layer}.around_cross_attention", lambda z: attend(z, memory, f"{layer}.cross_attention", is_token, cross_weights)
+            )  # noqa: B023
             y = sublayer(y, f"{layer}.around_feed_forward", feed_forward(layer))
         logits.append(linear(norm(y, "decoder_norm") if config.norm == "pre" else y, "output"))
-    return found, logits
+    return attention, logits

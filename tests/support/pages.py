@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from playwright.sync_api import Frame, Page
 
-SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50}
+SMALL_SETTINGS = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50}
 
 
 def go_to(page: Page, tab: str) -> None:
@@ -27,24 +27,24 @@ def wait_until(page: Page | Frame, script: str, arg: Any = None, timeout: float 
     page.wait_for_function(script, arg=arg, timeout=timeout, polling=50)
 
 
-def shows(page: Page, *statuses: str, seconds: float = 120) -> None:
+def wait_for_status(page: Page, *statuses: str, seconds: float = 120) -> None:
     """Wait until the live view shows one of these statuses."""
     script = "names => names.includes(document.querySelector('.live')?.dataset.status)"
     wait_until(page, script, arg=list(statuses), timeout=seconds * 1000)
 
 
-def step_shown(page: Page) -> int:
-    found = re.search(r"step (\d+)", page.text_content(".sentence"))
-    return int(found.group(1)) if found else 0
+def displayed_step(page: Page) -> int:
+    match = re.search(r"step (\d+)", page.text_content(".sentence"))
+    return int(match.group(1)) if match else 0
 
 
-def says(page: Page, selector: str, text: str, seconds: float = 120) -> None:
+def wait_for_text(page: Page, selector: str, text: str, seconds: float = 120) -> None:
     """Wait until an element's text contains this."""
     script = "([selector, text]) => document.querySelector(selector)?.textContent.includes(text)"
     wait_until(page, script, arg=[selector, text], timeout=seconds * 1000)
 
 
-def passes(page: Page, step: int, seconds: float = 120) -> None:
+def wait_for_step(page: Page, step: int, seconds: float = 120) -> None:
     """Wait until the run on show has gone beyond a step."""
     script = "step => +(/step (\\d+)/.exec(document.querySelector('.sentence')?.textContent) || [])[1] > step"
     wait_until(page, script, arg=step, timeout=seconds * 1000)
@@ -52,56 +52,56 @@ def passes(page: Page, step: int, seconds: float = 120) -> None:
 
 def pause_after(page: Page, step: int) -> int:
     """Pause the run on show beyond a step, and return the step at which it stands."""
-    passes(page, step)
+    wait_for_step(page, step)
     page.click("#pause")
-    shows(page, "paused")
-    return step_shown(page)
+    wait_for_status(page, "paused")
+    return displayed_step(page)
 
 
-def drawn(page: Page) -> list[int]:
+def plotted_steps(page: Page) -> list[int]:
     """The steps of the points on the loss curve."""
     return page.evaluate("document.querySelector('.loss-chart').steps")
 
 
-def settle(page: Page, field: str, value: object) -> None:
+def fill_field(page: Page, field: str, value: object) -> None:
     """Put a number into a field of the form."""
     page.fill(f"#field-{field} input", str(value))
     page.press(f"#field-{field} input", "Tab")
 
 
-def link_to(url: str, **fields: object) -> str:
+def settings_link(url: str, **fields: object) -> str:
     """A link that fills the form of a small run."""
-    return f"{url}/?settings={quote(json.dumps(SMALL | fields))}"
+    return f"{url}/?settings={quote(json.dumps(SMALL_SETTINGS | fields))}"
 
 
-def begin(page: Page, url: str, speed: int = 0, **fields: object) -> None:
+def start_run(page: Page, url: str, speed: int = 0, **fields: object) -> None:
     """Train a small run from the page, which may be one that has visited nothing yet, and wait for its first points."""
     if page.url != "about:blank":
         page.wait_for_selector(".live:not([data-status=opening])", state="attached")  # or Gradio complains of what is cut off
-    page.goto(link_to(url, **fields))
+    page.goto(settings_link(url, **fields))
     page.wait_for_selector(".live:not([data-status=opening])")
     wait_until(page, "document.querySelector('#field-max_length input')?.value === '5'")
     wait_until(page, "document.querySelector('#size')?.textContent.includes('parameters')")
     page.select_option(".speed", str(speed))
-    before = page.locator(".runs tbody tr").count()
+    n_runs = page.locator(".runs tbody tr").count()
     page.click("#train" if page.is_visible("#train") else "#another")
-    wait_until(page, "n => document.querySelectorAll('.runs tbody tr').length > n", arg=before)
-    shows(page, "training", "waiting", "done")
+    wait_until(page, "n => document.querySelectorAll('.runs tbody tr').length > n", arg=n_runs)
+    wait_for_status(page, "training", "waiting", "done")
 
 
-def menu(page: Page, name: str, action: str) -> None:
+def choose_run_action(page: Page, name: str, action: str) -> None:
     """Choose from the menu of the run of this name."""
     row = page.locator(".runs tbody tr", has=page.locator(f".name:text-is('{name}')"))
     row.locator("summary").click()
     row.locator(f"[data-do={action}]").click()
 
 
-def names(page: Page) -> list[str]:
+def run_names(page: Page) -> list[str]:
     """The names in the list of runs."""
     return page.locator(".runs .name").all_text_contents()
 
 
-def colours(page: Page, selector: str) -> int:
+def count_colors(page: Page, selector: str) -> int:
     """How many different colours a canvas shows: a blank one has one."""
     return page.eval_on_selector(
         selector,
@@ -110,6 +110,6 @@ def colours(page: Page, selector: str) -> int:
     )
 
 
-def attention(page: Page) -> str:
+def selected_head_image(page: Page) -> str:
     """The picture of the chosen head, to be compared with another."""
     return page.evaluate("document.querySelector('.focus-map').toDataURL()")

@@ -14,10 +14,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.layers import DEFAULT, FULL, TESTS
+from tests.support.layers import DEFAULT_MARKERS, FULL_MARKERS, TESTS
 
 ROOT = TESTS.parent
-LEAST = {DEFAULT: 8, FULL: 10}
+MIN_CAUGHT = {DEFAULT_MARKERS: 8, FULL_MARKERS: 10}
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Bug:
 
     name: str
     file: str
-    right: str
-    wrong: str
+    correct_line: str
+    buggy_line: str
     tests: tuple[str, ...]
 
 
@@ -102,14 +102,14 @@ def failing_tests(bug: Bug, markers: str) -> list[str]:
         shutil.copytree(ROOT, copy, ignore=ignored_names)
         path = copy / bug.file
         text = path.read_text()
-        assert text.count(bug.right) == 1, f"{bug.file} has changed: {bug.right}"
-        path.write_text(text.replace(bug.right, bug.wrong))
+        assert text.count(bug.correct_line) == 1, f"{bug.file} has changed: {bug.correct_line}"
+        path.write_text(text.replace(bug.correct_line, bug.buggy_line))
         command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "--maxfail=3", "-m", markers]
-        command += [f"tests/{each}" for each in bug.tests]
-        done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
-        failed = re.findall(r"^FAILED (\S+)", done.stdout, re.M)
-        if done.returncode not in (0, 1) or bool(failed) is not bool(done.returncode):
-            raise RuntimeError(f"the tests of {bug.name!r} did not run: {done.stdout}{done.stderr}")
+        command += [f"tests/{test_path}" for test_path in bug.tests]
+        result = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+        failed = re.findall(r"^FAILED (\S+)", result.stdout, re.M)
+        if result.returncode not in (0, 1) or bool(failed) is not bool(result.returncode):
+            raise RuntimeError(f"the tests of {bug.name!r} did not run: {result.stdout}{result.stderr}")
         return failed
 
 
@@ -120,8 +120,8 @@ def main(markers: str) -> int:
         caught += bool(failed)
         print(f"{bug.name}: {failed[0] if failed else 'not caught'}", flush=True)
     print(f"{caught} of {len(BUGS)} caught by {markers}")
-    return int(caught < LEAST[markers])
+    return int(caught < MIN_CAUGHT[markers])
 
 
 if __name__ == "__main__":
-    sys.exit(main(FULL if "--full" in sys.argv else DEFAULT))
+    sys.exit(main(FULL_MARKERS if "--full" in sys.argv else DEFAULT_MARKERS))

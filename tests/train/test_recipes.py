@@ -69,7 +69,7 @@ def test_a_tab_that_a_recipe_adds_is_served_and_answers(copy):
     command = [part.replace("PORT", str(port)) for part in carry_out("A tab", copy)]
     with subprocess.Popen(command, cwd=copy, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT) as server:
         try:
-            wait_for(lambda: answers(f"http://127.0.0.1:{port}/"), what="the page")
+            wait_for(lambda: answers(f"http://127.0.0.1:{port}/"), description="the page")
             page = urllib.request.urlopen(f"http://127.0.0.1:{port}/config").read().decode()
             asked = urllib.request.Request(f"http://127.0.0.1:{port}/playground/ask/clock", b"{}", {"Content-Type": "application/json"})
             told = json.load(urllib.request.urlopen(asked))

@@ -1,12 +1,12 @@
 import pytest
 import torch
 
-from playground.decoding import decode
+from playground.decoding import generate
 from playground.models import rotary
 from playground.models.config import ModelConfig
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD, SOS, load_task
-from playground.tasks.held_out import held_out_set
+from playground.tasks.held_out import build_held_out_set
 
 
 def untrained(**changes):
@@ -25,7 +25,7 @@ def never_writes(model, token):
 
 
 def sources(n=40, length=6):
-    return held_out_set(load_task("reverse"), n, 1, length).batch.source_BS
+    return build_held_out_set(load_task("reverse"), n, 1, length).batch.source_BS
 
 
 @torch.no_grad()
@@ -44,7 +44,7 @@ def decode_slowly(model, source_BS, max_tokens):
 def test_greedy_decoding_equals_running_the_whole_decoder_for_each_token(changes):
     model = never_writes(untrained(**changes), PAD)
     for max_tokens in (1, 2, 7, 12):
-        written_BT = decode(model, sources(), max_tokens)
+        written_BT = generate(model, sources(), max_tokens)
         assert torch.equal(written_BT, decode_slowly(model, sources(), max_tokens))
     assert len(written_BT.unique(dim=0)) > 5  # rows differ, so that the comparison means something
     assert len(written_BT.unique()) > 2
@@ -52,23 +52,23 @@ def test_greedy_decoding_equals_running_the_whole_decoder_for_each_token(changes
 
 def test_decoding_rotates_each_position_once(monkeypatch):
     model = never_writes(untrained(positions="rope"), EOS)
-    rotated, rotate = [], rotary.turned
+    rotated, rotate = [], rotary.apply_rotary_emb
 
     def count_and_rotate(x_BHPK, angle_Pk):
         rotated.append(x_BHPK.shape[2])
         return rotate(x_BHPK, angle_Pk)
 
-    monkeypatch.setattr(rotary, "turned", count_and_rotate)
-    decode(model, sources(), 12)
+    monkeypatch.setattr(rotary, "apply_rotary_emb", count_and_rotate)
+    generate(model, sources(), 12)
     assert sum(rotated) == 2 * 2 * (sources().shape[1] + 12)  # queries and keys, in two layers
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_decoding_that_fails_leaves_the_mode_as_it_was(monkeypatch, training):
     model = untrained().train(training)
-    monkeypatch.setattr(model, "decode_next", lambda *given: 1 / 0)
+    monkeypatch.setattr(model, "decode_step", lambda *given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        decode(model, sources(), 3)
+        generate(model, sources(), 3)
     assert model.training == training
     assert model.encoder_layers.training == training
 
@@ -80,14 +80,14 @@ def test_greedy_decoding_with_pad_output_equals_full_decoder_passes():
         model.output.bias[EOS] -= 1
     slow_BT = decode_slowly(model, sources(), 12)
     assert ((slow_BT[:, :-1] == PAD) & (slow_BT[:, 1:] > EOS)).any()
-    assert torch.equal(decode(model, sources(), 12), slow_BT)
+    assert torch.equal(generate(model, sources(), 12), slow_BT)
 
 
 def test_greedy_decoding_equals_running_the_whole_decoder_at_every_age(ages):
     for steps, model in ages.items():
         if steps:
             for max_tokens in (3, 6):
-                written_BT = decode(model, sources(200, 5), max_tokens)
+                written_BT = generate(model, sources(200, 5), max_tokens)
                 assert torch.equal(written_BT, decode_slowly(model, sources(200, 5), max_tokens))
     assert (written_BT == EOS).any(1).all()
 
@@ -95,19 +95,19 @@ def test_greedy_decoding_equals_running_the_whole_decoder_at_every_age(ages):
 def test_generation_pads_after_eos_and_leaves_other_sequences_alone(ages):
     source_BS = sources(200, 5)
     for model in (ages[15], ages[30], ages[60]):
-        together_BT = decode(model, source_BS, 6)
+        together_BT = generate(model, source_BS, 6)
         ends_B = (together_BT == EOS).int().argmax(1)
         for row, end in zip(together_BT.tolist(), ends_B.tolist(), strict=True):
             assert EOS not in row or set(row[end + 1 :]) <= {PAD}
         assert len(set(ends_B.tolist())) > 1
-        alone_BT = torch.cat([decode(model, source_1S, 6) for source_1S in source_BS[::20].split(1)])
+        alone_BT = torch.cat([generate(model, source_1S, 6) for source_1S in source_BS[::20].split(1)])
         assert torch.equal(alone_BT, together_BT[::20])
 
 
 def test_answers_are_as_wide_as_asked_for_even_where_all_end_early(ages):
     for max_tokens in (1, 4, 5, 6):
-        assert decode(ages[240], sources(20, 1), max_tokens).shape == (len(sources(20, 1)), max_tokens)
-    assert decode(ages[240], sources(20, 5)[:0], 6).shape == (0, 6)
+        assert generate(ages[240], sources(20, 1), max_tokens).shape == (len(sources(20, 1)), max_tokens)
+    assert generate(ages[240], sources(20, 5)[:0], 6).shape == (0, 6)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
@@ -115,7 +115,7 @@ def test_sampling_follows_the_softmax_at_its_temperature(temperature):
     model, n = untrained(), 20_000
     source_BS = sources()[-1:].expand(n, -1)
     logits_V = model(source_BS[:1], torch.tensor([[SOS]]))[0, 0].detach()
-    written_B = decode(model, source_BS, 1, temperature=temperature, generator=torch.Generator().manual_seed(3))[:, 0]
+    written_B = generate(model, source_BS, 1, temperature=temperature, generator=torch.Generator().manual_seed(3))[:, 0]
     drawn_V = torch.bincount(written_B, minlength=13)
 
     def chi_square(at):
@@ -130,7 +130,7 @@ def test_sampling_follows_the_softmax_at_its_temperature(temperature):
 def test_each_sampled_token_depends_on_the_ones_sampled_before():
     model, n = never_writes(untrained(), PAD), 20_000
     source_BS = sources()[-1:].expand(n, -1)
-    first_B, second_B = decode(model, source_BS, 2, temperature=1.0, generator=torch.Generator().manual_seed(3)).unbind(1)
+    first_B, second_B = generate(model, source_BS, 2, temperature=1.0, generator=torch.Generator().manual_seed(3)).unbind(1)
     for first in [token for token in first_B.unique().tolist() if token != EOS]:
         of_first_B = second_B[first_B == first]
         share_V = model(source_BS[:1], torch.tensor([[SOS, first]]))[0, 1].softmax(-1).detach()
@@ -140,7 +140,7 @@ def test_each_sampled_token_depends_on_the_ones_sampled_before():
 
 def test_sampling_is_reproducible_by_generator_seed():
     model = untrained()
-    draws = [decode(model, sources(), 8, temperature=1.0, generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)]
+    draws = [generate(model, sources(), 8, temperature=1.0, generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)]
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
 
@@ -148,38 +148,38 @@ def test_sampling_is_reproducible_by_generator_seed():
 def test_sampling_with_a_generator_leaves_torchs_global_one_alone():
     model = untrained()
     before = torch.get_rng_state()
-    decode(model, sources(), 3, temperature=1.0, generator=torch.Generator().manual_seed(1))
-    decode(model, sources(), 3)
+    generate(model, sources(), 3, temperature=1.0, generator=torch.Generator().manual_seed(1))
+    generate(model, sources(), 3)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize("temperature", [0.01, 1e-6])
 def test_a_temperature_near_zero_is_greedy(temperature, ages):
-    greedy_BT = decode(ages[240], sources(50, 5), 6)
+    greedy_BT = generate(ages[240], sources(50, 5), 6)
     generator = torch.Generator().manual_seed(1)
-    assert torch.equal(decode(ages[240], sources(50, 5), 6, temperature=temperature, generator=generator), greedy_BT)
+    assert torch.equal(generate(ages[240], sources(50, 5), 6, temperature=temperature, generator=generator), greedy_BT)
 
 
 def test_max_tokens_above_max_positions_is_rejected():
     with pytest.raises(ValueError, match="max_tokens is 13, but the model has max_positions 12"):
-        decode(untrained(), sources(), 13)
+        generate(untrained(), sources(), 13)
 
 
 @pytest.mark.parametrize("temperature", [-1.0, -1e-9, float("nan"), float("-inf")])
 def test_a_temperature_below_zero_is_refused(temperature):
     with pytest.raises(ValueError, match=f"temperature is {temperature}; it must be 0"):
-        decode(untrained(), sources(), 3, temperature=temperature)
+        generate(untrained(), sources(), 3, temperature=temperature)
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_decoding_is_without_dropout_and_leaves_the_model_in_its_mode(training):
     model = untrained(dropout=0.5).train(training)
-    assert torch.equal(decode(model, sources(), 5), decode(model, sources(), 5))
+    assert torch.equal(generate(model, sources(), 5), generate(model, sources(), 5))
     assert model.training == training
     assert all(module.training == training for module in model.modules())
 
 
 def test_decoding_keeps_no_gradient():
     model = untrained()
-    assert not decode(model, sources(), 3).requires_grad
+    assert not generate(model, sources(), 3).requires_grad
     assert all(weight.grad is None for weight in model.parameters())

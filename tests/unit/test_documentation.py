@@ -11,7 +11,7 @@ from PIL import Image
 from playground.comparison.pretrained import CANONICAL_NAMES
 from playground.hub.names import TAG
 from playground.training.environment import DEPRECATED_NAMES, ENV_NUMBERS
-from tests.support.app_server import ROOT, SHIPPED
+from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REQUIREMENTS = (ROOT / "requirements.txt").read_text()
@@ -171,7 +171,7 @@ def test_documents_use_the_words_of_the_glossary(path):
     assert OLD_WORDS.findall(text) == []
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", BUNDLED_CHECKPOINTS)
 def test_the_command_that_made_each_shipped_checkpoint_is_named(name):
     assert f"--out checkpoints/{name}\n" in (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     size = sum(path.stat().st_size for path in (ROOT / "checkpoints" / name).iterdir())

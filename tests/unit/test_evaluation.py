@@ -1,16 +1,16 @@
 import pytest
 import torch
 
-from playground.evaluation import evaluate, ratio
-from playground.families.family import Family
+from playground.evaluation import evaluate, safe_divide
+from playground.families.family import Seq2SeqModel
 from playground.models.config import ModelConfig
 from playground.tasks import PAD, load_task
-from playground.tasks.held_out import held_out_set
+from playground.tasks.held_out import build_held_out_set
 
 REVERSE = load_task("reverse")
 
 
-class Oracle(Family):
+class Oracle(Seq2SeqModel):
     """Right about the rows that `knows` says, and silent about the others."""
 
     def __init__(self, knows):
@@ -21,23 +21,23 @@ class Oracle(Family):
     def loss(self, batch, label_smoothing=0.0):
         raise NotImplementedError("an oracle does not learn")
 
-    def record(self, batch):
+    def attention_weights(self, batch):
         raise NotImplementedError("an oracle does not look")
 
-    def axes(self, batch):
+    def attention_tokens(self, batch):
         return {}
 
-    def solves(self, batch):
+    def is_exact_match(self, batch):
         return self.knows((batch.source_BS > 2).sum(1))
 
-    def solve(self, source_BS, max_tokens):
+    def generate(self, source_BS, max_tokens):
         return torch.full((len(source_BS), max_tokens), PAD)
 
 
 class Stutterer(Oracle):
     """Writes the first symbol of the source at every place."""
 
-    def solve(self, source_BS, max_tokens):
+    def generate(self, source_BS, max_tokens):
         return source_BS[:, :1].expand(-1, max_tokens)
 
 
@@ -45,32 +45,32 @@ ALWAYS, NEVER = Oracle(lambda lengths_B: lengths_B > 0), Oracle(lambda lengths_B
 
 
 def test_a_family_that_is_always_right_scores_one():
-    scores = evaluate(ALWAYS, held_out_set(REVERSE, 1500, 1, 8))
+    scores = evaluate(ALWAYS, build_held_out_set(REVERSE, 1500, 1, 8))
     assert (scores.n, scores.exact_match, scores.token_accuracy) == (1500, 1.0, 1.0)
     assert {(each.exact_match, each.token_accuracy) for each in scores.by_length} == {(1.0, 1.0)}
 
 
 def test_a_family_that_is_always_wrong_scores_zero():
-    scores = evaluate(NEVER, held_out_set(REVERSE, 1500, 1, 8))
+    scores = evaluate(NEVER, build_held_out_set(REVERSE, 1500, 1, 8))
     assert (scores.n, scores.exact_match, scores.token_accuracy) == (1500, 0.0, 0.0)
     assert {(each.exact_match, each.token_accuracy) for each in scores.by_length} == {(0.0, 0.0)}
 
 
 def test_each_length_has_its_own_scores():
-    asked = held_out_set(REVERSE, 1500, 1, 8)
+    asked = build_held_out_set(REVERSE, 1500, 1, 8)
     scores = evaluate(Oracle(lambda lengths_B: lengths_B % 2 == 0), asked)
     assert [each.exact_match for each in scores.by_length] == [0.0, 1.0] * 4
     assert [each.token_accuracy for each in scores.by_length] == [0.0, 1.0] * 4
     assert [each.length for each in scores.by_length] == list(range(1, 9))
     assert [each.n for each in scores.by_length] == torch.bincount(asked.lengths_B).tolist()[1:]
-    assert {each.length: each.available for each in scores.by_length} == asked.available
+    assert {each.length: each.available for each in scores.by_length} == asked.num_available
     even_B = asked.lengths_B % 2 == 0
     assert scores.exact_match == pytest.approx(even_B.float().mean().item())
     assert scores.token_accuracy == pytest.approx(((asked.lengths_B + 1) * even_B).sum().item() / (asked.lengths_B + 1).sum().item())
 
 
 def test_token_accuracy_is_by_position_and_counts_missing_as_wrong():
-    asked = held_out_set(REVERSE, 300, 1, 5)
+    asked = build_held_out_set(REVERSE, 300, 1, 5)
     right = tokens = 0
     for row in asked.batch.source_BS.tolist():
         symbols = [token for token in row if token > 2]
@@ -81,10 +81,10 @@ def test_token_accuracy_is_by_position_and_counts_missing_as_wrong():
 
 
 def test_scores_equal_a_count_by_hand_of_free_running_answers_at_every_age(ages):
-    asked = held_out_set(REVERSE, 600, 1, 5)
+    asked = build_held_out_set(REVERSE, 600, 1, 5)
     seen = []
     for model in ages.values():
-        answers = model.solve(asked.batch.source_BS, 6).tolist()
+        answers = model.generate(asked.batch.source_BS, 6).tolist()
         rows = right_rows = tokens = right_tokens = 0
         for label, answer in zip(asked.batch.labels_BT.tolist(), answers, strict=True):
             real = [(a, b) for a, b in zip(label, answer, strict=True) if a != PAD]
@@ -98,7 +98,7 @@ def test_scores_equal_a_count_by_hand_of_free_running_answers_at_every_age(ages)
 
 def test_the_lengths_add_up_to_the_whole(ages):
     for model in ages.values():
-        scores = evaluate(model, held_out_set(REVERSE, 1300, 1, 5))  # more than two chunks
+        scores = evaluate(model, build_held_out_set(REVERSE, 1300, 1, 5))  # more than two chunks
         assert scores.n == sum(each.n for each in scores.by_length) == 1300
         assert scores.exact_match * scores.n == pytest.approx(sum(each.exact_match * each.n for each in scores.by_length))
         tokens = [each.n * (each.length + 1) for each in scores.by_length]
@@ -107,14 +107,14 @@ def test_the_lengths_add_up_to_the_whole(ages):
 
 
 def test_length_without_held_out_sequences_scores_none_not_zero():
-    scores = evaluate(ALWAYS, held_out_set(load_task("reverse", 2), 50, 4, 8))
+    scores = evaluate(ALWAYS, build_held_out_set(load_task("reverse", 2), 50, 4, 8))
     by_length = {each.length: each for each in scores.by_length}
     assert (by_length[4].n, by_length[4].available, by_length[4].exact_match, by_length[4].token_accuracy) == (0, 0, None, None)
     assert by_length[8].exact_match == 1.0
 
 
 def test_nothing_to_count_is_a_share_of_zero():
-    assert (ratio(0, 0), ratio(1, 4), ratio(4, 4)) == (0.0, 0.25, 1.0)
+    assert (safe_divide(0, 0), safe_divide(1, 4), safe_divide(4, 4)) == (0.0, 0.25, 1.0)
 
 
 def test_scoring_leaves_the_model_in_its_mode_and_torchs_generator_alone(ages):
@@ -122,6 +122,6 @@ def test_scoring_leaves_the_model_in_its_mode_and_torchs_generator_alone(ages):
     for training in (True, False):
         model.train(training)
         before = torch.get_rng_state()
-        evaluate(model, held_out_set(REVERSE, 100, 1, 5))
+        evaluate(model, build_held_out_set(REVERSE, 100, 1, 5))
         assert torch.equal(torch.get_rng_state(), before)
         assert model.training == training

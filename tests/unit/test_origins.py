@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 
 from playground import origins
 from playground.origins import (
-    LARGEST,
-    from_argument,
+    MAX_BYTES,
     from_bytes,
+    from_cli_argument,
     from_csv,
     from_file,
     from_function,
     from_hub,
     from_text,
-    is_argument,
-    keep,
+    is_dataset_argument,
+    store,
 )
-from playground.runs.view import View
-from playground.tasks.rows import RowsError, origin_of
-from playground.training.checkpoint import load_model, load_trainer, save_checkpoint
+from playground.runs.view import SnapshotBuilder
+from playground.tasks.rows import DatasetError, dataset_origin
+from playground.training.checkpoint import load_model, resume_trainer, save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 
@@ -47,10 +47,10 @@ def test_text_csv_and_files_of_the_same_rows_are_the_same_rows(tmp_path):
     same = [
         from_text("\n\n" + TEXT + "\n"), from_csv(table, ["source", "target"]), from_file(tmp_path / "rows.tsv"),
         from_file(tmp_path / "rows.csv", ["source", "target"]), from_bytes(table.replace(",", ";").encode(), "x", ["source", "target"]),
-        from_argument(str(tmp_path / "rows.tsv")), from_csv("a\tb\n" + TEXT),
+        from_cli_argument(str(tmp_path / "rows.tsv")), from_csv("a\tb\n" + TEXT),
     ]  # fmt: skip
-    assert {each.content for each in same} == {rows.content}
-    assert from_csv(table, ["target", "source"]).content != rows.content
+    assert {each.sha256 for each in same} == {rows.sha256}
+    assert from_csv(table, ["target", "source"]).sha256 != rows.sha256
     assert rows.preview(1) == [(["0", "0", "0"], ["0", "0", "0", "x"])]
 
 
@@ -69,7 +69,7 @@ def test_text_csv_and_files_of_the_same_rows_are_the_same_rows(tmp_path):
     ],
 )
 def test_a_table_that_cannot_be_taken_says_why(table, columns, says):
-    with pytest.raises(RowsError, match=says):
+    with pytest.raises(DatasetError, match=says):
         from_csv(table, columns)
 
 
@@ -80,14 +80,14 @@ def test_a_table_that_cannot_be_taken_says_why(table, columns, says):
         (b"a\tb\nc\td\n\xe9\tx\n", "line 3 is not UTF-8 text \\(byte 0xe9\\)"),
         (b"a\x00\tb\n", "line 1 has the control character U\\+0000"),
         (b"PK\x03\x04\x14\x00", "line 1 has no tab"),
-        (b"a\tb\n" * (LARGEST // 4 + 1), "the file has 50,000,00. bytes; at most 50,000,000"),
+        (b"a\tb\n" * (MAX_BYTES // 4 + 1), "the file has 50,000,00. bytes; at most 50,000,000"),
         ("a\u202e\tb\n".encode(), "cannot be printed"),
         (b"", "the dataset is empty"),
     ],
     ids=["utf-16", "latin-1", "nul", "zip", "large", "bidi", "empty"],
 )
 def test_bytes_that_cannot_be_taken_say_why(data, says):
-    with pytest.raises(RowsError, match=says):
+    with pytest.raises(DatasetError, match=says):
         from_bytes(data, "rows.tsv")
 
 
@@ -95,14 +95,14 @@ def test_bytes_that_cannot_be_taken_say_why(data, says):
 def test_whatever_is_uploaded_is_taken_or_refused_with_a_sentence(data, name):
     try:
         from_bytes(data, name)
-    except RowsError as error:
+    except DatasetError as error:
         if not str(error):
             raise
 
 
 def test_a_file_that_is_not_there_and_one_that_is_a_folder_are_refused(tmp_path):
     for path in (tmp_path, tmp_path / "no.tsv"):
-        with pytest.raises(RowsError, match="cannot be read"):
+        with pytest.raises(DatasetError, match="cannot be read"):
             from_file(path)
 
 
@@ -119,50 +119,50 @@ def test_a_file_that_is_not_there_and_one_that_is_a_folder_are_refused(tmp_path)
     ],
 )
 def test_what_names_rows_on_a_command_line(task, expected):
-    assert is_argument(task) is expected
+    assert is_dataset_argument(task) is expected
 
 
 def test_keeping_twice_writes_once_and_leaves_nothing_half_written(tmp_path, monkeypatch):
     rows = from_text(TEXT)
     folder = tmp_path / "checkpoints" / "rows"
-    monkeypatch.setattr(origins, "write_folder", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(origins, "write_dir", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space"):
-        keep(rows)
+        store(rows)
     assert not folder.exists()
     monkeypatch.undo()
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "checkpoints"))
-    assert keep(rows) == keep(rows) == rows.content
-    assert [path.name for path in folder.iterdir()] == [rows.content]
-    keep(rows, tmp_path / "other")
-    assert (tmp_path / "other" / rows.content / "rows.json").is_file()
+    assert store(rows) == store(rows) == rows.sha256
+    assert [path.name for path in folder.iterdir()] == [rows.sha256]
+    store(rows, tmp_path / "other")
+    assert (tmp_path / "other" / rows.sha256 / "rows.json").is_file()
 
 
 def test_a_run_on_rows_resumes_is_asked_and_is_read_without_them(tmp_path, monkeypatch):
     rows = from_text("".join(f"w{i % 7} w{i // 7}\tv{i // 7} v{i % 7} end\n" for i in range(140)))
-    keep(rows)
-    config = RunConfig.from_fields({**rows.settings(), **SMALL})
+    store(rows)
+    config = RunConfig.from_flat({**rows.task_settings(), **SMALL})
     assert (config.model.source_vocabulary, config.model.max_positions) == (len(rows.vocabulary) + 3, 4)
     trainer = Trainer(config)
     metrics = list(trainer)
     save_checkpoint(tmp_path / "c", trainer, metrics, trainer.evaluate())
-    resumed, _ = load_trainer(tmp_path / "c", steps=5)
+    resumed, _ = resume_trainer(tmp_path / "c", steps=5)
     straight = Trainer(config.replace(steps=5))
     assert [m.loss for m in resumed] == [m.loss for m in straight][3:]
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "elsewhere"))
     manifest, family = load_model(tmp_path / "c")
     assert manifest.config == config
-    view = View(manifest.config.task.load(), manifest.config, torch.device("cpu"))
-    reply = view.answer(family, "w1 w2")
+    view = SnapshotBuilder(manifest.config.task.load(), manifest.config, torch.device("cpu"))
+    reply = view.predict(family, "w1 w2")
     assert (reply["answer"], reply["right"]) == (None, None)
-    assert "the target is unknown" in reply["note"]
-    assert "'w99' is not a symbol" in view.answer(family, "w99")["error"]
-    lost, _ = load_trainer(tmp_path / "c", steps=5)
-    with pytest.raises(RowsError, match=f"{rows.content[:12]}.* is not stored here"):
-        lost.step()
-    keep(rows)
-    view = View(manifest.config.task.load(), manifest.config, torch.device("cpu"))
-    assert view.answer(family, "w1 w2")["answer"] == ["v2", "v1", "end"]
-    assert len(view.snapshot(family, 3)["samples"]) == min(8, rows.held_out())
+    assert "not known" in reply["note"]
+    assert "'w99' is not a symbol" in view.predict(family, "w99")["error"]
+    lost, _ = resume_trainer(tmp_path / "c", steps=5)
+    with pytest.raises(DatasetError, match=f"{rows.sha256[:12]}.* is not stored here"):
+        lost.train_step()
+    store(rows)
+    view = SnapshotBuilder(manifest.config.task.load(), manifest.config, torch.device("cpu"))
+    assert view.predict(family, "w1 w2")["answer"] == ["v2", "v1", "end"]
+    assert len(view.snapshot(family, 3)["samples"]) == min(8, rows.count_held_out())
 
 
 @pytest.mark.parametrize(
@@ -177,10 +177,10 @@ def test_a_run_on_rows_resumes_is_asked_and_is_read_without_them(tmp_path, monke
     ],
 )  # fmt: skip
 def test_settings_of_rows_that_do_not_fit_name_their_field(changed, field):
-    settings = from_text(TEXT).settings()
-    assert RunConfig.from_fields(RunConfig.from_fields(settings).to_fields()) == RunConfig.from_fields(settings)
+    settings = from_text(TEXT).task_settings()
+    assert RunConfig.from_flat(RunConfig.from_flat(settings).to_flat()) == RunConfig.from_flat(settings)
     with pytest.raises(ValueError, match=field) as caught:
-        RunConfig.from_fields(settings | changed)
+        RunConfig.from_flat(settings | changed)
     assert caught.value.field == field
 
 
@@ -189,9 +189,9 @@ def test_ten_thousand_rows_are_read_kept_and_drawn_from_within_two_seconds():
     Trainer(RunConfig())  # a process's first optimizer takes seconds, and workers have paid for it before a run begins
     started = time.process_time()
     rows = from_text(text)
-    keep(rows)
-    trainer = Trainer(RunConfig.from_fields(rows.settings() | SMALL))
-    trainer.step()
+    store(rows)
+    trainer = Trainer(RunConfig.from_flat(rows.task_settings() | SMALL))
+    trainer.train_step()
     assert time.process_time() - started < 2
     assert len(rows) == 10_000
 
@@ -207,12 +207,12 @@ def function(tmp_path, body):
 
 def test_a_function_is_asked_once_and_its_answers_become_rows(tmp_path):
     place = function(tmp_path, "def answer(symbols):\n    return [s + '!' for s in symbols if s != '1'] or ['none']\n")
-    rows = from_argument(place, symbols=4, max_length=6, n=500)
+    rows = from_cli_argument(place, symbols=4, max_length=6, n=500)
     assert len(rows) == 500
     for source, target in rows.preview(500):
         assert set(source) <= set("0123")
         assert target == ([s + "!" for s in source if s != "1"] or ["none"])
-    assert rows.content == from_function(place, symbols=4, max_length=6, n=500).content
+    assert rows.sha256 == from_function(place, symbols=4, max_length=6, n=500).sha256
     fewer = from_function(place, symbols=2, min_length=7, max_length=8, n=10_000)
     assert len(fewer) == 2**7 + 2**8  # all there are
 
@@ -230,17 +230,17 @@ def test_a_function_is_asked_once_and_its_answers_become_rows(tmp_path):
     ],
 )
 def test_a_function_that_is_no_task_says_why(tmp_path, body, says):
-    with pytest.raises(RowsError, match=says):
+    with pytest.raises(DatasetError, match=says):
         from_function(function(tmp_path, body), max_length=3, n=200)
 
 
 def test_no_function_runs_on_a_hosted_page(tmp_path, monkeypatch):
     place = function(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\ndef answer(symbols):\n    return symbols\n")
-    with pytest.raises(RowsError, match="cannot be a task on a hosted page"):
-        from_function(place, hosted=True)
+    with pytest.raises(DatasetError, match="cannot be a task on a hosted page"):
+        from_function(place, is_hosted=True)
     monkeypatch.setenv("SPACE_ID", "ada/space")
-    with pytest.raises(RowsError, match="cannot be a task on a hosted page"):
-        from_argument(place)
+    with pytest.raises(DatasetError, match="cannot be a task on a hosted page"):
+        from_cli_argument(place)
     assert not (tmp_path / "ran").exists()
 
 
@@ -274,55 +274,55 @@ def test_two_columns_of_a_dataset_are_streamed(streamed):
     for name, files in kinds.items():
         streamed.put(name, {"README.md": b"---\nconfigs:\n- config_name: default\n  data_files: x.pkl\n---\n", **files}, kind="dataset")
     for name in ("ada/parquet", "ada/lines"):
-        assert from_hub(name, ["question", "answer"]).content == from_text(TEXT).content
-        assert len(from_argument(f"hub:{name}", ["question", "answer"])) == 300
-        assert len(from_hub(name, ["question", "answer"], most=150)) == 150
-    with pytest.raises(RowsError, match=r"there are 3 columns \(question, extra, answer\)"):
+        assert from_hub(name, ["question", "answer"]).sha256 == from_text(TEXT).sha256
+        assert len(from_cli_argument(f"hub:{name}", ["question", "answer"])) == 300
+        assert len(from_hub(name, ["question", "answer"], max_rows=150)) == 150
+    with pytest.raises(DatasetError, match=r"there are 3 columns \(question, extra, answer\)"):
         from_hub("ada/parquet")
-    with pytest.raises(RowsError, match="row 1 contains float instead of text"):
+    with pytest.raises(DatasetError, match="row 1 contains float instead of text"):
         from_hub("ada/parquet", ["question", "extra"])
-    with pytest.raises(RowsError, match="has no file of tables; parquet, csv, json files"):
+    with pytest.raises(DatasetError, match="has no file of tables; parquet, csv, json files"):
         from_hub("ada/script", ["a", "b"])
-    with pytest.raises(RowsError, match="there is no dataset ada/nowhere"):
+    with pytest.raises(DatasetError, match="there is no dataset ada/nowhere"):
         from_hub("ada/nowhere")
 
 
 def test_parquet_with_oversized_row_group_is_rejected_before_reading(streamed, monkeypatch):
-    monkeypatch.setattr("playground.data.LARGEST_GROUP", 200_000)
+    monkeypatch.setattr("playground.data.MAX_ROW_GROUP_BYTES", 200_000)
     table = {"source": [f"{i:03d}" for i in range(300)], "target": [f"{i:03d}x" for i in range(300)], "extra": ["x" * 9000] * 300}
     plain = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.table(table), plain, use_dictionary=False, compression="zstd")
     streamed.put("ada/bomb", {"data/train.parquet": plain.getvalue()}, kind="dataset")
     assert len(plain.getvalue()) < 20_000
-    with pytest.raises(RowsError, match=r"train.parquet has 3 MB of these columns in row group 1, above 0 MB"):
+    with pytest.raises(DatasetError, match=r"train.parquet has 3 MB of these columns in row group 1, above 0 MB"):
         from_hub("ada/bomb", ["source", "extra"])
-    assert from_hub("ada/bomb", ["source", "target"]).content == from_text(TEXT).content  # what is not read does not count
+    assert from_hub("ada/bomb", ["source", "target"]).sha256 == from_text(TEXT).sha256  # what is not read does not count
 
 
 def test_rows_of_a_dataset_remember_it_and_its_licence(streamed, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     card = b"---\nlicense: cc-by-4.0\n---\n"
     streamed.put("ada/licensed", {"README.md": card, "rows.csv": ("a,b\n" + TEXT.replace("\t", ",")).encode()}, kind="dataset")
-    rows = from_argument("hub:ada/licensed", ["a", "b"])
-    content = keep(rows)
-    assert origin_of(content) == {"dataset": "ada/licensed", "license": "cc-by-4.0"}
-    keep(dataclasses.replace(rows, origin={}))  # the same rows out of a file
-    assert origin_of(content) == {"dataset": "ada/licensed", "license": "cc-by-4.0"}
-    assert origin_of(keep(from_text(TEXT + "x\ty\n"))) == {}
+    rows = from_cli_argument("hub:ada/licensed", ["a", "b"])
+    content = store(rows)
+    assert dataset_origin(content) == {"dataset": "ada/licensed", "license": "cc-by-4.0"}
+    store(dataclasses.replace(rows, origin={}))  # the same rows out of a file
+    assert dataset_origin(content) == {"dataset": "ada/licensed", "license": "cc-by-4.0"}
+    assert dataset_origin(store(from_text(TEXT + "x\ty\n"))) == {}
 
 
 def test_a_file_whose_name_is_an_address_is_not_opened(streamed):
     """fsspec takes what stands before `::` for a way to reach what stands behind it."""
     chained = {"x::http/rows.csv": b"a,b\n1,2\n"}
     streamed.put("ada/chained", chained, kind="dataset")
-    with streamed.watch() as seen, pytest.raises(RowsError, match=r"contain '::', which refers to other addresses"):
+    with streamed.record_requests() as seen, pytest.raises(DatasetError, match=r"contain '::', which refers to other addresses"):
         from_hub("ada/chained", ["a", "b"])
     assert not [request for request in seen if "resolve" in request.path]
 
 
 @pytest.mark.parametrize("name", ["", "squad", "../etc", "../../etc", "a/b/c", "https://x/y", "/etc/passwd"])
 def test_what_is_no_dataset_is_not_asked_for(name):
-    with pytest.raises(RowsError, match="is not a dataset; write user/name"):
+    with pytest.raises(DatasetError, match="is not a dataset; write user/name"):
         from_hub(name)
 
 
@@ -332,6 +332,6 @@ def test_without_a_network_a_dataset_is_refused_at_once(monkeypatch):
     monkeypatch.setattr(hf_api.api, "endpoint", "http://127.0.0.1:9")
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     started = time.monotonic()
-    with pytest.raises(RowsError, match="cannot be fetched"):
+    with pytest.raises(DatasetError, match="cannot be fetched"):
         from_hub("ada/any")
     assert time.monotonic() - started < 10

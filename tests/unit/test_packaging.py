@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 import playground
 from app import main as app
 from playground.__main__ import main, run
-from tests.support.app_server import ROOT, SHIPPED
+from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DISTRIBUTIONS = {"yaml": "pyyaml"}  # of modules that do not bear their name
@@ -88,7 +88,7 @@ def test_wheel_holds_every_file_of_the_package(wheel_files):
 def test_wheel_holds_the_files_that_the_package_reads_outside_its_folder(wheel_files):
     bundled = {path.removeprefix("playground/bundled/"): file for path, file in wheel_files.items() if "/bundled/" in path}
     expected = {"LICENSE", "benchmarks/results/tasks.json"}
-    expected |= {path.relative_to(ROOT).as_posix() for name in SHIPPED for path in (ROOT / "checkpoints" / name).iterdir()}
+    expected |= {path.relative_to(ROOT).as_posix() for name in BUNDLED_CHECKPOINTS for path in (ROOT / "checkpoints" / name).iterdir()}
     assert set(bundled) == expected
     assert all((playground.ASSETS_DIR / path).read_bytes() == (ROOT / path).read_bytes() for path in expected)
     # A new use of ASSETS_DIR needs its file in pyproject.toml.
@@ -111,15 +111,15 @@ def test_installed_package_keeps_checkpoints_in_the_working_directory(wheel_file
     for path, source in wheel_files.items():
         (site / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, site / path)
-    code = "from playground.runs.home import find_home; print(find_home().root)"
+    code = "from playground.runs.home import resolve_storage; print(resolve_storage().root)"
     work = tmp_path / "work"
     work.mkdir()
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=work, env={"PYTHONPATH": str(site)}, capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr) == ("checkpoints\n", "")
-    assert {path.name for path in (work / "checkpoints").iterdir()} == set(SHIPPED)
-    for name in SHIPPED:
+    assert {path.name for path in (work / "checkpoints").iterdir()} == set(BUNDLED_CHECKPOINTS)
+    for name in BUNDLED_CHECKPOINTS:
         assert (work / "checkpoints" / name / "config.json").read_bytes() == (ROOT / "checkpoints" / name / "config.json").read_bytes()
 
 

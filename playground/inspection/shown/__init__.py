@@ -9,21 +9,21 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from playground.inspection.subject import NotInspectable, Subject
-from playground.tasks import UnknownSymbol
-from playground.tasks.rows import RowsError
+from playground.inspection.subject import InspectedModel, InspectionError
+from playground.tasks import UnknownSymbolError
+from playground.tasks.rows import DatasetError
 from playground.training.manifest import CheckpointError
 
 from . import looking, proof, walked
 
 log = logging.getLogger(__name__)
-View = Callable[[Subject, dict[str, Any]], dict[str, Any]]
-VIEWS: dict[str, View] = {**looking.VIEWS, **proof.VIEWS, **walked.VIEWS}
+ViewFunction = Callable[[InspectedModel, dict[str, Any]], dict[str, Any]]
+VIEWS: dict[str, ViewFunction] = {**looking.VIEWS, **proof.VIEWS, **walked.VIEWS}
 # Views for which `request["history"]` is {step: file of weights}.
 NEEDS_HISTORY = ("heads-over-training",)
 
 
-def show(subject: Subject, view: object, request: dict[str, Any]) -> dict[str, Any]:
+def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) -> dict[str, Any]:
     """Return the data of a view, or an `error` for an invalid request.
 
     Any other ValueError is a bug. It is logged, and the error states that the request is not the
@@ -33,7 +33,7 @@ def show(subject: Subject, view: object, request: dict[str, Any]) -> dict[str, A
         return {"error": f"{str(view)[:40]!r} is not a view; choose one of {', '.join(VIEWS)}"}
     try:
         return VIEWS[view](subject, request)
-    except (UnknownSymbol, NotInspectable, CheckpointError, RowsError) as error:
+    except (UnknownSymbolError, InspectionError, CheckpointError, DatasetError) as error:
         return {"error": str(error)}
     except ValueError:
         log.exception("view %s failed", view)

@@ -12,19 +12,19 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from playground.inspection.components import ATTENTION, FEED_FORWARD, Component
+from playground.inspection.components import ATTENTION_KINDS, FEED_FORWARD_KINDS, Component
 from playground.inspection.embeddings import wavelength
-from playground.inspection.subject import Subject
-from playground.inspection.walk import ACTIVATIONS, Walk
+from playground.inspection.subject import InspectedModel
+from playground.inspection.walk import ACTIVATIONS, ForwardTrace
 from playground.models.attention import MultiHeadAttention
-from playground.models.norms import EPSILON, RMSNorm
-from playground.models.positions import Embedding
-from playground.models.relative import Alibi, Buckets, bucket
-from playground.models.rotary import Rotary
+from playground.models.norms import NORM_EPS, RMSNorm
+from playground.models.positions import InputEmbedding
+from playground.models.relative import ALiBi, T5RelativePositionBias, relative_position_bucket
+from playground.models.rotary import RotaryEmbedding
 
-from .request import numbers, plain
+from .request import json_array, json_number
 
-MOST_ROWS, MOST_COLUMNS = 80, 128  # of a displayed tensor
+MAX_ROWS, MAX_COLUMNS = 80, 128  # of a displayed tensor
 
 
 class Origin:
@@ -33,22 +33,22 @@ class Origin:
     It uses weights of the model, and tensors of earlier stages of the trace.
     """
 
-    def __init__(self, subject: Subject, path: Walk, at: int) -> None:
+    def __init__(self, subject: InspectedModel, path: ForwardTrace, at: int) -> None:
         self.subject, self.path, self.at = subject, path, at
-        self.family, self.config = subject.family, subject.family.config
+        self.family, self.config = subject.transformer, subject.transformer.config
         self.stage = path.stages[at]
         self.begins = next(
             i for i, stage in enumerate(path.stages) if stage.block == self.stage.block
         )
         kinds = [
             Component(kind, layer)
-            for kind in (*ATTENTION, *FEED_FORWARD)
+            for kind in (*ATTENTION_KINDS, *FEED_FORWARD_KINDS)
             for layer in range(self.config.n_layers)
         ]
         self.part = next((part for part in kinds if part.name == self.stage.block), None)
 
     def of(self, head: int, row: int, column: int) -> dict[str, Any]:
-        """Return the computation of one number of the stage; see `walk_cell` for the fields."""
+        """Return the computation of one number of the stage; see `trace_cell` for the fields."""
         name, table = self.stage.name, self.stage.tensor
         value = float((table[head] if self.stage.shape.startswith("H") else table)[row, column])
         if name in ("scores", "scores and distance", "masked scores"):
@@ -60,13 +60,13 @@ class Origin:
                 ["exp(score − maximum of the row)", float(exp_M[column])],
                 ["sum of the exponentials over the row", float(exp_M.sum())],
             ]
-            return _parts("exp(score − maximum) / sum", exponents, value) | {
+            return equation_detail("exp(score − maximum) / sum", exponents, value) | {
                 "score": self._score(head, row, column, "masked scores")
             }
         if name == "weighted sum":
-            mix = self.path.mix(self._head(head), row)
+            mix = self.path.weighted_sum(self._head(head), row)
             looked_at = labels(self.subject, self.path, self.stage.block, "M", len(mix.weights_M))
-            return _mixed(mix.terms_MK, mix.result_K, column, looked_at, mix.weights_M)
+            return weighted_sum_detail(mix.terms_MK, mix.result_K, column, looked_at, mix.weights_M)
         if name == "output projection":
             return self._joined(row, column)
         if name in ("queries", "keys", "values", "gate", "widen", "narrow", "logits"):
@@ -104,7 +104,7 @@ class Origin:
 
     def _around(self) -> str:
         assert self.part is not None
-        layer, module = self.part.module.rsplit(".", 1)
+        layer, module = self.part.module_name.rsplit(".", 1)
         return f"{layer}.around_{module}"
 
     def _score(self, head: int, row: int, column: int, name: str) -> dict[str, Any]:
@@ -117,11 +117,13 @@ class Origin:
         bias = None if name == "scores" else found.bias
         value = (
             -math.inf
-            if name == "masked scores" and not found.may_look
+            if name == "masked scores" and not found.attended
             else found.score - (found.bias or 0.0) + (bias or 0.0)
         )
-        told = _product(found.query_K, found.key_K, names, value, root=found.root, bias=bias)
-        return told | {"may_look": found.may_look}
+        told = dot_product_detail(
+            found.query_K, found.key_K, names, value, root=found.root, bias=bias
+        )
+        return told | {"may_look": found.attended}
 
     def _turned(self, head: int, row: int, column: int, value: float) -> dict[str, Any]:
         """RoPE: rotate a pair of numbers, half a vector apart, by its angle at this position."""
@@ -131,29 +133,35 @@ class Origin:
         )
         half = len(before_K) // 2
         angle = float(
-            cast(Rotary, attention.relation).angles(row + 1, before_K.device)[row, column % half]
+            cast(RotaryEmbedding, attention.relation).rotation_angles(row + 1, before_K.device)[
+                row, column % half
+            ]
         )
         first = ["first of the pair", float(before_K[column % half])]
         second = ["second of the pair", float(before_K[column % half + half])]
         turn = [["cosine of the angle", math.cos(angle)], ["sine of the angle", math.sin(angle)]]
         if column < half:
-            return _parts("first · cosine − second · sine", [first, second, *turn], value)
-        return _parts("second · cosine + first · sine", [first, second, *turn], value)
+            return equation_detail("first · cosine − second · sine", [first, second, *turn], value)
+        return equation_detail("second · cosine + first · sine", [first, second, *turn], value)
 
     def _distance(self, head: int, row: int, column: int, value: float) -> dict[str, Any]:
         """Return the position bias of ALiBi or T5 for the distance of two tokens."""
         relation, table_HQM = self._attention().relation, self.stage.tensor
-        if isinstance(relation, Alibi):
+        if isinstance(relation, ALiBi):
             slope = float(relation.slopes(table_HQM.device)[head])
-            return _parts(
+            return equation_detail(
                 "−slope · distance",
                 [["slope of this head", slope], ["distance in positions", abs(column - row)]],
                 value,
             )
         offset = column - row
-        number = int(bucket(torch.tensor([[offset]]), cast(Buckets, relation).causal))
+        number = int(
+            relative_position_bucket(
+                torch.tensor([[offset]]), cast(T5RelativePositionBias, relation).causal
+            )
+        )
         parts = [["positions to the right", offset], ["bucket of this distance", number]]
-        return _parts("learned bias of this head for this bucket", parts, value)
+        return equation_detail("learned bias of this head for this bucket", parts, value)
 
     def _projected(self, head: int, row: int, column: int, value: float) -> dict[str, Any]:
         """Return an output of a linear layer: its input times the weight row of that output."""
@@ -174,7 +182,7 @@ class Origin:
             own = (
                 head
                 if name == "queries"
-                else head * self.config.key_value_heads // self.config.n_heads
+                else head * self.config.n_kv_heads_resolved // self.config.n_heads
             )
             out = (
                 own * self.stage.tensor.shape[-1]
@@ -182,15 +190,17 @@ class Origin:
                 + (self._attention().sizes[0] if name == "values" else 0)
             )
         bias = None if layer.bias is None else float(layer.bias[out])
-        return _product(given_XD[row], layer.weight[out], ["input", "weights"], value, bias=bias)
+        return dot_product_detail(
+            given_XD[row], layer.weight[out], ["input", "weights"], value, bias=bias
+        )
 
     def _layer(self, inside: str) -> nn.Linear:
         assert self.part is not None
-        return cast(nn.Linear, self.family.get_submodule(self.part.module + inside))
+        return cast(nn.Linear, self.family.get_submodule(self.part.module_name + inside))
 
     def _attention(self) -> MultiHeadAttention:
         assert self.part is not None
-        return cast(MultiHeadAttention, self.family.get_submodule(self.part.module))
+        return cast(MultiHeadAttention, self.family.get_submodule(self.part.module_name))
 
     def _joined(self, row: int, column: int) -> dict[str, Any]:
         """Return the head outputs times their columns of the output projection, and the bias."""
@@ -200,7 +210,7 @@ class Origin:
         names = [f"head {i + 1}" for i in range(self.config.n_heads)]
         if layer.bias is not None:
             terms_XD, names = torch.cat([terms_XD, layer.bias[None]]), [*names, "bias"]
-        return _mixed(terms_XD, self.stage.tensor[row], column, names)
+        return weighted_sum_detail(terms_XD, self.stage.tensor[row], column, names)
 
     def _normed(self, row: int, column: int, value: float) -> dict[str, Any]:
         if self.part is None:  # a final norm
@@ -216,17 +226,19 @@ class Origin:
             ["weight, learned", float(cast(nn.LayerNorm | RMSNorm, norm).weight[column])],
         )
         if isinstance(norm, RMSNorm):
-            root = ["root mean square", float((given_D.pow(2).mean() + EPSILON).sqrt())]
-            return _parts("x / RMS · weight", [x, root, gain], value)
+            root = ["root mean square", float((given_D.pow(2).mean() + NORM_EPS).sqrt())]
+            return equation_detail("x / RMS · weight", [x, root, gain], value)
         mean = ["mean of the vector", float(given_D.mean())]
         deviation = [
             "standard deviation of the vector",
-            float((given_D.var(unbiased=False) + EPSILON).sqrt()),
+            float((given_D.var(unbiased=False) + NORM_EPS).sqrt()),
         ]
         if not self.config.bias:
-            return _parts("(x − mean) / deviation · weight", [x, mean, deviation, gain], value)
+            return equation_detail(
+                "(x − mean) / deviation · weight", [x, mean, deviation, gain], value
+            )
         shift = ["bias, learned", float(cast(nn.LayerNorm, norm).bias[column])]
-        return _parts(
+        return equation_detail(
             "(x − mean) / deviation · weight + bias", [x, mean, deviation, gain, shift], value
         )
 
@@ -235,13 +247,15 @@ class Origin:
         name, block = self.stage.name, self.stage.block
         if name == "residual":
             result = self._same("narrow" if "feed-forward" in block else "output projection")
-            return _parts(
+            return equation_detail(
                 "x + output",
                 [["x", float(self._given()[row, column])], ["output", float(result[row, column])]],
                 value,
             )
         if name == "ReLU":
-            return _parts("max(0, a)", [["a", float(self._same("widen")[row, column])]], value)
+            return equation_detail(
+                "max(0, a)", [["a", float(self._same("widen")[row, column])]], value
+            )
         if name in ("GELU", "SwiGLU"):
             a = self._same("widen")[row, column]
             if name == "GELU":
@@ -249,9 +263,9 @@ class Origin:
                     "P(standard normal variable ≤ a)",
                     float(torch.special.ndtr(a)),
                 ]
-                return _parts("a · probability", [["a", float(a)], below], value)
+                return equation_detail("a · probability", [["a", float(a)], below], value)
             g = self._same("gate")[row, column]
-            return _parts(
+            return equation_detail(
                 "g · sigmoid(g) · a",
                 [["g", float(g)], ["sigmoid(g)", float(g.sigmoid())], ["a", float(a)]],
                 value,
@@ -263,34 +277,34 @@ class Origin:
                 ["exp(logit − maximum of the row)", float(exp_V[column])],
                 ["sum of the exponentials over all tokens", float(exp_V.sum())],
             ]
-            return _parts("exp(logit − maximum) / sum", parts, value)
+            return equation_detail("exp(logit − maximum) / sum", parts, value)
         if name == "mask":
             if block.startswith("decoder"):
-                return _parts(
+                return equation_detail(
                     "1 where column ≤ row", [["row", row + 1], ["column", column + 1]], value
                 )
-            return _parts(
+            return equation_detail(
                 "1 where the token is not PAD (id 0)",
                 [["token id", self.path.source[column]]],
                 value,
             )
-        embedding = cast(Embedding, self.family.get_submodule(block.replace(" ", "_")))
-        token = (self.path.source if block.startswith("source") else self.path.given)[row]
+        embedding = cast(InputEmbedding, self.family.get_submodule(block.replace(" ", "_")))
+        token = (self.path.source if block.startswith("source") else self.path.decoder_input)[row]
         if name == "sum":
             parts = [
                 [each, float(self._same(each)[row, column])] for each in ("symbols", "positions")
             ]
-            return _parts("token embedding + position vector", parts, value)
+            return equation_detail("token embedding + position vector", parts, value)
         if name == "symbols":
             learned = ["E, learned", float(embedding.tokens.weight[token, column])]
-            return _parts(
+            return equation_detail(
                 "E · scale", [learned, ["scale: square root of d_model", embedding.scale]], value
             )
         if self.config.positions != "sinusoidal":
-            tokens = self.path.source if block.startswith("source") else self.path.given
-            at = embedding.rows(torch.tensor([tokens]))
+            tokens = self.path.source if block.startswith("source") else self.path.decoder_input
+            at = embedding.position_ids(torch.tensor([tokens]))
             place = row if isinstance(at, slice) else int(at.flatten()[row])
-            return _parts(
+            return equation_detail(
                 "learned, a row of the position table",
                 [["row of the table, from 0", place]],
                 value,
@@ -302,10 +316,10 @@ class Origin:
             ["position, from 0", row],
             ["wavelength of this dimension", period],
         ]
-        return _parts(f"factor · {wave}(2π · position / wavelength)", parts, value)
+        return equation_detail(f"factor · {wave}(2π · position / wavelength)", parts, value)
 
 
-def _product(
+def dot_product_detail(
     left: Tensor,
     right: Tensor,
     names: list[str],
@@ -316,23 +330,23 @@ def _product(
 ) -> dict[str, Any]:
     """Return a dot product; only its largest terms if there are very many."""
     products = left * right
-    keep = products.abs().argsort(descending=True)[:MOST_COLUMNS].sort().values
+    keep = products.abs().argsort(descending=True)[:MAX_COLUMNS].sort().values
     return {
         "kind": "product",
         "names": names,
         "at": keep.tolist(),
-        "left": numbers(left[keep]),
-        "right": numbers(right[keep]),
-        "products": numbers(products[keep]),
+        "left": json_array(left[keep]),
+        "right": json_array(right[keep]),
+        "products": json_array(products[keep]),
         "terms": len(products),
-        "sum": plain(float(products.sum())),
-        "root": plain(root) if root is not None else None,
-        "bias": plain(bias) if bias is not None else None,
-        "value": plain(value),
+        "sum": json_number(float(products.sum())),
+        "root": json_number(root) if root is not None else None,
+        "bias": json_number(bias) if bias is not None else None,
+        "value": json_number(value),
     }
 
 
-def _mixed(
+def weighted_sum_detail(
     terms: Tensor, result: Tensor, column: int, names: list[str], weights: Tensor | None = None
 ) -> dict[str, Any]:
     """Return rows and their sum.
@@ -340,49 +354,51 @@ def _mixed(
     If there are very many rows, the last ones are merged into one, so that the displayed rows add
     up to the result.
     """
-    others = max(0, len(terms) - MOST_ROWS)
+    others = max(0, len(terms) - MAX_ROWS)
     if others:
-        names = [*names[:MOST_ROWS], f"the other {others}"]
-        terms = torch.cat([terms[:MOST_ROWS], terms[MOST_ROWS:].sum(0, keepdim=True)])
+        names = [*names[:MAX_ROWS], f"the other {others}"]
+        terms = torch.cat([terms[:MAX_ROWS], terms[MAX_ROWS:].sum(0, keepdim=True)])
         weights = (
             None
             if weights is None
-            else torch.cat([weights[:MOST_ROWS], weights[MOST_ROWS:].sum(0, keepdim=True)])
+            else torch.cat([weights[:MAX_ROWS], weights[MAX_ROWS:].sum(0, keepdim=True)])
         )
     return {
         "kind": "mixed",
         "rows": names,
         "others": others,
-        "weights": None if weights is None else numbers(weights),
-        "terms": numbers(terms[:, :MOST_COLUMNS]),
-        "result": numbers(result[:MOST_COLUMNS]),
-        "value": plain(float(result[column])),
+        "weights": None if weights is None else json_array(weights),
+        "terms": json_array(terms[:, :MAX_COLUMNS]),
+        "result": json_array(result[:MAX_COLUMNS]),
+        "value": json_number(float(result[column])),
     }
 
 
-def _parts(equation: str, parts: list[list[Any]], value: float) -> dict[str, Any]:
+def equation_detail(equation: str, parts: list[list[Any]], value: float) -> dict[str, Any]:
     return {
         "kind": "parts",
         "equation": equation,
-        "parts": [[name, plain(part)] for name, part in parts],
-        "value": plain(value),
+        "parts": [[name, json_number(part)] for name, part in parts],
+        "value": json_number(value),
     }
 
 
-def asks_source(block: str) -> bool:
+def queries_are_source(block: str) -> bool:
     """Return whether the queries of a block are source positions."""
     return block.startswith(("encoder", "source"))
 
 
-def labels(subject: Subject, path: Walk, block: str, letter: str, n: int) -> list[str]:
+def labels(
+    subject: InspectedModel, path: ForwardTrace, block: str, letter: str, n: int
+) -> list[str]:
     """Return the labels of a tensor dimension of size `n`, which `letter` names."""
     if letter == "V":
-        return subject.names(list(range(n)))
+        return subject.token_names(list(range(n)))
     if letter in "KDF":
         return [str(i) for i in range(n)]
     source = (
         letter == "S"
-        or (letter == "Q" and asks_source(block))
+        or (letter == "Q" and queries_are_source(block))
         or (letter == "M" and not block.startswith("decoder"))
     )
-    return subject.names(path.source if source else path.given)
+    return subject.token_names(path.source if source else path.decoder_input)

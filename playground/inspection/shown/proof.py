@@ -16,56 +16,62 @@ import torch
 from torch import Tensor
 
 from playground.inspection import heads as scoring
-from playground.inspection.ablation import SEQUENCES, WAYS, Ablation, Effect
-from playground.inspection.components import Component, components, groups, heads, replaced
-from playground.inspection.lens import contributions, logit_lens
+from playground.inspection.ablation import METHODS, NUM_SEQUENCES, Ablation, AblationEffect
+from playground.inspection.components import (
+    Component,
+    all_components,
+    all_heads,
+    component_groups,
+    replace_outputs,
+)
+from playground.inspection.lens import direct_logit_attribution, logit_lens
 from playground.inspection.patching import patch_heads
-from playground.inspection.subject import NotInspectable, Subject
-from playground.statistics import percent
+from playground.inspection.subject import InspectedModel, InspectionError
+from playground.statistics import format_percent
 from playground.tasks.task import Batch
 
-from .looking import said
-from .request import one_of, plain, whole
-from .request import text as text_of
+from .looking import answer_fields
+from .request import choice_field, int_field, json_number
+from .request import source_text as text_of
 
-SETS = ("single", "groups", "keep")
-MOST_STEPS, FEWEST_STEPS = 24, 6
-PATIENCE = 60.0  # seconds; a large model is measured on fewer sequences, and the result says so
-SHORT_PATIENCE = 2.0  # seconds, for interactive requests
-FEWEST = 32  # sequences
-CANDIDATES = 3
-SPARE = 0.02  # a smaller drop of exact match is negligible
+ABLATION_SETS = ("single", "groups", "keep")
+MAX_STEPS, MIN_STEPS = 24, 6
+TIME_BUDGET = 60.0  # seconds; a large model is measured on fewer sequences, and the result says so
+SHORT_TIME_BUDGET = 2.0  # seconds, for interactive requests
+MIN_SEQUENCES = 32  # sequences
+TOP_K = 3
+NEGLIGIBLE_DROP = 0.02  # a smaller drop of exact match is negligible
 # Components are redundant if their joint drop exceeds the sum of the single drops by this.
-CLEARLY_MORE = 0.1
-LEARNED = 0.5  # below this exact match, a drop of exact match is not informative
+SUPERADDITIVE_DROP = 0.1
+MIN_EXACT_MATCH = 0.5  # below this exact match, a drop of exact match is not informative
 
 
-def head_scores(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
+def head_scores(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return the scores of every head over held-out sequences, and a description of each."""
-    batch = subject.held_out(scoring.SEQUENCES).batch
+    batch = subject.held_out(scoring.NUM_SEQUENCES).batch
     rows = [
         {
-            **_which(score.head),
-            "patterns": _short_ones(score.patterns),
-            "chance": _short_ones(score.chance),
-            "entropy": _short(score.entropy),
-            "most_entropy": _short(score.most_entropy),
-            "aligned": _short(score.aligned),
-            "distance": _short(score.distance),
-            "best": score.best,
+            **head_id(score.head),
+            "patterns": json_numbers(score.patterns),
+            "chance": json_numbers(score.uniform_baseline),
+            "entropy": json_number(score.entropy),
+            "most_entropy": json_number(score.max_entropy),
+            "aligned": json_number(score.alignment_fraction),
+            "distance": json_number(score.alignment_distance),
+            "best": score.best_pattern,
             "says": score.description,
         }
-        for score in scoring.score_heads_on(subject, batch)
+        for score in scoring.score_heads_on_batch(subject, batch)
     ]
     return {
         "sequences": len(batch.source_BS),
-        "lengths": _lengths(subject),
+        "lengths": length_range(subject),
         "patterns": scoring.PATTERNS,
         "heads": rows,
     }
 
 
-def heads_over_training(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
+def heads_over_training(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return the scores at up to `MOST_STEPS` training steps, or fewer for a slow model.
 
     The steps are log-spaced, because most changes happen early.
@@ -75,171 +81,180 @@ def heads_over_training(subject: Subject, request: dict[str, Any]) -> dict[str, 
     """
     history: Mapping[int, Path] = request.get("history") or {}
     if len(history) < 2:
-        raise NotInspectable(
+        raise InspectionError(
             "only runs store the weights of earlier steps; this model has only its current weights"
         )
-    batch = subject.held_out(scoring.SEQUENCES).batch
-    scoring.score_heads_on(subject, batch)
+    batch = subject.held_out(scoring.NUM_SEQUENCES).batch
+    scoring.score_heads_on_batch(subject, batch)
     start = time.perf_counter()
-    scoring.score_heads_on(subject, batch)
-    affordable = int(PATIENCE / (time.perf_counter() - start))
-    steps = log_spaced(sorted(history), max(FEWEST_STEPS, min(MOST_STEPS, affordable)))
-    found = scoring.scores_over_training(subject.config, {step: history[step] for step in steps})
+    scoring.score_heads_on_batch(subject, batch)
+    affordable = int(TIME_BUDGET / (time.perf_counter() - start))
+    steps = log_spaced(sorted(history), max(MIN_STEPS, min(MAX_STEPS, affordable)))
+    scores_by_step = scoring.scores_over_training(
+        subject.config, {step: history[step] for step in steps}
+    )
     rows = []
-    for at, head in enumerate(heads(subject.family.config)):
-        over = [found[step][at] for step in steps]
+    for at, head in enumerate(all_heads(subject.transformer.config)):
+        over = [scores_by_step[step][at] for step in steps]
         rows.append(
             {
-                **_which(head),
+                **head_id(head),
                 "patterns": {
-                    name: [_short(score.patterns[name]) for score in over]
+                    name: [json_number(score.patterns[name]) for score in over]
                     for name in scoring.PATTERNS
                 },
-                "chance": _short_ones(over[-1].chance),
-                "aligned": [_short(score.aligned) for score in over],
-                "entropy": [_short(score.entropy) for score in over],
+                "chance": json_numbers(over[-1].uniform_baseline),
+                "aligned": [json_number(score.alignment_fraction) for score in over],
+                "entropy": [json_number(score.entropy) for score in over],
             }
         )
     return {
         "sequences": len(batch.source_BS),
-        "lengths": _lengths(subject),
+        "lengths": length_range(subject),
         "kept": len(history),
         "steps": steps,
         "heads": rows,
     }
 
 
-def log_spaced(steps: list[int], most: int) -> list[int]:
+def log_spaced(steps: list[int], max_count: int) -> list[int]:
     """Select at most `most` of the sorted steps, about evenly spaced in log(1 + step).
 
     The first and the last step are always included.
     """
-    if len(steps) <= most:
+    if len(steps) <= max_count:
         return steps
     low, high = steps[0] + 1, steps[-1] + 1
     chosen = {0, len(steps) - 1}
-    for i in range(1, most - 1):
-        wanted = low * (high / low) ** (i / (most - 1)) - 1
+    for i in range(1, max_count - 1):
+        wanted = low * (high / low) ** (i / (max_count - 1)) - 1
         free = [at for at in range(len(steps)) if at not in chosen]
         chosen.add(min(free, key=lambda at: abs(steps[at] - wanted)))
     return [steps[at] for at in sorted(chosen)]
 
 
-def away(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
+def ablation_view(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return the scores of an ablation on the same held-out sequences, with a summary.
 
     The `set` is each single component, each group, or keeping only one head or one group of heads.
     The largest drop is first (keep only: the smallest).
     """
-    how, which = one_of(request, "how", WAYS), one_of(request, "set", SETS)
-    config = subject.family.config
+    method, which = (
+        choice_field(request, "how", METHODS),
+        choice_field(request, "set", ABLATION_SETS),
+    )
+    config = subject.transformer.config
     passes = (
         3
         + {
-            "single": len(components(config)),
-            "groups": len(groups(config)),
-            "keep": len(heads(config)) + len(groups(config)),
+            "single": len(all_components(config)),
+            "groups": len(component_groups(config)),
+            "keep": len(all_heads(config)) + len(component_groups(config)),
         }[which]
     )
-    n = affordable_sequences(subject, passes, PATIENCE)
+    n = sequences_within_budget(subject, passes, TIME_BUDGET)
     ablation = Ablation(subject, n)
     ranking = {
-        "single": ablation.ranking,
-        "groups": ablation.group_ranking,
-        "keep": ablation.keep_only_ranking,
+        "single": ablation.rank_components,
+        "groups": ablation.rank_groups,
+        "keep": ablation.rank_keep_only,
     }[which]
-    effects = ranking(how)
+    effects = ranking(method)
     return {
-        "how": how,
+        "how": method,
         "set": which,
         "sequences": len(ablation.batch.source_BS),
-        "fewer": n < SEQUENCES,
-        "lengths": _lengths(subject),
-        "before": _score(ablation.before),
+        "fewer": n < NUM_SEQUENCES,
+        "lengths": length_range(subject),
+        "before": _score_fields(ablation.baseline),
         "rows": [
             {
                 "name": effect.name,
-                "parts": [part.name for part in effect.parts],
-                **_score(effect.after),
+                "parts": [part.name for part in effect.components],
+                **_score_fields(effect.ablated),
             }
             for effect in effects
         ],
-        "finding": finding(ablation, effects, which, how),
+        "finding": summarize_ablation(ablation, effects, which, method),
     }
 
 
-def affordable_sequences(subject: Subject, passes: int, seconds: float) -> int:
+def sequences_within_budget(subject: InspectedModel, passes: int, seconds: float) -> int:
     """Return how many sequences allow `passes` passes of the model within `seconds`.
 
     It is at most `SEQUENCES` and at least `FEWEST`. The first pass is a warm-up and is not timed.
     """
-    ablation = Ablation(subject, FEWEST)
+    ablation = Ablation(subject, MIN_SEQUENCES)
     ablation.score({})
     start = time.perf_counter()
     ablation.score({})
     each = (time.perf_counter() - start) / len(ablation.batch.source_BS)
-    return max(FEWEST, min(SEQUENCES, int(seconds / (passes * each))))
+    return max(MIN_SEQUENCES, min(NUM_SEQUENCES, int(seconds / (passes * each))))
 
 
-def finding(ablation: Ablation, effects: list[Effect], which: str, how: str) -> str:
+def summarize_ablation(
+    ablation: Ablation, effects: list[AblationEffect], which: str, method: str
+) -> str:
     """Summarize a ranking in a sentence.
 
     Heads with a negligible effect are also ablated together, to test whether they are redundant.
     """
-    before = ablation.before
-    if before.exact_match < LEARNED:
+    before = ablation.baseline
+    if before.exact_match < MIN_EXACT_MATCH:
         return (
-            f"The intact model has an exact match of only {percent(before.exact_match)}, so a drop "
+            f"The intact model has an exact match of only {format_percent(before.exact_match)}, so a drop "
             "says little; compare the log-probabilities."
         )
-    least = min(effects, key=lambda effect: effect.exact_match_lost)
+    least = min(effects, key=lambda effect: effect.exact_match_drop)
     if which == "groups":
-        missed = [effect.name for effect in effects if effect.exact_match_lost < SPARE]
+        missed = [effect.name for effect in effects if effect.exact_match_drop < NEGLIGIBLE_DROP]
         if missed:
             return (
                 f"The ablation of each of these groups lowers exact match by less than "
-                f"{percent(SPARE)}: {'; '.join(missed)}."
+                f"{format_percent(NEGLIGIBLE_DROP)}: {'; '.join(missed)}."
             )
         return (
             f"Every group is needed: the smallest drop is that of {least.name}, to an exact match "
-            f"of {percent(least.after.exact_match)}."
+            f"of {format_percent(least.ablated.exact_match)}."
         )
     if which == "keep":
         single = max(
-            (e for e in effects if len(e.parts) == 1),
-            key=lambda e: (e.after.exact_match, e.after.log_probability),
+            (e for e in effects if len(e.components) == 1),
+            key=lambda e: (e.ablated.exact_match, e.ablated.log_prob),
         )
-        if single.exact_match_lost < SPARE:
+        if single.exact_match_drop < NEGLIGIBLE_DROP:
             return (
                 f"{single.name} is sufficient: with this head only, exact match is "
-                f"{percent(single.after.exact_match)}."
+                f"{format_percent(single.ablated.exact_match)}."
             )
         alone = (
             f"No single head is sufficient: the best exact match is "
-            f"{percent(single.after.exact_match)}, with {single.name}"
+            f"{format_percent(single.ablated.exact_match)}, with {single.name}"
         )
         return alone + (
-            f"; with {least.name}, {percent(least.after.exact_match)}."
-            if len(least.parts) > 1
+            f"; with {least.name}, {format_percent(least.ablated.exact_match)}."
+            if len(least.components) > 1
             else "."
         )
-    singles = [effect for effect in effects if effect.parts[0].head is not None]
-    worst = max(singles, key=lambda effect: effect.exact_match_lost)
-    spare = [effect.parts[0] for effect in singles if effect.exact_match_lost < SPARE]
+    singles = [effect for effect in effects if effect.components[0].head is not None]
+    worst = max(singles, key=lambda effect: effect.exact_match_drop)
+    spare = [
+        effect.components[0] for effect in singles if effect.exact_match_drop < NEGLIGIBLE_DROP
+    ]
     most = (
         f"The head with the largest effect is {worst.name}: without it, exact match is "
-        f"{percent(worst.after.exact_match)}."
+        f"{format_percent(worst.ablated.exact_match)}."
     )
     if not spare and len(singles) > 1:
-        least = min(singles, key=lambda effect: effect.exact_match_lost)
+        least = min(singles, key=lambda effect: effect.exact_match_drop)
         return (
             f"Every head is needed: the smallest drop is that of {least.name}, to an exact match "
-            f"of {percent(least.after.exact_match)}."
+            f"of {format_percent(least.ablated.exact_match)}."
         )
-    together = describe_spare_heads(ablation, singles, how)
+    together = describe_redundant_heads(ablation, singles, method)
     if not together:
         return most
-    lead = most if worst.exact_match_lost >= SPARE else "No single head is needed."
+    lead = most if worst.exact_match_drop >= NEGLIGIBLE_DROP else "No single head is needed."
     hint = (
         " See also the log-probability, the groups and keep only."
         if "redundant" in together
@@ -248,25 +263,25 @@ def finding(ablation: Ablation, effects: list[Effect], which: str, how: str) -> 
     return f"{lead} {together}{hint}"
 
 
-def describe_spare_heads(ablation: Ablation, singles: list[Effect], how: str) -> str:
+def describe_redundant_heads(ablation: Ablation, singles: list[AblationEffect], method: str) -> str:
     """Describe whether heads with a negligible effect are unneeded or redundant.
 
     `singles` are the effects of every single head. One more pass ablates all heads with a
     negligible effect together. Returns "" if there are fewer than two of them.
     """
-    spare = [effect for effect in singles if effect.exact_match_lost < SPARE]
+    spare = [effect for effect in singles if effect.exact_match_drop < NEGLIGIBLE_DROP]
     if len(spare) < 2:
         return ""
-    together = ablation.without([effect.parts[0] for effect in spare], how)
-    added = sum(effect.exact_match_lost for effect in spare)
+    together = ablation.ablate([effect.components[0] for effect in spare], method)
+    added = sum(effect.exact_match_drop for effect in spare)
     each = (
         f"{len(spare)} of {len(singles)} heads have a negligible effect one at a time, each a drop "
-        f"of less than {percent(SPARE)}; without all {len(spare)} together, exact match is "
-        f"{percent(together.after.exact_match)}"
+        f"of less than {format_percent(NEGLIGIBLE_DROP)}; without all {len(spare)} together, exact match is "
+        f"{format_percent(together.ablated.exact_match)}"
     )
-    if together.exact_match_lost < SPARE:
+    if together.exact_match_drop < NEGLIGIBLE_DROP:
         return f"{each}: this task does not need them."
-    if together.exact_match_lost < added + CLEARLY_MORE:
+    if together.exact_match_drop < added + SUPERADDITIVE_DROP:
         return f"{each}: about the sum of the single drops, so each of them contributes a little."
     return (
         f"{each}, far less than the sum of the single drops predicts. These heads are redundant: "
@@ -276,93 +291,101 @@ def describe_spare_heads(ablation: Ablation, singles: list[Effect], how: str) ->
 
 
 @torch.no_grad()
-def away_answer(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
+def ablated_answer(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return the output for the user's sequence, intact and ablated.
 
     The ablation is that of the chosen components, or of all heads except the chosen ones.
     """
-    batch, how = subject.read(text_of(request)), one_of(request, "how", WAYS)
-    known = {part.name: part for part in components(subject.family.config)}
+    batch, method = subject.encode_text(text_of(request)), choice_field(request, "how", METHODS)
+    known = {part.name: part for part in all_components(subject.transformer.config)}
     names, keep = request.get("parts", []), request.get("keep") is True
     if (
         not isinstance(names, list)
         or len(names) > len(known)
         or not all(isinstance(name, str) for name in names)
     ):
-        raise NotInspectable(
+        raise InspectionError(
             f"parts is a list of up to {len(known)} names, such as {next(iter(known))!r}"
         )
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise NotInspectable(
+        raise InspectionError(
             f"there is no {unknown[0][:60]!r} in this model; its components have names such as "
             f"{next(iter(known))!r}"
         )
     chosen = {known[name] for name in names}
     if keep:
-        chosen = set(heads(subject.family.config)) - chosen
-    n = affordable_sequences(subject, 1, SHORT_PATIENCE) if chosen and how == "mean" else FEWEST
-    values = Ablation(subject, n).values(chosen, how) if chosen else {}
-    in_place = _answered(subject, batch, {})
+        chosen = set(all_heads(subject.transformer.config)) - chosen
+    n = (
+        sequences_within_budget(subject, 1, SHORT_TIME_BUDGET)
+        if chosen and method == "mean"
+        else MIN_SEQUENCES
+    )
+    values = Ablation(subject, n).replacements(chosen, method) if chosen else {}
+    in_place = _answer_with_replacements(subject, batch, {})
     return {
-        "source": subject.names(batch.source_BS[0].tolist()),
+        "source": subject.token_names(batch.source_BS[0].tolist()),
         "whole": in_place,
-        "without": _answered(subject, batch, values) if chosen else in_place,
+        "without": _answer_with_replacements(subject, batch, values) if chosen else in_place,
         "symbols": list(subject.task.vocabulary.symbols),
         "parts": list(known),
         "groups": {
             name: [part.name for part in parts]
-            for name, parts in groups(subject.family.config).items()
+            for name, parts in component_groups(subject.transformer.config).items()
         },
-        **said(subject, batch, in_place["written"]),
+        **answer_fields(subject, batch, in_place["written"]),
     }
 
 
-def _answered(subject: Subject, batch: Batch, values: Mapping[Component, Tensor]) -> dict[str, Any]:
+def _answer_with_replacements(
+    subject: InspectedModel, batch: Batch, values: Mapping[Component, Tensor]
+) -> dict[str, Any]:
     """Return the output with replaced components, and the log-probability of the target in nats."""
-    with replaced(subject.family, values):
-        written = subject.written(batch)
-        log_BTV = subject.family(batch.source_BS, batch.decoder_input_BT).log_softmax(-1)
+    with replace_outputs(subject.transformer, values):
+        written = subject.generated_tokens(batch)
+        log_BTV = subject.transformer(batch.source_BS, batch.decoder_input_BT).log_softmax(-1)
     log_probability = log_BTV.gather(-1, batch.labels_BT[..., None]).sum(dtype=torch.double)
-    return {"written": written, "log_probability": _short(float(log_probability))}
+    return {"written": written, "log_probability": json_number(float(log_probability))}
 
 
-def patch(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
+def activation_patching(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return the activation patching of one source token.
 
     The default replacement is the next symbol of the vocabulary.
     """
     text, symbol, vocabulary = text_of(request), request.get("symbol"), subject.task.vocabulary
-    tokens = subject.read(text).source_BS[0, :-1].tolist()
-    place = whole(request, "place", 0, len(tokens) - 1)
+    tokens = subject.encode_text(text).source_BS[0, :-1].tolist()
+    place = int_field(request, "place", 0, len(tokens) - 1)
     if symbol is None:
         symbol = vocabulary.symbols[
-            (vocabulary.symbols.index(vocabulary.name(tokens[place])) + 1) % len(vocabulary.symbols)
+            (vocabulary.symbols.index(vocabulary.token_name(tokens[place])) + 1)
+            % len(vocabulary.symbols)
         ]
     if not isinstance(symbol, str):
-        raise NotInspectable(f"symbol is {str(symbol)[:20]}; give one of {vocabulary.describe()}")
-    found = patch_heads(subject, text, place, symbol)
+        raise InspectionError(f"symbol is {str(symbol)[:20]}; give one of {vocabulary.describe()}")
+    patching_result = patch_heads(subject, text, place, symbol)
     return {
-        "source": subject.names(found.source),
-        "changed": subject.names(found.changed),
+        "source": subject.token_names(patching_result.clean_source),
+        "changed": subject.token_names(patching_result.corrupted_source),
         "place": place,
-        "symbol": vocabulary.name(found.changed[place]),
-        "position": found.position,
-        "token": vocabulary.name(found.token),
-        "other": vocabulary.name(found.other),
-        "before": _short(found.before),
-        "after": _short(found.after),
+        "symbol": vocabulary.token_name(patching_result.corrupted_source[place]),
+        "position": patching_result.position,
+        "token": vocabulary.token_name(patching_result.clean_token),
+        "other": vocabulary.token_name(patching_result.corrupted_token),
+        "before": json_number(patching_result.clean_logit_diff),
+        "after": json_number(patching_result.corrupted_logit_diff),
         "heads": [
-            {**_which(head), "recovered": _short(share)} for head, share in found.recovered.items()
+            {**head_id(head), "recovered": json_number(share)}
+            for head, share in patching_result.recovered_fraction.items()
         ],
     }
 
 
-def lens(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
+def lens(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return the logit lens of a teacher-forced pass; layer 0 is the embedding."""
-    batch = subject.read(text_of(request))
-    probabilities_LTV = logit_lens(subject.family, batch)[:, 0].softmax(-1)
-    best = probabilities_LTV.topk(min(CANDIDATES, probabilities_LTV.shape[-1]))
+    batch = subject.encode_text(text_of(request))
+    probabilities_LTV = logit_lens(subject.transformer, batch)[:, 0].softmax(-1)
+    best = probabilities_LTV.topk(min(TOP_K, probabilities_LTV.shape[-1]))
     right_LT = probabilities_LTV.gather(
         -1, batch.labels_BT[0].expand(len(probabilities_LTV), -1)[..., None]
     )[..., 0]
@@ -370,59 +393,65 @@ def lens(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     return {
         "layers": [
             "embedding",
-            *(f"layer {layer + 1}" for layer in range(subject.family.config.n_layers)),
+            *(f"layer {layer + 1}" for layer in range(subject.transformer.config.n_layers)),
         ],
-        "given": subject.names(batch.decoder_input_BT[0].tolist()),
-        "right": subject.names(batch.labels_BT[0].tolist()),
-        "vocabulary": subject.names(list(range(probabilities_LTV.shape[-1]))),
+        "given": subject.token_names(batch.decoder_input_BT[0].tolist()),
+        "right": subject.token_names(batch.labels_BT[0].tolist()),
+        "vocabulary": subject.token_names(list(range(probabilities_LTV.shape[-1]))),
         "candidates": [
             [
-                list(zip(subject.names(tokens), map(_short, values), strict=True))
+                list(zip(subject.token_names(tokens), map(json_number, values), strict=True))
                 for tokens, values in zip(*layer, strict=True)
             ]
             for layer in layers
         ],
-        "of_right": [[_short(p) for p in row] for row in right_LT.tolist()],
-        **said(subject, batch, subject.written(batch)),
+        "of_right": [[json_number(p) for p in row] for row in right_LT.tolist()],
+        **answer_fields(subject, batch, subject.generated_tokens(batch)),
     }
 
 
-def contribution(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
+def logit_attribution(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return the direct logit attribution of `symbol` at an output position.
 
     The default `symbol` is the target. With `against`, it is that of the logit difference; the
     default `against` is the most likely other token, and "" is none.
     """
-    batch = subject.read(text_of(request))
+    batch = subject.encode_text(text_of(request))
     names, labels = (
-        subject.names(list(range(subject.family.config.target_vocabulary))),
+        subject.token_names(list(range(subject.transformer.config.target_vocabulary))),
         batch.labels_BT[0].tolist(),
     )
-    position = whole(request, "position", 0, len(labels) - 1)
+    position = int_field(request, "position", 0, len(labels) - 1)
     with torch.no_grad():
-        logits_V = subject.family(batch.source_BS, batch.decoder_input_BT)[0, position]
-    token = _token(request, "symbol", names, labels[position])
+        logits_V = subject.transformer(batch.source_BS, batch.decoder_input_BT)[0, position]
+    token = token_id_field(request, "symbol", names, labels[position])
     runner_up = next(
         other for other in logits_V.topk(min(2, len(names))).indices.tolist() if other != token
     )
-    against = None if request.get("against") == "" else _token(request, "against", names, runner_up)
+    against = (
+        None
+        if request.get("against") == ""
+        else token_id_field(request, "against", names, runner_up)
+    )
     if against == token:
-        raise NotInspectable(
+        raise InspectionError(
             f"symbol and against are both {names[token]}; compare with another symbol"
         )
-    parts = contributions(subject.family, batch, position, token, against)
+    parts = direct_logit_attribution(subject.transformer, batch, position, token, against)
     return {
         "position": position,
         "symbol": names[token],
         "against": None if against is None else names[against],
         "runner_up": names[runner_up],
-        "parts": [{"name": part.name, "logit": _short(part.logit)} for part in parts],
-        "sum": _short(sum(part.logit for part in parts)),
-        "logit": _short(float(logits_V[token] - (0 if against is None else logits_V[against]))),
+        "parts": [{"name": part.name, "logit": json_number(part.logit)} for part in parts],
+        "sum": json_number(sum(part.logit for part in parts)),
+        "logit": json_number(
+            float(logits_V[token] - (0 if against is None else logits_V[against]))
+        ),
     }
 
 
-def _which(head: Component) -> dict[str, Any]:
+def head_id(head: Component) -> dict[str, Any]:
     """Return the fields that identify a head; layers and heads count from 1, as in its name."""
     return {
         "name": head.name,
@@ -432,43 +461,38 @@ def _which(head: Component) -> dict[str, Any]:
     }
 
 
-def _score(score: Any) -> dict[str, Any]:
+def _score_fields(score: Any) -> dict[str, Any]:
     return {
-        "exact_match": _short(score.exact_match),
-        "log_probability": _short(score.log_probability),
+        "exact_match": json_number(score.exact_match),
+        "log_probability": json_number(score.log_prob),
     }
 
 
-def _short(value: float | None) -> float | None:
-    """Round to six digits, which halves the size of the response."""
-    return None if value is None else plain(value)
+def json_numbers(values: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {name: json_number(value) for name, value in values.items()}
 
 
-def _short_ones(values: Mapping[str, float | None]) -> dict[str, float | None]:
-    return {name: _short(value) for name, value in values.items()}
-
-
-def _lengths(subject: Subject) -> list[int]:
+def length_range(subject: InspectedModel) -> list[int]:
     """Return the minimum and maximum length of the held-out sequences."""
     return [subject.config.task.min_length, subject.config.task.max_length]
 
 
-def _token(request: dict[str, Any], name: str, names: list[str], usual: int) -> int:
+def token_id_field(request: dict[str, Any], name: str, names: list[str], default: int) -> int:
     """Return the id of a token that the request names; `usual` is the default."""
     value = request.get(name)
     if value is None:
-        return usual
+        return default
     if value not in names:
-        raise NotInspectable(f"{name} is {str(value)[:20]!r}; choose one of {' '.join(names)}")
+        raise InspectionError(f"{name} is {str(value)[:20]!r}; choose one of {' '.join(names)}")
     return names.index(value)
 
 
-VIEWS: dict[str, Callable[[Subject, dict[str, Any]], dict[str, Any]]] = {
+VIEWS: dict[str, Callable[[InspectedModel, dict[str, Any]], dict[str, Any]]] = {
     "heads": head_scores,
     "heads-over-training": heads_over_training,
-    "away": away,
-    "away-answer": away_answer,
-    "patch": patch,
+    "away": ablation_view,
+    "away-answer": ablated_answer,
+    "patch": activation_patching,
     "lens": lens,
-    "contributions": contribution,
+    "contributions": logit_attribution,
 }

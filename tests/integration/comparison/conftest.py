@@ -27,7 +27,7 @@ def tiny_bert(tiny_models):
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory):
     """A checkpoint of this playground that reverses three digits, nearly always rightly."""
-    config = RunConfig.from_fields(
+    config = RunConfig.from_flat(
         {
             "task": "reverse", "min_length": 3, "max_length": 3, "d_model": 32, "n_heads": 1, "n_layers": 1, "d_ff": 64, "dropout": 0.0,
             "norm": "pre", "positions": "learned", "steps": 150, "batch_size": 64, "learning_rate": 6e-3, "warmup": 20, "eval_n": 64,

@@ -7,27 +7,38 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from playground.comparison.answerers import Causal, Chance, CommonestTarget, Copy, Masked, MostFrequent, Scratch, by_elimination
-from playground.comparison.items import Item, candidates_for, draw_questions
-from playground.comparison.pretrained import find, open_pipeline
-from playground.comparison.prompts import masked_prompt, prompt_for
-from playground.comparison.scoring import Tally
-from playground.comparison.table import Asked, Table
-from playground.comparison.work import Cancelled, Refused, Tell
+from playground.comparison.answerers import (
+    CausalLM,
+    CheckpointModel,
+    CopyBaseline,
+    MajoritySymbolBaseline,
+    MajorityTargetBaseline,
+    MaskedLM,
+    RandomBaseline,
+    elimination_baseline,
+)
+from playground.comparison.items import Example, choices_for, sample_examples
+from playground.comparison.pretrained import open_pipeline, resolve
+from playground.comparison.prompts import few_shot_prompt, masked_prompt
+from playground.comparison.scoring import MetricAccumulator
+from playground.comparison.table import Benchmark, BenchmarkRequest
+from playground.comparison.work import JobCancelled, JobError, ProgressReporter
 from playground.evaluation import evaluate
 from playground.tasks import EOS, load_task
-from playground.tasks.held_out import held_out_set
+from playground.tasks.held_out import build_held_out_set
 from playground.training.checkpoint import load_model
 from playground.training.config import TaskConfig
 
 DIGITS = "0123456789"
 TASK = load_task("reverse", 10)
-QUESTIONS = draw_questions(TASK, 25, 3, 3)
+QUESTIONS = sample_examples(TASK, 25, 3, 3)
 
 
 def asked(questions=QUESTIONS, rank=4, tell=None):
     task = TaskConfig(min_length=3, max_length=3)
-    return Table(Asked("", "scratch", (), len(questions.items), 4, rank), questions, task, DIGITS, tell or Tell())
+    return Benchmark(
+        BenchmarkRequest("", "scratch", (), len(questions.items), 4, rank), questions, task, DIGITS, tell or ProgressReporter()
+    )
 
 
 class StubPipe:
@@ -51,20 +62,20 @@ def tokenizer(tiny_gpt2):
 
 @pytest.fixture(scope="module")
 def causal(tiny_gpt2):
-    return open_pipeline("text-generation", find(tiny_gpt2, Tell()), Tell())
+    return open_pipeline("text-generation", resolve(tiny_gpt2, ProgressReporter()), ProgressReporter())
 
 
 @pytest.fixture(scope="module")
 def masked(tiny_bert):
-    return open_pipeline("fill-mask", find(tiny_bert, Tell()), Tell())
+    return open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter())
 
 
 def writer(pipe, shots=4, items=QUESTIONS.items, examples=QUESTIONS.examples, tell=None):
-    return Causal("stub", "pretrained", pipe, DIGITS, tell or Tell(), items, examples, shots)
+    return CausalLM("stub", "pretrained", pipe, DIGITS, tell or ProgressReporter(), items, examples, shots)
 
 
 def filler(pipe, at_once, shots=4, items=QUESTIONS.items):
-    return Masked("stub", "pretrained", pipe, DIGITS, Tell(), items, QUESTIONS.examples, shots, at_once=at_once)
+    return MaskedLM("stub", "pretrained", pipe, DIGITS, ProgressReporter(), items, QUESTIONS.examples, shots, fills_jointly=at_once)
 
 
 RIGHT = {
@@ -81,9 +92,9 @@ RIGHT = {
 def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
     told = {}
     for name, rule in RIGHT.items():
-        tally, _ = asked(rank=0).ask(writer(StubPipe(tokenizer, rule)))
-        told[name] = tally.told()
-    copied = asked(rank=0).ask(Copy())[0].told()
+        tally, _ = asked(rank=0).evaluate(writer(StubPipe(tokenizer, rule)))
+        told[name] = tally.compute()
+    copied = asked(rank=0).evaluate(CopyBaseline())[0].compute()
     assert (told["right"]["exact_match"], told["right"]["token_accuracy"]) == (1.0, 1.0)
     for score in ("exact_match", "token_accuracy", "token_accuracy_low", "token_accuracy_high", "n", "symbols"):
         assert told["copies"][score] == copied[score], score
@@ -97,9 +108,9 @@ def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
 def test_the_prompt_is_what_was_sent_and_the_tokens_are_its_own(tokenizer):
     pipe = StubPipe(tokenizer, RIGHT["right"])
     stub = writer(pipe, shots=2)
-    answer = stub.answer(QUESTIONS.items[0])
+    answer = stub.generate(QUESTIONS.items[0])
     prompt, settings = pipe.calls[0]
-    assert prompt == answer.prompt == prompt_for(QUESTIONS.items[0], QUESTIONS.examples[:2])
+    assert prompt == answer.prompt == few_shot_prompt(QUESTIONS.items[0], QUESTIONS.examples[:2])
     assert settings["do_sample"] is False
     assert "".join(answer.tokens) == prompt
     assert answer.ids == tokenizer(prompt)["input_ids"]
@@ -108,12 +119,12 @@ def test_the_prompt_is_what_was_sent_and_the_tokens_are_its_own(tokenizer):
 
 def test_examples_are_capped_by_positions_and_that_is_said(tokenizer):
     stub = writer(StubPipe(tokenizer, RIGHT["right"], positions=80), shots=32)
-    tokens = len(tokenizer(prompt_for(QUESTIONS.items[0], stub.examples))["input_ids"])
+    tokens = len(tokenizer(few_shot_prompt(QUESTIONS.items[0], stub.examples))["input_ids"])
     assert 0 < len(stub.examples) < 32
-    assert tokens + stub.most_new <= 80
-    assert f"{len(stub.examples)} few-shot examples instead of 32" in stub.note
-    assert not writer(StubPipe(tokenizer, RIGHT["right"]), shots=2).note
-    with pytest.raises(Refused, match="has 8 positions"):
+    assert tokens + stub.max_new_tokens <= 80
+    assert f"{len(stub.examples)} few-shot examples instead of 32" in stub.caveat
+    assert not writer(StubPipe(tokenizer, RIGHT["right"]), shots=2).caveat
+    with pytest.raises(JobError, match="has 8 positions"):
         writer(StubPipe(tokenizer, RIGHT["right"], positions=8), shots=2)
 
 
@@ -122,24 +133,24 @@ def test_ranking_what_is_written_on_equals_a_sum_over_tokens(tiny_gpt2, tokenize
     model = AutoModelForCausalLM.from_pretrained(tiny_gpt2).eval()
     stub = writer(causal)
     for item in QUESTIONS.items[:3]:
-        candidates = [each.symbols for each in candidates_for(item)]
-        prompt = prompt_for(item, stub.examples)
+        candidates = [each.symbols for each in choices_for(item)]
+        prompt = few_shot_prompt(item, stub.examples)
         brute = []
         for candidate in candidates:
             ids = tokenizer(prompt + " " + " ".join(candidate), return_tensors="pt")["input_ids"]
             start = len(tokenizer(prompt)["input_ids"])
             log_probabilities = model(ids).logits[0].log_softmax(-1)
             brute.append(sum(float(log_probabilities[place - 1, ids[0, place]]) for place in range(start, ids.shape[1])))
-        assert stub.scores(item, candidates) == pytest.approx(brute, abs=1e-4)
+        assert stub.loglikelihoods(item, candidates) == pytest.approx(brute, abs=1e-4)
 
 
 @torch.no_grad()
 def test_choice_log_probs_are_independent_of_batching(tiny_gpt2, tokenizer, causal, monkeypatch):
-    monkeypatch.setattr("playground.comparison.answerers.ROWS_AT_A_TIME", 2)
-    item = Item(("3", "1", "4"), ("4", "1", "3"))
+    monkeypatch.setattr("playground.comparison.answerers.BATCH_SIZE", 2)
+    item = Example(("3", "1", "4"), ("4", "1", "3"))
     candidates = [("4",), ("4", "1", "3"), ("4", "1"), ("9", "9", "9", "9", "9")]
-    together = writer(causal).scores(item, candidates)
-    alone = [writer(causal).scores(item, [each])[0] for each in candidates]
+    together = writer(causal).loglikelihoods(item, candidates)
+    alone = [writer(causal).loglikelihoods(item, [each])[0] for each in candidates]
     assert together == pytest.approx(alone, abs=1e-4)
     assert together[0] > together[2] > together[1]  # each goes on from the one before
 
@@ -149,28 +160,28 @@ def test_pseudo_log_likelihood_equals_a_sum_over_slots(tiny_bert, masked):
     tokenizer, model = AutoTokenizer.from_pretrained(tiny_bert), AutoModelForMaskedLM.from_pretrained(tiny_bert).eval()
     stub = filler(masked, at_once=True)
     item = QUESTIONS.items[0]
-    candidates = [each.symbols for each in candidates_for(item)]
+    candidates = [each.symbols for each in choices_for(item)]
     brute = []
     for candidate in candidates:
         total = 0.0
         for place, symbol in enumerate(candidate):
-            text = masked_prompt(Item(item.question, candidate), stub.examples, tokenizer.mask_token, {place})
+            text = masked_prompt(Example(item.source, candidate), stub.examples, tokenizer.mask_token, {place})
             coded = tokenizer(text, return_tensors="pt")
             (slot,) = (coded["input_ids"][0] == tokenizer.mask_token_id).nonzero()[:, 0].tolist()
             total += float(model(**coded).logits[0, slot].log_softmax(-1)[tokenizer.convert_tokens_to_ids(symbol)])
         brute.append(total)
-    assert stub.scores(item, candidates) == pytest.approx(brute, abs=1e-4)
-    one_by_one = filler(masked, at_once=False).answer(item)
-    assert one_by_one.log_probability == pytest.approx(brute[candidates.index(item.answer)], abs=1e-4)
+    assert stub.loglikelihoods(item, candidates) == pytest.approx(brute, abs=1e-4)
+    one_by_one = filler(masked, at_once=False).generate(item)
+    assert one_by_one.log_prob == pytest.approx(brute[candidates.index(item.answer)], abs=1e-4)
 
 
 @torch.no_grad()
 def test_checkpoint_model_scores_match_teacher_forcing_and_evaluate(digits):
     _, family = load_model(digits)
-    scratch = Scratch("digits", TASK, family)
+    scratch = CheckpointModel("digits", TASK, family)
     item = QUESTIONS.items[0]
-    candidates = [each.symbols for each in candidates_for(item)]
-    source = torch.tensor([[*TASK.vocabulary.encode(item.asked), EOS]])
+    candidates = [each.symbols for each in choices_for(item)]
+    source = torch.tensor([[*TASK.vocabulary.encode(item.prompt), EOS]])
     brute = []
     for candidate in candidates:
         written, total = [1], 0.0
@@ -178,11 +189,11 @@ def test_checkpoint_model_scores_match_teacher_forcing_and_evaluate(digits):
             total += float(family(source, torch.tensor([written]))[0, -1].log_softmax(-1)[token])
             written.append(token)
         brute.append(total)
-    assert scratch.scores(item, candidates) == pytest.approx(brute, abs=1e-4)
-    every = draw_questions(TASK, 500, 3, 3)
-    tally = asked(every, rank=0).ask(scratch)[0]
+    assert scratch.loglikelihoods(item, candidates) == pytest.approx(brute, abs=1e-4)
+    every = sample_examples(TASK, 500, 3, 3)
+    tally = asked(every, rank=0).evaluate(scratch)[0]
     palindromes = 1000  # all that are held out are asked of `evaluate`, palindromes too
-    scores = evaluate(family, held_out_set(TASK, palindromes, 3, 3))
+    scores = evaluate(family, build_held_out_set(TASK, palindromes, 3, 3))
     assert tally.exact == tally.n
     assert scores.exact_match == 1.0
     assert tally.n < scores.n
@@ -193,17 +204,17 @@ def test_the_scratch_models_answer_counts_only_when_it_ends(digits):
     for tail, right in (([EOS], True), ([9], False), ([0], False)):
         numbers = TASK.vocabulary.encode("4 1 3") + tail
         stub = SimpleNamespace(solve=lambda source, most, numbers=numbers: torch.tensor([numbers]), config=family.config)
-        scratch = Scratch("stub", TASK, family)
+        scratch = CheckpointModel("stub", TASK, family)
         scratch.family = stub
-        answer = scratch.answer(Item(("3", "1", "4"), ("4", "1", "3")))
-        assert (answer.read == ("4", "1", "3")) is right
+        answer = scratch.generate(Example(("3", "1", "4"), ("4", "1", "3")))
+        assert (answer.parsed == ("4", "1", "3")) is right
 
 
 @pytest.mark.smoke
 def test_trained_fixture_reverses_through_the_real_pipeline(causal):
     """It has learned three reversed digits: better than every baseline, by writing them itself."""
     table = asked(rank=6)
-    tally = table.ask(writer(causal, shots=0))[0]
+    tally = table.evaluate(writer(causal, shots=0))[0]
     assert tally.exact / tally.n > 0.5
     assert tally.first >= 3
     items = table.rows[0]
@@ -212,9 +223,9 @@ def test_trained_fixture_reverses_through_the_real_pipeline(causal):
 
 
 def test_generation_stops_at_the_end_of_the_line(causal):
-    answer = writer(causal, shots=1).answer(QUESTIONS.items[0])
-    assert answer.raw.count("\n") <= 1
-    assert answer.raw.endswith("\n") or len(causal.tokenizer(answer.raw)["input_ids"]) == 7
+    answer = writer(causal, shots=1).generate(QUESTIONS.items[0])
+    assert answer.raw_output.count("\n") <= 1
+    assert answer.raw_output.endswith("\n") or len(causal.tokenizer(answer.raw_output)["input_ids"]) == 7
 
 
 class StubFiller:
@@ -252,12 +263,12 @@ class StubFiller:
 
 def leak_of(pipe):
     rows = []
-    table = asked(rank=2, tell=Tell(lambda kind, *content: rows.append(content[0]) if kind == "row" else None))
-    at_once, one_by_one = table.ask(filler(pipe, True, shots=0)), table.ask(filler(pipe, False, shots=0))
-    table.leak("stub", at_once, one_by_one)
-    (leak,) = table.leaks
-    assert leak["one_at_a_time"] == one_by_one[0].right_symbols / one_by_one[0].symbols
-    assert leak["at_once"] == at_once[0].right_symbols / at_once[0].symbols
+    table = asked(rank=2, tell=ProgressReporter(lambda kind, *content: rows.append(content[0]) if kind == "row" else None))
+    at_once, one_by_one = table.evaluate(filler(pipe, True, shots=0)), table.evaluate(filler(pipe, False, shots=0))
+    table.elimination_gain("stub", at_once, one_by_one)
+    (leak,) = table.leak_by_model
+    assert leak["one_at_a_time"] == one_by_one[0].correct_symbols / one_by_one[0].symbols
+    assert leak["at_once"] == at_once[0].correct_symbols / at_once[0].symbols
     assert leak["gain"] == pytest.approx(leak["one_at_a_time"] - leak["at_once"])
     assert leak["nats_a_symbol"] == pytest.approx((one_by_one[1] - at_once[1]) / at_once[0].symbols)
     assert leak["by_elimination"] == 1.0
@@ -268,7 +279,7 @@ def leak_of(pipe):
 def test_masking_one_token_at_a_time_leaks_target_by_elimination(tiny_bert):
     leak, rows, at_once, one_by_one = leak_of(StubFiller(AutoTokenizer.from_pretrained(tiny_bert)))
     zeros = sum(item.answer.count("0") for item in QUESTIONS.items)
-    assert (at_once.right_symbols, one_by_one.right_symbols) == (zeros, 75)
+    assert (at_once.correct_symbols, one_by_one.correct_symbols) == (zeros, 75)
     assert at_once.exact == 0
     assert one_by_one.exact == 25
     assert leak["nats_a_symbol"] > 5
@@ -289,61 +300,63 @@ def test_a_fixture_that_knows_the_rule_gains_nothing_by_the_leak(masked):
 
 
 def test_elimination_knows_nothing_but_the_symbols():
-    assert by_elimination(Item(("3", "1", "4"), ("4", "1", "3"))) == ("4", "1", "3")
-    assert by_elimination(Item(("3", "1", "3"), ("1", "3", "3"))) == ("1", "3", "3")
-    assert by_elimination(Item(("3", "1"), ("9", "1"))) == ("3", None)
+    assert elimination_baseline(Example(("3", "1", "4"), ("4", "1", "3"))) == ("4", "1", "3")
+    assert elimination_baseline(Example(("3", "1", "3"), ("1", "3", "3"))) == ("1", "3", "3")
+    assert elimination_baseline(Example(("3", "1"), ("9", "1"))) == ("3", None)
 
 
 def test_the_baselines_are_what_they_are_said_to_be():
-    item = Item(("3", "1", "1", "4"), ("4", "1", "1", "3"))
-    assert Copy().answer(item).read == item.question
-    assert MostFrequent().answer(item).read == ("1", "1", "1", "1")
-    candidates = [each.symbols for each in candidates_for(item)]
-    assert Copy().scores(item, candidates).index(0.0) == candidates.index(item.question)
-    chance = Chance.scores([item], 10, [item])
+    item = Example(("3", "1", "1", "4"), ("4", "1", "1", "3"))
+    assert CopyBaseline().generate(item).parsed == item.source
+    assert MajoritySymbolBaseline().generate(item).parsed == ("1", "1", "1", "1")
+    candidates = [each.symbols for each in choices_for(item)]
+    assert CopyBaseline().loglikelihoods(item, candidates).index(0.0) == candidates.index(item.source)
+    chance = RandomBaseline.scores([item], 10, [item])
     assert chance == {"exact_match": pytest.approx(1e-4), "token_accuracy": 0.1, "rank_accuracy": 1 / len(candidates)}
 
 
 @pytest.mark.smoke
 @pytest.mark.parametrize(("name", "low", "high", "symbols"), [("parity", 1, 8, DIGITS), ("brackets", 4, 16, "01()")])
 def test_chance_guesses_among_the_symbols_that_targets_hold(name, low, high, symbols):
-    questions = draw_questions(load_task(name), 40, low, high)
+    questions = sample_examples(load_task(name), 40, low, high)
     settings = TaskConfig(task=name, min_length=low, max_length=high)
-    table = Table(Asked("", "scratch", (), 40, 4, 4), questions, settings, symbols, Tell())
-    table.chance()
+    table = Benchmark(BenchmarkRequest("", "scratch", (), 40, 4, 4), questions, settings, symbols, ProgressReporter())
+    table.add_random_baseline()
     assert (table.rows[0]["exact_match"], table.rows[0]["token_accuracy"]) == (0.5, 0.5)
 
 
 @pytest.mark.smoke
 def test_chance_guesses_among_all_symbols_where_targets_hold_them_all():
     table = asked()
-    table.chance()
+    table.add_random_baseline()
     assert (table.rows[0]["exact_match"], table.rows[0]["token_accuracy"]) == (pytest.approx(1e-3), 0.1)
 
 
 def test_majority_baseline_is_the_best_constant_prediction():
-    items = draw_questions(load_task("parity"), 40, 1, 8).items
-    tally = Tally()
+    items = sample_examples(load_task("parity"), 40, 1, 8).items
+    tally = MetricAccumulator()
     for item in items:
-        tally.add(CommonestTarget(items).answer(item).read, item.answer, 0.0)
+        tally.add(MajorityTargetBaseline(items).generate(item).parsed, item.answer, 0.0)
     shares = [sum(item.answer == (symbol,) for item in items) / len(items) for symbol in "01"]
-    assert tally.told()["exact_match"] == max(shares) >= 0.5
-    candidates = [each.symbols for each in candidates_for(items[0], items)]
-    assert [each for each, score in zip(candidates, CommonestTarget(items).scores(items[0], candidates), strict=True) if score == 0.0] == [
-        CommonestTarget(items).target
-    ]
+    assert tally.compute()["exact_match"] == max(shares) >= 0.5
+    candidates = [each.symbols for each in choices_for(items[0], items)]
+    assert [
+        each
+        for each, score in zip(candidates, MajorityTargetBaseline(items).loglikelihoods(items[0], candidates), strict=True)
+        if score == 0.0
+    ] == [MajorityTargetBaseline(items).target]
 
 
-class KnowsOnlySymbols(Copy):
+class KnowsOnlySymbols(CopyBaseline):
     """Gives every rearrangement of the question the same log-probability, as far as floats of different rows can."""
 
-    def scores(self, item, candidates):
-        return [-20.0 + 1e-7 * (number % 3) for number in range(len(candidates))]
+    def loglikelihoods(self, example, choices):
+        return [-20.0 + 1e-7 * (number % 3) for number in range(len(choices))]
 
 
 def test_rank_ties_from_float_noise_score_at_chance_level():
     table = asked(rank=12)
-    table.ask(KnowsOnlySymbols())
+    table.evaluate(KnowsOnlySymbols())
     row = table.rows[0]
     assert row["ranked"] == 12
     assert row["rank_accuracy"] == pytest.approx(row["rank_chance"])
@@ -351,21 +364,21 @@ def test_rank_ties_from_float_noise_score_at_chance_level():
 
 
 def test_a_tokenizer_that_cannot_tell_symbols_apart_is_named(masked):
-    upper = [Item(("a", "B"), ("B", "a"))]
-    stub = Masked("lower", "", masked, "abAB", Tell(), upper, [], 0, at_once=True)
-    assert "maps A B to the same token" in stub.note
-    with pytest.raises(Refused, match="no single token for '☃'"):
-        Masked("lower", "", masked, "a☃", Tell(), upper, [], 0, at_once=True)
+    upper = [Example(("a", "B"), ("B", "a"))]
+    stub = MaskedLM("lower", "", masked, "abAB", ProgressReporter(), upper, [], 0, fills_jointly=True)
+    assert "maps A B to the same token" in stub.caveat
+    with pytest.raises(JobError, match="no single token for '☃'"):
+        MaskedLM("lower", "", masked, "a☃", ProgressReporter(), upper, [], 0, fills_jointly=True)
 
 
 def test_a_job_that_is_cancelled_ends_in_the_middle_of_an_answer(causal):
     cancelled = threading.Event()
-    stub = writer(causal, tell=Tell(cancelled=cancelled))
+    stub = writer(causal, tell=ProgressReporter(cancelled=cancelled))
     cancelled.set()
-    with pytest.raises(Cancelled):
-        stub.answer(QUESTIONS.items[0])
-    with pytest.raises(Cancelled):
-        stub.scores(QUESTIONS.items[0], [("1", "2", "3")])
+    with pytest.raises(JobCancelled):
+        stub.generate(QUESTIONS.items[0])
+    with pytest.raises(JobCancelled):
+        stub.loglikelihoods(QUESTIONS.items[0], [("1", "2", "3")])
 
 
 def test_error_during_benchmark_is_recorded_and_scores_remain(tokenizer):
@@ -378,7 +391,7 @@ def test_error_during_benchmark_is_recorded_and_scores_remain(tokenizer):
 
     pipe.rule = breaks
     table = asked(rank=0)
-    tally, _ = table.ask(writer(pipe))
+    tally, _ = table.evaluate(writer(pipe))
     assert tally.n == 5
     row = table.rows[0]
     assert (row["n"], row["exact_match"]) == (5, 1.0)

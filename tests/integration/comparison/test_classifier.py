@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from playground.comparison import classifier
-from playground.comparison.pretrained import find, fresh_weights, open_pipeline
-from playground.comparison.work import Cancelled, Refused, Tell, run
+from playground.comparison.pretrained import newly_initialized_weights, open_pipeline, resolve
+from playground.comparison.work import JobCancelled, JobError, ProgressReporter, run
 
 GOOD = ["good", "great", "fine", "lovely", "pleasant", "superb"]
 BAD = ["bad", "awful", "poor", "dreadful", "nasty", "dull"]
@@ -24,7 +24,7 @@ def own_place(monkeypatch, tmp_path):
 
 
 def train(name, messages=None, **what):
-    return run("train-classifier", {"model": name, **QUICK, **what}, Tell(lambda *message: (messages or []).append(message)))
+    return run("train-classifier", {"model": name, **QUICK, **what}, ProgressReporter(lambda *message: (messages or []).append(message)))
 
 
 @pytest.mark.parametrize("kind", ["tiny_bert", "tiny_gpt2"])
@@ -43,13 +43,13 @@ def test_a_head_learns_and_the_folder_that_it_leaves_is_a_model(kind, request, t
     assert after[0]["label"] == "pro"
     assert Path(result["folder"]).parent == tmp_path / "runs" / "classifiers"
     assert [path.name for path in Path(result["folder"]).parent.glob(".*")] == []
-    again = run("free", {"task": "text-classification", "model": result["folder"], "text": QUICK["sentence"]}, Tell())
+    again = run("free", {"task": "text-classification", "model": result["folder"], "text": QUICK["sentence"]}, ProgressReporter())
     assert again["trained"]
     assert again["notes"] == []
     assert {each["label"]: each["probability"] for each in again["labels"]} == pytest.approx(
         {each["label"]: each["probability"] for each in after}, abs=1e-5
     )
-    assert run("classify", {"model": result["folder"], "text": QUICK["sentence"]}, Tell())["labels"][0]["label"] == "pro"
+    assert run("classify", {"model": result["folder"], "text": QUICK["sentence"]}, ProgressReporter())["labels"][0]["label"] == "pro"
 
 
 @pytest.mark.smoke
@@ -59,8 +59,8 @@ def test_seed_determines_model_and_head_training_freezes_encoder(tiny_bert):
     one, two = (train(tiny_bert, train="head", epochs=2) for _ in range(2))
     assert one["folder"] == two["folder"]
     assert one["trained_parameters"] < train(tiny_bert, epochs=1)["trained_parameters"] / 10
-    before = open_pipeline("text-classification", find(tiny_bert, Tell()), Tell()).model.base_model
-    after = open_pipeline("text-classification", find(one["folder"], Tell()), Tell()).model.base_model
+    before = open_pipeline("text-classification", resolve(tiny_bert, ProgressReporter()), ProgressReporter()).model.base_model
+    after = open_pipeline("text-classification", resolve(one["folder"], ProgressReporter()), ProgressReporter()).model.base_model
     assert torch.equal(before.embeddings.word_embeddings.weight, after.embeddings.word_embeddings.weight)
     assert torch.equal(before.encoder.layer[1].output.dense.weight, after.encoder.layer[1].output.dense.weight)
 
@@ -68,17 +68,17 @@ def test_seed_determines_model_and_head_training_freezes_encoder(tiny_bert):
 def test_heads_drawn_by_chance_disagree_and_are_put_back(tiny_bert):
     import torch
 
-    found = find(tiny_bert, Tell())
-    pipe = open_pipeline("text-classification", found, Tell())
+    found = resolve(tiny_bert, ProgressReporter())
+    pipe = open_pipeline("text-classification", found, ProgressReporter())
     before = {name: each.clone() for name, each in pipe.model.named_parameters()}
-    said = run("classify", {"model": tiny_bert, "text": "what a good film."}, Tell())
+    said = run("classify", {"model": tiny_bert, "text": "what a good film."}, ProgressReporter())
     assert not said["trained"]
     assert min(said["votes"].values()) >= 1
-    assert sum(said["votes"].values()) == len(said["heads"]) == classifier.HEADS
+    assert sum(said["votes"].values()) == len(said["heads"]) == classifier.RANDOM_HEADS
     assert said["notes"][0].startswith("untrained: randomly initialized")
-    assert "classifier.weight" in fresh_weights("text-classification", found)
+    assert "classifier.weight" in newly_initialized_weights("text-classification", found)
     assert all(torch.equal(each, before[name]) for name, each in pipe.model.named_parameters())
-    assert run("classify", {"model": tiny_bert, "text": "what a good film."}, Tell())["heads"] == said["heads"]
+    assert run("classify", {"model": tiny_bert, "text": "what a good film."}, ProgressReporter())["heads"] == said["heads"]
 
 
 def test_training_stops_when_it_is_cancelled_and_leaves_nothing(tiny_bert, tmp_path):
@@ -89,22 +89,22 @@ def test_training_stops_when_it_is_cancelled_and_leaves_nothing(tiny_bert, tmp_p
             shares.append(content)
             cancelled.set()
 
-    with pytest.raises(Cancelled):
-        run("train-classifier", {"model": tiny_bert, **QUICK}, Tell(send, cancelled))
+    with pytest.raises(JobCancelled):
+        run("train-classifier", {"model": tiny_bert, **QUICK}, ProgressReporter(send, cancelled))
     assert len(shares) == 1
     assert not (tmp_path / "runs").exists()
 
 
 def test_memory_is_asked_for_first(tiny_bert, monkeypatch):
     monkeypatch.setattr(classifier, "free_memory", lambda: 30_000_000)
-    with pytest.raises(Refused, match=r"takes about 0\.0 GB and 0\.0 GB are free; train the head alone") as refused:
+    with pytest.raises(JobError, match=r"takes about 0\.0 GB and 0\.0 GB are free; train the head alone") as refused:
         train(tiny_bert)
-    assert refused.value.again
+    assert refused.value.retryable
     assert train(tiny_bert, train="head", epochs=1)["memory_estimate"] < 27_000_000
 
 
 def test_the_estimate_grows_with_what_is_trained(tiny_bert):
-    model = open_pipeline("text-classification", find(tiny_bert, Tell()), Tell()).model
+    model = open_pipeline("text-classification", resolve(tiny_bert, ProgressReporter()), ProgressReporter()).model
     n = sum(each.numel() for each in model.parameters())
     small, large = (classifier.memory_estimate(model, size, 128) for size in (1, 16))
     assert small > 16 * n
@@ -112,7 +112,7 @@ def test_the_estimate_grows_with_what_is_trained(tiny_bert):
 
 
 def test_where_visitors_are_strangers_nothing_is_kept(tiny_bert, monkeypatch, tmp_path):
-    monkeypatch.setattr(classifier, "folders_allowed", lambda: False)
+    monkeypatch.setattr(classifier, "local_paths_allowed", lambda: False)
     result = train(tiny_bert, epochs=1)
     assert result["folder"] == ""
     assert "stores no trained models of its users" in result["notes"][-1]
@@ -120,23 +120,23 @@ def test_where_visitors_are_strangers_nothing_is_kept(tiny_bert, monkeypatch, tm
 
 
 def test_where_visitors_are_strangers_training_is_short(tiny_bert, monkeypatch):
-    monkeypatch.setattr(classifier, "folders_allowed", lambda: False)
-    with pytest.raises(Refused, match="it must be a whole number from 1 to 16"):
+    monkeypatch.setattr(classifier, "local_paths_allowed", lambda: False)
+    with pytest.raises(JobError, match="it must be a whole number from 1 to 16"):
         train(tiny_bert, batch_size=17)
-    with pytest.raises(Refused, match="100 epochs of 48 rows are 300 steps; the maximum is 200: use fewer epochs"):
+    with pytest.raises(JobError, match="100 epochs of 48 rows are 300 steps; the maximum is 200: use fewer epochs"):
         train(tiny_bert, epochs=100)
     many = "text,label\n" + "".join(f"text {number},{number % 2}\n" for number in range(1500))
     monkeypatch.setattr(classifier, "find", lambda *_: pytest.fail("the usual number of epochs is affordable"))
     with pytest.raises(pytest.fail.Exception, match="affordable"):
-        classifier.train_classifier({"csv": many}, Tell())
+        classifier.train_classifier({"csv": many}, ProgressReporter())
 
 
 def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
     rows = classifier.read_labelled(CSV + CSV.split("\n", 1)[1])
     assert rows.labels == ["contra", "pro"]
-    assert (len(rows.training), len(rows.held_out)) == (48, 12)
-    assert [sum(label == place for _, label in rows.held_out) for place in (0, 1)] == [6, 6]
-    assert not {text for text, _ in rows.training} & {text for text, _ in rows.held_out}
+    assert (len(rows.training), len(rows.count_held_out)) == (48, 12)
+    assert [sum(label == place for _, label in rows.count_held_out) for place in (0, 1)] == [6, 6]
+    assert not {text for text, _ in rows.training} & {text for text, _ in rows.count_held_out}
     assert rows.notes == ["60 duplicate rows were removed"]
 
 
@@ -158,7 +158,7 @@ def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
     ],
 )
 def test_faults_of_a_csv_are_told_by_their_lines(content, said):
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(JobError, match=said):
         classifier.read_labelled(content)
 
 
@@ -174,5 +174,5 @@ def test_faults_of_a_csv_are_told_by_their_lines(content, said):
     ],
 )
 def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, said):
-    with pytest.raises(Refused, match=said):
-        run("train-classifier", {"model": tiny_bert, **QUICK, **what}, Tell())
+    with pytest.raises(JobError, match=said):
+        run("train-classifier", {"model": tiny_bert, **QUICK, **what}, ProgressReporter())

@@ -12,7 +12,7 @@ import pytest
 
 from playground.commands.comparing import compare
 from tests.support.app_server import ROOT
-from tests.support.commands import interpreter, playground
+from tests.support.commands import run_command, run_in_interpreter
 
 
 def files_of(folder):
@@ -29,7 +29,7 @@ def environment(hub, tiny_gpt2, tiny_bert, tmp_path_factory):
 
 def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digits, tmp_path):
     arguments = ("--models", "gpt2", "bert-base-uncased", "--n", 4, "--shots", 1, "--rank", 2, "--json", "--csv", tmp_path / "table.csv")
-    done = interpreter("compare", digits, *arguments, **environment)
+    done = run_in_interpreter("compare", digits, *arguments, **environment)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     models = [
@@ -53,7 +53,7 @@ def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digit
 
 
 def test_a_folder_works_wherever_a_name_does_and_what_fails_is_a_line(environment, digits, tiny_bert):
-    done = playground("compare", digits, "--n", 2, "--shots", 0, "--models", tiny_bert, "ben/nothing", **environment)
+    done = run_command("compare", digits, "--n", 2, "--shots", 0, "--models", tiny_bert, "ben/nothing", **environment)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     assert max(map(len, lines[9:])) <= 100  # notes and the caption, below the table
@@ -92,7 +92,7 @@ def test_what_cannot_be_is_refused_in_one_line(environment, digits, tmp_path):
         (["compare", digits, "--shots", 33], "33 is not in the range"),
         (["compare", digits, "--csv", tmp_path / "none" / "table.csv"], "there is no such folder"),
     ):
-        done = playground(*arguments, **environment)
+        done = run_command(*arguments, **environment)
         assert done.returncode == 2
         assert sentence in done.stderr
         assert done.stdout == ""

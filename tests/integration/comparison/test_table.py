@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from playground.comparison.pretrained import let_go
-from playground.comparison.sheet import standing
-from playground.comparison.table import FINE_TUNED, Asked, line_in_words
-from playground.comparison.work import Cancelled, Refused, Tell, run
+from playground.comparison.pretrained import unload
+from playground.comparison.sheet import latest_rows
+from playground.comparison.table import METADATA_FILE, BenchmarkRequest, format_row
+from playground.comparison.work import JobCancelled, JobError, ProgressReporter, run
 
 
 def told_by(what, until=None):
@@ -21,8 +21,8 @@ def told_by(what, until=None):
             cancelled.set()
 
     try:
-        result = run("table", what, Tell(hear, cancelled))
-    except Cancelled:
+        result = run("table", what, ProgressReporter(hear, cancelled))
+    except JobCancelled:
         result = None
     return [content[0] for kind, *content in told if kind == "row"], result, [entry for entry in told if entry[0] != "row"]
 
@@ -49,7 +49,7 @@ def test_every_line_is_there_and_says_what_it_is(whole, tiny_gpt2, tiny_bert):
         (tiny_bert, unknown, 6, 0, False),
         ("/no/such folder", "not evaluated", 0, 0, True),
     ]
-    assert standing(rows) == result["rows"]
+    assert latest_rows(rows) == result["rows"]
     assert result["rows"][4]["exact_match"] == 1.0
     assert result["rows"][8]["exact_match"] is None
     assert "is not the name of a model" in result["rows"][8]["error"]
@@ -104,7 +104,7 @@ def test_a_cancelled_table_keeps_what_it_had(digits, tiny_gpt2):
     what = {"checkpoint": str(digits), "models": [tiny_gpt2], "n": 20, "shots": 0, "rank": 0}
     rows, result, _ = told_by(what, until=lambda row: row["kind"] == "model" and row["model"] == tiny_gpt2 and row["n"] == 2)
     assert result is None
-    lines = standing(rows)
+    lines = latest_rows(rows)
     assert [(row["model"], row["n"], row["over"]) for row in lines[4:]] == [(digits.name, 20, True), (tiny_gpt2, 2, False)]
     assert sum(row["kind"] == "item" and row["model"] == tiny_gpt2 for row in rows) == 2
 
@@ -113,11 +113,11 @@ def test_a_folder_that_was_fine_tuned_here_says_so(digits, tiny_gpt2, tmp_path):
     import shutil
 
     folder = shutil.copytree(tiny_gpt2, tmp_path / "tuned")
-    (folder / FINE_TUNED).write_text(json.dumps({"from": "gpt2", "task": "reverse", "steps": 50}))
+    (folder / METADATA_FILE).write_text(json.dumps({"from": "gpt2", "task": "reverse", "steps": 50}))
     _, result, _ = told_by({"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0, "rank": 0})
     assert result["rows"][-1]["what"] == "fine-tuned: 50 steps on reverse, from gpt2"
-    let_go(str(folder))
-    (folder / FINE_TUNED).write_text("[1]")
+    unload(str(folder))
+    (folder / METADATA_FILE).write_text("[1]")
     _, result, _ = told_by({"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0, "rank": 0})
     assert "unknown" in result["rows"][-1]["what"]
 
@@ -137,26 +137,26 @@ def test_a_folder_that_was_fine_tuned_here_says_so(digits, tiny_gpt2, tmp_path):
     ],
 )
 def test_what_comes_from_a_browser_is_read_with_care(change, sentence):
-    with pytest.raises(Refused) as refused:
-        Asked.of({"checkpoint": "somewhere"} | change)
+    with pytest.raises(JobError) as refused:
+        BenchmarkRequest.parse({"checkpoint": "somewhere"} | change)
     assert sentence in str(refused.value)
 
 
 def test_where_strangers_share_the_machine_few_items_are_ranked(monkeypatch):
-    assert Asked.of({"checkpoint": "somewhere"}).rank == 10
+    assert BenchmarkRequest.parse({"checkpoint": "somewhere"}).rank == 10
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
-    assert Asked.of({"checkpoint": "somewhere"}).rank == 5
-    with pytest.raises(Refused, match="rank is 6; give a whole number from 0 to 5"):
-        Asked.of({"checkpoint": "somewhere", "rank": 6})
+    assert BenchmarkRequest.parse({"checkpoint": "somewhere"}).rank == 5
+    with pytest.raises(JobError, match="rank is 6; give a whole number from 0 to 5"):
+        BenchmarkRequest.parse({"checkpoint": "somewhere", "rank": 6})
 
 
 def test_a_checkpoint_that_cannot_be_used_is_refused_at_once(tmp_path):
-    with pytest.raises(Refused, match=r"config\.json"):
-        run("table", {"checkpoint": str(tmp_path), "models": []}, Tell())
+    with pytest.raises(JobError, match=r"config\.json"):
+        run("table", {"checkpoint": str(tmp_path), "models": []}, ProgressReporter())
 
 
 def test_a_line_in_a_terminal_does_not_round_up_to_all():
     row = dict.fromkeys(("token_accuracy", "rank_accuracy", "parameters"), None)
     row |= {"model": "mine", "error": "", "way": "", "exact_match": 0.9996, "exact_match_low": 0.99, "exact_match_high": 1.0}
-    assert " 99.9 % [ 99%, 100%]" in line_in_words(row)
-    assert "100 % [ 99%, 100%]" in line_in_words(row | {"exact_match": 1.0})
+    assert " 99.9 % [ 99%, 100%]" in format_row(row)
+    assert "100 % [ 99%, 100%]" in format_row(row | {"exact_match": 1.0})

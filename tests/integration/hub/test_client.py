@@ -11,7 +11,7 @@ from huggingface_hub import constants, file_download, set_client_factory
 from huggingface_hub.utils import logging
 from huggingface_hub.utils._http import default_client_factory
 
-from playground.hub.client import MANIFEST, TAG, Hub, HubError, Missing, in_words, prepare
+from playground.hub.client import MANIFEST, TAG, Hub, HubError, NotFoundError, configure_process, format_bytes
 
 CARD = f"---\nlicense: mit\ntags:\n- {TAG}\n---\n# Digits turned round\n".encode()
 REGULAR = {
@@ -29,7 +29,7 @@ LARGE = {"model.safetensors": os.urandom(40_000), "training.safetensors": os.ura
 def prepared(hub):
     """This process is set up as an errand's is, and as it was before afterwards."""
     before = logging.get_verbosity()
-    prepare()
+    configure_process()
     yield
     set_client_factory(default_client_factory)
     logging.set_verbosity(before)
@@ -68,7 +68,7 @@ def push(hub, folder, repo, message="Step 1", **asked):
 def titles(hub, id, revision="main", kind="model"):
     """The titles of a repository's commits, oldest first; the Hub's own is the first."""
     repo = hub.repo(id, kind)
-    return [commit.title for commit in reversed(repo.history(repo.at(revision)))]
+    return [commit.title for commit in reversed(repo.history(repo.find_commit(revision)))]
 
 
 def kinds(plan):
@@ -89,9 +89,9 @@ def refused(call, *arguments, **named):
 
 
 def test_a_plan_of_a_new_repository_writes_nothing(hub, ada, package):
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         plan = ada.plan(package, "ada/digits")
-    assert (plan.exists, plan.parent, plan.url, plan.writes) == (False, "", f"{hub.url}/ada/digits", True)
+    assert (plan.exists, plan.parent, plan.url, plan.has_writes) == (False, "", f"{hub.url}/ada/digits", True)
     assert set(kinds(plan).values()) == {"new"}
     assert {change.path: change.size for change in plan.changes} == {name: len(data) for name, data in (REGULAR | LARGE).items()}
     assert hub.repos == {}
@@ -108,7 +108,7 @@ def test_a_plan_tells_what_is_new_changed_the_same_and_removed(hub, ada, package
     (package / "config.json").write_bytes(REGULAR["config.json"].replace(b"play", b"clay"))
     (package / "metrics.jsonl").unlink()
     (package / "evaluation.json").write_bytes(b"{}")
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         plan = ada.plan(package, "ada/digits")
     assert kinds(plan) == {
         "README.md": "same", "config.json": "changed", "attention.py": "same", MANIFEST: "same", "evaluation.json": "new",
@@ -118,7 +118,7 @@ def test_a_plan_tells_what_is_new_changed_the_same_and_removed(hub, ada, package
     assert (plan.exists, plan.parent) == (True, head)
     assert written(seen) == []
 
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         commit = ada.push(package, plan, "Step 2")
     assert commit == hub.repo("ada/digits").head.oid
     assert hub.files("ada/digits") == {path.name: path.read_bytes() for path in package.iterdir()} | {
@@ -151,7 +151,7 @@ def test_a_repository_with_a_card_and_a_licence_alone_is_free(hub, ada, package)
      "ada/digits\n", "ada/" + "x" * 97, "ada/zahlen-für-alle", "https://huggingface.co/ada/digits"],
 )  # fmt: skip
 def test_what_is_no_name_of_a_repository_reaches_no_network(hub, ada, package, name):
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         for call in (lambda: ada.plan(package, name), lambda: ada.look(name), lambda: ada.revisions(name)):
             assert "write user/name" in str(refused(call))
     assert seen == []
@@ -159,7 +159,7 @@ def test_what_is_no_name_of_a_repository_reaches_no_network(hub, ada, package, n
 
 @pytest.mark.parametrize("branch", ["", "a b", "../main", "refs/heads/x", "-x", "x" * 97, "x\n"])
 def test_what_is_no_name_of_a_branch_reaches_no_network(hub, ada, package, branch):
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         assert "not a valid branch name" in str(refused(ada.plan, package, "ada/digits", revision=branch))
     assert seen == []
 
@@ -170,7 +170,7 @@ def test_what_is_no_name_of_a_branch_reaches_no_network(hub, ada, package, branc
 @pytest.mark.smoke
 def test_a_push_is_one_commit_of_the_very_bytes(hub, ada, package):
     said = []
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         commit = ada.push(package, ada.plan(package, "ada/digits"), "Step 1", lambda sentence, *_: said.append(sentence))
     assert hub.files("ada/digits") == REGULAR | LARGE
     assert titles(hub, "ada/digits") == ["initial commit", "Step 1"]
@@ -179,7 +179,7 @@ def test_a_push_is_one_commit_of_the_very_bytes(hub, ada, package):
     assert sorted(request.body for request in seen if request.method == "PUT") == sorted(LARGE.values())
     assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
     assert not any(request.authorization for request in seen if request.host != hub.host)
-    assert all(f"Uploading {name} ({in_words(len(data))})" in said for name, data in LARGE.items())
+    assert all(f"Uploading {name} ({format_bytes(len(data))})" in said for name, data in LARGE.items())
 
 
 def test_until_its_commit_nothing_of_a_push_can_be_seen(hub, ada, nobody, package):
@@ -195,9 +195,9 @@ def test_until_its_commit_nothing_of_a_push_can_be_seen(hub, ada, nobody, packag
 def test_pushing_the_same_again_writes_nothing(hub, ada, package):
     first = push(ada, package, "ada/digits")
     plan = ada.plan(package, "ada/digits")
-    assert not plan.writes
+    assert not plan.has_writes
     assert set(kinds(plan).values()) == {"same"}
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         assert ada.push(package, plan, "Again") == first
     assert seen == []
     assert titles(hub, "ada/digits") == ["initial commit", "Step 1"]
@@ -209,8 +209,8 @@ def test_a_repository_is_made_public_or_private(hub, ada, nobody, package, priva
     assert hub.repo("ada/digits").private is private
     assert ada.plan(package, "ada/digits").private is private
     if private:
-        assert isinstance(refused(nobody.look, "ada/digits"), Missing)
-        assert isinstance(refused(Hub(hub.CY, hub.url).look, "ada/digits"), Missing)
+        assert isinstance(refused(nobody.look, "ada/digits"), NotFoundError)
+        assert isinstance(refused(Hub(hub.CY, hub.url).repo_info, "ada/digits"), NotFoundError)
     else:
         assert nobody.look("ada/digits").sha == hub.repo("ada/digits").head.oid
 
@@ -225,7 +225,7 @@ def test_a_dataset_goes_to_a_repository_of_its_own_kind(hub, ada, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "train.parquet").write_bytes(b"rows")
     (tmp_path / "README.md").write_bytes(CARD)
-    plan = ada.plan(tmp_path, "ada/digits-data", kind="dataset")
+    plan = ada.plan(tmp_path, "ada/digits-data", repo_type="dataset")
     assert plan.url == f"{hub.url}/datasets/ada/digits-data"
     ada.push(tmp_path, plan, "Step 1")
     assert hub.files("ada/digits-data", kind="dataset") == {"README.md": CARD, "data/train.parquet": b"rows"}
@@ -243,7 +243,7 @@ def test_an_account_has_the_organizations_in_which_it_may_write(hub):
 
 @pytest.mark.smoke
 def test_without_a_token_nobody_is_asked_whose_it_is(hub, nobody):
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         assert "sign in first" in str(refused(nobody.account))
     assert seen == []
 
@@ -282,7 +282,7 @@ def test_a_token_that_is_no_good_is_told_as_such_everywhere(hub, package, token)
     calls = (
         bad.account,
         bad.gallery,
-        lambda: bad.look("ada/digits"),
+        lambda: bad.repo_info("ada/digits"),
         lambda: bad.plan(package, "ada/digits"),
         lambda: bad.revisions("ada/digits"),
         lambda: bad.branches("ada/digits"),
@@ -290,7 +290,7 @@ def test_a_token_that_is_no_good_is_told_as_such_everywhere(hub, package, token)
     for call in calls:
         error = refused(call)
         assert "create a new one and sign in again" in str(error)
-        assert not isinstance(error, Missing)
+        assert not isinstance(error, NotFoundError)
         assert value not in "".join(traceback.format_exception(error))
     assert titles(hub, "ada/digits") == ["initial commit", "Upload"]
 
@@ -299,7 +299,7 @@ def test_a_token_that_is_no_good_is_told_as_such_everywhere(hub, package, token)
     "garbage", ["hf_Secret\nhf_Other", "hf_Secret\r", " hf_Secret", "hf_Sécret", "hf Secret", "hf_Secret\x00", "\x7fhf_Secret"]
 )
 def test_what_is_no_token_is_refused_unsaid(hub, garbage):
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         error = refused(Hub, garbage, hub.url)
     assert "copy it again" in str(error)
     assert "ecret" not in "".join(traceback.format_exception(error)).replace(f'"{__file__}"', "")
@@ -328,9 +328,9 @@ def test_the_token_of_the_machine_is_never_taken(hub, package, tmp_path, monkeyp
     sizes = {name: len(data) for name, data in (REGULAR | LARGE).items()}
     for number, token in enumerate(("", hub.CY)):
         visitor = Hub(token, hub.url)
-        with hub.watch() as seen:
+        with hub.record_requests() as seen:
             visitor.gallery()
-            visitor.look("ada/digits")
+            visitor.repo_info("ada/digits")
             visitor.revisions("ada/digits")
             visitor.branches("ada/digits")
             visitor.fetch("ada/digits", "main", sizes, tmp_path / f"in {number}")
@@ -350,7 +350,7 @@ def test_what_somebody_pushed_since_the_plan_stays(hub, ada, package):
     theirs = hub.put("ada/digits", {"model.safetensors": b"theirs"}, message="Meanwhile")
     error = refused(ada.push, package, plan, "Step 2")
     assert "another commit was pushed in the meantime, and nothing was overwritten" in str(error)
-    assert error.again
+    assert error.retryable
     assert hub.repo("ada/digits").head.oid == theirs
     assert hub.files("ada/digits")["model.safetensors"] == b"theirs"
     push(ada, package, "ada/digits", "Step 2")  # looked at again, it may be
@@ -360,7 +360,7 @@ def test_what_somebody_pushed_since_the_plan_stays(hub, ada, package):
 def test_what_somebody_made_since_the_plan_stays(hub, ada, package):
     plan = ada.plan(package, "ada/digits")
     theirs = hub.put("ada/digits", {"pytorch_model.bin": b"theirs"})
-    assert refused(ada.push, package, plan, "Step 1").again
+    assert refused(ada.push, package, plan, "Step 1").retryable
     assert hub.repo("ada/digits").head.oid == theirs
 
 
@@ -369,7 +369,7 @@ def test_a_branch_that_somebody_made_since_the_plan_stays(hub, ada, package):
     (package / "model.safetensors").write_bytes(b"mine")
     plan = ada.plan(package, "ada/digits", revision="sooner")
     hub.put("ada/digits", {"model.safetensors": b"theirs"}, revision="sooner")
-    assert refused(ada.push, package, plan, "Step 2").again
+    assert refused(ada.push, package, plan, "Step 2").retryable
     assert hub.files("ada/digits", "sooner")["model.safetensors"] == b"theirs"
 
 
@@ -494,7 +494,7 @@ def test_a_licence_of_its_owners_stays(hub, ada, package):
     push(ada, package, "ada/digits")
     hub.put("ada/digits", {"LICENSE": "Mine"})
     plan = ada.plan(package, "ada/digits")
-    assert not plan.writes
+    assert not plan.has_writes
     (package / "metrics.jsonl").write_bytes(b"")
     push(ada, package, "ada/digits", "Step 2")
     assert hub.files("ada/digits")["LICENSE"] == b"Mine"
@@ -552,7 +552,7 @@ def test_a_file_that_is_always_cut_off_does_not_count(hub, nobody, tmp_path, mon
     with hub.fault(getattr(hub, where), "cut", method="GET"):
         error = refused(nobody.fetch, "ada/digits", "main", {name: len(files[name])}, tmp_path)
     assert "try again" in str(error)
-    assert error.again
+    assert error.retryable
     assert not (tmp_path / name).exists()
 
 
@@ -573,7 +573,7 @@ def test_a_hub_that_asks_to_come_back_tomorrow_is_not_waited_for(hub, ada, packa
     with hub.fault(hub.PREUPLOAD, status, retry_after=86400) as asked:
         error = refused(push, ada, package, "ada/digits")
     assert "requests a wait of 24 h" in str(error)
-    assert error.again
+    assert error.retryable
     assert asked.hits == 1
     assert time.monotonic() - started < 30
     assert titles(hub, "ada/digits") == ["initial commit", "Upload"]

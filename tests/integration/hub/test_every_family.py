@@ -11,21 +11,21 @@ import pytest
 import torch
 import transformers
 
-from playground.families import FAMILIES
-from playground.hub.jobs import begin
-from playground.hub.names import OURS
-from playground.hub.package import build_package, to_checkpoint
-from playground.hub.work import Errand
+from playground.families import ARCHITECTURES
+from playground.hub.jobs import start_job
+from playground.hub.names import PLAYGROUND_FILES
+from playground.hub.package import build_package, checkpoint_from_package
+from playground.hub.work import HubTask
 from playground.runs.processes import warm_up
-from playground.tasks.held_out import held_out_set
+from playground.tasks.held_out import build_held_out_set
 from playground.training.checkpoint import load_model, save_checkpoint
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
-from tests.support.small_families import small
+from tests.support.small_families import small_config
 
 CODELESS = {"bert", "gpt2", "bart"}  # classes of transformers
 STEPS = 50
-MEMBERS = {family: (family if family != "recurrent" else "lstm-additive", {}) for family in FAMILIES}
+MEMBERS = {family: (family if family != "recurrent" else "lstm-additive", {}) for family in ARCHITECTURES}
 VARIANTS = MEMBERS | {
     "gru-none": ("gru-none", {}),
     "rnn-dot": ("rnn-dot", {}),
@@ -56,8 +56,8 @@ def warm():
 
 def trained(folder, name, changes):
     """A checkpoint of a family after some steps."""
-    trainer = Trainer(small(name, **changes))
-    metrics = [trainer.step() for _ in range(STEPS)]
+    trainer = Trainer(small_config(name, **changes))
+    metrics = [trainer.train_step() for _ in range(STEPS)]
     save_checkpoint(folder, trainer, metrics, trainer.evaluate(100))
     return folder
 
@@ -67,14 +67,14 @@ def published(request, hub, tmp_path_factory):
     """One family: its checkpoint, its repository."""
     folder = trained(tmp_path_factory.mktemp("checkpoint") / "0", *MEMBERS[request.param])
     repo = f"ada/{request.param}"
-    carry_out(Errand("push", repo, hub.ADA, hub.url, checkpoint=str(folder)))
+    carry_out(HubTask("push", repo, hub.ADA, hub.url, checkpoint=str(folder)))
     return folder, repo
 
 
 def carry_out(errand):
-    job = begin(errand)
-    assert job.over.wait(120), f"still working: {job.sentence}"
-    assert job.status == "done", job.sentence
+    job = start_job(errand)
+    assert job.finished.wait(120), f"still working: {job.message}"
+    assert job.status == "done", job.message
     return job.result
 
 
@@ -82,12 +82,12 @@ def questions(folder):
     """Held-out sequences as texts, and what the checkpoint answers to them, as `predict` shows it."""
     manifest, family = load_model(folder)
     task = manifest.config.task.load()
-    batch = held_out_set(task, 30, 1, manifest.config.task.max_length).batch
+    batch = build_held_out_set(task, 30, 1, manifest.config.task.max_length).batch
     texts, answers = [], []
     for row in batch.source_BS:
         tokens = row[row != 0][None]
         texts.append(" ".join(task.vocabulary.decode(tokens[0].tolist())))
-        answers.append(" ".join(task.vocabulary.decode(family.solve(tokens, family.config.max_positions)[0].tolist())))
+        answers.append(" ".join(task.vocabulary.decode(family.generate(tokens, family.config.max_positions)[0].tolist())))
     return texts, answers
 
 
@@ -121,7 +121,7 @@ def test_the_lines_of_its_card_answer_as_the_checkpoint_does(hub, published, tmp
 @pytest.mark.smoke
 def test_it_is_pulled_bit_for_bit(hub, published, tmp_path):
     folder, repo = published
-    carry_out(Errand("pull", repo, endpoint=hub.url, into=str(tmp_path / "in")))
+    carry_out(HubTask("pull", repo, endpoint=hub.url, destination=str(tmp_path / "in")))
     assert {path.name: path.read_bytes() for path in (tmp_path / "in").iterdir()} == {
         path.name: path.read_bytes() for path in folder.iterdir()
     }
@@ -129,7 +129,7 @@ def test_it_is_pulled_bit_for_bit(hub, published, tmp_path):
 
 def test_a_later_push_may_remove_all_that_this_one_wrote(hub, published):
     _, repo = published
-    assert set(hub.files(repo)) - {"LICENSE"} <= OURS
+    assert set(hub.files(repo)) - {"LICENSE"} <= PLAYGROUND_FILES
 
 
 def test_its_card_counts_the_code_that_is_run(hub, published):
@@ -146,24 +146,24 @@ def test_its_card_counts_the_code_that_is_run(hub, published):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_batch_is_answered_as_its_rows_are(variant, tmp_path):
     """Rows of different lengths stand together: padding changes no answer."""
-    from playground.hub.forms import form_of
+    from playground.hub.forms import package_format
 
     folder = trained(tmp_path / "checkpoint", *VARIANTS[variant])
     texts, answers = questions(folder)
-    form = form_of(json.loads((folder / "config.json").read_text())["family"])
+    form = package_format(json.loads((folder / "config.json").read_text())["family"])
     if form.has_code:
         importlib.import_module(f"playground.models.{form.module}").register()
     build_package(folder, tmp_path / "package")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "package")
-    model = getattr(transformers, form.auto).from_pretrained(tmp_path / "package", trust_remote_code=False, use_safetensors=True)
+    model = getattr(transformers, form.auto_class).from_pretrained(tmp_path / "package", trust_remote_code=False, use_safetensors=True)
     inputs = tokenizer(texts, padding=True, return_tensors="pt")
-    if form.auto == "AutoModelForMaskedLM":
+    if form.auto_class == "AutoModelForMaskedLM":
         with torch.no_grad():
             tokens = model(**inputs).logits.argmax(-1)
-        rows = [row[kind == 1] for row, kind in zip(tokens, inputs["token_type_ids"], strict=True)] if form.blanks else tokens
+        rows = [row[kind == 1] for row, kind in zip(tokens, inputs["token_type_ids"], strict=True)] if form.needs_mask_tokens else tokens
         given = [text.split(tokenizer.eos_token)[0].strip() for text in tokenizer.batch_decode(rows)]
     else:
-        first = inputs["input_ids"].shape[1] if form.auto == "AutoModelForCausalLM" else 0
+        first = inputs["input_ids"].shape[1] if form.auto_class == "AutoModelForCausalLM" else 0
         given = tokenizer.batch_decode(model.generate(**inputs)[:, first:], skip_special_tokens=True)
     assert given == answers
 
@@ -185,5 +185,5 @@ def test_a_broken_package_of_a_class_of_transformers_leaves_no_checkpoint(tmp_pa
     else:
         weights.unlink()
     with pytest.raises(CheckpointError):
-        to_checkpoint(tmp_path / "package", tmp_path / "back")
+        checkpoint_from_package(tmp_path / "package", tmp_path / "back")
     assert not (tmp_path / "back").exists()

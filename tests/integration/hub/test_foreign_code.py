@@ -10,14 +10,14 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from playground.comparison.pretrained import find, open_pipeline
-from playground.comparison.work import Refused, Tell
+from playground.comparison.pretrained import open_pipeline, resolve
+from playground.comparison.work import JobError, ProgressReporter
 from playground.hub.package import tokenizer
-from playground.hub.work import Errand
+from playground.hub.work import HubTask
 from playground.tasks import Vocabulary
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
-from tests.support.faults import tiny
+from tests.support.faults import tiny_config
 
 
 class Singing:
@@ -47,8 +47,8 @@ def canary(tmp_path):
 def own(tmp_path_factory):
     """The files of a sound model of the playground, as a repository has them."""
     folder = tmp_path_factory.mktemp("own") / "checkpoint"
-    trainer = Trainer(tiny(steps=20))
-    save_checkpoint(folder, trainer, [trainer.step()])
+    trainer = Trainer(tiny_config(steps=20))
+    save_checkpoint(folder, trainer, [trainer.train_step()])
     names = {"config.json": "playground.json"}
     return {names.get(path.name, path.name): path.read_bytes() for path in folder.iterdir()}
 
@@ -138,11 +138,11 @@ def repository(request, hub, own, gpt2, canary, tmp_path, monkeypatch):
 @pytest.mark.smoke
 @pytest.mark.parametrize("repository", NAMES, indirect=True)
 @pytest.mark.parametrize("kind", ["look", "pull", "reproduce"])
-def test_an_errand_runs_nothing_and_says_why_it_refuses(hub, repository, errand_here, tmp_path, kind):
+def test_an_errand_runs_nothing_and_says_why_it_refuses(hub, repository, run_task_in_process, tmp_path, kind):
     repo, says, _ = repository
     (tmp_path / "work").mkdir()
     into = tmp_path / "in"
-    outcome, sentence, *again = errand_here(Errand(kind, repo, endpoint=hub.url, into=str(into)), tmp_path / "work")
+    outcome, sentence, *again = run_task_in_process(HubTask(kind, repo, endpoint=hub.url, destination=str(into)), tmp_path / "work")
     if kind == "look" and repo.startswith("eve/pickle-") and repo != "eve/pickle-only":  # its weights are not looked at
         assert outcome == "result"
     else:
@@ -154,20 +154,20 @@ def test_an_errand_runs_nothing_and_says_why_it_refuses(hub, repository, errand_
     assert not [name for name in fetched if name.endswith((".py", ".bin", ".pt"))]
 
 
-@pytest.mark.usefixtures("own_client")
+@pytest.mark.usefixtures("restore_hub_client")
 @pytest.mark.parametrize("repository", NAMES, indirect=True)
 def test_comparing_with_it_runs_nothing_and_says_why_it_is_refused(hub, repository, tmp_path):
     repo, _, says = repository
 
     def opened():
-        return open_pipeline("text-generation", find(repo, Tell()), Tell())
+        return open_pipeline("text-generation", resolve(repo, ProgressReporter()), ProgressReporter())
 
     if says is None:
         pipe = opened()
         assert type(pipe.model) is GPT2LMHeadModel
         assert type(pipe.tokenizer).__module__.startswith("transformers.")
     else:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(JobError) as refused:
             opened()
         assert says in str(refused.value)
     assert not (tmp_path / "modules").exists()

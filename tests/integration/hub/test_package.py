@@ -13,17 +13,17 @@ import torch
 from huggingface_hub import CommitOperationAdd, HfApi
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, dynamic_module_utils
 
-from playground.families import FAMILIES
-from playground.hub.package import CannotPublish, build_package, to_checkpoint, tokenizer
-from playground.models.automodel import SIZES, register
+from playground.families import ARCHITECTURES
+from playground.hub.package import NotPublishableError, build_package, checkpoint_from_package, tokenizer
+from playground.models.automodel import CONFIG_FIELDS, register
 from playground.models.config import ModelConfig
-from playground.tasks import EOS, PAD, UnknownSymbol, Vocabulary, load_task
-from playground.tasks.held_out import held_out_set
+from playground.tasks import EOS, PAD, UnknownSymbolError, Vocabulary, load_task
+from playground.tasks.held_out import build_held_out_set
 from playground.tasks.vocabulary import ALPHABET
-from playground.training.checkpoint import load_model, load_trainer, save_checkpoint
+from playground.training.checkpoint import load_model, resume_trainer, save_checkpoint
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
-from tests.support.app_server import ROOT, SHIPPED
+from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
 
 REVERSE = ROOT / "checkpoints/reverse"
 CODE = {
@@ -98,7 +98,7 @@ def resumable(small_run, tmp_path_factory):
         share_embeddings=True, tie_output=True, attention_bias=False, source_vocabulary=43, target_vocabulary=43,
     )  # fmt: skip
     trainer = Trainer(run)
-    metrics = [trainer.step() for _ in range(3)]
+    metrics = [trainer.train_step() for _ in range(3)]
     folder = tmp_path_factory.mktemp("resumable") / "checkpoint"
     save_checkpoint(folder, trainer, metrics, trainer.evaluate(20))
     return folder
@@ -117,7 +117,7 @@ def contents(folder):
 def held_out(n):
     """Held-out sequences of 1 to 10 digits as texts, and the right answers."""
     task = load_task("reverse")
-    batch = held_out_set(task, n, 1, 10).batch
+    batch = build_held_out_set(task, n, 1, 10).batch
     names = [" ".join(task.vocabulary.decode(row)) for row in batch.source_BS.tolist()]
     return names, [" ".join(task.vocabulary.decode(row)) for row in batch.labels_BT.tolist()]
 
@@ -144,7 +144,9 @@ def test_code_and_checkpoint_are_in_it_unchanged(package):
 def test_its_config_says_every_size_and_what_loads_it(package):
     config = json.loads((package / "config.json").read_text())
     sizes = json.loads((REVERSE / "config.json").read_text())["model"]
-    assert {name: config[name] for name in SIZES} == dataclasses.asdict(ModelConfig(**sizes))  # what the old file does not name, too
+    assert {name: config[name] for name in CONFIG_FIELDS} == dataclasses.asdict(
+        ModelConfig(**sizes)
+    )  # what the old file does not name, too
     assert config["auto_map"] == {
         "AutoConfig": "automodel.PlaygroundConfig",
         "AutoModel": "automodel.PlaygroundForSeq2SeqLM",
@@ -173,33 +175,33 @@ def test_a_broken_checkpoint_is_not_packed(tmp_path):
 
 
 def test_package_of_unsupported_architecture_is_rejected_with_remedy(tmp_path, monkeypatch):
-    monkeypatch.setitem(FAMILIES, "tail", FAMILIES["transformer"])  # as docs/extending.md adds one
+    monkeypatch.setitem(ARCHITECTURES, "tail", ARCHITECTURES["transformer"])  # as docs/extending.md adds one
     other = shutil.copytree(REVERSE, tmp_path / "other")
     manifest = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(manifest | {"family": "tail"}))
-    with pytest.raises(CannotPublish, match=r"'tail' cannot be published.* Share its folder or a report"):
+    with pytest.raises(NotPublishableError, match=r"'tail' cannot be published.* Share its folder or a report"):
         build_package(other, tmp_path / "package")
-    assert issubclass(CannotPublish, ValueError)
+    assert issubclass(NotPublishableError, ValueError)
 
 
 # The way back
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", BUNDLED_CHECKPOINTS)
 def test_a_shipped_checkpoint_comes_back_bit_for_bit(name, tmp_path):
     original = ROOT / "checkpoints" / name
     build_package(original, tmp_path / "package")
-    to_checkpoint(tmp_path / "package", tmp_path / "checkpoint")
+    checkpoint_from_package(tmp_path / "package", tmp_path / "checkpoint")
     assert contents(tmp_path / "checkpoint") == contents(original)
 
 
 def test_what_resuming_needs_travels_too(resumable, tmp_path):
     names = {path.name for path in build_package(resumable, tmp_path / "package")}
     assert names == ALWAYS | {"metrics.jsonl", "training.safetensors"}
-    to_checkpoint(tmp_path / "package", tmp_path / "checkpoint")
+    checkpoint_from_package(tmp_path / "package", tmp_path / "checkpoint")
     assert contents(tmp_path / "checkpoint") == contents(resumable)
-    trainer, metrics = load_trainer(tmp_path / "checkpoint")
+    trainer, metrics = resume_trainer(tmp_path / "checkpoint")
     assert (trainer.step_count, len(metrics)) == (3, 3)
 
 
@@ -208,14 +210,14 @@ def test_what_else_lies_in_a_package_stays_there(copied, tmp_path):
     (copied / "pytorch_model.bin").write_bytes(b"\x80\x04")
     config = json.loads((copied / "config.json").read_text())
     (copied / "config.json").write_text(json.dumps(config | {"d_model": 4096, "n_layers": 48}))  # only playground.json counts
-    to_checkpoint(copied, tmp_path / "checkpoint")
+    checkpoint_from_package(copied, tmp_path / "checkpoint")
     assert contents(tmp_path / "checkpoint") == contents(REVERSE)
 
 
 def test_a_repository_of_something_else_is_refused(copied, tmp_path):
     (copied / "playground.json").unlink()
     with pytest.raises(CheckpointError, match=r"this repository has no playground model: playground\.json is missing"):
-        to_checkpoint(copied, tmp_path / "checkpoint")
+        checkpoint_from_package(copied, tmp_path / "checkpoint")
     assert not (tmp_path / "checkpoint").exists()
 
 
@@ -233,14 +235,14 @@ def test_a_broken_package_leaves_no_checkpoint(copied, tmp_path, harm):
         manifest["model"]["d_ff"] = 64
         (copied / "playground.json").write_text(json.dumps(manifest))
     with pytest.raises(CheckpointError):
-        to_checkpoint(copied, tmp_path / "checkpoint")
+        checkpoint_from_package(copied, tmp_path / "checkpoint")
     assert not (tmp_path / "checkpoint").exists()
 
 
 def test_a_checkpoint_is_never_written_over(copied, tmp_path):
     mine = shutil.copytree(ROOT / "checkpoints/copy", tmp_path / "mine")
     with pytest.raises(FileExistsError, match="already exists"):
-        to_checkpoint(copied, mine)
+        checkpoint_from_package(copied, mine)
     assert contents(mine) == contents(ROOT / "checkpoints/copy")
 
 
@@ -267,7 +269,7 @@ def test_the_tokenizer_gives_the_vocabularys_tokens(package, said):
 def test_what_is_no_symbol_is_refused_as_by_the_vocabulary(package):
     read = AutoTokenizer.from_pretrained(package)
     for text in ("3 x 4", "é", "3 -1"):
-        with pytest.raises(UnknownSymbol):
+        with pytest.raises(UnknownSymbolError):
             Vocabulary("0123456789").encode(text)
         with pytest.raises(Exception, match="WordLevel"):
             read(text)
@@ -289,13 +291,13 @@ def test_letters_are_tokens_too(symbols, tmp_path):
 # The model
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", BUNDLED_CHECKPOINTS)
 def test_generate_gives_our_own_answers(name, tmp_path, said):
     build_package(ROOT / "checkpoints" / name, tmp_path / "package")
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "package", trust_remote_code=False, use_safetensors=True)
-    batch = held_out_set(load_task("reverse"), 200, 1, 10).batch
+    batch = build_held_out_set(load_task("reverse"), 200, 1, 10).batch
     _, family = load_model(ROOT / "checkpoints" / name)
-    ours_BT = family.solve(batch.source_BS, 11)
+    ours_BT = family.generate(batch.source_BS, 11)
     inputs = {"input_ids": batch.source_BS, "attention_mask": (batch.source_BS != PAD).long()}
     written_BT = model.generate(**inputs)[:, 1:]
     assert torch.equal(written_BT, ours_BT)
@@ -309,14 +311,14 @@ def test_every_option_travels(resumable, tmp_path, said):
     build_package(resumable, tmp_path / "package")
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "package", trust_remote_code=False, use_safetensors=True)
     _, family = load_model(resumable)
-    batch = held_out_set(load_task("reverse", 40), 100, 1, 5).batch
+    batch = build_held_out_set(load_task("reverse", 40), 100, 1, 5).batch
     with torch.no_grad():
         told = model(input_ids=batch.source_BS, decoder_input_ids=batch.decoder_input_BT, output_attentions=True)
         logits_BTV, record = family.forward_with_attention(batch.source_BS, batch.decoder_input_BT)
     assert torch.allclose(told.logits, logits_BTV, atol=1e-6, rtol=0)
     assert torch.allclose(told.cross_attentions[-1], record.cross_attention[-1], atol=1e-6, rtol=0)
     written_BT = model.generate(input_ids=batch.source_BS, attention_mask=(batch.source_BS != PAD).long())[:, 1:]
-    assert torch.equal(written_BT, family.solve(batch.source_BS, 6)[:, : written_BT.shape[1]])
+    assert torch.equal(written_BT, family.generate(batch.source_BS, 6)[:, : written_BT.shape[1]])
     assert said == []
 
 
@@ -328,7 +330,7 @@ def test_code_in_a_package_is_never_run_here(copied, tmp_path, monkeypatch):
     tokens = AutoTokenizer.from_pretrained(copied, trust_remote_code=False)
     written = model.generate(**tokens("3 1 4", return_tensors="pt"))
     assert tokens.batch_decode(written, skip_special_tokens=True) == ["4 1 3"]
-    to_checkpoint(copied, tmp_path / "checkpoint")
+    checkpoint_from_package(copied, tmp_path / "checkpoint")
     assert type(model).__module__ == "playground.models.automodel"
     assert not mark.exists()
 
@@ -392,7 +394,7 @@ def test_what_was_published_comes_back_from_the_hub(hub, resumable, tmp_path):
     operations = [CommitOperationAdd(path_in_repo=path.name, path_or_fileobj=path) for path in build_package(resumable, package)]
     api.create_commit("ada/whole", operations, commit_message="All of it")
     pulled = HfApi(endpoint=hub.url, token=False).snapshot_download("ada/whole", cache_dir=tmp_path / "cache")
-    to_checkpoint(pulled, tmp_path / "checkpoint")
+    checkpoint_from_package(pulled, tmp_path / "checkpoint")
     assert contents(tmp_path / "checkpoint") == contents(resumable)
 
 

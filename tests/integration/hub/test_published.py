@@ -8,16 +8,16 @@ import sys
 import pytest
 from huggingface_hub import ModelCard
 
-from playground.hub.jobs import begin
-from playground.hub.work import Errand
+from playground.hub.jobs import start_job
+from playground.hub.work import HubTask
 from tests.support.app_server import ROOT
 
 
 @pytest.fixture(scope="module")
 def published(hub):
-    job = begin(Errand("push", "ada/reverse-10", hub.ADA, hub.url, checkpoint=str(ROOT / "checkpoints" / "reverse")))
-    assert job.over.wait(120)
-    assert job.status == "done", job.sentence
+    job = start_job(HubTask("push", "ada/reverse-10", hub.ADA, hub.url, checkpoint=str(ROOT / "checkpoints" / "reverse")))
+    assert job.finished.wait(120)
+    assert job.status == "done", job.message
     return "ada/reverse-10"
 
 

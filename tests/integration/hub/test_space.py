@@ -9,16 +9,16 @@ import pytest
 from huggingface_hub.utils import close_session
 
 from playground.hub.client import Hub, HubError
-from playground.hub.space import HOUSE, PICTURE, is_own, space_files
-from playground.hub.work import Errand, Runner
-from tests.support.app_server import ROOT, SHIPPED, AppServer
-from tests.support.commands import playground
-from tests.support.fake_hub import StandInHub
+from playground.hub.space import REPO_ROOT, THUMBNAIL, is_deployed_path, space_files
+from playground.hub.work import HubTask, HubTaskRunner
+from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT, AppServer
+from tests.support.commands import run_command
+from tests.support.fake_hub import FakeHub
 
 
 @pytest.fixture(scope="module")
 def hub():
-    with StandInHub() as hub:
+    with FakeHub() as hub:
         yield hub
         close_session()
 
@@ -27,8 +27,8 @@ def hub():
 def deploy(hub, tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
 
-    def deploy(*arguments: object, token: str = StandInHub.ADA) -> subprocess.CompletedProcess:
-        done = playground("deploy", *arguments, **hub.environment(home, token=token))
+    def deploy(*arguments: object, token: str = FakeHub.ADA) -> subprocess.CompletedProcess:
+        done = run_command("deploy", *arguments, **hub.environment(home, token=token))
         assert not token or token not in done.stdout + done.stderr
         assert "Traceback" not in done.stderr
         return done
@@ -39,7 +39,7 @@ def deploy(hub, tmp_path_factory):
 @pytest.fixture(scope="module")
 def deployed(hub, deploy):
     """The first deployment to ada/play: what was printed, and what was asked of the Hub."""
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         done = deploy("ada/play")
     assert done.returncode == 0, done.stderr
     return done, seen
@@ -48,10 +48,10 @@ def deployed(hub, deploy):
 @pytest.mark.smoke
 def test_what_a_space_needs_is_in_it_and_nothing_else():
     names = set(space_files())
-    assert {"app.py", "requirements.txt", "README.md", "LICENSE", PICTURE, "playground/ui/app.py", "playground/ui/live.js"} <= names
+    assert {"app.py", "requirements.txt", "README.md", "LICENSE", THUMBNAIL, "playground/ui/app.py", "playground/ui/live.js"} <= names
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert {f"docs/images/{name}" for name in re.findall(r"\(docs/images/([\w.]+)\)", readme)} <= names
-    assert {name.split("/")[1] for name in names if name.startswith("checkpoints/")} == set(SHIPPED)
+    assert {name.split("/")[1] for name in names if name.startswith("checkpoints/")} == set(BUNDLED_CHECKPOINTS)
     assert {name.split("/")[0] for name in names} == {
         "app.py", "requirements.txt", "README.md", "LICENSE", "docs", "playground", "checkpoints",
     }  # fmt: skip
@@ -66,7 +66,7 @@ def test_a_folder_that_is_no_copy_of_the_repository_is_named(tmp_path):
 
 
 def test_a_dry_run_lists_the_files_and_writes_nothing(hub, deploy):
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         done = deploy("ada/dry", "--dry-run")
     first, *files, last = done.stdout.splitlines()
     assert first == "space ada/dry (private, branch main): would be created"
@@ -92,14 +92,14 @@ def test_a_space_is_made_private_and_filled_in_one_commit(hub, deployed):
 def test_its_readme_names_a_thumbnail_that_is_there(hub, deployed):
     readme = hub.files("ada/play", kind="space")["README.md"].decode()
     (thumbnail,) = re.findall(r"^thumbnail: (.+)$", readme, re.M)
-    assert thumbnail == f"{hub.url}/spaces/ada/play/resolve/main/{PICTURE}"
-    assert readme.replace(f"thumbnail: {thumbnail}\n", "") == (HOUSE / "README.md").read_text(encoding="utf-8")
+    assert thumbnail == f"{hub.url}/spaces/ada/play/resolve/main/{THUMBNAIL}"
+    assert readme.replace(f"thumbnail: {thumbnail}\n", "") == (REPO_ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_redeployment_removes_stale_files_and_keeps_user_files(hub, deployed, tmp_path):
     hub.put("ada/play", {"playground/old.py": "gone = 1", "notes.md": "mine", "app.py": "edited"}, kind="space")
     ours, theirs = Pipe()
-    told = Runner(Hub(StandInHub.ADA, hub.url), Errand("deploy", "ada/play", StandInHub.ADA, private=True), theirs, tmp_path).deploy()
+    told = HubTaskRunner(Hub(FakeHub.ADA, hub.url), HubTask("deploy", "ada/play", FakeHub.ADA, private=True), theirs, tmp_path).deploy()
     ours.close()
     (plan,) = told["plans"]
     changes = {change["path"]: change["what"] for change in plan["changes"]}
@@ -108,24 +108,24 @@ def test_redeployment_removes_stale_files_and_keeps_user_files(hub, deployed, tm
     assert there["app.py"] == (ROOT / "app.py").read_bytes()
     assert there["notes.md"] == b"mine"
     assert "playground/old.py" not in there
-    assert is_own("playground/old.py")
-    assert not is_own("checkpoints/mine/config.json")
+    assert is_deployed_path("playground/old.py")
+    assert not is_deployed_path("checkpoints/mine/config.json")
 
 
 @pytest.mark.parametrize(
     ("space", "token", "says"),
     [
-        ("ada/other", StandInHub.ADA, "has other content"),
-        ("ada/mine", StandInHub.ADA_READS, "this token is read-only"),
-        ("ada/theirs", StandInHub.BEN, "ben cannot publish under ada"),
-        ("ada", StandInHub.ADA, "write user/name"),
+        ("ada/other", FakeHub.ADA, "has other content"),
+        ("ada/mine", FakeHub.ADA_READS, "this token is read-only"),
+        ("ada/theirs", FakeHub.BEN, "ben cannot publish under ada"),
+        ("ada", FakeHub.ADA, "write user/name"),
     ],
 )
 def test_what_cannot_be_deployed_is_refused_in_one_sentence(hub, tmp_path, space, token, says):
     hub.put("ada/other", {"app.py": "theirs", "README.md": "---\nsdk: gradio\n---\n"}, kind="space")
     ours, theirs = Pipe()
     with pytest.raises(HubError, match=says):
-        Runner(Hub(token, hub.url), Errand("deploy", space, token, private=True), theirs, tmp_path).deploy()
+        HubTaskRunner(Hub(token, hub.url), HubTask("deploy", space, token, private=True), theirs, tmp_path).deploy()
     ours.close()
     assert hub.files("ada/other", kind="space")["app.py"] == b"theirs"
 
@@ -142,11 +142,11 @@ def test_the_app_answers_from_exactly_what_was_uploaded(hub, deployed, tmp_path)
         (house / name).parent.mkdir(parents=True, exist_ok=True)
         (house / name).write_bytes(data)
     (house / "app.py").write_bytes((ROOT / "app.py").read_bytes())  # another test edits it there
-    app = AppServer(tmp_path, house=house, SPACE_ID="ada/play")
+    app = AppServer(tmp_path, root=house, SPACE_ID="ada/play")
     try:
-        told = app.ask("poll", {"subject": "checkpoint:reverse"})
+        told = app.request("poll", {"subject": "checkpoint:reverse"})
         assert told["status"] == "checkpoint"
-        assert app.ask("try", {"subject": "checkpoint:copy", "text": "3 1 4"})["given"] == ["3", "1", "4"]
-        assert app.ask("runs", {"owner": ""})["note"].startswith("This Space has no persistent storage")
+        assert app.request("try", {"subject": "checkpoint:copy", "text": "3 1 4"})["given"] == ["3", "1", "4"]
+        assert app.request("runs", {"owner": ""})["note"].startswith("This Space has no persistent storage")
     finally:
         assert app.stop() == 0

@@ -30,7 +30,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import httpx
 
-from tests.support.fake_hub import StandInHub
+from tests.support.fake_hub import FakeHub
 
 TAG = "transformer-playground"
 CARD = ModelCardData(library_name="transformers", pipeline_tag="translation", tags=[TAG, "reverse"], license="mit")
@@ -99,7 +99,7 @@ def test_a_token_that_is_no_good_is_refused_everywhere(hub, token):
 @pytest.fixture(scope="module")
 def pushed(hub, ada):
     """A repository pushed as one commit of LFS and regular files, and the requests that it took."""
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         url = ada.create_repo("ada/reverse")
         commit = ada.create_commit(
             "ada/reverse",
@@ -148,7 +148,7 @@ def test_what_was_pushed_is_listed(hub, ada, nobody, pushed):
 
 
 def test_what_comes_down_is_what_went_up(hub, nobody, pushed, tmp_path):
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         path = hf_hub_download("ada/reverse", "weights/model.safetensors", endpoint=hub.url, cache_dir=tmp_path / "a", token=hub.ADA)
         whole = snapshot_download("ada/reverse", endpoint=hub.url, cache_dir=tmp_path / "b", token=hub.ADA)
     with open(path, "rb") as file:
@@ -178,7 +178,7 @@ def test_storage_refuses_a_token_and_an_unsigned_address(hub, pushed):
 def test_what_is_already_there_is_not_sent_again(hub, ada):
     ada.create_repo("ada/twice")
     first = ada.create_commit("ada/twice", [add("a.safetensors", b"one"), add("b.txt", b"two")], commit_message="First")
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         again = ada.create_commit("ada/twice", [add("a.safetensors", b"one"), add("b.txt", b"two")], commit_message="Again")
         ada.create_commit("ada/twice", [add("c.safetensors", b"one")], commit_message="Same content, other name")
     assert again.oid == first.oid
@@ -391,7 +391,7 @@ def test_a_gated_repository_shows_its_card_and_keeps_its_files(hub, ada, strange
             assert refused.value.response.status_code == status
     with pytest.raises(GatedRepoError):
         stranger.auth_check("ada/gated")
-    hub.repo("ada/gated").guests.add("cy")
+    hub.repo("ada/gated").allowed_users.add("cy")
     stranger.auth_check("ada/gated")
     for api in (stranger, ada):
         with open(api.hf_hub_download("ada/gated", "model.safetensors", cache_dir=tmp_path), "rb") as file:
@@ -456,10 +456,10 @@ def test_models_are_found_by_tag_author_and_name(hub, nobody, shelf):
 
 def test_long_lists_come_in_pages(hub, nobody, shelf, monkeypatch):
     monkeypatch.setattr(hub, "page", 3)
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         assert len({model.id for model in nobody.list_models(author="shelf")}) == 8
     assert len(seen) == 3
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         assert len(list(nobody.list_models(author="shelf", limit=2))) == 2
     assert len(seen) == 1
     hub.put("ada/many", {f"{n}/{n}": str(n) for n in range(5)})
@@ -498,7 +498,7 @@ def test_a_dataset_is_kept_apart_from_a_model_of_its_name(hub, ada, nobody, tmp_
 def test_transformers_reads_a_repository_in_a_process_of_its_own(hub, tmp_path):
     hub.put("ada/config", {"config.json": json.dumps({"model_type": "bert", "hidden_size": 48, "num_attention_heads": 4})}, private=True)
     code = f"from transformers import AutoConfig; print(AutoConfig.from_pretrained('ada/config', token={hub.ADA!r}).hidden_size)"
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         done = subprocess.run(
             [sys.executable, "-c", code],
             env=os.environ | hub.environment(tmp_path / "home", token=hub.OWNER),
@@ -515,7 +515,7 @@ def test_a_token_of_the_environment_is_seen_when_it_is_sent(hub, tmp_path):
     hub.put("ada/canary", {"config.json": "{}"})
     code = "from huggingface_hub import HfApi; print(HfApi().model_info('ada/canary').id)"
     for disabled, sent in (("1", {""}), ("0", {hub.OWNER})):
-        with hub.watch() as seen:
+        with hub.record_requests() as seen:
             environment = hub.environment(tmp_path, token=hub.OWNER, HF_HUB_DISABLE_IMPLICIT_TOKEN=disabled)
             done = subprocess.run([sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, timeout=60)
         assert done.stdout.strip() == "ada/canary", done.stderr
@@ -556,7 +556,7 @@ def test_faults_are_counted_and_end(hub, ada):
     with pytest.raises(RepositoryNotFoundError):
         ada.model_info("ada/counted")
     assert status_of(ada.model_info, "ada/counted") == 500
-    hub.heal()
+    hub.clear_faults()
     assert ada.model_info("ada/counted").id == "ada/counted"
     with pytest.raises(ValueError, match="a fault is"):
         hub.fault(hub.INFO, "explode")
@@ -601,7 +601,7 @@ def test_an_answer_that_never_comes_is_ended_by_a_timeout_or_by_healing(hub, ada
     while not fault.hits:
         time.sleep(0.01)
     assert asking.is_alive()
-    hub.heal()
+    hub.clear_faults()
     asking.join(60)
     assert len(ended) == 1
     assert ada.model_info("ada/mute").id == "ada/mute"
@@ -609,7 +609,7 @@ def test_an_answer_that_never_comes_is_ended_by_a_timeout_or_by_healing(hub, ada
 
 def test_a_download_that_is_cut_is_tried_again(hub, tmp_path):
     hub.put("ada/cut", {"model.safetensors": WEIGHTS})
-    with hub.fault(hub.STORAGE, "cut", times=1, method="GET") as fault, hub.watch() as seen:
+    with hub.fault(hub.STORAGE, "cut", times=1, method="GET") as fault, hub.record_requests() as seen:
         path = hf_hub_download("ada/cut", "model.safetensors", endpoint=hub.url, cache_dir=tmp_path, token=False)
     assert fault.hits == 1
     with open(path, "rb") as file:
@@ -634,7 +634,7 @@ def test_a_slow_answer_comes(hub, ada):
 
 
 def test_a_hub_that_is_gone():
-    with StandInHub() as gone:
+    with FakeHub() as gone:
         gone.put("ada/gone", {"a": "1"})
         assert HfApi(endpoint=gone.url, token=False).repo_exists("ada/gone")
     with pytest.raises(httpx.ConnectError):

@@ -7,12 +7,12 @@ import pytest
 from click.testing import CliRunner
 
 from playground.__main__ import main
-from playground.lab.published import CLAIMS, config_of
+from playground.lab.published import CLAIMS, replication_config
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
-from tests.support.commands import COMMAND, interpreter, playground
+from tests.support.commands import COMMAND, run_command, run_in_interpreter
 
 TINY = ["d_model=16", "n_heads=2", "n_layers=1", "d_ff=16", "batch_size=8", "eval_n=32", "eval_every=20"]
 FATAL = ["max_length=4", "steps=300", "warmup=0", "schedule=constant", "optimizer=sgd", "clip=0", *TINY]
@@ -38,13 +38,13 @@ def test_interrupted_lengths_command_resumes_without_repeated_work(tmp_path):
     words = ("lengths", "--schemes", "learned", "sinusoidal", "--seeds", 1, "--length", 4, "--times", 2, "--n", 20)
     words += ("--out", out, "--csv", table, "--json", "--set", "steps=400", *TINY)
     with subprocess.Popen([*COMMAND, *map(str, words)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        wait_for(lambda: list(out.glob("runs/*/checkpoints/*/config.json")), what="a run that has saved")
+        wait_for(lambda: list(out.glob("runs/*/checkpoints/*/config.json")), description="a run that has saved")
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=200)
     assert process.returncode == 130
     assert "the same command continues from here" in said
     begun = {path.name for path in out.glob("runs/*")}
-    found = last(interpreter(*words))
+    found = last(run_in_interpreter(*words))
     assert begun <= {path.name for path in out.glob("runs/*")}
     assert len(list(out.glob("runs/*"))) == 2
     assert [row["label"] for row in found["rows"]] == ["learned", "sinusoidal"]
@@ -53,12 +53,12 @@ def test_interrupted_lengths_command_resumes_without_repeated_work(tmp_path):
     assert {"answers-by-length.png", "answers-by-length.svg", "lengths-heatmap.pdf"} <= {path.name for path in out.iterdir()}
     assert len(table.read_text().splitlines()) == 1 + 2 * 8
     metrics = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/metrics.jsonl")}
-    assert last(playground(*words)) == found
+    assert last(run_command(*words)) == found
     assert {path: path.stat().st_mtime_ns for path in metrics} == metrics
 
 
 def test_checkpoints_are_asked_as_far_as_they_have_positions(tmp_path):
-    done = playground("lengths", "checkpoints/reverse", "checkpoints/copy", "--n", 20, "--json")
+    done = run_command("lengths", "checkpoints/reverse", "checkpoints/copy", "--n", 20, "--json")
     found = last(done)
     assert "checkpoints/reverse has positions for 10 symbols; longer sequences are skipped" in done.stderr
     assert (found["longest"], [row["label"] for row in found["rows"]]) == (10, ["reverse", "copy"])
@@ -69,8 +69,8 @@ def test_checkpoints_are_asked_as_far_as_they_have_positions(tmp_path):
 
 def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(here, tmp_path):
     fields = {"task": "sort", "min_length": 1, "max_length": 6, "max_positions": 15, "steps": 1, "device": "cpu"}
-    trainer = Trainer(RunConfig.from_fields(fields | {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16}))
-    save_checkpoint(tmp_path / "sorter", trainer, [trainer.step()])
+    trainer = Trainer(RunConfig.from_flat(fields | {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16}))
+    save_checkpoint(tmp_path / "sorter", trainer, [trainer.train_step()])
     done = here("lengths", "checkpoints/reverse", tmp_path / "sorter", "--n", 20, "--times", 2, "--json")
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["sentence"].startswith("reverse (task reverse): Trained on length 1–10 and asked up to 10, reverse keeps 99 %")
@@ -83,7 +83,7 @@ def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(here, tmp_p
 @pytest.mark.smoke
 def test_an_experiment_from_the_command_line(tmp_path):
     words = ("experiment", "--vary", "norm=pre,post", "--seeds", 1, "--out", tmp_path, "--json", "--set", "steps=20", "max_length=4", *TINY)
-    found = last(playground(*words))
+    found = last(run_command(*words))
     assert [cell["values"] for cell in found["cells"]] == [{"norm": "pre"}, {"norm": "post"}]
     assert "single seed" in found["sentence"]
     assert (tmp_path / "experiment.png").is_file()
@@ -108,8 +108,8 @@ def test_schemes_of_which_no_run_can_be_asked_are_said(here, tmp_path):
 def test_a_claim_goes_on_where_it_was_ended_and_is_not_trained_twice(here, tmp_path, monkeypatch):
     small = CLAIMS["uva-reversal"].settings | {"max_length": 4, "min_length": 4, "d_model": 16, "n_heads": 2, "d_ff": 16, "steps": 40}
     monkeypatch.setitem(CLAIMS, "uva-reversal", dataclasses.replace(CLAIMS["uva-reversal"], settings=small))
-    trainer = Trainer(config_of("uva-reversal", 0))
-    save_checkpoint(tmp_path / "out", trainer, [trainer.step() for _ in range(15)])
+    trainer = Trainer(replication_config("uva-reversal", 0))
+    save_checkpoint(tmp_path / "out", trainer, [trainer.train_step() for _ in range(15)])
     before = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
     words = ("published", "uva-reversal", "--out", tmp_path / "out", "--json")
     first = here(*words)
@@ -123,9 +123,9 @@ def test_a_claim_goes_on_where_it_was_ended_and_is_not_trained_twice(here, tmp_p
 
 
 def test_questions_and_claims_are_listed():
-    listed = json.loads(interpreter("experiment", "--json").stdout)
+    listed = json.loads(run_in_interpreter("experiment", "--json").stdout)
     assert "recurrent" in [line["name"] for line in listed]
-    listed = json.loads(interpreter("published", "--json").stdout)
+    listed = json.loads(run_in_interpreter("published", "--json").stdout)
     assert "uva-reversal" in [line["name"] for line in listed]
 
 
@@ -151,7 +151,7 @@ def test_questions_and_claims_are_listed():
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(words, says, tmp_path):
-    done = playground(*words, *(() if words[0] == "lengths" and "nowhere" in words else ("--out", tmp_path)))
+    done = run_command(*words, *(() if words[0] == "lengths" and "nowhere" in words else ("--out", tmp_path)))
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1

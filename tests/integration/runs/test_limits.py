@@ -10,22 +10,22 @@ from dataclasses import replace
 import pytest
 import torch
 
-from playground.lab.laboratory import Laboratory
-from playground.models.config import SettingError
-from playground.runs.history import kept_states, kept_steps, read_lines
-from playground.runs.limits import LONGEST_METRICS, Limits, kept_by
+from playground.lab.laboratory import ExperimentService
+from playground.models.config import ConfigError
+from playground.runs.history import read_lines, state_steps, weight_steps
+from playground.runs.limits import MAX_METRICS_BYTES, Limits, estimated_run_bytes
 from playground.runs.processes import usable_cores, warm_up
 from playground.runs.registry import Registry
-from playground.runs.room import bytes_in, surplus_weights
-from playground.runs.run import EMPTIED, THINNED, Refused, Run, fingerprint
+from playground.runs.room import directory_size, surplus_weights
+from playground.runs.run import HISTORY_THINNED, WEIGHTS_EVICTED, Run, UserError, owner_id
 from playground.training.checkpoint import save_checkpoint
-from playground.training.config import Change, RunConfig
+from playground.training.config import RunConfig, SettingChange
 from playground.training.environment import DEPRECATED_NAMES, ENV_NUMBERS, EnvError, env_number, set_env_default, validate_env
 from playground.training.presets import PRESETS, preset_config
 from playground.training.trainer import Trainer
-from playground.ui.acts import _act
-from playground.ui.form import problems, shown_values, weight_and_problem
-from playground.ui.same_budget import train
+from playground.ui.acts import _run_action
+from playground.ui.form import estimate_and_validate, form_values, validate_form
+from playground.ui.same_budget import train_families
 from tests.support.app_server import ROOT, wait_for
 
 SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50}
@@ -48,7 +48,7 @@ def hosted(tmp_path, monkeypatch):
             monkeypatch.setenv(f"PLAYGROUND_{name}", str(value))
         if made:
             made[-1].shutdown()
-        made.append(Registry(tmp_path, slots=3, lease=0, reap=0, limits=Limits.hosted()))
+        made.append(Registry(tmp_path, slots=3, idle_timeout_s=0, release_after_s=0, limits=Limits.shared_instance()))
         return made[-1]
 
     yield make
@@ -60,7 +60,7 @@ def strict(hosted) -> Registry:
 
 
 def small(**fields) -> RunConfig:
-    return RunConfig.from_fields(SMALL | fields)
+    return RunConfig.from_flat(SMALL | fields)
 
 
 def until(condition, what="a condition"):
@@ -70,7 +70,7 @@ def until(condition, what="a condition"):
 def done(registry: Registry, owner: str = "ada", name: str = "", **fields) -> Run:
     """A run that came to its end, and gave its worker back."""
     run = registry.start(small(**({"steps": 30} | fields)), owner, name=name)
-    until(lambda: run.status == "done" and not run.live, "a finished run")
+    until(lambda: run.status == "done" and not run.has_worker, "a finished run")
     return run
 
 
@@ -124,12 +124,12 @@ def test_the_app_and_the_commands_tell_every_wrong_number_at_the_start(command):
 def test_the_defaults_are_those_of_a_hosted_instance_and_of_none_locally(monkeypatch):
     for name in ENV_NUMBERS:
         monkeypatch.delenv(f"PLAYGROUND_{name}", raising=False)
-    limits = Limits.hosted()
-    assert (limits.d_model, limits.n_layers, limits.max_length, limits.batch_size, limits.minutes) == (512, 8, 128, 512, 15)
-    assert (limits.own_bytes, limits.all_bytes) == (200_000_000, 5_000_000_000)
+    limits = Limits.shared_instance()
+    assert (limits.d_model, limits.n_layers, limits.max_length, limits.batch_size, limits.max_minutes) == (512, 8, 128, 512, 15)
+    assert (limits.bytes_per_owner, limits.bytes_total) == (200_000_000, 5_000_000_000)
     for name in PRESETS:
-        limits.check(preset_config(name))
-    Limits.none().check(RunConfig.from_fields({"d_model": 2048, "n_layers": 12, "max_length": 512, "batch_size": 4096}))
+        limits.validate(preset_config(name))
+    Limits.unlimited().validate(RunConfig.from_flat({"d_model": 2048, "n_layers": 12, "max_length": 512, "batch_size": 4096}))
 
 
 # Sizes
@@ -139,17 +139,17 @@ def test_the_defaults_are_those_of_a_hosted_instance_and_of_none_locally(monkeyp
 @pytest.mark.parametrize(("field", "most"), [("d_model", 512), ("n_layers", 8), ("max_length", 128), ("batch_size", 512)])
 def test_a_setting_beyond_the_limit_is_refused_with_the_way_out(monkeypatch, field, most):
     limits = Limits(d_model=512, n_layers=8, max_length=128, batch_size=512)
-    config = RunConfig.from_fields({"d_model": 8, "n_heads": 1, "n_layers": 1, field: most})
-    limits.check(config)
-    with pytest.raises(SettingError) as told:
-        limits.check(config.replace(**{field: 2 * most, "max_positions": 2 * most + 1}))
+    config = RunConfig.from_flat({"d_model": 8, "n_heads": 1, "n_layers": 1, field: most})
+    limits.validate(config)
+    with pytest.raises(ConfigError) as told:
+        limits.validate(config.replace(**{field: 2 * most, "max_positions": 2 * most + 1}))
     assert told.value.field == field
     name = {"d_model": "MAX_D_MODEL", "n_layers": "MAX_LAYERS", "max_length": "MAX_LENGTH", "batch_size": "MAX_BATCH"}[field]
     assert str(told.value) == f"{field} is {2 * most}: this server allows at most {most}; its owner sets PLAYGROUND_{name}"
     monkeypatch.setenv("SPACE_ID", "ada/playground")
     monkeypatch.setenv(f"PLAYGROUND_{name}", str(most))
-    with pytest.raises(SettingError) as told:
-        Limits.hosted().check(config.replace(**{field: 2 * most, "max_positions": 2 * most + 1}))
+    with pytest.raises(ConfigError) as told:
+        Limits.shared_instance().validate(config.replace(**{field: 2 * most, "max_positions": 2 * most + 1}))
     assert str(told.value) == f"{field} is {2 * most}: this Space allows at most {most}; duplicate it to lift that"
 
 
@@ -159,32 +159,32 @@ def test_no_door_lets_a_larger_run_in(hosted, tmp_path, field):
     registry = hosted()
     large = small(**{field: LARGE[field]}, steps=3)
     before = registry.start(large, "ada")
-    until(lambda: before.status == "done" and not before.live)
+    until(lambda: before.status == "done" and not before.has_worker)
     checkpoint = tmp_path / "elsewhere"
     save_checkpoint(checkpoint, Trainer(large), None)
     registry = strict(hosted)
     registry.start(small(steps=1), "ada")  # what is as large as allowed begins
-    before = next(run for run in registry.of_owner("ada") if run.id == before.id)
-    laboratory = Laboratory(registry)
+    before = next(run for run in registry.list_for_owner("ada") if run.id == before.id)
+    laboratory = ExperimentService(registry)
     base = {name: value for name, value in SMALL.items() if name != field}
     grid = {"name": "x", "base": base, "grid": {field: [SMALL[field], LARGE[field]]}, "seeds": [0]}
     doors = {
         "the form's button": lambda: registry.start(large, "ada"),
-        "run again": lambda: registry.again(before, "ada"),
+        "run again": lambda: registry.rerun(before, "ada"),
         "a branch": lambda: registry.branch(before, 1, "ada"),
-        "train on": lambda: _act(registry, before, {"do": "extend", "owner": "ada"}),
-        "an upload, or from the Hub": lambda: registry.adopt(checkpoint, "ada", "mine"),
-        "what an upload is asked first": lambda: registry.check_size(large),
+        "train on": lambda: _run_action(registry, before, {"do": "extend", "owner": "ada"}),
+        "an upload, or from the Hub": lambda: registry.import_checkpoint(checkpoint, "ada", "mine"),
+        "what an upload is asked first": lambda: registry.validate_size(large),
         "a plan of the lab": lambda: laboratory.plan(grid, "ada"),
-        "an experiment": lambda: laboratory.begin(grid, "ada"),
+        "an experiment": lambda: laboratory.submit(grid, "ada"),
     }
-    runs = len(registry.of_owner("ada"))
+    runs = len(registry.list_for_owner("ada"))
     try:
         for door, enter in doors.items():
-            with pytest.raises((SettingError, Refused), match=rf"{field} is {LARGE[field]}: this server allows at most {SMALL[field]}"):
+            with pytest.raises((ConfigError, UserError), match=rf"{field} is {LARGE[field]}: this server allows at most {SMALL[field]}"):
                 enter()
-            assert len(registry.of_owner("ada")) == runs, door
-        told = train(registry, "ada", {"subject": f"run:{before.id}", "owner": "ada", "families": ["transformer"]})
+            assert len(registry.list_for_owner("ada")) == runs, door
+        told = train_families(registry, "ada", {"subject": f"run:{before.id}", "owner": "ada", "families": ["transformer"]})
         assert told["runs"] == []
         assert f"{field} is {LARGE[field]}" in told["error"]
         assert (checkpoint / "config.json").is_file()
@@ -195,23 +195,23 @@ def test_no_door_lets_a_larger_run_in(hosted, tmp_path, field):
 
 def test_the_form_says_so_beside_the_field(monkeypatch):
     monkeypatch.setenv("SPACE_ID", "ada/playground")
-    limits = Limits.hosted()
-    values = RunConfig().to_fields() | shown_values(RunConfig()) | {"preset": "fast"}
-    assert problems(list(values), list(values.values()), limits) == {}
+    limits = Limits.shared_instance()
+    values = RunConfig().to_flat() | form_values(RunConfig()) | {"preset": "fast"}
+    assert validate_form(list(values), list(values.values()), limits) == {}
     values |= {"n_layers": 9, "d_model": 64}
     said = "Layers is 9: this Space allows at most 8; duplicate it to lift that."
-    assert problems(list(values), list(values.values()), limits) == {"n_layers": said}
-    assert weight_and_problem(values, limits)[0] == ""
-    assert problems(list(values), list(values.values())) == {}
+    assert validate_form(list(values), list(values.values()), limits) == {"n_layers": said}
+    assert estimate_and_validate(values, limits)[0] == ""
+    assert validate_form(list(values), list(values.values())) == {}
 
 
 def test_model_above_visitor_disk_quota_is_rejected_with_its_size():
-    config = RunConfig.from_fields({"d_model": 512, "n_heads": 8, "n_layers": 2, "d_ff": 2048})
+    config = RunConfig.from_flat({"d_model": 512, "n_heads": 8, "n_layers": 2, "d_ff": 2048})
     with pytest.raises(
-        SettingError, match=r"parameters needs about 472 MB on the disk, and this server stores 200 MB per visitor; use a smal"
+        ConfigError, match=r"parameters needs about 472 MB on the disk, and this server stores 200 MB per visitor; use a smal"
     ):
-        Limits(own_bytes=200_000_000).check(config)
-    Limits(own_bytes=kept_by(config)).check(config)
+        Limits(bytes_per_owner=200_000_000).validate(config)
+    Limits(bytes_per_owner=estimated_run_bytes(config)).validate(config)
 
 
 def test_threads_above_the_run_limit_are_rejected_or_capped(hosted, tmp_path):
@@ -219,46 +219,46 @@ def test_threads_above_the_run_limit_are_rejected_or_capped(hosted, tmp_path):
     assert registry.limits.threads == usable_cores()
     registry = hosted(SLOTS=1000)
     assert registry.limits.threads == 1
-    going = registry.start(small(steps=ENDLESS, threads=1), "ada", changes=[Change(0, "speed", 40)])
+    going = registry.start(small(steps=ENDLESS, threads=1), "ada", changes=[SettingChange(0, "speed", 40)])
     stopped = done(registry)
     doors = {
-        "a change of one that is going": lambda: registry.change(going, "threads", 2),
-        "a change of one that is not": lambda: registry.change(stopped, "threads", 2),
+        "a change of one that is going": lambda: registry.change_setting(going, "threads", 2),
+        "a change of one that is not": lambda: registry.change_setting(stopped, "threads", 2),
     }
     said = "threads is 2: this server gives each run 1; its owner sets PLAYGROUND_SLOTS, or leave it at 1"
     for door, enter in doors.items():
-        with pytest.raises(SettingError) as told:
+        with pytest.raises(ConfigError) as told:
             enter()
         assert (told.value.field, str(told.value)) == ("threads", said), door
-    assert len(registry.of_owner("ada")) == 2
+    assert len(registry.list_for_owner("ada")) == 2
     trainer = Trainer(small(threads=64))
-    save_checkpoint(tmp_path / "sent", trainer, [trainer.step()])
-    sent = registry.adopt(tmp_path / "sent", "ada", "mine")  # trained where there was more: it is held to its part here
-    assert registry._order_for(sent).threads == 1
+    save_checkpoint(tmp_path / "sent", trainer, [trainer.train_step()])
+    sent = registry.import_checkpoint(tmp_path / "sent", "ada", "mine")  # trained where there was more: it is held to its part here
+    assert registry._worker_spec(sent).threads == 1
     torch.set_num_threads(1)
-    registry.change(stopped, "threads", 1)
-    assert stopped.changes == [Change(stopped.step, "threads", 1)]
-    Limits.none().check(small(threads=200))
+    registry.change_setting(stopped, "threads", 1)
+    assert stopped.changes == [SettingChange(stopped.step, "threads", 1)]
+    Limits.unlimited().validate(small(threads=200))
 
 
 def test_metrics_that_would_take_long_to_read_are_not_adopted(hosted, tmp_path):
     registry = hosted()
     trainer = Trainer(small(steps=5))
     checkpoint = tmp_path / "sent"
-    save_checkpoint(checkpoint, trainer, [trainer.step() for _ in range(3)])
+    save_checkpoint(checkpoint, trainer, [trainer.train_step() for _ in range(3)])
     metrics = checkpoint / "metrics.jsonl"
     size = metrics.stat().st_size
-    os.truncate(metrics, LONGEST_METRICS + 4_000_000)
-    with pytest.raises(Refused) as told:
-        registry.adopt(checkpoint, "ada", "mine")
+    os.truncate(metrics, MAX_METRICS_BYTES + 4_000_000)
+    with pytest.raises(UserError) as told:
+        registry.import_checkpoint(checkpoint, "ada", "mine")
     assert str(told.value) == ("its metrics.jsonl has 20 MB: this server takes 16 MB; leave that file out, or keep fewer of its lines")
-    assert registry.of_owner("ada") == []
+    assert registry.list_for_owner("ada") == []
     assert metrics.is_file()
     os.truncate(metrics, size)
     registry.limits = replace(registry.limits, metrics_bytes=size)
     without = shutil.copytree(checkpoint, tmp_path / "without", ignore=shutil.ignore_patterns("metrics.jsonl"))
-    assert registry.adopt(checkpoint, "ada", "mine").load().last == 3
-    assert registry.adopt(without, "ada", "mine").step == 3
+    assert registry.import_checkpoint(checkpoint, "ada", "mine").load().last == 3
+    assert registry.import_checkpoint(without, "ada", "mine").step == 3
 
 
 # Minutes
@@ -266,7 +266,7 @@ def test_metrics_that_would_take_long_to_read_are_not_adopted(hosted, tmp_path):
 
 def test_a_run_that_has_had_its_time_saves_pauses_and_says_so(hosted):
     registry = hosted(MAX_MINUTES=0.02)
-    run = registry.start(small(steps=ENDLESS), "ada", changes=[Change(0, "speed", 40)])
+    run = registry.start(small(steps=ENDLESS), "ada", changes=[SettingChange(0, "speed", 40)])
     until(lambda: run.status == "paused", "its end")
     words = "this server allows 0.02 minutes of training per run"
     assert run.message.startswith(words)
@@ -274,17 +274,17 @@ def test_a_run_that_has_had_its_time_saves_pauses_and_says_so(hosted):
     assert 1.2 <= run.active < 10
     step = run.step
     for action in ("resume", "step"):
-        with pytest.raises(Refused, match=words):
+        with pytest.raises(UserError, match=words):
             registry.control(run, action)
     told = registry.poll(run, 0, -1, 0)
     assert told["left"][0] == 0
     assert told["left"][1].startswith(words)
-    with pytest.raises(Refused, match=words):
-        _act(registry, run, {"do": "extend", "owner": "ada"})
+    with pytest.raises(UserError, match=words):
+        _run_action(registry, run, {"do": "extend", "owner": "ada"})
     # Another server on the same folder knows it too; with a longer limit it goes on where it was.
     registry = hosted()
     run = registry.find(run.id, "ada")
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(UserError, match=words):
         registry.control(run, "resume")
     assert run.message.startswith(words)
     registry = hosted(MAX_MINUTES=15)
@@ -296,7 +296,7 @@ def test_a_run_that_has_had_its_time_saves_pauses_and_says_so(hosted):
 
 def test_pauses_do_not_count(hosted):
     registry = hosted(MAX_MINUTES=15)
-    run = registry.start(small(steps=ENDLESS), "ada", changes=[Change(0, "speed", 40)])
+    run = registry.start(small(steps=ENDLESS), "ada", changes=[SettingChange(0, "speed", 40)])
     until(lambda: run.step > 4)
     registry.control(run, "pause")
     until(lambda: run.status == "paused")
@@ -317,10 +317,10 @@ def test_what_a_checkpoint_says_of_its_time_buys_none(hosted, tmp_path):
     """Somebody else's hour does not count here, nor does a forged one hide what is trained here."""
     registry = hosted(MAX_MINUTES=0.02)
     trainer = Trainer(small(steps=ENDLESS))
-    trainer.step()
+    trainer.train_step()
     trainer.seconds = 1e9  # more than any run may have here
     save_checkpoint(tmp_path / "sent", trainer, None)
-    run = registry.adopt(tmp_path / "sent", "ada", "mine")
+    run = registry.import_checkpoint(tmp_path / "sent", "ada", "mine")
     registry.control(run, "resume")
     until(lambda: run.status == "paused" and run.message, "its end")
     assert "0.02 minutes" in run.message
@@ -333,45 +333,47 @@ def age(run: Run, hours: float) -> None:
     """Let a run have been left alone for so long."""
     at = time.time() - 3600 * hours
     os.utime(run.folder / "run.json", (at, at))
-    run.watched_at = -1e9
+    run.last_viewed_at = -1e9
 
 
 def forget_visits(registry: Registry) -> None:
-    registry.here.clear()
+    registry.owner_last_seen.clear()
 
 
 def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     registry = hosted()
     runs = [done(registry, name=f"run {n}", steps=60) for n in range(2)]
-    sizes = [bytes_in(run.folder) for run in runs]
+    sizes = [directory_size(run.folder) for run in runs]
     room = (sum(sizes) + 50_000) / 1e6
     registry = hosted(RUNS_MB=room)
-    runs = registry.of_owner("ada")
+    runs = registry.list_for_owner("ada")
     other = registry.start(small(steps=30), "bob")
-    until(lambda: other.status == "done" and not other.live)
-    theirs = kept_steps(other.folder)
+    until(lambda: other.status == "done" and not other.has_worker)
+    theirs = weight_steps(other.folder)
     age(runs[1], 9)
     age(runs[0], 3)
-    third = registry.start(small(steps=ENDLESS), "ada", changes=[Change(0, "speed", 20)])
-    assert [run.removed for run in runs] == ["", THINNED]  # the one left alone longest
-    assert bytes_in(runs[1].folder) < sizes[1]
-    assert kept_steps(runs[1].folder) == [0, 1, 2, 4, 8, 16, 32, 60]
-    assert kept_states(runs[1].folder) == []
-    told = registry.room.told("ada")
-    assert told == f"Storage limit reached: {registry.limits.of_room()}. Some earlier steps of “run 1” were deleted."
-    assert registry.rows("ada")[1]["removed"] == THINNED
+    third = registry.start(small(steps=ENDLESS), "ada", changes=[SettingChange(0, "speed", 20)])
+    assert [run.removed for run in runs] == ["", HISTORY_THINNED]  # the one left alone longest
+    assert directory_size(runs[1].folder) < sizes[1]
+    assert weight_steps(runs[1].folder) == [0, 1, 2, 4, 8, 16, 32, 60]
+    assert state_steps(runs[1].folder) == []
+    told = registry.storage_quota.eviction_message("ada")
+    assert told == f"Storage limit reached: {registry.limits.storage_limit_message()}. Some earlier steps of “run 1” were deleted."
+    assert registry.summaries("ada")[1]["removed"] == HISTORY_THINNED
     # Everything that is at rest is thin now, and more does not fit: nobody loses a model by pressing Train.
     small(d_model=64, n_layers=2, d_ff=128, steps=5)
-    registry.limits = replace(registry.limits, own_bytes=400_000)
+    registry.limits = replace(registry.limits, bytes_per_owner=400_000)
     said = r"your runs use .* and this needs about .* more, but this server stores .* per visitor: delete “run"
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(UserError, match=said):
         registry.start(small(), "ada")
     assert all(run.checkpoints() for run in runs)
-    assert registry.room.told("bob") == ""
-    assert kept_steps(other.folder) == theirs
+    assert registry.storage_quota.eviction_message("bob") == ""
+    assert weight_steps(other.folder) == theirs
     registry.control(third, "stop")
-    until(lambda: third.status == "stopped" and not third.live)
-    registry.limits = replace(registry.limits, own_bytes=registry.room.taken(third) + kept_by(third.config) + 1000)
+    until(lambda: third.status == "stopped" and not third.has_worker)
+    registry.limits = replace(
+        registry.limits, bytes_per_owner=registry.storage_quota.size_of_run(third) + estimated_run_bytes(third.config) + 1000
+    )
     for run in runs:
         registry.delete(run)  # and there is room again at once, not after the ten minutes of Undo
     registry.start(small(steps=1), "ada")
@@ -381,28 +383,28 @@ def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted)
     registry = hosted()
     names = ("old", "hidden", "new")
     runs = {name: done(registry, owner=f"visitor {name}", name=name, steps=60) for name in names}
-    registry.edit(runs["hidden"], hidden=True)
-    going = registry.start(small(steps=ENDLESS), "zoe", changes=[Change(0, "speed", 20)])
+    registry.update_metadata(runs["hidden"], hidden=True)
+    going = registry.start(small(steps=ENDLESS), "zoe", changes=[SettingChange(0, "speed", 20)])
     until(lambda: going.checkpoints(), "a checkpoint")
-    sizes = {name: bytes_in(run.folder) for name, run in runs.items()}
+    sizes = {name: directory_size(run.folder) for name, run in runs.items()}
     for name, hours in (("old", 9), ("hidden", 2), ("new", 5)):
         age(runs[name], hours)
     forget_visits(registry)
 
     def take(much: int) -> dict[str, str]:
-        total = sum(bytes_in(run.folder) for run in registry.everybodys())
+        total = sum(directory_size(run.folder) for run in registry.all_runs())
         limit = total - much
-        registry.limits = replace(registry.limits, own_bytes=10**9)
-        registry.limits = replace(registry.limits, all_bytes=limit)
-        registry.room.sweep()
+        registry.limits = replace(registry.limits, bytes_per_owner=10**9)
+        registry.limits = replace(registry.limits, bytes_total=limit)
+        registry.storage_quota.enforce()
         return {name: runs[name].removed for name in names}
 
-    assert take(1000) == {"old": THINNED, "hidden": "", "new": ""}
-    thinned = bytes_in(runs["old"].folder)
+    assert take(1000) == {"old": HISTORY_THINNED, "hidden": "", "new": ""}
+    thinned = directory_size(runs["old"].folder)
     assert thinned < sizes["old"]
-    assert take(sizes["hidden"] - thinned + 1000) == {"old": THINNED, "hidden": THINNED, "new": THINNED}
-    assert take(1000) == {"old": THINNED, "hidden": EMPTIED, "new": THINNED}
-    assert take(1000) == {"old": EMPTIED, "hidden": EMPTIED, "new": THINNED}
+    assert take(sizes["hidden"] - thinned + 1000) == {"old": HISTORY_THINNED, "hidden": HISTORY_THINNED, "new": HISTORY_THINNED}
+    assert take(1000) == {"old": HISTORY_THINNED, "hidden": WEIGHTS_EVICTED, "new": HISTORY_THINNED}
+    assert take(1000) == {"old": WEIGHTS_EVICTED, "hidden": WEIGHTS_EVICTED, "new": HISTORY_THINNED}
     assert runs["new"].checkpoints()
     assert going.checkpoints()
     assert going.removed == ""
@@ -410,21 +412,21 @@ def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted)
     said = "its weights were deleted because the storage limit was reached (this server stores"
     assert said in registry.poll(old, 0, -1, 0)["message"]
     assert registry.poll(old, 0, -1, 0)["points"]["steps"][-1] == 60  # the curves stay
-    assert "error" in registry.ask(old, "1 2 3").result(5)
-    assert "The weights of “old” were deleted." in registry.room.told("visitor old")
-    with pytest.raises(Refused, match="its weights were deleted"):
+    assert "error" in registry.predict(old, "1 2 3").result(5)
+    assert "The weights of “old” were deleted." in registry.storage_quota.eviction_message("visitor old")
+    with pytest.raises(UserError, match="its weights were deleted"):
         registry.control(old, "resume")
-    registry.limits = replace(registry.limits, all_bytes=10**9)
-    again = registry.again(old, "visitor old")
-    until(lambda: again.status == "done" and not again.live)
-    assert list(again.load().columns["loss"]) == list(old.load().columns["loss"])
+    registry.limits = replace(registry.limits, bytes_total=10**9)
+    again = registry.rerun(old, "visitor old")
+    until(lambda: again.status == "done" and not again.has_worker)
+    assert list(again.load_points().columns["loss"]) == list(old.load_points().columns["loss"])
     # Nobody can make a live run give way, however little there is.
-    registry.limits = replace(registry.limits, all_bytes=1)
-    registry.room.sweep()
+    registry.limits = replace(registry.limits, bytes_total=1)
+    registry.storage_quota.enforce()
     assert going.checkpoints()
     assert registry.find(going.id, "zoe") is going
     assert registry.find(old.id, "visitor old") is None  # its record goes last of all
-    with pytest.raises(Refused, match=r"stores .* in total, and all of it is in use; try again later"):
+    with pytest.raises(UserError, match=r"stores .* in total, and all of it is in use; try again later"):
         registry.start(small(), "yan")
 
 
@@ -436,19 +438,19 @@ def test_one_visitors_excess_costs_nobody_else(hosted):
     for n, run in enumerate(greedy):
         age(run, 3 - n)
     forget_visits(registry)
-    one, total = bytes_in(modest.folder), sum(bytes_in(run.folder) for run in registry.everybodys())
-    registry.limits = replace(registry.limits, own_bytes=int(1.2 * one))
-    registry.limits = replace(registry.limits, all_bytes=total - one)
-    registry.room.sweep()
+    one, total = directory_size(modest.folder), sum(directory_size(run.folder) for run in registry.all_runs())
+    registry.limits = replace(registry.limits, bytes_per_owner=int(1.2 * one))
+    registry.limits = replace(registry.limits, bytes_total=total - one)
+    registry.storage_quota.enforce()
     assert modest.removed == ""
-    assert kept_steps(modest.folder)
+    assert weight_steps(modest.folder)
     assert greedy[0].removed
-    assert sum(bytes_in(run.folder) for run in registry.everybodys()) <= total - one
+    assert sum(directory_size(run.folder) for run in registry.all_runs()) <= total - one
 
 
 def rest(registry: Registry, owner: str, size: int, hours: float) -> Run:
     """A run that was left alone for so long, with so many bytes of weights; nothing was trained."""
-    run = registry._new(small(), owner, "", registry._folder(small()))
+    run = registry._new(small(), owner, "", registry._new_folder(small()))
     (run.folder / "checkpoints").mkdir(parents=True)
     (run.folder / "checkpoints" / "weights").write_bytes(bytes(size))
     (run.folder / "history").mkdir()
@@ -461,36 +463,38 @@ def rest(registry: Registry, owner: str, size: int, hours: float) -> Run:
 
 def test_runs_of_one_address_evict_its_own_first(hosted, client_address):
     registry = hosted()
-    registry.limits = replace(registry.limits, own_bytes=250_000, all_bytes=1_000_000)
+    registry.limits = replace(registry.limits, bytes_per_owner=250_000, bytes_total=1_000_000)
     client_address.set("192.0.2.1")
     modest = rest(registry, "ada", 100_000, 99)
     client_address.set("192.0.2.9")
     crowd = [rest(registry, f"invented {n}", 200_000, 9 - n) for n in range(3)]
-    registry.room.check(fingerprint("invented 3"), 200_000)  # more than half, while nobody else needs it
+    registry.storage_quota.ensure_available(owner_id("invented 3"), 200_000)  # more than half, while nobody else needs it
     assert [run.removed for run in (modest, *crowd)] == [""] * 4
     crowd.append(rest(registry, "invented 3", 200_000, 1))
-    registry.room.check(fingerprint("invented 4"), 200_000)
-    assert [run.removed for run in (modest, *crowd)] == ["", EMPTIED, "", "", ""]  # its own, the oldest first
+    registry.storage_quota.ensure_available(owner_id("invented 4"), 200_000)
+    assert [run.removed for run in (modest, *crowd)] == ["", WEIGHTS_EVICTED, "", "", ""]  # its own, the oldest first
     client_address.set("192.0.2.1")
-    registry.room.check(fingerprint("bob"), 230_000)
-    registry.limits = replace(registry.limits, all_bytes=800_000)
-    registry.room.sweep()
+    registry.storage_quota.ensure_available(owner_id("bob"), 230_000)
+    registry.limits = replace(registry.limits, bytes_total=800_000)
+    registry.storage_quota.enforce()
     assert modest.removed == ""
 
 
 def test_address_over_its_share_is_refused_when_no_run_of_it_is_idle(hosted, client_address, monkeypatch):
     registry = hosted()
-    registry.limits = replace(registry.limits, own_bytes=250_000, all_bytes=1_000_000)
+    registry.limits = replace(registry.limits, bytes_per_owner=250_000, bytes_total=1_000_000)
     client_address.set("192.0.2.1")
     modest = rest(registry, "ada", 100_000, 99)
     client_address.set("192.0.2.9")
     crowd = [rest(registry, f"invented {n}", 200_000, 9 - n) for n in range(4)]
-    monkeypatch.setattr(registry, "at_rest", lambda run: run not in crowd)
-    with pytest.raises(Refused, match=r"stores 1 MB in total, of which one address may use half, .* delete some, try again later, or"):
-        registry.room.check(fingerprint("invented 4"), 200_000)
+    monkeypatch.setattr(registry, "is_idle", lambda run: run not in crowd)
+    with pytest.raises(UserError, match=r"stores 1 MB in total, of which one address may use half, .* delete some, try again later, or"):
+        registry.storage_quota.ensure_available(owner_id("invented 4"), 200_000)
     assert modest.removed == ""
     client_address.set("192.0.2.1")
-    registry.room.check(fingerprint("bob"), 200_000)  # what the other address takes beyond its half counts for that one only
+    registry.storage_quota.ensure_available(
+        owner_id("bob"), 200_000
+    )  # what the other address takes beyond its half counts for that one only
     assert modest.removed == ""
 
 
@@ -499,31 +503,31 @@ def test_quota_evicts_absent_owners_uploads_before_trained_weights(hosted, tmp_p
     save_checkpoint(tmp_path / "checkpoint", Trainer(small()), None)
     runs = {"trained": done(registry, "tess", "trained", steps=60)}
     for name, owner in (("sent", "gus"), ("near", "nell")):
-        runs[name] = registry.adopt(shutil.copytree(tmp_path / "checkpoint", tmp_path / name), owner, name)
+        runs[name] = registry.import_checkpoint(shutil.copytree(tmp_path / "checkpoint", tmp_path / name), owner, name)
     for name, hours in (("trained", 9), ("sent", 1), ("near", 99)):
         age(runs[name], hours)
     forget_visits(registry)
-    registry.rows("nell")
+    registry.summaries("nell")
 
     def take() -> dict[str, str]:
-        total = sum(bytes_in(run.folder) for run in registry.everybodys())
-        registry.limits = replace(registry.limits, own_bytes=10**9, all_bytes=total - 1000)
-        registry.room.sweep()
+        total = sum(directory_size(run.folder) for run in registry.all_runs())
+        registry.limits = replace(registry.limits, bytes_per_owner=10**9, bytes_total=total - 1000)
+        registry.storage_quota.enforce()
         return {name: run.removed for name, run in runs.items()}
 
-    assert take() == {"trained": THINNED, "sent": "", "near": ""}
-    assert take() == {"trained": THINNED, "sent": EMPTIED, "near": ""}
+    assert take() == {"trained": HISTORY_THINNED, "sent": "", "near": ""}
+    assert take() == {"trained": HISTORY_THINNED, "sent": WEIGHTS_EVICTED, "near": ""}
     assert runs["trained"].checkpoints()
-    assert take() == {"trained": EMPTIED, "sent": EMPTIED, "near": ""}
+    assert take() == {"trained": WEIGHTS_EVICTED, "sent": WEIGHTS_EVICTED, "near": ""}
 
 
 def test_what_was_sent_and_trained_on_here_counts_as_trained_here(hosted, tmp_path):
     registry = hosted()
     save_checkpoint(tmp_path / "checkpoint", Trainer(small(steps=5)), None)
-    run = registry.adopt(tmp_path / "checkpoint", "ada", "sent")
+    run = registry.import_checkpoint(tmp_path / "checkpoint", "ada", "sent")
     assert run.sent is Run.read(run.folder).sent is True
     registry.control(run, "resume")
-    until(lambda: run.status == "done" and not run.live)
+    until(lambda: run.status == "done" and not run.has_worker)
     assert run.sent is Run.read(run.folder).sent is False
 
 
@@ -535,42 +539,42 @@ def test_a_branch_that_waits_keeps_what_it_comes_from(hosted):
     registry.slots = 0
     branch = registry.branch(parent, 30, "ada")
     assert branch.status == "waiting"
-    registry.limits = replace(registry.limits, all_bytes=1)
-    registry.room.sweep()
+    registry.limits = replace(registry.limits, bytes_total=1)
+    registry.storage_quota.enforce()
     assert parent.removed == ""
     assert parent.checkpoints()
 
 
 def test_keeping_a_checkpoint_and_an_upload_need_room_too(hosted, tmp_path):
     registry = hosted()
-    run = registry.start(small(steps=ENDLESS), "ada", changes=[Change(0, "speed", 20)])
+    run = registry.start(small(steps=ENDLESS), "ada", changes=[SettingChange(0, "speed", 20)])
     until(lambda: run.step > 0)
     checkpoint = tmp_path / "sent"
     save_checkpoint(checkpoint, Trainer(small()), None)
-    registry.limits = replace(registry.limits, own_bytes=kept_by(run.config) + 1000)
-    with pytest.raises(Refused, match="delete “"):
+    registry.limits = replace(registry.limits, bytes_per_owner=estimated_run_bytes(run.config) + 1000)
+    with pytest.raises(UserError, match="delete “"):
         registry.control(run, "keep")
-    with pytest.raises(Refused, match="delete “"):
-        registry.adopt(checkpoint, "ada", "sent")
+    with pytest.raises(UserError, match="delete “"):
+        registry.import_checkpoint(checkpoint, "ada", "sent")
     assert (checkpoint / "config.json").is_file()
-    registry.adopt(shutil.copytree(checkpoint, tmp_path / "copy"), "bob", "sent")
+    registry.import_checkpoint(shutil.copytree(checkpoint, tmp_path / "copy"), "bob", "sent")
 
 
 def test_thinning_leaves_what_a_run_needs_to_go_on(hosted):
     registry = hosted()
-    run = registry.start(small(steps=60), "ada", changes=[Change(0, "speed", 200)])
+    run = registry.start(small(steps=60), "ada", changes=[SettingChange(0, "speed", 200)])
     until(lambda: run.step >= 40)
     registry.control(run, "pause")
     until(lambda: run.status == "paused" and run.checkpoints() and run.checkpoints()[0][1].step == run.step)
-    run.send("park")
-    until(lambda: not run.live)
+    run.send_command("park")
+    until(lambda: not run.has_worker)
     for path in surplus_weights(run.folder):
         path.unlink()
     registry.control(run, "resume")
-    until(lambda: run.status == "done" and not run.live)
+    until(lambda: run.status == "done" and not run.has_worker)
     assert [line["step"] for line in read_lines(run.folder)] == list(range(1, 61))
-    assert kept_steps(run.folder)[0] == 0
-    assert kept_steps(run.folder)[-1] == 60
+    assert weight_steps(run.folder)[0] == 0
+    assert weight_steps(run.folder)[-1] == 60
 
 
 def test_a_record_of_an_earlier_version_is_read(hosted, tmp_path):
@@ -583,4 +587,4 @@ def test_a_record_of_an_earlier_version_is_read(hosted, tmp_path):
     assert len(shorter) == len(written.splitlines()) - len(later)
     (folder / "run.json").write_text("\n".join(shorter))
     again = Run.read(folder)
-    assert (again.id, again.active, again.removed, again.sent, again.owner) == (run.id, 0.0, "", False, fingerprint("ada"))
+    assert (again.id, again.active, again.removed, again.sent, again.owner) == (run.id, 0.0, "", False, owner_id("ada"))

@@ -9,12 +9,12 @@ import psutil
 import pytest
 
 from playground.runs import processes
-from playground.runs.eyes import Eyes
-from playground.runs.processes import Child, active_seconds
+from playground.runs.eyes import InspectorClient
+from playground.runs.processes import WorkerProcess, cpu_seconds
 from playground.runs.registry import Registry
 from playground.training.config import RunConfig
-from playground.ui.inspect import inspect_answerers
-from playground.ui.report import report_answerers
+from playground.ui.inspect import inspect_handlers
+from playground.ui.report import report_handlers
 from tests.support.app_server import ROOT, wait_for
 from tests.support.coroutines import run_in_thread
 
@@ -48,7 +48,7 @@ def no_threads(monkeypatch):
 @pytest.mark.smoke
 @pytest.mark.parametrize("missing", ["no_descriptors", "no_threads"])
 def test_failed_child_start_reports_its_end_from_another_thread(missing, request):
-    Child("builtins:id", "first", on_message=lambda: None, on_end=lambda code: None)  # before resources run out
+    WorkerProcess("builtins:id", "first", on_message=lambda: None, on_exit=lambda code: None)  # before resources run out
     request.getfixturevalue(missing)
     lock, codes = threading.Lock(), []
 
@@ -57,8 +57,8 @@ def test_failed_child_start_reports_its_end_from_another_thread(missing, request
             codes.append(code)
 
     with lock:
-        child = Child("builtins:id", "refused", on_message=lambda: None, on_end=end)
-    assert child.ended.wait(30)
+        child = WorkerProcess("builtins:id", "refused", on_message=lambda: None, on_exit=end)
+    assert child.exited.wait(30)
     assert codes == [None]
     assert child.process.pid is None
     assert not child.send("anything")
@@ -76,10 +76,10 @@ def test_a_run_whose_process_cannot_be_started_fails_and_can_be_resumed(tmp_path
                 raise pipes[0]
 
             patch.setattr(processes, "context", lambda: SimpleNamespace(Pipe=refuse, Process=context.Process))
-            run = registry.start(RunConfig.from_fields(SMALL), "ada")
+            run = registry.start(RunConfig.from_flat(SMALL), "ada")
             wait_for(lambda: run.status == "failed", 60, "the end of a run without a process")
             assert "could not be started" in run.message
-            assert not run.live
+            assert not run.has_worker
         registry.control(run, "resume")
         wait_for(lambda: run.status == "done", 120, "the end of a run that was resumed")
     finally:
@@ -87,7 +87,7 @@ def test_a_run_whose_process_cannot_be_started_fails_and_can_be_resumed(tmp_path
 
 
 def test_a_request_to_a_process_that_cannot_be_started_is_answered(no_descriptors):
-    answer = Eyes().ask("warm", {}).result(60)
+    answer = InspectorClient().request("warm", {}).result(60)
     assert "could not be started" in answer["error"]
     assert answer["again"]
 
@@ -95,7 +95,7 @@ def test_a_request_to_a_process_that_cannot_be_started_is_answered(no_descriptor
 @pytest.mark.parametrize("name", ["report", "inspect-figures"])
 def test_report_and_figures_return_error_if_process_cannot_start(name, no_descriptors):
     registry = Registry(ROOT / "checkpoints")
-    answerer = (report_answerers(registry) | inspect_answerers(registry))[name]
+    answerer = (report_handlers(registry) | inspect_handlers(registry))[name]
     told = run_in_thread(answerer({"subject": "checkpoint:reverse", "text": "3 1 4"}, None))
     assert "could not be started" in told["error"]
     registry.shutdown()
@@ -106,11 +106,11 @@ def test_waiting_for_a_processor_counts_as_active(tmp_path):
         folder = tmp_path / "7" / "task" / thread
         folder.mkdir(parents=True)
         (folder / "schedstat").write_text(text)
-    assert active_seconds(7, tmp_path) == 51.5
+    assert cpu_seconds(7, tmp_path) == 51.5
 
 
 def test_active_seconds_is_cpu_time_without_scheduler_statistics(tmp_path):
     times = psutil.Process().cpu_times()
-    assert active_seconds(os.getpid(), tmp_path) >= times.user + times.system
+    assert cpu_seconds(os.getpid(), tmp_path) >= times.user + times.system
     with pytest.raises(psutil.NoSuchProcess):
-        active_seconds(2**22 + 1, tmp_path)
+        cpu_seconds(2**22 + 1, tmp_path)

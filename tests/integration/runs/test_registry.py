@@ -15,23 +15,23 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from playground.models.config import SettingError
+from playground.models.config import ConfigError
 from playground.runs import registry as registry_module
 from playground.runs import run as run_module
-from playground.runs.eyes import Eyes
-from playground.runs.history import kept_states, kept_steps, read_lines, weights_path
+from playground.runs.eyes import InspectorClient
+from playground.runs.history import read_lines, state_steps, weight_steps, weights_path
 from playground.runs.inspection_queue import MAX_PER_CLIENT
-from playground.runs.processes import Child, warm_up
-from playground.runs.registry import UNDO_FOR, WAITING_AN_OWNER, Registry
-from playground.runs.run import LONGEST_NAME, Refused, Run, fingerprint
+from playground.runs.processes import WorkerProcess, warm_up
+from playground.runs.registry import MAX_QUEUED_PER_OWNER, UNDO_TTL_S, Registry
+from playground.runs.run import MAX_NAME_LENGTH, Run, UserError, owner_id
 from playground.training.checkpoint import save_checkpoint
-from playground.training.config import Change, RunConfig
+from playground.training.config import RunConfig, SettingChange
 from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 
 SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50}
-SLOWLY = [Change(0, "speed", 40)]  # leaves the machine to the others
+SLOWLY = [SettingChange(0, "speed", 40)]  # leaves the machine to the others
 ENDLESS = 100_000
 
 
@@ -62,8 +62,8 @@ def serve(tmp_path):
         each.shutdown()
 
 
-def start(registry: Registry, owner: str = "ada", changes: list[Change] | None = None, **fields) -> Run:
-    return registry.start(RunConfig.from_fields(SMALL | fields), owner, changes=changes)
+def start(registry: Registry, owner: str = "ada", changes: list[SettingChange] | None = None, **fields) -> Run:
+    return registry.start(RunConfig.from_flat(SMALL | fields), owner, changes=changes)
 
 
 def slow(registry: Registry, owner: str = "ada", **fields) -> Run:
@@ -94,12 +94,12 @@ def wait_for_pause_at(run: Run, step: int) -> Run:
 
 def wait_for_the_end(run: Run) -> Run:
     """Until no process belongs to it any more."""
-    return wait_until(run, lambda: not run.live and run.status != "waiting", "the end of a worker")
+    return wait_until(run, lambda: not run.has_worker and run.status != "waiting", "the end of a worker")
 
 
 def finished(registry: Registry, run: Run) -> Run:
     """Let it go on to its end, wherever it stands."""
-    wait_for(lambda: run.status not in ("starting", "waiting"), what="a worker")
+    wait_for(lambda: run.status not in ("starting", "waiting"), description="a worker")
     if run.status != "done":
         registry.control(run, "resume")
     return wait_for_the_end(wait_for_status(run, "done"))
@@ -116,12 +116,12 @@ def held(registry: Registry, run: Run, step: int = 1) -> Run:
 def parked(registry: Registry, run: Run) -> Run:
     """A paused run that has given its worker back."""
     held(registry, run)
-    run.send("park")
+    run.send_command("park")
     return wait_for_the_end(run)
 
 
 def losses(run: Run) -> list[float]:
-    points = run.load()
+    points = run.load_points()
     assert points.first == 1
     return list(points.columns["loss"])
 
@@ -163,7 +163,7 @@ class Page:
         return told
 
     def poll_until(self, condition) -> dict:
-        return wait_for(lambda: (told := self.poll()) and condition(told) and told, what="something to be told")
+        return wait_for(lambda: (told := self.poll()) and condition(told) and told, description="something to be told")
 
 
 # A run's life
@@ -175,7 +175,7 @@ def test_run_trains_in_its_own_process_and_saves_scored_checkpoint(registry):
     worker = run.worker
     assert worker.process.pid != os.getpid()
     wait_for_the_end(wait_for_status(run, "done"))
-    assert worker.ended.wait(60)
+    assert worker.exited.wait(60)
     assert gone(worker.process.pid)
     assert len(losses(run)) == run.step == 60
     assert run.scores["n"] == 2000
@@ -193,9 +193,9 @@ def test_pause_holds_the_run_step_moves_it_by_one_and_resume_lets_it_go(registry
     held_at = run.step
     for further in (1, 2):
         registry.control(run, "step")
-        wait_for(lambda: run.step == held_at + further, what="a single step")  # noqa: B023
+        wait_for(lambda: run.step == held_at + further, description="a single step")  # noqa: B023
         assert run.status == "paused"
-    assert answer(registry.ask(run, "3 1 4"))["answer"] == ["4", "1", "3"]
+    assert answer(registry.predict(run, "3 1 4"))["answer"] == ["4", "1", "3"]
     assert run.step == held_at + 2
     registry.control(run, "resume")
     wait_for_steps(run, held_at + 5)
@@ -210,7 +210,7 @@ def test_stopped_run_saves_predicts_and_resumes_bit_exactly(registry):
     wait_for_the_end(wait_for_status(run, "stopped"))
     stopped_at = run.step
     assert newest(run) == stopped_at < 60
-    assert answer(registry.ask(run, "1 2"))["answer"] == ["2", "1"]
+    assert answer(registry.predict(run, "1 2"))["answer"] == ["2", "1"]
     finished(registry, run)
     assert losses(run) == losses(wait_for_status(undisturbed, "done"))
     assert len(losses(run)) == 60
@@ -221,7 +221,7 @@ def test_commands_to_a_run_that_has_ended_do_nothing(registry):
     for action in ("pause", "resume", "step", "stop", "keep"):
         registry.control(run, action)
     assert run.status == "done"
-    assert not run.live
+    assert not run.has_worker
     with pytest.raises(ValueError, match="action is 'explode'"):
         registry.control(run, "explode")
 
@@ -261,7 +261,7 @@ def test_a_second_stop_right_after_the_first_is_still_a_stop(registry):
 def test_a_second_stop_ends_a_worker_that_does_not_listen_at_once(registry):
     run, other = slow(registry), slow(registry)
     held(registry, run)
-    wait_for(lambda: run.checkpoints(), what="a checkpoint")
+    wait_for(lambda: run.checkpoints(), description="a checkpoint")
     registry.control(run, "resume")
     wait_for_status(run, "training")
     pid = run.worker.process.pid
@@ -290,7 +290,7 @@ def test_killed_worker_is_reported_resumable_and_affects_no_other(registry):
     victim, other = slow(registry), slow(registry)
     wait_for_steps(other)
     held(registry, victim)
-    wait_for(lambda: victim.checkpoints() and newest(victim) == victim.step, what="its checkpoint")
+    wait_for(lambda: victim.checkpoints() and newest(victim) == victim.step, description="its checkpoint")
     kept = victim.step
     registry.control(victim, "resume")
     wait_for_steps(victim, kept + 3)
@@ -332,12 +332,12 @@ def test_a_kept_checkpoint_stays_and_of_the_others_only_the_latest(registry):
     run = slow(registry)
     wait_for_steps(run)
     registry.control(run, "keep")
-    wait_for(lambda: run.saved == 1, what="a kept checkpoint")
+    wait_for(lambda: run.checkpoint_version == 1, description="a kept checkpoint")
     (kept,) = (path.name for path, _ in run.checkpoints())
     assert kept.endswith("-kept")
     for count in (2, 3, 4, 5):
         held(registry, run, run.step + 1)
-        wait_for(lambda: run.saved == count, what="a checkpoint")  # noqa: B023
+        wait_for(lambda: run.checkpoint_version == count, description="a checkpoint")  # noqa: B023
         registry.control(run, "resume")
         wait_for_status(run, "training")
     names = [path.name for path, _ in run.checkpoints()]
@@ -355,52 +355,52 @@ def test_more_runs_than_places_wait_in_line_and_move_up(serve):
     first, second, third, fourth = (slow(registry) for _ in range(4))
     wait_for_steps(first)
     runs = (first, second, third, fourth)
-    assert [registry.place(run) for run in runs] == [None, 1, 2, 3]
+    assert [registry.queue_position(run) for run in runs] == [None, 1, 2, 3]
     assert [Page(registry, run).poll()["place"] for run in runs] == [None, 1, 2, 3]
-    assert [row["place"] for row in registry.rows("ada")] == [3, 2, 1, None]
+    assert [row["place"] for row in registry.summaries("ada")] == [3, 2, 1, None]
     registry.control(third, "stop")
-    assert (third.status, registry.place(third), registry.place(fourth)) == ("stopped", None, 2)
+    assert (third.status, registry.queue_position(third), registry.queue_position(fourth)) == ("stopped", None, 2)
     registry.control(first, "stop")
     wait_for_steps(second)
-    assert [registry.place(run) for run in runs] == [None, None, None, 1]
+    assert [registry.queue_position(run) for run in runs] == [None, None, None, 1]
     registry.control(second, "stop")
     wait_for_steps(fourth)
-    assert sum(run.live for run in runs) == 1
+    assert sum(run.has_worker for run in runs) == 1
     registry.control(third, "resume")
-    assert (third.status, registry.place(third)) == ("waiting", 1)
+    assert (third.status, registry.queue_position(third)) == ("waiting", 1)
 
 
 def test_paused_queued_run_rejoins_the_queue_at_its_end(serve):
     registry = serve(slots=1)
     first, second, third = (slow(registry) for _ in range(3))
     registry.control(second, "pause")
-    assert (second.status, registry.place(third)) == ("paused", 1)
+    assert (second.status, registry.queue_position(third)) == ("paused", 1)
     registry.control(second, "resume")
-    assert [registry.place(run) for run in (second, third)] == [2, 1]
+    assert [registry.queue_position(run) for run in (second, third)] == [2, 1]
     for action in ("step", "keep", "resume"):
         registry.control(second, action)
-    assert [registry.place(run) for run in (second, third)] == [2, 1]
-    assert first.live
+    assert [registry.queue_position(run) for run in (second, third)] == [2, 1]
+    assert first.has_worker
 
 
 def test_who_has_fewest_places_comes_first(serve):
     registry = serve(slots=2)
     going = [slow(registry, "ada"), slow(registry, "ada")]
     ada, ada_2, bob, bob_2, eve = (slow(registry, owner) for owner in ("ada", "ada", "bob", "bob", "eve"))
-    assert [registry.place(run) for run in (bob, eve, bob_2, ada, ada_2)] == [1, 2, 3, 4, 5]
+    assert [registry.queue_position(run) for run in (bob, eve, bob_2, ada, ada_2)] == [1, 2, 3, 4, 5]
     registry.control(going[0], "stop")
     wait_for_steps(bob)
-    assert [registry.place(run) for run in (eve, ada, bob_2, ada_2)] == [1, 2, 3, 4]
+    assert [registry.queue_position(run) for run in (eve, ada, bob_2, ada_2)] == [1, 2, 3, 4]
     registry.control(bob, "stop")
     wait_for_steps(eve)  # bob has no place now either, and came before her; but he had his turn
-    assert [registry.place(run) for run in (bob_2, ada, ada_2)] == [1, 2, 3]
+    assert [registry.queue_position(run) for run in (bob_2, ada, ada_2)] == [1, 2, 3]
 
 
 def test_many_runs_of_one_owner_do_not_delay_a_run_of_another(serve):
     registry = serve(slots=1)
     many = [start(registry, "ada", steps=1) for _ in range(6)]
     single = start(registry, "bob", steps=1)
-    assert registry.place(single) == 1
+    assert registry.queue_position(single) == 1
     waiting = [run for run in many if run.status == "waiting"]
     wait_for_status(single, "done")
     assert sum(run.status == "waiting" for run in waiting) >= len(waiting) - 1
@@ -411,9 +411,9 @@ def test_many_runs_of_one_owner_do_not_delay_a_run_of_another(serve):
 def test_one_owner_may_be_held_to_fewer_places_than_there_are(serve):
     registry = serve(slots=3, slots_an_owner=1)
     first, second, other = slow(registry, "ada"), slow(registry, "ada"), slow(registry, "bob")
-    assert (second.status, registry.place(second)) == ("waiting", 1)
+    assert (second.status, registry.queue_position(second)) == ("waiting", 1)
     wait_for_steps(other)
-    assert (first.live, second.live, other.live) == (True, False, True)
+    assert (first.has_worker, second.has_worker, other.has_worker) == (True, False, True)
     registry.control(first, "stop")
     wait_for_steps(second)
 
@@ -424,7 +424,7 @@ def test_paused_run_yields_its_slot_and_resumes_afterwards(serve):
     at = run.step
     other = start(registry, "bob", steps=30)
     wait_for_status(other, "starting", "training", "done")
-    assert (run.status, run.live, newest(run)) == ("paused", False, at)
+    assert (run.status, run.has_worker, newest(run)) == ("paused", False, at)
     registry.control(run, "resume")
     wait_for_status(other, "done")
     wait_for_steps(run, at + 2)
@@ -437,7 +437,7 @@ def test_a_run_that_trains_gives_its_place_to_nobody(serve):
     wait_for_steps(going)
     waiting = slow(registry, "bob")
     wait_for_steps(waiting)
-    assert (going.status, other.live) == ("training", False)
+    assert (going.status, other.has_worker) == ("training", False)
 
 
 def test_a_run_resumed_while_it_gives_up_its_place_waits_for_the_next_one(serve):
@@ -448,17 +448,17 @@ def test_a_run_resumed_while_it_gives_up_its_place_waits_for_the_next_one(serve)
     registry.control(run, "resume")
     wait_for_steps(other)
     wait_for_status(run, "waiting")
-    assert registry.place(run) == 1
+    assert registry.queue_position(run) == 1
     registry.control(other, "stop")
     wait_for_steps(run, at + 2)
 
 
 def test_nobody_may_have_any_number_of_runs_waiting(serve):
     registry = serve(slots=1)
-    runs = [slow(registry) for _ in range(WAITING_AN_OWNER + 1)]
-    with pytest.raises(Refused, match=f"you have {WAITING_AN_OWNER} queued runs, which is the maximum"):
+    runs = [slow(registry) for _ in range(MAX_QUEUED_PER_OWNER + 1)]
+    with pytest.raises(UserError, match=f"you have {MAX_QUEUED_PER_OWNER} queued runs, which is the maximum"):
         slow(registry)
-    assert len(registry.of_owner("ada")) == len(runs)
+    assert len(registry.list_for_owner("ada")) == len(runs)
     registry.control(runs[-1], "stop")
     assert slow(registry).status == "waiting"
     assert slow(registry, "bob").status == "waiting"
@@ -485,34 +485,34 @@ def test_who_waits_comes_by_places_then_turns_then_the_line(registry):
         waiting = [SimpleNamespace(owner=owner) for owner in line]
         registry._runs = {str(at): SimpleNamespace(owner=owner, live=True, sliced=False) for at, owner in enumerate(held)}
         turns = chance.sample(owners, chance.randint(0, len(owners)))  # the one whose turn was longest ago first
-        registry._line, registry._turn = list(waiting), len(turns)
-        registry._turns = OrderedDict((owner, number) for number, owner in enumerate(turns, start=1))
-        order = [next(at for at, each in enumerate(waiting) if each is run) for run in registry._order()]
+        registry._queue, registry._turn_counter = list(waiting), len(turns)
+        registry._last_served = OrderedDict((owner, number) for number, owner in enumerate(turns, start=1))
+        order = [next(at for at, each in enumerate(waiting) if each is run) for run in registry._next_in_queue()]
         assert order == as_it_is_meant(line, Counter(held), turns)
-    registry._runs, registry._line = {}, []
+    registry._runs, registry._queue = {}, []
 
 
 @pytest.mark.parametrize(("given", "kept"), [("👩‍💻 run", "👩💻 run"), ("a\u200bb\n", "ab"), ("\u200b", "reverse 1–5, 1 × 2")])
 def test_run_name_with_unprintable_characters_survives_restart(serve, given, kept):
     registry = serve(slots=1)
-    run = registry.start(RunConfig.from_fields(SMALL | {"steps": 1}), "ada", name=given)
+    run = registry.start(RunConfig.from_flat(SMALL | {"steps": 1}), "ada", name=given)
     wait_for_the_end(run)
     registry.shutdown()
     assert [run.name for run in serve(slots=1).of_owner("ada")] == [kept]
 
 
 def test_a_run_that_does_not_fit_into_memory_is_refused_with_the_number(registry):
-    config = RunConfig.from_fields({"d_model": 4096, "n_layers": 48, "d_ff": 16384, "batch_size": 65536, "max_length": 512})
-    with pytest.raises(SettingError, match=r"needs about [\d,.]+ GB and [\d.]+ GB are free") as caught:
+    config = RunConfig.from_flat({"d_model": 4096, "n_layers": 48, "d_ff": 16384, "batch_size": 65536, "max_length": 512})
+    with pytest.raises(ConfigError, match=r"needs about [\d,.]+ GB and [\d.]+ GB are free") as caught:
         registry.start(config, "ada")
     assert caught.value.field == "batch_size"
-    assert registry.of_owner("ada") == []
+    assert registry.list_for_owner("ada") == []
 
 
 def test_run_short_of_memory_does_not_block_smaller_runs(serve, monkeypatch):
     def scarce(config: RunConfig, besides: int = 0) -> None:
         if config.training.batch_size > 8:
-            raise SettingError("batch_size", "this run needs about 9.0 GB and 1.0 GB are free")
+            raise ConfigError("batch_size", "this run needs about 9.0 GB and 1.0 GB are free")
 
     registry = serve(slots=1)
     going, large, small = slow(registry), slow(registry, batch_size=16), slow(registry)
@@ -522,8 +522,8 @@ def test_run_short_of_memory_does_not_block_smaller_runs(serve, monkeypatch):
     wait_for_steps(small)
     told = Page(registry, large).poll()
     assert (told["status"], told["place"], told["message"]) == ("waiting", 1, "")  # for a place, once more
-    registry.slots = registry.slots_an_owner = 2
-    wait_for(lambda: large.message, what="the reason")
+    registry.slots = registry.slots_per_owner = 2
+    wait_for(lambda: large.message, description="the reason")
     assert large.message == "waiting for memory: this run needs about 9.0 GB and 1.0 GB are free"
     monkeypatch.undo()
     wait_for_steps(large)
@@ -534,31 +534,31 @@ def test_run_short_of_memory_is_overtaken_for_a_limited_time(serve, monkeypatch)
     live = []
 
     def scarce(config: RunConfig, besides: int = 0) -> None:
-        if config.training.batch_size > 8 and live and live[0].live:
-            raise SettingError("batch_size", "this run needs about 9.0 GB and 1.0 GB are free")
+        if config.training.batch_size > 8 and live and live[0].has_worker:
+            raise ConfigError("batch_size", "this run needs about 9.0 GB and 1.0 GB are free")
 
     registry = serve(slots=3)
     live.append(slow(registry))
     wait_for_steps(live[0])
     registry.control(live[0], "pause")
     wait_for_status(live[0], "paused")
-    monkeypatch.setattr(registry_module, "OVERTAKEN_FOR", 3600.0)
+    monkeypatch.setattr(registry_module, "BYPASS_WINDOW_S", 3600.0)
     monkeypatch.setattr(registry_module, "check_memory", scarce)
-    monkeypatch.setattr(registry, "check_size", lambda config: None)
+    monkeypatch.setattr(registry, "validate_size", lambda config: None)
     large, small = slow(registry, batch_size=16), slow(registry)
     wait_for_steps(small)  # it went first
     assert large.status == "waiting"
-    monkeypatch.setattr(registry_module, "OVERTAKEN_FOR", 0.0)  # two minutes later
+    monkeypatch.setattr(registry_module, "BYPASS_WINDOW_S", 0.0)  # two minutes later
     wait_for_steps(large)  # for the paused run has given its memory back
-    assert not live[0].live
+    assert not live[0].has_worker
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "runs").write_text("in the way")
     registry = Registry(tmp_path, slots=1)
-    with pytest.raises(Refused, match=r"folder .* could not be created"):
+    with pytest.raises(UserError, match=r"folder .* could not be created"):
         start(registry)
-    assert registry.of_owner("ada") == []
+    assert registry.list_for_owner("ada") == []
     registry.shutdown()
 
 
@@ -569,7 +569,7 @@ def test_unwatched_run_pauses_with_reason_and_releases_its_worker(serve):
     registry = serve(slots=2, lease=3, reap=1)
     run, watched = slow(registry), slow(registry)
     page = Page(registry, watched)
-    page.poll_until(lambda told: not run.live and run.step)
+    page.poll_until(lambda told: not run.has_worker and run.step)
     assert run.status == "paused"
     assert "paused automatically after 3 s without viewers" in run.message
     assert newest(run) == run.step
@@ -586,22 +586,22 @@ def test_unwatched_run_pauses_with_reason_and_releases_its_worker(serve):
 def test_whoever_looks_at_the_list_keeps_the_runs_in_it_going(serve):
     registry = serve(slots=2, lease=8)
     mine, theirs = slow(registry, "ada"), slow(registry, "bob")
-    wait_for(lambda: registry.rows("ada") and theirs.status == "paused", what="the run of somebody who is away to pause")
+    wait_for(lambda: registry.summaries("ada") and theirs.status == "paused", description="the run of somebody who is away to pause")
     assert mine.status == "training"
 
 
 def test_a_run_in_line_that_nobody_watches_leaves_it_and_says_why(serve):
     registry = serve(slots=1, lease=600)
     going, left, behind = (slow(registry) for _ in range(3))
-    left.watched_at -= 1000
+    left.last_viewed_at -= 1000
     said = "removed from the queue after 10 min without viewers; press Resume to queue it again"
     wait_until(left, lambda: Run.read(left.folder).message == said, "to leave the line")
-    assert (left.status, left.message, registry.place(left), registry.place(behind)) == ("stopped", said, None, 1)
+    assert (left.status, left.message, registry.queue_position(left), registry.queue_position(behind)) == ("stopped", said, None, 1)
     assert Run.read(left.folder).status == "stopped"
     page = Page(registry, left)
     page.poll()  # it is on the screen of who presses Resume
     registry.control(left, "resume")
-    assert (left.status, left.message, registry.place(left)) == ("waiting", "", 2)
+    assert (left.status, left.message, registry.queue_position(left)) == ("waiting", "", 2)
     registry.control(behind, "stop")
     registry.control(going, "stop")
     page.poll_until(lambda told: told["step"])
@@ -611,30 +611,30 @@ def test_a_run_that_is_resumed_after_long_is_not_alone_in_line(serve):
     registry = serve(slots=1, lease=600)
     going, resumed, alone = (slow(registry) for _ in range(3))
     registry.control(resumed, "stop")
-    resumed.watched_at -= 1000
+    resumed.last_viewed_at -= 1000
     registry.control(resumed, "resume")
-    alone.watched_at -= 1000
+    alone.last_viewed_at -= 1000
     wait_for_status(alone, "stopped")  # the house has looked after both
-    assert (resumed.status, registry.place(resumed), going.live) == ("waiting", 1, True)
+    assert (resumed.status, registry.queue_position(resumed), going.has_worker) == ("waiting", 1, True)
 
 
 def test_a_run_in_line_whose_list_is_on_screen_stays_there(serve):
     registry = serve(slots=1, lease=0)
     going, mine, theirs = slow(registry), slow(registry), slow(registry, "bob")
     for run in (mine, theirs):
-        run.watched_at -= 1000
-    assert registry.rows("ada")[0]["place"] is not None
-    registry.lease = 600
+        run.last_viewed_at -= 1000
+    assert registry.summaries("ada")[0]["place"] is not None
+    registry.idle_timeout_s = 600
     wait_for_status(theirs, "stopped")  # the house has looked after both
-    assert (mine.status, registry.place(mine), mine.message, going.live) == ("waiting", 1, "", True)
+    assert (mine.status, registry.queue_position(mine), mine.message, going.has_worker) == ("waiting", 1, "", True)
 
 
 def test_without_a_lease_nobody_has_to_watch(serve):
     registry = serve(slots=1, lease=0, reap=0, hung_after=0)
     run = slow(registry)
     wait_for_steps(run)
-    run.watched_at -= 10**6
-    wait_for(lambda: not run.watched, what="a round of the house")
+    run.last_viewed_at -= 10**6
+    wait_for(lambda: not run.viewer_active, description="a round of the house")
     wait_for_steps(run, run.step + 5)
     held(registry, run)
     run.paused_at -= 10**6
@@ -647,10 +647,10 @@ def test_what_nobody_watches_is_let_go_from_memory_and_comes_back(registry):
     page = Page(registry, run)
     page.poll_until(lambda told: told["snapshot"])
     told, at, before = (page.looks, page.known), page.epoch, page.losses
-    run.watched_at -= 1000
-    wait_for(lambda: run.points is None, what="letting go")
-    assert (run.snapshot, run.stage, run.recorded) == (None, None, None)
-    assert registry.rows("ada")[0]["step"] == 40
+    run.last_viewed_at -= 1000
+    wait_for(lambda: run.points is None, description="letting go")
+    assert (run.snapshot, run.probe_info, run.weight_steps) == (None, None, None)
+    assert registry.summaries("ada")[0]["step"] == 40
     assert told == (page.looks, 40)
     page.poll_until(lambda told: told["snapshot"])
     assert page.epoch != at
@@ -670,7 +670,7 @@ def test_restarted_server_has_runs_paused_and_resumes_bit_exactly(serve):
     at = stepping.step
     registry.control(stepping, "step")
     wait_for_steps(stepping, at + 1)
-    registry.edit(paused, name="Mine", hidden=True)
+    registry.update_metadata(paused, name="Mine", hidden=True)
     workers = [run.worker for run in (going, paused, stepping)]
     assert registry.shutdown(60) == (3, 0)
     assert all(gone(worker.process.pid) for worker in workers)
@@ -680,7 +680,7 @@ def test_restarted_server_has_runs_paused_and_resumes_bit_exactly(serve):
     for run_id, old in before.items():
         run = registry.find(run_id, "ada")
         assert run is not old
-        assert (run.status, run.live, run.step, run.watch_id, run.name) == ("paused", False, old.step, old.watch_id, old.name)
+        assert (run.status, run.has_worker, run.step, run.watch_id, run.name) == ("paused", False, old.step, old.watch_id, old.name)
         page = Page(registry, run)
         page.poll()
         assert page.losses == losses(undisturbed)[: old.step]
@@ -697,11 +697,11 @@ def test_workers_save_after_server_kill_and_next_server_resumes(serve, tmp_path)
 import sys, time
 from pathlib import Path
 from playground.runs.registry import Registry
-from playground.training.config import Change, RunConfig
+from playground.training.config import SettingChange, RunConfig
 if __name__ == "__main__":
     registry = Registry(Path({str(tmp_path)!r}), slots=1)
     config = RunConfig.from_fields({SMALL | {"steps": 60, "dropout": 0.1}!r})
-    run = registry.start(config, "ada", changes=[Change(0, "speed", 20)])
+    run = registry.start(config, "ada", changes=[SettingChange(0, "speed", 20)])
     waiting = registry.start(config, "ada")
     while run.step < 5:
         time.sleep(0.01)
@@ -715,11 +715,11 @@ if __name__ == "__main__":
     with server:
         pid, run_id, waiting_id = server.stdout.readline().split()
         server.kill()
-    wait_for(lambda: gone(int(pid)), what="the worker's end")
+    wait_for(lambda: gone(int(pid)), description="the worker's end")
     registry = serve(slots=2)
     run, waiting = registry.find(run_id, "ada"), registry.find(waiting_id, "ada")
     assert (run.status, waiting.status, waiting.step) == ("paused", "paused", 0)
-    assert newest(run) == run.load().last >= 5
+    assert newest(run) == run.load_points().last >= 5
     registry.control(run, "resume")
     registry.control(waiting, "resume")
     wait_for_status(run, "done")
@@ -740,7 +740,7 @@ def test_shutdown_lets_every_run_save_and_leaves_no_process(registry):
         assert newest(run) >= run.step > 0
         assert gone(pid)
         assert Run.read(run.folder).status == "paused"
-    assert (waiting.status, waiting.live) == ("paused", False)
+    assert (waiting.status, waiting.has_worker) == ("paused", False)
 
 
 def test_a_run_that_another_server_trains_is_not_trained_twice(serve):
@@ -760,11 +760,11 @@ def test_a_broken_newest_checkpoint_is_passed_over_with_a_word(registry):
     undisturbed = start(registry, steps=60, dropout=0.1)
     run = start(registry, changes=SLOWLY, steps=60, dropout=0.1)
     held(registry, run, 3)
-    wait_for(lambda: run.saved >= 1, what="a checkpoint")
+    wait_for(lambda: run.checkpoint_version >= 1, description="a checkpoint")
     registry.control(run, "resume")
     held(registry, run, run.step + 5)
-    wait_for(lambda: run.saved >= 2, what="another checkpoint")
-    run.send("park")
+    wait_for(lambda: run.checkpoint_version >= 2, description="another checkpoint")
+    run.send_command("park")
     wait_for_the_end(run)
     (last, _), (_, before) = run.checkpoints()
     (last / "training.safetensors").write_bytes((last / "training.safetensors").read_bytes()[:-100])
@@ -777,7 +777,7 @@ def test_a_broken_newest_checkpoint_is_passed_over_with_a_word(registry):
     assert "An earlier checkpoint was used" in run.message
     page.poll()
     assert page.steps == list(range(1, before.step + 2))
-    assert kept_steps(run.folder)[-1] == before.step + 1
+    assert weight_steps(run.folder)[-1] == before.step + 1
     finished(registry, run)
     assert losses(run) == losses(wait_for_status(undisturbed, "done"))
     assert len(list(read_lines(run.folder))) == 60
@@ -787,16 +787,16 @@ def test_where_no_checkpoint_can_be_used_the_run_goes_on_from_its_history(regist
     run = parked(registry, slow(registry, steps=ENDLESS))
     registry.control(run, "resume")
     wait_for_steps(run, 40)
-    run.send("park")
+    run.send_command("park")
     wait_for_the_end(run)
     for path, _ in run.checkpoints():
         (path / "model.safetensors").write_bytes(b"")
-    states = kept_states(run.folder)
+    states = state_steps(run.folder)
     assert states
     registry.control(run, "step")
     wait_for_pause_at(run, states[-1] + 1)
     assert "An earlier checkpoint was used" in run.message
-    run.send("park")
+    run.send_command("park")
     wait_for_the_end(run)
     shutil.rmtree(run.folder / "history")
     for path in (run.folder / "checkpoints").iterdir():
@@ -816,23 +816,23 @@ def test_branch_repeats_its_parent_unless_a_setting_changes(registry):
         for branch in (same, other):
             wait_for_pause_at(branch, step)
             assert losses(branch) == losses(parent)[:step]
-            assert branch.load().scored == [score for score in parent.load().scored if score[0] <= step]
+            assert branch.load().scored == [score for score in parent.load_points().evaluations if score[0] <= step]
             assert branch.name.startswith(f"{parent.name} from {step}")
-        registry.change(other, "learning_rate", 0.05)
+        registry.change_setting(other, "learning_rate", 0.05)
         finished(registry, same)
         finished(registry, other)
         assert losses(same) == losses(parent)
         assert same.scores == parent.scores
         assert losses(other)[: step + 1] == losses(parent)[: step + 1]
         assert losses(other)[step + 2 :] != losses(parent)[step + 2 :]
-        assert other.changes == [Change(step, "learning_rate", 0.05)]
+        assert other.changes == [SettingChange(step, "learning_rate", 0.05)]
         for branch in (same, other):
-            assert set(kept_steps(branch.folder)) >= {s for s in kept_steps(parent.folder) if s <= min(step, 16)}
+            assert set(weight_steps(branch.folder)) >= {s for s in weight_steps(parent.folder) if s <= min(step, 16)}
     assert parent.changes == []
 
 
 def test_a_branch_keeps_the_changes_until_its_step_and_none_after(registry):
-    changes = [Change(10, "learning_rate", 0.02), Change(30, "learning_rate", 0.05)]
+    changes = [SettingChange(10, "learning_rate", 0.02), SettingChange(30, "learning_rate", 0.05)]
     parent = wait_for_status(start(registry, steps=50, changes=changes), "done")
     branch = registry.branch(parent, 20, "ada")
     wait_for_pause_at(branch, 20)
@@ -849,7 +849,7 @@ def test_a_run_that_is_going_can_be_branched_and_is_not_disturbed(registry):
     wait_for_pause_at(branch, 9)
     assert losses(branch) == losses(parent)[:9]
     assert parent.status == "training"
-    assert registry.of_owner("bob") == [branch]
+    assert registry.list_for_owner("bob") == [branch]
     assert (branch.id, branch.watch_id) != (parent.id, parent.watch_id)
 
 
@@ -861,7 +861,7 @@ def test_a_branch_from_the_last_step_goes_further(registry):
     finished(registry, branch)
     assert len(losses(branch)) == 60
     assert losses(branch)[:30] == losses(parent)
-    assert branch.changes == [Change(30, "steps", 60)]
+    assert branch.changes == [SettingChange(30, "steps", 60)]
 
 
 def test_branch_from_last_step_of_early_stopped_run_trains_to_end(registry):
@@ -869,7 +869,7 @@ def test_branch_from_last_step_of_early_stopped_run_trains_to_end(registry):
     last = parent.step
     assert last < 70
     branch, earlier = registry.branch(parent, last, "ada"), registry.branch(parent, last - 1, "ada")
-    assert (branch.changes, earlier.changes) == ([Change(last, "until", 0.0)], [])
+    assert (branch.changes, earlier.changes) == ([SettingChange(last, "until", 0.0)], [])
     wait_for_pause_at(branch, last)
     assert finished(registry, branch).step == 80
     assert losses(branch)[:last] == losses(parent)
@@ -880,7 +880,7 @@ def test_branch_from_last_step_of_early_stopped_run_trains_to_end(registry):
 @pytest.mark.parametrize("step", [-1, 31, 10**9])
 def test_a_step_that_was_not_reached_has_no_branch(registry, step):
     parent = wait_for_status(start(registry, steps=30), "done")
-    with pytest.raises(Refused, match=f"step {step} is not in this run; choose a step from 0 to 30"):
+    with pytest.raises(UserError, match=f"step {step} is not in this run; choose a step from 0 to 30"):
         registry.branch(parent, step, "ada")
 
 
@@ -901,9 +901,9 @@ def test_a_branch_outlives_its_parent(registry):
     wait_for_pause_at(branch, 20)
     expected = losses(parent)
     registry.delete(parent)
-    parent.deleted_on -= UNDO_FOR + 1
-    wait_for(lambda: not parent.folder.exists(), what="the parent's folder to go")
-    assert answer(registry.look(branch, 10))["snapshot"]["step"] == 10
+    parent.deleted_at_monotonic -= UNDO_TTL_S + 1
+    wait_for(lambda: not parent.folder.exists(), description="the parent's folder to go")
+    assert answer(registry.snapshot_at(branch, 10))["snapshot"]["step"] == 10
     finished(registry, branch)
     assert losses(branch) == expected
 
@@ -915,17 +915,17 @@ def test_a_change_takes_effect_at_the_next_step_and_again_repeats_it(registry):
     plain = wait_for_status(start(registry, steps=60), "done")
     run = start(registry, steps=60, changes=SLOWLY)
     wait_for_steps(run, 5)
-    registry.change(run, "learning_rate", 0.05)
-    wait_for(lambda: run.changes != SLOWLY, what="the change")
-    registry.change(run, "speed", 0)
-    registry.change(run, "steps", 70)
+    registry.change_setting(run, "learning_rate", 0.05)
+    wait_for(lambda: run.changes != SLOWLY, description="the change")
+    registry.change_setting(run, "speed", 0)
+    registry.change_setting(run, "steps", 70)
     wait_for_the_end(wait_for_status(run, "done"))
     (rate,) = (change for change in run.changes if change.setting == "learning_rate")
     assert (rate.value, run.step) == (0.05, 70)
     assert 5 <= rate.step < 60
     assert losses(run)[: rate.step + 1] == losses(plain)[: rate.step + 1]
     assert losses(run)[rate.step + 2 : 60] != losses(plain)[rate.step + 2 :]
-    again = registry.again(run, "ada")
+    again = registry.rerun(run, "ada")
     assert again.changes == run.changes
     assert losses(wait_for_status(again, "done")) == losses(run)
     assert again.id != run.id
@@ -935,22 +935,27 @@ def test_a_change_takes_effect_at_the_next_step_and_again_repeats_it(registry):
 def test_a_run_that_is_not_going_changes_when_it_is_resumed(registry):
     run = parked(registry, slow(registry))
     at = run.step
-    registry.change(run, "learning_rate", 0.01)
-    registry.change(run, "learning_rate", 0.05)
-    registry.change(run, "steps", at + 5)
-    registry.change(run, "speed", 0)
-    assert run.changes == [*SLOWLY, Change(at, "learning_rate", 0.05), Change(at, "steps", at + 5), Change(at, "speed", 0)]
-    assert (run.learning_rate, run.steps, run.speed) == (0.05, at + 5, 0.0)
+    registry.change_setting(run, "learning_rate", 0.01)
+    registry.change_setting(run, "learning_rate", 0.05)
+    registry.change_setting(run, "steps", at + 5)
+    registry.change_setting(run, "speed", 0)
+    assert run.changes == [
+        *SLOWLY,
+        SettingChange(at, "learning_rate", 0.05),
+        SettingChange(at, "steps", at + 5),
+        SettingChange(at, "speed", 0),
+    ]
+    assert (run.learning_rate, run.steps, run.max_steps_per_second) == (0.05, at + 5, 0.0)
     finished(registry, run)
     assert run.step == at + 5
-    rates = list(run.load().columns["learning_rate"])
+    rates = list(run.load_points().columns["learning_rate"])
     assert rates[at] / rates[at - 1] > 5
     assert run.changes == Run.read(run.folder).changes
 
 
 def test_a_run_that_is_done_can_be_made_longer(registry):
     run = wait_for_the_end(wait_for_status(start(registry, steps=20), "done"))
-    registry.change(run, "steps", 35)
+    registry.change_setting(run, "steps", 35)
     assert run.status == "paused"
     finished(registry, run)
     assert len(losses(run)) == 35
@@ -961,15 +966,15 @@ def test_run_extended_after_its_end_has_no_scores_until_next_end(registry):
     page = Page(registry, run)
     assert page.poll()["scores"] == run.scores
     assert run.scores["n"] == 2000
-    registry.change(run, "steps", ENDLESS)
-    registry.change(run, "speed", 40)
+    registry.change_setting(run, "steps", ENDLESS)
+    registry.change_setting(run, "speed", 40)
     registry.control(run, "resume")
     assert page.poll_until(lambda told: told["step"] > 20)["scores"] is None
     held(registry, run, 21)
     assert run.scores is Run.read(run.folder).scores is None
-    assert registry.rows("ada")[0]["best"] == run.best is not None
-    registry.change(run, "steps", run.step + 5)
-    registry.change(run, "speed", 0)
+    assert registry.summaries("ada")[0]["best"] == run.best is not None
+    registry.change_setting(run, "steps", run.step + 5)
+    registry.change_setting(run, "speed", 0)
     finished(registry, run)
     assert run.scores["n"] == Run.read(run.folder).scores["n"] == 2000
 
@@ -979,36 +984,42 @@ def test_a_change_that_cannot_be_is_refused_whether_a_run_is_going_or_not(regist
     run = held(registry, slow(registry)) if live else parked(registry, slow(registry))
     before = list(run.changes)
     for setting, value in (("learning_rate", -1), ("learning_rate", None), ("speed", "fast"), ("steps", 1.5)):
-        with pytest.raises(SettingError, match=setting):
-            registry.change(run, setting, value)
-    with pytest.raises(SettingError, match="cannot change during a run"):
-        registry.change(run, "seed", 3)
-    with pytest.raises(Refused, match=f"the run has taken {run.step} steps already; give a larger number"):
-        registry.change(run, "steps", run.step)
+        with pytest.raises(ConfigError, match=setting):
+            registry.change_setting(run, setting, value)
+    with pytest.raises(ConfigError, match="cannot change during a run"):
+        registry.change_setting(run, "seed", 3)
+    with pytest.raises(UserError, match=f"the run has taken {run.step} steps already; give a larger number"):
+        registry.change_setting(run, "steps", run.step)
     assert run.changes == before
-    assert run.live == live
+    assert run.has_worker == live
 
 
 @pytest.mark.parametrize("live", [True, False])
 def test_a_change_that_was_still_to_come_gives_way_to_a_new_one(registry, live):
-    run = start(registry, steps=ENDLESS, changes=[*SLOWLY, Change(90_000, "learning_rate", 0.5), Change(90_000, "steps", 95_000)])
+    run = start(
+        registry, steps=ENDLESS, changes=[*SLOWLY, SettingChange(90_000, "learning_rate", 0.5), SettingChange(90_000, "steps", 95_000)]
+    )
     held(registry, run) if live else parked(registry, run)
     at = run.step
-    registry.change(run, "learning_rate", 0.05)
+    registry.change_setting(run, "learning_rate", 0.05)
     registry.control(run, "resume")
     wait_for_steps(run, at + 2)
-    assert sorted(run.changes, key=lambda c: c.step) == [*SLOWLY, Change(at, "learning_rate", 0.05), Change(90_000, "steps", 95_000)]
+    assert sorted(run.changes, key=lambda c: c.step) == [
+        *SLOWLY,
+        SettingChange(at, "learning_rate", 0.05),
+        SettingChange(90_000, "steps", 95_000),
+    ]
 
 
 def test_slow_motion_shows_every_step_and_full_speed_ends_it(registry):
-    run = start(registry, steps=200, changes=[Change(0, "speed", 10)])
+    run = start(registry, steps=200, changes=[SettingChange(0, "speed", 10)])
     page = Page(registry, run)
     page.poll_until(lambda told: told["step"] >= 5)
     assert page.poll()["speed"] == 10
     held(registry, run)
-    assert set(range(1, run.step + 1)) <= set(run.records())
+    assert set(range(1, run.step + 1)) <= set(run.load_weight_steps())
     registry.control(run, "resume")
-    registry.change(run, "speed", 0)
+    registry.change_setting(run, "speed", 0)
     wait_for_status(run, "done")
 
 
@@ -1017,47 +1028,47 @@ def test_slow_motion_shows_every_step_and_full_speed_ends_it(registry):
 
 def test_one_can_look_and_ask_at_every_step_that_was_kept(registry):
     run = wait_for_the_end(wait_for_status(start(registry, steps=120, learning_rate=0.02), "done"))
-    recorded = run.records()
+    recorded = run.load_weight_steps()
     assert recorded[0] == 0
     assert recorded[-1] == 120
     assert set(range(40)) <= set(recorded)
     seen = {}
     for step in (0, 1, 37, 120, 0):
-        told = answer(registry.look(run, step))
+        told = answer(registry.snapshot_at(run, step))
         assert told["snapshot"]["step"] == step
         assert seen.setdefault(step, told) == told
-        assert answer(registry.ask(run, "1 2 3", step))["step"] == step
+        assert answer(registry.predict(run, "1 2 3", step))["step"] == step
     assert len({json.dumps(seen[step]["snapshot"]["attention"]) for step in (0, 37, 120)}) == 3
     heads = seen[120]["snapshot"]["attention"]["cross"]
     source, written = len(seen[120]["stage"]["source"]), len(seen[120]["stage"]["axes"]["cross"][0])
     assert [len(heads), len(heads[0]), len(heads[0][0])] == [1, 2, source * written]
     for row in range(written):
         assert abs(sum(heads[0][0][row * source : (row + 1) * source]) - 1000) <= source
-    assert answer(registry.ask(run, "1 2 3"))["step"] == 120
+    assert answer(registry.predict(run, "1 2 3"))["step"] == 120
     thinned = next(step for step in range(1, 120) if step not in recorded) if len(recorded) < 121 else None
     for missing, near in [(10**9, 120), (-5, 0)] + ([(thinned, None)] if thinned else []):
-        found = answer(registry.look(run, missing))["snapshot"]["step"]
+        found = answer(registry.snapshot_at(run, missing))["snapshot"]["step"]
         assert found in recorded
         assert near in (None, found)
 
 
 def test_weights_that_are_broken_are_said_and_do_no_harm_to_the_next_look(registry):
     run = wait_for_the_end(wait_for_status(start(registry, steps=20), "done"))
-    whole = answer(registry.look(run, 10))
+    whole = answer(registry.snapshot_at(run, 10))
     weights_path(run.folder, 11).write_bytes(b"12345678")
-    assert "11.safetensors" in answer(registry.look(run, 11))["error"]
-    assert answer(registry.look(run, 10)) == whole
+    assert "11.safetensors" in answer(registry.snapshot_at(run, 11))["error"]
+    assert answer(registry.snapshot_at(run, 10)) == whole
     weights_path(run.folder, 11).unlink()
-    assert answer(registry.look(run, 11))["snapshot"]["step"] == 10
+    assert answer(registry.snapshot_at(run, 11))["snapshot"]["step"] == 10
 
 
 def test_a_run_that_has_no_weights_yet_says_so(serve):
     registry = serve(slots=1)
     first, waiting = slow(registry), slow(registry)
-    assert "has no weights yet" in answer(registry.ask(waiting, "1 2"))["error"]
-    assert "this run has no stored weights yet" in answer(registry.look(waiting, 3))["error"]
+    assert "has no weights yet" in answer(registry.predict(waiting, "1 2"))["error"]
+    assert "this run has no stored weights yet" in answer(registry.snapshot_at(waiting, 3))["error"]
     assert Page(registry, waiting).poll()["snapshot"] is None
-    assert first.live
+    assert first.has_worker
 
 
 @pytest.mark.parametrize(
@@ -1066,24 +1077,24 @@ def test_a_run_that_has_no_weights_yet_says_so(serve):
 )
 def test_what_cannot_be_asked_is_explained(registry, text, says):
     run = slow(registry)
-    wait_for(lambda: run.newest is not None, what="weights")
-    assert says in answer(registry.ask(run, text))["error"]
+    wait_for(lambda: run.latest_weights_step is not None, description="weights")
+    assert says in answer(registry.predict(run, text))["error"]
 
 
 def test_an_answer_that_nobody_waits_for_any_more_harms_nothing(registry):
     run = slow(registry)
-    wait_for(lambda: run.newest is not None, what="weights")
+    wait_for(lambda: run.latest_weights_step is not None, description="weights")
     for _ in range(3):
-        registry.ask(run, "1 2 3").cancel()
-    assert answer(registry.ask(run, "1 2 3"))["answer"] == ["3", "2", "1"]
-    assert run.live
+        registry.predict(run, "1 2 3").cancel()
+    assert answer(registry.predict(run, "1 2 3"))["answer"] == ["3", "2", "1"]
+    assert run.has_worker
 
 
 def test_a_flood_of_questions_is_turned_away_and_the_run_and_others_go_on(registry):
     run, other = slow(registry), slow(registry, "bob")
-    wait_for(lambda: run.newest is not None and other.newest is not None, what="weights")
-    replies = [registry.ask(run, "1 2 3") for _ in range(300)]
-    assert "answer" in answer(registry.ask(other, "1 2"))
+    wait_for(lambda: run.latest_weights_step is not None and other.latest_weights_step is not None, description="weights")
+    replies = [registry.predict(run, "1 2 3") for _ in range(300)]
+    assert "answer" in answer(registry.predict(other, "1 2"))
     told = [answer(reply) for reply in replies]
     assert sum("answer" in reply for reply in told) >= MAX_PER_CLIENT - 1  # the run's own snapshot may hold one of the places
     assert any("busy with earlier requests" in reply.get("error", "") and reply["again"] for reply in told)
@@ -1095,10 +1106,10 @@ def test_request_after_inspector_is_killed_gets_new_process(registry):
     run = slow(registry)
     page = Page(registry, run)
     page.poll_until(lambda told: told["snapshot"])
-    child = registry.eyes._child
+    child = registry.inspector._process
     child.process.kill()
-    child.ended.wait(60)
-    assert answer(registry.ask(run, "1 2"))["answer"] == ["2", "1"]
+    child.exited.wait(60)
+    assert answer(registry.predict(run, "1 2"))["answer"] == ["2", "1"]
     looks = page.looks
     page.poll_until(lambda told: told["looks"] > looks + 1)
     assert run.status == "training"
@@ -1107,53 +1118,53 @@ def test_request_after_inspector_is_killed_gets_new_process(registry):
 def test_finished_run_is_inspectable_after_inspector_is_killed(registry, monkeypatch):
     run = start(registry, steps=4)
     wait_for_status(run, "done")
-    assert "given" in answer(registry.ask(run, "1 2 3"))
+    assert "given" in answer(registry.predict(run, "1 2 3"))
     with monkeypatch.context() as patch:
-        patch.setattr(Child, "send", lambda child, *message: True)  # the process is at it for as long as it lives
-        registry._look(run)
-    registry.eyes.close()
-    wait_for(lambda: not run.looking, what="the end of that look")
-    assert "given" in answer(registry.ask(run, "1 2 3"))
+        patch.setattr(WorkerProcess, "send", lambda child, *message: True)  # the process is at it for as long as it lives
+        registry._refresh_snapshot(run)
+    registry.inspector.close()
+    wait_for(lambda: not run.snapshot_pending, description="the end of that look")
+    assert "given" in answer(registry.predict(run, "1 2 3"))
 
 
 def test_retry_when_inspector_ends_goes_to_the_next_process(registry, monkeypatch):
     asked_again = Future()
-    monkeypatch.setattr(Child, "send", lambda child, *message: True)  # nothing comes of the first question
-    first = registry.eyes.ask("warm", {})
+    monkeypatch.setattr(WorkerProcess, "send", lambda child, *message: True)  # nothing comes of the first question
+    first = registry.inspector.request("warm", {})
     monkeypatch.undo()
-    first.add_done_callback(lambda _: asked_again.set_result(registry.eyes.ask("warm", {})))
-    registry.eyes.close()
+    first.add_done_callback(lambda _: asked_again.set_result(registry.inspector.request("warm", {})))
+    registry.inspector.close()
     assert "ended" in answer(first)["error"]
     assert answer(asked_again.result(60)) == {}
 
 
 def test_waiting_request_keeps_the_process_and_slow_one_ends_it(monkeypatch):
-    eyes = Eyes()
+    eyes = InspectorClient()
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(Child, "send", lambda child, *message: True)  # the process never gets it
-            stuck = eyes.ask("warm", {})
-        child, waiting = eyes._child, eyes.ask("warm", {})
-        eyes.supervise(60)
-        assert (eyes._child, stuck.done(), waiting.done()) == (child, False, False)
-        eyes._began -= 100
-        eyes.supervise(60)
+            patch.setattr(WorkerProcess, "send", lambda child, *message: True)  # the process never gets it
+            stuck = eyes.request("warm", {})
+        child, waiting = eyes._process, eyes.request("warm", {})
+        eyes.check_timeout(60)
+        assert (eyes._process, stuck.done(), waiting.done()) == (child, False, False)
+        eyes._started_at -= 100
+        eyes.check_timeout(60)
         told = answer(stuck)
         assert "longer than 60 s" in told["error"]
         assert not told.get("again")  # it would take as long again
         assert answer(waiting) == {}
-        assert eyes._child is not child
+        assert eyes._process is not child
     finally:
         eyes.stop()
 
 
 def test_looking_and_asking_change_no_bit(registry):
-    watched, alone = start(registry, steps=80, dropout=0.1), start(registry, steps=80, dropout=0.1, changes=[Change(0, "speed", 0)])
+    watched, alone = start(registry, steps=80, dropout=0.1), start(registry, steps=80, dropout=0.1, changes=[SettingChange(0, "speed", 0)])
     page = Page(registry, watched)
     while watched.status != "done":
         page.poll()
-        registry.ask(watched, "1 2 3")
-        registry.look(watched, 0)
+        registry.predict(watched, "1 2 3")
+        registry.snapshot_at(watched, 0)
         time.sleep(0.005)
     assert losses(watched) == losses(wait_for_status(alone, "done"))
 
@@ -1221,9 +1232,9 @@ def test_page_starts_over_after_kill_before_first_checkpoint(registry):
 
 def test_owners_see_their_own_runs_only(registry):
     mine, theirs = start(registry, "ada", steps=5), start(registry, "bob", steps=5)
-    assert registry.of_owner("ada") == [mine]
-    assert registry.of_owner("bob") == [theirs]
-    assert registry.of_owner("") == []
+    assert registry.list_for_owner("ada") == [mine]
+    assert registry.list_for_owner("bob") == [theirs]
+    assert registry.list_for_owner("") == []
     assert registry.find(mine.id, "ada") is mine
     for guess in ("", None, 7, mine.folder.name, mine.id[:-1], mine.watch_id, {"id": mine.id}, theirs.id):
         assert registry.find(guess, "ada") is None
@@ -1235,52 +1246,52 @@ def test_owners_see_their_own_runs_only(registry):
 def test_an_owner_of_any_letters_harms_nobody(registry):
     for owner in ("\u00e9", "\ud800", "x" * 100_000, "\0"):
         start(registry, owner, steps=1)
-        assert registry.of_owner("ada") == []
-        assert len(registry.of_owner(owner)) == 1
+        assert registry.list_for_owner("ada") == []
+        assert len(registry.list_for_owner(owner)) == 1
 
 
 def test_a_link_to_watch_leads_to_the_run_and_to_nothing_of_its_owners(registry):
     run, other = start(registry, steps=5), start(registry, steps=5)
-    assert registry.find_watched(run.watch_id) is run
-    assert registry.find_watched(other.watch_id) is other
+    assert registry.find_shared(run.watch_id) is run
+    assert registry.find_shared(other.watch_id) is other
     for guess in ("", None, 7, run.id, run.watch_id[:-1], run.watch_id + "x", "\u00e9", "\ud800", run.folder.name, {"id": 1}):
-        assert registry.find_watched(guess) is None
+        assert registry.find_shared(guess) is None
     assert registry.find(run.watch_id, "ada") is None
     told = json.dumps(Page(registry, run).poll())
     for secret in ("ada", run.id, run.owner, run.watch_id, str(run.folder)):
         assert secret not in told
     registry.delete(run)
-    assert registry.find_watched(run.watch_id) is None
-    registry.undelete(run)
-    assert registry.find_watched(run.watch_id) is run
+    assert registry.find_shared(run.watch_id) is None
+    registry.restore(run)
+    assert registry.find_shared(run.watch_id) is run
 
 
 def test_names_are_told_apart_and_never_too_long(registry):
     first, second, third = (start(registry, steps=1) for _ in range(3))
     assert (second.name, third.name) == (f"{first.name} (2)", f"{first.name} (3)")
     assert start(registry, "bob", steps=1).name == first.name
-    config = RunConfig.from_fields(SMALL | {"steps": 2})
+    config = RunConfig.from_flat(SMALL | {"steps": 2})
     long = [registry.start(config, "eve", name="x" * 300) for _ in range(3)]
     wait_for_status(long[0], "done")
     long.append(registry.branch(long[0], 1, "eve"))
     assert len({run.name for run in long}) == 4
-    assert max(len(run.name) for run in long) <= LONGEST_NAME
+    assert max(len(run.name) for run in long) <= MAX_NAME_LENGTH
 
 
 def test_a_run_can_be_renamed_and_hidden_and_that_lasts(serve):
     registry = serve(slots=1)
     run = wait_for_the_end(wait_for_status(start(registry, steps=1), "done"))
-    registry.edit(run, name="  My \n best\trun ")
-    registry.edit(run, hidden=True)
+    registry.update_metadata(run, name="  My \n best\trun ")
+    registry.update_metadata(run, hidden=True)
     assert (run.name, run.hidden) == ("My best run", True)
-    for name in ("", " \n ", "x" * (LONGEST_NAME + 1)):
-        with pytest.raises(Refused, match="use 1 to 80 printable characters"):
-            registry.edit(run, name=name)
+    for name in ("", " \n ", "x" * (MAX_NAME_LENGTH + 1)):
+        with pytest.raises(UserError, match="use 1 to 80 printable characters"):
+            registry.update_metadata(run, name=name)
     assert run.name == "My best run"
     later = serve(slots=1).find(run.id, "ada")
     assert (later.name, later.hidden) == ("My best run", True)
-    registry.edit(run, hidden=False)
-    assert registry.rows("ada")[0]["hidden"] is False
+    registry.update_metadata(run, hidden=False)
+    assert registry.summaries("ada")[0]["hidden"] is False
 
 
 def test_deleted_run_stops_and_can_be_restored_until_undo_expires(serve):
@@ -1290,12 +1301,12 @@ def test_deleted_run_stops_and_can_be_restored_until_undo_expires(serve):
     registry.delete(waiting)
     registry.delete(run)
     wait_for_the_end(run)
-    assert [row["deleted"] for row in registry.rows("ada")] == [True, True]
+    assert [row["deleted"] for row in registry.summaries("ada")] == [True, True]
     for each in (run, waiting):
         registry.control(each, "resume")
         assert each.status in ("stopped", "paused")
-    registry.undelete(run)
-    assert registry.rows("ada")[1]["deleted"] is False
+    registry.restore(run)
+    assert registry.summaries("ada")[1]["deleted"] is False
     at = run.step
     registry.control(run, "resume")
     wait_for_steps(run, at + 2)
@@ -1303,8 +1314,8 @@ def test_deleted_run_stops_and_can_be_restored_until_undo_expires(serve):
     wait_for_the_end(run)
     assert run.folder.exists()
     assert serve(slots=1).find(run.id, "ada").deleted_at is not None
-    run.deleted_on -= UNDO_FOR + 1
-    wait_for(lambda: not run.folder.exists(), what="the folder to go")
+    run.deleted_at_monotonic -= UNDO_TTL_S + 1
+    wait_for(lambda: not run.folder.exists(), description="the folder to go")
     assert registry.find(run.id, "ada") is None
     assert registry.find(waiting.id, "ada") is waiting
 
@@ -1315,20 +1326,20 @@ def test_deleted_run_stops_and_can_be_restored_until_undo_expires(serve):
 @pytest.fixture
 def trained(small_run):
     """A trainer after twelve of thirty steps, with its metrics."""
-    trainer = Trainer(small_run.replace(steps=30, d_model=16, d_ff=16, batch_size=8, eval_n=32), [Change(3, "learning_rate", 0.02)])
-    return trainer, [trainer.step() for _ in range(12)]
+    trainer = Trainer(small_run.replace(steps=30, d_model=16, d_ff=16, batch_size=8, eval_n=32), [SettingChange(3, "learning_rate", 0.02)])
+    return trainer, [trainer.train_step() for _ in range(12)]
 
 
 def test_a_checkpoint_from_elsewhere_becomes_a_run_that_goes_on(registry, trained, tmp_path):
     trainer, metrics = trained
     save_checkpoint(tmp_path / "upload", trainer, metrics)
-    run = registry.adopt(tmp_path / "upload", "ada", "Uploaded")
+    run = registry.import_checkpoint(tmp_path / "upload", "ada", "Uploaded")
     assert not (tmp_path / "upload").exists()
     assert (run.name, run.status, run.step, run.steps) == ("Uploaded", "stopped", 12, 30)
     page = Page(registry, run)
     told = page.poll_until(lambda told: told["snapshot"])
     assert (told["snapshot"]["step"], page.steps, told["learning_rate"]) == (12, list(range(1, 13)), 0.02)
-    assert answer(registry.ask(run, "1 2"))["step"] == 12
+    assert answer(registry.predict(run, "1 2"))["step"] == 12
     finished(registry, run)
     expected = metrics + list(trainer)
     assert losses(run) == pytest.approx([each.loss for each in expected], rel=1e-5)
@@ -1339,7 +1350,7 @@ def test_a_checkpoint_from_elsewhere_becomes_a_run_that_goes_on(registry, traine
 def test_checkpoint_without_metrics_gives_points_after_its_step(registry, trained, tmp_path):
     trainer, _ = trained
     save_checkpoint(tmp_path / "upload", trainer, None)
-    run = registry.adopt(tmp_path / "upload", "ada", "")
+    run = registry.import_checkpoint(tmp_path / "upload", "ada", "")
     assert run.name
     assert registry.poll(run, 0, -1, 0)["points"]["steps"] == []
     finished(registry, run)
@@ -1351,22 +1362,26 @@ def test_checkpoint_without_metrics_gives_points_after_its_step(registry, traine
 def test_weights_alone_can_be_looked_at_and_not_trained_on(registry, trained, tmp_path):
     trainer, metrics = trained
     save_checkpoint(tmp_path / "upload", trainer, metrics, resumable=False)
-    run = registry.adopt(tmp_path / "upload", "ada", "Weights")
-    assert answer(registry.ask(run, "1 2"))["answer"] == ["2", "1"]
-    assert not run.live
+    run = registry.import_checkpoint(tmp_path / "upload", "ada", "Weights")
+    assert answer(registry.predict(run, "1 2"))["answer"] == ["2", "1"]
+    assert not run.has_worker
     before = list(run.changes)
-    ways = [lambda: registry.change(run, "steps", 100), lambda: registry.control(run, "resume"), lambda: registry.control(run, "step")]
+    ways = [
+        lambda: registry.change_setting(run, "steps", 100),
+        lambda: registry.control(run, "resume"),
+        lambda: registry.control(run, "step"),
+    ]
     for way in ways:
-        with pytest.raises(Refused, match="holds weights only"):
+        with pytest.raises(UserError, match="holds weights only"):
             way()
-    assert (run.live, run.status, run.changes) == (False, "done", before)
+    assert (run.has_worker, run.status, run.changes) == (False, "done", before)
 
 
 def test_what_is_no_checkpoint_is_not_adopted(registry, tmp_path):
     (tmp_path / "upload").mkdir()
     with pytest.raises(CheckpointError, match="is not a checkpoint"):
-        registry.adopt(tmp_path / "upload", "ada", "x")
-    assert registry.of_owner("ada") == []
+        registry.import_checkpoint(tmp_path / "upload", "ada", "x")
+    assert registry.list_for_owner("ada") == []
 
 
 def test_shared_checkpoint_can_be_inspected_and_broken_one_fails(registry, trained, tmp_path):
@@ -1374,14 +1389,14 @@ def test_shared_checkpoint_can_be_inspected_and_broken_one_fails(registry, train
     save_checkpoint(tmp_path / "shared", trainer, metrics)
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden" / "config.json").write_text("{}")
-    assert registry.checkpoints() == {"shared": tmp_path / "shared"}
-    assert answer(registry.eyes.ask("look", tmp_path / "shared"))["snapshot"]["step"] == 12
-    assert answer(registry.eyes.ask("check", tmp_path / "shared")) == {"step": 12, "resumable": True}
+    assert registry.list_checkpoints() == {"shared": tmp_path / "shared"}
+    assert answer(registry.inspector.request("look", tmp_path / "shared"))["snapshot"]["step"] == 12
+    assert answer(registry.inspector.request("check", tmp_path / "shared")) == {"step": 12, "resumable": True}
     (tmp_path / "shared" / "model.safetensors").write_bytes(b"12345678")
     os.utime(tmp_path / "shared" / "config.json")
     for kind in ("look", "check"):
-        assert "model.safetensors" in answer(registry.eyes.ask(kind, tmp_path / "shared"))["error"]
-    assert "no config.json" in answer(registry.eyes.ask("look", tmp_path / "nothing"))["error"]
+        assert "model.safetensors" in answer(registry.inspector.request(kind, tmp_path / "shared"))["error"]
+    assert "no config.json" in answer(registry.inspector.request("look", tmp_path / "nothing"))["error"]
 
 
 # When things go wrong
@@ -1391,15 +1406,15 @@ def test_a_worker_that_hangs_is_ended_and_the_others_are_left_alone(serve):
     registry = serve(slots=3)
     hung, other = slow(registry), slow(registry)
     held(registry, hung)
-    wait_for(lambda: hung.saved, what="a checkpoint")
+    wait_for(lambda: hung.checkpoint_version, description="a checkpoint")
     registry.control(hung, "resume")
     wait_for_status(hung, "training")
     wait_for_steps(other)
     pid, theirs = hung.worker.process.pid, other.worker.process.pid
     os.kill(pid, signal.SIGSTOP)
-    registry.hung_after = 6
+    registry.hang_timeout_s = 6
     wait_for_the_end(wait_for_status(hung, "failed"))
-    registry.hung_after = 60
+    registry.hang_timeout_s = 60
     assert "the training process hung for 6 s and was ended; its checkpoint of step " in hung.message
     assert gone(pid)
     assert (other.status, other.worker.process.pid) == ("training", theirs)
@@ -1410,18 +1425,18 @@ def test_a_worker_that_hangs_is_ended_and_the_others_are_left_alone(serve):
 
 def test_a_run_in_very_slow_motion_does_not_hang(serve):
     registry = serve(slots=1)
-    run = start(registry, steps=ENDLESS, changes=[Change(1, "speed", 0.01)])
+    run = start(registry, steps=ENDLESS, changes=[SettingChange(1, "speed", 0.01)])
     wait_for_steps(run, 1)
-    registry.hung_after, began = 5, time.monotonic()
-    wait_for(lambda: time.monotonic() > began + 2 * registry.hung_after or not run.live, what="twice the patience to pass")
+    registry.hang_timeout_s, began = 5, time.monotonic()
+    wait_for(lambda: time.monotonic() > began + 2 * registry.hang_timeout_s or not run.has_worker, description="twice the patience to pass")
     assert (run.status, run.message) == ("training", "")
-    registry.change(run, "speed", 0)
+    registry.change_setting(run, "speed", 0)
     wait_for_steps(run, 3)
 
 
 def test_a_run_that_cannot_save_says_so_keeps_its_weights_and_saves_later(registry):
     run = held(registry, slow(registry))
-    wait_for(lambda: run.saved, what="the checkpoint")
+    wait_for(lambda: run.checkpoint_version, description="the checkpoint")
     folder = run.folder / "checkpoints"
     os.rename(folder, run.folder / "aside")
     folder.write_text("in the way")  # as a full disk would, it makes every save fail, for root too
@@ -1429,10 +1444,10 @@ def test_a_run_that_cannot_save_says_so_keeps_its_weights_and_saves_later(regist
     registry.control(run, "step")
     wait_for_steps(run, at + 1)
     registry.control(run, "stop")
-    wait_for(lambda: "the run is paused: free disk space and resume" in run.message, what="the trouble")
+    wait_for(lambda: "the run is paused: free disk space and resume" in run.message, description="the trouble")
     wait_for_status(run, "paused")
-    assert run.live
-    assert answer(registry.ask(run, "1 2"))["answer"] == ["2", "1"]
+    assert run.has_worker
+    assert answer(registry.predict(run, "1 2"))["answer"] == ["2", "1"]
     folder.unlink()
     registry.control(run, "stop")
     wait_for_the_end(wait_for_status(run, "stopped"))
@@ -1449,10 +1464,10 @@ def test_run_waits_on_full_disk_and_resumes_without_missing_points(tmp_path):
     registry = Registry(root, slots=1)
     try:
         run = start(registry, steps=ENDLESS)
-        wait_for(lambda: "No space left on device" in run.message, what="the disk to be full")
+        wait_for(lambda: "No space left on device" in run.message, description="the disk to be full")
         wait_for_status(run, "paused")
         at = run.step
-        assert run.live
+        assert run.has_worker
         subprocess.run(["mount", "-o", "remount,size=40m", root], check=True)
         registry.control(run, "resume")
         wait_for_steps(run, at + 20)
@@ -1462,7 +1477,7 @@ def test_run_waits_on_full_disk_and_resumes_without_missing_points(tmp_path):
         assert (newest(run), run.message) == (run.step, "")
     finally:
         registry.shutdown(30)
-        wait_for(lambda: subprocess.run(["umount", root], capture_output=True, check=False).returncode == 0, what="unmounting")
+        wait_for(lambda: subprocess.run(["umount", root], capture_output=True, check=False).returncode == 0, description="unmounting")
 
 
 def test_metrics_that_are_broken_on_disk_are_said(registry):
@@ -1488,14 +1503,14 @@ def test_the_manifests_of_a_run_hold_its_changes(registry):
 
 def test_housekeeping_failure_is_logged_and_later_rounds_still_run(registry, caplog):
     broken = wait_for_the_end(wait_for_status(start(registry, steps=1), "done"))
-    broken.points, broken.watched_at = None, None  # what no round can work with
+    broken.points, broken.last_viewed_at = None, None  # what no round can work with
     rounds = []
 
     def fail(seconds):
         rounds.append(seconds)
         raise RuntimeError("a defect of the supervisor")
 
-    registry.eyes.supervise = fail
+    registry.inspector.check_timeout = fail
     wait_for(lambda: len(rounds) >= 3, 60, "a third round after two that failed")
     assert "a defect of the supervisor" in caplog.text
     assert "_look_after" in caplog.text
@@ -1507,33 +1522,33 @@ def test_housekeeping_failure_is_logged_and_later_rounds_still_run(registry, cap
 
 
 def test_invented_owners_and_turns_are_forgotten(registry, monkeypatch):
-    monkeypatch.setattr(registry_module, "OWNERS_KEPT", 5)
-    monkeypatch.setattr(registry_module, "TURNS_KEPT", 2)
+    monkeypatch.setattr(registry_module, "MAX_TRACKED_OWNERS", 5)
+    monkeypatch.setattr(registry_module, "MAX_TRACKED_TURNS", 2)
     for number in range(20):
-        registry.rows(f"invented {number}")
-    registry.rows("ada")
-    assert len(registry.here) == 5
-    assert fingerprint("ada") in registry.here
+        registry.summaries(f"invented {number}")
+    registry.summaries("ada")
+    assert len(registry.owner_last_seen) == 5
+    assert owner_id("ada") in registry.owner_last_seen
     for owner in ("ada", "bob", "eve"):
         wait_for_the_end(wait_for_status(start(registry, owner, steps=1), "done"))
-    assert list(registry._turns) == [fingerprint("bob"), fingerprint("eve")]
+    assert list(registry._last_served) == [owner_id("bob"), owner_id("eve")]
 
 
 def test_deleted_run_stays_restorable_if_wall_clock_jumps(registry, monkeypatch):
     run = wait_for_the_end(wait_for_status(start(registry, steps=1), "done"))
     registry.delete(run)
     real = time.time
-    monkeypatch.setattr(time, "time", lambda: real() + 10 * UNDO_FOR)
-    registry._look_after(run)
+    monkeypatch.setattr(time, "time", lambda: real() + 10 * UNDO_TTL_S)
+    registry._supervise(run)
     assert registry.find(run.id, "ada") is run
-    registry.undelete(run)
+    registry.restore(run)
     assert run.deleted_at is None
 
 
 def test_no_more_runs_are_adopted_at_once_than_an_owner_may_have(serve, tmp_path, monkeypatch):
-    monkeypatch.setattr(registry_module, "RUNS_AN_OWNER", 2)
+    monkeypatch.setattr(registry_module, "MAX_RUNS_PER_OWNER", 2)
     registry, folders = serve(slots=1), [tmp_path / f"sent {number}" for number in range(4)]
-    trainer = Trainer(RunConfig.from_fields(SMALL | {"steps": 1, "threads": 1}))
+    trainer = Trainer(RunConfig.from_flat(SMALL | {"steps": 1, "threads": 1}))
     for folder in folders:
         save_checkpoint(folder, trainer, None)
     together = threading.Barrier(len(folders))
@@ -1555,40 +1570,40 @@ def test_no_more_runs_are_adopted_at_once_than_an_owner_may_have(serve, tmp_path
 
     def adopt(folder):
         try:
-            return registry.adopt(folder, "ada", "sent")
-        except Refused:
+            return registry.import_checkpoint(folder, "ada", "sent")
+        except UserError:
             return None
 
     with ThreadPoolExecutor(len(folders)) as threads:
         adopted = [run for run in threads.map(adopt, folders) if run]
-    assert len(adopted) == len(registry.of_owner("ada")) == 2
+    assert len(adopted) == len(registry.list_for_owner("ada")) == 2
 
 
 def test_looking_that_cannot_begin_leaves_the_run_at_rest(registry, monkeypatch):
     run = wait_for_the_end(wait_for_status(start(registry, steps=2), "done"))
-    run.records()
-    wait_for(lambda: registry.at_rest(run), what="rest")
+    run.load_weight_steps()
+    wait_for(lambda: registry.is_idle(run), description="rest")
 
     def fail(*_, **__):
         raise RuntimeError("no process")
 
     with monkeypatch.context() as patch:
-        patch.setattr(registry.eyes, "ask", fail)
+        patch.setattr(registry.inspector, "ask", fail)
         with pytest.raises(RuntimeError):
-            registry._look(run)
-    assert registry.at_rest(run)
-    registry._look(run)
-    wait_for(lambda: run.snapshot, what="a snapshot")
+            registry._refresh_snapshot(run)
+    assert registry.is_idle(run)
+    registry._refresh_snapshot(run)
+    wait_for(lambda: run.snapshot, description="a snapshot")
 
 
 def test_a_page_gets_the_changes_of_a_run_only_when_they_are_others(registry):
-    run = start(registry, steps=1, changes=[Change(0, "learning_rate", 1e-3)])
+    run = start(registry, steps=1, changes=[SettingChange(0, "learning_rate", 1e-3)])
     first = registry.poll(run, 0, -1, 0)
     assert [setting for _, setting, _ in first["changes"]] == ["learning_rate"]
     version = first["changes_version"]
     assert registry.poll(run, 0, -1, 0, changes=version)["changes"] is None
     wait_for_the_end(wait_for_status(run, "done"))
-    run.changes = [*run.changes, Change(1, "learning_rate", 2e-3)]
+    run.changes = [*run.changes, SettingChange(1, "learning_rate", 2e-3)]
     told = registry.poll(run, 0, -1, 0, changes=version)
     assert len(told["changes"]) == len(run.changes)
     assert told["changes_version"] != version
@@ -1609,22 +1624,22 @@ def test_a_manifest_that_has_not_changed_is_read_once(registry, monkeypatch):
 
 
 def test_a_worker_that_gets_no_processor_is_not_taken_for_hung(registry, monkeypatch):
-    registry.hung_after = 0.0  # no round of housekeeping judges
+    registry.hang_timeout_s = 0.0  # no round of housekeeping judges
     run = slow(registry)
     wait_for_steps(run)
     killed, active = [], [5.0]
     monkeypatch.setattr(run.worker, "kill", lambda: killed.append(run))
-    monkeypatch.setattr(registry_module, "active_seconds", lambda pid: active[0])
+    monkeypatch.setattr(registry_module, "cpu_seconds", lambda pid: active[0])
 
     def silent_for_long():
         with run.lock:
-            run.heard_at = time.monotonic() - 100
-            registry.hung_after = 60.0
-            registry._end_if_hung(run, time.monotonic())
-            registry.hung_after = 0.0
+            run.last_message_at = time.monotonic() - 100
+            registry.hang_timeout_s = 60.0
+            registry._kill_if_hung(run, time.monotonic())
+            registry.hang_timeout_s = 0.0
         return bool(killed)
 
-    run.worked = 0.0
+    run.cpu_seconds = 0.0
     assert not silent_for_long()
     active[0] += 30  # it has waited for a processor since
     assert not silent_for_long()
@@ -1633,8 +1648,8 @@ def test_a_worker_that_gets_no_processor_is_not_taken_for_hung(registry, monkeyp
 
 def test_a_second_server_on_the_same_folder_is_warned_about(serve, tmp_path):
     first, second = serve(), serve()
-    assert (first.closed(), first.claim_folder()) == ("", "")
-    assert "another server uses" in second.claim_folder()
-    assert str(tmp_path) in second.claim_folder()
+    assert (first.storage_error(), first.lock_storage()) == ("", "")
+    assert "another server uses" in second.lock_storage()
+    assert str(tmp_path) in second.lock_storage()
     first._claim.release()
-    assert second.claim_folder() == ""
+    assert second.lock_storage() == ""

@@ -32,13 +32,13 @@ class SlowDisk:
 @pytest.fixture
 def registry(tmp_path, monkeypatch):
     registry = Registry(tmp_path, slots=1)
-    monkeypatch.setattr(registry, "_dispatch", lambda: None)  # everything waits in the line
+    monkeypatch.setattr(registry, "_schedule", lambda: None)  # everything waits in the line
     yield registry
     registry.shutdown()
 
 
 def start(registry, owner="ada"):
-    return registry.start(RunConfig.from_fields(SMALL), owner)
+    return registry.start(RunConfig.from_flat(SMALL), owner)
 
 
 def slow_write(monkeypatch, disk, registry):
@@ -46,7 +46,7 @@ def slow_write(monkeypatch, disk, registry):
 
 
 def slow_check(monkeypatch, disk, registry):
-    monkeypatch.setattr(registry.room, "check", disk.around(registry.room.check))
+    monkeypatch.setattr(registry.storage_quota, "check", disk.around(registry.storage_quota.ensure_available))
 
 
 def slow_removal(monkeypatch, disk, registry):
@@ -54,14 +54,17 @@ def slow_removal(monkeypatch, disk, registry):
 
 
 ACTIONS = {
-    "a run is renamed": (slow_write, lambda registry, run: registry.edit(run, name="another")),
+    "a run is renamed": (slow_write, lambda registry, run: registry.update_metadata(run, name="another")),
     "a run is deleted": (slow_write, lambda registry, run: registry.delete(run)),
     "a run leaves the line": (slow_write, lambda registry, run: registry.control(run, "stop")),
-    "its worker ends": (slow_write, lambda registry, run: registry._ended(run, 0)),
-    "its worker saves": (slow_write, lambda registry, run: registry._take(run, "saved", 3)),
+    "its worker ends": (slow_write, lambda registry, run: registry._on_worker_exit(run, 0)),
+    "its worker saves": (slow_write, lambda registry, run: registry._on_worker_message(run, "saved", 3)),
     "a run starts": (slow_write, lambda registry, run: start(registry, "bob")),
     "room is made for a run": (slow_check, lambda registry, run: start(registry, "bob")),
-    "a run is forgotten": (slow_removal, lambda registry, run: registry.room.take(run, registry.room.forget)),
+    "a run is forgotten": (
+        slow_removal,
+        lambda registry, run: registry.storage_quota.evict_if_idle(run, registry.storage_quota.delete_run),
+    ),
 }
 
 
@@ -81,8 +84,8 @@ def test_a_poll_and_a_request_do_not_wait_for_the_disk(registry, monkeypatch, ac
             for run in (watched, changed):
                 told = threads.submit(registry.poll, run, 0, -1, 0).result(20)
                 assert told["name"] == run.name
-                assert "no weights yet" in threads.submit(registry.ask, run, "1 2").result(20).result(20)["error"]
-                threads.submit(registry.find_watched, run.watch_id).result(20)
+                assert "no weights yet" in threads.submit(registry.predict, run, "1 2").result(20).result(20)["error"]
+                threads.submit(registry.find_shared, run.watch_id).result(20)
         finally:
             disk.released.set()
         acting.result(60)
@@ -96,7 +99,7 @@ def test_what_changed_is_on_the_disk_when_the_call_returns(registry):
         return json.loads((run.folder / "run.json").read_text())
 
     assert recorded()["status"] == "waiting"
-    registry.edit(run, name="another", hidden=True)
+    registry.update_metadata(run, name="another", hidden=True)
     assert (recorded()["name"], recorded()["hidden"]) == ("another", True)
     registry.control(run, "pause")
     assert recorded()["status"] == "paused"

@@ -10,12 +10,12 @@ import psutil
 import pytest
 import torch
 
-from playground.tasks.held_out import training_batch
-from playground.training.checkpoint import load_trainer, save_checkpoint
-from playground.training.distributed import ALONE, Ranks, Share, join
+from playground.tasks.held_out import sample_training_batch
+from playground.training.checkpoint import resume_trainer, save_checkpoint
+from playground.training.distributed import SINGLE_PROCESS, DistributedContext, ShardedLoss, init_distributed
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
-from tests.support.distributed_ranks import ends_early, families, told, uncut
+from tests.support.distributed_ranks import ends_early, families, summarize, uninterrupted
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 TINY = ["--length", "4", "--d-model", "16", "--n-heads", "2", "--n-layers", "1", "--d-ff", "16", "--batch-size", "16", "--eval-n", "32"]
@@ -34,8 +34,8 @@ def saw(run, tmp_path_factory):
     """What each of two processes saw, what torchrun let through of what they said, and the folder of their checkpoints."""
     folder = tmp_path_factory.mktemp("together")
     trainer = Trainer(run)
-    save_checkpoint(folder / "one", trainer, [trainer.step() for _ in range(5)])
-    (folder / "order.json").write_text(json.dumps({"fields": run.to_fields(), "arguments": [*TINY, "--steps", "3", "--device", "cpu"]}))
+    save_checkpoint(folder / "one", trainer, [trainer.train_step() for _ in range(5)])
+    (folder / "order.json").write_text(json.dumps({"fields": run.to_flat(), "arguments": [*TINY, "--steps", "3", "--device", "cpu"]}))
     command = [*TORCHRUN, "-m", "tests.support.distributed_ranks", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
@@ -48,7 +48,7 @@ def saw(run, tmp_path_factory):
 def alone(run, tmp_path_factory):
     """The same run in this process, by itself, and its checkpoint."""
     folder = tmp_path_factory.mktemp("alone")
-    return uncut(ALONE, run, folder), folder / "uncut"
+    return uninterrupted(SINGLE_PROCESS, run, folder), folder / "uncut"
 
 
 def numbers(told):
@@ -58,7 +58,7 @@ def numbers(told):
 
 def assert_close(trainer, other):
     theirs = dict(other.family.named_parameters())
-    for name, weight in trainer.family.named_parameters():
+    for name, weight in trainer.model.named_parameters():
         torch.testing.assert_close(weight, theirs[name], rtol=1e-5, atol=1e-5)
 
 
@@ -68,41 +68,41 @@ def test_two_processes_train_to_the_same_weights_as_one(saw, alone):
     expected, of_one = alone
     assert first["uncut"] == second["uncut"]
     assert numbers(first["uncut"]) == pytest.approx(numbers(expected), **CLOSE)
-    trainer, lines = load_trainer(folder / "uncut")
-    assert_close(trainer, load_trainer(of_one)[0])
+    trainer, lines = resume_trainer(folder / "uncut")
+    assert_close(trainer, resume_trainer(of_one)[0])
     assert [line["step"] for line in lines] == list(range(1, 13))
-    began = dict(Trainer(trainer.config).family.named_parameters())
-    moved = {name: float((weight - began[name]).detach().abs().max()) for name, weight in trainer.family.named_parameters()}
+    began = dict(Trainer(trainer.config).model.named_parameters())
+    moved = {name: float((weight - began[name]).detach().abs().max()) for name, weight in trainer.model.named_parameters()}
     assert min(moved.values()) > 1e-4
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_mean_of_sharded_losses_and_gradients_equals_full_batch(run, smoothing):
     trainer = Trainer(run)
-    family, weights = trainer.family, list(trainer.family.parameters())
-    batch = training_batch(trainer.task, 8, 1, 5, trainer.data_generator)
-    batch.weight_B[:3] = 0  # of the first four rows one trains
-    shares = [Share(family, Ranks(rank, 2)) for rank in (0, 1)]
-    assert [len(share.ranks.share(batch).weight_B) for share in shares] == [4, 4]
+    family, weights = trainer.model, list(trainer.model.parameters())
+    batch = sample_training_batch(trainer.task, 8, 1, 5, trainer.data_generator)
+    batch.loss_weight_B[:3] = 0  # of the first four rows one trains
+    shares = [ShardedLoss(family, DistributedContext(rank, 2)) for rank in (0, 1)]
+    assert [len(share.context.local_shard(batch).loss_weight_B) for share in shares] == [4, 4]
     parts = [share(batch, smoothing) for share in shares]
     whole = family.loss(batch, smoothing)
     torch.testing.assert_close(sum(parts) / 2, whole)
     for ours, theirs in zip(torch.autograd.grad(sum(parts) / 2, weights), torch.autograd.grad(whole, weights), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
-    plain = sum(family.loss(share.ranks.share(batch), smoothing) for share in shares) / 2
+    plain = sum(family.loss(share.context.local_shard(batch), smoothing) for share in shares) / 2
     assert abs((plain - whole).item()) > 1e-3
 
 
 def test_a_batch_in_which_nothing_trains_has_no_loss(run):
     trainer = Trainer(run)
-    batch = training_batch(trainer.task, 4, 1, 5, trainer.data_generator)
-    batch.weight_B[:] = 0
-    assert [Share(trainer.family, Ranks(rank, 2))(batch, 0.0).item() for rank in (0, 1)] == [0, 0]
+    batch = sample_training_batch(trainer.task, 4, 1, 5, trainer.data_generator)
+    batch.loss_weight_B[:] = 0
+    assert [ShardedLoss(trainer.model, DistributedContext(rank, 2))(batch, 0.0).item() for rank in (0, 1)] == [0, 0]
 
 
 def test_every_family_trains_on_two_processes_as_on_one(saw, run, tmp_path):
     (first, second), _, _ = saw
-    expected = families(ALONE, run, tmp_path)
+    expected = families(SINGLE_PROCESS, run, tmp_path)
     assert first["families"] == second["families"]
     assert len(expected) == 4
     for name, told_by_one in expected.items():
@@ -117,13 +117,13 @@ def test_two_processes_resume_to_the_bits_of_the_uncut_run(saw):
 def test_a_run_goes_on_on_another_number_of_processes(saw, alone):
     (first, second), _, folder = saw
     expected, of_one = alone
-    assert first["resumed_from_one"] == second["resumed_from_one"]
+    assert first["resumed_from_single_process"] == second["resumed_from_single_process"]
     after = {"metrics": expected["metrics"][5:]}
-    assert numbers(first["resumed_from_one"]) == pytest.approx(numbers(after), **CLOSE)
-    trainer, lines = load_trainer(folder / "cut")
+    assert numbers(first["resumed_from_single_process"]) == pytest.approx(numbers(after), **CLOSE)
+    trainer, lines = resume_trainer(folder / "cut")
     assert (trainer.step_count, len(lines)) == (5, 5)
-    assert numbers(told(trainer, list(trainer))) == pytest.approx(numbers(after), **CLOSE)
-    assert_close(trainer, load_trainer(of_one)[0])
+    assert numbers(summarize(trainer, list(trainer))) == pytest.approx(numbers(after), **CLOSE)
+    assert_close(trainer, resume_trainer(of_one)[0])
 
 
 def test_dropout_differs_between_the_processes_and_the_weights_do_not(saw):
@@ -135,12 +135,12 @@ def test_dropout_differs_between_the_processes_and_the_weights_do_not(saw):
 
 def test_a_score_that_is_reached_ends_all_at_the_same_step(saw, run, tmp_path):
     (first, second), _, _ = saw
-    expected = ends_early(ALONE, run, tmp_path)
+    expected = ends_early(SINGLE_PROCESS, run, tmp_path)
     assert first["ends_early"] == second["ends_early"]
     assert first["ends_early"]["step"] == expected["step"] < 200
 
 
-@pytest.mark.parametrize("what", ["loss_is_no_number_on_one", "gradient_is_infinite_on_one"])
+@pytest.mark.parametrize("what", ["loss_is_nan_on_one_rank", "gradient_is_infinite_on_one_rank"])
 def test_what_diverges_on_one_ends_all_and_changes_no_weight(saw, what):
     for each in saw[0]:
         (reason, code), step = each[what]["ended"], each[what]["step"]
@@ -150,7 +150,7 @@ def test_what_diverges_on_one_ends_all_and_changes_no_weight(saw, what):
 
 
 def test_a_signal_to_one_ends_all_after_the_same_step(saw):
-    first, second = (each["one_is_told_to_end"] for each in saw[0])
+    first, second = (each["one_rank_gets_sigterm"] for each in saw[0])
     assert first == second
     assert first["ended"] == ["stopped by a signal at step 4", 128 + signal.SIGTERM]
     assert first["steps"] == 4
@@ -169,17 +169,17 @@ def test_what_cannot_be_trained_together_is_refused_by_all(saw):
 
 def test_training_ends_and_saves_when_another_process_is_lost(saw):
     (first, second), _, _ = saw
-    assert "one_is_gone" not in second
-    reason, code = first["one_is_gone"]["ended"]
+    assert "one_rank_exits" not in second
+    reason, code = first["one_rank_exits"]["ended"]
     assert reason.startswith("a process failed or ended at step 3 (")
-    assert (code, first["one_is_gone"]["step"]) == (1, 3)
+    assert (code, first["one_rank_exits"]["step"]) == (1, 3)
 
 
 def test_the_command_speaks_with_one_voice_and_writes_once(saw):
     _, done, folder = saw
     assert [json.loads(line)["steps"] for line in done.stdout.splitlines()] == [3]
     assert "playground" not in done.stderr
-    assert load_trainer(folder / "told")[0].step_count == 3
+    assert resume_trainer(folder / "told")[0].step_count == 3
     assert {path.name for path in folder.iterdir() if path.is_dir()} == {"one", "uncut", "cut", "dropping", "told", "alone"}
 
 
@@ -201,21 +201,21 @@ def test_a_signal_to_torchrun_saves_a_checkpoint_that_one_process_takes_up(saw, 
         finally:
             for process in (*torchrun.children(), run) if run.poll() is None else ():
                 process.kill()
-    trainer, lines = load_trainer(tmp_path / "cut", steps=100_000)
+    trainer, lines = resume_trainer(tmp_path / "cut", steps=100_000)
     assert printed == ""
     cut = f"stopped by a signal at step {trainer.step_count}; saved to {tmp_path / 'cut'}"
     assert said.count("stopped by a signal") == said.count(cut) == 1
     assert len(lines) == trainer.step_count > 3
-    assert trainer.step().step == trainer.step_count == len(lines) + 1
+    assert trainer.train_step().step == trainer.step_count == len(lines) + 1
 
 
 def test_a_process_alone_asks_nobody(run):
-    assert join(torch.device("cpu")) is ALONE
-    assert (ALONE.most(7), ALONE.device(torch.device("cuda"))) == (7, torch.device("cuda"))
+    assert init_distributed(torch.device("cpu")) is SINGLE_PROCESS
+    assert (SINGLE_PROCESS.all_reduce_max(7), SINGLE_PROCESS.device(torch.device("cuda"))) == (7, torch.device("cuda"))
     value = torch.tensor(3.0)
-    assert ALONE.sum(value) is ALONE.mean(value) is value
-    ALONE.check(run.replace(batch_size=33), torch.device("cpu"))
-    ALONE.check_alike("anything", "at all")
+    assert SINGLE_PROCESS.all_reduce_sum(value) is SINGLE_PROCESS.all_reduce_mean(value) is value
+    SINGLE_PROCESS.check_consistent(run.replace(batch_size=33), torch.device("cpu"))
+    SINGLE_PROCESS.check_equal("anything", "at all")
 
 
 def test_more_processes_than_gpus_are_refused(monkeypatch):
@@ -223,4 +223,4 @@ def test_more_processes_than_gpus_are_refused(monkeypatch):
         monkeypatch.setenv(name, str(value))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ValueError, match="torchrun started 2 processes here, but there are 1 GPUs; lower --nproc-per-node"):
-        join(torch.device("cuda"))
+        init_distributed(torch.device("cuda"))

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from playground.training.checkpoint import load_trainer, save_checkpoint
-from playground.training.config import Change
+from playground.training.checkpoint import resume_trainer, save_checkpoint
+from playground.training.config import SettingChange
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
 from tests.support.fingerprint import fingerprint
@@ -19,10 +19,10 @@ N = 14
 RESUME = """
 import sys
 from pathlib import Path
-from playground.training.checkpoint import load_trainer
+from playground.training.checkpoint import resume_trainer
 from tests.support.fingerprint import fingerprint
 for folder in sys.argv[1:]:
-    trainer, _ = load_trainer(Path(folder))
+    trainer, _ = resume_trainer(Path(folder))
     for _ in trainer:
         pass
     print(fingerprint(trainer))
@@ -31,11 +31,11 @@ TRAIN = """
 import json, os, signal, sys
 from pathlib import Path
 from playground.training.checkpoint import save_checkpoint
-from playground.training.config import Change, RunConfig
+from playground.training.config import SettingChange, RunConfig
 from playground.training.trainer import Trainer
 from tests.support.fingerprint import fingerprint
 order = json.loads(sys.argv[1])
-trainer = Trainer(RunConfig.from_fields(order["fields"]), Change.read(order["scheduled"]))
+trainer = Trainer(RunConfig.from_fields(order["fields"]), SettingChange.read(order["scheduled"]))
 while trainer.should_continue() and trainer.step_count < order["until"]:
     for step, setting, value in order["by_hand"]:
         if trainer.step_count == step:
@@ -56,7 +56,7 @@ def dropping(small_run):
 def saved(run, steps, folder):
     """A checkpoint of `run` after `steps` of its steps."""
     trainer = Trainer(run)
-    metrics = [trainer.step() for _ in range(steps)]
+    metrics = [trainer.train_step() for _ in range(steps)]
     save_checkpoint(folder, trainer, metrics)
     return folder
 
@@ -95,7 +95,7 @@ def test_run_resumed_in_new_process_is_bit_identical_to_uncut_run(dropping, tmp_
 
 def train(run, until=N, scheduled=(), by_hand=(), folder=None):
     """In a new process, which ends by a kill if it saved; the fingerprint that it printed otherwise."""
-    order = {"fields": run.to_fields(), "until": until, "scheduled": scheduled, "by_hand": by_hand, "folder": folder and str(folder)}
+    order = {"fields": run.to_flat(), "until": until, "scheduled": scheduled, "by_hand": by_hand, "folder": folder and str(folder)}
     command = [sys.executable, "-W", "error", "-c", TRAIN, json.dumps(order)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == (-9 if folder else 0), done.stderr
@@ -108,8 +108,8 @@ def test_killed_and_resumed_live_change_equals_scheduled_change(dropping, tmp_pa
     train(dropping, until=7, by_hand=[change], folder=tmp_path / "changed before the cut")
     train(dropping, until=4, by_hand=[], folder=tmp_path / "changed at the cut")
     train(dropping, until=2, scheduled=[change], folder=tmp_path / "changed after the cut")
-    at_the_cut, _ = load_trainer(tmp_path / "changed at the cut")
-    at_the_cut.change(*change[1:])
+    at_the_cut, _ = resume_trainer(tmp_path / "changed at the cut")
+    at_the_cut.schedule_change(*change[1:])
     save_checkpoint(tmp_path / "changed at the cut", at_the_cut, None)
     folders = [tmp_path / f"changed {when} the cut" for when in ("before", "at", "after")]
     command = [sys.executable, "-W", "error", "-c", RESUME, *map(str, folders)]
@@ -120,15 +120,15 @@ def test_killed_and_resumed_live_change_equals_scheduled_change(dropping, tmp_pa
 
 
 def test_a_change_that_a_checkpoint_forgot_would_show(dropping, tmp_path):
-    uncut = Trainer(dropping, [Change(4, "learning_rate", 0.02)])
+    uncut = Trainer(dropping, [SettingChange(4, "learning_rate", 0.02)])
     list(uncut)
     for forgotten in (False, True):
-        trainer = Trainer(dropping, [Change(4, "learning_rate", 0.02)])
+        trainer = Trainer(dropping, [SettingChange(4, "learning_rate", 0.02)])
         for _ in range(6):
-            trainer.step()
+            trainer.train_step()
         trainer.changes = [] if forgotten else trainer.changes
         save_checkpoint(tmp_path / "cut", trainer, None)
-        resumed, _ = load_trainer(tmp_path / "cut")
+        resumed, _ = resume_trainer(tmp_path / "cut")
         list(resumed)
         assert (fingerprint(resumed) == fingerprint(uncut)) != forgotten
 
@@ -140,33 +140,33 @@ def test_a_change_that_a_checkpoint_forgot_would_show(dropping, tmp_path):
 def test_each_part_of_the_state_is_needed_to_end_with_the_same_bits(dropping, tmp_path, forget, matters):
     uncut = finished(dropping)
     folder = saved(dropping, 6, tmp_path / "cut")
-    fresh = Trainer(dropping).state()
-    trainer, _ = load_trainer(folder)
+    fresh = Trainer(dropping).state_dict()
+    trainer, _ = resume_trainer(folder)
     forget(trainer, fresh)
     list(trainer)
-    weights = [torch.equal(a, b) for a, b in zip(trainer.family.parameters(), uncut.family.parameters(), strict=True)]
+    weights = [torch.equal(a, b) for a, b in zip(trainer.model.parameters(), uncut.model.parameters(), strict=True)]
     assert all(weights) != matters
     assert (fingerprint(trainer) == fingerprint(uncut)) != matters
 
 
 def test_a_resumed_run_goes_on_where_it_was_with_its_metrics_and_its_clock(dropping, tmp_path):
     trainer = Trainer(dropping)
-    metrics = [trainer.step() for _ in range(6)]
+    metrics = [trainer.train_step() for _ in range(6)]
     save_checkpoint(tmp_path / "cut", trainer, metrics)
-    resumed, lines = load_trainer(tmp_path / "cut")
+    resumed, lines = resume_trainer(tmp_path / "cut")
     assert resumed.step_count == 6
     assert resumed.config == dropping
     assert resumed.seconds == pytest.approx(trainer.seconds, abs=1e-3)
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
     assert [line["loss"] for line in lines] == pytest.approx([each.loss for each in metrics], rel=1e-5)
     assert [("exact_match" in line) for line in lines] == [False, False, False, False, True, False]
-    assert resumed.step().step == 7
+    assert resumed.train_step().step == 7
     assert resumed.seconds > trainer.seconds - 1e-3
 
 
 def test_settings_may_change_when_a_run_is_resumed(dropping, tmp_path):
     folder = saved(dropping, 6, tmp_path / "cut")
-    resumed, _ = load_trainer(folder, steps=9, learning_rate=1e-3, schedule="constant", warmup=0)
+    resumed, _ = resume_trainer(folder, steps=9, learning_rate=1e-3, schedule="constant", warmup=0)
     metrics = list(resumed)
     assert [each.step for each in metrics] == [7, 8, 9]
     assert {each.learning_rate for each in metrics} == {1e-3}
@@ -177,7 +177,7 @@ def test_settings_may_change_when_a_run_is_resumed(dropping, tmp_path):
 def test_a_model_of_another_shape_cannot_take_up_a_run(dropping, tmp_path, change, steps):
     folder = saved(dropping, steps, tmp_path / "cut")
     with pytest.raises(CheckpointError):
-        load_trainer(folder, **change)
+        resume_trainer(folder, **change)
 
 
 def test_weights_alone_can_be_used_and_not_resumed_and_the_error_says_so(dropping, tmp_path):
@@ -185,20 +185,20 @@ def test_weights_alone_can_be_used_and_not_resumed_and_the_error_says_so(droppin
     save_checkpoint(tmp_path / "weights", trainer, [], resumable=False)
     assert not (tmp_path / "weights" / "training.safetensors").exists()
     with pytest.raises(CheckpointError, match="holds weights only and cannot be resumed; train a new run instead"):
-        load_trainer(tmp_path / "weights")
+        resume_trainer(tmp_path / "weights")
 
 
 def test_run_diverged_at_first_step_can_resume_once_repaired(dropping, tmp_path):
     trainer = Trainer(dropping)
-    weight = trainer.family.output.bias
+    weight = trainer.model.output.bias
     with torch.no_grad():
         weight[3] = float("nan")
     with pytest.raises(RuntimeError, match="step 1: loss nan"):
-        trainer.step()
+        trainer.train_step()
     with torch.no_grad():
         weight[3] = 0.0
     save_checkpoint(tmp_path / "healed", trainer, [])
-    assert load_trainer(tmp_path / "healed")[0].step().step == 1
+    assert resume_trainer(tmp_path / "healed")[0].train_step().step == 1
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +206,7 @@ def ended_early(small_run, tmp_path_factory):
     """The checkpoint of a run that ended because it reached its goal."""
     trainer = Trainer(small_run.replace(until=0.3, eval_every=5, eval_n=20, steps=300, learning_rate=1e-2))
     metrics = list(trainer)
-    assert trainer.finished
+    assert trainer.stopped_early
     assert trainer.step_count < 300
     folder = tmp_path_factory.mktemp("ended") / "early"
     save_checkpoint(folder, trainer, metrics)
@@ -214,23 +214,23 @@ def ended_early(small_run, tmp_path_factory):
 
 
 def test_a_run_that_ended_early_does_not_train_on_when_it_is_loaded_again(ended_early):
-    trainer, metrics = load_trainer(ended_early)
+    trainer, metrics = resume_trainer(ended_early)
     before = fingerprint(trainer)
     assert list(trainer) == []
-    assert trainer.finished
+    assert trainer.stopped_early
     assert (trainer.step_count, fingerprint(trainer)) == (len(metrics), before)
 
 
 @pytest.mark.parametrize("settings", [{"steps": 310}, {"until": 0.0}, {"until": 1.0}], ids=str)
 def test_early_stopped_run_continues_if_its_goal_or_steps_change(ended_early, settings):
-    trainer, metrics = load_trainer(ended_early, **settings)
-    assert trainer.step().step == len(metrics) + 1
-    assert not trainer.finished
-    changed, _ = load_trainer(ended_early)
+    trainer, metrics = resume_trainer(ended_early, **settings)
+    assert trainer.train_step().step == len(metrics) + 1
+    assert not trainer.stopped_early
+    changed, _ = resume_trainer(ended_early)
     for name, value in settings.items():
-        changed.change(name, value)
+        changed.schedule_change(name, value)
     assert changed.should_continue()
-    changed.change("learning_rate", 1e-4)
+    changed.schedule_change("learning_rate", 1e-4)
     assert next(iter(changed)).step == len(metrics) + 1
 
 
@@ -242,4 +242,4 @@ def test_a_state_without_a_word_of_its_end_is_read_as_before(ended_early, tmp_pa
     config = json.loads((folder / "config.json").read_text())
     del config["sha256"]
     (folder / "config.json").write_text(json.dumps(config))
-    assert load_trainer(folder)[0].should_continue()
+    assert resume_trainer(folder)[0].should_continue()

@@ -14,25 +14,25 @@ import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
-from playground.comparison.jobs import Comparer
-from playground.hub.jobs import Jobs
+from playground.comparison.jobs import JobQueue
+from playground.hub.jobs import AutoPublisher
 from playground.runs.registry import Registry
-from playground.runs.run import Refused
+from playground.runs.run import UserError
 from playground.ui.api import Endpoints
 from playground.ui.compare import ComparePage
 from playground.ui.hub import HubPage
-from playground.ui.inspect import inspect_answerers
-from playground.ui.limits import client_of
-from playground.ui.live import live_answerers
-from playground.ui.visit import new_owner
+from playground.ui.inspect import inspect_handlers
+from playground.ui.limits import resolve_client_address
+from playground.ui.live import live_handlers
+from playground.ui.visit import new_owner_key
 from tests.support.app_server import ROOT, AppServer, wait_for
 from tests.support.coroutines import run_in_thread
-from tests.support.faults import TINY
+from tests.support.faults import TINY_SETTINGS
 
 ENDPOINTS = ("settings", "models", "start", "status", "pause", "resume", "stop", "predict", "attention", "evaluate", "compare", "push",
              "job", "cancel")  # fmt: skip
 REVERSE = "checkpoint:reverse-one-head"
-SMALL = TINY | {"steps": 100_000, "min_length": 1, "max_length": 4}
+SMALL = TINY_SETTINGS | {"steps": 100_000, "min_length": 1, "max_length": 4}
 
 
 @pytest.fixture(scope="module")
@@ -129,18 +129,18 @@ def test_attention_is_told_head_by_head_and_every_row_sums_to_one(ask):
 
 
 def test_a_strangers_key_gets_nothing_and_a_link_to_watch_only_looks(ask, run, mine):
-    others = itertools.cycle([{"model": run["run"], "owner": new_owner()}, {"model": run["run"]}, {"model": "watch:" + run["run"]}])
+    others = itertools.cycle([{"model": run["run"], "owner": new_owner_key()}, {"model": run["run"]}, {"model": "watch:" + run["run"]}])
     for name, more in (("status", {}), ("predict", {"sequence": "1"}), ("attention", {"sequence": "1"}), ("evaluate", {}),
                        ("compare", {}), ("push", {"repo": "a/b", "token": "hf_x"})):  # fmt: skip
         with pytest.raises(AppError, match="there is no model"):
             ask(name, **next(others), **more)
     for name, who in (
-        ("pause", {"run": run["run"], "owner": new_owner()}), ("resume", {"run": run["run"]}),
+        ("pause", {"run": run["run"], "owner": new_owner_key()}), ("resume", {"run": run["run"]}),
         ("stop", {"run": run["watch"], "owner": run["owner"]}),
     ):  # fmt: skip
         with pytest.raises(AppError, match=r"there is no model|not yours"):
             ask(name, **who)
-    assert ask("models", owner=new_owner())["runs"] == ask("models")["runs"] == []
+    assert ask("models", owner=new_owner_key())["runs"] == ask("models")["runs"] == []
     assert ask("predict", model=run["watch"], sequence="3 1")["answer"] == ["1", "3"]
     with pytest.raises(AppError, match="choose one of your runs"):
         ask("push", model=run["watch"], repo="a/b", token="hf_x")
@@ -149,7 +149,7 @@ def test_a_strangers_key_gets_nothing_and_a_link_to_watch_only_looks(ask, run, m
 @pytest.mark.parametrize("name", ["compare", "push"])
 def test_a_wait_that_cannot_be_is_refused_before_anything_is_begun(hub, ask, name):
     more = {"compare": {}, "push": {"repo": "ada/never", "token": hub.ADA}}[name]
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         for wait in (300, -1):
             with pytest.raises(AppError, match="give a number of seconds from 0 to 240"):
                 ask(name, model=REVERSE, wait=wait, **more)
@@ -161,9 +161,9 @@ def test_a_wait_that_cannot_be_is_refused_before_anything_is_begun(hub, ask, nam
 def test_a_comparison_is_a_job_of_whoever_began_it(ask):
     begun = ask("compare", model=REVERSE, n=3, wait=0)
     with pytest.raises(AppError, match="no longer stored"):
-        ask("job", job=begun["job"], owner=new_owner())
+        ask("job", job=begun["job"], owner=new_owner_key())
     with pytest.raises(AppError, match="no longer stored"):
-        ask("cancel", job=begun["job"], owner=new_owner())
+        ask("cancel", job=begun["job"], owner=new_owner_key())
     told = ask("job", job=begun["job"], owner=begun["owner"], wait=60)
     assert told["status"] == "done", told
     ours = next(row for row in told["rows"] if row["model"] == "reverse-one-head")
@@ -176,7 +176,7 @@ def test_a_comparison_is_a_job_of_whoever_began_it(ask):
 
 
 def test_a_push_takes_the_token_that_is_given_and_never_the_owners(hub, app, ask):
-    with hub.watch() as seen:
+    with hub.record_requests() as seen:
         with pytest.raises(AppError, match="needs a token with write access"):
             ask("push", model=REVERSE, repo="ada/api")
         told = ask("push", model=REVERSE, repo="ada/api", token=hub.ADA)
@@ -254,10 +254,10 @@ def test_who_starts_too_many_runs_is_told_when_to_try_again(ask):
 
 @pytest.fixture(scope="module")
 def endpoints(tmp_path_factory):
-    registry = Registry(tmp_path_factory.mktemp("direct"), lease=0, reap=0)
-    answers = live_answerers(registry) | inspect_answerers(registry)
-    answers |= ComparePage(registry, Comparer(hosted=True)).answerers() | HubPage(registry, Jobs(registry)).answerers()
-    yield Endpoints(registry, answers, opened=False)
+    registry = Registry(tmp_path_factory.mktemp("direct"), idle_timeout_s=0, release_after_s=0)
+    answers = live_handlers(registry) | inspect_handlers(registry)
+    answers |= ComparePage(registry, JobQueue(hosted=True)).handlers() | HubPage(registry, AutoPublisher(registry)).handlers()
+    yield Endpoints(registry, answers, is_public=False)
     registry.shutdown()
 
 
@@ -278,36 +278,36 @@ def test_hostile_arguments_are_refused_in_a_sentence(endpoints, odd):
     calls = [("status", {"model": odd}), ("pause", {"run": odd}), ("predict", {"model": odd, "sequence": "1"}),
              ("attention", {"model": odd, "sequence": odd}), ("evaluate", {"model": odd}), ("compare", {"model": odd, "models": odd}),
              ("push", {"model": odd, "repo": odd, "token": odd}), ("job", {"job": odd, "owner": odd}),
-             ("cancel", {"job": odd, "owner": odd}), ("job", {"job": "compare:x", "owner": new_owner(), "wait": odd})]  # fmt: skip
+             ("cancel", {"job": odd, "owner": odd}), ("job", {"job": "compare:x", "owner": new_owner_key(), "wait": odd})]  # fmt: skip
     calls += [] if odd in (None, {}) else [("start", {"settings": odd})]
     calls += [] if odd in ("",) else [("start", {"settings": {"task": odd}})]
     calls += [("start", {"settings": {"steps": odd}}), ("start", {"preset": odd}) if odd else ("start", {"name": odd or 7})]
     if odd not in (None, ""):
         calls += [("start", {"owner": odd}), ("models", {"owner": odd})]
     for name, values in calls:
-        with pytest.raises((Refused, ValueError)) as refused:
+        with pytest.raises((UserError, ValueError)) as refused:
             asked(endpoints, name, **values)
         assert len(str(refused.value)) < 1000, name
-    assert endpoints.registry.of_owner(endpoints.registry.local_owner) == []
+    assert endpoints.registry.list_for_owner(endpoints.registry.single_owner) == []
 
 
 def test_missing_owner_key_on_local_machine_means_local_owner(endpoints, monkeypatch):
     monkeypatch.setattr(endpoints.registry, "local_owner", "l" * 32)
-    started = asked(endpoints, "start", settings=TINY | {"steps": 1})
+    started = asked(endpoints, "start", settings=TINY_SETTINGS | {"steps": 1})
     assert started["owner"] == "l" * 32
     assert asked(endpoints, "status", model=started["run"])["name"] == started["name"]
-    with pytest.raises(Refused, match="there is no model"):
-        asked(endpoints, "status", model=started["run"], owner=new_owner())
+    with pytest.raises(UserError, match="there is no model"):
+        asked(endpoints, "status", model=started["run"], owner=new_owner_key())
 
 
 def test_a_run_in_slices_is_refused_because_only_a_page_lends_a_gpu(endpoints, monkeypatch):
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
-    with pytest.raises(Refused, match="open page; use device auto or cpu"):
-        asked(endpoints, "start", settings=TINY | {"steps": 1, "device": "zero"})
+    with pytest.raises(UserError, match="open page; use device auto or cpu"):
+        asked(endpoints, "start", settings=TINY_SETTINGS | {"steps": 1, "device": "zero"})
 
 
 def test_a_preset_and_a_family_that_contradict_each_other_are_refused(endpoints):
-    with pytest.raises(Refused, match="preset gpt2 is of the family gpt2, but family is 'bert'; leave one of them out"):
+    with pytest.raises(UserError, match="preset gpt2 is of the family gpt2, but family is 'bert'; leave one of them out"):
         asked(endpoints, "start", settings={"family": "bert"}, preset="gpt2")
 
 
@@ -317,19 +317,19 @@ def test_on_a_space_only_who_signed_in_publishes(endpoints, monkeypatch):
     (endpoints.registry.root / "digits").mkdir()
     for name in ("config.json", "model.safetensors"):
         (endpoints.registry.root / "digits" / name).write_bytes((ROOT / "checkpoints/reverse-one-head" / name).read_bytes())
-    with pytest.raises(Refused, match="needs a sign-in"):
+    with pytest.raises(UserError, match="needs a sign-in"):
         asked(endpoints, "push", model="checkpoint:digits", repo="a/b", token="hf_typed")
 
 
 def test_client_address_is_the_one_appended_by_the_space_proxy(monkeypatch):
     monkeypatch.delenv("SPACE_ID", raising=False)
-    assert client_of(request_of(x_forwarded_for="1.1.1.1")) == "10.0.0.1"
+    assert resolve_client_address(request_of(x_forwarded_for="1.1.1.1")) == "10.0.0.1"
     monkeypatch.setenv("SPACE_ID", "owner/space")
-    assert client_of(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
+    assert resolve_client_address(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
     monkeypatch.setenv("PLAYGROUND_API_PROXIES", "2")
-    assert client_of(request_of(x_forwarded_for="9.9.9.9, 1.1.1.1, 2.2.2.2")) == "1.1.1.1"
-    assert client_of(request_of(x_forwarded_for="2.2.2.2")) == "2.2.2.2"
-    assert client_of(request_of()) == "10.0.0.1"
+    assert resolve_client_address(request_of(x_forwarded_for="9.9.9.9, 1.1.1.1, 2.2.2.2")) == "1.1.1.1"
+    assert resolve_client_address(request_of(x_forwarded_for="2.2.2.2")) == "2.2.2.2"
+    assert resolve_client_address(request_of()) == "10.0.0.1"
 
 
 def test_client_address_follows_the_configured_proxy_count(monkeypatch):
@@ -339,12 +339,12 @@ def test_client_address_follows_the_configured_proxy_count(monkeypatch):
             monkeypatch.delenv("PLAYGROUND_API_PROXIES", raising=False)
         else:
             monkeypatch.setenv("PLAYGROUND_API_PROXIES", unset)
-        assert client_of(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "10.0.0.1"
+        assert resolve_client_address(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "10.0.0.1"
     monkeypatch.setenv("PLAYGROUND_API_PROXIES", "1")
-    assert client_of(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
-    assert client_of(request_of()) == "10.0.0.1"
+    assert resolve_client_address(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
+    assert resolve_client_address(request_of()) == "10.0.0.1"
     monkeypatch.setenv("PLAYGROUND_API_PROXIES", "2")
-    assert client_of(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "1.1.1.1"
+    assert resolve_client_address(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "1.1.1.1"
 
 
 def test_waiting_job_calls_are_bounded_and_others_return_at_once(endpoints, monkeypatch):
@@ -354,15 +354,17 @@ def test_waiting_job_calls_are_bounded_and_others_return_at_once(endpoints, monk
         polls.append(request.client.host)
         return {"status": "working", "sentence": "", "again": False, "result": None}
 
-    monkeypatch.setitem(endpoints.answers, "hub-job", poll)
+    monkeypatch.setitem(endpoints.handlers, "hub-job", poll)
 
     async def crowd():
-        calls = [asyncio.create_task(endpoints.job("push:x", new_owner(), 240, request=request_of(f"10.0.0.{n % 2}"))) for n in range(100)]
+        calls = [
+            asyncio.create_task(endpoints.job("push:x", new_owner_key(), 240, request=request_of(f"10.0.0.{n % 2}"))) for n in range(100)
+        ]
         done, waiting = await asyncio.wait(calls, timeout=1)
         for call in waiting:
             call.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        return len(done), len(waiting), endpoints.waiting.total()
+        return len(done), len(waiting), endpoints.waits_by_client.total()
 
     done, waiting, left = run_in_thread(crowd())
     assert (done, waiting, left) == (84, 16, 0)

@@ -5,25 +5,25 @@ import sys
 
 import pytest
 
-from playground.comparison.jobs import Comparer
-from playground.families import FAMILIES
+from playground.comparison.jobs import JobQueue
+from playground.families import ARCHITECTURES
 from playground.runs.registry import Registry
-from playground.runs.run import fingerprint
+from playground.runs.run import owner_id
 from playground.training.config import RunConfig
 from playground.training.manifest import read_manifest
 from playground.ui import same_budget
-from playground.ui.compare import HOSTED_ITEMS, ComparePage
-from playground.ui.subject import RUN
+from playground.ui.compare import SHARED_MAX_EXAMPLES, ComparePage
+from playground.ui.subject import RUN_PREFIX
 from tests.support.app_server import ROOT, wait_for
 from tests.support.coroutines import run_in_thread
 
 OWNER, OTHER = "o" * 32, "x" * 32
 
 
-class Noted(Comparer):
+class Noted(JobQueue):
     """Takes jobs and starts no process for them."""
 
-    def _go_on(self):
+    def _schedule(self):
         pass
 
 
@@ -39,15 +39,15 @@ def registry(tmp_path):
 def page(registry):
     page = ComparePage(registry, Noted())
     yield page
-    page.comparer.close()
+    page.job_queue.close()
 
 
 def ask(page, route, what):
-    return run_in_thread(page.answerers()[f"compare-{route}"](what, None))
+    return run_in_thread(page.handlers()[f"compare-{route}"](what, None))
 
 
 def job_of(page, told):
-    return page.comparer._jobs[told["job"]]
+    return page.job_queue._jobs[told["job"]]
 
 
 def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, registry):
@@ -59,10 +59,10 @@ def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, regist
 
 
 def test_a_run_is_compared_by_its_newest_checkpoint_and_by_nobody_else(page, registry):
-    config = RunConfig.from_fields({"max_length": 3, "steps": 4, "d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8, "eval_n": 8})
+    config = RunConfig.from_flat({"max_length": 3, "steps": 4, "d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8, "eval_n": 8})
     run = registry.start(config, OWNER, name="mine")
-    wait_for(lambda: run.status == "done", what="the end of the run")
-    what = {"kind": "table", "subject": RUN + run.id, "what": {}}
+    wait_for(lambda: run.status == "done", description="the end of the run")
+    what = {"kind": "table", "subject": RUN_PREFIX + run.id, "what": {}}
     told = ask(page, "begin", what | {"owner": OWNER})
     assert job_of(page, told).what == {"checkpoint": str(run.checkpoints()[0][0]), "name": "mine"}
     assert "not yours" in ask(page, "begin", what | {"owner": OTHER})["error"]
@@ -81,9 +81,9 @@ def test_only_its_owner_hears_of_a_job(page):
 def test_where_strangers_share_the_machine_a_table_is_short(registry):
     for hosted in (False, True):
         page = ComparePage(registry, Noted(hosted=hosted))
-        what = {"owner": OWNER, "kind": "table", "subject": "checkpoint:reverse", "what": {"n": HOSTED_ITEMS + 1}}
+        what = {"owner": OWNER, "kind": "table", "subject": "checkpoint:reverse", "what": {"n": SHARED_MAX_EXAMPLES + 1}}
         assert ("error" in ask(page, "begin", what)) is hosted
-        page.comparer.close()
+        page.job_queue.close()
 
 
 HOSTILE = [
@@ -101,7 +101,7 @@ def test_a_hostile_request_gets_a_sentence(page, what):
         assert isinstance(told["error"], str)
         assert 10 < len(told["error"]) < 300
     assert ask(page, "curves", what) == {"curves": []}
-    assert page.comparer.process_id is None
+    assert page.job_queue.process_id is None
 
 
 def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
@@ -132,10 +132,10 @@ def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
 
 
 def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeypatch):
-    monkeypatch.setattr(same_budget, "budgeted", lambda config, family: config)
+    monkeypatch.setattr(same_budget, "match_parameters", lambda config, family: config)
     told = ask(page, "budget", {"owner": OWNER, "subject": "checkpoint:reverse"})
     config = read_manifest(ROOT / "checkpoints" / "reverse").config
-    assert {each["family"] for each in told["families"]} == set(FAMILIES)
+    assert {each["family"] for each in told["families"]} == set(ARCHITECTURES)
     assert [each["family"] for each in told["families"] if each["own"]] == [config.family]
     assert told["parameters"] == config.model.parameter_count()
     assert (told["task"], told["min_length"], told["max_length"]) == ("reverse 1–10", 1, 10)
@@ -147,18 +147,18 @@ def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeyp
 
 def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, monkeypatch):
     small = {"d_model": 32, "n_heads": 2, "n_layers": 1, "d_ff": 64, "steps": 400, "decay_steps": 400, "max_length": 3, "eval_n": 64}
-    monkeypatch.setattr(same_budget, "budgeted", lambda config, family: config.replace(**small, min_length=1))
+    monkeypatch.setattr(same_budget, "match_parameters", lambda config, family: config.replace(**small, min_length=1))
     told = ask(page, "train", {"owner": OWNER, "subject": "checkpoint:reverse", "families": ["transformer"], "max_length": 3})
     (begun,) = told["runs"]
     assert not told["error"]
     asked = {"owner": OWNER, "subjects": [begun["subject"]]}
-    wait_for(lambda: ask(page, "curves", asked)["curves"][0]["status"] == "done", what="the end of the run")
+    wait_for(lambda: ask(page, "curves", asked)["curves"][0]["status"] == "done", description="the end of the run")
     (curve,) = ask(page, "curves", asked)["curves"]
-    run = registry.find(begun["subject"].removeprefix(RUN), OWNER)
+    run = registry.find(begun["subject"].removeprefix(RUN_PREFIX), OWNER)
     step, seconds = curve["reached"]
-    assert run.config.training.until == same_budget.GOOD
+    assert run.config.training.until == same_budget.TARGET_SCORE
     assert curve["step"] < 400
-    assert next(each[0] for each in curve["scored"] if each[1] >= same_budget.GOOD) == step
+    assert next(each[0] for each in curve["scored"] if each[1] >= same_budget.TARGET_SCORE) == step
     assert seconds == pytest.approx(run.points.columns["seconds"][step - 1])
     assert [each[0] for each in curve["loss"]][-1] == curve["step"]
     assert ask(page, "curves", asked | {"owner": OTHER}) == {"curves": []}
@@ -174,10 +174,10 @@ def test_the_families_of_transformers_come_near_the_budget(page):
     told = ask(page, "budget", {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 6})
     for row in told["families"][:3]:
         assert row["parameters"] == pytest.approx(told["parameters"], rel=0.05)
-    assert [row["family"] for row in told["families"][:3]] == list(same_budget.FIRST)
+    assert [row["family"] for row in told["families"][:3]] == list(same_budget.DEFAULT_FAMILIES)
 
 
 def test_what_is_fine_tuned_is_its_owners_and_no_browser_says_whose(page):
     for owner in (OWNER, OTHER):
         what = {"owner": owner, "kind": "finetune", "subject": "checkpoint:reverse", "what": {"model": "gpt2", "owner": "somebody"}}
-        assert job_of(page, ask(page, "begin", what)).what["owner"] == fingerprint(owner)
+        assert job_of(page, ask(page, "begin", what)).what["owner"] == owner_id(owner)

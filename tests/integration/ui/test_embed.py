@@ -7,11 +7,11 @@ import pytest
 from starlette.responses import HTMLResponse, JSONResponse
 
 from playground.runs.registry import Registry
-from playground.ui.embed import VIEWS, is_embedded
-from playground.ui.live import live_answerers
-from playground.ui.middleware import SecurityHeaders
-from playground.ui.report import report_answerers
-from playground.ui.visit import new_owner
+from playground.ui.embed import EMBED_VIEWS, is_embedded
+from playground.ui.live import live_handlers
+from playground.ui.middleware import SecurityHeadersMiddleware
+from playground.ui.report import report_handlers
+from playground.ui.visit import new_owner_key
 from tests.support.app_server import ROOT, wait_for
 from tests.support.coroutines import run_in_thread
 
@@ -27,7 +27,7 @@ def policy(query, answer=None):
         return {"type": "http.request", "body": b"", "more_body": False}
 
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": query.encode(), "headers": []}
-    run_in_thread(SecurityHeaders(answer or HTMLResponse("page"))(scope, receive, send))
+    run_in_thread(SecurityHeadersMiddleware(answer or HTMLResponse("page"))(scope, receive, send))
     return dict(sent[0]["headers"]).get(b"content-security-policy", b"").decode()
 
 
@@ -53,7 +53,7 @@ def test_the_whole_page_may_be_framed_by_itself_and_the_hub_only(query):
     assert FRAMES in policy(query)
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", EMBED_VIEWS)
 def test_an_embedded_view_may_be_framed_by_anybody(view):
     assert "frame-ancestors" not in policy(f"model=reverse&embed={view}")
     assert "script-src 'self'" in policy(f"model=reverse&embed={view}")
@@ -75,24 +75,24 @@ def test_only_the_views_that_there_are_are_embedded(query):
 def registry(tmp_path_factory):
     import shutil
 
-    registry = Registry(tmp_path_factory.mktemp("reports"), lease=0, reap=0)
+    registry = Registry(tmp_path_factory.mktemp("reports"), idle_timeout_s=0, release_after_s=0)
     shutil.copytree(ROOT / "checkpoints/reverse-one-head", registry.root / "digits")
     yield registry
     registry.shutdown()
 
 
 def told(registry, **what):
-    return run_in_thread(report_answerers(registry)["report"](what, None))
+    return run_in_thread(report_handlers(registry)["report"](what, None))
 
 
 def test_a_report_of_a_checkpoint_and_of_ones_own_run_and_of_nobody_elses(registry):
-    from tests.support.faults import tiny
+    from tests.support.faults import tiny_config
 
     found = told(registry, subject="checkpoint:digits", owner="")
     assert found["name"] == "digits-report.html"
     assert "<h1>digits</h1>" in found["html"]
-    owner = new_owner()
-    run = registry.start(tiny(steps=3), owner, name="<b>mine")
+    owner = new_owner_key()
+    run = registry.start(tiny_config(steps=3), owner, name="<b>mine")
     wait_for(lambda: run.status == "done", 60, "the end of the run")
     mine = told(registry, subject=f"run:{run.id}", owner=owner)
     assert mine["name"] == "b-mine-report.html"
@@ -100,7 +100,7 @@ def test_a_report_of_a_checkpoint_and_of_ones_own_run_and_of_nobody_elses(regist
     assert str(registry.root) not in mine["html"]
     assert run.id not in mine["html"]
     assert told(registry, subject=f"watch:{run.watch_id}", owner="")["html"] == mine["html"]
-    for owner in (new_owner(), "", None):
+    for owner in (new_owner_key(), "", None):
         assert "not yours" in told(registry, subject=f"run:{run.id}", owner=owner)["error"]
 
 
@@ -110,13 +110,13 @@ def test_hostile_requests_for_a_report_reach_nothing(registry, what):
 
 
 def test_an_embedded_page_which_knows_no_owner_can_do_nothing_to_a_run(registry):
-    from tests.support.faults import start
+    from tests.support.faults import start_run
 
-    run = start(registry, new_owner())
+    run = start_run(registry, new_owner_key())
     with ThreadPoolExecutor(1) as thread:
         for subject in (f"watch:{run.watch_id}", f"run:{run.id}"):
             answer = thread.submit(
-                asyncio.run, live_answerers(registry)["do"]({"owner": "", "subject": subject, "do": "stop"}, None)
+                asyncio.run, live_handlers(registry)["do"]({"owner": "", "subject": subject, "do": "stop"}, None)
             ).result()
             assert "not yours" in answer["error"]
     registry.control(run, "stop")

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import pytest
 
 from playground.comparison import jobs as comparison
-from playground.comparison.work import KINDS
+from playground.comparison.work import ENTRY_POINTS
 from playground.lessons import classroom
-from playground.lessons.mistakes import STEPS
+from playground.lessons.mistakes import STEPS_RANGE
 from playground.ui import lab as lab_page
 from tests.support.app_server import wait_for
 from tests.support.coroutines import run_in_thread
@@ -31,7 +31,7 @@ def fail_without_threads(patch, module):
     def child(*_, **__):
         raise RuntimeError("can't start new thread")
 
-    patch.setattr(module, "Child", child)
+    patch.setattr(module, "WorkerProcess", child)
 
 
 FAILURES = pytest.mark.parametrize("fail", [fail_without_descriptors, fail_without_threads])
@@ -46,7 +46,7 @@ def failing(fail, module):
 
 @pytest.fixture
 def comparer():
-    comparer = comparison.Comparer()
+    comparer = comparison.JobQueue()
     yield comparer
     comparer.close()
 
@@ -61,11 +61,11 @@ def check_sentence(told):
 
 
 @FAILURES
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ENTRY_POINTS)
 def test_a_comparison_job_fails_with_a_sentence(comparer, kind, fail):
-    for _ in range(comparison.LIGHT_JOBS_AN_OWNER + 1):  # none of them stays under way
+    for _ in range(comparison.MAX_LIGHT_JOBS_PER_OWNER + 1):  # none of them stays under way
         with failing(fail, comparison):
-            job = comparer.begin(kind, {}, OWNER)
+            job = comparer.submit(kind, {}, OWNER)
             check_sentence(over(comparer.poll, job, OWNER))
     assert comparer.process_id is None
 
@@ -75,22 +75,24 @@ def test_a_comparison_job_fails_with_a_sentence(comparer, kind, fail):
 def test_comparison_jobs_go_on_after_a_failed_start(comparer, fail, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     with failing(fail, comparison):
-        check_sentence(over(comparer.poll, comparer.begin("cached", {}, OWNER), OWNER))
-    assert over(comparer.poll, comparer.begin("cached", {}, OWNER), OWNER)["status"] == "done"
+        check_sentence(over(comparer.poll, comparer.submit("cached", {}, OWNER), OWNER))
+    assert over(comparer.poll, comparer.submit("cached", {}, OWNER), OWNER)["status"] == "done"
 
 
 @FAILURES
 @pytest.mark.parametrize("kind", ["stop", "bug"])
 def test_a_lesson_fails_with_a_sentence_and_the_next_one_works(registry, kind, fail):
-    lessons = classroom.Classroom(registry, SMALL)
+    lessons = classroom.LessonService(registry, SMALL)
     try:
         if kind == "stop":  # its run has ended, so only the process that measures is to start
-            over(lessons.poll, lessons.begin_stop("stop-1", 10, {}, OWNER), OWNER)
+            over(lessons.poll, lessons.start_lesson("stop-1", 10, {}, OWNER), OWNER)
 
         def begin():
-            return lessons.begin_stop("stop-1", 10, {}, OWNER) if kind == "stop" else lessons.begin_bug("mystery", 1, STEPS[0], OWNER)
+            return (
+                lessons.start_lesson("stop-1", 10, {}, OWNER) if kind == "stop" else lessons.start_bug("mystery", 1, STEPS_RANGE[0], OWNER)
+            )
 
-        for _ in range(classroom.AN_OWNER + 1):  # none of them stays under way
+        for _ in range(classroom.MAX_PER_OWNER + 1):  # none of them stays under way
             with failing(fail, classroom):
                 check_sentence(over(lessons.poll, begin(), OWNER))
         assert over(lessons.poll, begin(), OWNER)["status"] == "done"
@@ -101,10 +103,10 @@ def test_a_lesson_fails_with_a_sentence_and_the_next_one_works(registry, kind, f
 @FAILURES
 def test_figures_fail_with_a_sentence(fail):
     page = lab_page.LabPage.__new__(lab_page.LabPage)
-    page._drawing, page._to_draw = lab_page.FairPlaces(1), lambda owner, what: {}
+    page._figure_slots, page._figure_data = lab_page.FairSemaphoreQueue(1), lambda owner, what: {}
     for _ in range(2):  # the place is free again
         with failing(fail, lab_page):
-            told = run_in_thread(page.figures({"owner": OWNER}, None))
+            told = run_in_thread(page.export_figures({"owner": OWNER}, None))
         assert "no process could be started" in told["error"]
 
 
@@ -119,5 +121,5 @@ def test_without_a_thread_for_its_housekeeping_the_comparer_takes_no_job(compare
     with monkeypatch.context() as patch:
         patch.setattr(comparison.threading, "Thread", NoThread)
         with pytest.raises(Exception, match="thread"):
-            comparer.begin("cached", {}, OWNER)
-    assert over(comparer.poll, comparer.begin("cached", {}, OWNER), OWNER)["status"] == "done"
+            comparer.submit("cached", {}, OWNER)
+    assert over(comparer.poll, comparer.submit("cached", {}, OWNER), OWNER)["status"] == "done"

@@ -12,8 +12,8 @@ from playground.runs.inspector import Inspector
 from playground.runs.registry import Registry
 from playground.training.checkpoint import load_model, save_checkpoint
 from playground.training.trainer import Trainer
-from playground.ui.inspect import SLOW, inspect_answerers, shown
-from playground.ui.live import live_answerers
+from playground.ui.inspect import SLOW_VIEWS, inspect_handlers, load_view
+from playground.ui.live import live_handlers
 from tests.support.app_server import ROOT
 from tests.support.coroutines import run_in_thread
 
@@ -21,13 +21,13 @@ from tests.support.coroutines import run_in_thread
 @pytest.fixture(scope="module")
 def registry():
     registry = Registry(ROOT / "checkpoints")
-    registry.eyes.ask("warm", {}).result(120)  # the fork server imports torch first
+    registry.inspector.request("warm", {}).result(120)  # the fork server imports torch first
     yield registry
     registry.shutdown()
 
 
 def ask(registry, **what):
-    return run_in_thread(shown(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", **what}))
+    return run_in_thread(load_view(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", **what}))
 
 
 @pytest.mark.smoke
@@ -38,13 +38,13 @@ def test_a_checkpoint_is_looked_into(registry):
     assert told["step"] == 200
 
 
-@pytest.mark.parametrize("view", SLOW)
+@pytest.mark.parametrize("view", SLOW_VIEWS)
 def test_what_takes_long_keeps_nobody_waiting_who_only_looks(registry, view):
     with ThreadPoolExecutor(1) as thread:
-        slow = thread.submit(asyncio.run, shown(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", "view": view}))
+        slow = thread.submit(asyncio.run, load_view(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", "view": view}))
         assert ask(registry, view="attention", text="9 8 7")["columns"] == ["9", "8", "7", "EOS"]
         slow.result()
-    assert registry.prover is not registry.eyes
+    assert registry.slow_inspector is not registry.inspector
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_hostile_request_gets_a_sentence(registry, what):
 
 def test_whatever_is_no_object_gets_a_sentence(registry):
     for what in (None, 3, "x", []):
-        assert "error" in run_in_thread(shown(registry, what))
+        assert "error" in run_in_thread(load_view(registry, what))
 
 
 def request_from(address):
@@ -107,7 +107,7 @@ def in_order_of_answers(answerer, requests):
 
 @pytest.mark.parametrize("name", ["try", "inspect"])
 def test_one_clients_backlog_delays_another_client_by_one_request(registry, name):
-    answerer = (live_answerers(registry) | inspect_answerers(registry))[name]
+    answerer = (live_handlers(registry) | inspect_handlers(registry))[name]
     what = {"subject": "checkpoint:reverse", "view": "attention"}
     ask(registry, view="attention")  # the process is there
     backlog = [("ada", "10.0.0.1", what | {"text": f"3 1 {digit}"}) for digit in range(8)]
@@ -123,9 +123,9 @@ def test_overflowing_weights_give_error_or_finite_numbers(tmp_path, view, size):
         for weight in family.parameters():
             weight.fill_(size)
     trainer = Trainer(manifest.config.replace(device="cpu", threads=1))
-    trainer.family.load_state_dict(family.state_dict())
+    trainer.model.load_state_dict(family.state_dict())
     save_checkpoint(tmp_path / "huge", trainer, None)
     text = json.dumps({"view": view, "text": "3 1 4"})
-    told = Inspector().handle("show", {"checkpoint": str(tmp_path / "huge")}, text)
+    told = Inspector().dispatch("show", {"checkpoint": str(tmp_path / "huge")}, text)
     json.dumps(told, allow_nan=False)
     assert "not finite" in told.get("error", "") or view != "steps"

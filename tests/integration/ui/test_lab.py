@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import pytest
 
 from playground.lab import published
-from playground.lab.laboratory import Laboratory
+from playground.lab.laboratory import ExperimentService
 from playground.training.config import RunConfig
-from playground.ui.lab import SETTINGS, LabPage
+from playground.ui.lab import VARIABLE_SETTINGS, LabPage
 from tests.support.app_server import ROOT, wait_for
 from tests.support.coroutines import run_in_thread
 
@@ -33,10 +33,10 @@ SMALL = {
 }
 
 
-class Idle(Laboratory):
+class Idle(ExperimentService):
     """Begins no run by itself."""
 
-    def _keep_going(self):
+    def _loop(self):
         pass
 
 
@@ -53,13 +53,13 @@ def page(registry):
 
 @pytest.fixture
 def busy(registry):
-    page = LabPage(registry, Laboratory(registry))
+    page = LabPage(registry, ExperimentService(registry))
     yield page
-    page.laboratory.close()
+    page.experiments.close()
 
 
 def ask(page, route, owner=OWNER, **what):
-    told = run_in_thread(page.answerers()[f"lab-{route}"]({"owner": owner, **what}, None))
+    told = run_in_thread(page.handlers()[f"lab-{route}"]({"owner": owner, **what}, None))
     json.dumps(told, allow_nan=False)
     return told
 
@@ -69,8 +69,8 @@ def form(*grid, base="", seeds="0, 1", kind="grid", name="", **more):
 
 
 def trained(registry, **settings):
-    run = registry.start(RunConfig.from_fields(SMALL | settings), OWNER)
-    wait_for(lambda: run.status == "done", what="the end of a run")
+    run = registry.start(RunConfig.from_flat(SMALL | settings), OWNER)
+    wait_for(lambda: run.status == "done", description="the end of a run")
     return run
 
 
@@ -83,8 +83,8 @@ def test_a_question_tells_what_it_trains_and_whether_it_was_asked(page):
     begun = ask(page, "begin", question="norm")["experiment"]
     assert {each["name"]: each["experiment"] for each in ask(page, "questions")["questions"] if each["experiment"]} == {"norm": begun}
     assert not any(each["experiment"] for each in ask(page, "questions", owner=OTHER)["questions"])
-    assert ask(page, "questions")["settings"] == SETTINGS
-    assert {"family", "task", "norm", "cell"} <= {each["name"] for each in SETTINGS}
+    assert ask(page, "questions")["settings"] == VARIABLE_SETTINGS
+    assert {"family", "task", "norm", "cell"} <= {each["name"] for each in VARIABLE_SETTINGS}
 
 
 def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, registry):
@@ -94,7 +94,7 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, regis
     first = told["cells"][0]
     assert (told["runs"], first["label"], first["steps"]) == (8, "norm pre, n_heads 1", 20)
     asked = ask(page, "begin", form=form(["norm", "pre, post"], ["steps", "30"], base=base, seeds="3"))["experiment"]
-    experiment = page.laboratory.find(asked, OWNER)
+    experiment = page.experiments.find(asked, OWNER)
     assert (experiment.name, dict(experiment.grid), experiment.seeds) == ("norm", {"norm": ["pre", "post"]}, (3,))
     assert experiment.base["steps"] == 30  # one value does not vary
     assert experiment.base["d_model"] == 16
@@ -189,12 +189,12 @@ def test_claim_lists_its_matching_run_and_gets_a_verdict(page, registry, monkeyp
     assert claim()["command"] == "python -m playground published benchmark-page --seed 0"
     assert ask(page, "verdict", name="benchmark-page")["sentence"] == "not run yet"
     begun = ask(page, "claim", name="benchmark-page")["run"]
-    wait_for(lambda: claim()["state"] == "done", what="the claim's run")
+    wait_for(lambda: claim()["state"] == "done", description="the claim's run")
     assert (claim()["run"], claim()["step"], claim(OTHER)["state"]) == (begun, 20, "none")
     told = ask(page, "verdict", name="benchmark-page")
     assert told["passed"] is False  # another number of parameters
     assert told["written"].startswith("a training loss of ")
-    monkeypatch.setattr("playground.ui.lab.compare_run", lambda *_: pytest.fail("it was compared already"))
+    monkeypatch.setattr("playground.ui.lab.evaluate_replication", lambda *_: pytest.fail("it was compared already"))
     assert ask(page, "verdict", name="benchmark-page") == told
 
 
@@ -209,8 +209,8 @@ def test_figures_that_could_not_be_begun_keep_nobody_from_drawing_theirs(page, m
     def none_left(*_, **__):
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("playground.ui.lab.Child", none_left)
-    monkeypatch.setattr(page, "_to_draw", lambda *_: {})
+    monkeypatch.setattr("playground.ui.lab.WorkerProcess", none_left)
+    monkeypatch.setattr(page, "_figure_data", lambda *_: {})
     for _ in range(2):
         assert "no process could be started" in ask(page, "figures")["error"]
 
@@ -221,15 +221,15 @@ def measured(page, registry, monkeypatch):
     small = dict(published.CLAIMS["annotated-copy"].settings) | SMALL | {"steps": 5, "min_length": 4}
     monkeypatch.setitem(published.CLAIMS, "annotated-copy", dataclasses.replace(published.CLAIMS["annotated-copy"], settings=small))
     for owner in (OWNER, OTHER):
-        run = registry.start(published.config_of("annotated-copy"), owner)
-        wait_for(lambda run=run: run.status == "done", what="the end of a run")
+        run = registry.start(published.replication_config("annotated-copy"), owner)
+        wait_for(lambda run=run: run.status == "done", description="the end of a run")
     futures = []
 
     def prover(*_, **__):
         futures.append(Future())
         return futures[-1]
 
-    monkeypatch.setattr(registry.prover, "ask", prover)
+    monkeypatch.setattr(registry.slow_inspector, "ask", prover)
     yield futures
     for future in futures:
         with contextlib.suppress(InvalidStateError):
@@ -323,7 +323,7 @@ def test_nobody_measures_for_a_page_that_has_gone(page, measured):
 def polled(page, open, known=None):
     """A poll, the run configurations that it made, and the JSON that it sorted."""
     counted = {"configs": 0, "sorted": 0}
-    make, dumps = RunConfig.from_fields, json.dumps
+    make, dumps = RunConfig.from_flat, json.dumps
 
     def from_fields(*arguments):
         counted["configs"] += 1
@@ -334,7 +334,7 @@ def polled(page, open, known=None):
         return dumps(*arguments, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunConfig, "from_fields", from_fields)
+        patch.setattr(RunConfig, "from_flat", from_flat)
         patch.setattr(json, "dumps", dumped)
         told = page.poll(OWNER, {"open": open, "known": known})
     return told, counted
@@ -353,7 +353,7 @@ def test_a_poll_computes_nothing_of_an_experiment_that_is_as_it_was(page, regist
     assert again["open"]["estimate"] == first["open"]["estimate"]
 
     run = trained(registry, seed=1)  # as if the experiment had trained it
-    going = page.laboratory._known[asked]
+    going = page.experiments._states[asked]
     going.runs["0/1"] = run.id
     changed, counted = polled(page, asked, first["open"]["version"])
     assert changed["open"]["version"] != first["open"]["version"]
@@ -375,7 +375,7 @@ HOSTILE = [
 @pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:60])
 def test_a_hostile_request_gets_a_sentence(page, what):
     for route in ("plan", "begin", "do", "csv", "figures", "claim", "verdict"):
-        told = run_in_thread(page.answerers()[f"lab-{route}"](what, None))
+        told = run_in_thread(page.handlers()[f"lab-{route}"](what, None))
         assert isinstance(told["error"], str), route
         assert 10 < len(told["error"]) < 600
-    assert page.laboratory.of_owner(OWNER) == []
+    assert page.experiments.list_for_owner(OWNER) == []

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from playground.lessons.classroom import Classroom
-from playground.lessons.mistakes import MISTAKES, MYSTERY, chosen
-from playground.lessons.tour import STOPS
+from playground.lessons.classroom import LessonService
+from playground.lessons.mistakes import BUGS, RANDOM_BUG, resolve_bug
+from playground.lessons.tour import LESSONS
 from playground.runs.registry import Registry
-from playground.ui.learn import MYSTERIES, LearnPage
+from playground.ui.learn import ANSWER_KEY_SEEDS, LearnPage
 
 OWNER = "o" * 32
 
@@ -18,30 +18,30 @@ OWNER = "o" * 32
 @pytest.fixture
 def page(tmp_path):
     registry = Registry(tmp_path, slots=3)
-    yield LearnPage(registry, Classroom(registry))
+    yield LearnPage(registry, LessonService(registry))
     registry.shutdown()
 
 
 def asked(page, name, **what):
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, page.answerers()[name](what, None)).result()
+        return pool.submit(asyncio.run, page.handlers()[name](what, None)).result()
 
 
 @pytest.mark.smoke
 def test_the_page_is_told_every_question_and_no_answer(page):
     told = asked(page, "learn-lessons", owner=OWNER)
-    assert [stop["name"] for stop in told["stops"]] == list(STOPS)
-    assert [bug["name"] for bug in told["bugs"]] == list(MISTAKES)
+    assert [stop["name"] for stop in told["stops"]] == list(LESSONS)
+    assert [bug["name"] for bug in told["bugs"]] == list(BUGS)
     text = json.dumps(told)
-    for mistake in MISTAKES.values():
-        assert json.dumps(mistake.wrong)[1:-1] not in text
+    for mistake in BUGS.values():
+        assert json.dumps(mistake.buggy_line)[1:-1] not in text
         assert json.dumps(mistake.why)[1:-1] not in text
     assert told["machine"] == {"slots": 3, "an_owner": 3, "measuring": 1, "longest": 180.0, "open": True}
 
 
 def test_what_is_behind_a_mystery_is_told_to_who_asks(page):
     told = asked(page, "learn-mysteries", owner=OWNER, first=3)
-    assert told["mysteries"] == [[seed, MISTAKES[chosen(MYSTERY, seed)].title] for seed in range(3, 3 + MYSTERIES)]
+    assert told["mysteries"] == [[seed, BUGS[resolve_bug(RANDOM_BUG, seed)].title] for seed in range(3, 3 + ANSWER_KEY_SEEDS)]
     assert asked(page, "learn-mysteries", owner=OWNER, first="x")["mysteries"][0][0] == 0
 
 
@@ -66,5 +66,5 @@ def test_what_cannot_be_is_refused_in_a_sentence(page, name, what, field, says):
 
 
 def test_a_page_that_does_not_say_whose_it_is_gets_nothing(page):
-    for name in page.answerers():
+    for name in page.handlers():
         assert "reload it" in asked(page, name, owner="somebody")["error"]

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from playground.ui.limits import LoadLimits
-from playground.ui.middleware import RouteFilter, build_middleware, check_json
+from playground.ui.middleware import RouteFilterMiddleware, build_middleware, check_json
 from tests.support.app_server import ROOT
 
 # All that Gradio 6.31 registers with this page, as (method, template).
@@ -51,14 +51,14 @@ import json, sys, tempfile
 from pathlib import Path
 from gradio.routes import App
 from starlette.routing import Mount
-from playground.lab.laboratory import Laboratory
+from playground.lab.laboratory import ExperimentService
 from playground.runs.registry import Registry
 from playground.ui.api import Endpoints
-from playground.ui.app import answerers, build, launch_options
+from playground.ui.app import build_handlers, build_app, launch_options
 
 registry = Registry(Path(tempfile.mkdtemp()), lease=0, reap=0)
-answers = answerers(registry, Laboratory(registry), False)
-page = build(registry, Endpoints(registry, answers, False))
+answers = build_handlers(registry, ExperimentService(registry), False)
+page = build_app(registry, Endpoints(registry, answers, False))
 options = launch_options(registry, answers, None, None)
 page.state_session_capacity = options["state_session_capacity"]
 app = App.create_app(page, app_kwargs=options["app_kwargs"], mcp_server=True)
@@ -131,7 +131,7 @@ def test_every_registered_route_is_known_and_served_or_not(built):
     own = {each for each in routes if each[1].startswith("/playground/")}
     listed = {(method, path) for group in (USED, UNUSED) for method, paths in group.items() for path in paths}
     assert routes - own == listed, "Gradio registers other routes: judge each, and list it here"
-    served = RouteFilter(None, can_sign_in=False, load=LoadLimits(0, 0))
+    served = RouteFilterMiddleware(None, can_sign_in=False, load=LoadLimits(0, 0))
     for method, template in routes:
         path = re.sub(r"\{[^}]*\}", "12", template)
         is_used = template in USED.get(method, ()) or (method, template) in own
@@ -140,8 +140,8 @@ def test_every_registered_route_is_known_and_served_or_not(built):
 
 @pytest.mark.parametrize("path", ["/login/huggingface", "/login/callback", "/logout"])
 def test_signing_in_is_served_where_it_is_possible(path):
-    assert RouteFilter(None, can_sign_in=True, load=LoadLimits(0, 0)).find_load("GET", path) is not None
-    assert RouteFilter(None, can_sign_in=False, load=LoadLimits(0, 0)).find_load("GET", path) is None
+    assert RouteFilterMiddleware(None, can_sign_in=True, load=LoadLimits(0, 0)).find_load("GET", path) is not None
+    assert RouteFilterMiddleware(None, can_sign_in=False, load=LoadLimits(0, 0)).find_load("GET", path) is None
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_sessions_that_never_read_cost_no_other_session_its_messages(built):
 
 
 def test_no_middleware_grants_other_origins(built):
-    assert "SameOriginOnly" in built["middleware"]
+    assert "SameOriginMiddleware" in built["middleware"]
     assert not any("CORS" in name for name in built["middleware"])
 
 

@@ -14,15 +14,15 @@ from starlette.applications import Starlette
 
 from playground.runs import tickets as tickets_module
 from playground.runs.registry import Registry
-from playground.runs.run import Refused
-from playground.runs.tickets import Tickets
+from playground.runs.run import UserError
+from playground.runs.tickets import DownloadTokens
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from playground.ui.acts import act, details, rows
-from playground.ui.transfer import FILES, PATH, pack_checkpoint, routes, unpack
+from playground.ui.acts import list_runs, run_action, run_details
+from playground.ui.transfer import CHECKPOINT_FILES, CHECKPOINT_PATH, build_transfer_routes, extract_checkpoint, zip_checkpoint
 from playground.ui.transfer_slots import TransferSlots
-from playground.ui.visit import new_owner
+from playground.ui.visit import new_owner_key
 from tests.support.app_server import AppServer
 from tests.support.coroutines import run_in_thread
 
@@ -32,11 +32,11 @@ FIELDS = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """The files of a small checkpoint of step 4, by name."""
-    trainer = Trainer(RunConfig.from_fields(FIELDS))
-    metrics = [trainer.step() for _ in range(4)]
+    trainer = Trainer(RunConfig.from_flat(FIELDS))
+    metrics = [trainer.train_step() for _ in range(4)]
     folder = tmp_path_factory.mktemp("made") / "x"
     save_checkpoint(folder, trainer, metrics)
-    return {name: (folder / name).read_bytes() for name in FILES}
+    return {name: (folder / name).read_bytes() for name in CHECKPOINT_FILES}
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +56,8 @@ def zipped(files, prefix="", method=zipfile.ZIP_DEFLATED, **more):
 
 def send(app, data, owner=None, **headers):
     """Status and JSON of an upload."""
-    given = {"x-owner": new_owner() if owner is None else owner, "x-name": "sent%20here"} | headers
-    request = urllib.request.Request(app.url + PATH, data, given, method="POST")
+    given = {"x-owner": new_owner_key() if owner is None else owner, "x-name": "sent%20here"} | headers
+    request = urllib.request.Request(app.url + CHECKPOINT_PATH, data, given, method="POST")
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, json.loads(answer.read())
@@ -139,8 +139,8 @@ def test_invalid_checkpoint_upload_is_rejected_and_leaves_no_files(app, files, n
 @pytest.mark.parametrize("name", ["../../evil/config.json", "/etc/config.json", "..\\config.json"])
 def test_a_name_that_leads_elsewhere_leads_nowhere(tmp_path, files, name):
     (tmp_path / "packed.zip").write_bytes(zipped({name: files["config.json"], "model.safetensors": files["model.safetensors"]}))
-    with suppress(Refused):
-        unpack(tmp_path / "packed.zip", tmp_path / "inside")
+    with suppress(UserError):
+        extract_checkpoint(tmp_path / "packed.zip", tmp_path / "inside")
     found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert found <= {"packed.zip", "inside/config.json", "inside/model.safetensors"}
 
@@ -160,29 +160,31 @@ def test_only_the_owner_is_given_a_ticket_and_it_works_once(tmp_path, files):
     (tmp_path / "sent").mkdir()
     for name, data in files.items():
         (tmp_path / "sent" / name).write_bytes(data)
-    run = registry.adopt(tmp_path / "sent", "ada", "mine")
+    run = registry.import_checkpoint(tmp_path / "sent", "ada", "mine")
     name = run.checkpoints()[0][0].name
     want = {"subject": f"run:{run.id}", "do": "download", "checkpoint": name}
-    assert "error" in in_line(act(registry, want | {"owner": "bob"}))
-    assert "error" in in_line(act(registry, want | {"owner": "ada", "checkpoint": "../.."}))
-    assert "error" in in_line(act(registry, {"subject": f"watch:{run.watch_id}", "owner": "ada", "do": "download", "checkpoint": name}))
-    ticket = in_line(act(registry, want | {"owner": "ada"}))["ticket"]
-    assert registry.tickets.redeem(ticket)[1] is run
-    assert registry.tickets.redeem(ticket) is None
-    told = in_line(details(registry, {"subject": f"watch:{run.watch_id}"}))
+    assert "error" in in_line(run_action(registry, want | {"owner": "bob"}))
+    assert "error" in in_line(run_action(registry, want | {"owner": "ada", "checkpoint": "../.."}))
+    assert "error" in in_line(
+        run_action(registry, {"subject": f"watch:{run.watch_id}", "owner": "ada", "do": "download", "checkpoint": name})
+    )
+    ticket = in_line(run_action(registry, want | {"owner": "ada"}))["ticket"]
+    assert registry.download_tokens.redeem(ticket)[1] is run
+    assert registry.download_tokens.redeem(ticket) is None
+    told = in_line(run_details(registry, {"subject": f"watch:{run.watch_id}"}))
     assert "watch" not in told
     assert "checkpoints" not in told
-    assert in_line(details(registry, {"subject": f"run:{run.id}", "owner": "ada"}))["checkpoints"][0]["step"] == 4
+    assert in_line(run_details(registry, {"subject": f"run:{run.id}", "owner": "ada"}))["checkpoints"][0]["step"] == 4
     registry.shutdown()
 
 
 @pytest.mark.parametrize("owner", ["short", "x" * 33, "\u00e9" * 32, "x" * 100_000], ids=("short", "long", "foreign", "huge"))
 def test_whoever_is_no_owner_is_not_taken_for_one_who_is_here(tmp_path, owner):
     registry = Registry(tmp_path)
-    assert in_line(rows(registry, {"owner": owner}))["runs"] == []
-    assert registry.here == {}
-    in_line(rows(registry, {"owner": new_owner()}))
-    assert len(registry.here) == 1
+    assert in_line(list_runs(registry, {"owner": owner}))["runs"] == []
+    assert registry.owner_last_seen == {}
+    in_line(list_runs(registry, {"owner": new_owner_key()}))
+    assert len(registry.owner_last_seen) == 1
     registry.shutdown()
 
 
@@ -191,9 +193,9 @@ def test_what_was_packed_can_be_unpacked_and_is_the_same(tmp_path, files):
     (tmp_path / "sent").mkdir()
     for name, data in files.items():
         (tmp_path / "sent" / name).write_bytes(data)
-    run = registry.adopt(tmp_path / "sent", "ada", "mine")
-    packed = pack_checkpoint(run.checkpoints()[0][0], run)
-    unpack(packed, tmp_path / "back")
+    run = registry.import_checkpoint(tmp_path / "sent", "ada", "mine")
+    packed = zip_checkpoint(run.checkpoints()[0][0], run)
+    extract_checkpoint(packed, tmp_path / "back")
     os.unlink(packed)
     for name in ("config.json", "model.safetensors", "training.safetensors"):
         assert (tmp_path / "back" / name).read_bytes() == files[name]
@@ -203,15 +205,15 @@ def test_what_was_packed_can_be_unpacked_and_is_the_same(tmp_path, files):
 
 
 def test_tickets_grow_old(monkeypatch, tmp_path):
-    tickets = Tickets()
-    monkeypatch.setattr(tickets_module, "TICKET_FOR", -1.0)
+    tickets = DownloadTokens()
+    monkeypatch.setattr(tickets_module, "TOKEN_TTL_S", -1.0)
     assert tickets.redeem(tickets.issue(tmp_path, object())) is None
     assert tickets.redeem("nothing") is None
 
 
 def test_nobody_fetches_without_a_ticket(app):
-    assert app.get(PATH + "/guess")[0] == 404
-    assert app.get(PATH + "/..%2f..%2fconfig.json")[0] in (404, 405)
+    assert app.get(CHECKPOINT_PATH + "/guess")[0] == 404
+    assert app.get(CHECKPOINT_PATH + "/..%2f..%2fconfig.json")[0] in (404, 405)
 
 
 async def told(served, method, path, receive, send=None, address="10.0.0.1"):
@@ -223,7 +225,7 @@ async def told(served, method, path, receive, send=None, address="10.0.0.1"):
         if send:
             await send(message)
 
-    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": [(b"x-owner", new_owner().encode())],
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": [(b"x-owner", new_owner_key().encode())],
              "client": (address, 1)}  # fmt: skip
     await served(scope, receive, hear)
     return answer[0]["status"], b"".join(message.get("body", b"") for message in answer)
@@ -243,17 +245,17 @@ async def trickle():
 
 
 def test_an_upload_that_trickles_holds_its_place_for_a_time_only(tmp_path, monkeypatch):
-    monkeypatch.setattr("playground.ui.transfer.RECEIVED_AT_ONCE", 1)
-    monkeypatch.setattr("playground.ui.transfer.RECEIVED_WITHIN", 2)
+    monkeypatch.setattr("playground.ui.transfer.MAX_CONCURRENT_UPLOADS", 1)
+    monkeypatch.setattr("playground.ui.transfer.UPLOAD_TIMEOUT_S", 2)
     registry = Registry(tmp_path)
 
     async def scene():
-        served = Starlette(routes=routes(registry))
-        slow = asyncio.create_task(told(served, "POST", PATH, trickle))
+        served = Starlette(routes=build_transfer_routes(registry))
+        slow = asyncio.create_task(told(served, "POST", CHECKPOINT_PATH, trickle))
         await asyncio.sleep(0.1)
-        beside = await told(served, "POST", PATH, whole)
+        beside = await told(served, "POST", CHECKPOINT_PATH, whole)
         late = await asyncio.wait_for(slow, 20)
-        return beside, late, await told(served, "POST", PATH, whole)
+        return beside, late, await told(served, "POST", CHECKPOINT_PATH, whole)
 
     beside, late, after = in_line(scene())
     registry.shutdown()
@@ -264,15 +266,15 @@ def test_an_upload_that_trickles_holds_its_place_for_a_time_only(tmp_path, monke
 
 
 def test_a_check_that_hangs_is_ended_so_that_the_next_upload_is_checked(tmp_path, files, monkeypatch):
-    monkeypatch.setattr("playground.ui.transfer.CHECKED_WITHIN", 0.5)
+    monkeypatch.setattr("playground.ui.transfer.VALIDATION_TIMEOUT_S", 0.5)
     registry, closed = Registry(tmp_path), []
-    monkeypatch.setattr(registry.checker, "ask", lambda *question: Future())
-    monkeypatch.setattr(registry.checker, "close", lambda: closed.append("ended"))
+    monkeypatch.setattr(registry.upload_validator, "ask", lambda *question: Future())
+    monkeypatch.setattr(registry.upload_validator, "close", lambda: closed.append("ended"))
 
     async def all_of_it():
         return await whole(zipped(files))
 
-    status, text = in_line(told(Starlette(routes=routes(registry)), "POST", PATH, all_of_it))
+    status, text = in_line(told(Starlette(routes=build_transfer_routes(registry)), "POST", CHECKPOINT_PATH, all_of_it))
     registry.shutdown()
     assert (status, json.loads(text)["error"]) == (503, "its validation took longer than 0.5 s; try again")
     assert closed[:1] == ["ended"]
@@ -282,16 +284,16 @@ def test_downloads_that_nobody_reads_hold_their_places_for_a_time_only(tmp_path,
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    monkeypatch.setattr("playground.ui.transfer.GIVEN_AT_ONCE", 2)
-    monkeypatch.setattr("playground.ui.transfer.SENT_WITHIN", 2)
+    monkeypatch.setattr("playground.ui.transfer.MAX_CONCURRENT_DOWNLOADS", 2)
+    monkeypatch.setattr("playground.ui.transfer.DOWNLOAD_TIMEOUT_S", 2)
     registry = Registry(tmp_path / "here")
     (tmp_path / "sent").mkdir()
     for name, data in files.items():
         (tmp_path / "sent" / name).write_bytes(data)
-    run = registry.adopt(tmp_path / "sent", "ada", "mine")
+    run = registry.import_checkpoint(tmp_path / "sent", "ada", "mine")
 
     async def scene():
-        served, unread = Starlette(routes=routes(registry)), asyncio.Semaphore(0)
+        served, unread = Starlette(routes=build_transfer_routes(registry)), asyncio.Semaphore(0)
 
         async def full(message):
             if message["type"] == "http.response.body":
@@ -299,8 +301,8 @@ def test_downloads_that_nobody_reads_hold_their_places_for_a_time_only(tmp_path,
                 await nothing_more()
 
         def download(send=None, address="10.0.0.9"):
-            ticket = registry.tickets.issue(run.checkpoints()[0][0], run)
-            return told(served, "GET", f"{PATH}/{ticket}", nothing_more, send, address)
+            ticket = registry.download_tokens.issue(run.checkpoints()[0][0], run)
+            return told(served, "GET", f"{CHECKPOINT_PATH}/{ticket}", nothing_more, send, address)
 
         slow = [asyncio.create_task(download(full, f"10.0.0.{number}")) for number in range(2)]
         for _ in slow:
@@ -309,7 +311,7 @@ def test_downloads_that_nobody_reads_hold_their_places_for_a_time_only(tmp_path,
         refused = await download()
         await asyncio.wait_for(asyncio.gather(*slow), 20)
         left = list(temporary.iterdir())
-        monkeypatch.setattr("playground.ui.transfer.SENT_WITHIN", 600)
+        monkeypatch.setattr("playground.ui.transfer.DOWNLOAD_TIMEOUT_S", 600)
         return packed, refused, left, await download()
 
     packed, refused, left, after = in_line(scene())
@@ -317,7 +319,7 @@ def test_downloads_that_nobody_reads_hold_their_places_for_a_time_only(tmp_path,
     assert (packed, left, list(temporary.iterdir())) == (2, [], [])
     assert refused == (503, b"Other downloads are in progress: press Download again in a moment.")
     assert after[0] == 200
-    assert set(zipfile.ZipFile(io.BytesIO(after[1])).namelist()) == set(FILES)
+    assert set(zipfile.ZipFile(io.BytesIO(after[1])).namelist()) == set(CHECKPOINT_FILES)
 
 
 # Slots: a slow transfer gives way
@@ -332,9 +334,9 @@ def test_slots_are_capped_per_address_and_fast_transfers_continue():
         slots = held(4)
         async with slots.hold("a") as first, slots.hold("a") as second:
             for transfer in (first, second):
-                transfer.count(10**9)
+                transfer.add_bytes(10**9)
                 transfer.started_at -= 10
-            with pytest.raises(Refused, match="busy"):
+            with pytest.raises(UserError, match="busy"):
                 await slots.hold("a").__aenter__()
             async with slots.hold("b"):
                 return first.reason + second.reason
@@ -351,7 +353,7 @@ def test_the_slowest_transfer_gives_way_to_another(same_address):
             try:
                 async with slots.hold(address) as transfer:
                     transfer.started_at -= 10
-                    transfer.count(size)
+                    transfer.add_bytes(size)
                     await asyncio.Event().wait()
             except TimeoutError:
                 ended.append((address, transfer.reason))
@@ -378,21 +380,21 @@ def test_a_transfer_whose_bytes_have_arrived_keeps_its_slot():
             transfer.started_at -= 10
             transfer.complete()
             await asyncio.sleep(0.05)  # past the deadline that it had
-            with pytest.raises(Refused):
+            with pytest.raises(UserError):
                 await slots.hold("b").__aenter__()
 
     in_line(scene())
 
 
 def test_two_uploads_that_dribble_do_not_keep_others_from_uploading(tmp_path, monkeypatch):
-    monkeypatch.setattr("playground.ui.transfer_slots.GRACE_SECONDS", 0.05)
+    monkeypatch.setattr("playground.ui.transfer_slots.GRACE_PERIOD_S", 0.05)
     registry = Registry(tmp_path)
 
     async def scene():
-        served = Starlette(routes=routes(registry))
-        slow = [asyncio.create_task(told(served, "POST", PATH, trickle, address=f"10.0.0.{n}")) for n in (1, 2)]
+        served = Starlette(routes=build_transfer_routes(registry))
+        slow = [asyncio.create_task(told(served, "POST", CHECKPOINT_PATH, trickle, address=f"10.0.0.{n}")) for n in (1, 2)]
         await asyncio.sleep(0.2)
-        other = await told(served, "POST", PATH, whole, address="10.0.0.3")
+        other = await told(served, "POST", CHECKPOINT_PATH, whole, address="10.0.0.3")
         done, left = await asyncio.wait(slow, timeout=5, return_when=asyncio.FIRST_COMPLETED)
         for task in left:
             task.cancel()
@@ -413,6 +415,6 @@ def test_a_zip_whose_list_of_files_lies_outside_of_it_is_no_zip(tmp_path, files)
     async def all_of_it():
         return await whole(bytes(packed))
 
-    status, text = in_line(told(Starlette(routes=routes(registry)), "POST", PATH, all_of_it))
+    status, text = in_line(told(Starlette(routes=build_transfer_routes(registry)), "POST", CHECKPOINT_PATH, all_of_it))
     registry.shutdown()
     assert (status, json.loads(text)["error"]) == (400, "it is not a zip file; upload one that Download created")

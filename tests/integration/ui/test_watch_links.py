@@ -9,19 +9,19 @@ from types import SimpleNamespace
 import pytest
 from starlette.requests import Request
 
-from playground.lab.laboratory import Laboratory
-from playground.origins import from_text, keep
+from playground.lab.laboratory import ExperimentService
+from playground.origins import from_text, store
 from playground.plots.report import write_report
 from playground.runs.registry import Registry
-from playground.tasks.rows import kept_rows
+from playground.tasks.rows import load_pairs
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui import inspect as inspect_page
 from playground.ui import report as report_page
-from playground.ui.app import answerers
-from playground.ui.subject import config_on_show
-from playground.ui.visit import new_owner
+from playground.ui.app import build_handlers
+from playground.ui.subject import resolve_config
+from playground.ui.visit import new_owner_key
 from tests.support.coroutines import run_in_thread
 
 TEXT = "".join(f"{a} {b}\t{b} {a}\n" for a in "abcdef" for b in "abcdef")
@@ -32,16 +32,16 @@ TINY = {"d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8, "batch_size": 8, "
 def shared(tmp_path, monkeypatch):
     """A registry whose runs wait, the owner's run on rows of their own, the rows' content id, and all answerers."""
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    monkeypatch.setattr(Registry, "_dispatch", lambda self: None)
-    content = keep(from_text(TEXT))
-    config = RunConfig.from_fields(TINY | kept_rows(content).settings())
+    monkeypatch.setattr(Registry, "_schedule", lambda self: None)
+    content = store(from_text(TEXT))
+    config = RunConfig.from_flat(TINY | load_pairs(content).task_settings())
     trainer = Trainer(config)
     metrics = list(trainer)
     save_checkpoint(tmp_path / ".sent", trainer, metrics, trainer.evaluate(8))
-    registry, owner = Registry(tmp_path), new_owner()
-    laboratory = Laboratory(registry)
-    run = registry.adopt(shutil.copytree(tmp_path / ".sent", tmp_path / ".copy"), owner, "mine")
-    yield registry, run, owner, content, answerers(registry, laboratory, opened=True)
+    registry, owner = Registry(tmp_path), new_owner_key()
+    laboratory = ExperimentService(registry)
+    run = registry.import_checkpoint(shutil.copytree(tmp_path / ".sent", tmp_path / ".copy"), owner, "mine")
+    yield registry, run, owner, content, build_handlers(registry, laboratory, public=True)
     laboratory.close()
     registry.shutdown()
 
@@ -62,19 +62,19 @@ KINDS = [  # what routes ask for beside the subject; each route reads what it kn
 @pytest.mark.smoke
 def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
     registry, run, owner, content, routes = shared
-    viewer, subject = new_owner(), f"watch:{run.watch_id}"
+    viewer, subject = new_owner_key(), f"watch:{run.watch_id}"
 
-    def not_drawn(*arguments, on_message, on_end, **_):
+    def not_drawn(*arguments, on_message, on_exit, **_):
         on_message({"error": "nothing is drawn here"})
         raise OSError("no process for figures")
 
-    def written_here(entry, name, checkpoint, run, *arguments, on_message, on_end):
+    def written_here(entry, name, checkpoint, run, *arguments, on_message, on_exit):
         """In this process: a fork server that an earlier test started knows another folder of rows."""
         on_message({"html": write_report(Path(checkpoint), Path(run), *arguments)})
         return SimpleNamespace(kill=lambda: None)
 
-    monkeypatch.setattr(inspect_page, "Child", not_drawn)
-    monkeypatch.setattr(report_page, "Child", written_here)
+    monkeypatch.setattr(inspect_page, "WorkerProcess", not_drawn)
+    monkeypatch.setattr(report_page, "WorkerProcess", written_here)
 
     async def walk():
         told = {}
@@ -94,11 +94,11 @@ def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
     for name, answer in told.items():
         for secret in (content, owner, run.owner, run.id):
             assert secret not in answer, f"{name} tells a viewer {secret!r}: {answer[:300]}"
-    assert [each.config.task.task for each in registry.of_owner(viewer)] == []
+    assert [each.config.task.task for each in registry.list_for_owner(viewer)] == []
 
 
 def test_only_its_owner_may_train_with_the_settings_of_a_run_on_rows(shared):
     registry, run, owner, content, _ = shared
-    assert config_on_show(registry, {"subject": f"run:{run.id}", "owner": owner}).task.rows == content
+    assert resolve_config(registry, {"subject": f"run:{run.id}", "owner": owner}).task.rows == content
     with pytest.raises(ValueError, match="only its owner may train on it"):
-        config_on_show(registry, {"subject": f"watch:{run.watch_id}", "owner": new_owner()})
+        resolve_config(registry, {"subject": f"watch:{run.watch_id}", "owner": new_owner_key()})

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from playground.training.trainer import Trainer
-from tests.support.small_families import LAST, small
+from tests.support.small_families import MAX_STEPS, small_config
 
 
 @pytest.fixture(scope="session")
@@ -15,11 +15,11 @@ def grown():
 
     def ages(name):
         if name not in kept:
-            trainer = Trainer(small(name))
-            kept[name] = {0: copy.deepcopy(trainer.family).eval()}
+            trainer = Trainer(small_config(name))
+            kept[name] = {0: copy.deepcopy(trainer.model).eval()}
             for metrics in trainer:
-                if metrics.step in (30, 60, LAST):
-                    kept[name][metrics.step] = copy.deepcopy(trainer.family).eval()
+                if metrics.step in (30, 60, MAX_STEPS):
+                    kept[name][metrics.step] = copy.deepcopy(trainer.model).eval()
         return kept[name]
 
     return ages

@@ -2,13 +2,13 @@
 
 import pytest
 
-from playground.families import FAMILIES
-from playground.training.presets import family_config
+from playground.families import ARCHITECTURES
+from playground.training.presets import architecture_preset
 from playground.training.trainer import Trainer
 
 PLAIN = {"cell": "rnn", "alignment": "none", "n_layers": 2, "learning_rate": 3e-3}  # everything through one vector, and no gates
 CASES = {
-    **{name: (name, {}) for name in FAMILIES},
+    **{name: (name, {}) for name in ARCHITECTURES},
     "lstm-dot": ("recurrent", {"cell": "lstm", "alignment": "dot"}),
     "rnn-none": ("recurrent", PLAIN),
 }
@@ -19,7 +19,7 @@ CASES = {
 def test_reversal_is_learned_to_99_percent(case, digits):
     family, changes = CASES[case]
     once = {"min_length": digits, "max_length": digits, "until": 0.99, "eval_every": 10, "eval_n": 128, "device": "cpu"}
-    trainer = Trainer(family_config(family, **once | changes))
+    trainer = Trainer(architecture_preset(family, **once | changes))
     for _ in trainer:
         pass
-    assert trainer.finished, f"not within {trainer.step_count} steps"
+    assert trainer.stopped_early, f"not within {trainer.step_count} steps"

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from benchmarks import accuracy_peers, keeping
-from benchmarks.accuracy_peers import PEERS, SWEEP_SEED, Comparison, Setting, trained
-from benchmarks.peers import BART, BEST, CONTESTANTS, OURS, TUTORIAL
+from benchmarks.accuracy_peers import REFERENCES, SWEEP_SEED, Comparison, Setting, train_until
+from benchmarks.peers import BART, BEST, CANDIDATES, OURS, TUTORIAL
 
 COPY = Setting("copy of four", {"task": "copy", "symbols": 4, "min_length": 4, "max_length": 4, "batch_size": 16})
 COMPARISON = Comparison("tried", (COPY,), seconds=60, seeds=2, rates=(2e-3, 4e-3, 1e-3), budget=100)
@@ -32,8 +32,8 @@ def asked(monkeypatch, tmp_path):
             runs.append((name, config.training.seed, config.training.learning_rate, config.training.decay_steps, beaten_at))
         return goes(config, beaten_at)
 
-    monkeypatch.setattr(accuracy_peers, "trained", fake)
-    monkeypatch.setattr(keeping, "FOLDER", tmp_path)
+    monkeypatch.setattr(accuracy_peers, "train_until", fake)
+    monkeypatch.setattr(keeping, "RESULTS_DIR", tmp_path)
     return runs
 
 
@@ -41,7 +41,7 @@ def test_a_sweep_ends_what_cannot_win_and_the_best_goes_on_with_every_seed(asked
     rows = COMPARISON.measure()
     sweep = [run[2:] for run in asked if run[0] == BART and run[1] == SWEEP_SEED]
     assert sweep == [(2e-3, 80, None), (4e-3, 80, 60), (1e-3, 80, 40), (4e-3, 160, 40)]
-    assert [run[:4] for run in asked if run[1] == 1] == [(OURS, 1, 6e-3, 160), *((peer, 1, 4e-3, 160) for peer in PEERS)]
+    assert [run[:4] for run in asked if run[1] == 1] == [(OURS, 1, 6e-3, 160), *((peer, 1, 4e-3, 160) for peer in REFERENCES)]
     line = next(line for line in COMPARISON.table(rows).splitlines() if f"| {BART} | 0.004" in line)
     assert "0.004, 160 steps | 2 of 2 | 30 (30) | 3.00 (3.00) | 4.00 |" in line
     assert "| 3.00 (3.00 to 3.00) |" in line  # ours takes ten steps, this takes thirty
@@ -50,7 +50,7 @@ def test_a_sweep_ends_what_cannot_win_and_the_best_goes_on_with_every_seed(asked
 def test_the_table_quotes_no_ratio_between_different_dropouts(asked):
     line = next(line for line in COMPARISON.table(COMPARISON.measure()).splitlines() if f"| {TUTORIAL} | 0.004" in line)
     assert line.endswith("| 4.00 |  | 100.00% |")
-    assert CONTESTANTS[TUTORIAL].changes["dropout"] == 0.1
+    assert CANDIDATES[TUTORIAL].changes["dropout"] == 0.1
 
 
 def test_an_interrupted_measurement_goes_on_where_it_was(asked, monkeypatch):
@@ -59,17 +59,17 @@ def test_an_interrupted_measurement_goes_on_where_it_was(asked, monkeypatch):
             raise KeyboardInterrupt
         return fake(name, config, seconds, beaten_at)
 
-    fake = accuracy_peers.trained
-    monkeypatch.setattr(accuracy_peers, "trained", tired)
+    fake = accuracy_peers.train_until
+    monkeypatch.setattr(accuracy_peers, "train_until", tired)
     with pytest.raises(KeyboardInterrupt):
         COMPARISON.measure()
-    monkeypatch.setattr(accuracy_peers, "trained", fake)
-    left = json.loads((keeping.FOLDER / "tried.json").read_text())
+    monkeypatch.setattr(accuracy_peers, "train_until", fake)
+    left = json.loads((keeping.RESULTS_DIR / "tried.json").read_text())
     assert left["unfinished"]
     assert len(left["rows"]["runs"]) == 7
     assert f"| {BEST} | 0.002 over 80: step 60; " in COMPARISON.table(left["rows"])
     rows = COMPARISON.measure()
-    assert len(rows["runs"]) == len(asked) == len(set(asked)) == 4 * len(PEERS) + 2 * (1 + len(PEERS))
+    assert len(rows["runs"]) == len(asked) == len(set(asked)) == 4 * len(REFERENCES) + 2 * (1 + len(REFERENCES))
 
 
 def test_what_was_measured_on_other_terms_is_not_gone_on_with(asked):
@@ -78,20 +78,20 @@ def test_what_was_measured_on_other_terms_is_not_gone_on_with(asked):
     other = Comparison("tried", (COPY,), seconds=61, seeds=2, rates=COMPARISON.rates, budget=100)
     other.measure()
     assert len(asked) == 2 * trained_once
-    keeping.keep("tried", other.measure())  # finished: the next one begins anew
-    assert keeping.cut_off("tried") is None
+    keeping.save_results("tried", other.measure())  # finished: the next one begins anew
+    assert keeping.load_unfinished("tried") is None
 
 
 def test_a_run_tells_why_it_ended(monkeypatch):
-    config = COPY.peers(0, 4e-3, 40, budget=40)
-    done = trained(BEST, config, seconds=60)
+    config = COPY.reference_configs(0, 4e-3, 40, budget=40)
+    done = train_until(BEST, config, seconds=60)
     assert done["why"] in ("goal", "budget")
     assert done["scoring"] > 0
     assert done["seconds"] > 0
-    assert trained(BEST, config, seconds=60, beaten_at=5) | {"seconds": 0, "scoring": 0} == {
+    assert train_until(BEST, config, seconds=60, beaten_at=5) | {"seconds": 0, "scoring": 0} == {
         "why": "beaten", "steps": 5, "seconds": 0, "scoring": 0, "score": None,
     }  # fmt: skip
-    late = trained(BEST, config, seconds=0)
+    late = train_until(BEST, config, seconds=0)
     assert (late["why"], late["steps"]) == ("time", 1)
     assert 0 <= late["score"] < 0.5
-    assert trained(BEST, COPY.peers(0, 100, 40, budget=40), seconds=60)["why"] in ("diverged", "budget")
+    assert train_until(BEST, COPY.reference_configs(0, 100, 40, budget=40), seconds=60)["why"] in ("diverged", "budget")

@@ -1,13 +1,13 @@
 import gc
 import time
 
-from benchmarks.interleaving import FEWEST_ROUNDS, interval, quicker, rounds, written
+from benchmarks.interleaving import MIN_ROUNDS, format_interval, interval, rounds, speedup
 
 
 def test_everybody_has_as_many_turns_in_an_order_that_turns_round():
     calls = []
     took = rounds({name: lambda name=name: calls.append(name) for name in "abc"}, seconds=0, calls=2)
-    assert {name: len(each) for name, each in took.items()} == dict.fromkeys("abc", FEWEST_ROUNDS)
+    assert {name: len(each) for name, each in took.items()} == dict.fromkeys("abc", MIN_ROUNDS)
     assert "".join(calls[:18]) == "aaabbbccc" + "cccbbbaaa"
     assert gc.isenabled()
 
@@ -24,16 +24,16 @@ def test_a_call_that_fails_leaves_the_garbage_collector_on():
 def test_a_ratio_is_that_of_the_same_round():
     """A neighbour who makes three rounds ten times as slow changes no ratio."""
     ours, theirs = [1.0, 1.0, 10.0, 10.0, 10.0], [2.0, 2.0, 20.0, 20.0, 20.0]
-    assert quicker(ours, theirs) == {"median": 2.0, "low": 2.0, "high": 2.0}
+    assert speedup(ours, theirs) == {"median": 2.0, "low": 2.0, "high": 2.0}
 
 
 def test_the_interval_holds_the_median_and_narrows_with_more_rounds():
     few, many = interval([1.0, 2.0, 3.0, 4.0, 5.0]), interval([1.0, 2.0, 3.0, 4.0, 5.0] * 40)
     assert few["low"] < few["median"] == 3 < few["high"]
     assert many["high"] - many["low"] < few["high"] - few["low"]
-    assert written(few) == f"3.00 ({few['low']:.2f} to {few['high']:.2f})"
+    assert format_interval(few) == f"3.00 ({few['low']:.2f} to {few['high']:.2f})"
 
 
 def test_what_sleeps_twice_as_long_is_half_as_quick():
     took = rounds({"quick": lambda: time.sleep(0.004), "slow": lambda: time.sleep(0.008)}, seconds=0, calls=1)
-    assert 1.3 < quicker(took["quick"], took["slow"])["median"] < 2.5
+    assert 1.3 < speedup(took["quick"], took["slow"])["median"] < 2.5

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from benchmarks.peers import CONTESTANTS, PEERS, TUTORIAL
+from benchmarks.peers import CANDIDATES, REFERENCES, TUTORIAL
 from playground.models.config import ModelConfig
 from playground.tasks import EOS, PAD, load_task
 from playground.tasks.task import Batch, make_batch
@@ -24,27 +24,29 @@ def rows():
 
 @pytest.fixture(scope="module")
 def built():
-    return {name: contestant.built(SIZES).eval() for name, contestant in CONTESTANTS.items()}
+    return {name: contestant.built(SIZES).eval() for name, contestant in CANDIDATES.items()}
 
 
-@pytest.mark.parametrize("name", CONTESTANTS)
+@pytest.mark.parametrize("name", CANDIDATES)
 def test_a_peer_scores_every_token_at_every_place(name, built):
     logits_BTV = built[name].logits(rows())
     assert logits_BTV.shape == (3, 5, 13)
     assert logits_BTV.isfinite().all()
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", REFERENCES)
 def test_a_later_symbol_of_the_answer_changes_nothing_before_it(name, built):
     batch = rows()
     changed_BT = batch.target_BT.clone()
     changed_BT[0, 3:] = torch.tensor([9, 9, 9])
-    before, after = (built[name].logits(Batch(batch.source_BS, target_BT, batch.weight_B)) for target_BT in (batch.target_BT, changed_BT))
+    before, after = (
+        built[name].logits(Batch(batch.source_BS, target_BT, batch.loss_weight_B)) for target_BT in (batch.target_BT, changed_BT)
+    )
     torch.testing.assert_close(after[:, :3], before[:, :3], atol=1e-5, rtol=1e-4)
     assert not torch.allclose(after[0, 3:], before[0, 3:], atol=1e-3)
 
 
-WITHOUT_DROPOUT = [(name, mode) for name in PEERS for mode in ("eval", "train") if name != TUTORIAL or mode == "eval"]
+WITHOUT_DROPOUT = [(name, mode) for name in REFERENCES for mode in ("eval", "train") if name != TUTORIAL or mode == "eval"]
 
 
 @pytest.mark.parametrize(("name", "mode"), WITHOUT_DROPOUT)
@@ -56,44 +58,44 @@ def test_padding_changes_nothing(name, mode, built):
         together = model.logits(batch)
         for b in range(3):
             source_BS, target_BT = (x[b : b + 1, : int((x[b] != PAD).sum())] for x in (batch.source_BS, batch.target_BT))
-            alone = model.logits(Batch(source_BS, target_BT, batch.weight_B[b : b + 1]))
+            alone = model.logits(Batch(source_BS, target_BT, batch.loss_weight_B[b : b + 1]))
             torch.testing.assert_close(together[b : b + 1, : alone.shape[1]], alone, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", REFERENCES)
 def test_a_peer_reads_its_source_and_a_batch_of_short_rows_only(name, built):
     batch = rows()
     other_BS = batch.source_BS.clone()
     other_BS[0, 0] = 9
-    changed = built[name].logits(Batch(other_BS, batch.target_BT, batch.weight_B))
+    changed = built[name].logits(Batch(other_BS, batch.target_BT, batch.loss_weight_B))
     assert not torch.allclose(changed[0], built[name].logits(batch)[0], atol=1e-4)
-    short = batch.rows(torch.tensor([1, 2]))  # padding in every row, which torch's encoder would cut off
+    short = batch.select(torch.tensor([1, 2]))  # padding in every row, which torch's encoder would cut off
     assert built[name].logits(short).shape == (2, 5, 13)
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", REFERENCES)
 def test_peer_learns_copy_with_trainer_and_its_own_decoding(name):
     fields = {"task": "copy", "symbols": 4, "min_length": 2, "max_length": 4, "n_layers": 1, "d_model": 32, "n_heads": 2, "d_ff": 64}
     fields |= {"steps": 120, "decay_steps": 120, "batch_size": 64, "learning_rate": 4e-3, "eval_every": 1000, "device": "cpu"}
     config = preset_config("fast", fields)
-    trainer = Trainer(config, family=CONTESTANTS[name].built(config.model))
+    trainer = Trainer(config, model=CANDIDATES[name].built(config.model))
     losses = [metrics.loss for metrics in trainer]
     assert sum(losses[-10:]) < 0.75 * sum(losses[:10])
     batch = make_batch(trainer.task, torch.tensor([[3, 4, 5, 6], [6, 5, 0, 0]]), torch.tensor([4, 2]))
-    answer_BT = trainer.family.solve(batch.source_BS, 5)
+    answer_BT = trainer.model.generate(batch.source_BS, 5)
     assert answer_BT.shape == (2, 5)
     assert (answer_BT == EOS).any()
     right_B = (answer_BT == batch.labels_BT).all(1)
-    assert torch.equal(right_B, trainer.family.solves(batch))
+    assert torch.equal(right_B, trainer.model.is_exact_match(batch))
 
 
 def test_all_have_about_as_many_parameters():
     sizes = ModelConfig()
-    counts = {name: sum(weight.numel() for weight in contestant.built(sizes).parameters()) for name, contestant in CONTESTANTS.items()}
+    counts = {name: sum(weight.numel() for weight in contestant.built(sizes).parameters()) for name, contestant in CANDIDATES.items()}
     assert max(counts.values()) < 1.05 * min(counts.values()), counts
 
 
 def test_the_same_seed_draws_the_same_weights():
-    one, other, third = (CONTESTANTS[TUTORIAL].built(SIZES, seed).output.weight for seed in (1, 1, 2))
+    one, other, third = (CANDIDATES[TUTORIAL].built(SIZES, seed).output.weight for seed in (1, 1, 2))
     assert torch.equal(one, other)
     assert not torch.equal(one, third)

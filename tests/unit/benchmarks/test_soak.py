@@ -6,10 +6,10 @@ from collections import Counter
 import pytest
 
 from benchmarks import soak
-from benchmarks.crowd import Keeper, Phase, Session, Stage
+from benchmarks.crowd import Phase, RunOwner, Scenario, Session
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
-from tests.support.faults import tiny
+from tests.support.faults import tiny_config
 
 
 class OneAnswer:
@@ -17,16 +17,16 @@ class OneAnswer:
 
     def __init__(self, *answers):
         self.answers = list(answers)
-        self.phase, self.gone = Phase("nothing"), False
+        self.phase, self.is_server_down = Phase("nothing"), False
 
     def page(self, owner, stays=False):
         return self
 
     @property
-    def over(self):
+    def stopped(self):
         return self
 
-    leaving = over
+    leaving = stopped
 
     def wait(self, seconds):
         return not self.answers
@@ -43,7 +43,7 @@ class OneAnswer:
     def close(self):
         pass
 
-    met = Stage.met
+    met = Scenario.record_error
 
 
 def points(*steps, whole=False, epoch=1):
@@ -53,8 +53,8 @@ def points(*steps, whole=False, epoch=1):
 @pytest.fixture
 def run_folder(tmp_path):
     """A run as one leaves it: three steps, a checkpoint of the third."""
-    trainer = Trainer(tiny())
-    lines = [{"step": trainer.step().step, "loss": 1.0} for _ in range(3)]
+    trainer = Trainer(tiny_config())
+    lines = [{"step": trainer.train_step().step, "loss": 1.0} for _ in range(3)]
     save_checkpoint(tmp_path / "checkpoints" / "0000003", trainer, None)
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return tmp_path
@@ -79,26 +79,26 @@ def test_session_counts_duplicate_steps_and_only_live_server_errors():
     stage = OneAnswer(points(1, 2, whole=True), points(2, 3), RuntimeError("500"), points(1, whole=True, epoch=2))
     session = Session(stage, "ada", "run:x")
     session.run()
-    assert (session.answers, session.doubled) == (3, 1)
+    assert (session.answers, session.duplicate_steps) == (3, 1)
     assert stage.phase.errors == ["RuntimeError('500')"]
     stage = OneAnswer(RuntimeError("gone"))
-    stage.gone = True
+    stage.is_server_down = True
     Session(stage, "ada", "run:x").run()
-    assert (stage.phase.errors, stage.phase.away) == ([], 1)
+    assert (stage.phase.errors, stage.phase.failed_connections) == ([], 1)
 
 
 def test_an_owner_notices_a_run_that_is_before_its_newest_checkpoint():
     stage = OneAnswer(*({"status": "training", "step": step} for step in (7, 8, 6)))
-    keeper = Keeper(stage, "ada", "run:x")
-    keeper.leaving = stage
+    keeper = RunOwner(stage, "ada", "run:x")
+    keeper.stopping = stage
     keeper.run()
-    assert (keeper.saved, keeper.lost) == (7, 1)
+    assert (keeper.saved_steps, keeper.lost_checkpoints) == (7, 1)
 
 
 def test_fault_by_fault_the_table_tells_what_was_survived():
     phases = [
-        soak.told(Phase("a worker hangs", [100.0, 120.0], [0.01, 0.02], [0.1], [], 3, 2.0)),
-        soak.told(Phase("a worker hangs", [100.0, 140.0], [0.03], [], ["500"], 0, None)),
+        soak.phase_result(Phase("a worker hangs", [100.0, 120.0], [0.01, 0.02], [0.1], [], 3, 2.0)),
+        soak.phase_result(Phase("a worker hangs", [100.0, 140.0], [0.03], [], ["500"], 0, None)),
     ]
     rows = {
         "minutes": 2, "busy_before": 10, "disk": False, "phases": phases, "fairness": 1.0, "in_all": soak.quantiles([0.01, 0.02, 0.03]),

@@ -5,14 +5,14 @@ import torch
 
 from benchmarks import decoding, growth, interleaving, steps
 from benchmarks.flops import counted_flops
-from benchmarks.peers import CONTESTANTS, OURS
+from benchmarks.peers import CANDIDATES, OURS
 from playground.training.trainer import Trainer
 
 
 @pytest.fixture(autouse=True)
 def briefly(monkeypatch):
     """Few rounds, and as many threads afterwards as before."""
-    monkeypatch.setattr(interleaving, "FEWEST_ROUNDS", 2)
+    monkeypatch.setattr(interleaving, "MIN_ROUNDS", 2)
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -21,7 +21,7 @@ def briefly(monkeypatch):
 def test_steps_are_compared_with_every_peer_in_either_loop():
     rows = steps.measure((steps.Setting(16, 4, 3, seconds=0, calls=1),))
     names = [row["contestant"] for row in rows["rows"]]
-    assert len(names) == len(set(names)) == 2 * len(CONTESTANTS)
+    assert len(names) == len(set(names)) == 2 * len(CANDIDATES)
     ours = rows["rows"][0]
     assert ours["ours_over"] == {"median": 1, "low": 1, "high": 1}
     assert 0 < ours["of_peak"]["low"] <= ours["of_peak"]["high"] < 1
@@ -42,17 +42,17 @@ def test_the_flops_of_a_step_are_those_of_its_products():
 
 def test_everybody_draws_the_same_batches(monkeypatch):
     drawn = []
-    real = steps.training_batch
+    real = steps.sample_training_batch
 
     def noting(*arguments):
         batch = real(*arguments)
         drawn.append(batch.source_BS)
         return batch
 
-    monkeypatch.setattr(steps, "training_batch", noting)
-    monkeypatch.setattr("playground.training.trainer.training_batch", noting)
-    asked = steps.contestants(steps.Setting(16, 4, 3, seconds=0))
-    for name in (f"{OURS}, {steps.IN_TRAINER}", f"x-transformers, {steps.PLAIN}", steps.TWO):
+    monkeypatch.setattr(steps, "sample_training_batch", noting)
+    monkeypatch.setattr("playground.training.trainer.sample_training_batch", noting)
+    asked = steps.candidates(steps.Setting(16, 4, 3, seconds=0))
+    for name in (f"{OURS}, {steps.IN_TRAINER}", f"x-transformers, {steps.PLAIN}", steps.TWO_THREADS):
         asked[name]()
         asked[name]()
     first, second = drawn[:2]
@@ -75,11 +75,11 @@ def test_an_exponent_is_found_again():
 
 def test_training_memory_is_reproducible_and_covers_adam_state():
     one = growth.trainer(4, 64)
-    one.step()
-    weights = sum(weight.nbytes for weight in one.family.parameters())
-    alive = growth.most_alive(one)
+    one.train_step()
+    weights = sum(weight.nbytes for weight in one.model.parameters())
+    alive = growth.peak_tensor_bytes(one)
     assert 4 * weights < alive < 4 * weights + 2_000_000
-    assert growth.most_alive(one) == pytest.approx(alive, rel=0.01)
+    assert growth.peak_tensor_bytes(one) == pytest.approx(alive, rel=0.01)
 
 
 def test_growth_is_told_beside_the_theory():

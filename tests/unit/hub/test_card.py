@@ -10,20 +10,20 @@ from huggingface_hub import CommitOperationAdd, HfApi, ModelCard
 from markdown_it import MarkdownIt
 
 from playground.__main__ import main
-from playground.commands.training import new_config
+from playground.commands.training import build_config
 from playground.evaluation import evaluate
-from playground.hub.card import command_line, read_scores, write_card
+from playground.hub.card import read_scores, training_command, write_card
 from playground.hub.client import HubError
-from playground.origins import from_text, keep
+from playground.origins import from_text, store
 from playground.tasks import load_task
-from playground.tasks.held_out import held_out_set, is_held_out
-from playground.tasks.rows import RowsError
+from playground.tasks.held_out import build_held_out_set, is_held_out
+from playground.tasks.rows import DatasetError
 from playground.training.checkpoint import load_model, save_checkpoint
-from playground.training.config import Change, RunConfig
+from playground.training.config import RunConfig, SettingChange
 from playground.training.manifest import CheckpointError, Manifest, read_manifest
 from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
-from tests.support.app_server import ROOT, SHIPPED
+from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
 
 EXAMPLE = re.compile(r"^\| `([^`]*)` \| (?:`([^`]*)`|\(empty\)) \| (.*) \|$", re.MULTILINE)
 HOSTILE = """<script>alert(1)</script> <img src=x onerror=alert(1)> &lt;b&gt;
@@ -61,7 +61,7 @@ def text_of(folder):
 def saved(folder, config, steps, scores=False, metrics=True, changes=()):
     """A checkpoint of a run that stands at `steps`."""
     trainer = Trainer(config, changes)
-    lines = [trainer.step() for _ in range(steps)]
+    lines = [trainer.train_step() for _ in range(steps)]
     save_checkpoint(folder, trainer, lines if metrics else None, trainer.evaluate(200) if scores else None)
     return folder
 
@@ -77,7 +77,7 @@ def rewritten(checkpoint, folder, **values):
 @pytest.fixture(scope="module")
 def cards(tmp_path_factory):
     home = tmp_path_factory.mktemp("cards")
-    return {name: card_of(home / name, ROOT / "checkpoints" / name, repo=f"ada/{name}") for name in SHIPPED}
+    return {name: card_of(home / name, ROOT / "checkpoints" / name, repo=f"ada/{name}") for name in BUNDLED_CHECKPOINTS}
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def assert_whole(folder):
     return text, card
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", BUNDLED_CHECKPOINTS)
 def test_the_card_of_a_shipped_checkpoint(cards, name):
     text, card = assert_whole(cards[name])
     manifest = read_manifest(ROOT / "checkpoints" / name)
@@ -129,7 +129,7 @@ def test_the_card_of_a_shipped_checkpoint(cards, name):
     assert "positions for 10 symbols and the end token, and cannot process longer" in text
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", BUNDLED_CHECKPOINTS)
 def test_the_worked_examples_are_the_models_own_on_held_out_sequences(cards, name):
     manifest, family = load_model(ROOT / "checkpoints" / name)
     task = load_task(manifest.config.task.task)
@@ -139,7 +139,7 @@ def test_the_worked_examples_are_the_models_own_on_held_out_sequences(cards, nam
         tokens = torch.tensor([task.vocabulary.encode(source)])
         assert bool(is_held_out(tokens, torch.tensor([tokens.shape[1]])))
         ended = torch.nn.functional.pad(tokens, (0, 1), value=2)
-        assert given == " ".join(task.vocabulary.decode(family.solve(ended, 11)[0].tolist()))
+        assert given == " ".join(task.vocabulary.decode(family.generate(ended, 11)[0].tolist()))
         assert verdict == "correct"
         assert given == (source if name == "copy" else source[::-1])
     printed = re.search(r'tokenizer\("(.*)", return_tensors(?:.*\n)+?print\(.*\)  # (.*)\n', text_of(cards[name]))
@@ -193,7 +193,7 @@ def test_lengths_that_never_trained_are_measured_where_there_are_positions(tmp_p
     text, _ = assert_whole(card_of(tmp_path / "p", saved(tmp_path / "c", config, 40, scores=True)))
     _, family = load_model(tmp_path / "c")
     for length in (2, 6, 8):
-        held_out = held_out_set(load_task("reverse"), 200, length, length)
+        held_out = build_held_out_set(load_task("reverse"), 200, length, length)
         measured = evaluate(family, held_out)
         share = f"{100 * measured.exact_match:.2f} %"
         told = f"At length {length}, which does not occur in training, exact match is {share} on {measured.n} sequences."
@@ -205,14 +205,19 @@ def test_lengths_that_never_trained_are_measured_where_there_are_positions(tmp_p
 
 
 def test_a_command_that_would_stop_earlier_is_not_said_to_train_it_again(tmp_path, small_run):
-    changes = [Change(2, "steps", 40), Change(2, "until", 0.0)]  # as Train on makes them
+    changes = [SettingChange(2, "steps", 40), SettingChange(2, "until", 0.0)]  # as Train on makes them
     text, _ = assert_whole(card_of(tmp_path / "p", saved(tmp_path / "c", small_run.replace(until=0.9), 3, changes=changes)))
     assert "--until 0.9" in text
     assert "This command has the same settings, without the changes during training:" in text
 
 
 def test_changes_on_the_way_are_told(tmp_path, small_run):
-    changes = [Change(0, "speed", 20.0), Change(1, "learning_rate", 0.001), Change(2, "steps", 40), Change(30, "learning_rate", 0.5)]
+    changes = [
+        SettingChange(0, "speed", 20.0),
+        SettingChange(1, "learning_rate", 0.001),
+        SettingChange(2, "steps", 40),
+        SettingChange(30, "learning_rate", 0.5),
+    ]
     text, _ = assert_whole(card_of(tmp_path / "p", saved(tmp_path / "c", small_run, 3, changes=changes)))
     assert "Settings changed during training:\n\n- from step 2 on, `learning_rate` was 0.001\n- from step 3 on, `steps` was 40\n\n" in text
     assert "This command has the same settings, without the changes during training:" in text
@@ -241,8 +246,8 @@ def test_a_card_says_what_its_tokenizer_and_pipelines_do(cards):
 def rows_checkpoint(folder, origin=None):
     """A checkpoint of rows that somebody brought."""
     rows = from_text("".join(f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdefg" for b in "abcdefg" for c in "abcdefg"))
-    keep(dataclasses.replace(rows, origin=origin) if origin else rows)
-    config = RunConfig.from_fields(rows.settings() | {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16})
+    store(dataclasses.replace(rows, origin=origin) if origin else rows)
+    config = RunConfig.from_flat(rows.task_settings() | {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16})
     return saved(folder, config, 2, scores=True)
 
 
@@ -341,11 +346,11 @@ def test_metrics_that_nobody_measured_are_not_drawn(tmp_path):
 
 CONFIGS = {
     "default": RunConfig(),
-    "one length": RunConfig.from_fields({"min_length": 8, "max_length": 8}),
-    "letters": RunConfig.from_fields({"symbols": 30, "task": "copy", "max_length": 6, "seed": 4}),
+    "one length": RunConfig.from_flat({"min_length": 8, "max_length": 8}),
+    "letters": RunConfig.from_flat({"symbols": 30, "task": "copy", "max_length": 6, "seed": 4}),
     "paper": preset_config("paper", {"max_length": 7}),
     "write-up": preset_config("write-up", {"until": 0.999, "threads": 2}),
-    "switches": RunConfig.from_fields(
+    "switches": RunConfig.from_flat(
         {"attention_bias": False, "tie_output": True, "share_embeddings": True, "epsilon": 1e-16, "max_positions": 30}
     ),
 }
@@ -355,21 +360,21 @@ CONFIGS = {
 @pytest.mark.parametrize("step", [1, 137])
 def test_the_command_line_means_the_same_run(name, step):
     config = CONFIGS[name]
-    words = shlex.split(command_line(Manifest(config, step, 1.0, "cpu")))
+    words = shlex.split(training_command(Manifest(config, step, 1.0, "cpu")))
     assert words[:4] == ["python", "-m", "playground", "train"]
     given = main.commands["train"].make_context("train", words[4:]).params
     preset = given.pop("preset")
     for other in ("out", "overwrite", "resume", "weights_only", "as_json", "columns", "words"):
         given.pop(other)
-    understood = new_config({key: value for key, value in given.items() if value is not None}, preset)
+    understood = build_config({key: value for key, value in given.items() if value is not None}, preset)
     assert understood == config.replace(steps=step, device="cpu")
 
 
 def test_the_command_line_is_short_where_a_preset_says_it():
-    assert command_line(Manifest(preset_config("one-head"), 600, 1.0, "cpu")) == (
+    assert training_command(Manifest(preset_config("one-head"), 600, 1.0, "cpu")) == (
         "python -m playground train --task reverse --min-length 1 --length 10 --preset one-head --device cpu"
     )
-    assert command_line(Manifest(RunConfig(), 0, 0.0, "cpu")) is None
+    assert training_command(Manifest(RunConfig(), 0, 0.0, "cpu")) is None
 
 
 def test_the_hub_takes_the_card_and_its_scores_are_found_there(hub, cards):
@@ -443,7 +448,7 @@ def test_scores_are_found_beside_others():
 def test_evaluation_json_is_what_evaluate_measured(young):
     written = json.loads((young / "evaluation.json").read_text())
     _, family = load_model(young.parent / "checkpoint")
-    measured = dataclasses.asdict(evaluate(family, held_out_set(load_task("reverse"), 2000, 1, 5)))
+    measured = dataclasses.asdict(evaluate(family, build_held_out_set(load_task("reverse"), 2000, 1, 5)))
     assert written == json.loads(json.dumps(measured))
 
 
@@ -451,20 +456,20 @@ def test_model_card_escapes_symbols_and_builds_without_the_dataset(tmp_path, mon
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
     hostile = ["<script>", "`a", "b```", "|", '"q', "[x](http://e)", "**b**", "\\\\"]
     rows = from_text("".join(f"{a} {b} {c}\t{c} {b}\n" for a in hostile for b in hostile for c in hostile))
-    keep(rows)
-    config = RunConfig.from_fields(rows.settings() | {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16})
+    store(rows)
+    config = RunConfig.from_flat(rows.task_settings() | {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16})
     checkpoint = saved(tmp_path / "c", config, 2, scores=True)
     bare = saved(tmp_path / "bare", config, 2)
-    assert command_line(read_manifest(checkpoint)) is None
+    assert training_command(read_manifest(checkpoint)) is None
     for place, rows_shown in (("here", True), ("elsewhere", False)):
         monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / place))
         text = text_of(card_of(tmp_path / f"package-{place}", checkpoint))
         page = MarkdownIt("commonmark", {"html": True}).enable("table").render(text.split("\n---\n", 1)[1])
         assert "<script>" not in page
         assert '<a href="http://e' not in page
-        assert rows.content in text
+        assert rows.sha256 in text
         assert ("held-out sequence |" in text) == rows_shown
         for snippet in re.findall("```python\n(.*?)```\n", text, re.DOTALL):
             compile(snippet, "card", "exec")
-    with pytest.raises(RowsError, match="is not stored here"):
+    with pytest.raises(DatasetError, match="is not stored here"):
         card_of(tmp_path / "package", bare)

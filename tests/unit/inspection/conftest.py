@@ -1,10 +1,10 @@
 import pytest
 
-from playground.inspection.subject import open_subject
-from playground.origins import from_text, keep
-from playground.tasks.rows import kept_rows
+from playground.inspection.subject import load_inspected_model
+from playground.origins import from_text, store
+from playground.tasks.rows import load_pairs
 from tests.support.app_server import ROOT
-from tests.support.handmade import random_subject
+from tests.support.handmade import random_model
 
 ROWS = "".join(f"{a} {b}\t{b} {a}\n" for a in "abcdef" for b in "abcdef" if (a, b) != ("b", "a"))
 
@@ -12,17 +12,17 @@ ROWS = "".join(f"{a} {b}\t{b} {a}\n" for a in "abcdef" for b in "abcdef" if (a, 
 @pytest.fixture(scope="session")
 def mixed():
     """The shipped model: reverse, lengths 1 to 10, two layers of four heads."""
-    return open_subject(ROOT / "checkpoints" / "reverse")
+    return load_inspected_model(ROOT / "checkpoints" / "reverse")
 
 
 @pytest.fixture(scope="session")
 def one_head():
     """The shipped model of one layer with one head."""
-    return open_subject(ROOT / "checkpoints" / "reverse-one-head")
+    return load_inspected_model(ROOT / "checkpoints" / "reverse-one-head")
 
 
 @pytest.fixture
 def rowed(tmp_path, monkeypatch):
     """A model of random weights whose task is rows of two letters; of b a there is no row, so nobody knows its right answer."""
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    return random_subject(**kept_rows(keep(from_text(ROWS))).settings())
+    return random_model(**load_pairs(store(from_text(ROWS))).task_settings())

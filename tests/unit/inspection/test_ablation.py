@@ -1,17 +1,17 @@
 import pytest
 import torch
 
-from playground.inspection.ablation import WAYS, Ablation
-from playground.inspection.components import Component, components, groups, heads, replaced
+from playground.inspection.ablation import METHODS, Ablation
+from playground.inspection.components import Component, all_components, all_heads, component_groups, replace_outputs
 from playground.tasks import PAD
-from tests.support.handmade import WORKER, reversing_subject
+from tests.support.handmade import REVERSING_HEAD, reversing_model
 
-WORKING_HEAD = Component("cross", *WORKER)
+WORKING_HEAD = Component("cross", *REVERSING_HEAD)
 
 
 @pytest.fixture(scope="module")
 def handmade():
-    return Ablation(reversing_subject())
+    return Ablation(reversing_model())
 
 
 @pytest.fixture(scope="module")
@@ -21,85 +21,85 @@ def shipped(mixed):
 
 def free_running(ablation, values):
     """Exact match by writing every answer symbol by symbol."""
-    with replaced(ablation.family, values):
-        written_BT = ablation.family.solve(ablation.batch.source_BS, ablation.batch.labels_BT.shape[1])
+    with replace_outputs(ablation.model, values):
+        written_BT = ablation.model.generate(ablation.batch.source_BS, ablation.batch.labels_BT.shape[1])
     return (written_BT == ablation.batch.labels_BT).all(1).double().mean().item()
 
 
-@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("how", METHODS)
 def test_head_ablation_matters_only_for_the_working_head(handmade, how):
     assert len(handmade.batch.source_BS) == 512
-    assert handmade.before.exact_match == 1
-    assert handmade.before.log_probability > -0.01
-    effects = {effect.parts[0]: effect for effect in handmade.ranking(how)}
+    assert handmade.baseline.exact_match == 1
+    assert handmade.baseline.log_prob > -0.01
+    effects = {effect.components[0]: effect for effect in handmade.rank_components(how)}
     assert len(effects) == 3 * 2 * 2 + 4 + 2
-    for head in heads(handmade.family.config):
+    for head in all_heads(handmade.model.config):
         if head == WORKING_HEAD:
             assert effects[head].after.exact_match == 0
-            assert effects[head].log_probability_lost > 5
+            assert effects[head].log_prob_drop > 5
         else:
             assert effects[head].after.exact_match == 1
-            assert abs(effects[head].log_probability_lost) < 0.01
+            assert abs(effects[head].log_prob_drop) < 0.01
     for kind in ("encoder feed-forward", "decoder feed-forward"):  # they write zero
         assert effects[Component(kind, 0)].after == handmade.before
     assert effects[Component("source positions")].after.exact_match == effects[Component("target positions")].after.exact_match == 0
-    everywhere = [effect.name for effect in handmade.ranking(how)[:3]]
+    everywhere = [effect.name for effect in handmade.rank_components(how)[:3]]
     assert WORKING_HEAD.name in everywhere
 
 
 def test_where_one_head_does_all_the_work_it_suffices_alone(handmade):
-    alone = {effect.parts: effect for effect in handmade.keep_only_ranking("zero")}
-    assert alone[WORKING_HEAD,].after.exact_match == 1
-    assert all(effect.after.exact_match == (WORKING_HEAD in parts) for parts, effect in alone.items())
-    best = handmade.keep_only_ranking("zero")[0]
-    assert best.kept
-    assert WORKING_HEAD in best.parts
+    alone = {effect.components: effect for effect in handmade.rank_keep_only("zero")}
+    assert alone[WORKING_HEAD,].ablated.exact_match == 1
+    assert all(effect.ablated.exact_match == (WORKING_HEAD in parts) for parts, effect in alone.items())
+    best = handmade.rank_keep_only("zero")[0]
+    assert best.keep_only
+    assert WORKING_HEAD in best.components
 
 
 def test_a_group_is_taken_away_together(handmade):
-    effects = {effect.name: effect for effect in handmade.group_ranking("mean")}
-    assert {effect.name: list(effect.parts) for effect in effects.values()} == groups(handmade.family.config)
-    broken = {name for name, effect in effects.items() if effect.after.exact_match < 1}
+    effects = {effect.name: effect for effect in handmade.rank_groups("mean")}
+    assert {effect.name: list(effect.components) for effect in effects.values()} == component_groups(handmade.model.config)
+    broken = {name for name, effect in effects.items() if effect.ablated.exact_match < 1}
     assert broken == {"cross-attention, layer 1", "cross-attention, every layer"}
-    two = handmade.without([Component("encoder", 0, 0), WORKING_HEAD], name="two heads")
-    assert (two.name, two.after.exact_match) == ("two heads", 0)
+    two = handmade.ablate([Component("encoder", 0, 0), WORKING_HEAD], name="two heads")
+    assert (two.name, two.ablated.exact_match) == ("two heads", 0)
 
 
 def test_the_shipped_one_head_model_falls_from_all_right_to_chance(one_head):
     ablation = Ablation(one_head)
-    assert ablation.before.exact_match == 1
+    assert ablation.baseline.exact_match == 1
     lengths_B = (ablation.batch.labels_BT != PAD).sum(1) - 1
     chance = (10.0 ** -lengths_B.double()).mean().item()
-    for how in WAYS:
-        effect = ablation.without([Component("cross", 0, 0)], how)
-        assert effect.after.exact_match <= max(4 * chance, 1 / 512)
-        assert effect.after.log_probability < -(lengths_B.double().mean().item()) * 2.3  # worse than guessing every symbol
+    for how in METHODS:
+        effect = ablation.ablate([Component("cross", 0, 0)], how)
+        assert effect.ablated.exact_match <= max(4 * chance, 1 / 512)
+        assert effect.ablated.log_prob < -(lengths_B.double().mean().item()) * 2.3  # worse than guessing every symbol
 
 
-@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("how", METHODS)
 def test_shipped_model_has_a_cross_head_with_large_ablation_drop(shipped, how):
     worst = max(
-        (shipped.without([head], how) for head in heads(shipped.family.config, "cross")), key=lambda effect: effect.exact_match_lost
+        (shipped.ablate([head], how) for head in all_heads(shipped.model.config, "cross")), key=lambda effect: effect.exact_match_drop
     )
-    assert worst.before.exact_match > 0.995
-    assert worst.exact_match_lost > {"zero": 0.5, "mean": 0.4}[how]
+    assert worst.baseline.exact_match > 0.995
+    assert worst.exact_match_drop > {"zero": 0.5, "mean": 0.4}[how]
 
 
 def test_a_ranking_begins_with_what_the_right_answer_misses_most(mixed):
     ablation = Ablation(mixed, 60)
-    ranking = ablation.ranking("zero")
-    assert {effect.parts[0] for effect in ranking} == set(components(mixed.family.config))
-    lost = [effect.log_probability_lost for effect in ranking]
+    ranking = ablation.rank_components("zero")
+    assert {effect.components[0] for effect in ranking} == set(all_components(mixed.transformer.config))
+    lost = [effect.log_prob_drop for effect in ranking]
     assert lost == sorted(lost, reverse=True)
-    assert all(effect.before == ablation.before and effect.how == "zero" and not effect.kept for effect in ranking)
+    assert all(effect.baseline == ablation.baseline and effect.method == "zero" and not effect.keep_only for effect in ranking)
 
 
 def test_ablated_exact_match_equals_free_running_decoding(mixed):
     ablation = Ablation(mixed, 100)
     shares = []
-    for how in WAYS:
-        for part in [*heads(mixed.family.config, "cross"), *components(mixed.family.config)[-6:]]:
-            values = ablation.values([part], how)
+    for how in METHODS:
+        for part in [*all_heads(mixed.transformer.config, "cross"), *all_components(mixed.transformer.config)[-6:]]:
+            values = ablation.replacements([part], how)
             shares.append(ablation.score(values).exact_match)
             assert shares[-1] == pytest.approx(free_running(ablation, values), abs=1e-9), (part.name, how)
     assert min(shares) < 0.1
@@ -112,33 +112,35 @@ def test_the_log_probability_is_that_of_the_whole_right_answer(mixed):
     for source, target in zip(ablation.batch.source_BS, ablation.batch.target_BT, strict=True):
         n = int((source != PAD).sum())
         with torch.no_grad():
-            log_TV = mixed.family.project(mixed.family.decode(target[None, :n], mixed.family.encode(source[None, :n]), source[None, :n]))[0]
+            log_TV = mixed.transformer.log_probs(mixed.transformer.decode(target[None, :n], mixed.transformer.encode(source[None, :n]), source[None, :n]))[
+                0
+            ]
         logs.append(sum(float(log_TV[t, token]) for t, token in enumerate(target[1 : n + 1])))
-    assert ablation.before.log_probability == pytest.approx(sum(logs) / 40, abs=1e-5)
+    assert ablation.baseline.log_prob == pytest.approx(sum(logs) / 40, abs=1e-5)
 
 
 def test_many_sequences_at_a_time_or_few_give_the_same_scores(mixed, monkeypatch):
     ablation = Ablation(mixed, 100)
-    together = ablation.before
-    monkeypatch.setattr(type(mixed.family.config), "rows_at_a_time", lambda config, width: 7)
-    apart = Ablation(mixed, 100).before
+    together = ablation.baseline
+    monkeypatch.setattr(type(mixed.transformer.config), "max_batch_size", lambda config, width: 7)
+    apart = Ablation(mixed, 100).baseline
     assert apart.exact_match == together.exact_match
-    assert apart.log_probability == pytest.approx(together.log_probability, abs=1e-6)
+    assert apart.log_prob == pytest.approx(together.log_prob, abs=1e-6)
 
 
 def test_the_answer_without_a_head_is_what_the_model_then_writes(handmade):
-    subject = reversing_subject()
-    ablation, batch = Ablation(subject, 8), subject.read("31415")
-    whole = ablation.answer(batch, 6, [])
+    subject = reversing_model()
+    ablation, batch = Ablation(subject, 8), subject.encode_text("31415")
+    whole = ablation.generate(batch, 6, [])
     assert whole.tolist() == batch.labels_BT.tolist()
-    assert ablation.answer(batch, 6, [Component("encoder", 1, 1)]).tolist() == whole.tolist()
-    assert ablation.answer(batch, 6, [WORKING_HEAD]).tolist() != whole.tolist()
-    assert ablation.answer(batch, 6, []).tolist() == whole.tolist()
+    assert ablation.generate(batch, 6, [Component("encoder", 1, 1)]).tolist() == whole.tolist()
+    assert ablation.generate(batch, 6, [WORKING_HEAD]).tolist() != whole.tolist()
+    assert ablation.generate(batch, 6, []).tolist() == whole.tolist()
 
 
 def test_what_cannot_be_taken_away_is_refused(handmade):
     with pytest.raises(ValueError, match="how is 'half'; choose one of zero, mean"):
-        handmade.without([WORKING_HEAD], "half")
-    for how in WAYS:
+        handmade.ablate([WORKING_HEAD], "half")
+    for how in METHODS:
         with pytest.raises(ValueError, match="this model has no cross-attention, layer 3, head 1"):
-            handmade.without([Component("cross", 2, 0)], how)
+            handmade.ablate([Component("cross", 2, 0)], how)

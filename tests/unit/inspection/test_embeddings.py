@@ -3,16 +3,16 @@ import math
 import pytest
 import torch
 
-from playground.inspection.embeddings import neighbours, symbol_map, symbol_vectors, wavelength, word_order
-from playground.inspection.subject import NotInspectable
-from playground.models.positions import sinusoid
-from tests.support.handmade import random_subject
+from playground.inspection.embeddings import embedding_pca, nearest_tokens, token_embeddings, wavelength, word_order_distance
+from playground.inspection.subject import InspectionError
+from playground.models.positions import sinusoidal_positions
+from tests.support.handmade import random_model
 
 
 @pytest.mark.parametrize(("dimension", "period"), [(0, 6.3), (1, 6.3), (14, 47), (15, 47)])
 def test_wavelengths_match_the_tutorial_and_the_sinusoids(dimension, period):
     assert wavelength(dimension, 64) == pytest.approx(period, rel=0.004)
-    wave_P = sinusoid(1000, 64)[:, dimension].double()
+    wave_P = sinusoidal_positions(1000, 64)[:, dimension].double()
     angle_P = 2 * math.pi * torch.arange(1000).double() / wavelength(dimension, 64)
     torch.testing.assert_close(wave_P, angle_P.cos() if dimension % 2 else angle_P.sin(), atol=1e-3, rtol=0)
 
@@ -25,27 +25,27 @@ def test_a_dimension_that_there_is_not_is_refused(dimension):
 
 def test_without_positions_who_bit_whom_is_not_to_be_seen():
     state = torch.get_rng_state()
-    order = word_order("The dog bit the man", "The man bit the dog")
+    order = word_order_distance("The dog bit the man", "The man bit the dog")
     assert order.without_positions == 0
     assert order.with_positions > 1
     assert order.first == ["the", "dog", "bit", "the", "man"]
     assert torch.equal(torch.get_rng_state(), state)
-    assert word_order("the dog bit", "the dog bit").with_positions == 0
-    assert word_order("the dog", "the cat").without_positions > 1
+    assert word_order_distance("the dog bit", "the dog bit").with_positions == 0
+    assert word_order_distance("the dog", "the cat").without_positions > 1
 
 
 @pytest.mark.parametrize("sentence", ["", "  ", "word " * 201])
 def test_a_sentence_without_words_or_far_too_many_is_refused(sentence):
-    with pytest.raises(NotInspectable, match="1 to 200 words"):
-        word_order("the dog", sentence)
+    with pytest.raises(InspectionError, match="1 to 200 words"):
+        word_order_distance("the dog", sentence)
 
 
 def test_neighbours_are_ordered_by_the_cosine_of_the_learned_vectors():
-    subject = random_subject()
+    subject = random_model()
     with torch.no_grad():
-        table = subject.family.source_embedding.tokens.weight
+        table = subject.transformer.source_embedding.tokens.weight
         table[6], table[7] = 3 * table[5] + 1e-3, -table[5]  # 2, 3, 4
-    found = neighbours(subject, "source", "2")
+    found = nearest_tokens(subject, "source", "2")
     assert (found[0][0], found[-1][0]) == ("3", "4")
     assert found[0][1] == pytest.approx(1, abs=1e-3)
     assert found[-1][1] == pytest.approx(-1)
@@ -55,28 +55,28 @@ def test_neighbours_are_ordered_by_the_cosine_of_the_learned_vectors():
 
 
 def test_the_map_keeps_what_lies_in_two_directions():
-    subject = random_subject()
-    names, table_ND = symbol_vectors(subject, "target")
+    subject = random_model()
+    names, table_ND = token_embeddings(subject, "target")
     corners = [(3.0, 1.0), (-3.0, 1.0), (-3.0, -1.0), (3.0, -1.0)] * 3
     with torch.no_grad():
-        subject.family.target_embedding.tokens.weight[1:] = 5 + torch.tensor(corners) @ torch.eye(16)[[4, 9]]
-    flat = symbol_map(subject, "target")
+        subject.transformer.target_embedding.tokens.weight[1:] = 5 + torch.tensor(corners) @ torch.eye(16)[[4, 9]]
+    flat = embedding_pca(subject, "target")
     assert flat.names == names
-    assert flat.explained == pytest.approx((0.9, 0.1))
-    for place, corner in zip(flat.places, corners, strict=True):
+    assert flat.explained_variance == pytest.approx((0.9, 0.1))
+    for place, corner in zip(flat.coordinates, corners, strict=True):
         assert [abs(x) for x in place] == pytest.approx([abs(x) for x in corner], abs=1e-5)
-    assert not torch.equal(table_ND, symbol_vectors(random_subject(), "source")[1])
+    assert not torch.equal(table_ND, token_embeddings(random_model(), "source")[1])
 
 
 def test_a_side_or_symbol_that_there_is_not_is_refused(mixed):
-    with pytest.raises(NotInspectable, match="choose source or target"):
-        symbol_map(mixed, "left")
-    with pytest.raises(NotInspectable, match="'x' is not a token of this model; choose one of SOS, EOS, 0, 1"):
-        neighbours(mixed, "source", "x")
+    with pytest.raises(InspectionError, match="choose source or target"):
+        embedding_pca(mixed, "left")
+    with pytest.raises(InspectionError, match="'x' is not a token of this model; choose one of SOS, EOS, 0, 1"):
+        nearest_tokens(mixed, "source", "x")
 
 
 def test_vectors_of_one_number_lie_on_a_line():
-    flat = symbol_map(random_subject(d_model=1, n_heads=1), "source")
-    assert {y for _, y in flat.places} == {0}
-    assert len({x for x, _ in flat.places}) > 2
-    assert flat.explained == (pytest.approx(1), 0)
+    flat = embedding_pca(random_model(d_model=1, n_heads=1), "source")
+    assert {y for _, y in flat.coordinates} == {0}
+    assert len({x for x, _ in flat.coordinates}) > 2
+    assert flat.explained_variance == (pytest.approx(1), 0)

@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from playground.inspection import heads as heads_module
-from playground.inspection.components import Component, heads
-from playground.inspection.heads import PATTERNS, score_heads, score_heads_on, scores_over_training
-from playground.inspection.recording import record_forced
-from playground.inspection.subject import Subject
+from playground.inspection.components import Component, all_heads
+from playground.inspection.heads import PATTERNS, score_heads, score_heads_on_batch, scores_over_training
+from playground.inspection.recording import record_teacher_forced
+from playground.inspection.subject import InspectedModel
 from playground.tasks.task import Task
-from playground.training.checkpoint import own_tensors, pack
+from playground.training.checkpoint import serialize_tensors, weights_by_name
 from playground.training.manifest import CheckpointError
-from tests.support.handmade import WORKER, random_subject, reversing_subject
+from tests.support.handmade import REVERSING_HEAD, random_model, reversing_model
 
 S = 6  # five symbols and EOS
 
@@ -22,12 +22,12 @@ def scored(monkeypatch):
     """Scores of the one head of a small model whose attention is whatever a test says it is."""
 
     def score(kind, weights_QM):
-        subject = random_subject(n_layers=1, n_heads=1, min_length=1, max_length=5)
-        batch = subject.read("31415")
-        recording = record_forced(subject.family, batch)
-        said = dict(recording.attention) | {kind: weights_QM[None, None, None]}
-        monkeypatch.setattr(heads_module, "record_forced", lambda family, batch: dataclasses.replace(recording, attention=said))
-        return next(s for s in score_heads_on(subject, batch) if s.head.kind == kind)
+        subject = random_model(n_layers=1, n_heads=1, min_length=1, max_length=5)
+        batch = subject.encode_text("31415")
+        recording = record_teacher_forced(subject.transformer, batch)
+        said = dict(recording.attention_weights) | {kind: weights_QM[None, None, None]}
+        monkeypatch.setattr(heads_module, "record_teacher_forced", lambda family, batch: dataclasses.replace(recording, attention_weights=said))
+        return next(s for s in score_heads_on_batch(subject, batch) if s.head.kind == kind)
 
     return score
 
@@ -56,7 +56,7 @@ def rows(*places):
 def test_attention_that_is_a_pattern_scores_one_on_it_and_has_no_entropy(scored, kind, weights, pattern):
     score = scored(kind, weights)
     assert score.patterns[pattern] == 1
-    assert score.best == pattern
+    assert score.best_pattern == pattern
     assert (score.entropy, sum(v == 1 for v in score.patterns.values())) == (0, 1)
 
 
@@ -65,25 +65,25 @@ def test_uniform_attention_scores_one_on_uniform_baseline_elsewhere(scored, kind
     weights = torch.ones(S, S).tril() if kind == "decoder" else torch.ones(S, S)
     score = scored(kind, weights / weights.sum(-1, keepdim=True))
     assert score.patterns["uniform"] == pytest.approx(1)
-    assert score.entropy == pytest.approx(score.most_entropy)
-    assert score.most_entropy == pytest.approx(sum(map(math.log, range(2, 7))) / 5 if kind == "decoder" else math.log(6))
+    assert score.entropy == pytest.approx(score.max_entropy)
+    assert score.max_entropy == pytest.approx(sum(map(math.log, range(2, 7))) / 5 if kind == "decoder" else math.log(6))
     for name in PATTERNS:
         if name != "uniform" and score.patterns[name] is not None:
-            assert score.patterns[name] == pytest.approx(score.chance[name], abs=1e-6)
-    assert score.best == "uniform"
+            assert score.patterns[name] == pytest.approx(score.uniform_baseline[name], abs=1e-6)
+    assert score.best_pattern == "uniform"
     assert score.chance["first"] == pytest.approx(sum(1 / k for k in range(2, 7)) / 5 if kind == "decoder" else 1 / 6)
 
 
 def test_single_position_attention_has_baseline_uniform_score(scored):
     score = scored("cross", rows(0, 1, 2, 3, 4, 5))
-    assert score.patterns["uniform"] == pytest.approx(score.chance["uniform"]) == pytest.approx(1 / 6)
-    assert score.beyond_chance("uniform") == pytest.approx(0, abs=1e-6)
+    assert score.patterns["uniform"] == pytest.approx(score.uniform_baseline["uniform"]) == pytest.approx(1 / 6)
+    assert score.above_baseline("uniform") == pytest.approx(0, abs=1e-6)
 
 
 def test_a_decoder_has_no_score_for_looking_ahead(scored):
     score = scored("decoder", rows(0, 1, 2, 3, 4, 5))
     assert [name for name, value in score.patterns.items() if value is None] == ["next", "last"]
-    assert (score.aligned, score.distance) == (None, None)
+    assert (score.alignment_fraction, score.alignment_distance) == (None, None)
 
 
 def test_a_head_that_is_partly_on_a_pattern_scores_its_share(scored):
@@ -99,31 +99,36 @@ def test_a_head_that_is_partly_on_a_pattern_scores_its_share(scored):
 )
 def test_the_distance_to_the_ideal_alignment_is_counted_in_positions(scored, places, aligned, distance):
     score = scored("cross", rows(*places))
-    assert (score.aligned, score.distance) == (pytest.approx(aligned), pytest.approx(distance))
+    assert (score.alignment_fraction, score.alignment_distance) == (pytest.approx(aligned), pytest.approx(distance))
 
 
 def test_the_head_that_is_made_to_reverse_is_found_and_no_other():
-    subject = reversing_subject()
+    subject = reversing_model()
     scores = {score.head: score for score in score_heads(subject)}
-    assert list(scores) == heads(subject.family.config)
-    worker = scores.pop(Component("cross", *WORKER))
-    assert worker.aligned > 0.999
-    assert worker.distance < 0.001
-    assert worker.best == "anti-diagonal"
+    assert list(scores) == all_heads(subject.transformer.config)
+    worker = scores.pop(Component("cross", *REVERSING_HEAD))
+    assert worker.alignment_fraction > 0.999
+    assert worker.alignment_distance < 0.001
+    assert worker.best_pattern == "anti-diagonal"
     assert all(score.patterns["anti-diagonal"] < 0.5 for score in scores.values())
-    assert all(score.distance > 0.5 for score in scores.values() if score.head.kind == "cross")
+    assert all(score.alignment_distance > 0.5 for score in scores.values() if score.head.kind == "cross")
 
 
 def test_padding_counts_for_nothing():
-    subject = random_subject()
+    subject = random_model()
     batch = subject.held_out(60).batch
-    together = score_heads_on(subject, batch)
+    together = score_heads_on_batch(subject, batch)
     parts = []
     for row in range(60):
-        one = batch.rows(torch.tensor([row]))
+        one = batch.select(torch.tensor([row]))
         n = int((one.source_BS != 0).sum())
         parts.append(
-            (n, score_heads_on(subject, dataclasses.replace(one, source_BS=one.source_BS[:, :n], target_BT=one.target_BT[:, : n + 1])))
+            (
+                n,
+                score_heads_on_batch(
+                    subject, dataclasses.replace(one, source_BS=one.source_BS[:, :n], target_BT=one.target_BT[:, : n + 1])
+                ),
+            )
         )
     for i, score in enumerate(together):
         n_rows = [n - (score.head.kind == "decoder") for n, _ in parts]  # SOS has nothing to choose
@@ -134,29 +139,29 @@ def test_padding_counts_for_nothing():
 
 def test_the_shipped_one_head_model_looks_where_the_task_says(one_head):
     scores = {score.head.kind: score for score in score_heads(one_head)}
-    assert scores["cross"].best == "anti-diagonal"
-    assert scores["cross"].aligned > 4 * scores["cross"].chance["anti-diagonal"]
-    assert 0.1 < scores["cross"].distance < 1.5  # not 0: the encoder has moved some symbols to other positions before
+    assert scores["cross"].best_pattern == "anti-diagonal"
+    assert scores["cross"].alignment_fraction > 4 * scores["cross"].uniform_baseline["anti-diagonal"]
+    assert 0.1 < scores["cross"].alignment_distance < 1.5  # not 0: the encoder has moved some symbols to other positions before
 
 
 def test_a_task_that_does_not_say_where_to_look_has_no_distance(mixed):
     class Silent(Task):
-        name, example, answer = "silent", ("1", "1"), type(mixed.task).answer
+        name, example, target = "silent", ("1", "1"), type(mixed.task).target
 
-    scores = score_heads(Subject(mixed.config, mixed.family, Silent()), 20)
-    assert {score.distance for score in scores} == {score.aligned for score in scores} == {None}
+    scores = score_heads(InspectedModel(mixed.config, mixed.transformer, Silent()), 20)
+    assert {score.alignment_distance for score in scores} == {score.alignment_fraction for score in scores} == {None}
 
 
 def test_scores_over_training_are_those_of_the_weights_at_each_step(small_run, ages, tmp_path):
     files = {}
     for step, family in ages.items():
         files[step] = tmp_path / f"{step}.safetensors"
-        files[step].write_bytes(pack(own_tensors(family)))
+        files[step].write_bytes(serialize_tensors(weights_by_name(family)))
     scores = scores_over_training(small_run, files, 64)
     assert list(scores) == sorted(ages)
     for step, family in ages.items():
-        assert scores[step] == score_heads(Subject.of(small_run, family), 64)
-    aligned = [next(s.aligned for s in scores[step] if s.head.kind == "cross") for step in scores]
+        assert scores[step] == score_heads(InspectedModel.from_model(small_run, family), 64)
+    aligned = [next(s.alignment_fraction for s in scores[step] if s.head.kind == "cross") for step in scores]
     assert aligned[-1] > 2 * aligned[0]
     files[15].write_bytes(b"no weights")
     with pytest.raises(CheckpointError, match=r"15\.safetensors"):

@@ -1,24 +1,24 @@
 import pytest
 import torch
 
-from playground.inspection.masks import PUBLISHED, four_kinds, look_ahead, masked_softmax, padding
-from playground.inspection.recording import record_forced
-from playground.inspection.subject import NotInspectable
-from tests.support.handmade import PARTS, random_subject
+from playground.inspection.masks import TUTORIAL_EXAMPLE, causal_mask_rows, compare_attention_types, masked_softmax, padding_mask_row
+from playground.inspection.recording import record_teacher_forced
+from playground.inspection.subject import InspectionError
+from tests.support.handmade import NON_STANDARD_SETTINGS, random_model
 
 
 def test_the_padding_mask_is_one_at_real_tokens():
-    assert padding([87, 600, 0, 0, 0]) == [1, 1, 0, 0, 0]
+    assert padding_mask_row([87, 600, 0, 0, 0]) == [1, 1, 0, 0, 0]
 
 
 def test_the_look_ahead_mask_is_one_below_and_on_the_diagonal():
-    assert look_ahead(3) == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert causal_mask_rows(3) == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
 
 
 def test_the_softmax_without_and_with_the_mask_is_the_published_one():
-    found = masked_softmax(PUBLISHED["scores"])
-    assert found.real == [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]
-    for rows, published in ((found.plain, PUBLISHED["plain"]), (found.masked, PUBLISHED["masked"])):
+    found = masked_softmax(TUTORIAL_EXAMPLE["scores"])
+    assert found.is_token == [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]
+    for rows, published in ((found.unmasked, TUTORIAL_EXAMPLE["plain"]), (found.masked, TUTORIAL_EXAMPLE["masked"])):
         for row, expected in zip(rows, published, strict=True):
             assert row == pytest.approx(expected, abs=6e-5)  # published to four digits
             assert sum(row) == pytest.approx(1)
@@ -41,20 +41,20 @@ def test_scores_may_be_negative():
     ],
 )
 def test_scores_that_are_none_are_refused(scores, says):
-    with pytest.raises(NotInspectable, match=says):
+    with pytest.raises(InspectionError, match=says):
         masked_softmax(scores)
 
 
 def test_four_kinds_of_attention_on_one_sequence():
-    subject = random_subject()
-    batch = subject.read("3 1 4 1")
-    kinds = four_kinds(subject, batch, layer=1)
+    subject = random_model()
+    batch = subject.encode_text("3 1 4 1")
+    kinds = compare_attention_types(subject, batch, layer=1)
     assert {name: tuple(weights.shape) for name, weights in kinds.items()} == {
         "bidirectional": (1, 5, 5), "causal": (1, 5, 5), "cross": (1, 5, 5), "multi-head": (4, 5, 5),
     }  # fmt: skip
     for weights in kinds.values():
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-    torch.testing.assert_close(kinds["multi-head"], record_forced(subject.family, batch).attention["encoder"][1, 0])
+    torch.testing.assert_close(kinds["multi-head"], record_teacher_forced(subject.transformer, batch).attention_weights["encoder"][1, 0])
     ahead = torch.ones(5, 5).triu(1).bool()
     assert (kinds["bidirectional"][0][ahead] > 0).all()
     assert (kinds["causal"][0][ahead] == 0).all()
@@ -63,22 +63,22 @@ def test_four_kinds_of_attention_on_one_sequence():
     assert not torch.allclose(kinds["cross"], kinds["bidirectional"])
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part["positions"])
+@pytest.mark.parametrize("part", NON_STANDARD_SETTINGS, ids=lambda part: part["positions"])
 def test_the_heads_of_a_model_of_other_parts_look_where_they_do(part):
-    subject = random_subject(**part)
-    batch = subject.read("3 1 4 1")
-    kinds = four_kinds(subject, batch)
-    torch.testing.assert_close(kinds["multi-head"], record_forced(subject.family, batch).attention["encoder"][0, 0])
+    subject = random_model(**part)
+    batch = subject.encode_text("3 1 4 1")
+    kinds = compare_attention_types(subject, batch)
+    torch.testing.assert_close(kinds["multi-head"], record_teacher_forced(subject.transformer, batch).attention_weights["encoder"][0, 0])
     assert all(weights.shape[-2:] == (5, 5) for weights in kinds.values())
 
 
 def test_where_a_model_has_one_head_that_head_is_the_bidirectional_one(one_head):
-    kinds = four_kinds(one_head, one_head.read("3 1 4"))
+    kinds = compare_attention_types(one_head, one_head.encode_text("3 1 4"))
     torch.testing.assert_close(kinds["multi-head"], kinds["bidirectional"])
 
 
 def test_several_sequences_or_a_layer_that_there_is_not_are_refused(mixed):
-    with pytest.raises(NotInspectable, match="the batch has 2 sequences"):
-        four_kinds(mixed, mixed.held_out(2).batch)
-    with pytest.raises(NotInspectable, match="the layers 0 to 1"):
-        four_kinds(mixed, mixed.read("3"), layer=2)
+    with pytest.raises(InspectionError, match="the batch has 2 sequences"):
+        compare_attention_types(mixed, mixed.held_out(2).batch)
+    with pytest.raises(InspectionError, match="the layers 0 to 1"):
+        compare_attention_types(mixed, mixed.encode_text("3"), layer=2)

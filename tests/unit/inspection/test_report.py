@@ -5,21 +5,21 @@ import torch
 
 from playground.inspection import recording
 from playground.inspection.components import Component
-from playground.inspection.recording import record_free
+from playground.inspection.recording import record_free_running
 from playground.inspection.report import (
     attention,
+    build_report,
     contribution_table,
     cross_attention_by_step,
-    head,
     lens,
     positions,
-    report,
-    sine_waves,
+    single_head,
+    sinusoidal_table,
 )
-from playground.inspection.subject import NotInspectable
+from playground.inspection.subject import InspectionError
 from playground.plots.heads import FIGURES
-from playground.training.checkpoint import own_tensors, pack
-from tests.support.handmade import random_subject
+from playground.training.checkpoint import serialize_tensors, weights_by_name
+from tests.support.handmade import random_model
 
 OF_TRAINING = {"loss", "exact-match-by-length"}  # they need a run, not a sequence
 
@@ -30,8 +30,8 @@ def reported(mixed, tmp_path_factory):
     said, history = [], {}
     for step in (0, 200):
         history[step] = tmp_path_factory.mktemp("history") / f"{step}.safetensors"
-        history[step].write_bytes(pack(own_tensors(mixed.family)))
-    return report(mixed, "3 1 4 1 5", n=40, history=history, tell=said.append), said
+        history[step].write_bytes(serialize_tensors(weights_by_name(mixed.transformer)))
+    return build_report(mixed, "3 1 4 1 5", n=40, history=history, progress=said.append), said
 
 
 def test_everything_has_a_figure_and_fits_into_json(reported):
@@ -44,37 +44,37 @@ def test_everything_has_a_figure_and_fits_into_json(reported):
 
 
 def test_a_report_generates_the_answer_once(one_head, monkeypatch):
-    calls, generate = [], recording.decode
-    monkeypatch.setattr(recording, "decode", lambda *args, **more: calls.append(args) or generate(*args, **more))
-    found = report(one_head, "3 1 4", n=8)
+    calls, generate = [], recording.generate
+    monkeypatch.setattr(recording, "generate", lambda *args, **more: calls.append(args) or generate(*args, **more))
+    found = build_report(one_head, "3 1 4", n=8)
     assert len(calls) == 1
     assert [step["next"] for step in found["cross-attention-by-step"]["steps"]] == found["cross-attention"]["rows"]
     assert found["head"]["rows"] == found[f"{found['head']['kind']}-attention"]["rows"]
 
 
 def test_the_attention_is_that_of_the_models_own_answer(mixed):
-    batch = mixed.read("3 1 4")
-    recording, _ = record_free(mixed.family, batch.source_BS, mixed.max_tokens(batch))
+    batch = mixed.encode_text("3 1 4")
+    recording, _ = record_free_running(mixed.transformer, batch.source_BS, mixed.max_new_tokens(batch))
     found = attention(mixed, batch)
     for kind, data in found.items():
         shown = torch.tensor(data["weights"])
-        torch.testing.assert_close(shown, recording.attention[kind][:, 0], atol=1e-6, rtol=0)
-        assert data["possible"] == recording.possible[kind][0].tolist()
+        torch.testing.assert_close(shown, recording.attention_weights[kind][:, 0], atol=1e-6, rtol=0)
+        assert data["possible"] == recording.attn_mask[kind][0].tolist()
         assert shown.shape[2:] == (len(data["rows"]), len(data["columns"]))
     assert (found["encoder"]["rows"], found["cross"]["columns"]) == (["3", "1", "4", "EOS"], ["3", "1", "4", "EOS"])
     assert (found["decoder"]["rows"], found["decoder"]["columns"]) == (["4", "1", "3", "EOS"], ["SOS", "4", "1", "3"])
-    one = head(mixed, batch, Component("cross", 1, 2))
+    one = single_head(mixed, batch, Component("cross", 1, 2))
     assert one["weights"] == found["cross"]["weights"][1][2]
     assert one["title"] == "cross-attention, layer 2, head 3"
 
 
 def test_stepwise_attention_has_prefix_next_token_and_target(mixed):
-    found = cross_attention_by_step(mixed, mixed.read("3 1"))
+    found = cross_attention_by_step(mixed, mixed.encode_text("3 1"))
     assert [(step["written"], step["next"], step["right"]) for step in found["steps"]] == [
         (["SOS"], "1", "1"), (["SOS", "1"], "3", "3"), (["SOS", "1", "3"], "EOS", "EOS"),
     ]  # fmt: skip
     assert found["heads"][5] == "layer 2, head 2"
-    whole = attention(mixed, mixed.read("3 1"))["cross"]["weights"]
+    whole = attention(mixed, mixed.encode_text("3 1"))["cross"]["weights"]
     for t, step in enumerate(found["steps"]):
         assert step["candidates"][0][0] == step["next"]
         assert len(step["candidates"]) == 5
@@ -82,7 +82,7 @@ def test_stepwise_attention_has_prefix_next_token_and_target(mixed):
 
 
 def test_the_lens_names_the_likeliest_symbol_of_each_layer(mixed):
-    found = lens(mixed, mixed.read("3 1 4"))
+    found = lens(mixed, mixed.encode_text("3 1 4"))
     assert (found["layers"], found["columns"]) == (["embedding", "layer 1", "layer 2"], ["4", "1", "3", "EOS"])
     assert found["symbols"][-1] == found["columns"]
     assert found["probability"][-1] == found["right"][-1]
@@ -90,9 +90,9 @@ def test_the_lens_names_the_likeliest_symbol_of_each_layer(mixed):
 
 
 def test_contributions_are_told_where_the_model_is_least_sure(mixed):
-    batch = mixed.read("3 1 4 1 5")
+    batch = mixed.encode_text("3 1 4 1 5")
     with torch.no_grad():
-        best_T2 = mixed.family(batch.source_BS, batch.decoder_input_BT)[0].topk(2)
+        best_T2 = mixed.transformer(batch.source_BS, batch.decoder_input_BT)[0].topk(2)
     gaps = (best_T2.values[:, 0] - best_T2.values[:, 1]).tolist()
     rows = contribution_table(mixed, batch)
     assert sum(row["logit"] for row in rows) == pytest.approx(min(gaps), abs=1e-4)
@@ -101,35 +101,37 @@ def test_contributions_are_told_where_the_model_is_least_sure(mixed):
 
 
 def test_a_model_that_adds_no_positions_has_no_picture_of_them():
-    assert positions(random_subject(positions="rope")) is None
-    assert positions(random_subject(positions="from-the-end"))["kind"] == "from-the-end"
+    assert positions(random_model(positions="rope")) is None
+    assert positions(random_model(positions="from-the-end"))["kind"] == "from-the-end"
 
 
 def test_positions_are_the_models_as_far_as_its_sequences_reach():
-    subject = random_subject()  # six symbols; places for nine tokens
+    subject = random_model()  # six symbols; places for nine tokens
     found = positions(subject)
     assert found["kind"] == "learned"
-    torch.testing.assert_close(torch.tensor(found["source"]), subject.family.source_embedding.positions[:7].detach(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        torch.tensor(found["source"]), subject.transformer.source_embedding.positions[:7].detach(), atol=1e-6, rtol=0
+    )
     assert len(found["target"]) == 7
-    waves = sine_waves(200, 64, (0, 14))
+    waves = sinusoidal_table(200, 64, (0, 14))
     assert (len(waves["matrix"]), len(waves["matrix"][0])) == (200, 64)
     assert [(wave["dimension"], round(wave["wavelength"], 1)) for wave in waves["waves"]] == [(0, 6.3), (14, 47.1)]
 
 
 def test_a_post_norm_model_has_a_report_without_contributions():
-    subject = random_subject(norm="post", positions="sinusoidal")
-    found = report(subject, "3 1 4", n=20)
+    subject = random_model(norm="post", positions="sinusoidal")
+    found = build_report(subject, "3 1 4", n=20)
     assert set(FIGURES) - set(found) == {"contributions", "heads-over-training"} | OF_TRAINING
 
 
 def test_a_sequence_that_cannot_be_read_is_refused_before_anything_is_done(mixed):
     said = []
-    with pytest.raises(NotInspectable, match="positions for 10"):
-        report(mixed, "12345678901", tell=said.append)
+    with pytest.raises(InspectionError, match="positions for 10"):
+        build_report(mixed, "12345678901", progress=said.append)
     assert said == []
 
 
 def test_nothing_is_called_right_where_nobody_knows_it(rowed):
-    found = report(rowed, "b a", n=4)
+    found = build_report(rowed, "b a", n=4)
     assert {step["right"] for step in found["cross-attention-by-step"]["steps"]} == {None}
-    assert (found["logit-lens"]["known"], lens(rowed, rowed.read("a b"))["known"]) == (False, True)
+    assert (found["logit-lens"]["known"], lens(rowed, rowed.encode_text("a b"))["known"]) == (False, True)

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from playground.inspection.recording import record_forced, record_free
-from playground.inspection.shown import show
-from playground.inspection.subject import Subject, open_subject
+from playground.inspection.recording import record_free_running, record_teacher_forced
+from playground.inspection.shown import render_view
+from playground.inspection.subject import InspectedModel, load_inspected_model
 from playground.tasks import EOS
-from playground.training.checkpoint import build_family
+from playground.training.checkpoint import build_model
 from playground.training.config import RunConfig
 from tests.support.app_server import ROOT
-from tests.support.handmade import random_subject
+from tests.support.handmade import random_model
 
 
 @pytest.fixture(scope="module")
 def subject():
-    return open_subject(ROOT / "checkpoints" / "reverse")
+    return load_inspected_model(ROOT / "checkpoints" / "reverse")
 
 
 def weights_of(told):
@@ -29,12 +29,16 @@ def weights_of(told):
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 @pytest.mark.parametrize("way", ["own", "right"])
 def test_attention_is_what_was_recorded(subject, kind, way):
-    told = show(subject, "attention", {"text": "3 1 4 1 5", "kind": kind, "way": way})
-    batch = subject.read("3 1 4 1 5")
-    max_tokens = subject.max_tokens(batch)
-    recording = record_forced(subject.family, batch) if way == "right" else record_free(subject.family, batch.source_BS, max_tokens)[0]
-    np.testing.assert_allclose(weights_of(told), recording.attention[kind][:, 0].numpy(), atol=5.1e-4)
-    assert told["possible"] == recording.possible[kind][0].int().tolist()
+    told = render_view(subject, "attention", {"text": "3 1 4 1 5", "kind": kind, "way": way})
+    batch = subject.encode_text("3 1 4 1 5")
+    max_tokens = subject.max_new_tokens(batch)
+    recording = (
+        record_teacher_forced(subject.transformer, batch)
+        if way == "right"
+        else record_free_running(subject.transformer, batch.source_BS, max_tokens)[0]
+    )
+    np.testing.assert_allclose(weights_of(told), recording.attention_weights[kind][:, 0].numpy(), atol=5.1e-4)
+    assert told["possible"] == recording.attn_mask[kind][0].int().tolist()
     assert told["rows"] == (["3", "1", "4", "1", "5", "EOS"] if kind == "encoder" else ["5", "1", "4", "1", "3", "EOS"])
     assert told["note"] == ""
 
@@ -43,11 +47,11 @@ def test_a_longer_sequence_than_it_was_trained_on_is_said(subject):
     from dataclasses import replace
 
     short = replace(subject, config=subject.config.replace(max_length=10, min_length=8))
-    assert "trained on 8 to 10 only" in show(short, "attention", {"text": "3 1"})["note"]
+    assert "trained on 8 to 10 only" in render_view(short, "attention", {"text": "3 1"})["note"]
 
 
 def test_steps_are_the_answer_with_its_probabilities(subject):
-    told = show(subject, "steps", {"text": "3 1 4"})
+    told = render_view(subject, "steps", {"text": "3 1 4"})
     assert [step["chosen"] for step in told["steps"]] == ["4", "1", "3", "EOS"] == told["written"]
     assert [step["given"] for step in told["steps"]] == [["SOS"], ["SOS", "4"], ["SOS", "4", "1"], ["SOS", "4", "1", "3"]]
     for step in told["steps"]:
@@ -60,7 +64,7 @@ def test_steps_are_the_answer_with_its_probabilities(subject):
 def test_drawn_steps_follow_their_seed(subject):
     def drawn(seed):
         asked = {"text": "3 1 4 1 5", "way": "drawn", "temperature": 5.0, "seed": seed}
-        return [step["chosen"] for step in show(subject, "steps", asked)["steps"]]
+        return [step["chosen"] for step in render_view(subject, "steps", asked)["steps"]]
 
     assert drawn(1) == drawn(1)
     assert len({tuple(drawn(seed)) for seed in range(4)}) > 1
@@ -68,8 +72,8 @@ def test_drawn_steps_follow_their_seed(subject):
 
 @pytest.mark.parametrize("view", ["attention", "steps"])
 def test_the_right_answer_that_is_given_is_not_taken_for_the_models_own(view):
-    untrained = random_subject()
-    own, given = (show(untrained, view, {"text": "3 1 4", "way": way}) for way in ("own", "right"))
+    untrained = random_model()
+    own, given = (render_view(untrained, view, {"text": "3 1 4", "way": way}) for way in ("own", "right"))
     assert given["written"] == own["written"] != given["answer"] == ["4", "1", "3", "EOS"]
     at = given["rows"] if view == "attention" else [step["chosen"] for step in given["steps"]]
     assert at == given["answer"]
@@ -77,34 +81,34 @@ def test_the_right_answer_that_is_given_is_not_taken_for_the_models_own(view):
 
 @pytest.mark.parametrize("family", ["prebuilt", "decoder-only", "bert"])
 def test_nor_is_it_of_another_family(family):
-    config = RunConfig.from_fields({"family": family})
-    untrained = Subject.of(config, build_family(config))
-    own, given = (show(untrained, "attention", {"text": "3 1 4", "way": way}) for way in ("own", "right"))
+    config = RunConfig.from_flat({"family": family})
+    untrained = InspectedModel.from_model(config, build_model(config))
+    own, given = (render_view(untrained, "attention", {"text": "3 1 4", "way": way}) for way in ("own", "right"))
     assert given["written"] == own["written"] != given["answer"] == ["4", "1", "3", "EOS"]
     assert given["family"] == family  # the page's caption goes by it
 
 
 def test_whether_an_answer_is_right_is_not_said_where_nobody_knows(rowed):
     for view in ("attention", "steps", "lens", "away-answer", "walk", "sizes", "symbols"):
-        told = show(rowed, view, {"text": "b a"})
+        told = render_view(rowed, view, {"text": "b a"})
         assert told["answer"] is None, view
         assert told["written"], view
         assert "the target is unknown" in told["note"], view
-    assert {step["right"] for step in show(rowed, "steps", {"text": "b a"})["steps"]} == {None}
-    assert "generated tokens " in show(rowed, "walk", {"text": "b a"})["steps"][3]["sentence"]
-    known = show(rowed, "steps", {"text": "a b"})
+    assert {step["right"] for step in render_view(rowed, "steps", {"text": "b a"})["steps"]} == {None}
+    assert "generated tokens " in render_view(rowed, "walk", {"text": "b a"})["steps"][3]["sentence"]
+    known = render_view(rowed, "steps", {"text": "a b"})
     assert (known["answer"], known["note"], known["steps"][0]["right"]) == (["b", "a", "EOS"], "", "b")
 
 
 @pytest.mark.parametrize("view", ["attention", "steps"])
 def test_a_right_answer_that_nobody_knows_cannot_be_given(rowed, view):
-    assert "the target is unknown" in show(rowed, view, {"text": "b a", "way": "right"})["error"]
+    assert "the target is unknown" in render_view(rowed, view, {"text": "b a", "way": "right"})["error"]
 
 
 def test_output_beyond_the_training_length_is_not_truncated():
-    subject = random_subject(max_length=3)
+    subject = random_model(max_length=3)
     with torch.no_grad():
-        subject.family.output.bias[EOS] = -1e6  # it never ends
+        subject.transformer.output.bias[EOS] = -1e6  # it never ends
     for text, n in (("3 1 4", 4), ("3 1 4 1 5 9 2", 8), ("3 1 4 1 5 9 2 6", 9)):
         for view in ("attention", "steps", "lens", "away-answer", "walk"):
-            assert len(show(subject, view, {"text": text})["written"]) == n, view
+            assert len(render_view(subject, view, {"text": text})["written"]) == n, view

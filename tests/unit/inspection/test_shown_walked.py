@@ -6,26 +6,26 @@ import pytest
 import torch
 
 from playground.inspection.components import Component
-from playground.inspection.masks import PUBLISHED
-from playground.inspection.recording import record_forced
-from playground.inspection.shown import VIEWS, show, walked
-from playground.inspection.shown.apart import WAVES
-from playground.inspection.shown.origin import MOST_COLUMNS, MOST_ROWS
+from playground.inspection.masks import TUTORIAL_EXAMPLE
+from playground.inspection.recording import record_teacher_forced
+from playground.inspection.shown import VIEWS, render_view, walked
+from playground.inspection.shown.apart import SINUSOID_SIZES
+from playground.inspection.shown.origin import MAX_COLUMNS, MAX_ROWS
 from playground.inspection.sizes import PUBLISHED_BASE
-from playground.inspection.walk import Walk
+from playground.inspection.walk import ForwardTrace
 from tests.support.app_server import ROOT
-from tests.support.handmade import PARTS, random_subject
+from tests.support.handmade import NON_STANDARD_SETTINGS, random_model
 
 RECIPES = [
     {"norm": "pre"},
     {"norm": "post", "positions": "sinusoidal", "attention_bias": False, "position_scale": 0.7},
     {"norm": "pre", "n_layers": 1, "n_heads": 1, "tie_output": True, "share_embeddings": True},
-    *PARTS,
+    *NON_STANDARD_SETTINGS,
 ]
 
 
 def ask(subject, view, text="5 3 9", **options):
-    found = show(subject, view, {"text": text, **options})
+    found = render_view(subject, view, {"text": text, **options})
     assert "error" not in found, found
     json.dumps(found, allow_nan=False)  # no infinity, no tensor
     return found
@@ -39,14 +39,14 @@ def walks_once(monkeypatch):
     def walk(family, batch):
         key = id(family), str(batch.source_BS.tolist()), str(batch.target_BT.tolist())
         if key not in walks:
-            walks[key] = Walk(family, batch)
+            walks[key] = ForwardTrace(family, batch)
         return walks[key]
 
-    monkeypatch.setattr(walked, "Walk", walk)
+    monkeypatch.setattr(walked, "ForwardTrace", walk)
 
 
 def refused(subject, view, **options):
-    return show(subject, view, {"text": "5 3 9", **options})["error"]
+    return render_view(subject, view, {"text": "5 3 9", **options})["error"]
 
 
 def close(value):
@@ -59,18 +59,18 @@ def close(value):
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.usefixtures("walks_once")
 def test_trace_lists_every_stage_in_order_and_renders_each_head(recipe):
-    subject = random_subject(**recipe)
-    path = Walk(subject.family, subject.read("5 3 9"))
+    subject = random_model(**recipe)
+    path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
     stages = ask(subject, "walk")["stages"]
     assert [(stage["block"], stage["name"]) for stage in stages] == [(stage.block, stage.name) for stage in path.stages]
     for i, stage in enumerate(path.stages):
         assert (stages[i]["formula"], stages[i]["shape"]) == (stage.formula, stage.size)
         assert (ROOT / stages[i]["file"]).read_text().splitlines()[stages[i]["line"] - 1].strip() == stages[i]["text"]
-        head = subject.family.config.n_heads - 1
+        head = subject.transformer.config.n_heads - 1
         chosen = ask(subject, "walk", stage=f"{stage.block}/{stage.name}", head=head)["chosen"]
         expected = (stage.tensor[head] if stage.shape.startswith("H") else stage.tensor).float()
         assert chosen["stage"] == i
-        assert chosen["heads"] == (subject.family.config.n_heads if stage.shape.startswith("H") else 0)
+        assert chosen["heads"] == (subject.transformer.config.n_heads if stage.shape.startswith("H") else 0)
         assert (len(chosen["rows"]), len(chosen["columns"])) == tuple(expected.shape)
         assert [len(row) for row in chosen["weights"]] == [expected.shape[1]] * len(expected)
         for row, wanted in zip(chosen["weights"], expected.tolist(), strict=True):
@@ -80,7 +80,7 @@ def test_trace_lists_every_stage_in_order_and_renders_each_head(recipe):
 
 
 def test_axes_carry_the_tokens_that_stand_there():
-    subject = random_subject()
+    subject = random_model()
     source, given, symbols = ["5", "3", "9", "EOS"], ["SOS", "9", "3", "5"], ["PAD", "SOS", "EOS", *"0123456789"]
     for stage, rows, columns in [
         ("encoder self-attention, layer 2/scores", source, source),
@@ -95,7 +95,7 @@ def test_axes_carry_the_tokens_that_stand_there():
 
 
 def test_what_cannot_be_looked_at_is_marked_and_is_no_number():
-    chosen = ask(random_subject(), "walk", stage="decoder self-attention, layer 1/masked scores")["chosen"]
+    chosen = ask(random_model(), "walk", stage="decoder self-attention, layer 1/masked scores")["chosen"]
     assert chosen["possible"] == [[int(k <= q) for k in range(4)] for q in range(4)]
     assert [[value is not None for value in row] for row in chosen["weights"]] == [[k <= q for k in range(4)] for q in range(4)]
 
@@ -109,7 +109,7 @@ def test_the_six_steps_tell_of_this_very_sequence(mixed):
     assert "Decoder input SOS 9 3 5, target 9 3 5 EOS" in steps[3]["sentence"]
     assert "positions 3 2 1" in steps[4]["sentence"]  # backwards over the memory
     assert steps[5]["sentence"].endswith("9 3 5 EOS.")
-    own = record_forced(mixed.family, mixed.read("5 3 9")).attention["encoder"][0, 0, 0, 0]
+    own = record_teacher_forced(mixed.transformer, mixed.read("5 3 9")).attention_weights["encoder"][0, 0, 0, 0]
     assert f"{float(own.max()):.2f} of " in steps[2]["sentence"]
     assert "64 → 128 → 64" in steps[2]["sentence"]
     crossing = ask(mixed, "walk", stage=found["stages"][steps[4]["stage"]]["block"] + "/softmax", head=steps[4]["head"])["chosen"]
@@ -122,11 +122,11 @@ def test_unknown_stage_or_head_falls_back_to_an_existing_one(one_head):
 
 
 def test_wide_tensors_are_cut_and_say_so():
-    found = ask(random_subject(d_model=160), "walk", stage="source embedding/sum")["chosen"]
-    assert [len(row) for row in found["weights"]] == [MOST_COLUMNS] * 4
+    found = ask(random_model(d_model=160), "walk", stage="source embedding/sum")["chosen"]
+    assert [len(row) for row in found["weights"]] == [MAX_COLUMNS] * 4
     assert found["cut"] == "the first 4 of 4 rows, 128 of 160 columns"
-    product = ask(random_subject(d_model=160), "walk-cell", stage="encoder feed-forward, layer 1/widen", row=0, column=0)
-    assert (len(product["products"]), product["terms"]) == (MOST_COLUMNS, 160)
+    product = ask(random_model(d_model=160), "walk-cell", stage="encoder feed-forward, layer 1/widen", row=0, column=0)
+    assert (len(product["products"]), product["terms"]) == (MAX_COLUMNS, 160)
     assert product["at"] == sorted(product["at"])
 
 
@@ -134,9 +134,9 @@ def test_wide_tensors_are_cut_and_say_so():
 @pytest.mark.usefixtures("walks_once")
 def test_any_number_of_any_stage_follows_from_what_is_shown_of_its_origin(recipe):
     """Recomputed from the parts alone, without the model, every number comes out as the stage has it."""
-    subject = random_subject(**recipe)
-    path = Walk(subject.family, subject.read("5 3 9"))
-    head = subject.family.config.n_heads - 1
+    subject = random_model(**recipe)
+    path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
+    head = subject.transformer.config.n_heads - 1
     kinds = set()
     for stage in path.stages:
         table = stage.tensor[head] if stage.shape.startswith("H") else stage.tensor
@@ -195,15 +195,15 @@ def joined(origin, column):
 
 
 def test_a_mix_of_more_tokens_than_are_shown_adds_up():
-    text, subject = " ".join("3141592653" * 9), random_subject(max_length=90, max_positions=91)
+    text, subject = " ".join("3141592653" * 9), random_model(max_length=90, max_positions=91)
     origin = ask(subject, "walk-cell", text, stage="encoder self-attention, layer 1/weighted sum", row=0, column=2)
-    assert (len(origin["rows"]), origin["rows"][-1], origin["others"]) == (MOST_ROWS + 1, "the other 11", 11)
+    assert (len(origin["rows"]), origin["rows"][-1], origin["others"]) == (MAX_ROWS + 1, "the other 11", 11)
     assert mixed_up(origin, 2) == close(origin["value"])
 
 
 def test_a_score_is_the_dot_product_of_its_query_and_its_key():
-    subject = random_subject()
-    path = Walk(subject.family, subject.read("5 3 9"))
+    subject = random_model()
+    path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
     origin = ask(subject, "walk-cell", stage="cross-attention, layer 2/scores", head=1, row=2, column=0)
     product = path.score(Component("cross", 1, 1), 2, 0)
     assert origin["names"] == ["query of 3", "key of 5"]
@@ -226,7 +226,7 @@ def test_a_score_is_the_dot_product_of_its_query_and_its_key():
     ],
 )
 def test_odd_requests_for_the_walk_are_refused(options, says):
-    assert says in refused(random_subject(), "walk", **options)
+    assert says in refused(random_model(), "walk", **options)
 
 
 @pytest.mark.parametrize(
@@ -241,14 +241,14 @@ def test_odd_requests_for_the_walk_are_refused(options, says):
     ],
 )
 def test_numbers_that_are_not_there_are_refused(options, says):
-    assert says in refused(random_subject(), "walk-cell", **options)
+    assert says in refused(random_model(), "walk-cell", **options)
 
 
 # Positions and symbols.
 
 
 def test_waves_repeat_after_the_published_wavelengths():
-    found = ask(random_subject(), "symbols")
+    found = ask(random_model(), "symbols")
     first, second, third = found["dimensions"]
     assert (first["dimension"], round(first["wavelength"], 1)) == (0, 6.3)
     assert (second["dimension"], round(second["wavelength"])) == (14, 47)
@@ -257,24 +257,24 @@ def test_waves_repeat_after_the_published_wavelengths():
     assert found["dimensions"][0]["values"] == [close(math.sin(i)) for i in range(50)]
 
 
-@pytest.mark.parametrize("picture", WAVES)
+@pytest.mark.parametrize("picture", SINUSOID_SIZES)
 def test_the_pictures_have_the_sizes_that_they_say(picture):
-    waves = ask(random_subject(), "symbols", waves=picture, dimension=63)["waves"]
+    waves = ask(random_model(), "symbols", waves=picture, dimension=63)["waves"]
     assert f"{waves['positions']} x {waves['width']}" == picture
     assert [len(row) for row in waves["weights"]] == [waves["positions"]] * waves["width"]
     assert waves["weights"][1][0] == 1  # the cosine of the first position
 
 
 def test_positions_neighbours_and_map_use_the_requested_side():
-    subject = random_subject()
+    subject = random_model()
     with torch.no_grad():
-        table = subject.family.target_embedding.tokens.weight
+        table = subject.transformer.target_embedding.tokens.weight
         table[6] = 2 * table[5]  # 2 and 3
     found = ask(subject, "symbols", side="target", symbol="2")
     assert found["neighbours"][0] == ["3", close(1.0)]
     assert len(found["neighbours"]) == 11
     shown = torch.tensor(found["positions"]["weights"])
-    torch.testing.assert_close(shown, subject.family.target_embedding.positions.detach(), rtol=1e-2, atol=1e-3)
+    torch.testing.assert_close(shown, subject.transformer.target_embedding.positions.detach(), rtol=1e-2, atol=1e-3)
     assert found["map"]["names"] == found["symbols"]
     assert ask(subject, "symbols", symbol="no longer there")["symbol"] == "0"
 
@@ -289,30 +289,30 @@ def test_positions_neighbours_and_map_use_the_requested_side():
     ],
 )
 def test_model_without_position_vectors_describes_its_alternative(kind, says):
-    found = ask(random_subject(positions=kind), "symbols")["positions"]
+    found = ask(random_model(positions=kind), "symbols")["positions"]
     assert (found["weights"], found["of"], found["loudness"]) == ([], [0, 16], None)
     assert found["told"].startswith("The model adds no position vectors: ")
     assert says in found["told"]
 
 
 def test_positions_on_show_are_those_that_are_taken():
-    ended = random_subject(positions="from-the-end")
+    ended = random_model(positions="from-the-end")
     found = ask(ended, "symbols")["positions"]
     assert "counted from the end" in found["told"]
     assert "counted from the end" not in ask(ended, "symbols", side="target")["positions"]["told"]
-    subject = random_subject(positions="randomised", position_range=27)
+    subject = random_model(positions="randomised", position_range=27)
     found = ask(subject, "symbols")["positions"]
     assert found["of"] == [9, 16]
     torch.testing.assert_close(
-        torch.tensor(found["weights"]), subject.family.source_embedding.positions.detach()[::3], rtol=1e-2, atol=1e-3
+        torch.tensor(found["weights"]), subject.transformer.source_embedding.positions.detach()[::3], rtol=1e-2, atol=1e-3
     )
 
 
 def test_two_sentences_of_the_same_words_differ_by_their_places_alone():
-    order = ask(random_subject(), "symbols")["order"]
+    order = ask(random_model(), "symbols")["order"]
     assert order["words"][0] == order["words"][1]
     assert (order["without"], order["with"] > 1) == (0, True)
-    other = ask(random_subject(), "symbols", first="a b", second="")["order"]
+    other = ask(random_model(), "symbols", first="a b", second="")["order"]
     assert "1 to 200 words" in other["error"]  # and all the rest is there
 
 
@@ -329,28 +329,28 @@ def test_two_sentences_of_the_same_words_differ_by_their_places_alone():
     ],
 )
 def test_odd_requests_for_symbols_are_refused(options, says):
-    assert says in refused(random_subject(), "symbols", **options)
+    assert says in refused(random_model(), "symbols", **options)
 
 
 # Masks and sizes.
 
 
 def test_padding_and_causal_masks_match_the_sequence():
-    found = ask(random_subject(), "sizes")
+    found = ask(random_model(), "sizes")
     assert found["padding"]["names"] == ["5", "3", "9", "EOS", "PAD", "PAD", "PAD"]
     assert found["padding"]["mask"] == [1, 1, 1, 1, 0, 0, 0]
     assert found["padding"]["published"] == [[87, 600, 0, 0, 0], [1, 1, 0, 0, 0]]
     assert found["padding"]["changed"] < 1e-4
     assert found["look_ahead"] == {"names": ["SOS", "9", "3", "5"], "mask": [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]}
-    full = ask(random_subject(), "sizes", text="5 3 9 1 2 3 4 5")["padding"]
+    full = ask(random_model(), "sizes", text="5 3 9 1 2 3 4 5")["padding"]
     assert (full["added"], full["mask"]) == (0, [1] * 9)
 
 
 def test_the_typed_softmax_begins_with_the_published_rows():
-    found = ask(random_subject(), "sizes")["softmax"]
+    found = ask(random_model(), "sizes")["softmax"]
     for which in ("plain", "masked"):
-        assert found["published"][which] == PUBLISHED[which]
-        for row, published in zip(found[which], PUBLISHED[which], strict=True):
+        assert found["published"][which] == TUTORIAL_EXAMPLE[which]
+        for row, published in zip(found[which], TUTORIAL_EXAMPLE[which], strict=True):
             assert row == pytest.approx(published, abs=6e-5)
 
 
@@ -359,45 +359,45 @@ def test_the_typed_softmax_begins_with_the_published_rows():
     [("7 x", "'x' is not a number"), ("1 2\n3", "equal length"), ("", "type 1 to 64 rows"), ("0 0", "only zeros"), ("1 nan", "not finite")],
 )
 def test_invalid_softmax_scores_are_reported_and_the_rest_remains(typed, says):
-    found = ask(random_subject(), "sizes", scores=typed)
+    found = ask(random_model(), "sizes", scores=typed)
     assert says in found["softmax"]["error"]
     assert found["parameters"]["rows"]
 
 
 def test_rows_of_scores_may_be_parted_by_lines_or_semicolons():
-    found = ask(random_subject(), "sizes", scores="1, 1, 0; 2 0 0")["softmax"]
+    found = ask(random_model(), "sizes", scores="1, 1, 0; 2 0 0")["softmax"]
     assert (found["masked"], found["published"]) == ([[0.5, 0.5, 0], [1, 0, 0]], None)
 
 
 def test_four_kinds_stand_side_by_side():
-    subject = random_subject()
+    subject = random_model()
     kinds = {kind["name"]: kind for kind in ask(subject, "sizes", layer=1)["kinds"]}
     assert list(kinds) == ["bidirectional", "causal", "cross", "multi-head"]
     assert [len(kind["heads"]) for kind in kinds.values()] == [1, 1, 1, 4]
     assert kinds["cross"]["rows"] == ["SOS", "9", "3", "5"]
-    own = record_forced(subject.family, subject.read("5 3 9")).attention["encoder"][1, 0]
+    own = record_teacher_forced(subject.transformer, subject.encode_text("5 3 9")).attention_weights["encoder"][1, 0]
     torch.testing.assert_close(torch.tensor(kinds["multi-head"]["heads"]), own, rtol=1e-3, atol=1e-4)
     assert kinds["causal"]["heads"][0][0][1:] == [0, 0, 0]
     assert ask(subject, "sizes", layer=9)["layer"] == 1
 
 
 def test_shapes_and_counts_cover_the_model_and_the_published_base():
-    subject = random_subject()
+    subject = random_model()
     found = ask(subject, "sizes")
     assert ["weights, all heads", "softmax(Q Kᵀ / sqrt(head size))", [4, 4, 4]] in found["shapes"]
-    assert sum(row[1] for row in found["parameters"]["rows"]) == sum(w.numel() for w in subject.family.parameters())
+    assert sum(row[1] for row in found["parameters"]["rows"]) == sum(w.numel() for w in subject.transformer.parameters())
     base = ask(subject, "sizes", of="base")["parameters"]
     assert base["published"] == PUBLISHED_BASE
     assert [sum(row[k] for row in base["rows"]) for k in (1, 2)] == [PUBLISHED_BASE["ours"], PUBLISHED_BASE["torch"]]
 
 
 def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):
-    monkeypatch.setattr("playground.inspection.shown.apart._measured", lambda length: [4 * length**2, 0.1] if length < 9000 else None)
-    found = ask(random_subject(), "sizes")["quadratic"]
+    monkeypatch.setattr("playground.inspection.shown.apart._cached_attention_benchmark", lambda length: [4 * length**2, 0.1] if length < 9000 else None)
+    found = ask(random_model(), "sizes")["quadratic"]
     assert [row[0] for row in found] == [4, 512, 2048, 8192, 128_000]
     assert found[0] == [4, 16, 64, None, None]
     assert found[-1] == [128_000, 16_384_000_000, 65_536_000_000, "64 GB", None]
-    measured = ask(random_subject(), "sizes", measure="yes")["quadratic"]
+    measured = ask(random_model(), "sizes", measure="yes")["quadratic"]
     assert [row[4] and row[4][0] == row[2] for row in measured] == [True, True, True, True, None]
 
 
@@ -413,7 +413,7 @@ def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):
     ],
 )
 def test_odd_requests_for_sizes_are_refused(options, says):
-    assert says in refused(random_subject(), "sizes", **options)
+    assert says in refused(random_model(), "sizes", **options)
 
 
 @pytest.mark.parametrize("view", ["walk", "symbols", "sizes"])
@@ -423,8 +423,8 @@ def test_every_view_says_what_the_model_answers(mixed, view):
 
 
 def test_the_range_of_a_stage_leaves_out_what_is_masked():
-    subject = random_subject()
-    path = Walk(subject.family, subject.read("5 3 9"))
+    subject = random_model()
+    path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
     for told, stage in zip(ask(subject, "walk")["stages"], path.stages, strict=True):
         finite = stage.tensor[stage.tensor.isfinite()].float()
         assert (told["low"], told["high"]) == (close(float(finite.min().detach())), close(float(finite.max().detach())))

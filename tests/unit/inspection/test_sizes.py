@@ -5,36 +5,36 @@ import torch
 from torch import nn
 
 from playground.inspection.sizes import (
-    PARTS,
+    PARAMETER_GROUPS,
     PUBLISHED_BASE,
-    attention_costs,
+    attention_memory,
     attention_shapes,
+    benchmark_attention,
+    build_torch_transformer,
     compare_with_torch,
     count_parameters,
-    measure_attention,
-    prebuilt,
-    story_base,
+    tutorial_base_config,
 )
-from playground.inspection.subject import NotInspectable
+from playground.inspection.subject import InspectionError
 from playground.models.config import ModelConfig
-from tests.support.handmade import PARTS as OTHER_PARTS
+from tests.support.handmade import NON_STANDARD_SETTINGS as OTHER_PARTS
 
 
 def test_the_base_model_counts_what_the_write_up_says_and_so_does_torchs():
-    parts = compare_with_torch(story_base())
+    parts = compare_with_torch(tutorial_base_config())
     assert sum(part.ours for part in parts) == PUBLISHED_BASE["ours"] == 100_970_632
-    assert sum(part.torchs for part in parts) == PUBLISHED_BASE["torch"] == 101_009_544
-    assert {part.part: part.torchs - part.ours for part in parts if part.ours != part.torchs} == {
+    assert sum(part.torch for part in parts) == PUBLISHED_BASE["torch"] == 101_009_544
+    assert {part.group: part.torch - part.ours for part in parts if part.ours != part.torch} == {
         "attention, biases": 4 * 512 * 18, "final norms": 2 * 2 * 512,
     }  # fmt: skip
-    assert [part.part for part in parts] == list(PARTS)
-    assert all(bool(part.why) == (part.ours != part.torchs) for part in parts)
+    assert [part.group for part in parts] == list(PARAMETER_GROUPS)
+    assert all(bool(part.reason) == (part.ours != part.torch) for part in parts)
 
 
 def test_torchs_stacks_are_those_of_nn_transformer():
     with torch.device("meta"):
         plain = nn.Transformer(512, 8, 6, 6, 2048, batch_first=True)
-        built = prebuilt(story_base())
+        built = build_torch_transformer(tutorial_base_config())
     assert {n: w.shape for n, w in built.named_parameters()} == {n: w.shape for n, w in plain.named_parameters()}
 
 
@@ -52,7 +52,7 @@ def test_the_parts_sum_to_the_model_whatever_its_choices(norm, share, tie, bias)
 
 
 def test_where_ours_has_biases_and_final_norms_too_there_is_no_difference():
-    assert all(part.ours == part.torchs and not part.why for part in compare_with_torch(ModelConfig(norm="pre")))
+    assert all(part.ours == part.torch and not part.reason for part in compare_with_torch(ModelConfig(norm="pre")))
 
 
 @pytest.mark.parametrize("part", OTHER_PARTS, ids=lambda part: part["positions"])
@@ -60,7 +60,7 @@ def test_variant_parameter_counts_match_and_differences_have_reasons(part):
     config = ModelConfig(**part)
     parts = compare_with_torch(config)
     assert sum(count_parameters(config).values()) == sum(each.ours for each in parts) == config.parameter_count()
-    assert [each.part for each in parts if bool(each.why) != (each.ours != each.torchs)] == []
+    assert [each.group for each in parts if bool(each.reason) != (each.ours != each.torch)] == []
     assert (count_parameters(config)["relative position bias"] > 0) == (part["positions"] == "t5")
 
 
@@ -82,24 +82,24 @@ def test_the_shape_table_is_that_of_the_model_at_hand():
 
 
 def test_the_quadratic_table():
-    found = [(cost.length, cost.entries, cost.bytes, cost.published) for cost in attention_costs()]
+    found = [(cost.length, cost.num_scores, cost.bytes, cost.published) for cost in attention_memory()]
     assert found == [
         (512, 262_144, 1 * 2**20, "1 MB"),
         (2_048, 4_194_304, 16 * 2**20, "16 MB"),
         (8_192, 67_108_864, 256 * 2**20, "256 MB"),
         (128_000, 16_384_000_000, 65_536_000_000, "64 GB"),
     ]
-    assert attention_costs([10])[0].published is None
+    assert attention_memory([10])[0].published is None
 
 
 def test_the_measured_weights_take_what_the_table_says():
     for length in (64, 512):
-        measured, seconds = measure_attention(length)
-        assert measured == attention_costs([length])[0].bytes
+        measured, seconds = benchmark_attention(length)
+        assert measured == attention_memory([length])[0].bytes
         assert seconds > 0
 
 
 @pytest.mark.parametrize("length", [0, -1, 8193, 128_000])
 def test_a_length_that_cannot_be_measured_is_refused(length):
-    with pytest.raises(NotInspectable, match="lengths from 1 to 8,192"):
-        measure_attention(length)
+    with pytest.raises(InspectionError, match="lengths from 1 to 8,192"):
+        benchmark_attention(length)

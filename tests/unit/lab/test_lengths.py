@@ -5,27 +5,27 @@ import json
 import pytest
 import torch
 
-from playground.evaluation import right_at, symbol_loss
+from playground.evaluation import annotated_transformer_loss, exact_match_at_length
 from playground.families.encoder_decoder import EncoderDecoder
 from playground.lab.experiment import Experiment
 from playground.lab.lengths import (
-    FILE,
-    at_once,
-    beyond,
-    reach,
-    read_counts,
-    scheme_result,
+    SCORES_FILE,
+    load_scores,
+    max_reliable_length,
+    mean_extrapolation_score,
+    next_lengths,
+    save_scores,
     scores,
     sentence,
+    summarize_scheme,
     to_csv,
     untrained_positions,
-    write_counts,
 )
-from playground.lab.questions import QUESTIONS, spec
-from playground.models.config import ModelConfig, SettingError
-from playground.statistics import wilson
+from playground.lab.questions import EXPERIMENT_PRESETS, spec
+from playground.models.config import ConfigError, ModelConfig
+from playground.statistics import wilson_interval
 from playground.tasks import PAD, load_task
-from playground.tasks.held_out import held_out_set, is_held_out
+from playground.tasks.held_out import build_held_out_set, is_held_out
 from playground.training.config import RunConfig
 
 
@@ -36,7 +36,7 @@ class KnowsUpTo(EncoderDecoder):
         super().__init__(ModelConfig(d_model=4, n_heads=1, n_layers=1, d_ff=4, max_positions=positions))
         self.longest, self.seen = longest, []
 
-    def solves(self, batch):
+    def is_exact_match(self, batch):
         length = (batch.source_BS != PAD).sum(1) - 1
         self.seen.append(batch.source_BS)
         return (length <= self.longest) | (batch.source_BS[:, 0] < 5)
@@ -45,7 +45,7 @@ class KnowsUpTo(EncoderDecoder):
 @pytest.mark.parametrize("length", [4, 7, 12, 35])
 def test_lengths_are_scored_on_distinct_held_out_sequences(length):
     task, family = load_task("reverse"), KnowsUpTo(7)
-    right, n = right_at(family, task, length, 60)
+    right, n = exact_match_at_length(family, task, length, 60)
     asked = torch.cat(family.seen)[:, :length]
     assert n == 60 == len(asked.unique(dim=0))
     assert bool(is_held_out(asked, torch.full((n,), length)).all())
@@ -55,27 +55,27 @@ def test_lengths_are_scored_on_distinct_held_out_sequences(length):
 
 def test_short_lengths_have_fewer_sequences_and_long_ones_need_positions():
     task = load_task("reverse")
-    right, n = right_at(KnowsUpTo(7), task, 2, 60)
+    right, n = exact_match_at_length(KnowsUpTo(7), task, 2, 60)
     assert right == n < 20
     with pytest.raises(ValueError, match="length 40 needs 41 positions, but the model has max_positions 40"):
-        right_at(KnowsUpTo(7), task, 40, 60)
+        exact_match_at_length(KnowsUpTo(7), task, 40, 60)
 
 
 def test_published_loss_matches_torch_kl_divergence_without_eos():
     torch.manual_seed(0)
     family = EncoderDecoder(ModelConfig(d_model=8, n_heads=1, n_layers=1, d_ff=8, dropout=0.5, max_positions=6))
-    held_out = held_out_set(load_task("copy"), 30, 4, 4)
+    held_out = build_held_out_set(load_task("copy"), 30, 4, 4)
     batch = held_out.batch
     with torch.no_grad():
         log_p = family.eval()(batch.source_BS, batch.decoder_input_BT).log_softmax(-1)[:, :4]
     labels = batch.labels_BT[:, :4]
     mean_nats = -log_p.gather(2, labels[..., None]).mean()
-    assert symbol_loss(family.train(), held_out) == pytest.approx(float(mean_nats), rel=1e-5)
+    assert annotated_transformer_loss(family.train(), held_out) == pytest.approx(float(mean_nats), rel=1e-5)
     assert family.training
     wanted = torch.full_like(log_p, 0.1 / 11).scatter(2, labels[..., None], 0.9)
     wanted[..., PAD] = 0
     divergence = torch.nn.KLDivLoss(reduction="sum")(log_p, wanted) / labels.numel()
-    assert symbol_loss(family, held_out, 0.1) == pytest.approx(float(divergence), rel=1e-5)
+    assert annotated_transformer_loss(family, held_out, 0.1) == pytest.approx(float(divergence), rel=1e-5)
 
 
 def counts(*rights, n=100):
@@ -83,22 +83,22 @@ def counts(*rights, n=100):
 
 
 def scheme(name, *runs, trained=3, longest=6, **fields):
-    config = RunConfig.from_fields({"max_length": trained, "max_positions": longest + 1, "positions": name} | fields)
-    return scheme_result(name, [{"seed": seed, "scores": scores(each)} for seed, each in enumerate(runs)], config)
+    config = RunConfig.from_flat({"max_length": trained, "max_positions": longest + 1, "positions": name} | fields)
+    return summarize_scheme(name, [{"seed": seed, "scores": scores(each)} for seed, each in enumerate(runs)], config)
 
 
 def test_scores_carry_their_wilson_intervals():
     told = scores([{"length": 2, "right": 8, "n": 10}, {"length": 1, "right": 0, "n": 0}])
-    assert (told[1]["low"], told[1]["high"]) == wilson(8, 10)
+    assert (told[1]["low"], told[1]["high"]) == wilson_interval(8, 10)
     assert told[0] == {"length": 1, "right": 0, "n": 0, "exact_match": None, "low": None, "high": None}
 
 
 def test_a_model_reaches_as_far_as_every_length_is_right():
-    assert reach(scores(counts(100, 100, 99, 98, 100))) == 3
-    assert reach(scores(counts(50, 100, 100))) == 0
+    assert max_reliable_length(scores(counts(100, 100, 99, 98, 100))) == 3
+    assert max_reliable_length(scores(counts(50, 100, 100))) == 0
     few = [{"length": 1, "right": 0, "n": 1}, *counts(0, 100, 99)[1:]]
-    assert reach(scores(few)) == 3  # a single sequence decides nothing
-    assert beyond(scores(counts(100, 100, 100, 50, 0)), 3) == 0.25
+    assert max_reliable_length(scores(few)) == 3  # a single sequence decides nothing
+    assert mean_extrapolation_score(scores(counts(100, 100, 100, 50, 0)), 3) == 0.25
 
 
 def test_a_scheme_is_the_median_and_range_of_its_seeds_at_each_length():
@@ -110,14 +110,14 @@ def test_a_scheme_is_the_median_and_range_of_its_seeds_at_each_length():
 
 def test_only_a_learned_table_has_rows_that_no_step_trained():
     fields = {"max_length": 10, "max_positions": 51}
-    assert untrained_positions(RunConfig.from_fields(fields)) == {"source": [11, 50], "target": [11, 50]}
-    doubled = RunConfig.from_fields({"task": "duplicate", "max_length": 10, "max_positions": 101})
+    assert untrained_positions(RunConfig.from_flat(fields)) == {"source": [11, 50], "target": [11, 50]}
+    doubled = RunConfig.from_flat({"task": "duplicate", "max_length": 10, "max_positions": 101})
     assert untrained_positions(doubled) == {"source": [11, 100], "target": [21, 100]}
-    in_a_row = RunConfig.from_fields(fields | {"family": "decoder-only"})
+    in_a_row = RunConfig.from_flat(fields | {"family": "decoder-only"})
     assert untrained_positions(in_a_row) == {"row": [22, 101]}
-    assert untrained_positions(RunConfig.from_fields(fields | {"family": "recurrent"})) is None
-    assert untrained_positions(RunConfig.from_fields({"max_length": 10})) is None
-    assert untrained_positions(RunConfig.from_fields(fields | {"positions": "sinusoidal"})) is None
+    assert untrained_positions(RunConfig.from_flat(fields | {"family": "recurrent"})) is None
+    assert untrained_positions(RunConfig.from_flat({"max_length": 10})) is None
+    assert untrained_positions(RunConfig.from_flat(fields | {"positions": "sinusoidal"})) is None
 
 
 def test_length_summary_states_reliable_lengths_and_significance():
@@ -133,11 +133,11 @@ def test_length_summary_states_reliable_lengths_and_significance():
     assert "with a single seed" in sentence([scheme("learned", near[0]), scheme("sinusoidal", far[0])], [1, 3], 6)
     assert "nothing keeps 99 %" in sentence([scheme("learned", counts(10, 10, 10, 0, 0, 0))], [1, 3], 6)
     waiting = {"seed": 1, "scores": []}
-    partly = scheme_result("learned", [{"seed": 0, "scores": scores(near[0])}, waiting], RunConfig.from_fields({"max_length": 3}))
+    partly = summarize_scheme("learned", [{"seed": 0, "scores": scores(near[0])}, waiting], RunConfig.from_flat({"max_length": 3}))
     assert sentence([partly], [3, 3], 6).startswith("So far, with 1 of 2 runs: trained on length 3 and asked")
-    assert sentence([scheme_result("learned", [waiting], RunConfig())], [1, 3], 6) == "No run has been asked yet."
-    lost = scheme_result(
-        "learned", [{"seed": 0, "scores": scores(near[0])}, waiting | {"out": True}], RunConfig.from_fields({"max_length": 3})
+    assert sentence([summarize_scheme("learned", [waiting], RunConfig())], [1, 3], 6) == "No run has been asked yet."
+    lost = summarize_scheme(
+        "learned", [{"seed": 0, "scores": scores(near[0])}, waiting | {"out": True}], RunConfig.from_flat({"max_length": 3})
     )
     assert sentence([lost], [3, 3], 6).startswith("Trained on length 3 and asked")
     assert sentence([lost], [3, 3], 6).endswith(" Left out: 1 of 2 runs, which diverged or whose settings were changed on the way.")
@@ -158,12 +158,12 @@ def test_a_sentence_states_nothing_about_lengths_that_were_not_asked():
 
 
 def test_stored_length_counts_are_valid_only_for_same_step_and_n(tmp_path):
-    write_counts(tmp_path, 50, 100, counts(100, 90))
-    assert read_counts(tmp_path, 50, 100) == counts(100, 90)
-    assert read_counts(tmp_path, 51, 100) == read_counts(tmp_path, 50, 20) == []
+    save_scores(tmp_path, 50, 100, counts(100, 90))
+    assert load_scores(tmp_path, 50, 100) == counts(100, 90)
+    assert load_scores(tmp_path, 51, 100) == load_scores(tmp_path, 50, 20) == []
     for odd in ("{", "[]", '{"step": 50, "asked": 100, "scores": [{"length": 1, "right": 7, "n": 5}]}', '{"step": 50}'):
-        (tmp_path / FILE).write_text(odd)
-        assert read_counts(tmp_path, 50, 100) == []
+        (tmp_path / SCORES_FILE).write_text(odd)
+        assert load_scores(tmp_path, 50, 100) == []
 
 
 def test_the_table_has_a_row_for_each_scheme_seed_and_length():
@@ -175,14 +175,14 @@ def test_the_table_has_a_row_for_each_scheme_seed_and_length():
 
 
 def test_large_models_use_fewer_lengths_per_request_or_are_rejected():
-    assert at_once(list(range(1, 51)), 100_000, 200) == [1, 2, 3, 4, 5]
-    assert at_once([40, 41, 42, 43, 44], 1_000_000, 200) == [40, 41]
-    assert at_once([300, 301], 5_000_000, 200) == [300]
+    assert next_lengths(list(range(1, 51)), 100_000, 200) == [1, 2, 3, 4, 5]
+    assert next_lengths([40, 41, 42, 43, 44], 1_000_000, 200) == [40, 41]
+    assert next_lengths([300, 301], 5_000_000, 200) == [300]
     wide = {"d_model": 512, "d_ff": 2048, "n_heads": 8, "max_length": 100}
     given = {"owner": "ada", "name": "wide", "grid": {"positions": ["rope"]}, "kind": "lengths"}
-    with pytest.raises(SettingError, match="200 sequences of 500 symbols takes too long") as no:
-        Experiment(base=wide, times=5, **given).check_work()
+    with pytest.raises(ConfigError, match="200 sequences of 500 symbols takes too long") as no:
+        Experiment(base=wide, times=5, **given).check_cost()
     assert no.value.field == "n"
-    Experiment(base=wide | {"max_length": 10}, times=5, **given).check_work()
-    for name in QUESTIONS:
-        Experiment(owner="ada", **spec(name)).check_work()
+    Experiment(base=wide | {"max_length": 10}, times=5, **given).check_cost()
+    for name in EXPERIMENT_PRESETS:
+        Experiment(owner="ada", **spec(name)).check_cost()

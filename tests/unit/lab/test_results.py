@@ -3,8 +3,17 @@ import io
 
 import pytest
 
-from playground.lab.experiment import Cell
-from playground.lab.results import band, cell_result, percent, sentence, steps_to, stretches, thinned, to_csv
+from playground.lab.experiment import Variant
+from playground.lab.results import (
+    first_step_reaching,
+    interval_means,
+    median_and_range,
+    percent,
+    sentence,
+    subsample_steps,
+    summarize_variant,
+    to_csv,
+)
 
 
 def runs(*times, exact=None, steps=200, done=True):
@@ -26,7 +35,7 @@ def runs(*times, exact=None, steps=200, done=True):
 
 
 def cell(value, *args, field="norm", **more):
-    return cell_result(Cell({field: value}, {}), runs(*args, **more))
+    return summarize_variant(Variant({field: value}, {}), runs(*args, **more))
 
 
 def told(*cells, names=("norm",)):
@@ -34,21 +43,21 @@ def told(*cells, names=("norm",)):
 
 
 def test_the_first_step_that_reaches_99_percent():
-    assert steps_to([(10, 0.5), (20, 0.99), (30, 0.7), (40, 1.0)]) == 20
-    assert steps_to([(10, 0.5), (20, 0.9899)]) is None
-    assert steps_to([]) is None
+    assert first_step_reaching([(10, 0.5), (20, 0.99), (30, 0.7), (40, 1.0)]) == 20
+    assert first_step_reaching([(10, 0.5), (20, 0.9899)]) is None
+    assert first_step_reaching([]) is None
 
 
 def test_a_look_where_a_run_was_cut_does_not_count():
     scored = [(10, 0.5), (17, 0.995), (20, 1.0), (25, 1.0)]
-    assert steps_to(scored, every=10) == 20
-    assert steps_to(scored[:2], every=10) == 17  # where the run ends there
+    assert first_step_reaching(scored, every=10) == 20
+    assert first_step_reaching(scored[:2], every=10) == 17  # where the run ends there
 
 
 def test_losses_are_means_between_two_looks():
-    assert stretches([2, 5], [4.0, 2.0, 3.0, 1.0, 2.0, 9.0]) == [[2, 3.0], [5, 2.0]]
-    assert stretches([12], [1.0, 3.0], first=11) == [[12, 2.0]]
-    assert stretches([], [1.0]) == stretches([3], [], first=5) == []
+    assert interval_means([2, 5], [4.0, 2.0, 3.0, 1.0, 2.0, 9.0]) == [[2, 3.0], [5, 2.0]]
+    assert interval_means([12], [1.0, 3.0], first=11) == [[12, 2.0]]
+    assert interval_means([], [1.0]) == interval_means([3], [], first=5) == []
 
 
 def test_a_clear_winner_is_named_with_both_ranges_and_what_chance_would_do():
@@ -110,17 +119,17 @@ def test_of_many_cells_the_best_the_next_and_the_last_are_named():
 
 
 def test_runs_that_are_not_done_do_not_count():
-    half = cell_result(Cell({"norm": "pre"}, {}), [*runs(80), *runs(None, done=False)])
+    half = summarize_variant(Variant({"norm": "pre"}, {}), [*runs(80), *runs(None, done=False)])
     assert (half["n"], half["planned"], half["steps_to"]["reached"]) == (1, 2, 1)
     assert told(half).startswith("Changing norm, so far with 1 of 2 runs: pre reached 99 % after 80 steps (1 seed)")
     assert told(cell("pre", None, done=False)) == "No run has finished yet."
 
 
 def test_a_band_is_the_median_and_range_at_the_steps_that_all_seeds_have():
-    found = band([[[10, 0.0], [20, 0.5], [30, 1.0]], [[10, 0.2], [20, 0.9]], [[10, 0.4], [20, 0.7]]])
+    found = median_and_range([[[10, 0.0], [20, 0.5], [30, 1.0]], [[10, 0.2], [20, 0.9]], [[10, 0.4], [20, 0.7]]])
     assert found == {"steps": [10, 20], "median": [0.2, 0.7], "low": [0.0, 0.5], "high": [0.4, 0.9]}
-    assert band([]) == {"steps": [], "median": [], "low": [], "high": []}
-    long = band([[[step, 0.5] for step in range(1, 1001)]])["steps"]
+    assert median_and_range([]) == {"steps": [], "median": [], "low": [], "high": []}
+    long = median_and_range([[[step, 0.5] for step in range(1, 1001)]])["steps"]
     assert (len(long), long[0], long[-1]) == (200, 1, 1000)
 
 
@@ -138,12 +147,12 @@ def test_percent_never_rounds_up_to_all(share, text):
 
 def test_diverged_runs_count_as_ended_and_are_reported_separately():
     lost = [run | {"diverged": True, "exact_match": None} for run in runs(None, None, done=False)]
-    some = cell_result(Cell({"norm": "post"}, {}), [*runs(80), *lost])
+    some = summarize_variant(Variant({"norm": "post"}, {}), [*runs(80), *lost])
     assert (some["n"], some["diverged"], some["steps_to"]["n"], some["steps_to"]["reached"]) == (1, 2, 3, 1)
     found = told(some, cell("pre", 80, 90, 100))
     assert "so far" not in found
     assert "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 100 % (2 of 3 diverged)" in found
-    every = cell_result(Cell({"norm": "post"}, {}), lost)
+    every = summarize_variant(Variant({"norm": "post"}, {}), lost)
     assert "post diverged in 2 of 2 seeds" in told(cell("pre", 80, 90), every)
     assert "post diverged in 2 of 2 seeds (" in told(cell("pre", None, None), every)
     assert "no score to compare" in told(cell("pre", None, None), every)
@@ -154,13 +163,13 @@ def test_diverged_runs_count_as_ended_and_are_reported_separately():
 
 def test_a_run_whose_settings_were_changed_on_the_way_is_left_out_and_said():
     odd = [run | {"changed": ["learning_rate"]} for run in runs(10)]
-    found = cell_result(Cell({"norm": "pre"}, {}), [*runs(80), *odd])
+    found = summarize_variant(Variant({"norm": "pre"}, {}), [*runs(80), *odd])
     assert (found["n"], found["changed"], found["steps_to"]["high"]) == (1, 1, 80)
     assert told(found).startswith("Changing norm: pre reached 99 % after 80 steps (1 seed). Left out: 1 of 2 runs, whose settings were")
 
 
 def test_long_runs_keep_the_same_few_hundred_looks_whatever_their_seed():
-    assert thinned([10, 20, 25], 10, 25) == [10, 20, 25]
-    one, two = thinned(range(1, 100_001), 1, 100_000), thinned(range(1, 60_013), 1, 100_000)
+    assert subsample_steps([10, 20, 25], 10, 25) == [10, 20, 25]
+    one, two = subsample_steps(range(1, 100_001), 1, 100_000), subsample_steps(range(1, 60_013), 1, 100_000)
     assert (len(one), one[0], one[-1]) == (400, 250, 100_000)
     assert (two[-1], set(two[:-1]) <= set(one)) == (60_012, True)

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from playground.models.attention import MultiHeadAttention, attend, causal_mask, mix, padding_mask
+from playground.models.attention import MultiHeadAttention, causal_mask, mix, padding_mask, scaled_dot_product_attention
 from playground.models.config import ModelConfig
 
 B, H, Q, M, K = 2, 3, 4, 5, 8
@@ -16,7 +16,7 @@ def queries_keys_values():
 
 def test_attention_is_equation_1_of_the_paper():
     query_BHQK, key_BHMK, value_BHMK = queries_keys_values()
-    mix_BHQK, weights_BHQM = attend(query_BHQK, key_BHMK, value_BHMK, torch.ones(1, 1, dtype=torch.bool))
+    mix_BHQK, weights_BHQM = scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, torch.ones(1, 1, dtype=torch.bool))
     b, h, q = 1, 2, 3
     scores = [float(query_BHQK[b, h, q] @ key_BHMK[b, h, m]) / math.sqrt(K) for m in range(M)]
     weights = [math.exp(score) / sum(map(math.exp, scores)) for score in scores]
@@ -25,20 +25,20 @@ def test_attention_is_equation_1_of_the_paper():
 
 
 def test_weights_sum_to_one_and_are_exactly_zero_where_nobody_may_look():
-    may_look = torch.rand(B, 1, Q, M, generator=torch.Generator().manual_seed(1)) < 0.5
-    may_look[..., 0] = True
-    _, weights_BHQM = attend(*queries_keys_values(), may_look)
+    attn_mask = torch.rand(B, 1, Q, M, generator=torch.Generator().manual_seed(1)) < 0.5
+    attn_mask[..., 0] = True
+    _, weights_BHQM = scaled_dot_product_attention(*queries_keys_values(), attn_mask)
     torch.testing.assert_close(weights_BHQM.sum(-1), torch.ones(B, H, Q))
-    assert (weights_BHQM[~may_look.expand_as(weights_BHQM)] == 0).all()
-    assert (weights_BHQM[may_look.expand_as(weights_BHQM)] > 0).all()
+    assert (weights_BHQM[~attn_mask.expand_as(weights_BHQM)] == 0).all()
+    assert (weights_BHQM[attn_mask.expand_as(weights_BHQM)] > 0).all()
 
 
 def test_what_is_masked_has_no_influence_at_all():
     query_BHQK, key_BHMK, value_BHMK = queries_keys_values()
-    may_look = torch.tensor([True, True, False, True, False])
-    before = attend(query_BHQK, key_BHMK, value_BHMK, may_look)[0]
-    key_BHMK[:, :, ~may_look], value_BHMK[:, :, ~may_look] = 1e4, -1e4
-    assert torch.equal(attend(query_BHQK, key_BHMK, value_BHMK, may_look)[0], before)
+    attn_mask = torch.tensor([True, True, False, True, False])
+    before = scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, attn_mask)[0]
+    key_BHMK[:, :, ~attn_mask], value_BHMK[:, :, ~attn_mask] = 1e4, -1e4
+    assert torch.equal(scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, attn_mask)[0], before)
 
 
 def test_masks_are_true_where_one_may_look():
@@ -52,7 +52,7 @@ def test_every_head_works_on_its_own_slice_of_the_projections(bias):
     attention = MultiHeadAttention(ModelConfig(d_model=12, n_heads=3, attention_bias=bias))
     x_BQD, memory_BMD = torch.randn(B, Q, 12), torch.randn(B, M, 12)
     everything = torch.ones(1, 1, dtype=torch.bool)
-    result_BQD, weights_BHQM = attention(x_BQD, *attention.keys_and_values(memory_BMD), everything)
+    result_BQD, weights_BHQM = attention(x_BQD, *attention.project_kv(memory_BMD), everything)
     key_BMD, value_BMD = attention.key_value(memory_BMD).split(12, dim=-1)
     mixes, weights = [], []
     for head in (slice(0, 4), slice(4, 8), slice(8, 12)):
@@ -73,10 +73,10 @@ def test_the_quick_mix_is_that_of_the_weights(look, biased, value_size):
     value = torch.randn(2, 3, 6, value_size, generator=generator, requires_grad=True)
     bias = torch.randn(3, 6, 6, generator=generator, requires_grad=True) if biased else None
     tokens = torch.tensor([[3, 4, 5, 6, 7, 2], [3, 4, 2, 0, 0, 0]])
-    may_look = {"everywhere": None, "back": causal_mask(6, tokens.device), "at symbols": padding_mask(tokens)}[look]
+    attn_mask = {"everywhere": None, "back": causal_mask(6, tokens.device), "at symbols": padding_mask(tokens)}[look]
     given = [each for each in (query, key, value, bias) if each is not None]
     upstream = torch.randn(2, 3, 6, value_size, generator=generator)
-    slow, quick = attend(query, key, value, may_look, bias)[0], mix(query, key, value, may_look, bias)
+    slow, quick = scaled_dot_product_attention(query, key, value, attn_mask, bias)[0], mix(query, key, value, attn_mask, bias)
     assert torch.allclose(quick, slow, atol=1e-6)
     for one, other in zip(torch.autograd.grad(quick, given, upstream), torch.autograd.grad(slow, given, upstream), strict=True):
         assert torch.allclose(one, other, atol=1e-5)
@@ -85,8 +85,8 @@ def test_the_quick_mix_is_that_of_the_weights(look, biased, value_size):
 def test_attention_that_is_not_asked_for_weights_gives_none():
     attention = MultiHeadAttention(ModelConfig(d_model=16, n_heads=2)).eval()
     x = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0))
-    weighed, weights = attention(x, *attention.keys_and_values(x), None)
-    quick, nothing = attention(x, *attention.keys_and_values(x), None, weigh=False)
+    weighed, weights = attention(x, *attention.project_kv(x), None)
+    quick, nothing = attention(x, *attention.project_kv(x), None, need_weights=False)
     assert weights.shape == (2, 2, 5, 5)
     assert nothing is None
     assert torch.allclose(quick, weighed, atol=1e-6)

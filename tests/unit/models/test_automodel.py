@@ -6,15 +6,15 @@ import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM
 
-from playground.decoding import decode
+from playground.decoding import generate
 from playground.families.encoder_decoder import EncoderDecoder
 from playground.models import attention
-from playground.models.automodel import SIZES, PlaygroundConfig, PlaygroundForSeq2SeqLM, register
-from playground.models.config import POSITIONS, ModelConfig, SettingError
-from playground.models.positions import Embedding
+from playground.models.automodel import CONFIG_FIELDS, PlaygroundConfig, PlaygroundForSeq2SeqLM, register
+from playground.models.config import POSITION_TYPES, ConfigError, ModelConfig
+from playground.models.positions import InputEmbedding
 from playground.tasks import EOS, PAD, SOS, load_task
-from playground.tasks.held_out import held_out_set
-from playground.training.checkpoint import own_tensors, pack
+from playground.tasks.held_out import build_held_out_set
+from playground.training.checkpoint import serialize_tensors, weights_by_name
 from tests.support.models import build_small
 
 FLAGS = ("share_embeddings", "tie_output", "attention_bias")
@@ -54,10 +54,10 @@ build = functools.partial(build_small, EncoderDecoder)
 
 def loaded(model, folder):
     """What transformers makes of the weights as a checkpoint keeps them."""
-    (folder / "model.safetensors").write_bytes(pack(own_tensors(model)))
-    config = PlaygroundConfig(**{name: getattr(model.config, name) for name in SIZES}, dtype="float32")
+    (folder / "model.safetensors").write_bytes(serialize_tensors(weights_by_name(model)))
+    config = PlaygroundConfig(**{name: getattr(model.config, name) for name in CONFIG_FIELDS}, dtype="float32")
     config.save_pretrained(folder)
-    config.generation().save_pretrained(folder)
+    config.default_generation_config().save_pretrained(folder)
     theirs, told = AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True, use_safetensors=True)
     assert not any(told.values()), told
     return theirs
@@ -102,8 +102,8 @@ def test_it_computes_what_the_transformer_computes(changes, tmp_path):
         logits_BTV, record = model.forward_with_attention(source_BS, target_BT)
         told = theirs(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
     assert torch.allclose(told.logits, logits_BTV, atol=1e-6, rtol=0)
-    for name in ("encoder_attention", "decoder_attention", "cross_attention"):
-        ours, attentions = getattr(record, name), told[f"{name}s"]
+    for name in ("encoder", "decoder", "cross"):
+        ours, attentions = getattr(record, name), told[f"{name}_attentions"]
         assert len(attentions) == len(ours) == model.config.n_layers
         assert all(torch.allclose(a, b, atol=1e-6, rtol=0) for a, b in zip(attentions, ours, strict=True))
 
@@ -153,7 +153,7 @@ def test_greedy_decoding_is_ours(changes, tmp_path):
         model.output.bias[EOS] += 1.5
     theirs = loaded(model, tmp_path)
     source_BS = sources()
-    ours_BT = decode(model, source_BS, 11)
+    ours_BT = generate(model, source_BS, 11)
     written_BT = theirs.generate(**inputs_of(source_BS))[:, 1:]
     assert torch.equal(written_BT, ours_BT[:, : written_BT.shape[1]])
     assert not bool(ours_BT[:, written_BT.shape[1] :].any())
@@ -224,8 +224,8 @@ def test_attention_comes_back_from_generate(pair, beams):
         assert [tuple(weights.shape) for weights in told.cross_attentions[step]] == [(3 * beams, 4, 1, 11)] * 2
     if beams == 1:
         _, record = model.forward_with_attention(source_BS, told.sequences[:, :-1])
-        last = [(record.decoder_attention, told.decoder_attentions), (record.cross_attention, told.cross_attentions)]
-        pairs = list(zip(told.encoder_attentions, record.encoder_attention, strict=True))
+        last = [(record.decoder, told.decoder_attentions), (record.cross, told.cross_attentions)]
+        pairs = list(zip(told.encoder_attentions, record.encoder, strict=True))
         for ours, attentions in last:
             pairs += zip(attentions[-1], [weights[:, :, -1:] for weights in ours], strict=True)
         assert all(torch.allclose(a, b, atol=1e-6, rtol=0) for a, b in pairs)
@@ -237,7 +237,7 @@ def test_attention_comes_back_from_generate(pair, beams):
 def test_labels_give_the_loss_that_we_train_with(pair):
     model, theirs = pair
     task = load_task("reverse")
-    batch = held_out_set(task, 40, 1, 10).batch
+    batch = build_held_out_set(task, 40, 1, 10).batch
     ours = model.loss(batch)
     inputs = inputs_of(batch.source_BS)
     told = theirs(**inputs, labels=batch.labels_BT)
@@ -254,7 +254,7 @@ def test_labels_give_the_loss_that_we_train_with(pair):
 def counted(monkeypatch):
     """How often attention weights were computed, and the target positions that were embedded."""
     counts = {"weights": 0, "positions": 0}
-    attend, embed = attention.attend, Embedding.forward
+    attend, embed = attention.scaled_dot_product_attention, InputEmbedding.forward
 
     def attend_and_count(*given):
         counts["weights"] += 1
@@ -264,8 +264,8 @@ def counted(monkeypatch):
         counts["positions"] += tokens_BS.shape[1] * (self.side == "target")
         return embed(self, tokens_BS, *first, **named)
 
-    monkeypatch.setattr(attention, "attend", attend_and_count)
-    monkeypatch.setattr(Embedding, "forward", embed_and_count)
+    monkeypatch.setattr(attention, "scaled_dot_product_attention", attend_and_count)
+    monkeypatch.setattr(InputEmbedding, "forward", embed_and_count)
     return counts
 
 
@@ -315,7 +315,7 @@ def test_generation_in_training_mode_keeps_no_dropout_in_a_cache(changes, tmp_pa
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
-@pytest.mark.parametrize("kind", POSITIONS)
+@pytest.mark.parametrize("kind", POSITION_TYPES)
 def test_every_kind_of_positions_works_in_every_precision(kind, dtype, tmp_path):
     theirs = loaded(build(positions=kind), tmp_path).to(dtype)
     source_BS, target_BT = sources(6), targets(6)
@@ -347,15 +347,15 @@ def test_what_is_too_long_or_missing_is_said(pair):
 
 def test_its_config_is_held_to_what_a_model_can_be(tmp_path):
     config = PlaygroundConfig(d_model=24, n_heads=3, norm="post", tie_output=True)
-    assert config.sizes() == ModelConfig(d_model=24, n_heads=3, norm="post", tie_output=True)
+    assert config.to_model_config() == ModelConfig(d_model=24, n_heads=3, norm="post", tie_output=True)
     assert (config.hidden_size, config.num_attention_heads, config.vocab_size) == (24, 3, 13)
     config.save_pretrained(tmp_path)
     again = PlaygroundConfig.from_pretrained(tmp_path)
-    assert again.sizes() == config.sizes()
+    assert again.to_model_config() == config.to_model_config()
     assert (again.tie_word_embeddings, again.is_encoder_decoder, again.decoder_start_token_id) == (True, True, SOS)
-    with pytest.raises(SettingError, match="n_layers is -4"):
+    with pytest.raises(ConfigError, match="n_layers is -4"):
         PlaygroundConfig(n_layers=-4)
-    with pytest.raises(SettingError, match="does not divide"):
+    with pytest.raises(ConfigError, match="does not divide"):
         PlaygroundConfig(n_heads=5)
 
 

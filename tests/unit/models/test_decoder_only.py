@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from playground.models.config import SettingError
-from playground.models.decoder_only import DecoderOnly, places
+from playground.models.config import ConfigError
+from playground.models.decoder_only import DecoderOnly, left_padded_position_ids
 from playground.models.sizes import DecoderOnlyConfig
 
 
@@ -12,7 +12,11 @@ def model(**sizes):
 
 
 def test_places_are_counted_from_the_first_symbol():
-    assert places(torch.tensor([[3, 4, 5, 2], [0, 0, 6, 2], [0, 2, 7, 0]])).tolist() == [[0, 1, 2, 3], [0, 0, 0, 1], [0, 0, 1, 1]]
+    assert left_padded_position_ids(torch.tensor([[3, 4, 5, 2], [0, 0, 6, 2], [0, 2, 7, 0]])).tolist() == [
+        [0, 1, 2, 3],
+        [0, 0, 0, 1],
+        [0, 0, 1, 1],
+    ]
 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none", "rope", "alibi", "t5"])
@@ -57,5 +61,5 @@ def test_relative_positions_look_back_only():
 
 def test_places_that_only_an_encoder_decoder_has_are_refused():
     for positions in ("from-the-end", "randomised"):
-        with pytest.raises(SettingError, match="which only the encoder-decoder has; choose one of learned, sinusoidal, none"):
+        with pytest.raises(ConfigError, match="which only the encoder-decoder has; choose one of learned, sinusoidal, none"):
             model(positions=positions)

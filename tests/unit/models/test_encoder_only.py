@@ -1,6 +1,6 @@
 import torch
 
-from playground.families.encoder_only import EncoderOnly, row_of
+from playground.families.encoder_only import EncoderOnly, with_blanks
 from playground.models.sizes import EncoderOnlyConfig
 
 
@@ -11,25 +11,25 @@ def family(**sizes):
 
 def test_blanks_stand_where_the_source_holds_nothing():
     source_BS = torch.tensor([[3, 4, 2], [5, 2, 0]])
-    assert row_of(source_BS, 5).tolist() == [[3, 4, 2, 1, 1], [5, 2, 1, 1, 1]]
-    assert row_of(source_BS, 2).tolist() == [[3, 4, 2], [5, 2, 1]]
+    assert with_blanks(source_BS, 5).tolist() == [[3, 4, 2, 1, 1], [5, 2, 1, 1, 1]]
+    assert with_blanks(source_BS, 2).tolist() == [[3, 4, 2], [5, 2, 1]]
 
 
 def test_how_many_blanks_there_are_changes_nothing():
     model, source_BS = family(), torch.tensor([[3, 4, 2]])
-    short, long = model.answers(source_BS, 3), model.answers(source_BS, 9)
+    short, long = model.target_logits(source_BS, 3), model.target_logits(source_BS, 9)
     torch.testing.assert_close(long[:, :3], short, atol=1e-6, rtol=1e-5)
 
 
 def test_every_symbol_counts_at_every_place():
     model = family()
-    one, other = (model.answers(torch.tensor([source]), 5) for source in ([3, 4, 5, 2], [3, 4, 6, 2]))
+    one, other = (model.target_logits(torch.tensor([source]), 5) for source in ([3, 4, 5, 2], [3, 4, 6, 2]))
     assert ((one - other).abs().amax(-1) > 1e-6).all()
 
 
 def test_blanks_look_at_the_sequence_and_nobody_looks_at_blanks():
     model, weights = family(), []
-    model.answers(torch.tensor([[3, 4, 2, 0], [3, 4, 5, 2]]), 6, weights)
+    model.target_logits(torch.tensor([[3, 4, 2, 0], [3, 4, 5, 2]]), 6, weights)
     for weights_BHWW in weights:
         assert not weights_BHWW[0, :, :, 3:].any()
         assert (weights_BHWW[0, :, :, :3] > 0).all()

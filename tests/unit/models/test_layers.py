@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from playground.models.config import ModelConfig
-from playground.models.layers import AddAndNorm, FeedForward, Past
-from playground.models.positions import Embedding, token_table
+from playground.models.layers import FeedForward, KVCache, ResidualNorm
+from playground.models.positions import InputEmbedding, build_token_embedding
 
 
 def test_feed_forward_applies_relu_network_to_each_position():
@@ -19,27 +19,27 @@ def test_post_norm_normalizes_residual_sum_and_pre_norm_the_input():
     torch.manual_seed(0)
     x_BSD, result_BSD = torch.randn(2, 3, 8), torch.randn(2, 3, 8)
     normal = torch.nn.functional.layer_norm
-    post, pre = (AddAndNorm(ModelConfig(d_model=8, norm=norm)) for norm in ("post", "pre"))
-    assert torch.equal(post.before(x_BSD), x_BSD)
-    torch.testing.assert_close(post.after(x_BSD, result_BSD), normal(x_BSD + result_BSD, (8,)))
-    torch.testing.assert_close(pre.before(x_BSD), normal(x_BSD, (8,)))
-    torch.testing.assert_close(pre.after(x_BSD, result_BSD), x_BSD + result_BSD)
+    post, pre = (ResidualNorm(ModelConfig(d_model=8, norm=norm)) for norm in ("post", "pre"))
+    assert torch.equal(post.sublayer_input(x_BSD), x_BSD)
+    torch.testing.assert_close(post.add(x_BSD, result_BSD), normal(x_BSD + result_BSD, (8,)))
+    torch.testing.assert_close(pre.sublayer_input(x_BSD), normal(x_BSD, (8,)))
+    torch.testing.assert_close(pre.add(x_BSD, result_BSD), x_BSD + result_BSD)
 
 
 def test_dropout_applies_to_sublayer_output_and_not_to_residual():
     torch.manual_seed(0)
-    around = AddAndNorm(ModelConfig(d_model=64, dropout=0.3, norm="pre"))
+    around = ResidualNorm(ModelConfig(d_model=64, dropout=0.3, norm="pre"))
     x_BSD, ones_BSD = torch.full((8, 20, 64), 5.0), torch.ones(8, 20, 64)
-    added_BSD = around.after(x_BSD, ones_BSD) - x_BSD
+    added_BSD = around.add(x_BSD, ones_BSD) - x_BSD
     assert float((added_BSD == 0).float().mean()) == pytest.approx(0.3, abs=0.02)
     torch.testing.assert_close(added_BSD[added_BSD != 0].unique(), torch.tensor([1 / 0.7]), atol=1e-5, rtol=0)
-    assert torch.equal(around.eval().after(x_BSD, ones_BSD), x_BSD + 1)
+    assert torch.equal(around.eval().add(x_BSD, ones_BSD), x_BSD + 1)
 
 
 def test_dropout_applies_to_sum_of_token_and_position_embedding():
     torch.manual_seed(0)
     config = ModelConfig(dropout=0.3)
-    embedding = Embedding(config, token_table(13, 64))
+    embedding = InputEmbedding(config, build_token_embedding(13, 64))
     tokens_BS = torch.randint(3, 13, (64, 10))
     assert float((embedding(tokens_BS) == 0).float().mean()) == pytest.approx(0.3, abs=0.02)
     assert not (embedding.eval()(tokens_BS) == 0).any()
@@ -48,9 +48,9 @@ def test_dropout_applies_to_sum_of_token_and_position_embedding():
 def test_a_past_returns_everything_so_far():
     torch.manual_seed(0)
     key_BHTK, value_BHTK = torch.randn(2, 3, 6, 4), torch.randn(2, 3, 6, 4)
-    past = Past(torch.empty_like(key_BHTK), torch.empty_like(value_BHTK))
+    past = KVCache(torch.empty_like(key_BHTK), torch.empty_like(value_BHTK))
     for start, end in ((0, 1), (1, 2), (2, 5)):
-        keys, values = past.extend(key_BHTK[:, :, start:end], value_BHTK[:, :, start:end])
+        keys, values = past.append(key_BHTK[:, :, start:end], value_BHTK[:, :, start:end])
         assert torch.equal(keys, key_BHTK[:, :, :end])
         assert torch.equal(values, value_BHTK[:, :, :end])
         assert past.length == end

@@ -7,7 +7,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from playground.models.config import ModelConfig, SettingError, plain
+from playground.models.config import ConfigError, ModelConfig, format_number
 from playground.models.transformer import Transformer
 
 FIELDS = {each.name: each for each in dataclasses.fields(ModelConfig)}
@@ -39,7 +39,7 @@ def count(config):
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name in FIELDS for value in unfit(name)])
 def test_a_field_refuses_what_is_not_of_its_kind_and_names_itself(name, value):
-    with pytest.raises(SettingError) as caught:
+    with pytest.raises(ConfigError) as caught:
         ModelConfig(**{name: value})
     assert caught.value.field == name
     assert str(caught.value).startswith(f"{name} is {value!r}; ")
@@ -52,28 +52,28 @@ def test_numeric_field_accepts_its_range_and_rejects_values_outside(name):
     for value in (low, high):
         assert getattr(ModelConfig(**others | {name: value}), name) == value
     for value in (low - 1, high + 1):
-        with pytest.raises(SettingError, match=re.escape(f"from {plain(low)} to {plain(high)}")) as caught:
+        with pytest.raises(ConfigError, match=re.escape(f"from {format_number(low)} to {format_number(high)}")) as caught:
             ModelConfig(**others | {name: value})
         assert caught.value.field == name
 
 
 def test_heads_that_do_not_divide_the_width_are_told_which_numbers_do():
     with pytest.raises(
-        SettingError, match=r"n_heads is 5, which does not divide d_model 12; use one of 1, 2, 3, 4, 6, 12, or set .* d_k and d_v$"
+        ConfigError, match=r"n_heads is 5, which does not divide d_model 12; use one of 1, 2, 3, 4, 6, 12, or set .* d_k and d_v$"
     ) as caught:
         ModelConfig(d_model=12, n_heads=5)
     assert caught.value.field == "n_heads"
 
 
 def test_shared_embeddings_with_unequal_vocabularies_are_rejected():
-    with pytest.raises(SettingError, match="source_vocabulary is 13 and target_vocabulary 14; make them equal or turn") as caught:
+    with pytest.raises(ConfigError, match="source_vocabulary is 13 and target_vocabulary 14; make them equal or turn") as caught:
         ModelConfig(target_vocabulary=14, share_embeddings=True)
     assert caught.value.field == "share_embeddings"
     assert ModelConfig(target_vocabulary=14, share_embeddings=False).target_vocabulary == 14
 
 
 def test_sine_waves_need_an_even_width():
-    with pytest.raises(SettingError, match="d_model is 7") as caught:
+    with pytest.raises(ConfigError, match="d_model is 7") as caught:
         ModelConfig(d_model=7, n_heads=1, positions="sinusoidal")
     assert caught.value.field == "d_model"
     assert ModelConfig(d_model=7, n_heads=1, positions="learned").d_model == 7
@@ -91,14 +91,14 @@ def test_sine_waves_need_an_even_width():
     ],
 )
 def test_contradictory_settings_are_rejected_at_one_field(values, field, says):
-    with pytest.raises(SettingError, match=says) as caught:
+    with pytest.raises(ConfigError, match=says) as caught:
         ModelConfig(**values)
     assert caught.value.field == field
 
 
 def test_sizes_of_heads_need_not_divide_the_width():
     config = ModelConfig(d_model=10, n_heads=3, d_k=4, d_v=5, positions="rope")
-    assert (config.key_size, config.value_size, config.key_value_heads) == (4, 5, 3)
+    assert (config.key_size, config.value_size, config.n_kv_heads_resolved) == (4, 5, 3)
     assert count(config) == config.parameter_count()
 
 
@@ -108,7 +108,7 @@ def test_a_whole_number_for_a_fraction_is_the_same_setting():
 
 
 def test_an_absurdly_long_number_is_refused_like_any_other():
-    with pytest.raises(SettingError):
+    with pytest.raises(ConfigError):
         ModelConfig(d_model=10**5000)
 
 
@@ -118,14 +118,14 @@ def test_any_values_make_a_valid_config_or_an_error_that_names_a_field(values):
     config, complaint = None, None
     try:
         config = ModelConfig(**values)
-    except SettingError as error:
+    except ConfigError as error:
         complaint = error
     if config is None:
         assert complaint.field in FIELDS
         assert complaint.field in str(complaint)
         return
     assert config.d_model % config.n_heads == 0 or (config.d_k and config.d_v)
-    assert config.n_heads % config.key_value_heads == 0
+    assert config.n_heads % config.n_kv_heads_resolved == 0
     assert config.key_size > 0
     assert config.value_size > 0
     assert not any(value is bad for name, value in values.items() for bad in unfit(name))

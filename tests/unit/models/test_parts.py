@@ -13,13 +13,13 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from playground.models.attention import MultiHeadAttention
 from playground.models.config import ModelConfig
-from playground.models.gated import GatedFeedForward, GeluFeedForward
+from playground.models.gated import GeluFeedForward, SwiGLU
 from playground.models.layers import FeedForward
-from playground.models.norms import RMSNorm, norm
-from playground.models.places import drawn, from_the_end, spread
-from playground.models.positions import Embedding, token_table
-from playground.models.relative import Alibi, Buckets, bucket
-from playground.models.rotary import Rotary
+from playground.models.norms import RMSNorm, build_norm
+from playground.models.places import evenly_spaced_positions, positions_from_end, sample_random_positions
+from playground.models.positions import InputEmbedding, build_token_embedding
+from playground.models.relative import ALiBi, T5RelativePositionBias, relative_position_bucket
+from playground.models.rotary import RotaryEmbedding
 from playground.models.transformer import Transformer
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
@@ -30,7 +30,7 @@ def random(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def loud(module):
+def randomize_weights(module):
     """The module with no weight at its default, so that each of them matters."""
     with torch.no_grad():
         for i, weight in enumerate(module.parameters()):
@@ -43,15 +43,15 @@ def test_rope_turns_queries_and_keys_as_llama_does():
     theirs = LlamaRotaryEmbedding(LlamaConfig(hidden_size=H * K, num_attention_heads=H, max_position_embeddings=P))
     cos, sin = theirs(query_BHQK, torch.arange(P)[None])
     expected = apply_rotary_pos_emb(query_BHQK, key_BGMK, cos, sin)
-    rotary = Rotary(ModelConfig(d_model=H * K, n_heads=H, positions="rope"), causal=True)
+    rotary = RotaryEmbedding(ModelConfig(d_model=H * K, n_heads=H, positions="rope"), causal=True)
     ours = rotary.rotate(query_BHQK), rotary.rotate(key_BGMK)
     torch.testing.assert_close(ours, expected, **CLOSE)
-    newest_BH1K = rotary.rotate(query_BHQK[:, :, -1:], first=P - 1)  # the decoder's newest position alone
+    newest_BH1K = rotary.rotate(query_BHQK[:, :, -1:], first_position=P - 1)  # the decoder's newest position alone
     assert torch.equal(newest_BH1K, ours[0][:, :, -1:])
 
 
 def test_rotary_score_depends_on_relative_position_only():
-    rotary = Rotary(ModelConfig(d_model=H * K, n_heads=H, positions="rope"), causal=False)
+    rotary = RotaryEmbedding(ModelConfig(d_model=H * K, n_heads=H, positions="rope"), causal=False)
     query, key = (rotary.rotate(random(1, 1, 1, K, seed=seed).expand(1, 1, P, K)) for seed in (0, 1))
     scores_PP = (query @ key.mT)[0, 0]
     for apart in (-7, 0, 3):
@@ -62,7 +62,7 @@ def test_rotary_score_depends_on_relative_position_only():
 
 @pytest.mark.parametrize("n_heads", [1, 2, 3, 4, 6, 8, 12, 16])
 def test_alibi_has_blooms_slopes(n_heads):
-    alibi = Alibi(ModelConfig(d_model=8 * n_heads, n_heads=n_heads, positions="alibi"), causal=True)
+    alibi = ALiBi(ModelConfig(d_model=8 * n_heads, n_heads=n_heads, positions="alibi"), causal=True)
     theirs_H1P = build_alibi_tensor(torch.ones(1, P), n_heads, torch.float32)  # slope * place of the key
     torch.testing.assert_close(alibi.slopes(torch.device("cpu")), theirs_H1P[:, 0, 1], **CLOSE)
     bias_HPP = alibi.bias(random(1, n_heads, P, K), random(1, n_heads, P, K))
@@ -75,8 +75,8 @@ def test_alibi_has_blooms_slopes(n_heads):
 def test_t5_buckets_and_biases_are_those_of_t5(causal):
     offset_QM = torch.arange(-300, 301)[None]
     theirs = T5Attention._relative_position_bucket(offset_QM, bidirectional=not causal, num_buckets=32, max_distance=128)
-    assert torch.equal(bucket(offset_QM, causal), theirs)
-    ours = Buckets(ModelConfig(d_model=H * K, n_heads=H, positions="t5"), causal)
+    assert torch.equal(relative_position_bucket(offset_QM, causal), theirs)
+    ours = T5RelativePositionBias(ModelConfig(d_model=H * K, n_heads=H, positions="t5"), causal)
     attention = T5Attention(T5Config(d_model=H * K, d_kv=K, num_heads=H, is_decoder=causal), has_relative_attention_bias=True)
     attention.relative_attention_bias.weight.data.copy_(ours.table)
     expected_HPP = attention.compute_bias(P, P)[0]
@@ -85,17 +85,17 @@ def test_t5_buckets_and_biases_are_those_of_t5(causal):
 
 
 def test_rms_norm_is_torchs():
-    ours, theirs = loud(RMSNorm(24)), nn.RMSNorm(24, eps=1e-5)
+    ours, theirs = randomize_weights(RMSNorm(24)), nn.RMSNorm(24, eps=1e-5)
     theirs.load_state_dict(ours.state_dict())
     x_BSD = 3 * random(B, 5, 24) + 2
     torch.testing.assert_close(ours(x_BSD), theirs(x_BSD), **CLOSE)
     assert not ours(torch.zeros(1, 24)).any()
-    assert isinstance(norm(ModelConfig(norm_kind="rms")), RMSNorm)
-    assert norm(ModelConfig(bias=False)).bias is None
+    assert isinstance(build_norm(ModelConfig(norm_kind="rms")), RMSNorm)
+    assert build_norm(ModelConfig(bias=False)).bias is None
 
 
 def test_swiglu_is_llamas_network():
-    ours = loud(GatedFeedForward(ModelConfig(d_model=12, d_ff=20, activation="swiglu")))
+    ours = randomize_weights(SwiGLU(ModelConfig(d_model=12, d_ff=20, activation="swiglu")))
     theirs = LlamaMLP(LlamaConfig(hidden_size=12, num_attention_heads=2, intermediate_size=20, mlp_bias=True, hidden_act="silu"))
     for a, b in ((ours.gate, theirs.gate_proj), (ours.widen, theirs.up_proj), (ours.narrow, theirs.down_proj)):
         b.load_state_dict(a.state_dict())
@@ -108,7 +108,7 @@ def test_swiglu_with_two_thirds_of_d_ff_weighs_what_relu_weighs():
 
 
 def test_gelu_is_torchs():
-    ours = loud(GeluFeedForward(ModelConfig(d_model=12, d_ff=20, activation="gelu")))
+    ours = randomize_weights(GeluFeedForward(ModelConfig(d_model=12, d_ff=20, activation="gelu")))
     theirs = nn.Sequential(ours.widen, nn.GELU(), ours.narrow)
     torch.testing.assert_close(ours(random(B, 5, 12)), theirs(random(B, 5, 12)), **CLOSE)
     assert not torch.allclose(FeedForward.forward(ours, random(B, 5, 12)), theirs(random(B, 5, 12)), atol=1e-3)
@@ -117,23 +117,23 @@ def test_gelu_is_torchs():
 @pytest.mark.parametrize(("n_heads", "kv_heads", "d_k", "d_v"), [(4, 2, 0, 0), (4, 1, 0, 0), (6, 3, 5, 7), (3, 0, 10, 2)])
 def test_shared_keys_and_values_and_heads_of_any_size_are_torchs_attention(n_heads, kv_heads, d_k, d_v):
     config = ModelConfig(d_model=16, n_heads=n_heads, kv_heads=kv_heads, d_k=d_k, d_v=d_v)
-    attention = loud(MultiHeadAttention(config))
+    attention = randomize_weights(MultiHeadAttention(config))
     x_BQD, memory_BMD = random(B, 5, 16), random(B, 7, 16, seed=1)
-    may_look = random(B, 1, 5, 7, seed=2) > -0.5
-    may_look[..., 0] = True
-    key_BGMK, value_BGMK = attention.keys_and_values(memory_BMD)
+    attn_mask = random(B, 1, 5, 7, seed=2) > -0.5
+    attn_mask[..., 0] = True
+    key_BGMK, value_BGMK = attention.project_kv(memory_BMD)
     assert key_BGMK.shape == (B, kv_heads or n_heads, 7, d_k or 4)
     assert value_BGMK.shape == (B, kv_heads or n_heads, 7, d_v or 4)
     query_BHQK = attention.query(x_BQD).view(B, 5, n_heads, -1).transpose(1, 2)
-    mix_BHQK = F.scaled_dot_product_attention(query_BHQK, key_BGMK, value_BGMK, attn_mask=may_look, enable_gqa=True)
+    mix_BHQK = F.scaled_dot_product_attention(query_BHQK, key_BGMK, value_BGMK, attn_mask=attn_mask, enable_gqa=True)
     expected_BQD = attention.output(mix_BHQK.transpose(1, 2).reshape(B, 5, -1))
-    result_BQD, weights_BHQM = attention(x_BQD, key_BGMK, value_BGMK, may_look)
+    result_BQD, weights_BHQM = attention(x_BQD, key_BGMK, value_BGMK, attn_mask)
     torch.testing.assert_close(result_BQD, expected_BQD, **CLOSE)
     assert weights_BHQM.shape == (B, n_heads, 5, 7)
 
 
 def test_what_is_kept_of_the_past_is_as_small_as_the_heads_that_are_shared():
-    past = Transformer(ModelConfig(n_heads=8, kv_heads=2, d_k=5, d_v=3)).empty_past(4, 9)
+    past = Transformer(ModelConfig(n_heads=8, kv_heads=2, d_k=5, d_v=3)).new_cache(4, 9)
     assert [tuple(x.shape) for x in (past[0].key_BGMK, past[0].value_BGMK)] == [(4, 2, 9, 5), (4, 2, 9, 3)]
 
 
@@ -149,15 +149,17 @@ def test_without_biases_nothing_is_added_anywhere():
 def embedding(side="source", **changes):
     torch.manual_seed(0)
     config = ModelConfig(**changes)
-    return Embedding(config, token_table(13, config.d_model), side)
+    return InputEmbedding(config, build_token_embedding(13, config.d_model), side)
 
 
 def test_positions_from_end_start_at_eos_and_ignore_padding():
     tokens_BS = torch.tensor([[5, 6, 7, 2, 0], [9, 2, 0, 0, 0]])
-    assert from_the_end(tokens_BS).tolist() == [[3, 2, 1, 0, 0], [1, 0, 0, 0, 0]]
+    assert positions_from_end(tokens_BS).tolist() == [[3, 2, 1, 0, 0], [1, 0, 0, 0, 0]]
     source, target = (embedding(side, positions="from-the-end") for side in ("source", "target"))
-    assert torch.equal(source.placed(tokens_BS)[1, 0], source.positions[1])
-    assert torch.equal(target.placed(tokens_BS, first=2), target.positions[2:7])  # an answer's end is not known while it is written
+    assert torch.equal(source.position_vectors(tokens_BS)[1, 0], source.positions[1])
+    assert torch.equal(
+        target.position_vectors(tokens_BS, first_position=2), target.positions[2:7]
+    )  # an answer's end is not known while it is written
 
 
 @pytest.mark.parametrize("kind", ["none", "rope", "alibi", "t5"])
@@ -165,26 +167,26 @@ def test_relative_or_no_positions_add_no_position_vectors(kind):
     embed = embedding(positions=kind)
     tokens_BS = torch.tensor([[5, 6, 7, 2]])
     assert embed.positions is None
-    assert embed.placed(tokens_BS) is None
+    assert embed.position_vectors(tokens_BS) is None
     torch.testing.assert_close(embed(tokens_BS), embed.tokens.weight[tokens_BS] * embed.scale)
 
 
 def test_randomized_positions_are_sorted_samples_of_full_range():
     torch.manual_seed(0)
-    place_BS = drawn(torch.ones(400, 7, dtype=torch.long), 20, 50)
+    place_BS = sample_random_positions(torch.ones(400, 7, dtype=torch.long), 20, 50)
     assert place_BS.shape == (400, 7)
     assert (place_BS.diff(dim=1) > 0).all()
     assert len(place_BS.unique(dim=0)) == 400
-    reached = torch.cat([drawn(torch.ones(400, 7, dtype=torch.long), 20, 50).flatten() for _ in range(20)]).unique()
+    reached = torch.cat([sample_random_positions(torch.ones(400, 7, dtype=torch.long), 20, 50).flatten() for _ in range(20)]).unique()
     assert reached.tolist() == list(range(50))
     embed = embedding(positions="randomised", max_positions=20, position_range=50)
     tokens_BS = torch.full((1, 7), 5)
     assert not torch.equal(embed(tokens_BS), embed(tokens_BS))
     embed.eval()
     assert torch.equal(embed(tokens_BS), embed(tokens_BS))
-    assert embed.rows(tokens_BS).tolist() == [0, 2, 5, 7, 10, 12, 15]
-    assert embed.rows(tokens_BS[:, :2], first=3).tolist() == [7, 10]
-    assert spread(0, 20, 20, 50, torch.device("cpu"))[-1] == 47
+    assert embed.position_ids(tokens_BS).tolist() == [0, 2, 5, 7, 10, 12, 15]
+    assert embed.position_ids(tokens_BS[:, :2], first_position=3).tolist() == [7, 10]
+    assert evenly_spaced_positions(0, 20, 20, 50, torch.device("cpu"))[-1] == 47
 
 
 def test_places_that_no_step_trained_are_as_they_began_and_are_named():
@@ -193,13 +195,13 @@ def test_places_that_no_step_trained_are_as_they_began_and_are_named():
         model = Transformer(ModelConfig(positions=kind, max_positions=20, d_model=16, d_ff=16, n_layers=1))
         source_BS, target_BT = torch.tensor([[5, 6, 2], [7, 2, 0]]), torch.tensor([[1, 6, 5, 5], [1, 7, 0, 0]])
         model(source_BS, target_BT).square().sum().backward()
-        named = model.config.untrained_places(3, 4)
+        named = model.config.untrained_positions(3, 4)
         for side, rows in named.items():
             trained_P = model.get_submodule(f"{side}_embedding").positions.grad.abs().sum(1) > 0
             assert [p for p in range(20) if not trained_P[p]] == list(rows)
     for kind in ("sinusoidal", "none", "rope", "alibi", "t5", "randomised"):
-        assert not any(ModelConfig(positions=kind, max_positions=20).untrained_places(3, 4).values())
-    assert not any(ModelConfig(max_positions=4).untrained_places(9, 9).values())
+        assert not any(ModelConfig(positions=kind, max_positions=20).untrained_positions(3, 4).values())
+    assert not any(ModelConfig(max_positions=4).untrained_positions(9, 9).values())
 
 
 def test_an_encoder_without_positions_reads_a_set():
@@ -207,23 +209,23 @@ def test_an_encoder_without_positions_reads_a_set():
     torch.manual_seed(0)
     source_BS = torch.tensor([[5, 6, 7, 8, 9, 2]])
     order = torch.tensor([3, 0, 5, 1, 4, 2])
-    model = loud(Transformer(ModelConfig(positions="none"))).eval()
+    model = randomize_weights(Transformer(ModelConfig(positions="none"))).eval()
     torch.testing.assert_close(model.encode(source_BS[:, order]), model.encode(source_BS)[:, order], **CLOSE)
     for kind in ("learned", "from-the-end", "randomised", "rope", "alibi", "t5"):
-        other = loud(Transformer(ModelConfig(positions=kind))).eval()
+        other = randomize_weights(Transformer(ModelConfig(positions=kind))).eval()
         assert (other.encode(source_BS[:, order]) - other.encode(source_BS)[:, order]).abs().max() > 1e-2
 
 
 def test_a_decoder_without_positions_tells_them_all_the_same():
     """It only looks back, so it can count (Haviv et al. 2022, section 5): the same token twice is not the same vector."""
-    model = loud(Transformer(ModelConfig(positions="none"))).eval()
+    model = randomize_weights(Transformer(ModelConfig(positions="none"))).eval()
     source_BS = torch.tensor([[5, 6, 2]])
     x_TD = model.decode(torch.tensor([[1, 5, 5, 5]]), model.encode(source_BS), source_BS)[0]
     assert (x_TD[1:, None] - x_TD[1:]).abs().amax(-1).add(torch.eye(3)).min() > 1e-3
 
 
 def test_alibi_encoder_is_mirror_symmetric_without_eos():
-    model = loud(Transformer(ModelConfig(positions="alibi"))).eval()
+    model = randomize_weights(Transformer(ModelConfig(positions="alibi"))).eval()
     palindromic, mirrored = torch.tensor([[5, 6, 7, 8]]), torch.tensor([[8, 7, 6, 5]])
     torch.testing.assert_close(model.encode(mirrored), model.encode(palindromic).flip(1), **CLOSE)
     ended, other = (torch.cat([x, torch.tensor([[2]])], dim=1) for x in (palindromic, mirrored))
@@ -233,8 +235,8 @@ def test_alibi_encoder_is_mirror_symmetric_without_eos():
 def test_a_score_is_raised_by_its_bias_before_the_softmax():
     torch.manual_seed(0)
     config = ModelConfig(d_model=8, n_heads=2, positions="alibi")
-    attention, x_BSD = MultiHeadAttention(config, Alibi(config, causal=True)), random(1, 3, 8)
-    _, weights_BHQM = attention(x_BSD, *attention.keys_and_values(x_BSD), torch.ones(3, 3, dtype=torch.bool))
+    attention, x_BSD = MultiHeadAttention(config, ALiBi(config, causal=True)), random(1, 3, 8)
+    _, weights_BHQM = attention(x_BSD, *attention.project_kv(x_BSD), torch.ones(3, 3, dtype=torch.bool))
     query, key = attention.query(x_BSD).detach()[0, 2, :4], attention.key_value(x_BSD).detach()[0, :, :4]
     scores = [float(query @ key[m]) / 2 - 2**-4 * (2 - m) for m in range(3)]
     shares = [math.exp(score) / sum(map(math.exp, scores)) for score in scores]

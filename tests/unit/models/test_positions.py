@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from playground.models.config import POSITIONS, ModelConfig
-from playground.models.positions import Embedding, sinusoid, token_table
+from playground.models.config import POSITION_TYPES, ModelConfig
+from playground.models.positions import InputEmbedding, build_token_embedding, sinusoidal_positions
 
 THE, DOG, BIT, MAN = range(3, 7)
 
@@ -10,7 +10,7 @@ THE, DOG, BIT, MAN = range(3, 7)
 def embedding(**changes):
     torch.manual_seed(0)
     config = ModelConfig(**changes)
-    return Embedding(config, token_table(config.source_vocabulary, config.d_model))
+    return InputEmbedding(config, build_token_embedding(config.source_vocabulary, config.d_model))
 
 
 def vectors(embedding, sentence):
@@ -22,7 +22,7 @@ def vectors(embedding, sentence):
 def test_the_sine_waves_are_the_papers_formula(d_model):
     position_P1 = torch.arange(200, dtype=torch.float64)[:, None]
     angle_Pd = position_P1 / 10_000.0 ** (torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
-    waves_PD = sinusoid(200, d_model)
+    waves_PD = sinusoidal_positions(200, d_model)
     assert waves_PD.shape == (200, d_model)
     torch.testing.assert_close(waves_PD[:, 0::2].double(), angle_Pd.sin(), atol=2e-5, rtol=0)
     torch.testing.assert_close(waves_PD[:, 1::2].double(), angle_Pd.cos(), atol=2e-5, rtol=0)
@@ -30,7 +30,7 @@ def test_the_sine_waves_are_the_papers_formula(d_model):
 
 @pytest.mark.parametrize(("dimension", "period"), [(0, 6.3), (14, 47)])
 def test_a_dimension_of_the_sine_waves_repeats_after_its_wavelength(dimension, period):
-    wave_P = sinusoid(2000, 64)[:, dimension]
+    wave_P = sinusoidal_positions(2000, 64)[:, dimension]
     before_P, after_P = wave_P[:-1], wave_P[1:]
     rising_P = torch.arange(1999)[(before_P < 0) & (after_P >= 0)]
     crossing_P = rising_P + before_P[rising_P] / (before_P[rising_P] - after_P[rising_P])
@@ -43,26 +43,26 @@ def test_embedding_is_scaled_token_vector_plus_position_vector(positions):
     tokens_BS = torch.tensor([[3, 7, 7, 0], [12, 1, 2, 0]])
     expected_BSD = embed.tokens.weight[tokens_BS] * 8 + embed.positions[:4]
     torch.testing.assert_close(embed(tokens_BS), expected_BSD)
-    torch.testing.assert_close(embed(tokens_BS, first=5), embed.tokens.weight[tokens_BS] * 8 + embed.positions[5:9])
+    torch.testing.assert_close(embed(tokens_BS, first_position=5), embed.tokens.weight[tokens_BS] * 8 + embed.positions[5:9])
 
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("side", ["source", "target"])
-@pytest.mark.parametrize("kind", POSITIONS)
+@pytest.mark.parametrize("kind", POSITION_TYPES)
 def test_a_position_beyond_the_last_one_is_refused(kind, side, training):
     config = ModelConfig(positions=kind, max_positions=11)
-    embed = Embedding(config, token_table(13, config.d_model), side=side).train(training)
+    embed = InputEmbedding(config, build_token_embedding(13, config.d_model), side=side).train(training)
     for first, length in ((0, 11), (10, 1)):
-        assert embed(torch.full((2, length), 5), first=first).shape == (2, length, 64)
+        assert embed(torch.full((2, length), 5), first_position=first).shape == (2, length, 64)
     for first, length in ((0, 12), (11, 1), (9, 3), (400, 1)):
         with pytest.raises(ValueError, match=f"needs {first + length} positions, but the model has max_positions 11"):
-            embed(torch.full((2, length), 5), first=first)
+            embed(torch.full((2, length), 5), first_position=first)
 
 
 def test_the_factor_on_the_sine_waves_makes_them_louder():
     loud, plain = (embedding(positions="sinusoidal", position_scale=scale).positions for scale in (2.5, 1.0))
     torch.testing.assert_close(loud, 2.5 * plain)
-    torch.testing.assert_close(plain, sinusoid(11, 64))
+    torch.testing.assert_close(plain, sinusoidal_positions(11, 64))
 
 
 def test_symbols_and_learned_positions_start_equally_loud():

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from playground.models.config import ModelConfig
-from playground.models.prebuilt import Prebuilt
-from playground.models.sizes import PrebuiltConfig
+from playground.models.prebuilt import TorchTransformer
+from playground.models.sizes import TorchTransformerConfig
 from playground.models.transformer import Transformer
 
 SOURCE_BS = torch.tensor([[3, 4, 5, 6, 2], [7, 2, 0, 0, 0]])
@@ -14,7 +14,7 @@ def both(norm):
     """The prebuilt network and the one from scratch, with the same random weights in every place, biases and norms too."""
     torch.manual_seed(0)
     sizes = {"d_model": 16, "n_heads": 2, "n_layers": 2, "d_ff": 24, "max_positions": 6, "norm": norm}
-    theirs, ours = Prebuilt(PrebuiltConfig(**sizes)).eval(), Transformer(ModelConfig(**sizes)).eval()
+    theirs, ours = TorchTransformer(TorchTransformerConfig(**sizes)).eval(), Transformer(ModelConfig(**sizes)).eval()
     with torch.no_grad():
         for weight in theirs.parameters():
             weight.add_(0.1 * torch.randn_like(weight))
@@ -57,7 +57,7 @@ def test_the_prebuilt_network_is_the_one_from_scratch(norm):
     torch.testing.assert_close(theirs(SOURCE_BS, TARGET_BT), expected, atol=1e-5, rtol=1e-5)
     logits_BTV, found = theirs.forward_with_attention(SOURCE_BS, TARGET_BT)
     torch.testing.assert_close(logits_BTV, expected, atol=1e-5, rtol=1e-5)
-    for kind in ("encoder_attention", "decoder_attention", "cross_attention"):
+    for kind in ("encoder", "decoder", "cross"):
         assert len(getattr(found, kind)) == 2
         for its, mine in zip(getattr(found, kind), getattr(record, kind), strict=True):
             torch.testing.assert_close(its, mine, atol=1e-5, rtol=1e-5)
@@ -70,11 +70,11 @@ def test_nobody_is_asked_any_more_once_the_attention_was_seen():
 
 
 def test_layers_begin_with_weights_of_their_own():
-    model = Prebuilt(PrebuiltConfig(n_layers=2))
+    model = TorchTransformer(TorchTransformerConfig(n_layers=2))
     for stack in (model.encoder, model.decoder):
         assert not torch.equal(stack.layers[0].linear1.weight, stack.layers[1].linear1.weight)
 
 
 def test_the_targets_table_of_positions_is_one_longer_than_the_sources():
-    model = Prebuilt(PrebuiltConfig(max_positions=6))
+    model = TorchTransformer(TorchTransformerConfig(max_positions=6))
     assert (len(model.source_positions.weight), len(model.target_positions.weight)) == (6, 7)

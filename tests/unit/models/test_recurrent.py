@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from playground.models.recurrent import CELLS, Recurrent
-from playground.models.sizes import RecurrentConfig
+from playground.models.recurrent import CELLS, RNNSeq2Seq
+from playground.models.sizes import RNNSeq2SeqConfig
 
 TORCH = {"rnn": (nn.RNN, nn.RNNCell), "lstm": (nn.LSTM, nn.LSTMCell), "gru": (nn.GRU, nn.GRUCell)}
 SOURCE_BS = torch.tensor([[3, 4, 5, 6, 2], [7, 2, 0, 0, 0], [2, 0, 0, 0, 0]])
@@ -12,7 +12,7 @@ TARGET_BT = torch.tensor([[1, 6, 5, 4], [1, 7, 2, 0], [1, 2, 0, 0]])
 
 def network(**sizes):
     torch.manual_seed(0)
-    return Recurrent(RecurrentConfig(**{"d_model": 8, "n_layers": 2} | sizes)).eval()
+    return RNNSeq2Seq(RNNSeq2SeqConfig(**{"d_model": 8, "n_layers": 2} | sizes)).eval()
 
 
 def copied(module, cells):
@@ -70,7 +70,7 @@ def test_dot_attention_is_softmax_of_products_joined_with_state():
     model, weights = network(alignment="dot"), []
     logits_BTV = model(SOURCE_BS, TARGET_BT, weights)
     memory_BSD, states = model.encode(SOURCE_BS)
-    hidden_BTD, _ = model._through(model.target_tokens(TARGET_BT), states)
+    hidden_BTD, _ = model._run_layers(model.target_tokens(TARGET_BT), states)
     for b, length in enumerate([5, 2, 1]):
         for t in range(4):
             share_S = torch.stack([hidden_BTD[b, t] @ memory_BSD[b, s] for s in range(length)]).softmax(-1)

@@ -147,20 +147,20 @@ def test_attention_weights_sum_to_one_and_are_zero_where_masked(recipe):
     source_B11S = source_BS[:, None, None, :] != 0
     past_TT = torch.arange(T) <= torch.arange(T)[:, None]
     kinds = [
-        (record.encoder_attention, source_B11S, (3, 4, S, S)),
-        (record.decoder_attention, past_TT, (3, 4, T, T)),
-        (record.cross_attention, source_B11S, (3, 4, T, S)),
+        (record.encoder, source_B11S, (3, 4, S, S)),
+        (record.decoder, past_TT, (3, 4, T, T)),
+        (record.cross, source_B11S, (3, 4, T, S)),
     ]
-    for layers, may_look, shape in kinds:
+    for layers, attn_mask, shape in kinds:
         assert len(layers) == 3
         for weights_BHQM in layers:
             assert weights_BHQM.shape == shape
             torch.testing.assert_close(weights_BHQM.sum(-1), torch.ones(shape[:3]))
-            assert (weights_BHQM[~may_look.expand(shape)] == 0).all()
-            assert (weights_BHQM[may_look.expand(shape)] > 0).all()
+            assert (weights_BHQM[~attn_mask.expand(shape)] == 0).all()
+            assert (weights_BHQM[attn_mask.expand(shape)] > 0).all()
     padded_BTT = (target_BT != 0)[:, :, None] & (target_BT == 0)[:, None, :]
     assert padded_BTT.any()
-    for weights_BHTT in record.decoder_attention:  # symbols do not look at the target's padding: it stands behind them
+    for weights_BHTT in record.decoder:  # symbols do not look at the target's padding: it stands behind them
         assert (weights_BHTT.transpose(0, 1)[:, padded_BTT] == 0).all()
     every = [w_BHQM for layers, *_ in kinds for w_BHQM in layers if w_BHQM.shape[-1] == S]
     assert not any(torch.equal(one, other) for one, other in itertools.combinations(every[:3], 2))
@@ -182,10 +182,10 @@ def test_decoding_in_parts_equals_decoding_together(recipe, cuts):
     target_BT = target_BT.clamp(min=3)  # without padding, of which the next test speaks
     target_BT[:, 0] = 1
     memory_BSD = model.encode(source_BS)
-    past = model.empty_past(3, T)
-    keys = model.memory_keys(memory_BSD)
+    past = model.new_cache(3, T)
+    keys = model.project_memory(memory_BSD)
     parts = target_BT.tensor_split(list(cuts), dim=1)
-    steps = [model.decode_next(part_BT, keys, padding_mask(source_BS), past) for part_BT in parts]
+    steps = [model.decode_step(part_BT, keys, padding_mask(source_BS), past) for part_BT in parts]
     torch.testing.assert_close(torch.cat(steps, dim=1), model.decode(target_BT, memory_BSD, source_BS), atol=1e-5, rtol=1e-5)
 
 
@@ -195,9 +195,9 @@ def test_stepwise_decoding_with_pad_in_target_equals_full_decoding():
     target_BT = target_BT.clamp(min=3)
     target_BT[:, 0], target_BT[:, 2] = 1, 0  # an untrained model may well write PAD and go on
     memory_BSD = model.encode(source_BS)
-    past = model.empty_past(3, T)
-    keys = model.memory_keys(memory_BSD)
-    steps = [model.decode_next(target_BT[:, t : t + 1], keys, padding_mask(source_BS), past) for t in range(T)]
+    past = model.new_cache(3, T)
+    keys = model.project_memory(memory_BSD)
+    steps = [model.decode_step(target_BT[:, t : t + 1], keys, padding_mask(source_BS), past) for t in range(T)]
     torch.testing.assert_close(torch.cat(steps, dim=1), model.decode(target_BT, memory_BSD, source_BS), atol=1e-5, rtol=1e-5)
 
 
@@ -205,7 +205,7 @@ def test_projecting_gives_the_log_probabilities_of_the_logits():
     model = build()
     source_BS, target_BT = tokens()
     logits_BTV = model(source_BS, target_BT)
-    log_BTV = model.project(model.decode(target_BT, model.encode(source_BS), source_BS))
+    log_BTV = model.log_probs(model.decode(target_BT, model.encode(source_BS), source_BS))
     torch.testing.assert_close(log_BTV, logits_BTV - logits_BTV.exp().sum(-1, keepdim=True).log(), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(log_BTV.exp().sum(-1), torch.ones(3, T))
 

@@ -9,8 +9,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 from matplotlib.text import Text
 
-from playground.plots.figures import RAMP, cross_attention, exact_match_by_length, save, training_curve
-from playground.statistics import wilson
+from playground.plots.figures import ATTENTION_CMAP, cross_attention, exact_match_by_length, save, training_curve
+from playground.statistics import wilson_interval
 from tests.support.app_server import ROOT
 
 SHIPPED = ROOT / "checkpoints" / "reverse"
@@ -118,7 +118,7 @@ def test_neither_torch_nor_pyplot_is_loaded():
 
 
 def test_the_ramp_falls_from_white_in_steps_of_equal_lightness():
-    rgb = RAMP(np.linspace(0, 1, 33))[:, :3]
+    rgb = ATTENTION_CMAP(np.linspace(0, 1, 33))[:, :3]
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     lightness = 116 * np.cbrt(linear @ [0.2126, 0.7152, 0.0722]) - 16  # CIELAB L*
     assert lightness[0] == pytest.approx(100)
@@ -166,7 +166,7 @@ def test_lengths_show_their_number_and_interval():
     axes = exact_match_by_length({"by_length": [length(3, None, 0), length(4, 0.8, 10), length(5, 1.0, 2000)]}).axes[0]
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["3\n0", "4\n10", "5\n2,000"]
     interval, point = axes.lines[:2]
-    assert interval.get_ydata().tolist() == list(wilson(8, 10))
+    assert interval.get_ydata().tolist() == list(wilson_interval(8, 10))
     assert point.get_xydata().tolist() == [[4, 0.8]]
     assert len(axes.lines) == 4
     with pytest.raises(ValueError, match="no lengths"):

@@ -9,16 +9,16 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Annotation, Text
 
 from playground.plots.heads import (
+    DIVERGING_CMAP,
     FIGURES,
-    SIGNED,
     ablation_ranking,
     attention_grid,
     contributions,
     cross_attention_by_step,
-    head_large,
     head_scores,
-    heads_over_training,
+    head_scores_over_training,
     logit_lens,
+    single_head,
     write,
 )
 from tests.support.app_server import ROOT
@@ -100,10 +100,10 @@ CASES = {
     "one decoder head in a grid": lambda: attention_grid(grid("decoder", 1, 1, ["3", "EOS"], ["SOS", "3"])),
     "eight heads": lambda: attention_grid(grid("encoder", 3, 8, [*"31415926535897932384", "EOS"], [*"31415926535897932384", "EOS"])),
     "more layers and heads than fit": lambda: attention_grid(grid("decoder", 9, 17, ["3", "EOS"], ["SOS", "3"])),
-    "a large head": lambda: head_large(large("decoder", TEN, TEN)),
-    "a tiny head": lambda: head_large(large("cross", ["EOS"], ["3", "EOS"])),
-    "a tiny decoder head": lambda: head_large(large("decoder", ["3", "EOS"], ["SOS", "3"])),
-    "a wide head": lambda: head_large(large("encoder", [*"3141592653" * 4], [*"3141592653" * 4])),
+    "a large head": lambda: single_head(large("decoder", TEN, TEN)),
+    "a tiny head": lambda: single_head(large("cross", ["EOS"], ["3", "EOS"])),
+    "a tiny decoder head": lambda: single_head(large("decoder", ["3", "EOS"], ["SOS", "3"])),
+    "a wide head": lambda: single_head(large("encoder", [*"3141592653" * 4], [*"3141592653" * 4])),
     "steps": lambda: cross_attention_by_step(by_step(2, 4, TEN)),
     "steps of one head": lambda: cross_attention_by_step(by_step(1, 1, ["3", "1", "EOS"])),
     "more steps than fit": lambda: cross_attention_by_step(by_step(1, 2, [*"31415926535897932384626433832", "EOS"])),
@@ -116,8 +116,8 @@ CASES = {
     "scores": lambda: head_scores(scores(2, 4)),
     "scores of one head": lambda: head_scores(scores(1, 1)),
     "more heads than fit": lambda: head_scores(scores(4, 9)),
-    "over training": lambda: heads_over_training([row for step in (0, 10, 200) for row in scores(2, 4, step)]),
-    "many over training": lambda: heads_over_training([row for step in (1, 200_000) for row in scores(4, 8, step)]),
+    "over training": lambda: head_scores_over_training([row for step in (0, 10, 200) for row in scores(2, 4, step)]),
+    "many over training": lambda: head_scores_over_training([row for step in (1, 200_000) for row in scores(4, 8, step)]),
     "lens": lambda: logit_lens(lens(TEN, 2)),
     "lens of more places than fit": lambda: logit_lens(lens([*"3141592653" * 5, "EOS"], 6)),
     "lens of one symbol": lambda: logit_lens(lens(["3", "EOS"], 1)),
@@ -172,7 +172,7 @@ def test_cells_that_nobody_could_look_at_are_left_out_of_the_heatmap():
 
 
 def test_a_large_head_tells_its_numbers():
-    figure = head_large(large("cross", ["3", "EOS"], ["3", "EOS"]) | {"weights": [[0.25, 0.75], [0.002, 0.998]]})
+    figure = single_head(large("cross", ["3", "EOS"], ["3", "EOS"]) | {"weights": [[0.25, 0.75], [0.002, 0.998]]})
     assert {".25", ".75", ".99"} <= {text.get_text() for text in figure.axes[0].texts}
     assert ".00" not in {text.get_text() for text in figure.axes[0].texts}
 
@@ -217,7 +217,7 @@ def test_what_falls_short_of_all_is_not_written_as_all():
 def test_head_curve_is_the_score_of_its_final_best_pattern():
     rows = [row for step in (0, 100) for row in scores(1, 1, step)]
     rows[-1]["best"] = "anti-diagonal"  # cross-attention at the last step; before it was "previous"
-    cross = heads_over_training(rows).axes[2]
+    cross = head_scores_over_training(rows).axes[2]
     (line,) = cross.lines
     assert line.get_xydata().tolist() == [[0, rows[2]["anti-diagonal"]], [100, rows[5]["anti-diagonal"]]]
     assert [text.get_text() for text in cross.get_legend().get_texts()] == ["layer 1, head 1: anti-diagonal"]
@@ -254,11 +254,11 @@ def test_symbols_that_nobody_knows_to_be_right_are_not_called_so():
     ("draw", "says"),
     [
         (lambda: attention_grid(grid("cross", 1, 1, TEN, TEN) | {"rows": TEN[1:]}), "do not fit 10 rows and 11 columns"),
-        (lambda: head_large(grid("cross", 1, 1, TEN, TEN)), "give 2 dimensions"),
+        (lambda: single_head(grid("cross", 1, 1, TEN, TEN)), "give 2 dimensions"),
         (lambda: cross_attention_by_step({"columns": TEN, "heads": ["a"], "steps": []}), "no step to draw"),
         (lambda: ablation_ranking([]), "no effects"),
         (lambda: head_scores([]), "no heads"),
-        (lambda: heads_over_training(scores(1, 1, step=3)), "there are 1 steps"),
+        (lambda: head_scores_over_training(scores(1, 1, step=3)), "there are 1 steps"),
         (lambda: contributions([]), "no contributions"),
     ],
 )
@@ -279,7 +279,7 @@ def test_a_figure_is_written_in_three_kinds_with_its_data_beside_it(tmp_path):
 
 
 def test_the_signed_colours_are_equally_dark_at_equal_distance_from_zero():
-    rgb = SIGNED(np.linspace(0, 1, 9))[:, :3]
+    rgb = DIVERGING_CMAP(np.linspace(0, 1, 9))[:, :3]
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     lightness = 116 * np.cbrt(linear @ [0.2126, 0.7152, 0.0722]) - 16  # CIELAB L*
     assert lightness[4] == pytest.approx(100, abs=0.5)

@@ -1,10 +1,10 @@
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from playground.lab.experiment import Cell
-from playground.lab.lengths import scheme_result, scores
-from playground.lab.results import cell_result, sentence
-from playground.plots.lab import FIGURES, answers_by_length, experiment, lengths_heatmap, write
+from playground.lab.experiment import Variant
+from playground.lab.lengths import scores, summarize_scheme
+from playground.lab.results import sentence, summarize_variant
+from playground.plots.lab import FIGURES, accuracy_by_length, experiment, lengths_heatmap, write
 from playground.training.config import RunConfig
 
 
@@ -19,15 +19,15 @@ def results(cells=2, seeds=3):
             }
             for seed in range(seeds)
         ]  # fmt: skip
-        told.append(cell_result(Cell({"n_heads": at + 1, "norm": "pre"}, {}), runs) | {"seeds": runs})
+        told.append(summarize_variant(Variant({"n_heads": at + 1, "norm": "pre"}, {}), runs) | {"seeds": runs})
     return {"fields": ["n_heads", "norm"], "cells": told, "sentence": sentence(["n_heads", "norm"], told)}
 
 
 def by_length(runs=2):
-    config = RunConfig.from_fields({"max_length": 4, "max_positions": 13})
+    config = RunConfig.from_flat({"max_length": 4, "max_positions": 13})
     counts = [{"length": length, "right": max(0, 100 - 20 * length), "n": 100 if length > 1 else 0} for length in range(1, 13)]
     rows = [
-        scheme_result(name, [{"seed": seed, "scores": scores(counts)} for seed in range(runs)], config) for name in ("learned", "alibi")
+        summarize_scheme(name, [{"seed": seed, "scores": scores(counts)} for seed in range(runs)], config) for name in ("learned", "alibi")
     ]
     return {"trained": [1, 4], "longest": 12, "asked": 100, "rows": rows, "sentence": "Trained on little."}
 
@@ -49,7 +49,7 @@ def test_experiment_figure_has_summary_dot_per_seed_and_censoring():
 
 def test_medians_are_drawn_in_their_range_and_a_single_run_in_its_interval():
     for runs, low in ((2, 0.6), (1, scores([{"length": 2, "right": 60, "n": 100}])[0]["low"])):
-        figure = answers_by_length(by_length(runs))
+        figure = accuracy_by_length(by_length(runs))
         axes = figure.axes[0]
         assert axes.lines[0].get_xdata().tolist() == list(range(2, 13))  # of length 1 none is held out
         band = axes.collections[0].get_paths()[0].vertices
@@ -63,7 +63,7 @@ def test_medians_are_drawn_in_their_range_and_a_single_run_in_its_interval():
 def test_the_legend_is_within_the_figure_and_above_the_curves(names):
     found = by_length()
     found["rows"] = [found["rows"][0] | {"label": name} for name in names]
-    figure = answers_by_length(found)
+    figure = accuracy_by_length(found)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     box = figure.axes[0].get_legend().get_window_extent(canvas.get_renderer())
@@ -84,7 +84,7 @@ def test_nothing_finished_is_said_rather_than_drawn():
     empty = by_length()
     for row in empty["rows"]:
         row["n"] = 0
-    for draw in (answers_by_length, lengths_heatmap):
+    for draw in (accuracy_by_length, lengths_heatmap):
         with pytest.raises(ValueError, match="nothing to draw"):
             draw(empty)
     with pytest.raises(ValueError, match="nothing to draw"):

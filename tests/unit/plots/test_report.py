@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from playground.__main__ import run as command
-from playground.plots.report import POLICY, html, write_report
+from playground.plots.report import CONTENT_SECURITY_POLICY, render_html, write_report
 from playground.training.checkpoint import read_metrics, save_checkpoint
 from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.trainer import Trainer
@@ -49,8 +49,8 @@ def test_a_report_is_one_whole_file_that_asks_nobody_for_anything(shipped):
     assert seen.refers == []
     assert {"script", "link", "img", "iframe", "object"}.isdisjoint(seen.tags)
     assert not re.search(r"url\(|@import|https?:", shipped)
-    assert f'content="{POLICY}"' in shipped
-    assert POLICY.startswith("default-src 'none'")
+    assert f'content="{CONTENT_SECURITY_POLICY}"' in shipped
+    assert CONTENT_SECURITY_POLICY.startswith("default-src 'none'")
 
 
 def test_it_says_what_was_measured(shipped):
@@ -58,7 +58,7 @@ def test_it_says_what_was_measured(shipped):
     scores = manifest.scores
     assert f"of {scores['n']:,} held-out sequences" in text
     assert f"{manifest.config.model.parameter_count():,} parameters" in text
-    for name, value in manifest.config.to_fields().items():
+    for name, value in manifest.config.to_flat().items():
         assert re.search(rf"\b{name}\b\s+{re.escape(str(value))}", text), name
     for name, value in manifest.versions.items():
         assert f"{name} {value}" in text
@@ -97,18 +97,18 @@ def test_what_people_wrote_is_shown_as_they_wrote_it_and_is_no_html(small_run, t
 
 def test_report_command_has_new_steps_and_lists_unrepeated_changes(small_run, tmp_path):
     trainer = Trainer(small_run.replace(steps=2))
-    lines = [trainer.step(), trainer.step()]
-    trainer.change("steps", 4)
-    lines += [trainer.step()]
-    trainer.change("learning_rate", 1e-4)
-    save_checkpoint(tmp_path / "longer", trainer, [*lines, trainer.step()])
+    lines = [trainer.train_step(), trainer.train_step()]
+    trainer.schedule_change("steps", 4)
+    lines += [trainer.train_step()]
+    trainer.schedule_change("learning_rate", 1e-4)
+    save_checkpoint(tmp_path / "longer", trainer, [*lines, trainer.train_step()])
     text = Seen(write_report(tmp_path / "longer")).text
     assert "--steps 4" in text
     assert "Changes during the run that the command does not repeat: from step 4 on, learning_rate was 0.0001." in text
 
 
 def test_a_model_that_attends_to_nothing_and_has_no_curve_has_a_report_too(small_run, tmp_path):
-    config = small_run.from_fields({"family": "recurrent", "alignment": "none", "steps": 1, "max_length": 4, "d_model": 8, "eval_n": 8})
+    config = small_run.from_flat({"family": "recurrent", "alignment": "none", "steps": 1, "max_length": 4, "d_model": 8, "eval_n": 8})
     trainer = Trainer(config)
     save_checkpoint(tmp_path / "plain", trainer, [])
     written = write_report(tmp_path / "plain")
@@ -123,7 +123,7 @@ def test_wrong_answers_are_told_with_the_right_ones(ages, small_run):
     scores = {"n": 10, "exact_match": 0.0, "token_accuracy": 0.1,
               "by_length": [{"length": 1, "n": 0, "available": 0, "exact_match": None, "token_accuracy": None},
                             {"length": 2, "n": 10, "available": 10, "exact_match": 0.0, "token_accuracy": 0.1}]}  # fmt: skip
-    text = html(Manifest(small_run, 0, 0.0, "cpu"), ages[0], scores, [], "untrained")
+    text = render_html(Manifest(small_run, 0, 0.0, "cpu"), ages[0], scores, [], "untrained")
     assert text.count('<span class="wrong">wrong</span>') == 8
     assert "none held out" in text
     assert "0 %" in text
@@ -160,11 +160,11 @@ def test_a_broken_checkpoint_is_refused(tmp_path):
     ],
 )
 def test_the_axes_of_a_family_with_one_stack_are_its_one_row(small_run, family, says):
-    from playground.families import load_family
+    from playground.families import load_architecture
     from playground.training.manifest import Manifest
 
-    config = small_run.from_fields({"family": family, "max_length": 4, "d_model": 8, "n_heads": 1, "n_layers": 1})
+    config = small_run.from_flat({"family": family, "max_length": 4, "d_model": 8, "n_heads": 1, "n_layers": 1})
     scores = {"n": 0, "exact_match": 0.0, "by_length": []}
-    text = html(Manifest(config, 0, 0.0, "cpu"), load_family(family)(config.model), scores, [], "untrained")
+    text = render_html(Manifest(config, 0, 0.0, "cpu"), load_architecture(family)(config.model), scores, [], "untrained")
     assert says in text
     assert ("Rows: " in text) == (family == "transformer")

@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from playground.runs import device
-from playground.runs.device import device_line
-from playground.runs.processes import Child
+from playground.runs.device import device_summary
+from playground.runs.processes import WorkerProcess
 from playground.training.trainer import resolve_device
 from tests.support.app_server import wait_for
 
 
 def test_it_is_told_by_a_process_of_its_own():
     heard, codes = [], []
-    Child("playground.runs.device:tell", "device", on_message=heard.append, on_end=codes.append)
-    wait_for(lambda: codes, what="the end of that process")
+    WorkerProcess("playground.runs.device:main", "device", on_message=heard.append, on_exit=codes.append)
+    wait_for(lambda: codes, description="the end of that process")
     assert codes == [0]
     (line,) = heard
     assert line.startswith(f"Training on {resolve_device('auto').type}")
@@ -49,11 +49,11 @@ def machine(monkeypatch):
 )
 def test_the_line_names_the_device_and_the_reason(machine, about, line):
     machine(**about)
-    assert device_line() == line
+    assert device_summary() == line
 
 
 def test_auto_device_on_zerogpu_is_cpu_with_note_on_gpu_slices(machine, monkeypatch):
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     machine(gpus=["NVIDIA A"])
-    assert device_line() == "Training on cpu, 2 cores: ZeroGPU trains runs with device=zero in slices"
+    assert device_summary() == "Training on cpu, 2 cores: ZeroGPU trains runs with device=zero in slices"
     assert resolve_device("zero").type == resolve_device("cuda").type == "cuda"

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from playground.runs.home import BESIDE, SHIPPED, find_home
+from playground.runs.home import BUNDLED_CHECKPOINTS, DEFAULT_ROOT, resolve_storage
 from playground.runs.registry import Registry
 from playground.training.manifest import read_manifest
 from tests.support import app_server
@@ -26,24 +26,24 @@ def storage(tmp_path, monkeypatch):
 
 
 def test_the_shipped_checkpoints_are_those_of_the_repository():
-    assert set(SHIPPED) == set(app_server.SHIPPED)
-    assert BESIDE == ROOT / "checkpoints"
+    assert set(BUNDLED_CHECKPOINTS) == set(app_server.BUNDLED_CHECKPOINTS)
+    assert DEFAULT_ROOT == ROOT / "checkpoints"
 
 
 def test_local_storage_is_beside_code_even_if_data_folder_exists(tmp_path):
-    home = find_home(tmp_path, mounted=lambda path: True)
-    assert (home.root, home.note) == (BESIDE, "")
+    home = resolve_storage(tmp_path, mounted=lambda path: True)
+    assert (home.root, home.note) == (DEFAULT_ROOT, "")
     assert "HF_HOME" not in os.environ
 
 
 def test_space_storage_holds_runs_downloads_and_shipped_checkpoints(storage):
-    home = find_home(storage, mounted=lambda path: path == storage)
+    home = resolve_storage(storage, mounted=lambda path: path == storage)
     assert (home.root, home.note) == (storage / "checkpoints", "")
     assert os.environ["PLAYGROUND_CHECKPOINTS"] == str(storage / "checkpoints")  # rows and fetched models go by it
     assert os.environ["HF_HOME"] == str(storage / ".huggingface")
     registry = Registry(home.root)
-    assert set(registry.checkpoints()) == set(SHIPPED)
-    for name, folder in registry.checkpoints().items():
+    assert set(registry.list_checkpoints()) == set(BUNDLED_CHECKPOINTS)
+    for name, folder in registry.list_checkpoints().items():
         assert read_manifest(folder) == read_manifest(ROOT / "checkpoints" / name)
     registry.shutdown()
 
@@ -52,16 +52,16 @@ def test_what_lies_in_the_storage_stays_as_it_is(storage):
     mine = storage / "checkpoints" / "reverse"
     mine.mkdir(parents=True)
     (mine / "config.json").write_text(json.dumps("mine"))
-    find_home(storage, mounted=lambda path: True)
+    resolve_storage(storage, mounted=lambda path: True)
     assert [path.name for path in mine.iterdir()] == ["config.json"]
     assert (mine / "config.json").read_text() == '"mine"'
 
 
 def test_storage_that_is_not_mounted_or_cannot_be_written_is_none(storage, monkeypatch):
-    assert find_home(storage).root == BESIDE  # a folder, but no mount
+    assert resolve_storage(storage).root == DEFAULT_ROOT  # a folder, but no mount
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    home = find_home(storage, mounted=lambda path: True)
-    assert home.root == BESIDE
+    home = resolve_storage(storage, mounted=lambda path: True)
+    assert home.root == DEFAULT_ROOT
     assert home.note.startswith("This Space has no persistent storage")
     assert "HF_HOME" not in os.environ
 
@@ -69,6 +69,6 @@ def test_storage_that_is_not_mounted_or_cannot_be_written_is_none(storage, monke
 @pytest.mark.parametrize(("chosen", "lasts"), [("checkpoints", True), ("runs/of/mine", True), ("../elsewhere", False)])
 def test_a_folder_that_the_owner_chose_is_taken_and_judged(storage, monkeypatch, chosen, lasts):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(storage / chosen))
-    home = find_home(storage, mounted=lambda path: True)
+    home = resolve_storage(storage, mounted=lambda path: True)
     assert home.root == storage / chosen
     assert (home.note == "") is lasts

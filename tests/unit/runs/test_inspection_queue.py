@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from playground.runs import eyes as eyes_module
 from playground.runs import inspector
-from playground.runs.eyes import Eyes
+from playground.runs.eyes import InspectorClient
 from playground.runs.inspection_queue import (
     MAX_PER_ADDRESS,
     MAX_PER_CLIENT,
@@ -18,7 +18,7 @@ from playground.runs.inspection_queue import (
     InspectionQueue,
     InspectionRequest,
 )
-from playground.ui.live import answer_of
+from playground.ui.live import await_result
 from tests.support.coroutines import run_in_thread
 
 ADA, BOB, EVE = Client("10.0.0.1", "ada"), Client("10.0.0.2", "bob"), Client("10.0.0.1", "eve")
@@ -29,8 +29,8 @@ class FakeChild:
 
     started: ClassVar[list["FakeChild"]] = []
 
-    def __init__(self, entry, name, *arguments, on_message, on_end):
-        self.on_message, self.on_end = on_message, on_end
+    def __init__(self, entry, name, *arguments, on_message, on_exit):
+        self.on_message, self.on_exit = on_message, on_exit
         self.requests, self.is_killed = [], False
         self.started.append(self)
 
@@ -53,12 +53,12 @@ class FakeChild:
 @pytest.fixture
 def eyes(monkeypatch):
     monkeypatch.setattr(FakeChild, "started", [])
-    monkeypatch.setattr(eyes_module, "Child", FakeChild)
-    return Eyes()
+    monkeypatch.setattr(eyes_module, "WorkerProcess", FakeChild)
+    return InspectorClient()
 
 
 def ask(eyes, client, *texts):
-    return [eyes.ask("ask", {}, text, client=client) for text in texts]
+    return [eyes.request("ask", {}, text, client=client) for text in texts]
 
 
 def serve_all(eyes):
@@ -126,21 +126,21 @@ def test_a_cancelled_request_never_reaches_the_process_and_frees_its_place(eyes)
 
 
 def test_request_past_time_limit_ends_and_next_gets_new_process(eyes):
-    slow = eyes.ask("ask", {}, "slow", client=ADA, time_limit=5.0)
+    slow = eyes.request("ask", {}, "slow", client=ADA, timeout_s=5.0)
     (waiting,) = ask(eyes, BOB, "next")
-    eyes._began -= 6
-    eyes.supervise(60)
+    eyes._started_at -= 6
+    eyes.check_timeout(60)
     first, second = FakeChild.started
     assert "longer than 5 s" in slow.result(0)["error"]
     assert (first.is_killed, second.texts, waiting.done()) == (True, ["next"], False)
-    first.on_end(-9)  # its end takes nothing from the process after it
+    first.on_exit(-9)  # its end takes nothing from the process after it
     second.answer(found=1)
     assert waiting.result(0) == {"found": 1}
 
 
 def test_requests_that_wait_survive_the_end_of_the_process(eyes):
     (current,), (waiting,) = ask(eyes, ADA, "1"), ask(eyes, BOB, "2")
-    FakeChild.started[0].on_end(-11)
+    FakeChild.started[0].on_exit(-11)
     assert current.result(0)["again"]
     assert FakeChild.started[1].texts == ["2"]
     FakeChild.started[1].answer(found=2)
@@ -150,7 +150,7 @@ def test_requests_that_wait_survive_the_end_of_the_process(eyes):
 def test_a_stopped_process_answers_what_waits_and_accepts_no_more(eyes):
     current, waiting = ask(eyes, ADA, "1", "2")
     eyes.stop()
-    FakeChild.started[0].on_end(-9)
+    FakeChild.started[0].on_exit(-9)
     late = ask(eyes, BOB, "3")[0]
     assert all("error" in reply.result(0) for reply in (current, waiting, late))
     assert len(FakeChild.started) == 1
@@ -181,14 +181,14 @@ def request_whose(*messages):
 
 def test_a_time_limit_takes_the_request_out_of_the_queue(eyes):
     _, waiting = ask(eyes, ADA, "1", "2")
-    told = run_in_thread(answer_of(waiting, 0.01))
+    told = run_in_thread(await_result(waiting, 0.01))
     assert told["again"]
     assert waiting.cancelled()
 
 
 def test_a_client_that_disconnects_takes_its_request_out_of_the_queue(eyes):
     _, waiting = ask(eyes, ADA, "1", "2")
-    run_in_thread(answer_of(waiting, 600, request_whose({"type": "http.disconnect"})))
+    run_in_thread(await_result(waiting, 600, request_whose({"type": "http.disconnect"})))
     assert waiting.cancelled()
 
 
@@ -197,7 +197,7 @@ def test_a_client_that_stays_gets_its_answer(eyes, request_):
     (reply,) = ask(eyes, ADA, "1")
 
     async def answered():
-        task = asyncio.ensure_future(answer_of(reply, 600, request_))
+        task = asyncio.ensure_future(await_result(reply, 600, request_))
         await asyncio.sleep(0)
         FakeChild.started[0].answer(found=1)
         return await task
@@ -220,7 +220,7 @@ def test_an_unexpected_error_of_a_view_is_answered_and_logged(monkeypatch, caplo
         raise ZeroDivisionError("a defect of a view")
 
     monkeypatch.setattr(inspector.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(inspector.Inspector, "handle", fail)
-    inspector.inspect(SimpleNamespace(recv=receive, send=answers.append))
+    monkeypatch.setattr(inspector.Inspector, "dispatch", fail)
+    inspector.main(SimpleNamespace(recv=receive, send=answers.append))
     assert answers == [(1, {"error": "ZeroDivisionError: a defect of a view"})]
     assert "Traceback" in caplog.text

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from playground.runs.history import History, weights_path
+from playground.runs.history import WeightHistory, weights_path
 from playground.runs.registry import Registry
-from playground.runs.run import LONGEST_NAME, OVER, Run, fingerprint, size_of, summary
-from playground.training.config import Change, RunConfig
+from playground.runs.run import MAX_NAME_LENGTH, TERMINAL_STATUSES, Run, flat_directory_size, owner_id, to_summary
+from playground.training.config import RunConfig, SettingChange
 from tests.support.app_server import wait_for
 
 SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "steps": 40}
@@ -21,8 +21,8 @@ def run(tmp_path):
     folder = tmp_path / "runs" / "20260101-000000-reverse-abc123"
     folder.mkdir(parents=True)
     run = Run(
-        "the-id", "the-watch-id", fingerprint("ada's secret"), "My run · 1", RunConfig.from_fields(SMALL), folder,
-        status="stopped", message="why", changes=[Change(3, "learning_rate", 0.5), Change(9, "speed", 2)], step=12, best=0.5,
+        "the-id", "the-watch-id", owner_id("ada's secret"), "My run · 1", RunConfig.from_flat(SMALL), folder,
+        status="stopped", message="why", changes=[SettingChange(3, "learning_rate", 0.5), SettingChange(9, "speed", 2)], step=12, best=0.5,
         scores={"n": 4, "exact_match": 0.5, "token_accuracy": 0.75, "by_length": []}, seconds=1.5, device="cpu", hidden=True,
         origin=("20250101-000000-reverse-000000", 7),
     )  # fmt: skip
@@ -46,14 +46,14 @@ def test_a_record_reads_as_it_was_written(run):
     read = Run.read(run.folder)
     assert read.to_json() == run.to_json()
     assert (read.config, read.changes, read.origin, read.folder) == (run.config, run.changes, run.origin, run.folder)
-    assert summary(read) == summary(run)
+    assert to_summary(read) == to_summary(run)
 
 
 def test_the_owners_secret_is_nowhere_on_disk(run):
     for path in run.folder.rglob("*"):
         assert b"ada's secret" not in path.read_bytes()
-    assert fingerprint("ada's secret") == Run.read(run.folder).owner != fingerprint("ada's secret ")
-    assert fingerprint("\ud800") == fingerprint("\ud800")
+    assert owner_id("ada's secret") == Run.read(run.folder).owner != owner_id("ada's secret ")
+    assert owner_id("\ud800") == owner_id("\ud800")
 
 
 @pytest.mark.parametrize("status", ["waiting", "starting", "training", "paused", "stopping"])
@@ -63,7 +63,7 @@ def test_a_run_that_was_going_when_its_server_went_is_paused(run, status):
     assert Run.read(run.folder).status == "paused"
 
 
-@pytest.mark.parametrize("status", OVER)
+@pytest.mark.parametrize("status", TERMINAL_STATUSES)
 def test_a_run_that_was_over_stays_over(run, status):
     run.status = status
     run.write()
@@ -145,7 +145,7 @@ def test_a_record_that_lacks_something_is_refused(run):
 def test_what_a_newer_version_wrote_beside_it_does_no_harm(run):
     edit(run, worker=3, points=3, lock=3, folder="/etc", asked=3, surprise=1)
     assert Run.read(run.folder).to_json() == run.to_json()
-    assert not Run.read(run.folder).live
+    assert not Run.read(run.folder).has_worker
     assert Run.read(run.folder).folder == run.folder
 
 
@@ -166,11 +166,11 @@ def test_server_loads_readable_runs_and_leaves_broken_records_alone(run, tmp_pat
     (tmp_path / "runs" / "a file").write_text("x")
     registry = Registry(tmp_path, slots=1)
     try:
-        assert [each.id for each in registry.of_owner("ada's secret")] == ["the-id"]
+        assert [each.id for each in registry.list_for_owner("ada's secret")] == ["the-id"]
         assert registry.find("the-id", "ada's secret").folder == run.folder
-        assert registry.find_watched("the-watch-id").id == "the-id"
-        assert registry.find_watched("another") is None
-        assert registry.rows("ada's secret")[0]["name"] == "My run · 1"
+        assert registry.find_shared("the-watch-id").id == "the-id"
+        assert registry.find_shared("another") is None
+        assert registry.summaries("ada's secret")[0]["name"] == "My run · 1"
         wait_for_house(registry)
         assert all((tmp_path / "runs" / f"broken-{number}" / "run.json").read_bytes() == data for number, data in enumerate(broken))
     finally:
@@ -180,32 +180,32 @@ def test_server_loads_readable_runs_and_leaves_broken_records_alone(run, tmp_pat
 def wait_for_house(registry):
     """Until the house was looked after at least once: a run whose last visit lies long back is forgotten by then."""
     run = next(iter(registry._runs.values()))
-    run.load()
-    run.watched_at -= 1000
-    wait_for(lambda: run.points is None, what="a round of the house")
+    run.load_points()
+    run.last_viewed_at -= 1000
+    wait_for(lambda: run.points is None, description="a round of the house")
 
 
 # What it knows of its steps
 
 
 def test_points_and_steps_come_from_disk_when_somebody_asks(run):
-    history = History(run.folder)
+    history = WeightHistory(run.folder)
     history.open(0)
     history.add(lines(1, 2, 3, exact_match=0.25, scored=64))
-    history.put_weights(2, b"w")
-    assert (run.points, run.recorded) == (None, None)
-    assert run.load().last == 3
-    assert run.load() is run.points
-    assert (run.records(), run.newest) == ([2], 2)
+    history.save_weights(2, b"w")
+    assert (run.points, run.weight_steps) == (None, None)
+    assert run.load_points().last == 3
+    assert run.load_points() is run.points
+    assert (run.load_weight_steps(), run.latest_weights_step) == ([2], 2)
     assert (run.score_at(2), run.score_at(7)) == (0.25, None)
 
 
 def test_points_that_are_read_anew_are_another_epoch(run):
-    History(run.folder).open(0, lines(1, 2))
+    WeightHistory(run.folder).open(0, lines(1, 2))
     epochs = set()
     for _ in range(5):
-        run.load()
-        epochs.add(run.epoch)
+        run.load_points()
+        epochs.add(run.series_id)
         run.points = None
     assert len(epochs) == 5
 
@@ -218,35 +218,40 @@ def test_points_that_are_read_anew_are_another_epoch(run):
 def test_metrics_that_are_broken_are_told_up_to_there(run, odd):
     (run.folder / "metrics.jsonl").write_bytes(b'{"step": 1, "loss": 1}\n{"step": 2, "loss": 1}\n' + odd + b'\n{"step": 4, "loss": 1}\n')
     run.message = ""
-    told = run.load().since(0)
+    told = run.load_points().delta_since(0)
     assert told["steps"] == [1, 2]
     assert told["gradient_norm"] == [0.0, 0.0]
     assert "metrics" in run.message
 
 
 def test_settings_are_those_in_force_where_the_run_stands(run):
-    run.changes = [Change(3, "learning_rate", 0.5), Change(9, "speed", 2), Change(12, "steps", 90), Change(20, "learning_rate", 0.25)]
+    run.changes = [
+        SettingChange(3, "learning_rate", 0.5),
+        SettingChange(9, "speed", 2),
+        SettingChange(12, "steps", 90),
+        SettingChange(20, "learning_rate", 0.25),
+    ]
     told = {}
     for run.step in (0, 3, 12, 20):
-        told[run.step] = (run.learning_rate, run.steps, run.speed)
+        told[run.step] = (run.learning_rate, run.steps, run.max_steps_per_second)
     assert told == {0: (6e-3, 40, 0.0), 3: (0.5, 40, 0.0), 12: (0.5, 90, 2.0), 20: (0.25, 90, 2.0)}
 
 
 def test_a_run_without_checkpoints_says_so_and_has_none(run):
     assert run.checkpoints() == []
-    assert run.last_checkpoint() == "it has no checkpoint yet"
-    assert not run.live
-    assert run.send("pause") is False
+    assert run.last_checkpoint_message() == "it has no checkpoint yet"
+    assert not run.has_worker
+    assert run.send_command("pause") is False
 
 
 def test_the_size_of_a_folder_is_that_of_its_files(run):
-    assert size_of(run.folder) == (run.folder / "run.json").stat().st_size
+    assert flat_directory_size(run.folder) == (run.folder / "run.json").stat().st_size
     weights_path(run.folder, 1).parent.mkdir()
-    assert size_of(run.folder) == (run.folder / "run.json").stat().st_size
+    assert flat_directory_size(run.folder) == (run.folder / "run.json").stat().st_size
 
 
 def test_a_row_of_the_list_says_what_a_run_is(run):
-    row = summary(run)
+    row = to_summary(run)
     assert (row["subject"], row["name"], row["status"], row["step"], row["steps"], row["best"]) == (
         "run:the-id",
         "My run · 1",
@@ -257,6 +262,6 @@ def test_a_row_of_the_list_says_what_a_run_is(run):
     )
     assert (row["task"], row["shape"], row["hidden"], row["deleted"]) == ("reverse 1–5", [1, 2, 16], True, False)
     assert "owner" not in row
-    assert len(row["name"]) <= LONGEST_NAME
+    assert len(row["name"]) <= MAX_NAME_LENGTH
     assert row["created"] <= time.time()
     json.dumps(row)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playground.tasks import load_task
-from playground.tasks.held_out import held_out_set, is_held_out, training_batch
+from playground.tasks.held_out import build_held_out_set, is_held_out, sample_training_batch
 
 COPY = load_task("copy")
 REVERSE = load_task("reverse")
@@ -74,7 +74,7 @@ def test_one_sequence_in_sixteen_is_held_out_whatever_its_symbols(length):
 def test_the_same_seed_draws_the_same_batches_and_another_seed_others():
     def batches(seed):
         generator = torch.Generator().manual_seed(seed)
-        return [training_batch(REVERSE, 8, 1, 6, generator).source_BS for _ in range(3)]
+        return [sample_training_batch(REVERSE, 8, 1, 6, generator).source_BS for _ in range(3)]
 
     assert torch.equal(torch.stack(batches(5)), torch.stack(batches(5)))
     assert not torch.equal(torch.stack(batches(5)), torch.stack(batches(6)))
@@ -85,17 +85,17 @@ def test_batch_sampling_is_independent_of_torch_global_generator():
     generator = torch.Generator().manual_seed(5)
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    batch = training_batch(REVERSE, 8, 1, 6, generator)
-    asked = held_out_set(REVERSE, 50, 1, 8)
+    batch = sample_training_batch(REVERSE, 8, 1, 6, generator)
+    asked = build_held_out_set(REVERSE, 50, 1, 8)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
-    assert torch.equal(training_batch(REVERSE, 8, 1, 6, generator.manual_seed(5)).source_BS, batch.source_BS)
-    assert torch.equal(held_out_set(REVERSE, 50, 1, 8).batch.source_BS, asked.batch.source_BS)
+    assert torch.equal(sample_training_batch(REVERSE, 8, 1, 6, generator.manual_seed(5)).source_BS, batch.source_BS)
+    assert torch.equal(build_held_out_set(REVERSE, 50, 1, 8).batch.source_BS, asked.batch.source_BS)
 
 
 def test_training_batches_have_even_lengths_symbols_and_one_width():
     generator = torch.Generator().manual_seed(0)
-    batch = training_batch(REVERSE, 8000, 2, 6, generator)
+    batch = sample_training_batch(REVERSE, 8000, 2, 6, generator)
     assert batch.source_BS.shape == (8000, 7)
     lengths_B = (batch.source_BS > 2).sum(1)
     assert sorted(set(lengths_B.tolist())) == [2, 3, 4, 5, 6]
@@ -107,43 +107,43 @@ def test_training_batches_have_even_lengths_symbols_and_one_width():
 def test_exactly_the_held_out_rows_of_a_training_batch_have_weight_zero():
     generator = torch.Generator().manual_seed(0)
     for min_length, max_length in ((1, 3), (4, 4), (1, 10)):
-        batch = training_batch(REVERSE, 500, min_length, max_length, generator)
+        batch = sample_training_batch(REVERSE, 500, min_length, max_length, generator)
         held = [bool(is_held_out(*padded([s]))) for s in sequences_of(batch)]
-        assert batch.weight_B.tolist() == [0.0 if out else 1.0 for out in held]
+        assert batch.loss_weight_B.tolist() == [0.0 if out else 1.0 for out in held]
         assert 0 < sum(held) < 500
 
 
 def test_no_sequence_that_trains_is_ever_asked():
     generator = torch.Generator().manual_seed(0)
-    batch = training_batch(REVERSE, 20_000, 1, 4, generator)  # nearly every sequence of up to 4 symbols
-    asked = set(sequences_of(held_out_set(REVERSE, 2000, 1, 4).batch))
-    trained = {s for s, weight in zip(sequences_of(batch), batch.weight_B.tolist(), strict=True) if weight}
+    batch = sample_training_batch(REVERSE, 20_000, 1, 4, generator)  # nearly every sequence of up to 4 symbols
+    asked = set(sequences_of(build_held_out_set(REVERSE, 2000, 1, 4).batch))
+    trained = {s for s, weight in zip(sequences_of(batch), batch.loss_weight_B.tolist(), strict=True) if weight}
     assert asked & set(sequences_of(batch))
     assert not asked & trained
 
 
 @pytest.mark.parametrize(("n", "min_length", "max_length"), [(1, 1, 1), (30, 1, 5), (2000, 1, 10), (700, 3, 7), (100, 20, 24)])
 def test_held_out_sequences_are_distinct_and_deterministic(n, min_length, max_length):
-    asked = held_out_set(REVERSE, n, min_length, max_length)
+    asked = build_held_out_set(REVERSE, n, min_length, max_length)
     sequences = sequences_of(asked.batch)
     assert len(set(sequences)) == len(sequences) == n
     assert is_held_out(*padded(sequences)).all()
     assert [len(s) for s in sequences] == asked.lengths_B.tolist()
     assert {min_length, max_length} >= {min(map(len, sequences)), max(map(len, sequences))}
     assert asked.batch.source_BS.shape == (n, max_length + 1)
-    assert asked.batch.weight_B.tolist() == [1.0] * n
-    again = held_out_set(REVERSE, n, min_length, max_length)
+    assert asked.batch.loss_weight_B.tolist() == [1.0] * n
+    again = build_held_out_set(REVERSE, n, min_length, max_length)
     assert torch.equal(again.batch.source_BS, asked.batch.source_BS)
     assert torch.equal(again.batch.target_BT, asked.batch.target_BT)
 
 
 def test_reverse_and_copy_are_asked_the_same_sequences():
-    assert sequences_of(held_out_set(REVERSE, 300, 1, 8).batch) == sequences_of(held_out_set(COPY, 300, 1, 8).batch)
+    assert sequences_of(build_held_out_set(REVERSE, 300, 1, 8).batch) == sequences_of(build_held_out_set(COPY, 300, 1, 8).batch)
 
 
 @pytest.mark.parametrize("symbols", [2, 5, 10])
 def test_available_counts_what_enumeration_finds(symbols):
-    available = held_out_set(load_task("copy", symbols), 10, 1, 5).available
+    available = build_held_out_set(load_task("copy", symbols), 10, 1, 5).num_available
     for length in range(1, 6):
         every = [list(s) for s in itertools.product(range(3, 3 + symbols), repeat=length)]
         assert available[length] == int(is_held_out(*padded(every)).sum())
@@ -152,31 +152,31 @@ def test_available_counts_what_enumeration_finds(symbols):
 def test_counting_in_several_pieces_finds_the_same():
     every_NL = (torch.arange(2**17)[:, None] >> torch.arange(17)) % 2 + 3
     expected = int(is_held_out(every_NL, torch.full((2**17,), 17)).sum())
-    asked = held_out_set(load_task("copy", 2), 10**6, 17, 17)
-    assert asked.available == {17: expected}
+    asked = build_held_out_set(load_task("copy", 2), 10**6, 17, 17)
+    assert asked.num_available == {17: expected}
     assert len(set(sequences_of(asked.batch))) == len(asked.lengths_B) == expected
 
 
 def test_a_large_share_of_a_long_length_comes_back_distinct():
-    sequences = sequences_of(held_out_set(REVERSE, 50_000, 6, 6).batch)  # of some 62,500
+    sequences = sequences_of(build_held_out_set(REVERSE, 50_000, 6, 6).batch)  # of some 62,500
     assert len(set(sequences)) == len(sequences) == 50_000
     assert is_held_out(*padded(sequences)).all()
 
 
 def test_lengths_with_too_many_sequences_to_list_are_not_counted():
-    assert [length for length, n in held_out_set(REVERSE, 10, 1, 8).available.items() if n is None] == [6, 7, 8]
+    assert [length for length, n in build_held_out_set(REVERSE, 10, 1, 8).num_available.items() if n is None] == [6, 7, 8]
 
 
 def test_a_short_length_may_have_no_held_out_sequence_at_all():
-    asked = held_out_set(load_task("copy", 2), 100, 1, 8)
-    assert asked.available[1] == asked.available[4] == asked.available[5] == 0
+    asked = build_held_out_set(load_task("copy", 2), 100, 1, 8)
+    assert asked.num_available[1] == asked.num_available[4] == asked.num_available[5] == 0
     assert not {1, 4, 5} & set(asked.lengths_B.tolist())
 
 
 def test_what_short_lengths_cannot_fill_goes_to_the_longer_ones():
-    asked = held_out_set(REVERSE, 2000, 1, 10)
+    asked = build_held_out_set(REVERSE, 2000, 1, 10)
     n = torch.bincount(asked.lengths_B).tolist()[1:]
-    assert n[:3] == [asked.available[length] for length in (1, 2, 3)] == [1, 6, 67]
+    assert n[:3] == [asked.num_available[length] for length in (1, 2, 3)] == [1, 6, 67]
     assert sum(n) == 2000
     assert max(n[3:]) - min(n[3:]) <= 1
 
@@ -184,7 +184,7 @@ def test_what_short_lengths_cannot_fill_goes_to_the_longer_ones():
 @pytest.mark.parametrize(("symbols", "min_length", "max_length"), [(2, 1, 8), (2, 5, 8), (3, 1, 6), (5, 2, 4), (10, 1, 3)])
 def test_fewer_than_asked_for_come_back_only_where_fewer_exist(symbols, min_length, max_length):
     task = load_task("copy", symbols)
-    exist = sum(held_out_set(task, 1, min_length, max_length).available.values())
+    exist = sum(build_held_out_set(task, 1, min_length, max_length).num_available.values())
     for n in (1, 2, 3, 5, exist // 2, exist - 1, exist, exist + 1, 10 * exist):
-        sequences = sequences_of(held_out_set(task, n, min_length, max_length).batch)
+        sequences = sequences_of(build_held_out_set(task, n, min_length, max_length).batch)
         assert len(set(sequences)) == len(sequences) == min(n, exist)

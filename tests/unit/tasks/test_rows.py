@@ -11,11 +11,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playground.origins import keep
+from playground.origins import store
 from playground.tasks import EOS, load_task
-from playground.tasks.held_out import held_out_set, is_held_out, training_batch
-from playground.tasks.lookup import RowsTask
-from playground.tasks.rows import MissingRows, RowsError, check_vocabulary, read_rows, rows_root
+from playground.tasks.held_out import build_held_out_set, is_held_out, sample_training_batch
+from playground.tasks.lookup import LookupTask
+from playground.tasks.rows import DatasetError, DatasetNotFoundError, datasets_dir, read_pairs, validate_vocabulary
 from playground.training.config import RunConfig
 from tests.support.app_server import ROOT
 
@@ -27,7 +27,7 @@ pairs = st.lists(st.tuples(st.lists(words, min_size=1, max_size=5), st.lists(wor
 
 def rows_of(fields, words=None):
     """Rows out of lists of fields, numbered from 1, without the smallest number of rows that a task needs."""
-    return read_rows(lambda: enumerate(fields, start=1), words)
+    return read_pairs(lambda: enumerate(fields, start=1), words)
 
 
 def numbers(n=400, length=3):
@@ -40,12 +40,12 @@ def numbers(n=400, length=3):
 def kept(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     rows = rows_of(numbers())
-    keep(rows)
+    store(rows)
     return rows
 
 
 def task_of(rows):
-    return RunConfig.from_fields(rows.settings()).task.load()
+    return RunConfig.from_flat(rows.task_settings()).task.load()
 
 
 @given(pairs)
@@ -53,7 +53,7 @@ def test_whatever_is_taken_comes_back_as_it_was_each_source_once(lines):
     fields = [(" ".join(source), " ".join(target)) for source, target in lines]
     try:
         rows = rows_of(fields, words=True)
-    except RowsError as error:
+    except DatasetError as error:
         if "held out" not in str(error):
             raise
         return
@@ -61,8 +61,8 @@ def test_whatever_is_taken_comes_back_as_it_was_each_source_once(lines):
     for source, target in lines:
         first.setdefault(tuple(source), target)
     assert [(tuple(s), t) for s, t in rows.preview(10**6)] == list(first.items())
-    assert len(rows) + rows.duplicates + rows.contradictions == len(lines)
-    assert rows.contradictions == sum(first[tuple(s)] != t for s, t in lines)
+    assert len(rows) + rows.duplicates + rows.conflicts == len(lines)
+    assert rows.conflicts == sum(first[tuple(s)] != t for s, t in lines)
     assert list(rows.vocabulary) == sorted({symbol for line in lines for side in line for symbol in side})
 
 
@@ -71,14 +71,14 @@ def test_the_held_out_rows_are_those_that_the_hash_of_their_symbols_names(lines)
     fields = [(" ".join(source), " ".join(target)) for source, target in lines] + numbers(40)
     try:
         rows = rows_of(fields, words=True)
-    except RowsError as error:  # none of so few is held out
-        rows = error.rows
+    except DatasetError as error:  # none of so few is held out
+        rows = error.dataset
     expected = 0
     for source, _ in rows.preview(10**6):
         digests = [hashlib.sha256(symbol.encode()).digest() for symbol in source]
         marks = torch.tensor([[int.from_bytes(digest[:8], "little", signed=True) for digest in digests]])
         expected += bool(is_held_out(marks, torch.tensor([len(source)])))
-    assert rows.held_out() == expected
+    assert rows.count_held_out() == expected
 
 
 def test_a_source_stays_on_its_side_when_other_rows_bring_other_symbols(tmp_path, monkeypatch):
@@ -86,9 +86,9 @@ def test_a_source_stays_on_its_side_when_other_rows_bring_other_symbols(tmp_path
     few, held = numbers(300), []
     for fields in (few, [("aardvark", "first in the alphabet"), *few]):
         rows = rows_of(fields)
-        keep(rows)
-        task, settings = task_of(rows), rows.settings()
-        batch = held_out_set(task, 1000, settings["min_length"], settings["max_length"]).batch
+        store(rows)
+        task, settings = task_of(rows), rows.task_settings()
+        batch = build_held_out_set(task, 1000, settings["min_length"], settings["max_length"]).batch
         held.append({" ".join(task.vocabulary.decode(row)) for row in batch.source_BS.tolist()} - {"aardvark"})
     assert held[0] == held[1]
     assert 5 < len(held[0]) < 40
@@ -108,46 +108,46 @@ def test_all_bad_lines_are_counted_and_the_first_five_named():
         31: ("q", "\u200b"), 33: ("a" * 10_001, "b"),
     }  # fmt: skip
     fields = [bad.get(number, ("a b c d", f"w{number % 7} x")) for number in range(1, 60)]
-    with pytest.raises(RowsError) as caught:
+    with pytest.raises(DatasetError) as caught:
         rows_of(fields)
     assert str(caught.value).startswith(
         "9 of 59 lines cannot be used: line 3 has no tab between source and target; line 7 has the control character U+0000; "
         "line 11 has 2 tabs; one is expected; line 20 has no source; line 21 has no target; and 4 more"
     )
     only = [("x", "PAD") if number == 4 else ("a b c d", f"w{number % 7} x") for number in range(1, 60)]
-    with pytest.raises(RowsError, match="line 4 has an invalid symbol: PAD is the name of a special token"):
+    with pytest.raises(DatasetError, match="line 4 has an invalid symbol: PAD is the name of a special token"):
         rows_of(only)
-    with pytest.raises(RowsError, match="line 22 has a source of 200 symbols, above 128"):
+    with pytest.raises(DatasetError, match="line 22 has a source of 200 symbols, above 128"):
         rows_of([("x" * 200, "y") if number == 22 else (f"{number}", "y") for number in range(1, 60)])
-    with pytest.raises(RowsError, match=r"'\\u200b' contains a character that cannot be printed"):
+    with pytest.raises(DatasetError, match=r"'\\u200b' contains a character that cannot be printed"):
         rows_of([("q", "\u200b")])
 
 
 def test_too_many_symbols_and_rows_too_few_to_split_are_refused():
-    with pytest.raises(RowsError, match="more than 512 different symbols, from line 512"):
+    with pytest.raises(DatasetError, match="more than 512 different symbols, from line 512"):
         rows_of([(f"w{number} a", "a") for number in range(600)])
-    with pytest.raises(RowsError, match=r"none of these 3 distinct pairs are held out.*add more pairs"):
+    with pytest.raises(DatasetError, match=r"none of these 3 distinct pairs are held out.*add more pairs"):
         rows_of([("a", "b"), ("b", "c"), ("c", "d"), ("a", "b")])
-    with pytest.raises(RowsError, match="the only distinct pair is not held out"):
+    with pytest.raises(DatasetError, match="the only distinct pair is not held out"):
         rows_of([("a", "b")])
-    with pytest.raises(RowsError, match="the dataset is empty"):
+    with pytest.raises(DatasetError, match="the dataset is empty"):
         rows_of([])
 
 
 def test_a_single_held_out_row_is_named_in_the_singular():
-    rows = next(rows for n in range(2, 60) if (rows := split_or_none(numbers(n))) is not None and rows.held_out() == 1)
-    assert "1 pair is held out" in " ".join(rows.in_words())
+    rows = next(rows for n in range(2, 60) if (rows := split_or_none(numbers(n))) is not None and rows.count_held_out() == 1)
+    assert "1 pair is held out" in " ".join(rows.summary())
 
 
 def split_or_none(pairs):
-    with suppress(RowsError):
+    with suppress(DatasetError):
         return rows_of(pairs)
 
 
 def test_duplicates_and_contradictions_are_told_with_their_lines():
     rows = rows_of([*numbers(100), numbers(1)[0], ("zero zero one", "9 9 9"), ("zero zero one", "8")])
-    assert (len(rows), rows.duplicates, rows.contradictions, rows.contradicted) == (100, 1, 2, (102, 103))
-    told = " ".join(rows.in_words())
+    assert (len(rows), rows.duplicates, rows.conflicts, rows.conflict_lines) == (100, 1, 2, (102, 103))
+    told = " ".join(rows.summary())
     assert "1 pair was a duplicate and was left out" in told
     assert "2 pairs had another target than an earlier pair with the same source (line 102, 103); the first target is used" in told
     assert rows.preview(2)[1] == (["zero", "zero", "one"], ["1", "0", "0"])
@@ -155,14 +155,14 @@ def test_duplicates_and_contradictions_are_told_with_their_lines():
 
 def test_the_content_is_that_of_the_rows_and_not_of_the_file():
     rows = rows_of(numbers())
-    assert rows.content == rows_of([(f"  {a} ", b.replace(" ", "  ")) for a, b in numbers()]).content
-    assert rows.content == rows_of([*numbers(), *numbers(3)]).content
-    assert rows.content != rows_of(numbers()[::-1]).content
-    assert rows.content != rows_of([(a, b.replace("9", "N")) for a, b in numbers()]).content
+    assert rows.sha256 == rows_of([(f"  {a} ", b.replace(" ", "  ")) for a, b in numbers()]).sha256
+    assert rows.sha256 == rows_of([*numbers(), *numbers(3)]).sha256
+    assert rows.sha256 != rows_of(numbers()[::-1]).sha256
+    assert rows.sha256 != rows_of([(a, b.replace("9", "N")) for a, b in numbers()]).sha256
 
 
 def test_the_file_is_one_that_safetensors_reads(kept):
-    path = rows_root() / kept.content / "rows.safetensors"
+    path = datasets_dir() / kept.sha256 / "rows.safetensors"
     with safetensors.safe_open(path, "pt") as file:
         assert {name: len(file.get_tensor(name)) for name in list(file.keys())} == {
             "source": 1200, "target": 1200, "source_lengths": 400, "target_lengths": 400,
@@ -187,85 +187,87 @@ def test_reading_rows_and_their_settings_loads_no_torch():
 def test_every_row_is_answered_as_it_says_and_no_other(kept):
     task = task_of(kept)
     for source, target in kept.preview(400):
-        assert task.vocabulary.decode(task.right(task.vocabulary.encode(" ".join(source)))) == target
-    assert task.right(task.vocabulary.encode("one one")) is None
+        assert task.vocabulary.decode(task.target_for(task.vocabulary.encode(" ".join(source)))) == target
+    assert task.target_for(task.vocabulary.encode("one one")) is None
     sequence_BL = torch.tensor([task.vocabulary.encode("one two three"), task.vocabulary.encode("nine nine nine")])
-    answer_BL, lengths_B = task.answer(sequence_BL, torch.tensor([3, 3]))
+    answer_BL, lengths_B = task.target(sequence_BL, torch.tensor([3, 3]))
     assert lengths_B.tolist() == [3, 0]
     assert task.vocabulary.decode(answer_BL[0].tolist()) == ["3", "2", "1"]
-    assert task.question() == "zero zero zero"
+    assert task.example_source() == "zero zero zero"
 
 
 def test_training_rows_come_about_equally_often_and_none_of_them_is_asked(kept):
     task = task_of(kept)
-    batch = training_batch(task, 40_000, 3, 3, torch.Generator().manual_seed(0))
+    batch = sample_training_batch(task, 40_000, 3, 3, torch.Generator().manual_seed(0))
     seen = {tuple(row): 0 for row in batch.source_BS.tolist()}
     for row in batch.source_BS.tolist():
         seen[tuple(row)] += 1
-    asked = held_out_set(task, 1000, 3, 3)
+    asked = build_held_out_set(task, 1000, 3, 3)
     held = {tuple(row) for row in asked.batch.source_BS.tolist()}
-    assert batch.weight_B.min() == 1
+    assert batch.loss_weight_B.min() == 1
     assert not held & set(seen)
-    assert len(held) == len(asked.lengths_B) == asked.available[3] == kept.held_out()
+    assert len(held) == len(asked.lengths_B) == asked.num_available[3] == kept.count_held_out()
     assert len(held) + len(seen) == 400
     assert min(seen.values()) > 60
     for source, target in zip(asked.batch.source_BS.tolist(), asked.batch.labels_BT.tolist(), strict=True):
         words = task.vocabulary.decode(source)
         assert (words, task.vocabulary.decode(target)) in kept.preview(400)
         assert target[3] == EOS
-    again = training_batch(task, 40_000, 3, 3, torch.Generator().manual_seed(0))
+    again = sample_training_batch(task, 40_000, 3, 3, torch.Generator().manual_seed(0))
     assert torch.equal(again.target_BT, batch.target_BT)
 
 
 def test_rows_of_other_lengths_are_left_out_and_too_few_are_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     rows = rows_of([*numbers(99, 2), *numbers(400)], words=True)
-    keep(rows)
-    run = RunConfig.from_fields(rows.settings())
+    store(rows)
+    run = RunConfig.from_flat(rows.task_settings())
     assert (run.task.min_length, run.task.max_length, run.model.max_positions) == (2, 3, 4)
-    batch = training_batch(run.task.load(), 500, 2, 2, torch.Generator().manual_seed(0))
+    batch = sample_training_batch(run.task.load(), 500, 2, 2, torch.Generator().manual_seed(0))
     assert batch.source_BS.shape == (500, 3)
     assert (batch.source_BS == EOS).float().argmax(1).unique().tolist() == [2]
-    assert set(held_out_set(run.task.load(), 50, 2, 4).available) == {2, 3, 4}
-    assert held_out_set(run.task.load(), 50, 2, 4).available[4] == 0
-    with pytest.raises(RowsError, match="lengths 1 to 1 have 0 training pairs and 0 held-out pairs"):
-        run.task.load().prepare(1, 1)
+    assert set(build_held_out_set(run.task.load(), 50, 2, 4).num_available) == {2, 3, 4}
+    assert build_held_out_set(run.task.load(), 50, 2, 4).num_available[4] == 0
+    with pytest.raises(DatasetError, match="lengths 1 to 1 have 0 training pairs and 0 held-out pairs"):
+        run.task.load().check_lengths(1, 1)
 
 
 def test_rows_that_are_not_here_are_named_with_the_way_to_bring_them(kept, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "elsewhere"))
     task = task_of(kept)
-    assert task.vocabulary.encode("nine 9") == [task.vocabulary.numbers["nine"], task.vocabulary.numbers["9"]]
-    assert task.right([3, 4]) is None
-    with pytest.raises(MissingRows, match=rf"{kept.content[:12]}…\) is not stored here; add it with `python -m playground rows FILE`"):
-        task.prepare(3, 3)
-    keep(kept)
-    task.prepare(3, 3)
+    assert task.vocabulary.encode("nine 9") == [task.vocabulary.token_ids["nine"], task.vocabulary.token_ids["9"]]
+    assert task.target_for([3, 4]) is None
+    with pytest.raises(
+        DatasetNotFoundError, match=rf"{kept.sha256[:12]}…\) is not stored here; add it with `python -m playground rows FILE`"
+    ):
+        task.check_lengths(3, 3)
+    store(kept)
+    task.check_lengths(3, 3)
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed", "grown", "no tensors"])
 def test_rows_that_are_not_what_was_kept_are_refused(kept, harm):
-    path = rows_root() / kept.content / "rows.safetensors"
+    path = datasets_dir() / kept.sha256 / "rows.safetensors"
     data = path.read_bytes()
     path.write_bytes({"cut": data[:-5], "changed": data[:-1] + b"\x01", "grown": data + b"x", "no tensors": b"hello"}[harm])
-    with pytest.raises(RowsError, match=r"is damaged .* add the dataset again"):
-        task_of(kept).prepare(3, 3)
-    keep(kept)  # mends it
-    task_of(kept).prepare(3, 3)
+    with pytest.raises(DatasetError, match=r"is damaged .* add the dataset again"):
+        task_of(kept).check_lengths(3, 3)
+    store(kept)  # mends it
+    task_of(kept).check_lengths(3, 3)
 
 
 @pytest.mark.parametrize("text", ["", " ", "a  b", "a a", "a\tb", "x PAD", " a", "a\u200b", " ".join(map(str, range(513))), "y" * 41])
 def test_a_vocabulary_from_elsewhere_is_checked(text):
-    with pytest.raises(RowsError):
-        check_vocabulary(text)
+    with pytest.raises(DatasetError):
+        validate_vocabulary(text)
 
 
 def test_single_characters_make_a_vocabulary_that_is_typed_without_blanks(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     rows = rows_of([(f"{a}{b},", f"{b}-{a}") for a in "abcdefghij" for b in "klmnopqrst"])
-    keep(rows)
+    store(rows)
     task = task_of(rows)
-    assert task.vocabulary.compact
-    assert task.vocabulary.decode(task.right(task.vocabulary.encode("ak,"))) == ["k", "-", "a"]
-    assert RowsTask(rows.content, rows.vocabulary, 3).answer_length(1) == 3
-    assert load_task("copy").vocabulary.compact
+    assert task.vocabulary.single_characters
+    assert task.vocabulary.decode(task.target_for(task.vocabulary.encode("ak,"))) == ["k", "-", "a"]
+    assert LookupTask(rows.sha256, rows.vocabulary, 3).max_target_length(1) == 3
+    assert load_task("copy").vocabulary.single_characters

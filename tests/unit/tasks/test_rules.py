@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playground.tasks import TASKS, load_task
-from playground.tasks.held_out import held_out_set, is_held_out, training_batch
+from playground.tasks.held_out import build_held_out_set, is_held_out, sample_training_batch
 from playground.tasks.task import make_batch
 from playground.tasks.vocabulary import ALPHABET
 from playground.training.config import RunConfig
@@ -76,7 +76,7 @@ def asked(draw, name):
 
 
 def tokens_of(task, values):
-    return [task.vocabulary.numbers[value if isinstance(value, str) else ALPHABET[value]] for value in values]
+    return [task.vocabulary.token_ids[value if isinstance(value, str) else ALPHABET[value]] for value in values]
 
 
 def padded(sequences, filler):
@@ -95,13 +95,13 @@ def test_answers_equal_plain_python_whatever_stands_in_the_padding(name, data, f
     n, sequences = data.draw(asked(name))
     task = load_task(name, n)
     rows, lengths = padded([tokens_of(task, s) for s in sequences], filler)
-    answer_BL, lengths_B = task.answer(rows, lengths)
+    answer_BL, lengths_B = task.target(rows, lengths)
     answers = [row[:length] for row, length in zip(answer_BL.tolist(), lengths_B.tolist(), strict=True)]
     assert answers == [tokens_of(task, ANSWERS[name](sequence, n)) for sequence in sequences]
-    assert [task.right(row[:length]) for row, length in zip(rows.tolist(), lengths.tolist(), strict=True)] == answers
-    assert all(task.problem(row[:length]) == "" for row, length in zip(rows.tolist(), lengths.tolist(), strict=True))
+    assert [task.target_for(row[:length]) for row, length in zip(rows.tolist(), lengths.tolist(), strict=True)] == answers
+    assert all(task.validate_source(row[:length]) == "" for row, length in zip(rows.tolist(), lengths.tolist(), strict=True))
     for length, answer_length in zip(lengths.tolist(), lengths_B.tolist(), strict=True):
-        assert answer_length <= task.answer_length(length)
+        assert answer_length <= task.max_target_length(length)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -124,12 +124,12 @@ def test_the_alignment_names_the_source_position_of_every_answer_position(name, 
         assert name not in ("reverse", "copy", "duplicate", "swap-halves", "caesar")
         return
     sequence = torch.arange(3, 3 + length)[None]  # all different, so that a position can be told by its symbol
-    answer = task.right(sequence[0].tolist())
+    answer = task.target_for(sequence[0].tolist())
     assert len(task.alignment(length)) == len(answer)
     for at in range(length):  # another symbol there changes the answer exactly where the alignment says
         other = sequence.clone()
         other[0, at] = 12
-        changed = [i for i, (was, now) in enumerate(zip(answer, task.right(other[0].tolist()), strict=True)) if was != now]
+        changed = [i for i, (was, now) in enumerate(zip(answer, task.target_for(other[0].tolist()), strict=True)) if was != now]
         assert changed == [i for i, origin in enumerate(task.alignment(length)) if origin == at]
 
 
@@ -137,76 +137,76 @@ def test_the_alignment_names_the_source_position_of_every_answer_position(name, 
 def test_the_example_and_the_question_of_a_task_are_what_the_task_does(name):
     task = load_task(name)
     question, answer = map(task.vocabulary.encode, task.example)
-    assert task.right(question) == answer
-    assert task.problem(question) == ""
+    assert task.target_for(question) == answer
+    assert task.validate_source(question) == ""
     assert task.name == name
     example = type(task).__doc__.split("\n")[0]
     assert ": " in example
     asked, answered = example.split(": ", 1)[1].split("(as in")[0].strip(" .").split(" -> ")
-    assert task.right(task.vocabulary.encode(asked)) == task.vocabulary.encode(answered)
+    assert task.target_for(task.vocabulary.encode(asked)) == task.vocabulary.encode(answered)
     for symbols in (2, 3, 10, 62):
         task = load_task(name, symbols)
-        assert task.problem(task.vocabulary.encode(task.question())) == ""
+        assert task.validate_source(task.vocabulary.encode(task.example_source())) == ""
 
 
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("symbols", [2, 3, 11])
 def test_what_is_known_without_torch_holds(name, symbols):
     about, task = TASKS[name], load_task(name, symbols)
-    assert about.sentence.endswith(".")
+    assert about.description.endswith(".")
     assert len(set(task.vocabulary.symbols)) == len(task.vocabulary.symbols) == len(about.alphabet(symbols))
-    low, high = about.symbols or (2, 2)
-    assert (low, high) == ((2, 2) if about.symbols is None else (2, 62))
+    low, high = about.n_symbols_range or (2, 2)
+    assert (low, high) == ((2, 2) if about.n_symbols_range is None else (2, 62))
     for length in range(1, 6 if symbols < 11 else 5):  # 11 symbols have 161,051 sequences of five
-        every = task.listed(torch.arange(task.count(length)), length).tolist() if length >= about.shortest else []
-        assert len(every) == len({tuple(row) for row in every}) == task.count(length)
+        every = task.enumerate_sources(torch.arange(task.num_sources(length)), length).tolist() if length >= about.min_length else []
+        assert len(every) == len({tuple(row) for row in every}) == task.num_sources(length)
         if every:
-            drawn = task.fill(torch.full((400,), length), length, torch.Generator().manual_seed(0))
+            drawn = task.sample_with_lengths(torch.full((400,), length), length, torch.Generator().manual_seed(0))
             assert {tuple(row) for row in drawn.tolist()} <= {tuple(row) for row in every}
-            assert all(task.problem(row) == "" for row in every)
+            assert all(task.validate_source(row) == "" for row in every)
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_batches_and_held_out_sets_share_no_sequence_and_count_right(name):
     task = load_task(name, 4)
-    batch = training_batch(task, 3000, 1, 6, torch.Generator().manual_seed(1))
-    again = training_batch(task, 3000, 1, 6, torch.Generator().manual_seed(1))
+    batch = sample_training_batch(task, 3000, 1, 6, torch.Generator().manual_seed(1))
+    again = sample_training_batch(task, 3000, 1, 6, torch.Generator().manual_seed(1))
     assert torch.equal(batch.source_BS, again.source_BS)
-    asked = held_out_set(task, 500, 1, 6)
+    asked = build_held_out_set(task, 500, 1, 6)
 
     def sources(tokens_BS):
         return [tuple(token for token in row if token > 2) for row in tokens_BS.tolist()]
 
-    trained = {row for row, weight in zip(sources(batch.source_BS), batch.weight_B.tolist(), strict=True) if weight}
+    trained = {row for row, weight in zip(sources(batch.source_BS), batch.loss_weight_B.tolist(), strict=True) if weight}
     held = sources(asked.batch.source_BS)
     assert len(set(held)) == len(held) > 4
     assert not trained & set(held)
-    assert min(map(len, trained)) == TASKS[name].shortest
+    assert min(map(len, trained)) == TASKS[name].min_length
     for length in range(1, 7):
-        symbols = [task.vocabulary.numbers[s] for s in ("()" if name == "brackets" else ALPHABET[:4])]
+        symbols = [task.vocabulary.token_ids[s] for s in ("()" if name == "brackets" else ALPHABET[:4])]
         if name in SUMS:
-            slots = [[task.plus] if at == length // 2 else symbols for at in range(length)]
+            slots = [[task.plus_id] if at == length // 2 else symbols for at in range(length)]
             every = list(itertools.product(*slots)) if length > 2 else []
         else:
             every = list(itertools.product(symbols, repeat=length))
         out = is_held_out(torch.tensor(every), torch.full((len(every),), length)).sum().item() if every else 0
-        assert asked.available[length] == out
+        assert asked.num_available[length] == out
 
 
 def test_half_of_training_brackets_are_balanced_and_all_such_occur():
     task, generator = load_task("brackets"), torch.Generator().manual_seed(0)
-    sequence_BL = task.fill(torch.full((20_000,), 8), 10, generator)
+    sequence_BL = task.sample_with_lengths(torch.full((20_000,), 8), 10, generator)
     lengths_B = torch.full((20_000,), 8)
-    balanced_B = task.answer(sequence_BL, lengths_B)[0][:, 0] == 4
+    balanced_B = task.target(sequence_BL, lengths_B)[0][:, 0] == 4
     assert 0.5 < balanced_B.float().mean().item() < 0.6
     assert len(sequence_BL[balanced_B, :8].unique(dim=0)) == 14  # the Catalan number of four pairs
     assert len(sequence_BL[:, :8].unique(dim=0)) == 2**8
-    odd = task.answer(task.fill(torch.full((50,), 7), 10, generator), torch.full((50,), 7))[0]
+    odd = task.target(task.sample_with_lengths(torch.full((50,), 7), 10, generator), torch.full((50,), 7))[0]
     assert set(odd.flatten().tolist()) == {3}
 
 
 def test_half_of_held_out_brackets_are_balanced_if_enough_exist():
-    asked = held_out_set(load_task("brackets"), 20, 12, 12)
+    asked = build_held_out_set(load_task("brackets"), 20, 12, 12)
     assert (asked.batch.labels_BT[:, 0] == 4).sum() == 10
 
 
@@ -218,8 +218,8 @@ def bincount_of_targets(batch):
 @pytest.mark.parametrize("n", [256, 2000])
 @pytest.mark.parametrize("name", TASKS)
 def test_constant_answer_matches_at_most_60_percent_of_held_out_set(name, n):
-    run = RunConfig.from_fields({"task": name})
-    asked = held_out_set(run.task.load(), n, run.task.min_length, run.task.max_length)
+    run = RunConfig.from_flat({"task": name})
+    asked = build_held_out_set(run.task.load(), n, run.task.min_length, run.task.max_length)
     counts = bincount_of_targets(asked.batch)
     assert counts.max().item() <= 0.6 * len(asked.lengths_B)
     if len(counts) == 2:  # enough of each that a few wrong answers are no large part of a score
@@ -228,7 +228,7 @@ def test_constant_answer_matches_at_most_60_percent_of_held_out_set(name, n):
 
 @pytest.mark.parametrize(("low", "high"), [(1, 10), (4, 14), (16, 16), (18, 20), (17, 18)])
 def test_held_out_brackets_of_every_length_are_balanced_as_often_as_not(low, high):
-    asked = held_out_set(load_task("brackets"), 300, low, high)
+    asked = build_held_out_set(load_task("brackets"), 300, low, high)
     balanced_B = asked.batch.labels_BT[:, 0] == 4
     for length in range(low, high + 1):
         of_length_B = asked.lengths_B == length
@@ -238,7 +238,7 @@ def test_held_out_brackets_of_every_length_are_balanced_as_often_as_not(low, hig
 
 def test_held_out_brackets_of_an_odd_length_are_not_balanced():
     for length, n in ((9, 20), (21, 20)):
-        asked = held_out_set(load_task("brackets"), n, length, length)
+        asked = build_held_out_set(load_task("brackets"), n, length, length)
         assert len(asked.lengths_B) == n
         assert set(asked.batch.labels_BT[:, 0].tolist()) == {3}
 
@@ -253,19 +253,19 @@ def test_held_out_brackets_of_an_odd_length_are_not_balanced():
 )  # fmt: skip
 def test_what_is_no_question_of_a_task_is_said_to_be_none(name, text, says):
     task = load_task(name)
-    assert re.search(says, task.problem(task.vocabulary.encode(text)))
+    assert re.search(says, task.validate_source(task.vocabulary.encode(text)))
 
 
 def test_random_mapping_is_uniform_and_depends_on_every_symbol():
     task = load_task("random", 5)
     sequence_BL = torch.randint(3, 8, (20_000, 6), generator=torch.Generator().manual_seed(0))
     lengths_B = torch.full((20_000,), 6)
-    answer_BL, _ = task.answer(sequence_BL, lengths_B)
+    answer_BL, _ = task.target(sequence_BL, lengths_B)
     for column in range(6):
         assert torch.bincount(answer_BL[:, column])[3:].min() > 3700
     other_BL = sequence_BL.clone()
     other_BL[:, 0] = (other_BL[:, 0] - 2) % 5 + 3
-    same_BL = task.answer(other_BL, lengths_B)[0] == answer_BL
+    same_BL = task.target(other_BL, lengths_B)[0] == answer_BL
     assert same_BL.float().mean().item() == pytest.approx(1 / 5, abs=0.01)
 
 

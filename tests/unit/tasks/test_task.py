@@ -7,8 +7,8 @@ from playground.evaluation import evaluate
 from playground.families.encoder_decoder import EncoderDecoder
 from playground.models.config import ModelConfig
 from playground.tasks import EOS, PAD, SOS, load_task
-from playground.tasks.held_out import held_out_set, training_batch
-from playground.tasks.task import Task, end_with_eos, make_batch
+from playground.tasks.held_out import build_held_out_set, sample_training_batch
+from playground.tasks.task import Task, append_eos, make_batch
 
 
 def documented_task():
@@ -23,7 +23,7 @@ def test_sources_end_with_eos_and_targets_stand_between_sos_and_eos():
     batch = make_batch(load_task("reverse"), torch.tensor([[3, 4, 5], [6, 12, 12]]), torch.tensor([3, 1]))
     assert batch.source_BS.tolist() == [[3, 4, 5, EOS], [6, EOS, PAD, PAD]]
     assert batch.target_BT.tolist() == [[SOS, 5, 4, 3, EOS], [SOS, 6, EOS, PAD, PAD]]
-    assert batch.weight_B.tolist() == [1.0, 1.0]
+    assert batch.loss_weight_B.tolist() == [1.0, 1.0]
 
 
 def test_the_decoder_is_given_the_target_shifted_by_one_behind_its_labels():
@@ -40,15 +40,15 @@ def test_widths_are_fixed_by_the_longest_length_and_not_by_the_rows():
 
 
 def test_a_sequence_of_no_symbols_is_eos_alone():
-    assert end_with_eos(torch.tensor([[9, 9]]), torch.tensor([0])).tolist() == [[EOS, PAD, PAD]]
+    assert append_eos(torch.tensor([[9, 9]]), torch.tensor([0])).tolist() == [[EOS, PAD, PAD]]
 
 
 def test_rows_of_a_batch_are_picked_by_number_and_by_mask():
     batch = make_batch(load_task("copy"), torch.tensor([[3], [4], [5]]), torch.tensor([1, 1, 1]), torch.tensor([1.0, 0.0, 1.0]))
-    picked = batch.rows(torch.tensor([2, 1]))
-    masked = batch.rows(torch.tensor([True, False, True]))
-    assert (picked.source_BS[:, 0].tolist(), picked.target_BT[:, 1].tolist(), picked.weight_B.tolist()) == ([5, 4], [5, 4], [1.0, 0.0])
-    assert (masked.source_BS[:, 0].tolist(), masked.target_BT[:, 1].tolist(), masked.weight_B.tolist()) == ([3, 5], [3, 5], [1.0, 1.0])
+    picked = batch.select(torch.tensor([2, 1]))
+    masked = batch.select(torch.tensor([True, False, True]))
+    assert (picked.source_BS[:, 0].tolist(), picked.target_BT[:, 1].tolist(), picked.loss_weight_B.tolist()) == ([5, 4], [5, 4], [1.0, 0.0])
+    assert (masked.source_BS[:, 0].tolist(), masked.target_BT[:, 1].tolist(), masked.loss_weight_B.tolist()) == ([3, 5], [3, 5], [1.0, 1.0])
 
 
 def test_the_documented_task_answers_as_its_example_says():
@@ -66,12 +66,12 @@ def test_the_documented_task_can_be_trained_and_scored():
     generator = torch.Generator().manual_seed(0)
     losses = []
     for _ in range(60):
-        loss = family.loss(training_batch(tail, 32, 1, 4, generator))
+        loss = family.loss(sample_training_batch(tail, 32, 1, 4, generator))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < losses[0] / 3
-    scores = evaluate(family, held_out_set(tail, 100, 1, 4))
+    scores = evaluate(family, build_held_out_set(tail, 100, 1, 4))
     assert scores.n == 100
     assert scores.token_accuracy > 0.6

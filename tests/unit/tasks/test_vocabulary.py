@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playground.tasks import EOS, PAD, SOS, UnknownSymbol, Vocabulary
+from playground.tasks import EOS, PAD, SOS, UnknownSymbolError, Vocabulary
 from playground.tasks.vocabulary import ALPHABET
 
 DIGITS = Vocabulary("0123456789")
@@ -27,7 +27,7 @@ def test_decoding_stops_at_the_first_eos(data, vocabulary):
 
 @given(vocabularies)
 def test_every_token_has_a_name_of_its_own(vocabulary):
-    assert len({vocabulary.name(token) for token in range(len(vocabulary))}) == len(vocabulary)
+    assert len({vocabulary.token_name(token) for token in range(len(vocabulary))}) == len(vocabulary)
 
 
 def test_special_tokens_keep_their_names_where_a_wrong_answer_holds_them():
@@ -46,7 +46,7 @@ def test_text_is_encoded_or_the_first_unknown_symbol_is_named(text, vocabulary):
     if not unknown:
         assert len(vocabulary.encode(text)) == sum(s in vocabulary.symbols for s in text)
         return
-    with pytest.raises(UnknownSymbol) as caught:
+    with pytest.raises(UnknownSymbolError) as caught:
         vocabulary.encode(text)
     assert str(caught.value).startswith(repr(unknown[0]))
     assert vocabulary.describe() in str(caught.value)

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playground.models.config import SettingError
-from playground.training.config import CHANGEABLE, Change, TrainConfig, settings_at
+from playground.models.config import ConfigError
+from playground.training.config import MUTABLE_SETTINGS, SettingChange, TrainConfig, config_at_step
 from playground.training.trainer import Trainer
 from tests.support.fingerprint import fingerprint
 
 CHANGES = st.one_of(
-    st.builds(Change, st.integers(0, 300), st.just("learning_rate"), st.floats(1e-9, 100)),
-    st.builds(Change, st.integers(0, 300), st.just("steps"), st.integers(1, 1_000_000)),
-    st.builds(Change, st.integers(0, 300), st.just("until"), st.floats(0, 1)),
-    st.builds(Change, st.integers(0, 300), st.just("speed"), st.floats(0, 1000)),
+    st.builds(SettingChange, st.integers(0, 300), st.just("learning_rate"), st.floats(1e-9, 100)),
+    st.builds(SettingChange, st.integers(0, 300), st.just("steps"), st.integers(1, 1_000_000)),
+    st.builds(SettingChange, st.integers(0, 300), st.just("until"), st.floats(0, 1)),
+    st.builds(SettingChange, st.integers(0, 300), st.just("speed"), st.floats(0, 1000)),
 )
 
 
@@ -43,8 +43,8 @@ def rates(trainer):
     ],
 )
 def test_a_change_takes_what_its_setting_takes(setting, value):
-    assert Change(0, setting, value).value == value
-    assert Change(2**31 - 1, setting, value).step == 2**31 - 1
+    assert SettingChange(0, setting, value).value == value
+    assert SettingChange(2**31 - 1, setting, value).step == 2**31 - 1
 
 
 @pytest.mark.parametrize(
@@ -57,37 +57,37 @@ def test_a_change_takes_what_its_setting_takes(setting, value):
      ("speed", "fast"), ("speed", None), pytest.param("speed", 10**5000, id="endless"), ("speed", {})],
 )  # fmt: skip
 def test_invalid_setting_change_is_rejected_by_setting_name(setting, value):
-    with pytest.raises(SettingError, match=f"^{setting} is ") as caught:
-        Change(5, setting, value)
+    with pytest.raises(ConfigError, match=f"^{setting} is ") as caught:
+        SettingChange(5, setting, value)
     assert caught.value.field == setting
     assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("setting", ["seed", "batch_size", "", "Speed", None, 3, ["steps"], {}, "x" * 10_000])
 def test_other_settings_cannot_change_and_the_error_names_those_that_can(setting):
-    with pytest.raises(SettingError, match="cannot change during a run; these can: learning_rate, steps, until, speed") as caught:
-        Change(5, setting, 1)
+    with pytest.raises(ConfigError, match="cannot change during a run; these can: learning_rate, steps, until, speed") as caught:
+        SettingChange(5, setting, 1)
     assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("step", [-1, 1.0, True, None, "3", 2**31, [1]])
 def test_a_change_needs_a_whole_step(step):
-    with pytest.raises(SettingError, match="it must be a whole number from 0") as caught:
-        Change(step, "speed", 1)
+    with pytest.raises(ConfigError, match="it must be a whole number from 0") as caught:
+        SettingChange(step, "speed", 1)
     assert caught.value.field == "step"
 
 
 def test_a_whole_rate_is_the_same_change_as_one_with_a_point():
-    assert Change(3, "learning_rate", 1) == Change(3, "learning_rate", 1.0)
-    assert type(Change(3, "learning_rate", 1).value) is float
-    assert type(Change(3, "speed", 2).value) is float
-    assert type(Change(3, "steps", 2).value) is int
+    assert SettingChange(3, "learning_rate", 1) == SettingChange(3, "learning_rate", 1.0)
+    assert type(SettingChange(3, "learning_rate", 1).value) is float
+    assert type(SettingChange(3, "speed", 2).value) is float
+    assert type(SettingChange(3, "steps", 2).value) is int
 
 
 @given(st.lists(CHANGES, max_size=5))
 def test_changes_read_as_they_were_written(changes):
     in_order = sorted(changes, key=lambda change: change.step)  # the last of one step is the one that holds
-    assert Change.read([change.to_list() for change in changes]) == in_order
+    assert SettingChange.parse([change.to_list() for change in changes]) == in_order
 
 
 @pytest.mark.parametrize(
@@ -97,111 +97,115 @@ def test_changes_read_as_they_were_written(changes):
 )  # fmt: skip
 def test_what_is_no_list_of_changes_is_refused(lines):
     with pytest.raises(ValueError, match=r"changes are|cannot change|it must be"):
-        Change.read(lines)
+        SettingChange.parse(lines)
 
 
 # What is in force
 
 
 def test_a_change_is_in_force_from_the_update_after_its_step_on():
-    training, changes = TrainConfig(steps=100, learning_rate=0.1), [Change(7, "learning_rate", 0.5), Change(9, "steps", 50)]
-    assert settings_at(training, changes, 6) == training
-    assert (settings_at(training, changes, 7).learning_rate, settings_at(training, changes, 7).steps) == (0.5, 100)
-    assert (settings_at(training, changes, 9).learning_rate, settings_at(training, changes, 9).steps) == (0.5, 50)
+    training, changes = TrainConfig(steps=100, learning_rate=0.1), [SettingChange(7, "learning_rate", 0.5), SettingChange(9, "steps", 50)]
+    assert config_at_step(training, changes, 6) == training
+    assert (config_at_step(training, changes, 7).learning_rate, config_at_step(training, changes, 7).steps) == (0.5, 100)
+    assert (config_at_step(training, changes, 9).learning_rate, config_at_step(training, changes, 9).steps) == (0.5, 50)
 
 
 def test_of_two_changes_of_a_setting_the_later_one_counts():
-    changes = [Change(3, "learning_rate", 0.5), Change(5, "learning_rate", 0.25), Change(5, "learning_rate", 0.125)]
-    assert [settings_at(TrainConfig(), changes, step).learning_rate for step in (2, 3, 4, 5, 6)] == [6e-3, 0.5, 0.5, 0.125, 0.125]
+    changes = [SettingChange(3, "learning_rate", 0.5), SettingChange(5, "learning_rate", 0.25), SettingChange(5, "learning_rate", 0.125)]
+    assert [config_at_step(TrainConfig(), changes, step).learning_rate for step in (2, 3, 4, 5, 6)] == [6e-3, 0.5, 0.5, 0.125, 0.125]
 
 
 @given(st.lists(CHANGES, max_size=8).map(lambda changes: sorted(changes, key=lambda c: c.step)), st.integers(0, 300))
 def test_nothing_but_what_changed_is_another_than_before(changes, step):
     training = TrainConfig()
-    expected = {name: getattr(training, name) for name in CHANGEABLE if name != "speed"}
+    expected = {name: getattr(training, name) for name in MUTABLE_SETTINGS if name != "speed"}
     for change in changes:
         if change.step <= step and change.setting != "speed":
             expected[change.setting] = change.value
-    there = settings_at(training, changes, step)
+    there = config_at_step(training, changes, step)
     assert there == TrainConfig(**expected)
-    assert settings_at(training, iter(changes), step) == there
+    assert config_at_step(training, iter(changes), step) == there
 
 
 # In a trainer
 
 
 def test_a_scheduled_rate_is_that_of_the_update_after_its_step(tiny):
-    trainer = Trainer(tiny, [Change(0, "learning_rate", 0.01), Change(4, "learning_rate", 0.02), Change(4, "speed", 5.0)])
+    trainer = Trainer(
+        tiny, [SettingChange(0, "learning_rate", 0.01), SettingChange(4, "learning_rate", 0.02), SettingChange(4, "speed", 5.0)]
+    )
     assert rates(trainer) == [0.01] * 4 + [0.02] * 8
 
 
 def test_changed_learning_rate_applies_to_next_update_and_is_stored(tiny):
     trainer = Trainer(tiny)
-    first = [trainer.step().learning_rate for _ in range(5)]
-    trainer.change("learning_rate", 0.03)
+    first = [trainer.train_step().learning_rate for _ in range(5)]
+    trainer.schedule_change("learning_rate", 0.03)
     assert first + rates(trainer) == [6e-3] * 5 + [0.03] * 7
-    assert trainer.changes == [Change(5, "learning_rate", 0.03)]
+    assert trainer.changes == [SettingChange(5, "learning_rate", 0.03)]
 
 
 def test_a_changed_rate_is_what_the_schedule_starts_from(tiny):
     run = tiny.replace(schedule="cosine", decay_steps=12, warmup=4)
-    plain, changed = rates(Trainer(run)), rates(Trainer(run, [Change(6, "learning_rate", 12e-3)]))
+    plain, changed = rates(Trainer(run)), rates(Trainer(run, [SettingChange(6, "learning_rate", 12e-3)]))
     assert changed == pytest.approx(plain[:6] + [2 * rate for rate in plain[6:]])
 
 
 def test_a_run_may_be_made_longer_or_shorter_on_the_way(tiny):
     trainer = Trainer(tiny)
-    trainer.step()
-    trainer.change("steps", 15)
+    trainer.train_step()
+    trainer.schedule_change("steps", 15)
     assert [metrics.step for metrics in trainer] == list(range(2, 16))
-    trainer.change("steps", 17)
+    trainer.schedule_change("steps", 17)
     assert [metrics.step for metrics in trainer] == [16, 17]
-    short = Trainer(tiny, [Change(3, "steps", 5)])
+    short = Trainer(tiny, [SettingChange(3, "steps", 5)])
     assert [metrics.step for metrics in short] == [1, 2, 3, 4, 5]
 
 
 def test_the_last_step_is_scored_where_the_run_now_ends(tiny):
-    assert [m.step for m in Trainer(tiny.replace(eval_every=1000), [Change(2, "steps", 7)]) if m.scored] == [7]
+    assert [m.step for m in Trainer(tiny.replace(eval_every=1000), [SettingChange(2, "steps", 7)]) if m.scored] == [7]
 
 
 def test_live_change_cancels_later_changes_of_that_setting_only(tiny):
-    trainer = Trainer(tiny, [Change(2, "learning_rate", 0.01), Change(9, "learning_rate", 0.5), Change(10, "steps", 11)])
-    seen = [trainer.step().learning_rate for _ in range(4)]
-    trainer.change("learning_rate", 0.02)
+    trainer = Trainer(
+        tiny, [SettingChange(2, "learning_rate", 0.01), SettingChange(9, "learning_rate", 0.5), SettingChange(10, "steps", 11)]
+    )
+    seen = [trainer.train_step().learning_rate for _ in range(4)]
+    trainer.schedule_change("learning_rate", 0.02)
     assert seen + rates(trainer) == [6e-3] * 2 + [0.01] * 2 + [0.02] * 7
     assert sorted(trainer.changes, key=lambda c: c.step) == [
-        Change(2, "learning_rate", 0.01), Change(4, "learning_rate", 0.02), Change(10, "steps", 11)
+        SettingChange(2, "learning_rate", 0.01), SettingChange(4, "learning_rate", 0.02), SettingChange(10, "steps", 11)
     ]  # fmt: skip
 
 
 def test_the_last_of_several_changes_at_one_step_stays_alone(tiny):
     trainer = Trainer(tiny)
-    trainer.step()
+    trainer.train_step()
     for value in (0.01, 0.02, 0.03):
-        trainer.change("learning_rate", value)
-    assert trainer.changes == [Change(1, "learning_rate", 0.03)]
-    assert trainer.step().learning_rate == 0.03
+        trainer.schedule_change("learning_rate", value)
+    assert trainer.changes == [SettingChange(1, "learning_rate", 0.03)]
+    assert trainer.train_step().learning_rate == 0.03
 
 
 def test_a_change_that_is_refused_changes_nothing(tiny):
-    trainer = Trainer(tiny, [Change(5, "learning_rate", 0.01)])
-    with pytest.raises(SettingError):
-        trainer.change("learning_rate", -1)
-    with pytest.raises(SettingError):
-        trainer.change("batch_size", 4)
-    assert trainer.changes == [Change(5, "learning_rate", 0.01)]
-    assert trainer.settings == tiny.training
+    trainer = Trainer(tiny, [SettingChange(5, "learning_rate", 0.01)])
+    with pytest.raises(ConfigError):
+        trainer.schedule_change("learning_rate", -1)
+    with pytest.raises(ConfigError):
+        trainer.schedule_change("batch_size", 4)
+    assert trainer.changes == [SettingChange(5, "learning_rate", 0.01)]
+    assert trainer.active_config == tiny.training
 
 
 def test_a_run_takes_no_more_changes_than_a_checkpoint_can_hold(tiny):
-    trainer = Trainer(tiny, [Change(0, "learning_rate", 0.01)] * 1000)
-    with pytest.raises(SettingError, match="1,000 changes"):
-        trainer.change("learning_rate", 0.02)
+    trainer = Trainer(tiny, [SettingChange(0, "learning_rate", 0.01)] * 1000)
+    with pytest.raises(ConfigError, match="1,000 changes"):
+        trainer.schedule_change("learning_rate", 0.02)
     assert len(trainer.changes) == 1000
 
 
 def test_speed_is_no_setting_of_the_training_and_leaves_no_bit_otherwise(tiny):
-    slow, fast = Trainer(tiny, [Change(0, "speed", 3.0), Change(4, "speed", 0.0)]), Trainer(tiny)
+    slow, fast = Trainer(tiny, [SettingChange(0, "speed", 3.0), SettingChange(4, "speed", 0.0)]), Trainer(tiny)
     assert rates(slow) == rates(fast)
     assert fingerprint(slow) == fingerprint(fast)
 
@@ -210,11 +214,11 @@ def test_live_and_scheduled_change_give_identical_weights(tiny):
     run = tiny.replace(dropout=0.1)
     live = Trainer(run)
     for _ in range(5):
-        live.step()
-    live.change("learning_rate", 0.02)
+        live.train_step()
+    live.schedule_change("learning_rate", 0.02)
     list(live)
     ends = []
-    for changes in ([Change(5, "learning_rate", 0.02)], [Change(6, "learning_rate", 0.02)], []):
+    for changes in ([SettingChange(5, "learning_rate", 0.02)], [SettingChange(6, "learning_rate", 0.02)], []):
         trainer = Trainer(run, changes)  # one after the other: they share torch's generator
         list(trainer)
         ends.append(fingerprint(trainer))
@@ -223,8 +227,8 @@ def test_live_and_scheduled_change_give_identical_weights(tiny):
 
 
 def test_a_trainers_config_stays_what_the_run_began_with(tiny):
-    trainer = Trainer(tiny, [Change(1, "learning_rate", 0.5)])
-    trainer.step()
-    trainer.change("steps", 3)
+    trainer = Trainer(tiny, [SettingChange(1, "learning_rate", 0.5)])
+    trainer.train_step()
+    trainer.schedule_change("steps", 3)
     list(trainer)
     assert trainer.config == tiny

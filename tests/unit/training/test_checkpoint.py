@@ -12,10 +12,18 @@ import safetensors.torch
 import torch
 
 from playground.evaluation import evaluate
-from playground.tasks.held_out import held_out_set
+from playground.tasks.held_out import build_held_out_set
 from playground.training import checkpoint
-from playground.training.checkpoint import as_line, load_model, load_trainer, own_tensors, read_metrics, restore, save_checkpoint
-from playground.training.config import Change
+from playground.training.checkpoint import (
+    load_model,
+    metrics_record,
+    read_metrics,
+    restore_trainer,
+    resume_trainer,
+    save_checkpoint,
+    weights_by_name,
+)
+from playground.training.config import SettingChange
 from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.trainer import Metrics, Trainer
 from tests.support.fingerprint import fingerprint
@@ -34,7 +42,7 @@ def tiny(small_run):
 def trainer(tiny):
     """A trainer after three steps; it stays there."""
     trainer = Trainer(tiny)
-    trainer.metrics = [trainer.step() for _ in range(STEPS)]
+    trainer.metrics = [trainer.train_step() for _ in range(STEPS)]
     return trainer
 
 
@@ -86,10 +94,10 @@ def test_a_loaded_model_has_the_same_bits_and_gives_the_same_scores(pristine, tr
     assert manifest.config == trainer.config
     assert manifest.step == STEPS
     assert not family.training
-    assert family.state_dict().keys() == trainer.family.state_dict().keys()
-    assert all(torch.equal(weight, trainer.family.state_dict()[name]) for name, weight in family.state_dict().items())
-    asked = held_out_set(trainer.task, 50, 1, 5)
-    assert evaluate(family, asked) == evaluate(trainer.family, asked)
+    assert family.state_dict().keys() == trainer.model.state_dict().keys()
+    assert all(torch.equal(weight, trainer.model.state_dict()[name]) for name, weight in family.state_dict().items())
+    asked = build_held_out_set(trainer.task, 50, 1, 5)
+    assert evaluate(family, asked) == evaluate(trainer.model, asked)
 
 
 @pytest.mark.parametrize(
@@ -98,13 +106,13 @@ def test_a_loaded_model_has_the_same_bits_and_gives_the_same_scores(pristine, tr
 )
 def test_models_of_every_kind_come_back_with_the_same_answers(tiny, tmp_path, changes):
     trainer = Trainer(tiny.replace(**changes))
-    trainer.step()
+    trainer.train_step()
     save_checkpoint(tmp_path / "x", trainer, [])
     _, family = load_model(tmp_path / "x")
-    rows = held_out_set(trainer.task, 20, 1, 5).batch
-    assert torch.equal(family(rows.source_BS, rows.decoder_input_BT), trainer.family.eval()(rows.source_BS, rows.decoder_input_BT))
-    resumed, _ = load_trainer(tmp_path / "x")
-    assert own_tensors(resumed.family).keys() == own_tensors(trainer.family).keys()
+    rows = build_held_out_set(trainer.task, 20, 1, 5).batch
+    assert torch.equal(family(rows.source_BS, rows.decoder_input_BT), trainer.model.eval()(rows.source_BS, rows.decoder_input_BT))
+    resumed, _ = resume_trainer(tmp_path / "x")
+    assert weights_by_name(resumed.model).keys() == weights_by_name(trainer.model).keys()
     assert (family.output.weight is family.target_embedding.tokens.weight) == bool(changes.get("tie_output"))
 
 
@@ -117,7 +125,7 @@ def test_scores_and_versions_are_kept_in_config_json(pristine, trainer):
 
 def test_metrics_are_kept_a_line_a_step_without_what_was_not_measured(pristine, trainer):
     lines = read_metrics(pristine)
-    assert lines == [as_line(each) for each in trainer.metrics]
+    assert lines == [metrics_record(each) for each in trainer.metrics]
     assert [line["step"] for line in lines] == [1, 2, 3]
     assert ["exact_match" in line for line in lines] == [False, True, False]
     assert lines[0]["loss"] == pytest.approx(trainer.metrics[0].loss, rel=1e-5)
@@ -125,9 +133,9 @@ def test_metrics_are_kept_a_line_a_step_without_what_was_not_measured(pristine, 
 
 def test_metrics_record_rounds_to_six_digits_and_is_idempotent():
     metrics = Metrics(3, 1.23456789, 6e-3, 0.1, 1 / 3, 123456.789, 1e9)
-    line = as_line(metrics)
+    line = metrics_record(metrics)
     assert (line["step"], line["loss"], line["seconds"], line["steps_per_second"]) == (3, 1.23457, 0.333333, 123457.0)
-    assert as_line(line) == line
+    assert metrics_record(line) == line
     assert "scored" not in line
 
 
@@ -140,20 +148,20 @@ def test_files_of_others_can_be_put_beside_it(trainer, tmp_path):
 def test_metrics_that_somebody_else_keeps_are_not_in_it(trainer, tmp_path):
     save_checkpoint(tmp_path / "x", trainer, None)
     assert sorted(os.listdir(tmp_path / "x")) == ["config.json", "model.safetensors", "training.safetensors"]
-    resumed, lines = load_trainer(tmp_path / "x")
+    resumed, lines = resume_trainer(tmp_path / "x")
     assert (resumed.step_count, lines) == (STEPS, [])
     save_checkpoint(tmp_path / "x", trainer, [])
     assert (tmp_path / "x" / "metrics.jsonl").read_bytes() == b""
 
 
 def test_changes_on_the_way_come_back_those_that_are_still_to_come_too(tiny, tmp_path):
-    trainer = Trainer(tiny, [Change(1, "learning_rate", 0.01), Change(5, "steps", 8)])
-    trainer.step()
-    trainer.step()
-    trainer.change("speed", 3)
+    trainer = Trainer(tiny, [SettingChange(1, "learning_rate", 0.01), SettingChange(5, "steps", 8)])
+    trainer.train_step()
+    trainer.train_step()
+    trainer.schedule_change("speed", 3)
     manifest = save_checkpoint(tmp_path / "x", trainer, None)
     assert list(manifest.changes) == trainer.changes
-    resumed, _ = load_trainer(tmp_path / "x")
+    resumed, _ = resume_trainer(tmp_path / "x")
     assert resumed.changes == trainer.changes
     assert resumed.config == tiny
     told = list(resumed)
@@ -162,29 +170,29 @@ def test_changes_on_the_way_come_back_those_that_are_still_to_come_too(tiny, tmp
 
 
 def test_a_setting_given_anew_counts_and_what_had_changed_of_it_does_not(tiny, tmp_path):
-    trainer = Trainer(tiny, [Change(0, "learning_rate", 0.01), Change(2, "learning_rate", 0.5), Change(1, "steps", 4)])
-    trainer.step()
+    trainer = Trainer(tiny, [SettingChange(0, "learning_rate", 0.01), SettingChange(2, "learning_rate", 0.5), SettingChange(1, "steps", 4)])
+    trainer.train_step()
     save_checkpoint(tmp_path / "x", trainer, None)
-    resumed, _ = load_trainer(tmp_path / "x", learning_rate=1e-3, warmup=0)
-    assert resumed.changes == [Change(1, "steps", 4)]
+    resumed, _ = resume_trainer(tmp_path / "x", learning_rate=1e-3, warmup=0)
+    assert resumed.changes == [SettingChange(1, "steps", 4)]
     assert [(each.step, each.learning_rate) for each in resumed] == [(2, 1e-3), (3, 1e-3), (4, 1e-3)]
-    longer, _ = load_trainer(tmp_path / "x", steps=6)
+    longer, _ = resume_trainer(tmp_path / "x", steps=6)
     assert [each.step for each in longer] == [2, 3, 4, 5, 6]
 
 
 def test_a_trainer_can_be_put_where_another_one_stood(tiny, trainer, pristine):
     other = Trainer(tiny.replace(seed=5))
-    other.step()
-    restore(other, pristine / "model.safetensors", pristine / "training.safetensors", STEPS, "cpu")
+    other.train_step()
+    restore_trainer(other, pristine / "model.safetensors", pristine / "training.safetensors", STEPS, "cpu")
     assert other.step_count == STEPS
-    assert fingerprint(other) == fingerprint(load_trainer(pristine)[0])
+    assert fingerprint(other) == fingerprint(resume_trainer(pristine)[0])
 
 
 def test_a_trainer_may_be_put_before_its_first_step_again(tiny, tmp_path):
     save_checkpoint(tmp_path / "x", Trainer(tiny), None)
     went = Trainer(tiny)
     list(went)
-    restore(went, tmp_path / "x" / "model.safetensors", tmp_path / "x" / "training.safetensors", 0, "cpu")
+    restore_trainer(went, tmp_path / "x" / "model.safetensors", tmp_path / "x" / "training.safetensors", 0, "cpu")
     again = [each.loss for each in went]
     assert again == [each.loss for each in Trainer(tiny)]
 
@@ -192,13 +200,13 @@ def test_a_trainer_may_be_put_before_its_first_step_again(tiny, tmp_path):
 @pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors"])
 def test_what_does_not_fit_leaves_a_trainers_weights_and_step_as_they_were(tiny, folder, name):
     trainer = Trainer(tiny)
-    trainer.step()
+    trainer.train_step()
     before = fingerprint(trainer)
     (folder / name).write_bytes((folder / name).read_bytes()[:-4])
     with pytest.raises(CheckpointError, match=name):
-        restore(trainer, folder / "model.safetensors", folder / "training.safetensors", STEPS, "cpu")
+        restore_trainer(trainer, folder / "model.safetensors", folder / "training.safetensors", STEPS, "cpu")
     with pytest.raises(CheckpointError, match="of step 3, not of step 2" if name == "model.safetensors" else name):
-        restore(trainer, folder / "model.safetensors", folder / "training.safetensors", 2, "cpu")
+        restore_trainer(trainer, folder / "model.safetensors", folder / "training.safetensors", 2, "cpu")
     assert fingerprint(trainer) == before
 
 
@@ -214,14 +222,14 @@ def test_a_checkpoint_cut_off_between_two_renames_loads_again(folder):
     os.rename(folder, folder.parent / ".x.previous")
     assert load_model(folder)[0].step == STEPS
     os.rename(folder, folder.parent / ".x.previous")
-    assert load_trainer(folder)[0].step_count == STEPS
+    assert resume_trainer(folder)[0].step_count == STEPS
 
 
-@pytest.mark.parametrize("load", [load_model, load_trainer])
+@pytest.mark.parametrize("load", [load_model, resume_trainer])
 @pytest.mark.parametrize("d_model", [8, 16])
 def test_a_checkpoint_replaced_while_it_is_read_is_read_again(trainer, folder, monkeypatch, load, d_model):
     later = Trainer(trainer.config.replace(d_model=d_model, seed=1))
-    metrics = [later.step() for _ in range(STEPS + 1)]
+    metrics = [later.train_step() for _ in range(STEPS + 1)]
     read = []
 
     def read_then_replace(path):
@@ -232,10 +240,10 @@ def test_a_checkpoint_replaced_while_it_is_read_is_read_again(trainer, folder, m
 
     monkeypatch.setattr(checkpoint, "read_manifest", read_then_replace)
     loaded = load(folder)
-    family = loaded[1] if load is load_model else loaded[0].family
-    expected = own_tensors(later.family)
-    assert all(torch.equal(tensor, expected[name]) for name, tensor in own_tensors(family).items())
-    if load is load_trainer:
+    family = loaded[1] if load is load_model else loaded[0].model
+    expected = weights_by_name(later.model)
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in weights_by_name(family).items())
+    if load is resume_trainer:
         assert fingerprint(loaded[0]) == fingerprint(later)
         assert len(loaded[1]) == STEPS + 1
 
@@ -272,7 +280,7 @@ def test_a_full_disk_is_named_and_the_earlier_checkpoint_still_loads(trainer, fo
     assert len(calls) > failing
     assert error is not None or failing == WRITES - 1  # the last one comes when the new checkpoint is in place
     manifest, _ = load_model(folder)
-    load_trainer(folder)
+    resume_trainer(folder)
     assert ("generation" in manifest.versions) == (error is not None)
     assert os.listdir(folder.parent) == ["x"]
     if error is not None:
@@ -297,7 +305,7 @@ def test_file_size_limit_fails_save_and_keeps_earlier_checkpoint(trainer, folder
             save_checkpoint(folder, trainer, [])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert load_trainer(folder)[0].step_count == STEPS
+    assert resume_trainer(folder)[0].step_count == STEPS
     assert os.listdir(folder.parent) == ["x"]
 
 
@@ -325,7 +333,7 @@ def test_every_truncation_of_the_training_state_is_refused(folder):
     content = path.read_bytes()
     for end in {*range(0, 20, 3), *range(0, len(content), len(content) // 30), len(content) - 1}:
         path.write_bytes(content[:end])
-        refusal(folder, path.name, load_trainer)
+        refusal(folder, path.name, resume_trainer)
 
 
 @pytest.mark.parametrize("flip", [0x01, 0x20])
@@ -528,7 +536,7 @@ def test_handmade_training_states_are_refused(folder, harm):
     else:
         changed = harm(header, data)
     path.write_bytes(join(*changed))
-    refusal(folder, path.name, load_trainer)
+    refusal(folder, path.name, resume_trainer)
 
 
 @pytest.mark.parametrize("name", ["generator.data", "generator.torch"])
@@ -547,7 +555,7 @@ def test_a_generator_state_of_another_size_is_refused(folder, name, shape):
         changed[each] = described | {"data_offsets": [end, end + len(piece)]}
         moved, end = moved + piece, end + len(piece)
     path.write_bytes(join(changed, moved))
-    refusal(folder, path.name, load_trainer)
+    refusal(folder, path.name, resume_trainer)
 
 
 @pytest.mark.parametrize("name", ["generator.data", "generator.torch"])
@@ -556,13 +564,13 @@ def test_a_generator_state_of_garbage_is_refused_or_harmless(folder, name):
     header, data = split(path)
     start, stop = header[name]["data_offsets"]
     path.write_bytes(join(header, data[:start] + b"\xff" * (stop - start) + data[stop:]))
-    refusal(folder, path.name, load_trainer)
+    refusal(folder, path.name, resume_trainer)
 
 
 def test_a_training_state_of_another_step_is_refused_with_both(folder):
     config = json.loads((folder / "config.json").read_text()) | {"step": 2}
     (folder / "config.json").write_text(json.dumps(config))
-    assert "is of step 3, not of step 2" in refusal(folder, "training.safetensors", load_trainer)
+    assert "is of step 3, not of step 2" in refusal(folder, "training.safetensors", resume_trainer)
 
 
 @pytest.mark.parametrize("length", [0, 1, 10**6 + 1, 10**8, 2**32, 2**63, 2**64 - 1])
@@ -611,7 +619,7 @@ def test_a_giant_model_is_refused_before_a_trainer_is_built_too(folder):
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + 1_000_000_000, hard))  # its weights take 80 GB
     try:
-        refusal(folder, load=load_trainer)
+        refusal(folder, load=resume_trainer)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
@@ -630,7 +638,7 @@ def test_an_optimizer_state_that_would_poison_the_next_step_is_refused(folder, n
     state[name] = torch.full_like(state[name], value)
     (folder / "training.safetensors").write_bytes(safetensors.torch.save(state))
     with pytest.raises(CheckpointError, match="values that Adam never has"):
-        load_trainer(folder)
+        resume_trainer(folder)
 
 
 @pytest.mark.parametrize(
@@ -646,11 +654,11 @@ def test_a_bad_line_of_metrics_is_named_by_its_number(folder, line):
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 3: "):
         read_metrics(folder)
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 3: "):
-        load_trainer(folder)
+        resume_trainer(folder)
 
 
 def test_metrics_have_no_more_lines_than_a_run_has_steps(folder, monkeypatch):
-    monkeypatch.setattr(checkpoint, "MOST_STEPS", 10, raising=False)
+    monkeypatch.setattr(checkpoint, "MAX_STEPS", 10, raising=False)
     lines = [b'{"step": %d, "loss": 1.0}\n' % step for step in range(1, 12)]
     (folder / "metrics.jsonl").write_bytes(b"".join(lines[:10]))
     assert len(read_metrics(folder)) == 10
@@ -675,7 +683,7 @@ def test_metrics_are_read_only_as_far_as_they_are_sound(folder, line):
 def test_a_checkpoint_without_metrics_has_none(folder):
     (folder / "metrics.jsonl").unlink()
     assert read_metrics(folder) == []
-    assert load_trainer(folder)[1] == []
+    assert resume_trainer(folder)[1] == []
 
 
 def test_nothing_in_a_checkpoint_is_executed(folder, tmp_path):
@@ -689,7 +697,7 @@ def test_nothing_in_a_checkpoint_is_executed(folder, tmp_path):
     for name in FILES[2:]:
         shutil.copy(folder / name, tmp_path / name)
         (folder / name).write_bytes(bomb)
-        refusal(folder, name, load_trainer)
+        refusal(folder, name, resume_trainer)
         shutil.copy(tmp_path / name, folder / name)
     (folder / "pytorch_model.bin").write_bytes(bomb)
     load_model(folder)

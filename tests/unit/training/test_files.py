@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from playground.training.files import recover_folder, sweep, write_file, write_folder
+from playground.training.files import clean_up_stale, restore_previous, write_dir, write_file
 
 ROOT = Path(__file__).resolve().parents[3]
 OLD, NEW = {"a": b"old a", "b": b"old b", "only old": b"x"}, {"a": b"new a", "b": b"new b" * 100_000}
 DIE = """
 import os, shutil, sys
 from pathlib import Path
-from playground.training.files import write_folder
-from tests.support.deaths import DeathAtCall
-mortal = DeathAtCall(int(sys.argv[2])).wrap
+from playground.training.files import write_dir
+from tests.support.deaths import ExitAtCall
+mortal = ExitAtCall(int(sys.argv[2])).wrap
 os.fsync, os.rename, os.mkdir, shutil.rmtree = map(mortal, (os.fsync, os.rename, os.mkdir, shutil.rmtree))
-write_folder(Path(sys.argv[1]), {"a": b"new a", "b": b"new b" * 100_000})
+write_dir(Path(sys.argv[1]), {"a": b"new a", "b": b"new b" * 100_000})
 """
 
 
@@ -37,14 +37,14 @@ def fail_at(monkeypatch, name, call):
 
 
 def test_a_folder_is_written_with_parents_and_holds_exactly_the_files(tmp_path):
-    write_folder(tmp_path / "deep" / "er" / "x", NEW)
+    write_dir(tmp_path / "deep" / "er" / "x", NEW)
     assert content(tmp_path / "deep" / "er" / "x") == NEW
     assert os.listdir(tmp_path / "deep" / "er") == ["x"]
 
 
 def test_an_earlier_folder_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path):
-    write_folder(tmp_path / "x", OLD)
-    write_folder(tmp_path / "x", NEW)
+    write_dir(tmp_path / "x", OLD)
+    write_dir(tmp_path / "x", NEW)
     assert content(tmp_path / "x") == NEW
     assert os.listdir(tmp_path) == ["x"]
 
@@ -53,9 +53,9 @@ def test_kill_at_any_point_leaves_old_or_new_folder_after_sweep(tmp_path):
     seen = []
     for point in range(30):
         parent = tmp_path / str(point)
-        write_folder(parent / "x", OLD)
+        write_dir(parent / "x", OLD)
         code = subprocess.run([sys.executable, "-c", DIE, str(parent / "x"), str(point)], cwd=ROOT, check=False).returncode
-        sweep(parent)
+        clean_up_stale(parent)
         assert os.listdir(parent) == ["x"]
         assert content(parent / "x") in (OLD, NEW)
         seen.append(content(parent / "x") == NEW)
@@ -69,45 +69,45 @@ def test_kill_at_any_point_leaves_old_or_new_folder_after_sweep(tmp_path):
 
 
 def test_a_folder_cut_off_between_its_two_renames_is_recovered(tmp_path):
-    write_folder(tmp_path / "x", OLD)
+    write_dir(tmp_path / "x", OLD)
     os.rename(tmp_path / "x", tmp_path / ".x.previous")
-    recover_folder(tmp_path / "x")
+    restore_previous(tmp_path / "x")
     assert content(tmp_path / "x") == OLD
     assert os.listdir(tmp_path) == ["x"]
 
 
 def test_recovering_leaves_a_folder_that_is_there_alone(tmp_path):
-    write_folder(tmp_path / "x", NEW)
-    write_folder(tmp_path / ".x.previous", OLD)
-    recover_folder(tmp_path / "x")
+    write_dir(tmp_path / "x", NEW)
+    write_dir(tmp_path / ".x.previous", OLD)
+    restore_previous(tmp_path / "x")
     assert content(tmp_path / "x") == NEW
-    recover_folder(tmp_path / "nothing")
+    restore_previous(tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
 
 
 def test_writing_after_a_cut_first_recovers_and_then_replaces(tmp_path):
-    write_folder(tmp_path / ".x.previous", OLD)
-    write_folder(tmp_path / "x", NEW)
+    write_dir(tmp_path / ".x.previous", OLD)
+    write_dir(tmp_path / "x", NEW)
     assert content(tmp_path / "x") == NEW
     assert os.listdir(tmp_path) == ["x"]
 
 
 def test_sweep_removes_stale_writes_and_returns_their_names(tmp_path):
-    write_folder(tmp_path / "kept", NEW)
-    write_folder(tmp_path / ".kept.previous", OLD)
-    write_folder(tmp_path / ".kept.1234abcd.tmp", NEW)
-    write_folder(tmp_path / ".lost.previous", OLD)
-    write_folder(tmp_path / ".never.1234abcd.tmp", NEW)
-    write_folder(tmp_path / ".git", OLD)
+    write_dir(tmp_path / "kept", NEW)
+    write_dir(tmp_path / ".kept.previous", OLD)
+    write_dir(tmp_path / ".kept.1234abcd.tmp", NEW)
+    write_dir(tmp_path / ".lost.previous", OLD)
+    write_dir(tmp_path / ".never.1234abcd.tmp", NEW)
+    write_dir(tmp_path / ".git", OLD)
     (tmp_path / ".hidden.tmp").write_text("a file")
-    assert sweep(tmp_path) == [".hidden.tmp", ".kept.1234abcd.tmp", ".kept.previous", ".never.1234abcd.tmp"]
+    assert clean_up_stale(tmp_path) == [".hidden.tmp", ".kept.1234abcd.tmp", ".kept.previous", ".never.1234abcd.tmp"]
     assert sorted(os.listdir(tmp_path)) == [".git", "kept", "lost"]
     assert (content(tmp_path / "kept"), content(tmp_path / "lost")) == (NEW, OLD)
-    assert sweep(tmp_path) == []
+    assert clean_up_stale(tmp_path) == []
 
 
 def test_a_sweep_goes_on_where_another_process_removes_what_it_lists(tmp_path, monkeypatch):
-    write_folder(tmp_path / ".lost.previous", OLD)
+    write_dir(tmp_path / ".lost.previous", OLD)
     for name in (".a.tmp", ".b.tmp", ".c.tmp"):
         (tmp_path / name).write_text("a file")
     stat = Path.stat
@@ -118,30 +118,30 @@ def test_a_sweep_goes_on_where_another_process_removes_what_it_lists(tmp_path, m
         return stat(path, **named)
 
     monkeypatch.setattr(Path, "stat", remove_and_stat)
-    assert sweep(tmp_path) == [".a.tmp", ".c.tmp"]
+    assert clean_up_stale(tmp_path) == [".a.tmp", ".c.tmp"]
     assert os.listdir(tmp_path) == ["lost"]
 
 
 def test_sweep_removes_links_without_following_them(tmp_path):
-    write_folder(tmp_path / "other", OLD)
+    write_dir(tmp_path / "other", OLD)
     (tmp_path / ".dangling.tmp").symlink_to(tmp_path / "gone")
     (tmp_path / ".link.tmp").symlink_to(tmp_path / "other")
-    assert sweep(tmp_path) == [".dangling.tmp", ".link.tmp"]
+    assert clean_up_stale(tmp_path) == [".dangling.tmp", ".link.tmp"]
     assert os.listdir(tmp_path) == ["other"]
     assert content(tmp_path / "other") == OLD
 
 
 def test_sweeping_where_nothing_is_does_nothing(tmp_path):
-    assert sweep(tmp_path / "nowhere") == []
+    assert clean_up_stale(tmp_path / "nowhere") == []
 
 
 @pytest.mark.parametrize("failing", range(4))
 def test_failed_fsync_raises_only_if_the_old_folder_remains(tmp_path, monkeypatch, failing):
-    write_folder(tmp_path / "x", OLD)
+    write_dir(tmp_path / "x", OLD)
     fail_at(monkeypatch, "fsync", failing)
     error = None
     try:
-        write_folder(tmp_path / "x", NEW)
+        write_dir(tmp_path / "x", NEW)
     except OSError as full:
         error = full
     assert error is not None or failing == 3  # the last one comes when the new folder is in place
@@ -151,10 +151,10 @@ def test_failed_fsync_raises_only_if_the_old_folder_remains(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("failing", range(2))
 def test_a_rename_that_fails_leaves_the_old_folder(tmp_path, monkeypatch, failing):
-    write_folder(tmp_path / "x", OLD)
+    write_dir(tmp_path / "x", OLD)
     fail_at(monkeypatch, "rename", failing)
     with pytest.raises(OSError, match="No space left"):
-        write_folder(tmp_path / "x", NEW)
+        write_dir(tmp_path / "x", NEW)
     assert content(tmp_path / "x") == OLD
     assert os.listdir(tmp_path) == ["x"]
 
@@ -162,19 +162,19 @@ def test_a_rename_that_fails_leaves_the_old_folder(tmp_path, monkeypatch, failin
 def test_a_first_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
     fail_at(monkeypatch, "fsync", 1)
     with pytest.raises(OSError, match="No space left"):
-        write_folder(tmp_path / "x", NEW)
+        write_dir(tmp_path / "x", NEW)
     assert os.listdir(tmp_path) == []
 
 
 def test_an_interrupt_while_writing_leaves_the_old_folder(tmp_path, monkeypatch):
-    write_folder(tmp_path / "x", OLD)
+    write_dir(tmp_path / "x", OLD)
 
     def interrupted(descriptor):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "fsync", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        write_folder(tmp_path / "x", NEW)
+        write_dir(tmp_path / "x", NEW)
     assert content(tmp_path / "x") == OLD
     assert os.listdir(tmp_path) == ["x"]
 

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from playground.training.config import Change, TrainConfig
-from playground.training.manifest import CheckpointError, Manifest, parse_json, read_manifest
+from playground.training.config import SettingChange, TrainConfig
+from playground.training.manifest import CheckpointError, Manifest, parse_strict_json, read_manifest
 
 SCORES = {
     "n": 4,
@@ -47,7 +47,7 @@ def test_a_manifest_reads_as_it_was_written(folder, small_run):
 
 
 def test_changes_on_the_way_read_as_they_were_written(tmp_path, small_run):
-    changes = (Change(3, "learning_rate", 0.5), Change(3, "speed", 2), Change(40, "steps", 90))
+    changes = (SettingChange(3, "learning_rate", 0.5), SettingChange(3, "speed", 2), SettingChange(40, "steps", 90))
     manifest = Manifest(small_run, 7, 1.25, "cpu", changes=changes)
     (tmp_path / "config.json").write_text(manifest.to_json())
     assert read_manifest(tmp_path) == manifest
@@ -215,7 +215,7 @@ LENGTH = {"length": 3, "n": 1, "available": 1, "exact_match": 1.0, "token_accura
 def test_oversized_parts_are_refused_before_any_of_them_is_read(folder, monkeypatch, keys, to, reason):
     edit(folder, *keys, to=to)
     read = []
-    monkeypatch.setattr(Change, "__post_init__", lambda self: read.append(self))
+    monkeypatch.setattr(SettingChange, "__post_init__", lambda self: read.append(self))
     assert reason in refusal(folder)
     assert read == []
 
@@ -235,4 +235,4 @@ def test_reading_a_change_checks_its_own_setting_only(folder, monkeypatch):
 
 
 def test_strict_json_reads_what_plain_json_is():
-    assert parse_json(b'{"a": [1, -2.5e3, true, null, "\\u00e9"]}') == {"a": [1, -2500.0, True, None, "é"]}
+    assert parse_strict_json(b'{"a": [1, -2.5e3, true, null, "\\u00e9"]}') == {"a": [1, -2500.0, True, None, "é"]}

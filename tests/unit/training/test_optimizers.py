@@ -3,10 +3,10 @@ import math
 import pytest
 import torch
 
-from playground.training.checkpoint import CheckpointError, load_trainer, save_checkpoint
+from playground.training.checkpoint import CheckpointError, resume_trainer, save_checkpoint
 from playground.training.config import RunConfig, TrainConfig
 from playground.training.optimizers import build_optimizer
-from playground.training.trainer import Trainer, TrainingDiverged
+from playground.training.trainer import Trainer, TrainingDivergedError
 from tests.support.app_server import ROOT
 from tests.support.fingerprint import fingerprint
 
@@ -22,19 +22,19 @@ KINDS = [
 
 
 def trainer(**changes):
-    return Trainer(RunConfig.from_fields(SMALL | changes))
+    return Trainer(RunConfig.from_flat(SMALL | changes))
 
 
 @pytest.mark.parametrize("kind", [{"optimizer": "adam", "weight_decay": 0.1}, *KINDS], ids=str)
 def test_an_update_is_that_of_the_formula(kind):
     """Three updates of every weight, written out in double precision from the gradients."""
     mine = trainer(**kind)
-    training, names = mine.config.training, dict(mine.family.named_parameters())
+    training, names = mine.config.training, dict(mine.model.named_parameters())
     weights = {name: weight.detach().double() for name, weight in names.items()}
     m, v = ({name: torch.zeros_like(w) for name, w in weights.items()} for _ in range(2))
     rate, decay = training.learning_rate, training.weight_decay
     for t in (1, 2, 3):
-        mine.step()
+        mine.train_step()
         for name, w in weights.items():
             g = names[name].grad.double()
             if training.optimizer != "adamw":
@@ -57,16 +57,16 @@ def test_an_update_is_that_of_the_formula(kind):
 def test_a_resumed_run_is_the_run_that_went_on_to_the_bit(kind, tmp_path):
     whole = trainer(**kind, dropout=0.1)
     for _ in range(6):
-        whole.step()
+        whole.train_step()
     save_checkpoint(tmp_path / "half", whole, [])
-    resumed, _ = load_trainer(tmp_path / "half")
+    resumed, _ = resume_trainer(tmp_path / "half")
     assert fingerprint(resumed) == fingerprint(whole)
     torch.manual_seed(99)  # the two share a process, and torch's generator with it
-    state = whole.state()["generator.torch"]
+    state = whole.state_dict()["generator.torch"]
     for each in (whole, resumed):
         torch.set_rng_state(state)
         for _ in range(6):
-            each.step()
+            each.train_step()
     assert fingerprint(resumed) == fingerprint(whole)
 
 
@@ -74,41 +74,41 @@ def test_a_resumed_run_is_the_run_that_went_on_to_the_bit(kind, tmp_path):
 def test_a_first_update_that_is_not_finite_leaves_nothing_behind(kind):
     """torch's own momentum would begin with whatever lay in memory."""
     mine, fresh = trainer(**kind), trainer(**kind)
-    weight = mine.family.output.weight
+    weight = mine.model.output.weight
     kept = weight.detach().clone()
     with torch.no_grad():
         weight[0, 0] = math.inf
-    with pytest.raises(TrainingDiverged):
-        mine.step()
+    with pytest.raises(TrainingDivergedError):
+        mine.train_step()
     with torch.no_grad():
         weight.copy_(kept)
     for key, value in mine.optimizer.state[weight].items():
         assert not value.any(), key
-    state = fresh.state()
-    mine.load_state(state)
-    first = mine.step()
-    fresh.load_state(state)
-    assert fresh.step().loss == first.loss
+    state = fresh.state_dict()
+    mine.load_state_dict(state)
+    first = mine.train_step()
+    fresh.load_state_dict(state)
+    assert fresh.train_step().loss == first.loss
     assert fingerprint(mine) == fingerprint(fresh)
 
 
 def test_what_one_optimizer_remembers_does_not_serve_another(tmp_path):
     mine = trainer(optimizer="adam")
-    mine.step()
+    mine.train_step()
     save_checkpoint(tmp_path / "adam", mine, [])
     with pytest.raises(CheckpointError, match=r"contains the optimizer state of adam, not that of sgd with momentum 0\.9"):
-        load_trainer(tmp_path / "adam", optimizer="sgd")
-    other, _ = load_trainer(tmp_path / "adam", optimizer="adamw", weight_decay=0.01)  # these two remember the same
-    other.step()
+        resume_trainer(tmp_path / "adam", optimizer="sgd")
+    other, _ = resume_trainer(tmp_path / "adam", optimizer="adamw", weight_decay=0.01)  # these two remember the same
+    other.train_step()
 
 
 def test_a_state_of_sgd_that_does_not_fit_is_refused(tmp_path):
     mine = trainer(optimizer="sgd", learning_rate=0.1)
-    mine.step()
+    mine.train_step()
     save_checkpoint(tmp_path / "sgd", mine, [])
-    assert not [name for name in mine.state() if "exp_avg" in name or "optimizer.step" in name]
+    assert not [name for name in mine.state_dict() if "exp_avg" in name or "optimizer.step" in name]
     with pytest.raises(CheckpointError, match="not that of sgd with momentum 0"):
-        load_trainer(tmp_path / "sgd", momentum=0.0)
+        resume_trainer(tmp_path / "sgd", momentum=0.0)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])

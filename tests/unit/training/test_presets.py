@@ -1,8 +1,8 @@
 import pytest
 
-from playground.models.config import SettingError
-from playground.training.config import RunConfig, field_owner
-from playground.training.presets import PRESETS, family_config, preset_config
+from playground.models.config import ConfigError
+from playground.training.config import RunConfig, section_of_field
+from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.training.trainer import Trainer
 
 SHORT = {"steps": 3, "eval_every": 3, "eval_n": 16, "max_length": 4, "batch_size": 8, "device": "cpu"}
@@ -10,10 +10,10 @@ SHORT = {"steps": 3, "eval_every": 3, "eval_n": 16, "max_length": 4, "batch_size
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_builds_trains_and_names_known_settings_only(name):
-    assert set(PRESETS[name].settings) <= {*field_owner(), "family"}
+    assert set(PRESETS[name].settings) <= {*section_of_field(), "family"}
     trainer = Trainer(preset_config(name, SHORT))
     assert [metrics.step for metrics in trainer] == [1, 2, 3]
-    assert trainer.config.to_fields() == RunConfig.from_fields({**PRESETS[name].settings, **SHORT}).to_fields()
+    assert trainer.config.to_flat() == RunConfig.from_flat({**PRESETS[name].settings, **SHORT}).to_flat()
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -25,7 +25,7 @@ def test_a_preset_leaves_task_lengths_and_seed_to_the_visitor(name):
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_says_what_it_is_for(name):
     assert PRESETS[name].title
-    assert PRESETS[name].sentence.endswith(".")
+    assert PRESETS[name].description.endswith(".")
 
 
 def test_presets_are_different_runs():
@@ -40,10 +40,10 @@ def test_the_same_budget_is_about_the_same(name):
 
 
 def test_a_family_comes_with_its_recipe_and_values_lie_over_it():
-    run = family_config("bert", steps=7, max_length=4)
+    run = architecture_preset("bert", steps=7, max_length=4)
     assert (run.family, run.training.learning_rate, run.training.steps, run.task.max_length) == ("bert", 2e-3, 7, 4)
-    with pytest.raises(SettingError, match="family is 'mamba'; choose one of transformer"):
-        family_config("mamba")
+    with pytest.raises(ConfigError, match="family is 'mamba'; choose one of transformer"):
+        architecture_preset("mamba")
 
 
 def test_one_head_learns():
@@ -68,5 +68,5 @@ def test_an_unknown_preset_is_refused_with_the_names_of_the_known():
 
 
 def test_values_laid_over_a_preset_are_checked():
-    with pytest.raises(SettingError, match="n_heads is 3"):
+    with pytest.raises(ConfigError, match="n_heads is 3"):
         preset_config("one-head", {"n_heads": 3})

@@ -6,17 +6,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playground.models.config import ModelConfig, SettingError
-from playground.models.recurrent import Recurrent
+from playground.models.config import ConfigError, ModelConfig
+from playground.models.recurrent import RNNSeq2Seq
 from playground.tasks import TASKS
-from playground.training.config import PARTS, RunConfig, TaskConfig, TrainConfig, field_owner, setting_of
+from playground.training.config import SECTIONS, RunConfig, TaskConfig, TrainConfig, field_named, section_of_field
 
-NAMES = list(field_owner())
+NAMES = list(section_of_field())
 
 
 def inside(name):
     """Values within a setting's own range, small enough that most of them fit together."""
-    each = setting_of(name)
+    each = field_named(name)
     if each.metadata["choices"]:
         return st.sampled_from(each.metadata["choices"])
     if isinstance(each.default, bool):
@@ -28,29 +28,29 @@ def inside(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_setting_explains_itself_and_has_a_default_that_it_accepts(name):
-    each = setting_of(name)
+    each = field_named(name)
     assert each.metadata["help"].endswith(".")
     numeric = isinstance(each.default, int | float) and not isinstance(each.default, bool)
     assert numeric == (each.metadata["low"] is not None) == (each.metadata["high"] is not None)
 
 
 def test_names_are_unique_across_the_parts():
-    owners = [{each.name for kind in kinds for each in dataclasses.fields(kind)} for kinds in PARTS.values()]
+    owners = [{each.name for kind in kinds for each in dataclasses.fields(kind)} for kinds in SECTIONS.values()]
     assert len(NAMES) == len(set().union(*owners)) == sum(map(len, owners))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1, None, "ten", [], {}])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_setting_refuses_nonsense_and_is_named(name, value):
-    with pytest.raises(SettingError) as caught:
-        RunConfig.from_fields({name: value})
+    with pytest.raises(ConfigError) as caught:
+        RunConfig.from_flat({name: value})
     assert caught.value.field == name
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not isinstance(setting_of(name).default, bool)])
+@pytest.mark.parametrize("name", [name for name in NAMES if not isinstance(field_named(name).default, bool)])
 def test_no_number_and_no_choice_is_true(name):
-    with pytest.raises(SettingError) as caught:
-        RunConfig.from_fields({name: True})
+    with pytest.raises(ConfigError) as caught:
+        RunConfig.from_flat({name: True})
     assert caught.value.field == name
 
 
@@ -59,65 +59,65 @@ def test_no_number_and_no_choice_is_true(name):
 def test_settings_in_range_round_trip_or_raise_error_with_field_name(values):
     run, complaint = None, None
     try:
-        run = RunConfig.from_fields(values)
-    except SettingError as error:
+        run = RunConfig.from_flat(values)
+    except ConfigError as error:
         complaint = error
     if run is None:
         assert complaint.field in NAMES
         assert complaint.field in str(complaint)
         return
-    assert RunConfig.from_fields(run.to_fields()) == run
-    assert {name: run.to_fields()[name] for name in values} == values
-    assert run.memory_estimate() > 16 * run.model.parameter_count()
+    assert RunConfig.from_flat(run.to_flat()) == run
+    assert {name: run.to_flat()[name] for name in values} == values
+    assert run.estimate_memory() > 16 * run.model.parameter_count()
 
 
 def test_the_defaults_survive_the_round_trip():
     run = RunConfig()
-    assert RunConfig.from_fields({}) == run == RunConfig.from_fields(run.to_fields())
-    assert set(run.to_fields()) == {*NAMES, "family"} - {"cell", "alignment"}
+    assert RunConfig.from_flat({}) == run == RunConfig.from_flat(run.to_flat())
+    assert set(run.to_flat()) == {*NAMES, "family"} - {"cell", "alignment"}
 
 
 def test_an_unknown_setting_is_refused_by_name_with_the_known_ones():
-    with pytest.raises(SettingError, match="learningrate is not a setting of a run; the settings are task, ") as caught:
-        RunConfig.from_fields({"learningrate": 0.1})
+    with pytest.raises(ConfigError, match="learningrate is not a setting of a run; the settings are task, ") as caught:
+        RunConfig.from_flat({"learningrate": 0.1})
     assert caught.value.field == "learningrate"
 
 
 def test_replacing_changes_what_was_named_and_nothing_else():
-    run = RunConfig.from_fields({"seed": 3, "d_model": 32})
+    run = RunConfig.from_flat({"seed": 3, "d_model": 32})
     changed = run.replace(seed=4, dropout=0.1)
-    assert changed.to_fields() == run.to_fields() | {"seed": 4, "dropout": 0.1}
+    assert changed.to_flat() == run.to_flat() | {"seed": 4, "dropout": 0.1}
     assert run.training.seed == 3
 
 
 def test_replacing_is_checked_too():
-    with pytest.raises(SettingError, match="batch_size"):
+    with pytest.raises(ConfigError, match="batch_size"):
         RunConfig().replace(batch_size=0)
 
 
 def test_vocabulary_and_positions_fit_the_task_unless_they_are_given():
-    run = RunConfig.from_fields({"symbols": 36, "max_length": 20})
+    run = RunConfig.from_flat({"symbols": 36, "max_length": 20})
     assert (run.model.source_vocabulary, run.model.target_vocabulary, run.model.max_positions) == (39, 39, 21)
-    assert RunConfig.from_fields({"max_length": 8, "max_positions": 30}).model.max_positions == 30
+    assert RunConfig.from_flat({"max_length": 8, "max_positions": 30}).model.max_positions == 30
 
 
 def test_lengths_beyond_the_models_positions_are_refused_with_both_numbers():
-    with pytest.raises(SettingError, match="max_length is 20, but the model's max_positions 11 allow 10 symbols") as caught:
+    with pytest.raises(ConfigError, match="max_length is 20, but the model's max_positions 11 allow 10 symbols") as caught:
         RunConfig(TaskConfig(max_length=20), ModelConfig(max_positions=11))
     assert caught.value.field == "max_length"
-    with pytest.raises(SettingError, match="max_length is 20, but the model's max_positions 20 allow 19 symbols"):
-        RunConfig.from_fields({"max_length": 20, "max_positions": 20})
+    with pytest.raises(ConfigError, match="max_length is 20, but the model's max_positions 20 allow 19 symbols"):
+        RunConfig.from_flat({"max_length": 20, "max_positions": 20})
 
 
 @pytest.mark.parametrize("name", ["source_vocabulary", "target_vocabulary"])
 def test_a_vocabulary_that_does_not_fit_the_symbols_is_refused_by_name(name):
-    with pytest.raises(SettingError, match="is 14, but 10 symbols and 3 special tokens make 13") as caught:
-        RunConfig.from_fields({name: 14, "share_embeddings": False})
+    with pytest.raises(ConfigError, match="is 14, but 10 symbols and 3 special tokens make 13") as caught:
+        RunConfig.from_flat({name: 14, "share_embeddings": False})
     assert caught.value.field == name
 
 
 def test_a_shortest_length_above_the_longest_is_refused_with_both_numbers():
-    with pytest.raises(SettingError, match="min_length is 7, above max_length 6") as caught:
+    with pytest.raises(ConfigError, match="min_length is 7, above max_length 6") as caught:
         TaskConfig(min_length=7, max_length=6)
     assert caught.value.field == "min_length"
 
@@ -125,52 +125,52 @@ def test_a_shortest_length_above_the_longest_is_refused_with_both_numbers():
 @pytest.mark.parametrize(("symbols", "fewest"), [(2, 8), (3, 6), (10, 3), (16, 2), (62, 2)])
 def test_max_length_with_too_few_sequences_is_rejected_with_minimum(symbols, fewest):
     assert TaskConfig(symbols=symbols, max_length=fewest).max_length == fewest
-    with pytest.raises(SettingError, match=f"max_length is {fewest - 1}: with {symbols} symbols .* use at least {fewest}$") as caught:
+    with pytest.raises(ConfigError, match=f"max_length is {fewest - 1}: with {symbols} symbols .* use at least {fewest}$") as caught:
         TaskConfig(symbols=symbols, max_length=fewest - 1)
     assert caught.value.field == "max_length"
 
 
 def test_a_whole_learning_rate_is_saved_like_any_other():
-    assert RunConfig.from_fields({"learning_rate": 1}).to_fields()["learning_rate"].__class__ is float
+    assert RunConfig.from_flat({"learning_rate": 1}).to_flat()["learning_rate"].__class__ is float
     assert TrainConfig(learning_rate=1) == TrainConfig(learning_rate=1.0)
 
 
 def test_a_larger_run_is_estimated_to_need_more_memory():
     small = RunConfig()
     for change in ({"batch_size": 1000}, {"d_model": 256}, {"d_ff": 1024}, {"n_layers": 4}, {"max_length": 30, "max_positions": 31}):
-        assert small.replace(**change).memory_estimate() > small.memory_estimate()
+        assert small.replace(**change).estimate_memory() > small.estimate_memory()
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_default_config_of_every_task_fits_vocabulary_and_positions(name):
-    run = RunConfig.from_fields({"task": name})
+    run = RunConfig.from_flat({"task": name})
     task = run.task.load()
     assert run.model.source_vocabulary == run.model.target_vocabulary == len(task.vocabulary)
     length = 16 if name == "brackets" else 10
     assert run.task.max_length == length
-    assert run.model.max_positions == max(length, task.answer_length(length)) + 1
-    with pytest.raises(SettingError, match=f"but {len(task.vocabulary) - 3} symbols and 3 special tokens make {len(task.vocabulary)}"):
+    assert run.model.max_positions == max(length, task.max_target_length(length)) + 1
+    with pytest.raises(ConfigError, match=f"but {len(task.vocabulary) - 3} symbols and 3 special tokens make {len(task.vocabulary)}"):
         run.replace(source_vocabulary=40, target_vocabulary=40)
 
 
 def test_answers_that_need_more_positions_than_there_are_are_refused():
-    assert RunConfig.from_fields({"task": "duplicate"}).model.max_positions == 21
-    with pytest.raises(SettingError, match="max_positions is 20, but targets of this task need 21; raise max_positions") as caught:
-        RunConfig.from_fields({"task": "duplicate", "max_positions": 20})
+    assert RunConfig.from_flat({"task": "duplicate"}).model.max_positions == 21
+    with pytest.raises(ConfigError, match="max_positions is 20, but targets of this task need 21; raise max_positions") as caught:
+        RunConfig.from_flat({"task": "duplicate", "max_positions": 20})
     assert caught.value.field == "max_positions"
 
 
 @pytest.mark.parametrize(("name", "fewest"), [("brackets", 8), ("addition", 4), ("sort", 3)])
 def test_tasks_of_structured_sources_say_how_long_they_must_be(name, fewest):
     assert TaskConfig(task=name, max_length=fewest).max_length == fewest
-    with pytest.raises(SettingError, match=f"use at least {fewest}$"):
+    with pytest.raises(ConfigError, match=f"use at least {fewest}$"):
         TaskConfig(task=name, max_length=fewest - 1)
 
 
 def test_what_additive_alignment_keeps_for_its_backward_pass_is_estimated():
     kept, estimated = {}, {}
     for alignment in ("none", "additive"):
-        run = RunConfig.from_fields({"family": "recurrent", "alignment": alignment, "d_model": 64, "max_length": 60, "batch_size": 4})
+        run = RunConfig.from_flat({"family": "recurrent", "alignment": alignment, "d_model": 64, "max_length": 60, "batch_size": 4})
         tokens, saved = torch.full((4, 61), 5), {}
 
         def note(tensor, saved=saved):
@@ -178,9 +178,9 @@ def test_what_additive_alignment_keeps_for_its_backward_pass_is_estimated():
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-            logits_BTV = Recurrent(run.model)(tokens, tokens)
+            logits_BTV = RNNSeq2Seq(run.model)(tokens, tokens)
         kept[alignment] = sum(storage.nbytes() for storage in saved.values())
-        estimated[alignment] = run.memory_estimate()
+        estimated[alignment] = run.estimate_memory()
         assert logits_BTV.requires_grad
         assert kept[alignment] <= estimated[alignment]
     more = kept["additive"] - kept["none"]
@@ -189,6 +189,6 @@ def test_what_additive_alignment_keeps_for_its_backward_pass_is_estimated():
 
 @pytest.mark.parametrize("part", ["task", "training"])
 def test_run_config_part_of_wrong_type_is_rejected_with_remedy(part):
-    with pytest.raises(SettingError, match=rf"{part} is 'reverse'; .* use RunConfig.from_fields") as refused:
+    with pytest.raises(ConfigError, match=rf"{part} is 'reverse'; .* use RunConfig.from_fields") as refused:
         RunConfig(**{part: "reverse"})
     assert refused.value.field == part

@@ -3,12 +3,12 @@ import math
 import pytest
 
 from playground.training.config import TrainConfig
-from playground.training.schedules import learning_rate
+from playground.training.schedules import learning_rate_at
 
 
 def rates(steps, d_model=64, **settings):
     config = TrainConfig(**settings)
-    return [learning_rate(config, d_model, step) for step in steps]
+    return [learning_rate_at(config, d_model, step) for step in steps]
 
 
 @pytest.mark.parametrize(("d_model", "warmup", "factor"), [(512, 4000, 1.0), (64, 100, 2.0), (32, 1, 0.5)])

@@ -4,10 +4,10 @@ import math
 import pytest
 import torch
 
-from playground.tasks.held_out import held_out_set, training_batch
-from playground.training.config import Change
-from playground.training.trainer import Metrics, Trainer, TrainingDiverged, resolve_device
-from playground.training.update import gradient_norm as joint_norm
+from playground.tasks.held_out import build_held_out_set, sample_training_batch
+from playground.training.config import SettingChange
+from playground.training.trainer import Metrics, Trainer, TrainingDivergedError, resolve_device
+from playground.training.update import global_grad_norm as joint_norm
 from tests.support.fingerprint import fingerprint
 
 
@@ -18,7 +18,7 @@ def trained(run, steps):
 
 
 def snapshot(trainer):
-    return copy.deepcopy((trainer.family.state_dict(), {k: v for k, v in trainer.state().items() if k.startswith("optimizer.")}))
+    return copy.deepcopy((trainer.model.state_dict(), {k: v for k, v in trainer.state_dict().items() if k.startswith("optimizer.")}))
 
 
 def same(one, other):
@@ -52,19 +52,19 @@ def test_metrics_say_what_happened(small_run):
 
 def test_the_loss_is_that_of_the_batch_before_the_update(small_run):
     trainer = Trainer(small_run)
-    family, generator = copy.deepcopy(trainer.family), trainer.data_generator.clone_state()
-    batch = training_batch(trainer.task, 32, 1, 5, generator)
-    assert trainer.step().loss == family.loss(batch).item()
+    family, generator = copy.deepcopy(trainer.model), trainer.data_generator.clone_state()
+    batch = sample_training_batch(trainer.task, 32, 1, 5, generator)
+    assert trainer.train_step().loss == family.loss(batch).item()
 
 
 def test_a_step_is_adams_with_the_settings_of_the_run(small_run):
     beta1, beta2, epsilon = 0.7, 0.9, 1e-3
     trainer = Trainer(small_run.replace(beta1=beta1, beta2=beta2, epsilon=epsilon, clip=0.0, warmup=4, learning_rate=0.04))
-    expected = {name: weight.detach().clone() for name, weight in trainer.family.named_parameters()}
+    expected = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
     mean, square = ({name: torch.zeros_like(weight) for name, weight in expected.items()} for _ in range(2))
     for step, rate in ((1, 0.01), (2, 0.02), (3, 0.03)):  # Kingma and Ba 2015, algorithm 1
-        assert trainer.step().learning_rate == pytest.approx(rate)
-        for name, weight in trainer.family.named_parameters():
+        assert trainer.train_step().learning_rate == pytest.approx(rate)
+        for name, weight in trainer.model.named_parameters():
             mean[name] = beta1 * mean[name] + (1 - beta1) * weight.grad
             square[name] = beta2 * square[name] + (1 - beta2) * weight.grad**2
             expected[name] -= rate * mean[name] / (1 - beta1**step) / ((square[name] / (1 - beta2**step)).sqrt() + epsilon)
@@ -80,7 +80,7 @@ def test_same_seed_gives_identical_weights_and_other_seed_does_not(small_run):
 
 def test_the_seed_decides_weights_and_batches(small_run):
     one, other = Trainer(small_run.replace(seed=1)), Trainer(small_run.replace(seed=2))
-    assert not torch.equal(one.family.output.weight, other.family.output.weight)
+    assert not torch.equal(one.model.output.weight, other.model.output.weight)
     assert not torch.equal(one.data_generator.get_state(), other.data_generator.get_state())
 
 
@@ -88,14 +88,14 @@ def test_looking_changes_nothing(small_run):
     run = small_run.replace(dropout=0.2)
     blind, _ = trained(run, 12)
     seeing = Trainer(run.replace(steps=12, eval_every=1))
-    rows = held_out_set(seeing.task, 50, 1, 5).batch
+    rows = build_held_out_set(seeing.task, 50, 1, 5).batch
     for metrics in seeing:
         assert metrics.exact_match is not None
         asked = seeing.evaluate(50)
         assert asked == seeing.evaluate(50)
-        seeing.family.record(rows)
-        seeing.family.solve(rows.source_BS, 6)
-        seeing.family.solves(rows)
+        seeing.model.attention_weights(rows)
+        seeing.model.generate(rows.source_BS, 6)
+        seeing.model.is_exact_match(rows)
     assert fingerprint(seeing) == fingerprint(blind)
 
 
@@ -103,7 +103,7 @@ def test_looking_changes_nothing(small_run):
 def test_gradient_is_clipped_and_unclipped_norm_is_reported(small_run, clip):
     trainer = Trainer(small_run.replace(clip=clip))
     free = Trainer(small_run.replace(clip=0.0))
-    clipped, unclipped = trainer.step(), free.step()
+    clipped, unclipped = trainer.train_step(), free.train_step()
     assert clipped.gradient_norm == unclipped.gradient_norm > clip
     assert gradient_norm(trainer) == pytest.approx(clip, rel=1e-3)
     assert gradient_norm(free) == pytest.approx(unclipped.gradient_norm, rel=1e-5)
@@ -112,11 +112,11 @@ def test_gradient_is_clipped_and_unclipped_norm_is_reported(small_run, clip):
 def test_short_gradients_are_left_as_they_are(small_run):
     trainer = Trainer(small_run.replace(clip=1e6))
     assert gradient_norm(trainer) == 0
-    assert trainer.step().gradient_norm == pytest.approx(gradient_norm(trainer), rel=1e-5)
+    assert trainer.train_step().gradient_norm == pytest.approx(gradient_norm(trainer), rel=1e-5)
 
 
 def gradient_norm(trainer):
-    return sum(float((w.grad**2).sum()) for w in trainer.family.parameters() if w.grad is not None) ** 0.5
+    return sum(float((w.grad**2).sum()) for w in trainer.model.parameters() if w.grad is not None) ** 0.5
 
 
 def test_divergence_raises_and_keeps_weights_of_the_previous_step(small_run):
@@ -125,13 +125,13 @@ def test_divergence_raises_and_keeps_weights_of_the_previous_step(small_run):
     while error is None:
         before, step = snapshot(trainer), trainer.step_count
         try:
-            trainer.step()
-        except TrainingDiverged as diverged:
+            trainer.train_step()
+        except TrainingDivergedError as diverged:
             error = diverged
     assert step > 0
     assert trainer.step_count == step
     assert same(snapshot(trainer), before)
-    assert all(weight.isfinite().all() for weight in trainer.family.parameters())
+    assert all(weight.isfinite().all() for weight in trainer.model.parameters())
     assert str(error).startswith(f"step {step + 1}: loss ")
     assert f"The weights of step {step} are kept; lower learning_rate (now 100)" in str(error)
 
@@ -141,28 +141,28 @@ def test_divergence_raises_and_keeps_weights_of_the_previous_step(small_run):
 def test_a_step_that_is_not_finite_is_not_taken(small_run, name, poison):
     trainer = Trainer(small_run)
     for _ in range(2):
-        trainer.step()
+        trainer.train_step()
     with torch.no_grad():
-        trainer.family.get_parameter(name)[5] = poison
+        trainer.model.get_parameter(name)[5] = poison
     before = snapshot(trainer)
-    with pytest.raises(TrainingDiverged, match="The weights of step 2 are kept"):
-        trainer.step()
+    with pytest.raises(TrainingDivergedError, match="The weights of step 2 are kept"):
+        trainer.train_step()
     assert trainer.step_count == 2
     assert same(snapshot(trainer), before)
 
 
 def test_training_goes_on_after_a_bad_step_once_the_cause_is_gone(small_run):
     trainer = Trainer(small_run)
-    trainer.step()
-    weight = trainer.family.output.bias
+    trainer.train_step()
+    weight = trainer.model.output.bias
     healthy = weight.detach().clone()
     with torch.no_grad():
         weight[3] = float("nan")
-    with pytest.raises(TrainingDiverged):
-        trainer.step()
+    with pytest.raises(TrainingDivergedError):
+        trainer.train_step()
     with torch.no_grad():
         weight.copy_(healthy)
-    assert trainer.step().step == 2
+    assert trainer.train_step().step == 2
 
 
 def test_it_ends_early_only_once_the_score_is_confirmed_on_many_sequences(small_run):
@@ -170,7 +170,7 @@ def test_it_ends_early_only_once_the_score_is_confirmed_on_many_sequences(small_
     trainer, metrics = trained(small_run.replace(until=until, eval_every=5, eval_n=1, learning_rate=1e-2), 300)
     looks = [each for each in metrics if each.scored]
     hopes = [each for each in looks if each.scored > 1]
-    assert trainer.finished
+    assert trainer.stopped_early
     assert len(metrics) < 300
     assert hopes[-1] is looks[-1] is metrics[-1]
     assert metrics[-1].scored == 2000
@@ -184,7 +184,7 @@ def test_without_until_it_goes_on_to_the_last_step(small_run):
     trainer, metrics = trained(small_run.replace(eval_n=1, eval_every=10), 40)
     assert any(each.exact_match == 1.0 for each in metrics)
     assert len(metrics) == 40
-    assert not trainer.finished
+    assert not trainer.stopped_early
 
 
 def test_scores_are_those_of_the_same_sequences_at_every_call(small_run):
@@ -201,13 +201,13 @@ def test_threads_are_those_of_the_run(small_run):
 
 
 def test_reading_settings_does_not_change_process_threads(small_run):
-    trainer = Trainer(small_run, [Change(0, "threads", 2)])
+    trainer = Trainer(small_run, [SettingChange(0, "threads", 2)])
     torch.set_num_threads(1)
-    trainer.change("threads", 3)
-    assert trainer.settings.threads == trainer.threads == 3
+    trainer.schedule_change("threads", 3)
+    assert trainer.active_config.threads == trainer.threads == 3
     assert trainer.should_continue()
     assert torch.get_num_threads() == 1
-    trainer.step()
+    trainer.train_step()
     assert torch.get_num_threads() == 3
     torch.set_num_threads(1)
 
@@ -232,23 +232,23 @@ def test_an_update_is_the_one_that_people_write_out(small_run, clip, optimizer):
     plain = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}.get(optimizer)
     adam = {"lr": 2**-7, "betas": (0.9, 0.98), "eps": 1e-4, "weight_decay": 0.01, "foreach": False}
     sgd = {"lr": 2**-7, "momentum": 0.9, "weight_decay": 0.01, "foreach": False}
-    weights = list(other.family.parameters())
+    weights = list(other.model.parameters())
     theirs = plain(weights, **adam) if plain else torch.optim.SGD(weights, **sgd)
     for _ in range(4):
-        told = trainer.step()
+        told = trainer.train_step()
         theirs.zero_grad()
-        other.family.loss(other._draw(), 0.0).backward()
+        other.model.loss(other._next_batch(), 0.0).backward()
         norm = torch.nn.utils.clip_grad_norm_(weights, clip or torch.inf)
         theirs.step()
         assert told.gradient_norm == pytest.approx(norm.item(), rel=1e-5)
     assert clip != 0.5 or told.gradient_norm > clip
-    for one, two in zip(trainer.family.parameters(), weights, strict=True):
+    for one, two in zip(trainer.model.parameters(), weights, strict=True):
         assert torch.allclose(one, two, atol=1e-5)
 
 
 def test_the_norm_of_many_gradients_is_the_same_however_it_is_taken(monkeypatch):
     gradients = [torch.randn(shape, generator=torch.Generator().manual_seed(0)) for shape in ((3, 4), (7,), (2, 5, 2))]
     joined = joint_norm(gradients)
-    monkeypatch.setattr("playground.training.update.JOINED", 10)
+    monkeypatch.setattr("playground.training.update.MAX_CONCAT_NUMEL", 10)
     assert joint_norm(gradients).item() == pytest.approx(joined.item(), rel=1e-6)
     assert joined.item() == pytest.approx(math.sqrt(sum(float((each.double() ** 2).sum()) for each in gradients)), rel=1e-6)

@@ -28,7 +28,7 @@ async def answer(scope, receive, send):
 @pytest.fixture
 def serve(monkeypatch):
     """Runs a scene against a server on loopback with this protocol."""
-    monkeypatch.setattr(BoundedProtocol, "open", set())
+    monkeypatch.setattr(BoundedProtocol, "open_connections", set())
 
     def run(scene):
         async def run_scene():
@@ -72,7 +72,7 @@ def test_a_closed_connection_ends_though_a_forked_process_holds_its_socket(serve
     async def scene(connect):
         reader, _ = await connect()
         await asyncio.sleep(0.05)
-        (protocol,) = BoundedProtocol.open
+        (protocol,) = BoundedProtocol.open_connections
         copy = os.dup(protocol.transport.get_extra_info("socket").fileno())
         try:
             protocol.transport.close()
@@ -85,7 +85,7 @@ def test_a_closed_connection_ends_though_a_forked_process_holds_its_socket(serve
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", REQUEST[:-2]])
 def test_headers_have_a_deadline(serve, monkeypatch, sent):
-    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "HEADER_TIMEOUT_S", 0.2)
 
     async def scene(connect):
         reader, writer = await connect()
@@ -96,7 +96,7 @@ def test_headers_have_a_deadline(serve, monkeypatch, sent):
 
 
 def test_the_deadline_holds_for_each_request_of_a_connection(serve, monkeypatch):
-    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.4)
+    monkeypatch.setattr(connections, "HEADER_TIMEOUT_S", 0.4)
 
     async def scene(connect):
         reader, writer = await connect()
@@ -163,7 +163,7 @@ class WebSocketProtocol(asyncio.Protocol):
 
 def test_websockets_hold_no_connection(serve, monkeypatch, caplog):
     monkeypatch.setitem(uvicorn.config.WS_PROTOCOLS, "auto", f"{__name__}:WebSocketProtocol")
-    monkeypatch.setattr(BoundedProtocol, "bound", 6)
+    monkeypatch.setattr(BoundedProtocol, "max_open", 6)
 
     async def scene(connect):
         for number in range(20):
@@ -178,15 +178,15 @@ def test_websockets_hold_no_connection(serve, monkeypatch, caplog):
 
 
 def test_a_response_that_is_not_read_ends(serve, monkeypatch):
-    monkeypatch.setattr(connections, "WRITE_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "WRITE_TIMEOUT_S", 0.3)
 
     async def scene(connect):
         _, writer = await connect()
         writer.transport.pause_reading()
         writer.write(REQUEST.replace(b"/ ", b"/large ", 1))
-        while not BoundedProtocol.open:
+        while not BoundedProtocol.open_connections:
             await asyncio.sleep(0.01)
-        while BoundedProtocol.open:
+        while BoundedProtocol.open_connections:
             await asyncio.sleep(0.01)
         return True
 
@@ -194,7 +194,7 @@ def test_a_response_that_is_not_read_ends(serve, monkeypatch):
 
 
 def test_new_connection_closes_longest_idle_of_busiest_address(serve, monkeypatch):
-    monkeypatch.setattr(BoundedProtocol, "bound", 6)
+    monkeypatch.setattr(BoundedProtocol, "max_open", 6)
 
     async def scene(connect):
         alone = await connect("127.0.0.2")
@@ -203,7 +203,7 @@ def test_new_connection_closes_longest_idle_of_busiest_address(serve, monkeypatc
         for _ in range(20):
             crowd.append(await connect())
             await asyncio.sleep(0.01)
-        opened = len(BoundedProtocol.open)
+        opened = len(BoundedProtocol.open_connections)
         late = await connect("127.0.0.3")
         answers = [await ask(*alone), await ask(*late), await ask(*crowd[-1])]
         return opened, answers, [await closed(reader) for reader, _ in crowd[:16]]

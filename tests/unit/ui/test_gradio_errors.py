@@ -13,10 +13,10 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from playground.ui import asked as asked_module
-from playground.ui.asked import asked
+from playground.ui.asked import build_routes
 from playground.ui.gradio_patches import apply_patches
 from playground.ui.limits import LoadLimits
-from playground.ui.middleware import RouteFilter
+from playground.ui.middleware import RouteFilterMiddleware
 
 
 @pytest.mark.parametrize("module", [gradio.queueing, gradio.routes])
@@ -39,7 +39,7 @@ def test_an_error_of_an_event_goes_to_the_log_and_is_cut(module, caplog):
 
 @pytest.mark.parametrize("path", ["/gradio_api/run/\uff53\uff54\uff41\uff52\uff54", "/gradio_api/call/start/\u0661", "/assets/\u00e9.js"])
 def test_letters_beyond_ascii_are_in_no_path_that_is_served(path):
-    served = RouteFilter(None, can_sign_in=True, load=LoadLimits(0, 0))
+    served = RouteFilterMiddleware(None, can_sign_in=True, load=LoadLimits(0, 0))
     assert [served.find_load(method, path) for method in ("GET", "POST")] == [None, None]
     assert served.find_load("POST", "/gradio_api/run/start") is not None
 
@@ -47,7 +47,7 @@ def test_letters_beyond_ascii_are_in_no_path_that_is_served(path):
 @pytest.mark.parametrize(("size", "is_elsewhere"), [(100, False), (200_000, True)])
 def test_a_large_body_is_parsed_beside_the_event_loop(monkeypatch, size, is_elsewhere):
     parsed, answered = [], []
-    parse = asked_module.parse_json
+    parse = asked_module.parse_strict_json
 
     def spy(body):
         parsed.append(threading.get_ident())
@@ -57,8 +57,8 @@ def test_a_large_body_is_parsed_beside_the_event_loop(monkeypatch, size, is_else
         answered.append(threading.get_ident())
         return {"length": len(what["text"])}
 
-    monkeypatch.setattr(asked_module, "parse_json", spy)
-    with TestClient(Starlette(routes=asked({"compare-begin": answer}))) as client:
+    monkeypatch.setattr(asked_module, "parse_strict_json", spy)
+    with TestClient(Starlette(routes=build_routes({"compare-begin": answer}))) as client:
         reply = client.post("/playground/ask/compare-begin", content=json.dumps({"text": "x" * size}))
     assert reply.json() == {"length": size}
     assert (parsed != answered) is is_elsewhere

@@ -6,10 +6,19 @@ import re
 import pytest
 from starlette.requests import Request
 
-from playground.runs.run import Refused
+from playground.runs.run import UserError
 from playground.ui.api import Endpoints
-from playground.ui.limits import A_MINUTE, MAX_DELAYED, MOST_CLIENTS, FairPlaces, Limits, LoadLimits, Places, client_of
-from playground.ui.middleware import RouteFilter
+from playground.ui.limits import (
+    CALLS_PER_MINUTE,
+    MAX_BUCKETS,
+    MAX_DELAYED_REJECTIONS,
+    BoundedSemaphoreQueue,
+    FairSemaphoreQueue,
+    LoadLimits,
+    RateLimiter,
+    resolve_client_address,
+)
+from playground.ui.middleware import RouteFilterMiddleware
 from tests.support.coroutines import run_in_thread
 
 
@@ -18,15 +27,15 @@ def taken(limits, kind, client, *times):
     served = 0
     for now in times:
         try:
-            limits.take(kind, client, now)
+            limits.acquire(kind, client, now)
             served += 1
-        except Refused:
+        except UserError:
             pass
     return served
 
 
 def test_a_bucket_holds_a_minutes_calls_and_fills_evenly():
-    limits = Limits({"starts": 6})
+    limits = RateLimiter({"starts": 6})
     assert taken(limits, "starts", "ada", *[0.0] * 9) == 6
     assert taken(limits, "starts", "ada", 9.0) == 0
     assert taken(limits, "starts", "ada", 10.5, 10.6) == 1  # one in ten seconds
@@ -34,45 +43,47 @@ def test_a_bucket_holds_a_minutes_calls_and_fills_evenly():
 
 
 def test_who_is_refused_is_told_when_to_come_again_and_is_served_then():
-    limits = Limits({"heavy": 2})
+    limits = RateLimiter({"heavy": 2})
     taken(limits, "heavy", "ada", 0.0, 0.0)
-    with pytest.raises(Refused, match=r"ask for 2 evaluations, comparisons and pushes a minute; try again in (\d+) s") as refused:
-        limits.take("heavy", "ada", 4.0)
+    with pytest.raises(UserError, match=r"ask for 2 evaluations, comparisons and pushes a minute; try again in (\d+) s") as refused:
+        limits.acquire("heavy", "ada", 4.0)
     seconds = int(re.search(r"in (\d+) s", str(refused.value))[1])
     assert taken(limits, "heavy", "ada", 4.0 + seconds) == 1
 
 
 def test_clients_and_kinds_have_buckets_of_their_own():
-    limits = Limits({"starts": 1, "calls": 1})
+    limits = RateLimiter({"starts": 1, "calls": 1})
     assert taken(limits, "starts", "ada", 0.0, 0.0) == 1
     assert taken(limits, "starts", "bob", 0.0) == 1
     assert taken(limits, "calls", "ada", 0.0) == 1
 
 
 def test_a_crowd_of_addresses_takes_no_memory_for_good():
-    limits = Limits({"calls": 5})
-    for number in range(MOST_CLIENTS + 100):
-        limits.take("calls", str(number), 0.0)
-    assert len(limits.buckets["calls"]) == MOST_CLIENTS
+    limits = RateLimiter({"calls": 5})
+    for number in range(MAX_BUCKETS + 100):
+        limits.acquire("calls", str(number), 0.0)
+    assert len(limits.buckets["calls"]) == MAX_BUCKETS
 
 
 def test_the_environment_says_how_many_and_somebody_alone_has_no_limit(monkeypatch):
-    for name in A_MINUTE.values():
+    for name in CALLS_PER_MINUTE.values():
         monkeypatch.delenv(f"PLAYGROUND_{name}", raising=False)
-    assert not any(Limits.from_environment(False).a_minute.values())
-    assert Limits.from_environment(True).a_minute == {"starts": 10, "heavy": 20, "calls": 600}
-    assert taken(Limits.from_environment(False), "starts", "ada", *[0.0] * 500) == 500
+    assert not any(RateLimiter.from_environment(False).calls_per_minute.values())
+    assert RateLimiter.from_environment(True).calls_per_minute == {"starts": 10, "heavy": 20, "calls": 600}
+    assert taken(RateLimiter.from_environment(False), "starts", "ada", *[0.0] * 500) == 500
     monkeypatch.setenv("PLAYGROUND_API_STARTS", "3")
-    assert Limits.from_environment(False).a_minute["starts"] == Limits.from_environment(True).a_minute["starts"] == 3
+    assert (
+        RateLimiter.from_environment(False).calls_per_minute["starts"] == RateLimiter.from_environment(True).calls_per_minute["starts"] == 3
+    )
 
 
 def test_a_place_is_waited_for_and_a_full_line_is_refused():
     async def crowd():
-        places, inside, most = Places(2, waiting=3), 0, 0
+        places, inside, most = BoundedSemaphoreQueue(2, max_waiting=3), 0, 0
 
         async def come():
             nonlocal inside, most
-            async with places.one():
+            async with places.slot():
                 inside += 1
                 most = max(most, inside)
                 await asyncio.sleep(0.01)
@@ -88,16 +99,16 @@ def test_a_place_is_waited_for_and_a_full_line_is_refused():
 
 
 def test_an_ipv6_network_is_one_client():
-    limits = Limits({"calls": 1})
+    limits = RateLimiter({"calls": 1})
     addresses = ["2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:3::1", "::ffff:192.0.2.7", "192.0.2.7", "192.0.2.8"]
     requests = [Request({"type": "http", "client": (address, 1), "headers": []}) for address in addresses]
-    assert [taken(limits, "calls", client_of(request), 0.0) for request in requests] == [1, 0, 1, 1, 0, 1]
-    assert len(client_of(Request({"type": "http", "client": ("x" * 60_000, 1), "headers": []}))) < 100
+    assert [taken(limits, "calls", resolve_client_address(request), 0.0) for request in requests] == [1, 0, 1, 1, 0, 1]
+    assert len(resolve_client_address(Request({"type": "http", "client": ("x" * 60_000, 1), "headers": []}))) < 100
 
 
 def test_a_large_body_is_a_large_load(monkeypatch):
     monkeypatch.setattr("playground.ui.limits.time.monotonic", lambda: 7.0)
-    monkeypatch.setattr("playground.ui.limits.REFUSAL_SECONDS", 0.0)
+    monkeypatch.setattr("playground.ui.limits.REJECTION_DELAY_S", 0.0)
     served, refused = [], []
 
     async def app(scope, receive, send):
@@ -106,7 +117,7 @@ def test_a_large_body_is_a_large_load(monkeypatch):
     async def send(message):
         refused.append(message.get("status"))
 
-    filtered = RouteFilter(app, can_sign_in=False, load=LoadLimits(100, 0))
+    filtered = RouteFilterMiddleware(app, can_sign_in=False, load=LoadLimits(100, 0))
 
     def ask(path, *headers):
         scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "client": ("192.0.2.9", 1), "headers": list(headers)}
@@ -124,11 +135,11 @@ def test_a_large_body_is_a_large_load(monkeypatch):
 
 def test_refused_requests_wait_for_their_response_up_to_a_bound(monkeypatch):
     """A client that repeats a refused request at once waits; it cannot make the server hold any number of requests."""
-    monkeypatch.setattr("playground.ui.limits.REFUSAL_SECONDS", 3600.0)
+    monkeypatch.setattr("playground.ui.limits.REJECTION_DELAY_S", 3600.0)
     limits = LoadLimits(10, 10)
 
     async def refuse_many():
-        tasks = [asyncio.ensure_future(limits.refuse("192.0.2.9", 1.0)) for _ in range(MAX_DELAYED + 3)]
+        tasks = [asyncio.ensure_future(limits.reject("192.0.2.9", 1.0)) for _ in range(MAX_DELAYED_REJECTIONS + 3)]
         await asyncio.sleep(0)
         responses = [task.result().status_code for task in tasks if task.done()]
         for task in tasks:
@@ -149,15 +160,15 @@ def test_load_is_limited_from_the_first_request_on(take, monkeypatch):
 
 
 def test_an_address_waits_for_itself_and_keeps_half_of_the_line_free(client_address):
-    places, order, refused = FairPlaces(2, waiting=4), [], []
+    places, order, refused = FairSemaphoreQueue(2, max_waiting=4), [], []
 
     async def ask(name, address, release):
         client_address.set(address)
         try:
-            async with places.one():
+            async with places.slot():
                 order.append(name)
                 await release.wait()
-        except Refused as error:
+        except UserError as error:
             refused.append((name, str(error)))
 
     async def scene():
@@ -181,5 +192,5 @@ def test_an_address_waits_for_itself_and_keeps_half_of_the_line_free(client_addr
 
 def test_api_call_counts_for_the_client_address(client_address):
     request = Request({"type": "http", "client": ("192.0.2.7", 1), "headers": []})
-    Endpoints(None, {}, False)._counted(request)
+    Endpoints(None, {}, False)._rate_limit(request)
     assert client_address.get() == "192.0.2.7"

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from playground.lab.laboratory import Laboratory
+from playground.lab.laboratory import ExperimentService
 from playground.ui import lab, report
 from tests.support.coroutines import run_in_thread
 
@@ -15,20 +15,20 @@ def answer(request, monkeypatch, tmp_path):
     """Asks for a report or for figures; the process answers when the test says so, through the list `going`."""
     going = []
 
-    def begin(*arguments, on_message, on_end):
+    def begin(*arguments, on_message, on_exit):
         going.append(on_message)
         return SimpleNamespace(kill=lambda: None)
 
     if request.param == "report":
-        monkeypatch.setattr(report, "Child", begin)
-        monkeypatch.setattr(report, "checkpoint_folder", lambda *_: tmp_path)
-        ask = report.report_answerers(None)["report"]
+        monkeypatch.setattr(report, "WorkerProcess", begin)
+        monkeypatch.setattr(report, "resolve_checkpoint", lambda *_: tmp_path)
+        ask = report.report_handlers(None)["report"]
     else:
-        monkeypatch.setattr(lab, "Child", begin)
-        monkeypatch.setattr(Laboratory, "__init__", lambda *_: None)
-        page = lab.LabPage(None, Laboratory(None))
-        monkeypatch.setattr(page, "_to_draw", lambda *_: {})
-        ask = page.figures
+        monkeypatch.setattr(lab, "WorkerProcess", begin)
+        monkeypatch.setattr(ExperimentService, "__init__", lambda *_: None)
+        page = lab.LabPage(None, ExperimentService(None))
+        monkeypatch.setattr(page, "_figure_data", lambda *_: {})
+        ask = page.export_figures
     return going, lambda page=None: ask({"owner": "o" * 32}, page)
 
 

@@ -5,8 +5,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
-from playground.ui.asked import asked
-from playground.ui.visit import COOKIE, new_owner, owner_of_cookie, visit_answerers
+from playground.ui.asked import build_routes
+from playground.ui.visit import COOKIE, new_owner_key, owner_from_cookie, session_handlers
 
 HOST = "owner-space.hf.space"
 
@@ -18,23 +18,23 @@ def request_of(owner, **headers):
 
 
 def test_the_cookie_counts_only_in_requests_of_the_page_itself():
-    owner = new_owner()
-    assert owner_of_cookie(request_of(owner, origin=f"https://{HOST}")) == owner
-    assert owner_of_cookie(request_of(owner, origin=f"https://{HOST}", sec_fetch_site="same-origin")) == owner
+    owner = new_owner_key()
+    assert owner_from_cookie(request_of(owner, origin=f"https://{HOST}")) == owner
+    assert owner_from_cookie(request_of(owner, origin=f"https://{HOST}", sec_fetch_site="same-origin")) == owner
     # A frame of another Space lies in the same partition, so its requests carry the cookie.
     for foreign in (
         {"origin": "https://evil-space.hf.space"}, {"origin": "https://huggingface.co"}, {"origin": "null"}, {},
         {"origin": "https://evil.example", "x_forwarded_host": "evil.example"},
         {"origin": f"https://{HOST}", "sec_fetch_site": "cross-site"},
     ):  # fmt: skip
-        assert owner_of_cookie(request_of(owner, **foreign)) == "", foreign
+        assert owner_from_cookie(request_of(owner, **foreign)) == "", foreign
     for odd in ("", "short", "x" * 33, "é" * 16, "../../etc/passwd" * 2 + "\\"):
-        assert owner_of_cookie(request_of(odd.encode().decode("latin-1"), origin=f"https://{HOST}")) == ""
+        assert owner_from_cookie(request_of(odd.encode().decode("latin-1"), origin=f"https://{HOST}")) == ""
 
 
 @pytest.fixture
 def client():
-    with TestClient(Starlette(routes=asked(visit_answerers(""))), base_url=f"https://{HOST}") as client:
+    with TestClient(Starlette(routes=build_routes(session_handlers(""))), base_url=f"https://{HOST}") as client:
         yield client
 
 
@@ -43,7 +43,7 @@ def post(client, name, what, origin=f"https://{HOST}"):
 
 
 def test_owner_cookie_is_hidden_from_scripts_and_other_sites(client):
-    owner = new_owner()
+    owner = new_owner_key()
     assert post(client, "visit-kept", {"owner": owner}).json() == {"kept": False}
     cookie = post(client, "visit-keep", {"owner": owner}).headers["set-cookie"]
     name, *attributes = cookie.split("; ")
@@ -53,7 +53,7 @@ def test_owner_cookie_is_hidden_from_scripts_and_other_sites(client):
     kept = post(client, "visit-kept", {"owner": owner})
     assert kept.json() == {"kept": True}
     assert owner not in kept.text
-    assert post(client, "visit-kept", {"owner": new_owner()}).json() == {"kept": False}
+    assert post(client, "visit-kept", {"owner": new_owner_key()}).json() == {"kept": False}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_an_odd_owner_sets_no_cookie(client, what):
 
 
 def test_another_site_sets_no_cookie_and_gets_no_answer(client):
-    owner = new_owner()
+    owner = new_owner_key()
     for origin in ("https://evil-space.hf.space", "https://huggingface.co", "null"):
         reply = post(client, "visit-keep", {"owner": owner}, origin)
         assert (reply.status_code, reply.headers.get("set-cookie")) == (403, None)
@@ -75,7 +75,7 @@ def test_another_site_sets_no_cookie_and_gets_no_answer(client):
 
 
 def test_a_server_with_one_owner_needs_no_cookie():
-    owner = new_owner()
-    with TestClient(Starlette(routes=asked(visit_answerers(owner))), base_url="http://localhost") as client:
+    owner = new_owner_key()
+    with TestClient(Starlette(routes=build_routes(session_handlers(owner))), base_url="http://localhost") as client:
         assert "set-cookie" not in post(client, "visit-keep", {"owner": owner}, "http://localhost").headers
         assert post(client, "visit-kept", {"owner": owner}, "http://localhost").json() == {"kept": True}
