@@ -153,7 +153,7 @@ def stream_hub_columns(
     "train" in their path, only these are read.
 
     Raises:
-        RowsError: for a repository without such a file, or one that cannot be fetched.
+        DatasetError: for a repository without such a file, or one that cannot be fetched.
     """
     refusal = DatasetError(f"{repo[:120]!r} is not a dataset; write user/name")
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", repo, re.ASCII):
@@ -233,7 +233,7 @@ def _stream_parquet(
     first, and each group is decoded in small pieces.
 
     Raises:
-        RowsError: for a row group that is too large.
+        DatasetError: for a row group that is too large.
     """
     files = HfFileSystem(token=token)
     selected: list[str] = []

@@ -65,7 +65,7 @@ def count_correct(
     """Count the correct tokens and exact matches of each held-out sequence (2N, int64).
 
     The first line of the result has the numbers of correct tokens, the second 1 for an exact match
-    and 0 otherwise. Only sequence `first` and each `every`-th one after it are evaluated; the other
+    and 0 otherwise. Only sequence `start` and each `stride`-th one after it are evaluated; the other
     entries are zero, so the results of several processes add up.
 
     Only examples without an exact match are decoded, for their token accuracy.

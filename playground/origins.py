@@ -59,7 +59,7 @@ def from_text(text: str, split_on_spaces: bool | None = None) -> PairDataset:
     """Parse lines of source, tab, target; empty lines are ignored.
 
     Raises:
-        RowsError: for invalid data.
+        DatasetError: for invalid data.
     """
     if len(text) > MAX_BYTES:
         raise DatasetError(f"the text has {len(text):,} characters; at most {MAX_BYTES:,} are read")
@@ -80,7 +80,7 @@ def from_csv(
     Commas, semicolons or tabs separate the columns.
 
     Raises:
-        RowsError: for invalid data.
+        DatasetError: for invalid data.
     """
     if len(text) > MAX_BYTES:
         raise DatasetError(
@@ -128,7 +128,7 @@ def select_columns(names: Sequence[str], columns: Sequence[str]) -> Sequence[str
     """Select the columns of sources and targets.
 
     Raises:
-        RowsError: if they are absent or ambiguous.
+        DatasetError: if they are absent or ambiguous.
     """
     shown = ", ".join(name[:40] for name in names[:20]) or "none"
     if not columns and len(names) != 2:
@@ -155,7 +155,7 @@ def from_bytes(
     """Parse the bytes of a file; it is a table if its name ends in .csv or columns are named.
 
     Raises:
-        RowsError: for invalid data.
+        DatasetError: for invalid data.
     """
     if len(data) > MAX_BYTES:
         raise DatasetError(f"the file has {len(data):,} bytes; at most {MAX_BYTES:,} are read")
@@ -180,7 +180,7 @@ def from_file(
     """Read a file: source, tab, target on each line, or a CSV.
 
     Raises:
-        RowsError: for an unreadable file or invalid data.
+        DatasetError: for an unreadable file or invalid data.
     """
     try:
         with open(path, "rb") as file:
@@ -199,12 +199,12 @@ def from_hub(
     max_rows: int = 100_000,
     token: str | bool = False,
 ) -> PairDataset:
-    """Stream the first `most` pairs of two columns of a dataset on the Hub.
+    """Stream the first `max_rows` pairs of two columns of a dataset on the Hub.
 
     Only the used part is fetched, and no code of the repository is run.
 
     Raises:
-        RowsError: if it cannot be fetched, or for invalid data.
+        DatasetError: if it cannot be fetched, or for invalid data.
     """
     from playground.data import license_of, stream_hub_columns
 
@@ -248,11 +248,11 @@ def from_function(
 ) -> PairDataset:
     """Build a dataset by calling a Python function with `n` distinct random sequences.
 
-    `place` is its file and name, as path.py:function. The function maps a list of symbols to a list
+    `function_path` is its file and name, as path.py:function. The function maps a list of symbols to a list
     of symbols. It is only called here: the run and its checkpoint contain the pairs alone.
 
     Raises:
-        RowsError: on a hosted Space, if the file or function is missing, or if the function fails
+        DatasetError: on a hosted Space, if the file or function is missing, or if the function fails
             or returns something else.
     """
     if is_hosted or "SPACE_ID" in os.environ:
@@ -339,10 +339,10 @@ def from_cli_argument(
 ) -> PairDataset:
     """Load the dataset of an argument: a file, hub:user/dataset, path.py:function.
 
-    `drawn` are the arguments of `from_function`.
+    `sampling_options` are the arguments of `from_function`.
 
     Raises:
-        RowsError: for unreadable or invalid data.
+        DatasetError: for unreadable or invalid data.
     """
     if task.startswith("hub:"):
         return from_hub(task.removeprefix("hub:"), columns, split_on_spaces)

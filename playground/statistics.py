@@ -17,7 +17,7 @@ def wilson_interval(n_correct: float, n: int) -> tuple[float, float]:
     """Return the 95 % interval of a fraction of `n` (Wilson 1927).
 
     Unlike the normal approximation it has a width at 0 and at 1, and it contains these ends
-    exactly. `right` may have a fraction, where a tie counts as a part of a success.
+    exactly. `n_correct` may have a fraction, where a tie counts as a part of a success.
     Raises:
         ValueError: for no trials.
     """

@@ -243,7 +243,7 @@ def finetune(
 def run_job(
     kind: str, request: dict[str, Any], events: list[dict[str, Any]]
 ) -> tuple[dict[str, Any] | None, int]:
-    """Run a job of the comparison in this process with a progress bar; its rows go to `told`.
+    """Run a job of the comparison in this process with a progress bar; its rows go to `events`.
 
     Returns its result, or None if a signal ended it before there was one, and the number of
     that signal.

@@ -38,10 +38,10 @@ class Output:
 
     prompt   the text that was sent
     tokens   the input tokens as the model gets them, one text for each of its `ids`
-    raw      the generated text, unchanged
-    read     its symbols; None for a position without a symbol, and None as a whole if the line
+    raw_output      the generated text, unchanged
+    parsed     its symbols; None for a position without a symbol, and None as a whole if the line
              is not a list of symbols
-    log_probability   that of the target given the input; None if it was not measured
+    log_prob   that of the target given the input; None if it was not measured
     """
 
     prompt: str
@@ -53,7 +53,7 @@ class Output:
 
 
 class BenchmarkModel:
-    """A model of the benchmark. `way` names the decoding, `note` a caveat about its scores."""
+    """A model of the benchmark. `decoding` names the decoding, `caveat` a caveat about its scores."""
 
     name: str
     kind: str
@@ -405,7 +405,7 @@ class CausalLM(PretrainedModel):
 class MaskedLM(PretrainedModel):
     """A masked language model: predicts masked positions of the answer, whose length is given.
 
-    `at_once` masks all of them. Otherwise one position at a time is masked and the others show
+    `fills_jointly` masks all of them. Otherwise one position at a time is masked and the others show
     the target, which leaks: from the other symbols alone one can infer the missing one if the
     target is a permutation of the input.
     """

@@ -18,7 +18,7 @@ def text_field(
     """Return a text that is not empty.
 
     Raises:
-        Refused: if the value is not a text, is empty, or is longer than `most` characters.
+        JobError: if the value is not a text, is empty, or is longer than `max_length` characters.
     """
     value = request.get(name, default)
     if not isinstance(value, str) or not value.strip():
@@ -35,7 +35,7 @@ def number_field(
     """Return a number in a range; NaN is rejected.
 
     Raises:
-        Refused: with the value and the accepted range.
+        JobError: with the value and the accepted range.
     """
     value = request.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
@@ -49,7 +49,7 @@ def integer_field(request: dict[str, Any], name: str, default: int, low: int, hi
     """Return a whole number in a range.
 
     Raises:
-        Refused: with the value and the accepted range.
+        JobError: with the value and the accepted range.
     """
     value = request.get(name, default)
     if type(value) is not int or not low <= value <= high:
@@ -63,7 +63,7 @@ def choice_field(request: dict[str, Any], name: str, choices: tuple[str, ...], d
     """Return one of several words.
 
     Raises:
-        Refused: with the accepted words.
+        JobError: with the accepted words.
     """
     value = request.get(name, default)
     if value not in choices:
@@ -77,7 +77,7 @@ def words_field(
     """Return a few short words.
 
     Raises:
-        Refused: for more than `most` words, or for a value that is not a word.
+        JobError: for more than `max_count` words, or for a value that is not a word.
     """
     value = request.get(name, list(default))
     if (

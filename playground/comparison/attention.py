@@ -53,7 +53,7 @@ class AttentionOutputs:
 
     weights_LHQM    attention weights: each query's sum to one
     scores_LHQM     queries times keys, scaled, before the mask and the softmax
-    possible_QM     True where a query may attend to a key
+    mask_QM     True where a query may attend to a key
     hidden_LQD      the residual stream, L + 1 vectors with the embedding first; if a final norm
                     follows the last layer (`ends_with_norm`), the last one is its output
     """
@@ -68,7 +68,7 @@ class AttentionOutputs:
 def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Return all attention weights on a prompt, one head's scores, and the tokens of a word.
 
-    `what`: model, text (`DEFAULT_PROMPT`), layer and head (1 and 1, counted from one; for the scores),
+    `request`: model, text (`DEFAULT_PROMPT`), layer and head (1 and 1, counted from one; for the scores),
     word ("sat", may be absent from the text). `weights` holds LHQM thousandths, packed as in
     Inspect; `scores` and `head_weights` are the QM numbers of the one head.
     """
@@ -122,7 +122,7 @@ def load_for_inspection(name: Any, progress: ProgressReporter) -> InspectedModel
     """Load a model of transformers for inspection; an already loaded one is shared.
 
     Raises:
-        Refused: for a model without self-attention over one text, or with a tokenizer that does
+        JobError: for a model without self-attention over one text, or with a tokenizer that does
             not return offsets.
     """
     resolved = resolve(name, progress)
@@ -153,7 +153,7 @@ def forward(model: Any, ids: list[int]) -> AttentionOutputs:
     """Run the model on one text.
 
     Raises:
-        Refused: if the text is too long for the model, or the model does not return its attention.
+        JobError: if the text is too long for the model, or the model does not return its attention.
     """
     longest = getattr(model.config, "max_position_embeddings", None) or len(ids)
     if len(ids) > longest:
@@ -205,7 +205,7 @@ def recording_scores(model: Any) -> Iterator[Scores]:
     Only the calls of this model in this thread are recorded.
 
     Raises:
-        Refused: for a model whose attention implementation cannot be replaced.
+        JobError: for a model whose attention implementation cannot be replaced.
     """
     before, recorded = model.config._attn_implementation, Scores()
     token = _scores.set(recorded)
@@ -239,7 +239,7 @@ def eager_attention_with_scores(
     Shared key and value heads are repeated.
 
     Raises:
-        Refused: if the model changes its scores (Gemma 2 caps them, GPT-OSS adds sinks),
+        JobError: if the model changes its scores (Gemma 2 caps them, GPT-OSS adds sinks),
             because the recorded scores would not be those of the model.
     """
     changes = [

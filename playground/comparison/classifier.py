@@ -58,9 +58,9 @@ DEFAULT_LABELS = ("NEGATIVE", "POSITIVE")
 
 
 def classify(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Classify a text; a model without a classification head gets `HEADS` random ones.
+    """Classify a text; a model without a classification head gets `RANDOM_HEADS` random ones.
 
-    `what`: model, text. With a head of its own, the result is that of `free`. Without one:
+    `request`: model, text. With a head of its own, the result is that of `free`. Without one:
     `heads`, for each seed the label (POSITIVE or NEGATIVE) and its probability; `votes`, the
     number of heads per label; `trained` is false.
     """
@@ -146,7 +146,7 @@ def read_labelled(content: str, seed: int = 0) -> LabelledTexts:
     At least one text of each label is held out.
 
     Raises:
-        Refused: with the number of invalid lines and the first few of them.
+        JobError: with the number of invalid lines and the first few of them.
     """
     if len(content.encode("utf-8", "replace")) > MAX_BYTES:
         raise JobError(
@@ -242,7 +242,7 @@ def _row_error(text: str, label: str) -> str:
 def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Put a new head on a model and train it on labelled texts.
 
-    `what`: model, csv (the content of the file), sentence (classified before and after), train
+    `request`: model, csv (the content of the file), sentence (classified before and after), train
     ("all", or "head" with the rest frozen), epochs (3, and more for few rows), batch_size (16),
     learning_rate (5e-5, or 3e-3 for the head alone), seed (0).
 
@@ -253,7 +253,7 @@ def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dic
     one.
 
     Raises:
-        Refused: for an invalid CSV, or if training does not fit into memory, with the estimate.
+        JobError: for an invalid CSV, or if training does not fit into memory, with the estimate.
     """
     content, sentence = (
         request.get("csv"),

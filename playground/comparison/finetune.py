@@ -73,7 +73,7 @@ class FinetuneRequest:
 
     checkpoint     the folder whose task is used; set by the server or the command line, never
                    by a browser
-    into           the output folder, set likewise; empty for one under checkpoints/compared
+    destination           the output folder, set likewise; empty for one under checkpoints/compared
     model          a name on the Hub, a folder if those are allowed, or a model that was
                    fine-tuned before
     steps          training steps
@@ -96,7 +96,7 @@ class FinetuneRequest:
 
     @classmethod
     def parse(cls, request: dict[str, Any]) -> FinetuneRequest:
-        """Validate a request; raises Refused if it is invalid."""
+        """Validate a request; raises JobError if it is invalid."""
         limits = MAX_SETTINGS if local_paths_allowed() else SHARED_MAX_SETTINGS
 
         def number(name: str, default: float, low: float, high: float) -> Any:
@@ -158,11 +158,11 @@ class FinetuneRequest:
 
 
 def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Train a pretrained model further. `what`: see Asked. A cancellation saves the weights so far.
+    """Train a pretrained model further. `request`: see Asked. A cancellation saves the weights so far.
 
     Raises:
-        Refused: if the model cannot be trained, does not fit into memory, or cannot be saved.
-        Cancelled: before the first step.
+        JobError: if the model cannot be trained, does not fit into memory, or cannot be saved.
+        JobCancelled: before the first step.
     """
     settings = FinetuneRequest.parse(request)
     task = read_manifest(Path(settings.checkpoint)).config.task
@@ -272,7 +272,7 @@ def _train(
 
 
 def plan(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Estimate the cost of fine-tuning without a download. `what`: see Asked.
+    """Estimate the cost of fine-tuning without a download. `request`: see Asked.
 
     "bytes" by "parts" and "free" ones; "fits". For a model that is only on the Hub, activations
     are unknown and left out.
@@ -302,7 +302,7 @@ def memory_estimate(
     """Estimate the bytes that training takes, by purpose.
 
     Raises:
-        Refused: for a model whose config does not contain its sizes.
+        JobError: for a model whose config does not contain its sizes.
     """
     from transformers import AutoConfig
 
@@ -327,7 +327,7 @@ def ensure_memory(name: str, parts: dict[str, int]) -> None:
     """Check that training fits into memory, and unload other models if necessary.
 
     Raises:
-        Refused: with the estimate and the free memory.
+        JobError: with the estimate and the free memory.
     """
     needed = sum(parts.values())
     if needed > 0.9 * free_memory():
@@ -384,10 +384,10 @@ def models_to_evict(models_folder: Path, owner: str, excluded: Path | None = Non
     """Return the models to evict for a new one of this owner.
 
     The owner's own models come first, then those of others older than an hour; the oldest
-    first. `but` is the new model, if it exists already.
+    first. `excluded` is the new model, if it exists already.
 
     Raises:
-        Refused: if not enough models may be evicted.
+        JobError: if not enough models may be evicted.
     """
     modified_at = {
         path: path.stat().st_mtime
@@ -425,7 +425,7 @@ def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: 
     """Write a fine-tuned model atomically in the format of transformers.
 
     Raises:
-        Refused: if it cannot be written; an earlier model in the folder stays.
+        JobError: if it cannot be written; an earlier model in the folder stays.
     """
     try:
         with replacing_dir(folder) as temporary:

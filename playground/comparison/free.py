@@ -23,7 +23,7 @@ UNTRAINED_NOTE = "untrained: randomly initialized"
 def run_inference(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Run a model for one of three tasks.
 
-    `what`: task ("fill-mask", "text-generation", "text-classification"), model, text, top_k
+    `request`: task ("fill-mask", "text-generation", "text-classification"), model, text, top_k
     (5), and for text-generation: new_tokens (40), way ("greedy" or "drawn"), temperature (1),
     top_p (1), seed (0).
 
@@ -256,7 +256,7 @@ def tokenize(pipe: Any, text: str) -> list[int]:
     """Tokenize a text.
 
     Raises:
-        Refused: if it has no tokens, or more than the model accepts.
+        JobError: if it has no tokens, or more than the model accepts.
     """
     ids: list[int] = pipe.tokenizer(text, verbose=False)["input_ids"]
     if not ids:

@@ -88,7 +88,7 @@ class Job:
         if self.status not in TERMINAL_STATUSES:
             self.message, self.retryable, self.ended_at = message, retryable, time.monotonic()
             self.label, self.request = self.describe_request(), {}
-            self.status = status  # last: `Comparer.poll` reads without a lock
+            self.status = status  # last: `JobQueue.poll` reads without a lock
 
     def describe_request(self) -> str:
         """Return the names in the request, for a message about the end of the job."""
@@ -125,7 +125,7 @@ class JobQueue:
         """Submit a job and return its id.
 
         Raises:
-            Refused: for an unknown kind, or if the owner, the address or all users have too
+            JobError: for an unknown kind, or if the owner, the address or all users have too
                 many jobs.
         """
         if kind not in ENTRY_POINTS or not isinstance(request, dict):
@@ -182,7 +182,7 @@ class JobQueue:
         `place` is the number of jobs before it in the queue.
 
         Raises:
-            Refused: if this owner has no such job, or no longer.
+            JobError: if this owner has no such job, or no longer.
         """
         # No lock, because this runs on the event loop and the lock may be held while a process
         # starts. The status is read before the other fields and written after them (`Job.end`),
@@ -215,7 +215,7 @@ class JobQueue:
         """Cancel a job; its rows stay. A finished job does not change.
 
         Raises:
-            Refused: if this owner has no such job.
+            JobError: if this owner has no such job.
         """
         with self._lock:
             self._cancel(self._find(job, owner), "cancelled; the results so far are available")
@@ -318,7 +318,7 @@ class JobQueue:
                 busy = busy or job.is_heavy
 
     def _start(self) -> None:
-        """Start the process; `_child` stays None if the system cannot start one."""
+        """Start the process; `_process` stays None if the system cannot start one."""
         local = {"PLAYGROUND_LOCAL_MODELS": "0" if self.hosted else "1"}
         if self.hosted:  # the model cache of the machine's owner is private
             home = str(model_cache_dir())

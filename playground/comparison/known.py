@@ -197,7 +197,7 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
 def model_sizes(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Return the parameter counts of well-known models in ascending order, `FAMILIES` and `TREE`.
 
-    `what`: parameters and name ("this model") of the user's model; without parameters it is
+    `request`: parameters and name ("this model") of the user's model; without parameters it is
     left out. `how` is "here", "counted" or "cited"; `source` is the configuration or the
     reference; `times` is the ratio to the user's model.
     """

@@ -31,7 +31,7 @@ MAX_CONTROLS = 8
 def word_in_context(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Compare two occurrences of one word, layer by layer.
 
-    `what`: model, text (`DEFAULT_SENTENCES`), word ("bank"), beside (reference words, each encoded
+    `request`: model, text (`DEFAULT_SENTENCES`), word ("bank"), beside (reference words, each encoded
     without context). A word of several tokens is represented by their mean. Layer 0 is the
     input of the first layer: token embedding, position and whatever else the model adds.
 
@@ -199,7 +199,7 @@ def _cosine(one_D: Tensor, two_D: Tensor) -> float:
 def analogy(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Solve king - man + woman with the vectors of a model's input embedding.
 
-    `what`: model, plus ("king"), minus ("man"), also ("woman"), expected ("queen"), n (10).
+    `request`: model, plus ("king"), minus ("man"), also ("woman"), expected ("queen"), n (10).
 
     Mikolov et al. 2013 exclude the three given words from the nearest ones. `ranks` shows the
     effect (1 is the nearest; distances are cosines): `with_given`, among all tokens;
@@ -258,7 +258,7 @@ def _single_token(tokenizer: Any, word: str, size: int) -> int:
     """Return the single token of a word inside a sentence.
 
     Raises:
-        Refused: for a word of several tokens, which has no vector of its own.
+        JobError: for a word of several tokens, which has no vector of its own.
     """
     unknown = tokenizer.unk_token_id
     for written in (f" {word}", word):

@@ -30,7 +30,7 @@ INSERTED_TEXT = 5  # candidates for a mask
 def compare_tokenizers(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Run a model on the same text with its own tokenizer, and with that of another model.
 
-    `what`: model, tokenizer (the name of the other model), text, new_tokens (20). A causal
+    `request`: model, tokenizer (the name of the other model), text, new_tokens (20). A causal
     model generates greedily; a masked model predicts the first mask.
 
     `own` and `other` have `tokens`, one each: the text's piece by the tokenizer in use, its id,

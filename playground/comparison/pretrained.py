@@ -138,7 +138,7 @@ def validate_name(name: object) -> str:
     """Return the name of a model, stripped.
 
     Raises:
-        Refused: if it is neither the name of a model on the Hub nor a folder that is allowed.
+        JobError: if it is neither the name of a model on the Hub nor a folder that is allowed.
     """
     text = name.strip() if isinstance(name, str) else ""
     if _local_folder(text):
@@ -158,8 +158,8 @@ def resolve(name: str, progress: ProgressReporter, local_only: bool = False) -> 
     """Return a model's files on this machine; download them if necessary, unless `local_only`.
 
     Raises:
-        Refused: with the name of the model and what to do.
-        Cancelled: at most 0.2 s after the job was cancelled.
+        JobError: with the name of the model and what to do.
+        JobCancelled: at most 0.2 s after the job was cancelled.
     """
     name = validate_name(name)
     if folder := _local_folder(name):
@@ -179,7 +179,7 @@ def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
     """Read a model's config.json.
 
     Raises:
-        Refused: if it is missing, too large, not a JSON object, or has implausibly large counts.
+        JobError: if it is missing, too large, not a JSON object, or has implausibly large counts.
     """
     path = Path(folder) / "config.json"
     try:
@@ -220,7 +220,7 @@ def limit_layer_counts(config: object, name: str) -> None:
     It makes a name for each label or layer, so a few bytes of a config can exhaust the memory.
 
     Raises:
-        Refused: with the name of the setting.
+        JobError: with the name of the setting.
     """
     for key, value in (
         config.items()
@@ -425,7 +425,7 @@ def _evict(name: str, size: int, limit: int) -> None:
     Models in memory stay.
 
     Raises:
-        Refused: if evicting all other models does not free enough.
+        JobError: if evicting all other models does not free enough.
     """
     home = _cache_dir()
     clean_up_stale(home, older_than=0)
@@ -474,7 +474,7 @@ def _hub_client() -> Any:
     """Return a client of the Hub that sends no token, after a connection check.
 
     Raises:
-        Refused: within 3 s without a network, with the models on this machine.
+        JobError: within 3 s without a network, with the models on this machine.
     """
     from huggingface_hub import constants
 
@@ -523,7 +523,7 @@ def _files_to_download(info: dict[str, Any], name: str) -> dict[str, int]:
     """Return the files of a model to download with their sizes, the weights last.
 
     Raises:
-        Refused: if there are no safetensors weights, or the files are too large.
+        JobError: if there are no safetensors weights, or the files are too large.
     """
     sizes = {
         str(each["rfilename"]): int(each.get("size") or 0)
@@ -684,7 +684,7 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
     model is in evaluation mode.
 
     Raises:
-        Refused: if it does not fit, is invalid, or is not a model of this kind.
+        JobError: if it does not fit, is invalid, or is not a model of this kind.
     """
     if task not in AUTO_CLASS_BY_TASK:
         raise JobError(
@@ -845,7 +845,7 @@ def _load_error(error: Exception, name: str, task: str) -> JobError:
 
 
 def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Describe models without a download. `what`: {"models": [names]}.
+    """Describe models without a download. `request`: {"models": [names]}.
 
     For each: name, where ("directory", "cache", "hub" or empty), bytes, parameters, kind
     (causal, masked or empty), a sentence if it cannot be used, and whether that is because the

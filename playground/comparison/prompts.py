@@ -43,7 +43,7 @@ def first_line(text: str) -> str:
 def max_fitting_examples(
     n_wanted: int, positions: int, tokens_with: Callable[[int], int]
 ) -> int | None:
-    """Return the maximum number of few-shot examples, up to `wanted`, that fit.
+    """Return the maximum number of few-shot examples, up to `n_wanted`, that fit.
 
     The longest prompt and its answer must not have more tokens than `positions`.
 

@@ -85,7 +85,7 @@ class BenchmarkRequest:
 
     @classmethod
     def parse(cls, request: dict[str, Any]) -> BenchmarkRequest:
-        """Validate a request; raises Refused if it is invalid."""
+        """Validate a request; raises JobError if it is invalid."""
 
         def number(name: str, default: int, low: int, high: int) -> int:
             value = request.get(name, default)
@@ -123,13 +123,13 @@ class BenchmarkRequest:
 
 
 def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Run the benchmark. `what`: see Asked.
+    """Run the benchmark. `request`: see Asked.
 
     A model that cannot be evaluated becomes a row with the error, and the others continue.
 
     Raises:
-        Refused: for an unusable checkpoint or invalid settings.
-        Cancelled: between two examples at the latest; the rows reported so far stay valid.
+        JobError: for an unusable checkpoint or invalid settings.
+        JobCancelled: between two examples at the latest; the rows reported so far stay valid.
     """
     parsed_request = BenchmarkRequest.parse(request)
     progress.message(f"Loading {parsed_request.name}")
@@ -489,7 +489,7 @@ def load_and_detect_kind(resolved: ResolvedModel, progress: ProgressReporter) ->
     If its config does not determine the kind, the class that loads decides.
 
     Raises:
-        Refused: if it loads as neither.
+        JobError: if it loads as neither.
     """
     said = kind_of(read_config(resolved.folder, resolved.name))
     if said:

@@ -123,7 +123,7 @@ class PromptTemplate:
         """Split the prompt into its parts, and check that joined they equal a tokenized prompt.
 
         Raises:
-            Refused: if a symbol is not a single token, or the tokens depend on their neighbours.
+            JobError: if a symbol is not a single token, or the tokens depend on their neighbours.
         """
 
         def coded(text: str) -> list[int]:
@@ -218,7 +218,7 @@ class PretrainedFamily(Seq2SeqModel):
         """Check that the longest sequence and its answer fit into the model's positions.
 
         Raises:
-            Refused: if they do not fit.
+            JobError: if they do not fit.
         """
         width = self.config.tokens_per_row(max_length, self.task.max_target_length(max_length))
         if width > self.config.max_positions:

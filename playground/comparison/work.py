@@ -66,7 +66,7 @@ class JobCancelled(Exception):
 class JobError(ValueError):
     """The request cannot be fulfilled; the message is for the user.
 
-    `again`: a later attempt may succeed.
+    `retryable`: a later attempt may succeed.
     """
 
     def __init__(self, message: str, retryable: bool = False) -> None:
@@ -108,7 +108,7 @@ class ProgressReporter:
         self._send("row", to_json_safe(row))
 
     def raise_if_cancelled(self) -> None:
-        """Raise `Cancelled` if the job is cancelled.
+        """Raise `JobCancelled` if the job is cancelled.
 
         Call it between examples, and every 0.2 s in a loop.
         """
@@ -136,8 +136,8 @@ def run(kind: str, request: dict[str, Any], progress: ProgressReporter) -> dict[
     """Run one job in this process.
 
     Raises:
-        Refused: with a message, for every failure.
-        Cancelled: if the job was cancelled.
+        JobError: with a message, for every failure.
+        JobCancelled: if the job was cancelled.
     """
     if kind not in ENTRY_POINTS:
         raise JobError(

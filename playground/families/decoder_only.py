@@ -49,9 +49,9 @@ class DecoderOnly(Decoder, TeacherForcedModel):
     def target_logits(
         self, source_BS: Tensor, decoder_input_BT: Tensor, weights: list[Tensor] | None = None
     ) -> Tensor:
-        """Return the logits (BTV) of the token after each token of `given_BT`.
+        """Return the logits (BTV) of the token after each token of `decoder_input_BT`.
 
-        `given_BT` is SOS, which the EOS of the source replaces, and the target so far.
+        `decoder_input_BT` is SOS, which the EOS of the source replaces, and the target so far.
         """
         return self(concat_source_and_target(source_BS, decoder_input_BT[:, 1:]), weights)[
             :, source_BS.shape[1] - 1 :

@@ -34,9 +34,9 @@ class Seq2SeqModel(nn.Module, ABC):
 
     @abstractmethod
     def is_exact_match(self, batch: Batch) -> Tensor:
-        """Return whether `solve` generates exactly the target of each example (B booleans).
+        """Return whether `generate` generates exactly the target of each example (B booleans).
 
-        The implementation may use a faster method than `solve`.
+        The implementation may use a faster method than `generate`.
         """
 
     @abstractmethod
@@ -47,7 +47,7 @@ class Seq2SeqModel(nn.Module, ABC):
     def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         """Return the query tokens (BQ) and the key tokens (BM) of each kind of attention.
 
-        The kinds are those of `record` ("encoder", "decoder", "cross"). The result is empty for an
+        The kinds are those of `attention_weights` ("encoder", "decoder", "cross"). The result is empty for an
         architecture without attention.
         """
 
@@ -79,8 +79,8 @@ def split_into_chunks(
 ) -> tuple[Tensor, ...]:
     """Split the indices of a batch into chunks that fit without gradients.
 
-    Source and target both count for the size of an example. With `first` and `every`, the indices
-    are `first` and each `every`-th one after it.
+    Source and target both count for the size of an example. With `start` and `stride`, the indices
+    are `start` and each `stride`-th one after it.
     """
     width = config.sequence_length(batch.source_BS.shape[1], batch.target_BT.shape[1])
     return torch.arange(len(batch.source_BS))[start::stride].split(config.max_batch_size(width))

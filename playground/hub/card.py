@@ -89,7 +89,7 @@ def write_card(
     Raises:
         HubError: if a repository, the revision or the licence is not valid.
         CheckpointError: if the checkpoint cannot be read.
-        RowsError: if the checkpoint has no scores and its dataset is not stored here.
+        DatasetError: if the checkpoint has no scores and its dataset is not stored here.
         OSError: if a file cannot be read or written.
     """
     for name in (repo, dataset) if dataset else (repo,):

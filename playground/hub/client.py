@@ -41,7 +41,7 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
 from huggingface_hub.utils._http import hf_request_event_hook, parse_ratelimit_headers
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
-from .names import MANIFEST, PLAYGROUND_FILES, TAG, Phase, is_branch, is_repo, is_revision
+from .names import MANIFEST, PACKAGE_FILES, TAG, Phase, is_branch, is_repo, is_revision
 from .space import is_deployed_path
 
 CONNECT_TIMEOUT_S = 2.5  # connection timeout, in seconds
@@ -56,7 +56,7 @@ MAX_REVISIONS = 50
 
 
 class HubError(RuntimeError):
-    """An error of an operation on the Hub. `again`: a later retry may succeed."""
+    """An error of an operation on the Hub. `retryable`: a later retry may succeed."""
 
     def __init__(self, message: str, retryable: bool = False) -> None:
         super().__init__(message)
@@ -174,7 +174,7 @@ def _retry_wait(request: httpx.Request, response: httpx.Response) -> float | Non
         and wait is not None
         and isinstance(request.stream, httpx.ByteStream)
     ):
-        return wait  # longer delays than WAITED_FOR were rejected before
+        return wait  # longer delays than MAX_RETRY_WAIT_S were rejected before
     if response.status_code in TRANSIENT_STATUSES and request.method in ("GET", "HEAD"):
         return RETRY_DELAY_S if wait is None else wait
     return None
@@ -480,7 +480,7 @@ class Hub:
                 change for change in changes if (change.path, change.what) != ("LICENSE", "changed")
             )
         is_own_repo: Callable[[str], bool] = {
-            "model": PLAYGROUND_FILES.__contains__,
+            "model": PACKAGE_FILES.__contains__,
             "space": is_deployed_path,
         }.get(repo_type, lambda name: False)
         deleted = [name for name in remote if name not in files and is_own_repo(name)]

@@ -21,11 +21,11 @@ class NotPublishableError(ValueError):
 class PackageFormat:
     """The classes that load a published model.
 
-    auto     the Auto class of transformers
+    auto_class     the Auto class of transformers
     module   the module of playground.models in the package; empty for a class of transformers
     config   the configuration class
     model    the model class
-    blanks   whether an input ends with one blank token per position of the target
+    needs_mask_tokens   whether an input ends with one blank token per position of the target
     """
 
     auto_class: str
@@ -74,7 +74,7 @@ def package_format(family: str) -> PackageFormat:
     """Return the published form of an architecture.
 
     Raises:
-        CannotPublish: if the architecture has no form.
+        NotPublishableError: if the architecture has no form.
     """
     if family not in PACKAGE_FORMATS:
         raise NotPublishableError(

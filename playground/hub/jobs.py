@@ -219,10 +219,10 @@ class AutoPublisher:
         on_done: Callable[[Job], None] = lambda _: None,
         refresh: bool = False,
     ) -> Job:
-        """Start a job for an owner; without `anew`, a recent public gallery is returned again.
+        """Start a job for an owner; without `refresh`, a recent public gallery is returned again.
 
         Raises:
-            Busy: if the owner, the address or the server has too many running jobs.
+            HubBusyError: if the owner, the address or the server has too many running jobs.
         """
         with self._lock:
             listing = task.kind == "gallery"
@@ -308,7 +308,7 @@ class AutoPublisher:
         """Push the latest checkpoint of a run at an interval to a branch, and the last one to main.
 
         Raises:
-            Refused: if the name or the interval is not valid, or the run has ended.
+            UserError: if the name or the interval is not valid, or the run has ended.
         """
         if not is_repo(repo):
             raise UserError("enter the name of the repository first, as user/name")

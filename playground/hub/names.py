@@ -14,7 +14,7 @@ REPO_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-
 BRANCH_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,95}")
 REVISION_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+@-]{0,199}")
 # Files of earlier pushes, which a push may delete. Other files in a repository belong to its owner.
-PLAYGROUND_FILES = {
+PACKAGE_FILES = {
     "README.md",
     "config.json",
     "generation_config.json",

@@ -80,7 +80,7 @@ def build_package(checkpoint: Path, folder: Path) -> list[Path]:
     transformers alone can load the package.
 
     Raises:
-        CannotPublish: if transformers has no class for the architecture.
+        NotPublishableError: if transformers has no class for the architecture.
         CheckpointError: if a file of the checkpoint is missing or invalid.
         FileExistsError: if `folder` is not empty.
         OSError: if a file cannot be read or written.
@@ -96,7 +96,11 @@ def build_package(checkpoint: Path, folder: Path) -> list[Path]:
     if form_of_family.has_code:
         module = import_module(f"playground.models.{form_of_family.module}")
         config = _config(module, form_of_family, sizes)
-        generation = config.default_generation_config() if hasattr(config, "default_generation_config") else None
+        generation = (
+            config.default_generation_config()
+            if hasattr(config, "default_generation_config")
+            else None
+        )
         for path in {module.__file__, *get_relative_import_files(module.__file__ or "")}:
             shutil.copyfile(path or "", folder / Path(path or "").name)
         if LICENSE.is_file():

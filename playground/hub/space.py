@@ -23,7 +23,7 @@ def space_files(root: Path = REPO_ROOT) -> dict[str, Path]:
     """Return the files of a Space by their path in it.
 
     Raises:
-        FileNotFoundError: if `house` is not a copy of the whole repository.
+        FileNotFoundError: if `root` is not a copy of the whole repository.
     """
     single = [root / name for name in (*ROOT_FILES, THUMBNAIL)]
     if missing := [path.name for path in single if not path.is_file()]:

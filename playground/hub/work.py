@@ -311,7 +311,7 @@ class HubTaskRunner:
         return info
 
     def pull(self) -> dict[str, Any]:
-        """Download a published model to `into`, which appears when it is complete and valid."""
+        """Download a published model to `destination`, which appears when it is complete and valid."""
         self.connect()
         destination = Path(self.task.destination)
         info = self._download(self.scratch / "checkpoint")

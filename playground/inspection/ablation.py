@@ -50,7 +50,7 @@ class AblationScore:
 
 @dataclass(frozen=True)
 class AblationEffect:
-    """Scores before and after the ablation of `parts`, or of all other heads if `kept`."""
+    """Scores before and after the ablation of `components`, or of all other heads if `keep_only`."""
 
     name: str
     components: tuple[Component, ...]
@@ -107,7 +107,7 @@ class Ablation:
 
     @torch.no_grad()
     def score(self, replacements: Mapping[Component, Tensor]) -> AblationScore:
-        """Return the score with the outputs of components replaced by `values`.
+        """Return the score with the outputs of components replaced by `replacements`.
 
         One teacher-forced pass yields both measures: if every target token is the most likely one
         after the target tokens before it, greedy decoding generates exactly the target. See

@@ -60,7 +60,7 @@ def word_order_distance(
     paper's sinusoidal encoding.
 
     Raises:
-        NotInspectable: for a sentence without words, or of more than 200 words.
+        InspectionError: for a sentence without words, or of more than 200 words.
     """
     sentences = [first.lower().split(), second.lower().split()]
     if not all(0 < len(words) <= 200 for words in sentences):
@@ -95,8 +95,8 @@ def word_order_distance(
 class EmbeddingPCA:
     """Token embeddings projected onto their first two principal components.
 
-    places      two coordinates for each of `names`
-    explained   the fraction of the variance that each of the two components explains
+    coordinates      two coordinates for each of `names`
+    explained_variance   the fraction of the variance that each of the two components explains
     """
 
     names: list[str]
@@ -112,7 +112,7 @@ def position_vectors(subject: InspectedModel, side: str) -> Tensor | None:
     t5). For randomized positions, these are the vectors used at inference.
 
     Raises:
-        NotInspectable: for a side other than source and target.
+        InspectionError: for a side other than source and target.
     """
     embedding = _embedding(subject, side)
     if embedding.positions is None or embedding.position_type != "randomised":
@@ -128,7 +128,7 @@ def token_embeddings(subject: InspectedModel, side: str) -> tuple[list[str], Ten
     EOS and SOS are included. PAD is not, because no position attends to it.
 
     Raises:
-        NotInspectable: for a side other than source and target.
+        InspectionError: for a side other than source and target.
     """
     table_ND = _embedding(subject, side).tokens.weight.detach()
     return subject.token_names(list(range(1, len(table_ND)))), table_ND[1:]
@@ -138,7 +138,7 @@ def nearest_tokens(subject: InspectedModel, side: str, name: str) -> list[tuple[
     """Return the other tokens by their cosine similarity to the named one, the nearest first.
 
     Raises:
-        NotInspectable: for a name that is not a token of the model.
+        InspectionError: for a name that is not a token of the model.
     """
     names, table_ND = token_embeddings(subject, side)
     if name not in names:

@@ -54,7 +54,7 @@ def logit_lens(model: Transformer, batch: Batch) -> Tensor:
 class LogitContribution:
     """The contribution of one component to a logit.
 
-    `part` is None for terms that are not a `Component`: the token embedding and the biases.
+    `component` is None for terms that are not a `Component`: the token embedding and the biases.
     """
 
     name: str
@@ -69,7 +69,7 @@ def direct_logit_attribution(
     """Decompose the logit of `token` at an output position of a single sequence.
 
     The contributions are in the order in which the model adds them, and their sum is the logit.
-    With `against`, they decompose the logit of `token` minus that of `against`. The pass is
+    With `baseline_token`, they decompose the logit of `token` minus that of `baseline_token`. The pass is
     teacher-forced.
 
     The contribution of a component is its vector minus the vector's mean, divided by the frozen
@@ -78,7 +78,7 @@ def direct_logit_attribution(
     logits changes no probability.
 
     Raises:
-        NotInspectable: for a post-norm model, more than one sequence, or an invalid position or
+        InspectionError: for a post-norm model, more than one sequence, or an invalid position or
             token.
     """
     if model.config.norm != "pre":

@@ -41,7 +41,7 @@ MAX_SCORES = 64  # maximum length of a row, and maximum number of rows
 class MaskedSoftmax:
     """Rows of scores with zeros as padding, and their softmax without and with the mask.
 
-    `real` is 1 for tokens and 0 for padding.
+    `is_token` is 1 for tokens and 0 for padding.
     """
 
     scores: list[list[float]]
@@ -72,7 +72,7 @@ def masked_softmax(scores: Sequence[Sequence[float]]) -> MaskedSoftmax:
     Without the mask, padding gets part of the attention of every row.
 
     Raises:
-        NotInspectable: for no rows, rows of unequal length, a score that is not finite, or a row
+        InspectionError: for no rows, rows of unequal length, a score that is not finite, or a row
             that holds only zeros.
     """
     if (
@@ -119,7 +119,7 @@ def compare_attention_types(
     "multi-head" includes it.
 
     Raises:
-        NotInspectable: for more than one sequence, or a layer that the model does not have.
+        InspectionError: for more than one sequence, or a layer that the model does not have.
     """
     model = subject.transformer
     if len(batch.source_BS) != 1:

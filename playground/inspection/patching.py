@@ -24,16 +24,16 @@ MIN_LOGIT_DIFF = 0.01  # logits; fractions of a smaller change are not meaningfu
 class PatchingResult:
     """The effect of one replaced token, and the fraction of it that each head restores.
 
-    source      the clean source
-    changed     the corrupted source
+    clean_source      the clean source
+    corrupted_source     the corrupted source
     position    the first position at which the two targets differ (0: the first target token)
-    token       the target token there for the clean source
-    other       the target token there for the corrupted source
-    before      logit of `token` minus logit of `other` on the clean source; positive if the model
+    clean_token       the target token there for the clean source
+    corrupted_token       the target token there for the corrupted source
+    clean_logit_diff      logit of `clean_token` minus logit of `corrupted_token` on the clean source; positive if the model
                 prefers the target
-    after       the same logit difference on the corrupted source
-    recovered   for each head, run on the corrupted source with this head's clean output: the
-                fraction of the change from `after` to `before`. 0: no effect; 1: full recovery;
+    corrupted_logit_diff       the same logit difference on the corrupted source
+    recovered_fraction   for each head, run on the corrupted source with this head's clean output: the
+                fraction of the change from `corrupted_logit_diff` to `clean_logit_diff`. 0: no effect; 1: full recovery;
                 below 0: the head opposes it. The fractions need not sum to 1, because the output
                 of a head is an input of later heads
     """
@@ -50,13 +50,13 @@ class PatchingResult:
 
 @torch.no_grad()
 def patch_heads(subject: InspectedModel, text: str, position: int, symbol: str) -> PatchingResult:
-    """Replace the token at `place` (from 0) of a sequence by `symbol`, and patch each head.
+    """Replace the token at `position` (from 0) of a sequence by `symbol`, and patch each head.
 
     Both runs are teacher-forced with the target of the clean source, so only the source differs.
 
     Raises:
-        UnknownSymbol: for a symbol that is not in the task's vocabulary.
-        NotInspectable: for a position outside of the sequence, a replacement that does not change
+        UnknownSymbolError: for a symbol that is not in the task's vocabulary.
+        InspectionError: for a position outside of the sequence, a replacement that does not change
             the source, its target or the model's logits, or a sequence without a known target.
     """
     tokens = subject.task.vocabulary.encode(text)

@@ -29,10 +29,10 @@ class AttentionRecording:
     """The attention weights and the logits of one pass over a batch.
 
     source_BS    the source tokens with EOS
-    given_BT     the decoder input: SOS, then the target or the generated tokens
+    decoder_input_BT     the decoder input: SOS, then the target or the generated tokens
     logits_BTV   the logits of the decoder
-    attention    for each of "encoder", "decoder" and "cross" the weights LBHQM; rows sum to one
-    possible     for each of them BQM, true if the query may attend to the key; elsewhere, at future
+    attention_weights    for each of "encoder", "decoder" and "cross" the weights LBHQM; rows sum to one
+    attn_mask     for each of them BQM, true if the query may attend to the key; elsewhere, at future
                  positions and padding, the weight is zero by construction
     """
 
@@ -48,9 +48,7 @@ def record_teacher_forced(model: EncoderDecoder, batch: Batch) -> AttentionRecor
     """Record the attention weights of a teacher-forced pass."""
     source_BS, decoder_input_BT = batch.source_BS, batch.decoder_input_BT
     logits_BTV, weights = model.forward_with_attention(source_BS, decoder_input_BT)
-    attention = {
-        kind: torch.stack(getattr(weights, kind)) for kind in ATTENTION_KINDS
-    }
+    attention = {kind: torch.stack(getattr(weights, kind)) for kind in ATTENTION_KINDS}
     return AttentionRecording(
         source_BS,
         decoder_input_BT,

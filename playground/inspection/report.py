@@ -246,10 +246,10 @@ def build_report(
 
     n         held-out sequences for the ablations
     history   the weights of earlier training steps, {step: file}
-    tell      called with a message at each stage
+    progress      called with a message at each stage
 
     Raises:
-        UnknownSymbol, NotInspectable: for an invalid sequence.
+        UnknownSymbolError, InspectionError: for an invalid sequence.
     """
     batch = subject.encode_text(text)
     progress("recording attention")

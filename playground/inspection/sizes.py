@@ -46,7 +46,7 @@ MAX_MEASURED_BYTES = 256 * 2**20  # bytes
 class GroupCount:
     """Trainable parameters of one group, in our model and in PyTorch's `nn.Transformer`.
 
-    `why` is the reason for a difference, or "".
+    `reason` is the reason for a difference, or "".
     """
 
     group: str
@@ -267,7 +267,7 @@ def benchmark_attention(length: int, width: int = 64) -> tuple[int, float]:
     The inputs are random vectors.
 
     Raises:
-        NotInspectable: for a length below 1, or one whose weights take more than 256 MB.
+        InspectionError: for a length below 1, or one whose weights take more than 256 MB.
     """
     if length < 1 or attention_memory([length])[0].bytes > MAX_MEASURED_BYTES:
         most = int((MAX_MEASURED_BYTES // 4) ** 0.5)

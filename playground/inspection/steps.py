@@ -23,11 +23,11 @@ TOP_K = 5
 class GenerationStep:
     """One output position of one sequence.
 
-    given         the decoder input up to here: SOS and the prefix
-    candidates    the most likely next tokens with their probabilities, the most likely first
-    chosen        the token at this position: the generated one, or the target if teacher-forced
-    probability   the model's probability of `chosen`
-    right         the target token here; None after the end of the target
+    prefix         the decoder input up to here: SOS and the prefix
+    top_tokens    the most likely next tokens with their probabilities, the most likely first
+    token        the token at this position: the generated one, or the target if teacher-forced
+    probability   the model's probability of `token`
+    target         the target token here; None after the end of the target
     decoder_LHM   decoder self-attention weights over the decoder input up to here
     cross_LHS     cross-attention weights over the source
     """

@@ -35,7 +35,7 @@ class InspectionError(ValueError):
 class Example(Batch):
     """A sequence entered by the user, as a batch of one example (source 1S, target 1T).
 
-    known   whether the target is known. If it is not, for example because the user's dataset has no
+    has_target   whether the target is known. If it is not, for example because the user's dataset has no
             pair with this source, the target holds the model's generated tokens, so that there is
             a decoder input
     """
@@ -61,7 +61,7 @@ class InspectedModel:
         """Return the encoder-decoder from scratch, whose components can be ablated.
 
         Raises:
-            NotInspectable: for another architecture, for which only attention weights are
+            InspectionError: for another architecture, for which only attention weights are
                 available.
         """
         if not isinstance(self.model, Transformer):
@@ -80,8 +80,8 @@ class InspectedModel:
         """Encode a sequence entered by the user, with its target.
 
         Raises:
-            UnknownSymbol: for a symbol that is not in the task's vocabulary.
-            NotInspectable: for an empty sequence, or one with more symbols than the model has
+            UnknownSymbolError: for a symbol that is not in the task's vocabulary.
+            InspectionError: for an empty sequence, or one with more symbols than the model has
                 positions.
         """
         vocabulary = self.task.vocabulary
@@ -138,7 +138,7 @@ class InspectedModel:
     def max_new_tokens(self, batch: Batch) -> int:
         """Return the maximum number of tokens to generate for a sequence.
 
-        It is `longest_answer`, or the length of the target with EOS if that is longer.
+        It is `max_target_tokens`, or the length of the target with EOS if that is longer.
         """
         return min(
             max(self.max_target_tokens, batch.labels_BT.shape[1]), self.model.config.max_positions

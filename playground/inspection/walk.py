@@ -82,7 +82,7 @@ class SourceLine:
 class TraceStage:
     """One tensor of the forward pass.
 
-    `shape` has one letter per dimension (see `AXES`); `block` is the part of the model.
+    `shape` has one letter per dimension (see `AXIS_NAMES`); `block` is the part of the model.
     """
 
     block: str
@@ -153,10 +153,10 @@ class WeightedSum:
 class ForwardTrace:
     """All stages of one forward pass in order.
 
-    `source` and `given` are the tokens of the source and of the decoder input.
+    `source` and `decoder_input` are the tokens of the source and of the decoder input.
 
     Raises:
-        NotInspectable: for a batch of several sequences.
+        InspectionError: for a batch of several sequences.
     """
 
     def __init__(self, model: Transformer, batch: Batch) -> None:

@@ -74,7 +74,7 @@ class Variant:
         """Return the configuration of the run with this seed.
 
         Raises:
-            SettingError: when the settings are incompatible.
+            ConfigError: when the settings are incompatible.
         """
         return RunConfig.from_flat(self.settings | {"seed": seed})
 
@@ -88,7 +88,7 @@ class Experiment:
     max_length, with `n` held-out sequences of each. Its models get position encodings for them.
 
     Raises:
-        SettingError: when a field is invalid; `field` names the setting, or one of name, grid,
+        ConfigError: when a field is invalid; `field` names the setting, or one of name, grid,
             seeds, kind, times, n.
     """
 
@@ -271,7 +271,7 @@ class Experiment:
         return trained * self.times
 
     def evaluated_lengths(self, settings: Mapping[str, Any]) -> range:
-        """Return the evaluated lengths: from the minimum of the task to `longest`."""
+        """Return the evaluated lengths: from the minimum of the task to `max_evaluated_length`."""
         task = settings.get("task", field_named("task").default)
         return range(TASKS[task].min_length, self.max_evaluated_length(settings) + 1)
 
@@ -279,7 +279,7 @@ class Experiment:
         """Check that the evaluation of the longest sequences fits the cost limit.
 
         Raises:
-            SettingError: when it does not; `field` is n.
+            ConfigError: when it does not; `field` is n.
         """
         for cell in self.variants if self.kind == LENGTHS else ():
             parameters, longest = (
@@ -355,7 +355,7 @@ def parse_value(name: str, text: str) -> Any:
     """Parse a text as a value of a setting.
 
     Raises:
-        SettingError: when the setting is unknown or the text is not a valid value.
+        ConfigError: when the setting is unknown or the text is not a valid value.
     """
     if name == "family":
         return text

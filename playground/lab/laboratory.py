@@ -160,7 +160,7 @@ class ExperimentService:
         """Return the variants, the runs and the estimated time without starting anything.
 
         Raises:
-            SettingError: when a field is invalid; `field` names it.
+            ConfigError: when a field is invalid; `field` names it.
         """
         return self._planned(self._validated(_parse_spec(spec, owner)), owner)
 
@@ -168,7 +168,7 @@ class ExperimentService:
         """Return the experiment after a check of its runs against the limits.
 
         Raises:
-            SettingError: when a run exceeds a limit.
+            ConfigError: when a run exceeds a limit.
         """
         for cell in experiment.variants:
             self.registry.limits.validate(cell.config(experiment.seeds[0]))
@@ -195,8 +195,8 @@ class ExperimentService:
         """Start an experiment; its runs are queued.
 
         Raises:
-            SettingError: when a field is invalid; `field` names it.
-            Refused: when the owner, the address or the server has too many experiments, the owner
+            ConfigError: when a field is invalid; `field` names it.
+            UserError: when the owner, the address or the server has too many experiments, the owner
                 has too many runs, or the disk cannot store the experiment.
         """
         experiment = self._validated(_parse_spec(spec, owner))
@@ -233,7 +233,7 @@ class ExperimentService:
         The caller must hold the lock.
 
         Raises:
-            Refused: when no experiment can be deleted.
+            UserError: when no experiment can be deleted.
         """
         is_share = uses_full_share(
             (each.address for each in self._states.values()), MAX_EXPERIMENTS_TOTAL
@@ -340,7 +340,7 @@ class ExperimentService:
         """Delete an experiment and its runs; the runs can be restored for a limited time.
 
         Raises:
-            Refused: when the file cannot be deleted.
+            UserError: when the file cannot be deleted.
         """
         self.cancel(experiment, owner)
         with self._lock:
@@ -908,7 +908,7 @@ def _parse_spec(spec: Mapping[str, Any], owner: str) -> Experiment:
     """Build an experiment from a request.
 
     Raises:
-        SettingError: when a field is invalid; `field` names it.
+        ConfigError: when a field is invalid; `field` names it.
     """
     unknown = sorted(set(spec) - set(SPEC_FIELDS))
     if unknown:

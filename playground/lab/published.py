@@ -301,7 +301,7 @@ def replication_config(name: str, seed: int = 0) -> RunConfig:
     """Return the configuration of the run that reproduces a claim.
 
     Raises:
-        SettingError: when the claim or one of its settings is unknown, or it needs an experiment.
+        ConfigError: when the claim or one of its settings is unknown, or it needs an experiment.
     """
     claim = _claim(name)
     if claim.experiment is not None:
@@ -382,7 +382,7 @@ def evaluate_replication(
         measured: the response of the inspection process, if available; otherwise requested here.
 
     Raises:
-        SettingError: when the claim is unknown or needs an experiment.
+        ConfigError: when the claim is unknown or needs an experiment.
     """
     from playground.runs.history import read_lines
 
@@ -420,7 +420,7 @@ def outcome(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> d
     when settings differ.
 
     Raises:
-        SettingError: when the claim is unknown.
+        ConfigError: when the claim is unknown.
     """
     claim = _claim(name)
     ours = facts.get(claim.measure)
@@ -448,7 +448,7 @@ def outcome(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> d
 
 
 def outcome_of_lengths(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Compare the published order of position encodings with `Laboratory.lengths`."""
+    """Compare the published order of position encodings with `ExperimentService.lengths`."""
     claim = CLAIMS["length-order"]
     told = {"name": "length-order", "published": None, "told": claim.told, "rule": claim.rule}
     known = {row["label"]: row["beyond"] for row in results["rows"]}

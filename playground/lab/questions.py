@@ -98,10 +98,10 @@ EXPERIMENT_PRESETS = {
 
 
 def spec(name: str) -> dict[str, Any]:
-    """Return the specification of a prepared experiment, for `Laboratory.begin`.
+    """Return the specification of a prepared experiment, for `ExperimentService.begin`.
 
     Raises:
-        SettingError: when the name is unknown.
+        ConfigError: when the name is unknown.
     """
     if name not in EXPERIMENT_PRESETS:
         raise ConfigError(

@@ -57,7 +57,7 @@ def interval_means(
 ) -> list[list[float]]:
     """Return the mean training loss between evaluations: [[step, mean], ...].
 
-    `scored` lists the evaluation steps; `losses` has one value per step, starting at `first`.
+    `evaluations` lists the evaluation steps; `losses` has one value per step, starting at `first`.
     """
     means, begin = [], 0
     for step in evaluations:

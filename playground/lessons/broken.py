@@ -65,7 +65,7 @@ SILENT_VARIANT_STEPS = 60
 class ReferenceModel(EncoderDecoder):
     """The transformer of a lesson.
 
-    `solves` generates free-running. The faster teacher-forced check of the other architectures is
+    `is_exact_match` generates free-running. The faster teacher-forced check of the other architectures is
     valid only for decoders that cannot attend to later positions.
     """
 
@@ -97,7 +97,7 @@ def original_function(location: str) -> Callable[..., Any]:
 class BugSource:
     """The source of a function: its file, the number of its first line and its lines.
 
-    `changed` is the index of the buggy line, counted from 0.
+    `changed_line` is the index of the buggy line, counted from 0.
     """
 
     file: str
@@ -267,7 +267,7 @@ class TrainingCopy:
         return self.failure is None and self.trainer.should_continue()
 
     def train_step(self, held_out: HeldOutSet | None = None) -> None:
-        """Take one update and evaluate regularly; store an error in `trouble`."""
+        """Take one update and evaluate regularly; store an error in `failure`."""
         try:
             metrics = self.trainer.train_step()
             self.losses.append(metrics.loss)
@@ -284,7 +284,7 @@ class TrainingCopy:
 
     @property
     def loss(self) -> float | None:
-        """Return the mean loss of the last `LAST` steps."""
+        """Return the mean loss of the last `LOSS_WINDOW` steps."""
         return mean(self.losses[-LOSS_WINDOW:]) if self.losses else None
 
 
@@ -307,7 +307,7 @@ def compare(
 ) -> dict[str, Any]:
     """Train the correct and the buggy copy on the same batches and compare them.
 
-    `tell` receives the progress of both. The result contains only values for JSON.
+    `report_progress` receives the progress of both. The result contains only values for JSON.
     """
     bug = BUGS[name]
     config = RunConfig.from_flat(training_settings(bug, seed, steps))

@@ -94,8 +94,8 @@ class LessonService:
         """Start the measurement of a lesson and return its id.
 
         Raises:
-            SettingError: when the lesson, the prediction or an option is invalid; `field` names it.
-            Refused: when the owner has too many active measurements or runs.
+            ConfigError: when the lesson, the prediction or an option is invalid; `field` names it.
+            UserError: when the owner has too many active measurements or runs.
         """
         lesson = tour.find(name)
         chosen_options = tour.validate_options(lesson, options)
@@ -123,8 +123,8 @@ class LessonService:
         For "mystery", the seed chooses the bug.
 
         Raises:
-            SettingError: when the bug, the seed or the number of steps is invalid.
-            Refused: when the owner has too many active measurements.
+            ConfigError: when the bug, the seed or the number of steps is invalid.
+            UserError: when the owner has too many active measurements.
         """
         if not isinstance(name, str) or name not in (*BUGS, RANDOM_BUG):
             raise ConfigError(
@@ -251,7 +251,7 @@ class LessonService:
         """Cancel a measurement. The runs that it started stop and are saved.
 
         Raises:
-            Refused: when this owner has no measurement with this id.
+            UserError: when this owner has no measurement with this id.
         """
         with self._lock:
             measurement = self._find(measurement_id, owner)
@@ -275,7 +275,7 @@ class LessonService:
         The result reports whether the guess is correct, with a hint when it is not.
 
         Raises:
-            Refused: when there is no result yet.
+            UserError: when there is no result yet.
         """
         with self._lock:
             measurement = self._find(measurement_id, owner)
@@ -309,7 +309,7 @@ class LessonService:
         Polling counts as activity and keeps its runs from idling out.
 
         Raises:
-            Refused: when this owner has no measurement with this id.
+            UserError: when this owner has no measurement with this id.
         """
         with self._lock:
             measurement = self._find(measurement_id, owner)

@@ -39,13 +39,13 @@ STEPS_RANGE = (20, 1000)  # the range that a link can request
 class Bug:
     """A bug in one line of the source.
 
-    place      the function that contains it: "module:function" or "module:Class.method"
-    right      the correct line
-    wrong      the line of the buggy copy
+    location      the function that contains it: "module:function" or "module:Class.method"
+    correct_line      the correct line
+    buggy_line      the line of the buggy copy
     met_in     the kind of source in which the bug occurs
     why        the effect of the bug, and how to find it
     settings   settings that make the bug visible, in addition to `SETTINGS`
-    unnoticed  settings with which the bug raises no error; `silent_when` describes that case
+    silent_settings  settings with which the bug raises no error; `silent_when` describes that case
     """
 
     title: str

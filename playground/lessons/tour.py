@@ -26,7 +26,7 @@ SCHEMES = {name: name for name in POSITIONS}
 class Lesson:
     """One lesson.
 
-    trains    a function from the options to the settings of each run, by the label of the run
+    runs    a function from the options to the settings of each run, by the label of the run
     measure   the name of the function of measuring.py that measures the answer
     low, high, within    for a number: the accepted range, and the tolerance of a correct prediction
     choices   for a choice: the accepted predictions, each with its label
@@ -208,7 +208,7 @@ def find(name: object) -> Lesson:
     """Return the lesson with this name.
 
     Raises:
-        SettingError: when no lesson has this name.
+        ConfigError: when no lesson has this name.
     """
     if not isinstance(name, str) or name not in LESSONS:
         raise ConfigError("stop", f"stop is {short_repr(name)}; choose one of {', '.join(LESSONS)}")
@@ -219,7 +219,7 @@ def validate_options(lesson: Lesson, given: object) -> Settings:
     """Validate the options of a request and add the defaults and the seed.
 
     Raises:
-        SettingError: when an option is invalid; `field` names the option.
+        ConfigError: when an option is invalid; `field` names the option.
     """
     given = given if isinstance(given, dict) else {}
     seed = given.get("seed", 0)
@@ -258,7 +258,7 @@ def validate_prediction(lesson: Lesson, given: object) -> float | str:
     """Validate the prediction of a request.
 
     Raises:
-        SettingError: when the prediction is missing or the lesson does not accept it.
+        ConfigError: when the prediction is missing or the lesson does not accept it.
     """
     if lesson.kind == CHOICE:
         if not isinstance(given, str) or given not in lesson.choices:

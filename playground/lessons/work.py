@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 def main(connection: Connection, kind: str, request: dict[str, Any]) -> None:
     """Run one measurement and send its result through the pipe.
 
-    `what` depends on `kind`. "bug": {"name", "seed", "steps"};
+    `request` depends on `kind`. "bug": {"name", "seed", "steps"};
     "stop": {"measure", "options", "runs": [[label, run, checkpoint]]}.
     """
     # Ctrl-C reaches the whole process group; the parent handles it.

@@ -106,7 +106,7 @@ class MultiHeadAttention(nn.Module):
             nn.init.xavier_uniform_(weight, gain)
 
     def project_kv(self, memory_BMD: Tensor, first_position: int = 0) -> tuple[Tensor, Tensor]:
-        """Return key_BGMK and value_BGMK of the positions `first`, `first` + 1, ..."""
+        """Return key_BGMK and value_BGMK of the positions `first_position`, `first_position` + 1, ..."""
         key_BMD, value_BMD = self.key_value(memory_BMD).split(self.sizes, dim=-1)
         key_BGMK = self.split_heads(key_BMD, self.n_kv_heads)
         return self.relation.rotate(key_BGMK, first_position), self.split_heads(
@@ -123,7 +123,7 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Return the attention output (BQD) and the attention weights (BHQM).
 
-        Without `weigh` the weights are None, and a faster kernel computes the output.
+        Without `need_weights` the weights are None, and a faster kernel computes the output.
         """
         query_BHQK = self.split_heads(self.query(x_BQD), self.n_heads)
         query_BHQK = self.relation.rotate(

@@ -55,7 +55,7 @@ class PlaygroundConfig(PreTrainedConfig):
     Those are the special tokens, the tied weights, and whether there is an encoder.
 
     Raises:
-        SettingError: a ValueError, for invalid sizes.
+        ConfigError: a ValueError, for invalid sizes.
     """
 
     model_type = "transformer-playground"

@@ -26,7 +26,7 @@ class ArchitectureConfig(PreTrainedConfig):
     """The sizes of an architecture, and the settings that transformers requires.
 
     Raises:
-        SettingError: a ValueError, for invalid sizes.
+        ConfigError: a ValueError, for invalid sizes.
     """
 
     model_config_class: ClassVar[type[ModelConfig]]

@@ -56,7 +56,7 @@ def validate_fields(config: Any) -> None:
     """Check every field of a dataclass of `setting`s against its type, range and choices.
 
     Raises:
-        SettingError: for the first invalid field. NaN, infinities and booleans are not numbers.
+        ConfigError: for the first invalid field. NaN, infinities and booleans are not numbers.
     """
     for each in fields(config):
         value = getattr(config, each.name)
@@ -69,7 +69,7 @@ def validate_field(field_definition: Field[Any], value: Any) -> Any:
     """Check a value against a setting's type, range and choices; return it as it is saved.
 
     Raises:
-        SettingError: for an invalid value.
+        ConfigError: for an invalid value.
     """
     name, kind = field_definition.name, type(field_definition.default)
     low, high, choices = (
@@ -400,7 +400,7 @@ class ModelConfig:
         return 0
 
     def max_batch_size(self, length: int) -> int:
-        """Return the batch size for sequences of `width` tokens without gradients, at most 512.
+        """Return the batch size for sequences of `length` tokens without gradients, at most 512.
 
         It limits the attention scores, a number for each head and pair of tokens.
         """

@@ -122,7 +122,7 @@ class AdditiveAttention(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the weighted sum of the memory (BD) and the attention weights (BS) of one query.
 
-        `seen_BSD` is U memory, the same for every query.
+        `projected_memory_BSD` is U memory, the same for every query.
         """
         score_BS = self.score((self.query(query_BD)[:, None] + projected_memory_BSD).tanh())[..., 0]
         weights_BS = score_BS.masked_fill(~attn_mask_BS, -torch.inf).softmax(-1)

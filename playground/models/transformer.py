@@ -140,7 +140,7 @@ class Transformer(nn.Module):
         cache: Sequence[KVCache],
         weights: AttentionWeights | None = None,
     ) -> Tensor:
-        """Return the vectors (BTD) of the next target positions, usually one; they extend `past`.
+        """Return the vectors (BTD) of the next target positions, usually one; they extend `cache`.
 
         The vectors equal those of `decode`. `cross_attn_mask` is the padding mask of the source.
         """

@@ -38,17 +38,17 @@ def export_figures(
     history: Mapping[int, Path] | None = None,
     report_progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[dict[str, Any], list[Path]]:
-    """Write every figure to `out` as PNG, SVG and PDF, with its data.
+    """Write every figure to `out_folder` as PNG, SVG and PDF, with its data.
 
     lines     the metrics up to this step
     scores    the scores of the checkpoint; computed if None
     history   the weights of earlier training steps, {step: file}
-    tell      called with a message at each stage
+    report_progress      called with a message at each stage
 
     Returns the data by the name of the figure, and the files.
 
     Raises:
-        UnknownSymbol, NotInspectable: for an invalid sequence.
+        UnknownSymbolError, InspectionError: for an invalid sequence.
         OSError: if the folder cannot be written.
     """
     from playground.evaluation import evaluate
@@ -73,7 +73,7 @@ def export_figures(
 def main(connection: Connection, model_ref: dict[str, Any], sequence: str, n: int) -> None:
     """Run the export process of the page; send {"zip": base64} or {"error": message}.
 
-    `what` identifies the model, as for the inspector.
+    `model_ref` identifies the model, as for the inspector.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
@@ -123,7 +123,7 @@ def main(connection: Connection, model_ref: dict[str, Any], sequence: str, n: in
 def export_experiment(connection: Connection, results: Mapping[str, Mapping[str, Any]]) -> None:
     """Run the export process of an experiment; send {"zip": base64} or {"error": message}.
 
-    `found` is the data of each figure by the name of the figure.
+    `results` is the data of each figure by the name of the figure.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

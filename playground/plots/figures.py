@@ -315,7 +315,7 @@ def cross_attention(weights_LHTS: Any, rows: Sequence[str], columns: Sequence[st
 def exact_match_by_length(scores: Mapping[str, Any]) -> Figure:
     """Draw exact match by length with 95 % intervals and the number of held-out sequences.
 
-    `scores` are those of a checkpoint's manifest, or `dataclasses.asdict` of an `Evaluation`.
+    `scores` are those of a checkpoint's manifest, or `dataclasses.asdict` of an `EvalResult`.
 
     Raises:
         ValueError: for scores without lengths.

@@ -1,6 +1,6 @@
 """The figures of experiments: results over seeds, and exact match by length.
 
-Each takes the plain data of `Laboratory.results` or `Laboratory.lengths` in playground/lab.
+Each takes the plain data of `ExperimentService.results` or `ExperimentService.lengths` in playground/lab.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def experiment(results: Row) -> Figure:
     """Draw exact match over the steps, and the steps to 99 % exact match.
 
     Curves are the median and the full range over seeds. An open marker means that 99 % was not
-    reached. `found`: fields, cells, sentence.
+    reached. `results`: fields, cells, sentence.
 
     Raises:
         ValueError: if no run has finished.
@@ -132,7 +132,7 @@ def accuracy_by_length(results: Row) -> Figure:
     """Draw exact match by length for every position encoding.
 
     Curves are the median with the full range over seeds, or a single run with its 95 % interval.
-    `found`: trained, longest, asked, rows, sentence.
+    `results`: trained, longest, asked, rows, sentence.
 
     Raises:
         ValueError: if no run has been evaluated.
@@ -204,7 +204,7 @@ def accuracy_by_length(results: Row) -> Figure:
 def lengths_heatmap(results: Row) -> Figure:
     """Draw the same medians as a heatmap: one row per position encoding, one column per length.
 
-    Lengths without held-out sequences are hatched. `found` is as for `accuracy_by_length`.
+    Lengths without held-out sequences are hatched. `results` is as for `accuracy_by_length`.
 
     Raises:
         ValueError: if no run has been evaluated.

@@ -73,7 +73,7 @@ def write_report(
 
     Raises:
         CheckpointError: for a checkpoint or metrics that cannot be read.
-        RowsError: if the dataset of its task is not stored here.
+        DatasetError: if the dataset of its task is not stored here.
     """
     manifest, family = load_model(checkpoint)
     lines = [line for line in read_lines(run or checkpoint) if line["step"] <= manifest.step]

@@ -29,7 +29,7 @@ def uses_full_share(addresses: Iterable[str], slots: int) -> bool:
 
     Args:
         addresses: the address of each slot in use.
-        places: total number of slots.
+        slots: total number of slots.
     """
     client = CLIENT_ADDRESS.get()
     return bool(client) and sum(each == client for each in addresses) >= max_per_address(slots)

@@ -56,7 +56,7 @@ class InspectorClient:
 
         Args:
             client: the client whose quota the request uses.
-            time_limit: seconds that the process may take; 0 for the limit of `supervise`.
+            time_limit: seconds that the process may take; 0 for the limit of `check_timeout`.
         """
         model_ref = {"checkpoint": str(model_ref)} if isinstance(model_ref, Path) else model_ref
         request = InspectionRequest(method, model_ref, argument, client, timeout_s)
@@ -68,7 +68,7 @@ class InspectorClient:
         return request.future
 
     def check_timeout(self, timeout_s: float) -> None:
-        """End the process if its current request exceeds its limit, or else `seconds`."""
+        """End the process if its current request exceeds its limit, or else `timeout_s`."""
         with self._lock:
             request, child = self._current, self._process
             if request is None or child is None:

@@ -35,7 +35,7 @@ WEIGHTS_SUFFIX, STATE_SUFFIX = ".safetensors", ".state.safetensors"
 
 
 def is_retained(step: int, weights_per_doubling: int) -> bool:
-    """Return whether `step` is on the grid of `fineness` steps per doubling.
+    """Return whether `step` is on the grid of `weights_per_doubling` steps per doubling.
 
     A finer grid contains every step of a coarser one.
     """
@@ -82,7 +82,7 @@ def nearest_step(steps: list[int], step: int) -> int | None:
 
 
 def subsample(steps: list[int], max_count: int = 24) -> list[int]:
-    """Return at most `most` evenly spaced steps, with the first and the last.
+    """Return at most `max_count` evenly spaced steps, with the first and the last.
 
     Fewer than two steps give an empty list.
     """

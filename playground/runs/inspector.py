@@ -91,7 +91,7 @@ class Inspector:
         """Return the response to a request, which may contain numbers that are not finite.
 
         Raises:
-            CheckpointError, RowsError, OSError: if the model or its dataset cannot be read.
+            CheckpointError, DatasetError, OSError: if the model or its dataset cannot be read.
         """
         if method == "warm":
             return {}

@@ -108,7 +108,7 @@ class Limits:
         """Refuse a run that exceeds the limits of this server.
 
         Raises:
-            SettingError: with the setting, its value and the limit.
+            ConfigError: with the setting, its value and the limit.
         """
         value_set = {
             "d_model": config.model.d_model,
@@ -136,7 +136,7 @@ class Limits:
             )
 
     def validate_threads(self, threads: int) -> None:
-        """Refuse more threads than one run may use. Raises SettingError."""
+        """Refuse more threads than one run may use. Raises ConfigError."""
         if self.threads and threads > self.threads:
             part = f"{self.instance_name} gives each run {self.threads}"
             raise ConfigError(

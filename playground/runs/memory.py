@@ -30,10 +30,10 @@ def ensure_memory_available(config: RunConfig, reserved_bytes: int = 0) -> None:
     """Refuse a run that would not fit into free memory.
 
     Args:
-        besides: bytes that other runs are about to take.
+        reserved_bytes: bytes that other runs are about to take.
 
     Raises:
-        SettingError: with the estimate and the free memory.
+        ConfigError: with the estimate and the free memory.
     """
     needed, free = config.estimate_memory() + TORCH_BASELINE_BYTES, free_memory() - reserved_bytes
     if needed > 0.9 * free:

@@ -69,7 +69,7 @@ class MetricSeries:
                 self.evaluations.append((step, score[0], score[1], line.get("scored") or 0))
 
     def delta_since(self, n_known: int) -> dict[str, Any]:
-        """Return the points after the first `known` ones.
+        """Return the points after the first `n_known` ones.
 
         If there are too many, return the whole decimated curve instead (`whole`). `steps` are in
         order, without duplicates.

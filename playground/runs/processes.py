@@ -131,7 +131,7 @@ class WorkerProcess:
 
     `on_message(*message)` receives the child's messages, and `on_exit(exit code)` its end; the code
     is None if the process could not be started. One thread makes both calls, never the
-    constructor, and `ended` is set after them. A `fresh` child is a new interpreter; it starts
+    constructor, and `exited` is set after them. A `fresh` child is a new interpreter; it starts
     earlier than the first child of a fork server, which imports torch first.
 
     Raises:

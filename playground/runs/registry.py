@@ -98,10 +98,10 @@ COMMANDS = ("pause", "resume", "step", "stop", "keep")
 class Registry:
     """All runs of a server, with the scheduler and supervisor of their workers.
 
-    At most `slots` workers exist at a time, and at most `slots_an_owner` for one owner. Further
-    runs wait in the queue. A run without a viewer for `lease` seconds saves and pauses. A run that
-    is paused for `reap` seconds releases its worker, and can be resumed from disk. A worker that
-    sends no message and uses no processor time for `hung_after` seconds is killed. `limits` are
+    At most `slots` workers exist at a time, and at most `slots_per_owner` for one owner. Further
+    runs wait in the queue. A run without a viewer for `idle_timeout_s` seconds saves and pauses. A run that
+    is paused for `release_after_s` seconds releases its worker, and can be resumed from disk. A worker that
+    sends no message and uses no processor time for `hang_timeout_s` seconds is killed. `limits` are
     the limits of a public server for each visitor.
     """
 
@@ -261,9 +261,9 @@ class Registry:
         """Create a run and start it as soon as a slot is free.
 
         Raises:
-            Refused: if the owner has too many queued runs, or too many runs, or the storage quota
+            UserError: if the owner has too many queued runs, or too many runs, or the storage quota
                 is used up.
-            SettingError: if the run needs more memory than is free, or exceeds the limits.
+            ConfigError: if the run needs more memory than is free, or exceeds the limits.
         """
         self.validate_size(config)
         with self._admission_lock:
@@ -308,7 +308,7 @@ class Registry:
         """Refuse a run that exceeds the limits of this server or its free memory.
 
         Raises:
-            SettingError: with the setting, its value and the limit.
+            ConfigError: with the setting, its value and the limit.
         """
         self.limits.validate(config)
         ensure_memory_available(config)
@@ -323,7 +323,7 @@ class Registry:
         It pauses at that step, so that its owner can first change a setting.
 
         Raises:
-            Refused: if the run has not reached the step.
+            UserError: if the run has not reached the step.
         """
         last = max(run.load_points().last, run.step)
         if not 0 <= step <= last:
@@ -382,8 +382,8 @@ class Registry:
 
         Raises:
             CheckpointError: if config.json cannot be read.
-            SettingError: if the model exceeds the limits of this server.
-            Refused: if the owner has too many runs, or the storage quota is used up.
+            ConfigError: if the model exceeds the limits of this server.
+            UserError: if the owner has too many runs, or the storage quota is used up.
         """
         manifest = read_manifest(folder)
         self.limits.validate(manifest.config)
@@ -673,9 +673,9 @@ class Registry:
 
         Raises:
             ValueError: for an unknown action.
-            Refused: if the run cannot be resumed, has reached its time limit, or the checkpoint
+            UserError: if the run cannot be resumed, has reached its time limit, or the checkpoint
                 exceeds the storage quota.
-            SettingError: if a run to resume exceeds the limits of this server.
+            ConfigError: if a run to resume exceeds the limits of this server.
         """
         if action not in COMMANDS:
             raise ValueError(f"action is {action!r}; use one of {', '.join(COMMANDS)}")
@@ -745,8 +745,8 @@ class Registry:
         """Check that a run may continue to train.
 
         Raises:
-            Refused: if it has reached its time limit, or its training state is not available.
-            SettingError: if it exceeds the limits of this server.
+            UserError: if it has reached its time limit, or its training state is not available.
+            ConfigError: if it exceeds the limits of this server.
         """
         self.limits.validate(run.config)
         if run.removed == WEIGHTS_EVICTED:
@@ -763,8 +763,8 @@ class Registry:
         """Change a setting of a run from its next step on.
 
         Raises:
-            SettingError: if the setting cannot change, or the value is invalid.
-            Refused: if `steps` is not more than the steps already taken.
+            ConfigError: if the setting cannot change, or the value is invalid.
+            UserError: if `steps` is not more than the steps already taken.
         """
         run.load_points()
         wanted = SettingChange(0, setting, value)
@@ -801,7 +801,7 @@ class Registry:
         """Rename, hide or show a run.
 
         Raises:
-            Refused: if the name is empty or too long.
+            UserError: if the name is empty or too long.
         """
         with run.lock:
             if name is not None:
@@ -855,9 +855,9 @@ class Registry:
         It takes no lock that is held during disk access, so the event loop may call it.
 
         Args:
-            known: number of points that the page has.
-            epoch: the id of the series of these points.
-            looks: number of the snapshot that the page has.
+            n_known: number of points that the page has.
+            series_id: the id of the series of these points.
+            snapshot_version: number of the snapshot that the page has.
             client: the client whose quota new snapshots use.
             changes: version of the changes that the page has.
         """

@@ -54,10 +54,10 @@ class StorageQuota:
 
         Args:
             owner: the owner's fingerprint.
-            needed: number of bytes.
+            n_bytes: number of bytes.
 
         Raises:
-            Refused: if the quota is used up, with the names of the largest runs.
+            UserError: if the quota is used up, with the names of the largest runs.
         """
         limits = self.registry.limits
         if limits.bytes_per_owner:
@@ -157,7 +157,7 @@ class StorageQuota:
         A worker that starts meanwhile waits for the lock file.
 
         Args:
-            taking: updates the run in memory, with the locks of the registry and the run held, and
+            evict: updates the run in memory, with the locks of the registry and the run held, and
                 returns the function that removes the data from disk. That function runs without
                 these locks, because a poll takes the run's lock.
 
@@ -215,14 +215,14 @@ class StorageQuota:
         return used[address] > max_amount_per_address(limit) and used.total() > limit
 
     def _thin_histories(self, runs: list[Run], excess: int) -> int:
-        """Thin the weight histories until `over` bytes are free; return the bytes still missing."""
+        """Thin the weight histories until `excess` bytes are free; return the bytes still missing."""
         for run in self._least_recently_used(runs) if excess > 0 else []:
             if excess > 0:
                 excess -= self._truncate(run, surplus_weights, HISTORY_THINNED)
         return excess
 
     def _evict(self, runs: list[Run], excess: int) -> int:
-        """Evict data of idle runs until `over` bytes are free; return the bytes still missing.
+        """Evict data of idle runs until `excess` bytes are free; return the bytes still missing.
 
         The order is: deleted runs, weight histories, models, records of runs without a model.
         Uploaded models of absent owners come first among the models, because their owners have a
@@ -256,8 +256,8 @@ class StorageQuota:
         """Remove weights of a run and record it in the run.
 
         Args:
-            choose: returns the files and folders to remove from the run's folder.
-            word: the value of `removed` from now on.
+            select_files: returns the files and folders to remove from the run's folder.
+            state: the value of `removed` from now on.
 
         Returns:
             the number of freed bytes.

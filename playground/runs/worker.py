@@ -106,7 +106,7 @@ def run_job(
     It runs in its own process or in one of ZeroGPU (`zero.py`).
 
     Args:
-        begun: called with the worker before it trains.
+        on_start: called with the worker before it trains.
     """
 
     def report_failure(sentence: str) -> None:
@@ -141,7 +141,7 @@ def run_job(
 
 
 def _send(connection: Connection, message: tuple[Any, ...]) -> None:
-    with suppress(OSError):  # the parent has exited; `Worker.listen` handles that
+    with suppress(OSError):  # the parent has exited; `TrainingWorker.listen` handles that
         connection.send(message)
 
 
@@ -543,7 +543,7 @@ class TrainingWorker:
 
         Args:
             scores: the final evaluation, if there is one.
-            keep: whether the owner requested it, so that it is not deleted automatically.
+            pinned: whether the owner requested it, so that it is not deleted automatically.
         """
         step, started = self.trainer.step_count, time.monotonic()
         version = (step, list(self.trainer.changes), pinned)

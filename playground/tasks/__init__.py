@@ -18,7 +18,7 @@ LOOKUP = "rows"  # the task of a dataset from the user: rows.py reads it, lookup
 
 
 def load_task(name: str, n_symbols: int = 10) -> Task:
-    """Return the task registered under `name`, with the first `symbols` of 0-9 a-z A-Z."""
+    """Return the task registered under `name`, with the first `n_symbols` of 0-9 a-z A-Z."""
     if name not in TASKS:
         raise ValueError(f"task is {name!r}; choose one of {', '.join(TASKS)}")
     module, attribute = TASKS[name].class_path.split(":")

@@ -43,7 +43,7 @@ def sample_training_batch(
 class HeldOutSet:
     """Distinct held-out sequences, distributed over the lengths.
 
-    available   by length, the number of distinct held-out sequences; None if there are too many to
+    num_available   by length, the number of distinct held-out sequences; None if there are too many to
                 count (see `Task.enumerable`)
     """
 

@@ -105,8 +105,8 @@ class LookupTask(Task):
         """Return the pairs.
 
         Raises:
-            MissingRows: if the dataset is not stored here.
-            RowsError: if it is damaged.
+            DatasetNotFoundError: if the dataset is not stored here.
+            DatasetError: if it is damaged.
         """
         return PairTable(self.sha256, tuple(self.vocabulary.symbols))
 
@@ -124,8 +124,8 @@ class LookupTask(Task):
         """Find the training pairs of these lengths.
 
         Raises:
-            MissingRows: if the dataset is not stored here.
-            RowsError: if it is damaged, or has no training or no held-out pairs of these lengths.
+            DatasetNotFoundError: if the dataset is not stored here.
+            DatasetError: if it is damaged, or has no training or no held-out pairs of these lengths.
         """
         lengths_N, held_N = self.table.source_lengths_N, self.table.held_out_N
         asked_N = (lengths_N >= min_length) & (lengths_N <= max_length)

@@ -45,7 +45,7 @@ class DatasetError(ValueError):
     lines     the problems of the first invalid lines, a sentence each; `count` is the number of all
               invalid lines
     columns   the columns that can be selected, if the error is about columns
-    rows      the valid pairs, for a preview next to the error
+    dataset      the valid pairs, for a preview next to the error
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class PairDataset:
     """Distinct sources, each with its target, as token ids in flat arrays.
 
     duplicates       number of omitted pairs that were equal to an earlier one
-    contradictions   number of omitted pairs whose source had an earlier, different target;
-                     `contradicted` has the first line numbers
+    conflicts   number of omitted pairs whose source had an earlier, different target;
+                     `conflict_lines` has the first line numbers
     """
 
     vocabulary: tuple[str, ...]
@@ -226,7 +226,7 @@ def dataset_path(sha256: str) -> Path:
     """Return the file of the dataset with this SHA-256.
 
     Raises:
-        MissingRows: if it is not stored here.
+        DatasetNotFoundError: if it is not stored here.
     """
     path = datasets_dir() / sha256 / _DATA_FILE
     if not SHA256_PATTERN.fullmatch(sha256) or not path.is_file():
@@ -241,8 +241,8 @@ def load_pairs(sha256: str) -> PairDataset:
     """Load the dataset with this SHA-256.
 
     Raises:
-        MissingRows: if it is not stored here.
-        RowsError: if the stored files are damaged.
+        DatasetNotFoundError: if it is not stored here.
+        DatasetError: if the stored files are damaged.
     """
     path = dataset_path(sha256)
     try:
@@ -276,8 +276,8 @@ def load_metadata(sha256: str) -> dict[str, Any]:
     """Load the metadata of a dataset: `rows`, `vocabulary`, `longest_source` and more.
 
     Raises:
-        MissingRows: if the dataset is not stored here.
-        RowsError: if the stored files are damaged.
+        DatasetNotFoundError: if the dataset is not stored here.
+        DatasetError: if the stored files are damaged.
     """
     path = dataset_path(sha256).with_name(_METADATA_FILE)
     try:
@@ -320,7 +320,7 @@ def validate_vocabulary(text: str) -> tuple[str, ...]:
     """Parse symbols separated by single spaces.
 
     Raises:
-        RowsError: for an invalid list of symbols.
+        DatasetError: for an invalid list of symbols.
     """
     symbols = text.split(" ")
     if not 1 <= len(symbols) <= MAX_VOCAB_SIZE or len(set(symbols)) < len(symbols):
@@ -337,11 +337,11 @@ def validate_vocabulary(text: str) -> tuple[str, ...]:
 def read_pairs(lines: LineSource, split_on_spaces: bool | None = None) -> PairDataset:
     """Check and pack the pairs of a file.
 
-    `words`: True if symbols are words separated by spaces, False if they are single characters;
+    `split_on_spaces`: True if symbols are words separated by spaces, False if they are single characters;
     None to detect it.
 
     Raises:
-        RowsError: for invalid lines (all are counted, the first are listed), or if either no pair
+        DatasetError: for invalid lines (all are counted, the first are listed), or if either no pair
             or every pair is held out.
     """
     errors = LineErrors()

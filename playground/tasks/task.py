@@ -18,14 +18,14 @@ from .vocabulary import EOS, PAD, SOS, SPECIAL_TOKENS, Vocabulary
 class Task:
     """A rule that maps sequences to sequences.
 
-    To add a task, write a subclass with a name and `answer`, and add it to `TASKS` (about.py).
-    `answer` processes a whole padded batch at once. An example is the rule "drop the first symbol":
+    To add a task, write a subclass with a name and `target`, and add it to `TASKS` (about.py).
+    `target` processes a whole padded batch at once. An example is the rule "drop the first symbol":
 
 
         class Tail(Task):
             name, example = "tail", ("3 1 4", "1 4")
 
-            def answer(self, sequence_BL, lengths_B):
+            def target(self, sequence_BL, lengths_B):
                 return sequence_BL.roll(-1, dims=1), lengths_B - 1
     """
 
@@ -62,7 +62,7 @@ class Task:
         """Check that sources of these lengths exist.
 
         Raises:
-            RowsError: if there are none, since a dataset may lack them.
+            DatasetError: if there are none, since a dataset may lack them.
         """
 
     def sample(
@@ -98,7 +98,7 @@ class Task:
         )
 
     def enumerate_sources(self, index_N: Tensor, length: int) -> Tensor:
-        """Return the sources (NL) of this length with these numbers, from 0 to `count` - 1."""
+        """Return the sources (NL) of this length with these numbers, from 0 to `num_sources` - 1."""
         return index_N[:, None] // self.n_symbols ** torch.arange(length) % self.n_symbols + len(
             SPECIAL_TOKENS
         )
@@ -144,7 +144,7 @@ class Batch:
 
     source_BS   the sequence and EOS
     target_BT   SOS, the target sequence and EOS
-    weight_B    1.0 for training examples, 0.0 for held-out ones
+    loss_weight_B    1.0 for training examples, 0.0 for held-out ones
     """
 
     source_BS: Tensor

@@ -66,7 +66,7 @@ class Vocabulary:
         """Return the token ids of `text`, without SOS and EOS.
 
         Raises:
-            UnknownSymbol: for an unknown symbol; the message names it and the accepted ones.
+            UnknownSymbolError: for an unknown symbol; the message names it and the accepted ones.
         """
         tokens = []
         for symbol in self.split(text):

@@ -36,7 +36,7 @@ SHARED_SIZES = ("d_model", "n_heads", "n_layers", "d_ff", "dropout")
 
 
 def match_parameter_count(config: RunConfig, architecture: str) -> RunConfig:
-    """Configure a run of `family` with as many parameters as `config`, within 5 %.
+    """Configure a run of `architecture` with as many parameters as `config`, within 5 %.
 
     The data, the seed and the evaluation are those of `config`; the other settings are the
     architecture's own. Width and heads stay. The number of layers and d_ff compensate for the
@@ -44,7 +44,7 @@ def match_parameter_count(config: RunConfig, architecture: str) -> RunConfig:
     changes.
 
     Raises:
-        SettingError: if no size is close enough.
+        ConfigError: if no size is close enough.
     """
     if architecture not in ARCHITECTURES or architecture == config.family:
         return config.replace(family=architecture)

@@ -42,7 +42,7 @@ class StepResult(NamedTuple):
 class CudaGraphSteps:
     """The steps of one run, captured after the first few. They do what calls of `update` do.
 
-    `draw` samples the next batch on the device, with `generators`, which the capture must know.
+    `next_batch` samples the next batch on the device, with `generators`, which the capture must know.
     `capture` turns the work of a step into a callable that repeats it; tests on a CPU pass one that
     calls it again.
     """
@@ -145,7 +145,7 @@ class CudaGraphSteps:
 
 
 def capture_cuda_graph(step: StepFunction, generators: Sequence[torch.Generator]) -> StepFunction:
-    """Capture `work` as a CUDA graph, without running it.
+    """Capture `step` as a CUDA graph, without running it.
 
     Raises:
         RuntimeError: if the work reads a value from the device.

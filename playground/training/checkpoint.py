@@ -154,7 +154,7 @@ def resume_trainer(
     """Load a trainer that continues from the checkpoint, and the metrics so far.
 
     `settings` are new values; they override the setting changes during the run. Any number of
-    `ranks` may continue the run.
+    `dist` may continue the run.
 
     Raises:
         CheckpointError: as `load_model`, and for a checkpoint without training.safetensors.

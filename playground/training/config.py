@@ -306,7 +306,7 @@ class RunConfig:
         max_positions follow from the task.
 
         Raises:
-            SettingError: for an unknown name or an invalid value; it names the field.
+            ConfigError: for an unknown name or an invalid value; it names the field.
         """
         values = dict(values)
         architecture = values.pop("family", "transformer")
@@ -358,7 +358,7 @@ class RunConfig:
         )
 
     def to_flat(self) -> dict[str, Any]:
-        """Return the flat settings from which `from_fields` builds the same run."""
+        """Return the flat settings from which `from_flat` builds the same run."""
         parts = {
             k: v for part in SECTIONS for k, v in dataclasses.asdict(getattr(self, part)).items()
         }
@@ -414,7 +414,7 @@ class SettingChange:
     match for early stopping, `speed` the maximum number of steps per second (0: no limit).
 
     Raises:
-        SettingError: for a setting that cannot change, or an invalid value.
+        ConfigError: for a setting that cannot change, or an invalid value.
     """
 
     step: int

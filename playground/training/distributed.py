@@ -36,7 +36,7 @@ LossFn = Callable[[Batch, float], Tensor]
 class DistributedContext:
     """The processes of a run, from the view of one of them.
 
-    `check`, `check_equal`, `loss`, `sum`, `mean` and `most` are collective operations: every rank
+    `check_consistent`, `check_equal`, `wrap_loss`, `all_reduce_sum`, `all_reduce_mean` and `all_reduce_max` are collective operations: every rank
     must call them, in the same order. If a rank has ended, the others get a RuntimeError from
     PyTorch. With a single process, all methods return their input unchanged.
     """
@@ -61,7 +61,7 @@ class DistributedContext:
         """Check that these ranks can train the run together.
 
         Raises:
-            SettingError: for a batch that cannot be divided evenly.
+            ConfigError: for a batch that cannot be divided evenly.
             ValueError: if they would not sample the same batches, because of other settings,
                 another version of torch or another kind of GPU.
         """
@@ -113,7 +113,7 @@ class DistributedContext:
         """Return the loss function of a whole batch.
 
         With several ranks, each computes a part, and after `backward` all have the gradient of the
-        whole; `mean` over the ranks turns the parts into the loss. All ranks start with the weights
+        whole; `all_reduce_mean` over the ranks turns the parts into the loss. All ranks start with the weights
         of rank 0.
         """
         if self.world_size == 1:

@@ -93,7 +93,7 @@ def preset_config(name: str, values: Mapping[str, Any] | None = None) -> RunConf
     """Build the run of a preset, with `values` on top.
 
     Raises:
-        ValueError: for an unknown preset; SettingError (a ValueError) for invalid settings.
+        ValueError: for an unknown preset; ConfigError (a ValueError) for invalid settings.
     """
     if name not in PRESETS:
         raise ValueError(f"preset is {name!r}; choose one of {', '.join(PRESETS)}")
@@ -104,7 +104,7 @@ def architecture_preset(architecture: str, **values: Any) -> RunConfig:
     """Build a run of an architecture with its default settings, with `values` on top.
 
     Raises:
-        SettingError: for an unknown architecture, or invalid settings.
+        ConfigError: for an unknown architecture, or invalid settings.
     """
     overrides = ARCHITECTURES[architecture].overrides if architecture in ARCHITECTURES else {}
     return RunConfig.from_flat({**overrides, **values, "family": architecture})

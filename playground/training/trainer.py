@@ -78,11 +78,11 @@ class Trainer:
 
     `changes`: settings that were changed during the run, with their steps; they are replayed when a
     run is repeated.
-    `family`: an existing model, for example a pretrained one, to train instead of a new one.
-    `capture`: on a GPU, whether `advance` runs many steps as CUDA graph replays.
-    `ranks`: the processes that train together (distributed.py). Each has a Trainer, and all of them
+    `model`: an existing model, for example a pretrained one, to train instead of a new one.
+    `capture`: on a GPU, whether `train_steps` runs many steps as CUDA graph replays.
+    `dist`: the processes that train together (distributed.py). Each has a Trainer, and all of them
     run the same steps.
-    `most_threads`: the maximum number of threads, whatever the settings are.
+    `max_threads`: the maximum number of threads, whatever the settings are.
     """
 
     def __init__(
@@ -183,12 +183,12 @@ class Trainer:
         self._set_threads()
 
     def schedule_change(self, setting: str, value: float, step: int | None = None) -> None:
-        """Change a setting from the next update on, or from the one after `step`.
+        """Change a setting from the next update on, or from the one after `train_step`.
 
         Later changes of the same setting are dropped.
 
         Raises:
-            SettingError: for a setting that cannot change during a run, an invalid value, or too
+            ConfigError: for a setting that cannot change during a run, an invalid value, or too
                 many changes.
         """
         if len(self.changes) >= MAX_CHANGES:
@@ -201,13 +201,13 @@ class Trainer:
         )
 
     def train_steps(self, max_steps: int = 1) -> list[Metrics]:
-        """Run at least one and at most `most` updates without synchronization in between.
+        """Run at least one and at most `max_steps` updates without synchronization in between.
 
         They end at the next evaluation, or before the next setting change. On a CPU it is always
         one update, because there is no synchronization to avoid.
 
         Raises:
-            TrainingDiverged: as `step`. If earlier updates of the call succeeded, they are returned
+            TrainingDivergedError: as `train_step`. If earlier updates of the call succeeded, they are returned
                 first, and the next call raises.
         """
         if self._pending_error is not None:
@@ -238,7 +238,7 @@ class Trainer:
         """Run one update, and an evaluation if one is due.
 
         Raises:
-            TrainingDiverged: if loss or gradient is not finite; weights and optimizer are those
+            TrainingDivergedError: if loss or gradient is not finite; weights and optimizer are those
                 before the step.
         """
         training, started = self.active_config, time.perf_counter()

@@ -29,13 +29,13 @@ def train_step(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Update the weights; return the loss, the gradient norm and whether both are finite.
 
-    The norm is that before clipping. If one of the two is not finite, or if `spoiled` is True,
+    The norm is that before clipping. If one of the two is not finite, or if `diverged` is True,
     weights and optimizer stay unchanged. All results are scalars on the device.
 
     The optimizer gets a mask for this, as in torch.amp.GradScaler, because a check on the CPU would
-    synchronize with the GPU at every step. If `rate` is a tensor on the device, the optimizer
-    stores it there, and a captured update reads it anew at each replay. Several `ranks` pass their
-    `Ranks.loss` of the model as `loss_fn`, and all get the same loss and norm.
+    synchronize with the GPU at every step. If `lr` is a tensor on the device, the optimizer
+    stores it there, and a captured update reads it anew at each replay. Several `dist` pass their
+    `DistributedContext.loss` of the model as `loss_fn`, and all get the same loss and norm.
 
     """
     with torch.autocast(

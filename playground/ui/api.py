@@ -80,8 +80,8 @@ class Endpoints:
     """The endpoints over a registry and the handlers of the page.
 
     Args:
-        answers: the handlers of the page by name.
-        opened: whether the instance is shared, so calls are limited.
+        handlers: the handlers of the page by name.
+        is_public: whether the instance is shared, so calls are limited.
     """
 
     def __init__(
@@ -629,7 +629,7 @@ class Endpoints:
         """Return the given key, or the key of a local instance, or an empty string.
 
         Raises:
-            Refused: for an invalid key.
+            UserError: for an invalid key.
         """
         if owner == "" or owner is None:
             return self.registry.single_owner
@@ -643,7 +643,7 @@ class Endpoints:
         """Return the request fields of a model name (subject.py).
 
         Raises:
-            Refused: for an unknown model, or a run of another owner.
+            UserError: for an unknown model, or a run of another owner.
         """
         name = _validate_text("model", model).strip()
         model_ref = {
@@ -663,7 +663,7 @@ class Endpoints:
         """Apply the rate limit to a call of this client.
 
         Raises:
-            Refused: for too many calls, and for requests from pages of other sites, because
+            UserError: for too many calls, and for requests from pages of other sites, because
                 browsers send them with the user's cookies.
         """
         client = resolve_client_address(_starlette_request(request))

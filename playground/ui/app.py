@@ -164,7 +164,7 @@ def theme() -> Any:
 def build_handlers(
     registry: Registry, laboratory: ExperimentService, public: bool
 ) -> dict[str, Handler]:
-    """What the scripts of all tabs may ask, by the names that they use. `opened`: others than this machine may come."""
+    """What the scripts of all tabs may ask, by the names that they use. `public`: others than this machine may come."""
     pages = (
         ComparePage(registry, JobQueue(hosted=public)),
         LabPage(registry, laboratory),

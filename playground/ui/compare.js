@@ -23,57 +23,57 @@
 //   subjectNow()          the list entry of the selected model: name, task, parameters
 const root = $(".compare"),
   VIEWS = { __proto__: null },
-  MEMORY = "transformer-playground-compare";
+  STORAGE_KEY = "transformer-playground-compare";
 const state = { subject: "", view: "table" };
 let owner = "",
   runs = [],
   checkpoints = [],
-  seen = false,
-  memory = {};
+  isStarted = false,
+  storedState = {};
 
 try {
-  memory = JSON.parse(localStorage.getItem(MEMORY) || "{}") || {};
+  storedState = JSON.parse(localStorage.getItem(STORAGE_KEY) || "{}") || {};
 } catch (error) {
   /* the stored value is malformed */
 }
-function keep(name, value) {
-  memory[name] = value;
+function saveLocal(name, value) {
+  storedState[name] = value;
   try {
-    localStorage.setItem(MEMORY, JSON.stringify(memory));
+    localStorage.setItem(STORAGE_KEY, JSON.stringify(storedState));
   } catch (error) {
     /* storage is not available */
   }
 }
-const kept = (name) => memory[name];
+const loadLocal = (name) => storedState[name];
 // A link restores the fields of a view. Stored results of other inputs are discarded.
-const CARRIED = /^(table|attention|finetune|free-[a-z]+|meaning-part)$/;
-function takeLink() {
-  const link = carried("compare"),
+const LINK_FIELDS = /^(table|attention|finetune|free-[a-z]+|meaning-part)$/;
+function applyLinkState() {
+  const link = readLinkState("compare"),
     fields = link.fields && typeof link.fields === "object" ? link.fields : {};
   for (const [name, value] of Object.entries(fields)) {
-    if (!CARRIED.test(name)) continue;
-    memory[name] = value;
-    if (name.startsWith("free-")) delete memory["job-" + name];
-    if (name === "attention") for (const i of [0, 1]) delete memory["job-attention-" + i];
+    if (!LINK_FIELDS.test(name)) continue;
+    storedState[name] = value;
+    if (name.startsWith("free-")) delete storedState["job-" + name];
+    if (name === "attention") for (const i of [0, 1]) delete storedState["job-attention-" + i];
   }
   for (const name of ["view", "subject"])
-    if (typeof link[name] === "string") memory[name] = link[name];
+    if (typeof link[name] === "string") storedState[name] = link[name];
 }
-takeLink();
-function linkToView() {
+applyLinkState();
+function buildViewLink() {
   const spec = VIEWS[state.view],
     names = spec.fields ? spec.fields() : [],
     mine = state.subject.startsWith("checkpoint:") ? { subject: state.subject } : {};
-  return linkWith("compare", {
+  return buildLink("compare", {
     view: state.view,
     ...mine,
-    fields: Object.fromEntries(names.map((name) => [name, kept(name)])),
+    fields: Object.fromEntries(names.map((name) => [name, loadLocal(name)])),
   });
 }
-$(".link").addEventListener("click", () => copyText(linkToView(), $(".link"), "The link"));
+$(".link").addEventListener("click", () => copyText(buildViewLink(), $(".link"), "The link"));
 
 // ---------------------------------------------------------------- jobs
-const OVER = ["done", "failed", "cancelled"];
+const TERMINAL_STATUSES = ["done", "failed", "cancelled"];
 // Run one job at a time. Callbacks of the view:
 //   begun(what, anew)           the job started, or (`anew` is false) was restored after a reload
 //   rows(new rows, told, what)  new result rows
@@ -82,7 +82,7 @@ const OVER = ["done", "failed", "cancelled"];
 // The view inserts `line`: it shows the progress and has buttons to cancel and to retry. Its space
 // is
 // reserved, so the layout does not shift.
-function asker(key, { begun = () => {}, rows = () => {}, going = () => {}, over = () => {} } = {}) {
+function createJobRunner(key, { begun: onStart = () => {}, rows: onRows = () => {}, going: onProgress = () => {}, over: onFinish = () => {} } = {}) {
   const words = el("span", { className: "words" }),
     amount = el("span", { className: "amount" }),
     bar = el("i"),
@@ -99,124 +99,124 @@ function asker(key, { begun = () => {}, rows = () => {}, going = () => {}, over 
   words.setAttribute("role", "status");
   let number = 0,
     job = null,
-    request = null;
+    lastRequest = null;
   function say(text, wrong = false, retry = false) {
-    words.textContent = self.busy ? sentenceOf(text).replace(/\.$/, "") : sentenceOf(text);
+    words.textContent = self.busy ? toSentence(text).replace(/\.$/, "") : toSentence(text);
     words.classList.toggle("error", wrong);
     again.hidden = !retry;
     stop.hidden = !self.busy;
     share.hidden = amount.hidden = !self.busy;
     line.classList.toggle("idle", !self.busy && !text);
   }
-  function sayHow(told) {
-    const left =
-      told.status === "waiting"
-        ? told.place
-          ? "queued: " + plural(told.place, "job") + " ahead"
+  function sayHow(response) {
+    const progressText =
+      response.status === "waiting"
+        ? response.place
+          ? "queued: " + pluralize(response.place, "job") + " ahead"
           : "queued"
-        : told.sentence || "starting";
-    say(left);
-    bar.style.width = told.total ? Math.min(100, (100 * told.done) / told.total) + "%" : "0";
-    amount.textContent = !told.total
+        : response.sentence || "starting";
+    say(progressText);
+    bar.style.width = response.total ? Math.min(100, (100 * response.done) / response.total) + "%" : "0";
+    amount.textContent = !response.total
       ? ""
-      : told.unit === "bytes"
-        ? bytes(told.done) + " of " + bytes(told.total)
-        : told.done.toLocaleString("en") +
+      : response.unit === "bytes"
+        ? formatBytes(response.done) + " of " + formatBytes(response.total)
+        : response.done.toLocaleString("en") +
           " of " +
-          told.total.toLocaleString("en") +
+          response.total.toLocaleString("en") +
           " " +
-          told.unit;
+          response.unit;
   }
-  async function follow(id, what, anew) {
-    const mine = ++number;
+  async function follow(id, payload, isNew) {
+    const runId = ++number;
     job = id;
     self.busy = true;
-    self.what = what;
+    self.what = payload;
     line.dataset.status = "working";
-    if (anew) {
-      begun(what, true);
+    if (isNew) {
+      onStart(payload, true);
       sayHow({ status: "working", sentence: "starting", total: 0 });
     }
     for (
       let cursor = 0, wait = 80, first = true;
-      mine === number;
+      runId === number;
       wait = Math.min(400, wait * 1.5)
     ) {
-      let told;
+      let response;
       try {
-        told = await call("compare-poll", { owner, job: id, cursor });
+        response = await request("compare-poll", { owner, job: id, cursor });
       } catch (error) {
         say("the server did not respond; retrying");
         await sleep(1500);
         continue;
       }
-      if (mine !== number) return;
-      if (told.error) {
+      if (runId !== number) return;
+      if (response.error) {
         // the job is no longer stored
         self.busy = false;
-        keep("job-" + key, null);
+        saveLocal("job-" + key, null);
         line.dataset.status = "gone";
-        say(anew || !first ? told.error : "", true, anew || !first);
-        if (anew || !first)
-          over({ status: "failed", sentence: told.error, again: true, rows: [] }, what);
+        say(isNew || !first ? response.error : "", true, isNew || !first);
+        if (isNew || !first)
+          onFinish({ status: "failed", sentence: response.error, again: true, rows: [] }, payload);
         return;
       }
-      if (first && !anew) begun(what, false);
+      if (first && !isNew) onStart(payload, false);
       first = false;
-      cursor = told.cursor;
-      if (told.rows.length) rows(told.rows, told, what);
-      if (OVER.includes(told.status)) {
+      cursor = response.cursor;
+      if (response.rows.length) onRows(response.rows, response, payload);
+      if (TERMINAL_STATUSES.includes(response.status)) {
         self.busy = false;
-        const summary = over(told, what) || "";
+        const summary = onFinish(response, payload) || "";
         say(
-          told.status === "done" ? summary : told.sentence,
-          told.status === "failed",
-          told.status === "failed",
+          response.status === "done" ? summary : response.sentence,
+          response.status === "failed",
+          response.status === "failed",
         );
-        line.dataset.status = told.status; // tests wait for this attribute
+        line.dataset.status = response.status; // tests wait for this attribute
         return;
       }
-      sayHow(told);
-      going(told, what);
+      sayHow(response);
+      onProgress(response, payload);
       await sleep(document.hidden || !element.offsetParent ? 2500 : wait);
     }
   }
   // Start a job of `kind` with the request `what`. With `subject`, the server adds that checkpoint.
   self.ask = async (kind, what, subject = "") => {
     const mine = ++number;
-    request = [kind, what, subject];
+    lastRequest = [kind, what, subject];
     if (self.busy)
       try {
-        await call("compare-cancel", { owner, job });
+        await request("compare-cancel", { owner, job });
       } catch (error) {
         /* it ends without the request */
       }
     self.busy = false;
     say("starting");
     line.classList.remove("idle");
-    let told;
+    let response;
     try {
-      told = await call("compare-begin", { owner, kind, what, ...(subject ? { subject } : {}) });
+      response = await request("compare-begin", { owner, kind, what, ...(subject ? { subject } : {}) });
     } catch (error) {
-      told = { error: "the server did not respond; try again", again: true };
+      response = { error: "the server did not respond; try again", again: true };
     }
     if (mine !== number) {
-      if (told.job) call("compare-cancel", { owner, job: told.job }).catch(() => {});
+      if (response.job) request("compare-cancel", { owner, job: response.job }).catch(() => {});
       return;
     } // a newer request was sent
-    if (told.error) {
-      say(told.error, true, true);
+    if (response.error) {
+      say(response.error, true, true);
       line.dataset.status = "failed";
       return;
     }
-    keep("job-" + key, { id: told.job, request });
-    follow(told.job, what, true);
+    saveLocal("job-" + key, { id: response.job, request: lastRequest });
+    follow(response.job, what, true);
   };
   self.cancel = async () => {
     if (!self.busy) return;
     stop.disabled = true;
     try {
-      await call("compare-cancel", { owner, job });
+      await request("compare-cancel", { owner, job });
     } catch (error) {
       /* the next poll reports its state */
     }
@@ -224,128 +224,128 @@ function asker(key, { begun = () => {}, rows = () => {}, going = () => {}, over 
   };
   // After a reload, continue with the stored job.
   self.find = () => {
-    const before = kept("job-" + key);
+    const before = loadLocal("job-" + key);
     if (!before || !before.id || !Array.isArray(before.request)) return;
-    request = before.request;
-    follow(before.id, request[1], false);
+    lastRequest = before.request;
+    follow(before.id, lastRequest[1], false);
   };
   stop.addEventListener("click", self.cancel);
-  again.addEventListener("click", () => request && self.ask(...request));
+  again.addEventListener("click", () => lastRequest && self.ask(...lastRequest));
   say("");
-  askers.push(self);
+  jobRunners.push(self);
   return self;
 }
-const askers = [];
+const jobRunners = [];
 // Run a short job without a progress line. Return its result or throw an error with a message.
 // `row`
 // receives its rows. These jobs run one at a time and retry, because an owner may have only two
 // jobs
 // and those with a progress line have priority.
-let quiet = Promise.resolve();
-function quietly(kind, what, row = () => {}, subject = "") {
-  const mine = quiet.then(() => quietlyNow(kind, what, row, subject));
-  quiet = mine.catch(() => {});
-  return mine;
+let backgroundQueue = Promise.resolve();
+function runBackgroundJob(kind, payload, onRow = () => {}, subject = "") {
+  const promise = backgroundQueue.then(() => runBackgroundJobNow(kind, payload, onRow, subject));
+  backgroundQueue = promise.catch(() => {});
+  return promise;
 }
-async function quietlyNow(kind, what, row, subject) {
-  const wrong = (sentence) => Object.assign(new Error(sentence), { told: true });
-  let begun;
+async function runBackgroundJobNow(kind, payload, onRow, subject) {
+  const jobError = (sentence) => Object.assign(new Error(sentence), { told: true });
+  let submitted;
   for (let tries = 0; ; tries++) {
-    begun = await call("compare-begin", { owner, kind, what, ...(subject ? { subject } : {}) });
-    if (begun.job) break;
-    if (!begun.again || tries > 60) throw wrong(begun.error);
+    submitted = await request("compare-begin", { owner, kind, what: payload, ...(subject ? { subject } : {}) });
+    if (submitted.job) break;
+    if (!submitted.again || tries > 60) throw jobError(submitted.error);
     await sleep(1000);
   }
   for (let cursor = 0, wait = 60; ; wait = Math.min(300, wait * 1.5)) {
-    const told = await call("compare-poll", { owner, job: begun.job, cursor });
-    if (told.error) throw wrong(told.error);
-    cursor = told.cursor;
-    for (const each of told.rows) row(each);
-    if (told.status === "done") return told.result;
-    if (OVER.includes(told.status)) throw wrong(told.sentence);
+    const response = await request("compare-poll", { owner, job: submitted.job, cursor });
+    if (response.error) throw jobError(response.error);
+    cursor = response.cursor;
+    for (const each of response.rows) onRow(each);
+    if (response.status === "done") return response.result;
+    if (TERMINAL_STATUSES.includes(response.status)) throw jobError(response.sentence);
     await sleep(wait);
   }
 }
 
 // ---------------------------------------------------------------- pretrained models
-const SUGGESTED = ["gpt2", "bert-base-uncased"];
-const known = new Map(),
-  looking = new Set(),
+const DEFAULT_MODELS = ["gpt2", "bert-base-uncased"];
+const modelFacts = new Map(),
+  pendingModelFacts = new Set(),
   listeners = []; // model name -> response of `about`
-let onMachine = [],
-  foldersToo = false;
+let cachedModels = [],
+  localPathsAllowed = false;
 // Request size and location of models. Known models are requested again only with `anew`.
-async function lookUp(names, anew = false) {
-  const wanted = [...new Set(names.map((name) => name.trim()).filter(Boolean))].filter(
-    (name) => !looking.has(name) && (anew || !known.has(name)),
+async function loadModelFacts(names, force = false) {
+  const missing = [...new Set(names.map((name) => name.trim()).filter(Boolean))].filter(
+    (name) => !pendingModelFacts.has(name) && (force || !modelFacts.has(name)),
   );
-  if (!wanted.length || !owner) return;
-  for (const name of wanted) {
-    looking.add(name);
-    if (anew) known.delete(name);
+  if (!missing.length || !owner) return;
+  for (const name of missing) {
+    pendingModelFacts.add(name);
+    if (force) modelFacts.delete(name);
   }
-  tellListeners();
-  const came = (row) => {
-    known.set(row.name, row);
-    looking.delete(row.name);
-    tellListeners();
+  notifyListeners();
+  const onRow = (row) => {
+    modelFacts.set(row.name, row);
+    pendingModelFacts.delete(row.name);
+    notifyListeners();
   };
   try {
-    const told = await quietly("about", { models: wanted }, came);
-    foldersToo = told.folders;
-    told.models.forEach((row, i) => known.set(wanted[i], row));
+    const response = await runBackgroundJob("about", { models: missing }, onRow);
+    localPathsAllowed = response.folders;
+    response.models.forEach((row, i) => modelFacts.set(missing[i], row));
   } catch (error) {
     /* sizes stay unknown; running a model reports the error */
   }
-  for (const name of wanted) looking.delete(name);
-  tellListeners();
+  for (const name of missing) pendingModelFacts.delete(name);
+  notifyListeners();
 }
-async function lookAround() {
+async function listLocalModels() {
   try {
-    const told = await quietly("cached", {});
-    onMachine = told.models.map((row) => row.name);
-    foldersToo = told.folders;
+    const response = await runBackgroundJob("cached", {});
+    cachedModels = response.models.map((row) => row.name);
+    localPathsAllowed = response.folders;
   } catch (error) {
     /* the field has fewer suggestions */
   }
-  tellListeners();
+  notifyListeners();
 }
-function tellListeners() {
-  const unreached = [...known.values()].find((row) => row.unreached);
-  const text = unreached ? sentenceOf(unreached.sentence) : "",
+function notifyListeners() {
+  const unreached = [...modelFacts.values()].find((row) => row.unreached);
+  const text = unreached ? toSentence(unreached.sentence) : "",
     net = $(".net");
   if (net.dataset.text !== text) {
     net.dataset.text = text;
     net.textContent = text;
     if (text) {
       const button = el("button", { type: "button", className: "quiet", textContent: "Retry" });
-      button.addEventListener("click", () => lookUp([...known.keys()], true));
+      button.addEventListener("click", () => loadModelFacts([...modelFacts.keys()], true));
       net.append(" ", button);
     }
   }
   listeners.forEach((listener) => listener());
 }
 // The cost of using a model: [text, whether it is an error].
-function whatItTakes(name) {
-  const row = known.get(name.trim());
+function formatModelCost(name) {
+  const row = modelFacts.get(name.trim());
   if (!name.trim()) return ["", false];
-  if (!row) return [looking.has(name.trim()) ? "checking" : "", false];
+  if (!row) return [pendingModelFacts.has(name.trim()) ? "checking" : "", false];
   if (row.sentence)
     return [
       row.unreached
         ? "not on this machine, and the Hub is not reachable"
-        : sentenceOf(row.sentence),
+        : toSentence(row.sentence),
       true,
     ];
   const size = [
     row.parameters ? row.parameters.toLocaleString("en") + " parameters" : "",
-    row.bytes ? bytes(row.bytes) : "",
+    row.bytes ? formatBytes(row.bytes) : "",
   ]
     .filter(Boolean)
     .join(", ");
   return [
     row.where === "hub"
-      ? bytes(row.bytes) +
+      ? formatBytes(row.bytes) +
         " to download, once" +
         (row.parameters ? "; " + row.parameters.toLocaleString("en") + " parameters" : "")
       : (row.where === "directory"
@@ -360,7 +360,7 @@ function whatItTakes(name) {
 }
 // A field for one model name. `change(name)` is called after each change; `field.value` is the
 // name.
-function modelField({ label = "Model", value = "gpt2", change = () => {} } = {}) {
+function createModelPicker({ label = "Model", value = "gpt2", change = () => {} } = {}) {
   const id = "models-" + Math.random().toString(36).slice(2),
     input = el("input", {
       type: "text",
@@ -387,30 +387,30 @@ function modelField({ label = "Model", value = "gpt2", change = () => {} } = {})
   };
   let timer;
   function say() {
-    const [words, wrong] = whatItTakes(field.value);
+    const [words, wrong] = formatModelCost(field.value);
     takes.textContent = words;
     takes.classList.toggle("error", wrong);
-    offer(list);
+    renderSuggestions(list);
   }
   input.addEventListener("input", () => {
     clearTimeout(timer);
     say();
     timer = setTimeout(() => {
-      lookUp([field.value]);
+      loadModelFacts([field.value]);
       change(field.value);
     }, 600);
   });
   input.addEventListener("change", () => {
     clearTimeout(timer);
-    lookUp([field.value]);
+    loadModelFacts([field.value]);
     change(field.value);
   });
   listeners.push(say);
-  field.look = () => lookUp([field.value]);
+  field.look = () => loadModelFacts([field.value]);
   return field;
 }
-function offer(list) {
-  const names = [...new Set([...SUGGESTED, ...onMachine])];
+function renderSuggestions(list) {
+  const names = [...new Set([...DEFAULT_MODELS, ...cachedModels])];
   if (list.dataset.names === names.join()) return;
   list.dataset.names = names.join();
   list.replaceChildren(...names.map((name) => el("option", { value: name })));
@@ -422,14 +422,14 @@ function buildViews() {
     const tab = el("button", { type: "button", textContent: spec.title, id: "compare-" + name });
     tab.dataset.title = spec.title; // reserves the width of the bold label
     tab.setAttribute("role", "tab");
-    tab.addEventListener("click", () => go(name));
+    tab.addEventListener("click", () => selectView(name));
     tab.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key],
         names = Object.keys(VIEWS);
       if (!by) return;
       event.preventDefault();
       const next = names[(names.indexOf(name) + by + names.length) % names.length];
-      go(next);
+      selectView(next);
       VIEWS[next].tab.focus();
     });
     $(".views").append(tab);
@@ -441,7 +441,7 @@ function buildViews() {
     spec.build(spec.box);
   }
 }
-function go(name) {
+function selectView(name) {
   if (!VIEWS[name]) name = Object.keys(VIEWS)[0];
   state.view = name;
   for (const [each, spec] of Object.entries(VIEWS)) {
@@ -450,26 +450,26 @@ function go(name) {
     spec.box.hidden = each !== name;
   }
   $(".explain").textContent = VIEWS[name].explain;
-  keep("view", name);
-  show();
+  saveLocal("view", name);
+  showView();
 }
-function show() {
+function showView() {
   const spec = VIEWS[state.view];
   if (spec && spec.show && spec.box && spec.box.offsetParent) spec.show();
 }
 
 // ---------------------------------------------------------------- the user's model
-const subjectNow = () =>
+const currentModel = () =>
   [...runs, ...checkpoints].find((each) => each.subject === state.subject) || null;
-async function list() {
-  let told;
+async function loadModels() {
+  let response;
   try {
-    told = await call("runs", { owner });
+    response = await request("runs", { owner });
   } catch (error) {
     return;
   }
-  runs = told.runs.filter((run) => !run.deleted);
-  checkpoints = told.checkpoints;
+  runs = response.runs.filter((run) => !run.deleted);
+  checkpoints = response.checkpoints;
   const select = $(".subject"),
     signature = JSON.stringify([
       runs.map((r) => [r.subject, r.name]),
@@ -496,25 +496,25 @@ async function list() {
         ),
     ].filter(Boolean),
   );
-  if (!subjectNow())
-    choose(
+  if (!currentModel())
+    selectModel(
       checkpoints.some((c) => c.subject === "checkpoint:reverse")
         ? "checkpoint:reverse"
         : (runs[0] || checkpoints[0] || { subject: "" }).subject,
     );
   select.value = state.subject;
 }
-function choose(subject) {
+function selectModel(subject) {
   state.subject = subject;
   $(".subject").value = subject;
-  keep("subject", subject);
+  saveLocal("subject", subject);
   for (const spec of Object.values(VIEWS)) if (spec.chosen) spec.chosen();
 }
-$(".subject").addEventListener("change", (event) => choose(event.target.value));
-onAppearance(show);
+$(".subject").addEventListener("change", (event) => selectModel(event.target.value));
+onResizeOrThemeChange(showView);
 
 // ---------------------------------------------------------------- start
-function attach() {
+function mount() {
   let value = {};
   try {
     value = JSON.parse(props.value) || {};
@@ -523,29 +523,29 @@ function attach() {
   }
   owner = value.owner || "";
 }
-async function start() {
-  seen = true;
-  if (typeof kept("subject") === "string") state.subject = kept("subject");
-  const sent = handedOver("Compare");
+async function init() {
+  isStarted = true;
+  if (typeof loadLocal("subject") === "string") state.subject = loadLocal("subject");
+  const sent = takeHandOff("Compare");
   if (sent) state.subject = sent.subject;
-  await list();
-  if (subjectNow()) choose(state.subject);
-  go(typeof kept("view") === "string" ? kept("view") : "table");
-  askers.forEach((each) => each.find());
-  lookAround(); // this starts the model process, so it waits until the tab is visible
+  await loadModels();
+  if (currentModel()) selectModel(state.subject);
+  selectView(typeof loadLocal("view") === "string" ? loadLocal("view") : "table");
+  jobRunners.forEach((each) => each.find());
+  listLocalModels(); // this starts the model process, so it waits until the tab is visible
 }
-async function goOn() {
+async function pollLoop() {
   for (let round = 0; element.isConnected || round < 5; round++) {
-    await rest(300);
+    await sleepWhileHidden(300);
     if (!owner || !element.offsetParent || document.hidden) continue;
-    if (!seen) {
-      await start();
+    if (!isStarted) {
+      await init();
       continue;
     }
-    if (round % 12 === 0) await list();
+    if (round % 12 === 0) await loadModels();
   }
 }
-listen(window, "playground-Compare", () => {
-  const sent = seen && handedOver("Compare");
-  if (sent) list().then(() => choose(sent.subject));
+addViewListener(window, "playground-Compare", () => {
+  const sent = isStarted && takeHandOff("Compare");
+  if (sent) loadModels().then(() => selectModel(sent.subject));
 });

@@ -2,15 +2,15 @@
 // them
 // and the user's model. comparison/attention.py computes the weights of pretrained models; those of
 // the user's model come from the server as in Inspect.
-const LONG = 24; // number of tokens above which the selected head gets the full panel width
-const CAT = "The cat sat on the mat",
-  DIGITS = "3 1 4 1 5";
-const SHAPES = [
+const WIDE_LAYOUT_TOKENS = 24; // number of tokens above which the selected head gets the full panel width
+const DEFAULT_PROMPT = "The cat sat on the mat",
+  DEFAULT_SEQUENCE = "3 1 4 1 5";
+const DISPLAY_MODES = [
   ["map", "weights", "Softmax of the scores; each row sums to one"],
   ["scores", "scores", "Queries times keys, scaled, before the softmax"],
   ["token", "one token, all heads", "Click a row of the map to select the token"],
 ];
-const RESTING = {
+const DISPLAY_CAPTIONS = {
   map: "Rows: queries. Columns: keys. Each row sums to one.",
   scores:
     "Query-key products divided by the square root of the head size, before the softmax: " +
@@ -18,12 +18,12 @@ const RESTING = {
   token: "Rows: heads of the selected layer. Columns: keys of this token.",
 };
 // Captions for the user's model. Single-stack architectures have source and answer in one sequence.
-const OWN = {
+const OWN_CAPTIONS = {
   cross: "Rows: the answer. Columns: the source.",
   encoder: "Rows: the source. Columns: the source.",
   decoder: "Rows: the answer. Columns: earlier tokens of the answer.",
 };
-const OWN_ROW = {
+const OWN_SINGLE_STACK_CAPTIONS = {
   encoder:
     "Rows and columns: the input positions, where the answer is predicted (SOS: blanks if " +
     "it is longer).",
@@ -31,7 +31,7 @@ const OWN_ROW = {
   decoder: "Rows and columns: the input tokens, then the answer so far.",
 };
 // `line`: panels that wait for their request
-const att = { shape: "map", panels: [], line: [], going: false };
+const attentionView = { shape: "map", panels: [], line: [], going: false };
 
 VIEWS.attention = {
   title: "Attention",
@@ -39,80 +39,80 @@ VIEWS.attention = {
     "Attention of every head in two models on the same prompt. Select a head to enlarge " +
     "it; hover over a cell to read its weight or score.",
   build(box) {
-    const form = kept("attention") || {},
-      text = (name, usual) => (typeof form[name] === "string" ? form[name] : usual);
-    att.text = el("input", {
+    const form = loadLocal("attention") || {},
+      text = (name, defaultValue) => (typeof form[name] === "string" ? form[name] : defaultValue);
+    attentionView.text = el("input", {
       type: "text",
       className: "prompt",
-      value: text("text", CAT),
+      value: text("text", DEFAULT_PROMPT),
       maxLength: 1000,
       required: true,
       spellcheck: false,
     });
-    att.word = el("input", {
+    attentionView.word = el("input", {
       type: "text",
       className: "word",
       value: text("word", "sat"),
       maxLength: 40,
       spellcheck: false,
     });
-    att.go = el("button", { type: "submit", className: "quiet main look", textContent: "Run" });
-    att.choice = choice(
-      SHAPES,
-      att.shape,
+    attentionView.go = el("button", { type: "submit", className: "quiet main look", textContent: "Run" });
+    attentionView.choice = createSegmentedControl(
+      DISPLAY_MODES,
+      attentionView.shape,
       (value) => {
-        att.shape = value;
-        drawBeside();
+        attentionView.shape = value;
+        renderPanels();
       },
       "Display",
     );
     const top = el(
       "form",
       { className: "row asking" },
-      el("label", {}, "Prompt ", att.text),
+      el("label", {}, "Prompt ", attentionView.text),
       el(
         "label",
         { title: "The token whose attention is shown for every head" },
         "Word ",
-        att.word,
+        attentionView.word,
       ),
-      att.go,
-      el("span", { className: "shapes" }, att.choice),
+      attentionView.go,
+      el("span", { className: "shapes" }, attentionView.choice),
     );
     top.addEventListener("submit", (event) => {
       event.preventDefault();
-      lookBeside();
+      compareAttention();
     });
-    att.panels = [0, 1].map((i) => besidePanel(i, form));
-    box.append(top, el("div", { className: "beside" }, ...att.panels.map((panel) => panel.box)));
-    listeners.push(besideAtOnce);
+    attentionView.panels = [0, 1].map((i) => createAttentionPanel(i, form));
+    box.append(top, el("div", { className: "beside" }, ...attentionView.panels.map((panel) => panel.box)));
+    listeners.push(autoRunAttention);
   },
   fields() {
-    rememberBeside();
+    saveAttentionForm();
     return ["attention"];
   },
   show() {
-    att.panels.forEach((panel) => panel.field.look());
-    drawBeside();
-    besideAtOnce();
+    attentionView.panels.forEach((panel) => panel.field.look());
+    renderPanels();
+    autoRunAttention();
   },
   chosen() {
-    const panel = att.panels[1];
-    if (panel && panel.source === "own" && state.view === "attention") lookAtOwn(panel);
+    const panel = attentionView.panels[1];
+    if (panel && panel.source === "own" && state.view === "attention") loadOwnAttention(panel);
   },
 };
-function rememberBeside() {
-  keep("attention", {
-    text: att.text.value,
-    word: att.word.value,
-    models: att.panels.map((panel) => panel.field.value),
-    source: att.panels[1].source,
-    own: att.panels[1].sequence.value,
+function saveAttentionForm() {
+  saveLocal("attention", {
+    text: attentionView.text.value,
+    word: attentionView.word.value,
+    models: attentionView.panels.map((panel) => panel.field.value),
+    source: attentionView.panels[1].source,
+    own: attentionView.panels[1].sequence.value,
   });
 }
 
 // ---------------------------------------------------------------- one model
-function besidePanel(i, form) {
+function createAttentionPanel(i, form) {
   const models = Array.isArray(form.models) ? form.models : [],
     panel = {
       i,
@@ -122,50 +122,50 @@ function besidePanel(i, form) {
       at: 0,
       scores: new Map(),
     };
-  panel.field = modelField({
+  panel.field = createModelPicker({
     label: i ? "Second model" : "Model",
     value:
       typeof models[i] === "string" && models[i] ? models[i] : ["bert-base-uncased", "gpt2"][i],
     change: () => {
       panel.asker.done = true;
-      rememberBeside();
+      saveAttentionForm();
     },
   });
-  panel.asker = asker("attention-" + i, {
+  panel.asker = createJobRunner("attention-" + i, {
     begun: () => {
       panel.asker.done = true;
     },
-    over: (told) => {
-      lookUp([panel.field.value], true);
-      if (told.status === "done") takePretrained(panel, told.result);
-      lookOn();
-      return told.status === "done"
-        ? [told.result.direction, told.result.note].filter(Boolean).join("; ")
+    over: (response) => {
+      loadModelFacts([panel.field.value], true);
+      if (response.status === "done") applyPretrainedResult(panel, response.result);
+      runNextPanel();
+      return response.status === "done"
+        ? [response.result.direction, response.result.note].filter(Boolean).join("; ")
         : "";
     },
   });
   panel.sequence = el("input", {
     type: "text",
     className: "own-sequence",
-    value: typeof form.own === "string" ? form.own : DIGITS,
+    value: typeof form.own === "string" ? form.own : DEFAULT_SEQUENCE,
     maxLength: 400,
     spellcheck: false,
   });
   panel.sequence.addEventListener("input", () => {
     clearTimeout(panel.timer);
     panel.timer = setTimeout(() => {
-      rememberBeside();
-      lookAtOwn(panel);
+      saveAttentionForm();
+      loadOwnAttention(panel);
     }, 150);
   });
-  panel.kind = choice(
+  panel.kind = createSegmentedControl(
     [
       ["cross", "cross", "Generated tokens attend to source tokens"],
       ["encoder", "encoder", "Source tokens attend to source tokens"],
       ["decoder", "decoder", "Generated tokens attend to earlier generated tokens"],
     ],
     "cross",
-    () => lookAtOwn(panel),
+    () => loadOwnAttention(panel),
     "Kind of attention",
   );
   panel.own = el(
@@ -193,7 +193,7 @@ function besidePanel(i, form) {
     event.preventDefault();
     const at = panel.layer * panel.data.heads + panel.head + by;
     if (at < 0 || at >= panel.data.layers * panel.data.heads) return;
-    chooseHead(panel, Math.floor(at / panel.data.heads), at % panel.data.heads);
+    selectHead(panel, Math.floor(at / panel.data.heads), at % panel.data.heads);
     panel.grid.querySelectorAll("button")[at].focus();
   });
   panel.nothing = el("p", {
@@ -214,7 +214,7 @@ function besidePanel(i, form) {
           el(
             "div",
             { className: "row" },
-            choice(
+            createSegmentedControl(
               [
                 ["pretrained", "another model"],
                 ["own", "your model", "The model selected above, on a sequence of its task"],
@@ -222,8 +222,8 @@ function besidePanel(i, form) {
               panel.source,
               (value) => {
                 panel.source = value;
-                rememberBeside();
-                toSource(panel);
+                saveAttentionForm();
+                selectSource(panel);
               },
               "Second model",
             ),
@@ -239,26 +239,26 @@ function besidePanel(i, form) {
   panel.own.hidden = panel.source !== "own";
   return panel;
 }
-function toSource(panel) {
+function selectSource(panel) {
   panel.pretrained.hidden = panel.source === "own";
   panel.own.hidden = panel.source !== "own";
-  if (panel.source === "own") lookAtOwn(panel);
+  if (panel.source === "own") loadOwnAttention(panel);
   else if (panel.before) {
     panel.data = panel.before;
-    chooseHead(panel, 0, 0);
+    selectHead(panel, 0, 0);
   } else {
     panel.data = null;
-    drawPanel(panel);
+    renderPanel(panel);
   }
 }
-function takeIn(panel, data) {
+function applyResult(panel, data) {
   panel.data = data;
   panel.layer = Math.min(panel.layer, data.layers - 1);
   panel.head = Math.min(panel.head, data.heads - 1);
   panel.at = Math.max(0, Math.min(data.rows.length - 1, data.at));
-  drawPanel(panel);
+  renderPanel(panel);
 }
-function takePretrained(panel, result) {
+function applyPretrainedResult(panel, result) {
   const names = tokenNames(result),
     same = panel.before && panel.before.model === result.model && panel.before.text === result.text;
   if (!same) panel.scores = new Map();
@@ -270,7 +270,7 @@ function takePretrained(panel, result) {
     causal: result.kind === "causal",
     at: result.word_at.length ? result.word_at[0][0] : 0,
   };
-  if (panel.source === "pretrained") takeIn(panel, panel.before);
+  if (panel.source === "pretrained") applyResult(panel, panel.before);
 }
 // Readable token names: a leading space becomes a dot, and bytes are joined to letters.
 function tokenNames(result) {
@@ -280,48 +280,48 @@ function tokenNames(result) {
     const [begin, end] = result.spans[i],
       piece = letters.slice(begin, end).join("");
     if (ofBytes && piece.trim()) return (token.startsWith("Ġ") ? "·" : "") + piece.trim();
-    return readable(token);
+    return readableToken(token);
   });
 }
 
 // ---------------------------------------------------------------- requests
 // Both models, one after the other, because each may need a download.
-function lookBeside() {
-  rememberBeside();
-  att.line = att.panels.filter((panel) => panel.source === "pretrained");
-  if (att.panels[1].source === "own") lookAtOwn(att.panels[1]);
-  lookOn();
+function compareAttention() {
+  saveAttentionForm();
+  attentionView.line = attentionView.panels.filter((panel) => panel.source === "pretrained");
+  if (attentionView.panels[1].source === "own") loadOwnAttention(attentionView.panels[1]);
+  runNextPanel();
 }
-function lookOn() {
-  const panel = att.line.shift();
-  att.going = Boolean(panel);
+function runNextPanel() {
+  const panel = attentionView.line.shift();
+  attentionView.going = Boolean(panel);
   if (panel)
-    askNow(panel.asker, "attention", {
+    runJob(panel.asker, "attention", {
       model: panel.field.value,
-      text: att.text.value,
-      word: att.word.value,
+      text: attentionView.text.value,
+      word: attentionView.word.value,
     }).then(() => {
-      if (!panel.asker.busy) lookOn();
+      if (!panel.asker.busy) runNextPanel();
     });
 }
-function besideAtOnce() {
+function autoRunAttention() {
   if (state.view !== "attention") return;
-  if (att.panels[1].source === "own" && !att.panels[1].data) lookAtOwn(att.panels[1]);
-  for (const panel of att.panels)
+  if (attentionView.panels[1].source === "own" && !attentionView.panels[1].data) loadOwnAttention(attentionView.panels[1]);
+  for (const panel of attentionView.panels)
     if (panel.source === "pretrained")
-      atOnce(panel.asker, "attention-" + panel.i, [panel.field], () => {
-        att.line.push(panel);
-        if (!att.going) lookOn();
+      autoRun(panel.asker, "attention-" + panel.i, [panel.field], () => {
+        attentionView.line.push(panel);
+        if (!attentionView.going) runNextPanel();
       });
 }
-async function lookAtOwn(panel) {
+async function loadOwnAttention(panel) {
   if (!state.subject || !owner) return;
-  const mine = (panel.asked = (panel.asked || 0) + 1),
+  const requestId = (panel.asked = (panel.asked || 0) + 1),
     words = panel.own.querySelector(".takes"),
     kind = panel.kind.querySelector("[aria-pressed=true]");
-  let told;
+  let response;
   try {
-    told = await call("inspect", {
+    response = await request("inspect", {
       owner,
       subject: state.subject,
       text: panel.sequence.value,
@@ -329,60 +329,60 @@ async function lookAtOwn(panel) {
       options: { kind: kind ? kind.dataset.value : "cross", way: "own" },
     });
   } catch (error) {
-    told = { error: "the server did not respond; try again" };
+    response = { error: "the server did not respond; try again" };
   }
-  if (mine !== panel.asked || panel.source !== "own") return;
-  words.classList.toggle("error", Boolean(told.error));
-  words.textContent = sentenceOf(told.error || told.note || "");
-  if (told.error) return; // the previous result stays visible
+  if (requestId !== panel.asked || panel.source !== "own") return;
+  words.classList.toggle("error", Boolean(response.error));
+  words.textContent = toSentence(response.error || response.note || "");
+  if (response.error) return; // the previous result stays visible
   for (const button of panel.kind.children)
-    button.hidden = !told.kinds.includes(button.dataset.value);
-  press(panel.kind, told.kind);
-  takeIn(panel, {
-    ...told,
+    button.hidden = !response.kinds.includes(button.dataset.value);
+  setPressed(panel.kind, response.kind);
+  applyResult(panel, {
+    ...response,
     own: true,
-    causal: told.kind === "decoder",
-    model: (subjectNow() || { name: "your model" }).name,
+    causal: response.kind === "decoder",
+    model: (currentModel() || { name: "your model" }).name,
     at: panel.data && panel.data.own ? panel.at : 0,
   });
 }
 // The scores of a head are requested separately, on demand.
-async function scoresOf(panel) {
+async function loadScores(panel) {
   const { data, layer, head } = panel,
     key = layer + 1 + "." + (head + 1);
   if (panel.scores.has(key)) return panel.scores.get(key);
-  const told = await quietly("attention", {
+  const response = await runBackgroundJob("attention", {
     model: data.model,
     text: data.text,
     word: data.word,
     layer: layer + 1,
     head: head + 1,
   });
-  if (panel.before && panel.before.model === told.model && panel.before.text === told.text)
-    panel.scores.set(key, told.scores);
-  return told.scores;
+  if (panel.before && panel.before.model === response.model && panel.before.text === response.text)
+    panel.scores.set(key, response.scores);
+  return response.scores;
 }
 
 // ---------------------------------------------------------------- rendering
-function drawBeside() {
-  press(att.choice, att.shape);
-  att.panels.forEach(drawPanel);
+function renderPanels() {
+  setPressed(attentionView.choice, attentionView.shape);
+  attentionView.panels.forEach(renderPanel);
 }
-function chooseHead(panel, layer, head) {
+function selectHead(panel, layer, head) {
   panel.layer = layer;
   panel.head = head;
-  drawPanel(panel);
+  renderPanel(panel);
 }
-function drawPanel(panel) {
+function renderPanel(panel) {
   const { data } = panel;
   panel.seen.hidden = !data;
   panel.nothing.hidden = Boolean(data) || panel.source === "own";
   if (!data) return;
-  panel.seen.classList.toggle("long", Math.max(data.rows.length, data.columns.length) > LONG);
+  panel.seen.classList.toggle("long", Math.max(data.rows.length, data.columns.length) > WIDE_LAYOUT_TOKENS);
   panel.layer = Math.min(panel.layer, data.layers - 1);
   panel.head = Math.min(panel.head, data.heads - 1);
   panel.at = Math.min(panel.at, data.rows.length - 1);
-  const all = unpack(data),
+  const all = unpackWeights(data),
     signature = data.layers + "x" + data.heads,
     possible = data.causal ? data.possible : null;
   if (panel.grid.dataset.signature !== signature) {
@@ -402,7 +402,7 @@ function drawPanel(panel) {
             },
             el("canvas"),
           );
-          button.addEventListener("click", () => chooseHead(panel, l, h));
+          button.addEventListener("click", () => selectHead(panel, l, h));
           return button;
         }),
         ...Array.from({ length: Math.max(0, 4 - heads.length) }, () => el("span")),
@@ -416,9 +416,9 @@ function drawPanel(panel) {
     button.setAttribute("aria-pressed", String(chosen));
     button.tabIndex = chosen ? 0 : -1;
     // One row of weights, drawn at the height of the head, so that the grid does not change.
-    thumbnail(
+    paintThumbnail(
       button.firstChild,
-      att.shape === "token"
+      attentionView.shape === "token"
         ? {
             weights: all[l][h].map(() => all[l][h][panel.at]),
             possible: possible && all[l][h].map(() => possible[panel.at]),
@@ -426,15 +426,15 @@ function drawPanel(panel) {
         : { weights: all[l][h], possible },
     );
   });
-  if (att.shape === "scores" && !data.own) drawScores(panel, possible);
-  else drawLarge(panel, all, possible);
+  if (attentionView.shape === "scores" && !data.own) renderScores(panel, possible);
+  else renderLargeHead(panel, all, possible);
 }
-const place = (data, r) => data.rows[r] + " (position " + (r + 1) + ")",
-  target = (data, k) => data.columns[k] + " (position " + (k + 1) + ")";
-function drawLarge(panel, all, possible) {
+const queryLabel = (data, r) => data.rows[r] + " (position " + (r + 1) + ")",
+  keyLabel = (data, k) => data.columns[k] + " (position " + (k + 1) + ")";
+function renderLargeHead(panel, all, possible) {
   const { data, layer, head, at } = panel,
     name = "Layer " + (layer + 1) + ", head " + (head + 1);
-  if (att.shape === "token") {
+  if (attentionView.shape === "token") {
     panel.name.textContent =
       data.rows[at] +
       " (position " +
@@ -442,9 +442,9 @@ function drawLarge(panel, all, possible) {
       ") in every head of layer " +
       (layer + 1) +
       " of " +
-      shortName(data);
-    panel.caption.dataset.resting = RESTING.token;
-    matrix(
+      shortModelName(data);
+    panel.caption.dataset.resting = DISPLAY_CAPTIONS.token;
+    mountMatrix(
       panel.canvas,
       {
         weights: all[layer].map((weights) => weights[at]),
@@ -461,32 +461,32 @@ function drawLarge(panel, all, possible) {
           "." +
           (r + 1) +
           ": " +
-          place(data, at) +
+          queryLabel(data, at) +
           " attends to " +
-          target(data, k) +
+          keyLabel(data, k) +
           " with weight " +
           all[layer][r][at][k].toFixed(3) +
           ".",
         choose: (r) => {
-          att.shape = "map";
+          attentionView.shape = "map";
           panel.head = r;
-          drawBeside();
+          renderPanels();
         },
       },
     );
   } else {
     const weights = all[layer][head];
-    panel.name.textContent = name + " of " + shortName(data);
+    panel.name.textContent = name + " of " + shortModelName(data);
     panel.caption.dataset.resting =
       (data.own
         ? (data.kinds.includes("cross")
-            ? OWN[data.kind]
-            : OWN_ROW[data.family] || OWN_ROW[data.kind]) + " Each row sums to one."
-        : RESTING.map) +
-      (att.shape === "scores"
+            ? OWN_CAPTIONS[data.kind]
+            : OWN_SINGLE_STACK_CAPTIONS[data.family] || OWN_SINGLE_STACK_CAPTIONS[data.kind]) + " Each row sums to one."
+        : DISPLAY_CAPTIONS.map) +
+      (attentionView.shape === "scores"
         ? " These are weights; the scores of your model are in Inspect, Activations."
         : "");
-    matrix(
+    mountMatrix(
       panel.canvas,
       { weights, rows: data.rows, columns: data.columns, possible },
       {
@@ -494,33 +494,33 @@ function drawLarge(panel, all, possible) {
         hover: (r, k) =>
           name +
           ": " +
-          place(data, r) +
+          queryLabel(data, r) +
           " attends to " +
-          target(data, k) +
+          keyLabel(data, k) +
           " with weight " +
           weights[r][k].toFixed(3) +
           ".",
         choose: (r) => {
-          att.shape = "token";
+          attentionView.shape = "token";
           panel.at = r;
-          drawBeside();
+          renderPanels();
         },
       },
     );
   }
   // tests wait for this attribute
-  panel.canvas.dataset.drawn = att.shape + " " + data.model + " " + (layer + 1) + "." + (head + 1);
+  panel.canvas.dataset.drawn = attentionView.shape + " " + data.model + " " + (layer + 1) + "." + (head + 1);
 }
-async function drawScores(panel, possible) {
+async function renderScores(panel, possible) {
   const { data, layer, head } = panel,
     mine = (panel.drawing = (panel.drawing || 0) + 1),
-    weights = unpack(data)[layer][head],
+    weights = unpackWeights(data)[layer][head],
     name = "Layer " + (layer + 1) + ", head " + (head + 1);
   let scores;
   try {
-    scores = await scoresOf(panel);
+    scores = await loadScores(panel);
   } catch (error) {
-    panel.caption.textContent = sentenceOf(
+    panel.caption.textContent = toSentence(
       error.told ? error.message : "the server did not respond; try again",
     );
     return;
@@ -530,35 +530,35 @@ async function drawScores(panel, possible) {
     panel.data !== data ||
     panel.layer !== layer ||
     panel.head !== head ||
-    att.shape !== "scores"
+    attentionView.shape !== "scores"
   )
     return;
-  const most = Math.max(
+  const maxValue = Math.max(
     1e-9,
     ...scores.flatMap((row, r) => row.filter((_, k) => !possible || possible[r][k]).map(Math.abs)),
   );
-  panel.name.textContent = name + " of " + shortName(data) + ": scores, maximum ±" + number(most);
-  panel.caption.dataset.resting = RESTING.scores;
-  matrix(
+  panel.name.textContent = name + " of " + shortModelName(data) + ": scores, maximum ±" + formatNumber(maxValue);
+  panel.caption.dataset.resting = DISPLAY_CAPTIONS.scores;
+  mountMatrix(
     panel.canvas,
-    { weights: scores, rows: data.rows, columns: data.columns, possible, signed: true, most },
+    { weights: scores, rows: data.rows, columns: data.columns, possible, signed: true, most: maxValue },
     {
       caption: panel.caption,
       hover: (r, k) =>
         name +
         ": " +
-        place(data, r) +
+        queryLabel(data, r) +
         ", " +
-        target(data, k) +
+        keyLabel(data, k) +
         ": score " +
         scores[r][k].toFixed(2) +
         ", weight after the softmax " +
         weights[r][k].toFixed(3) +
         ".",
       choose: (r) => {
-        att.shape = "token";
+        attentionView.shape = "token";
         panel.at = r;
-        drawBeside();
+        renderPanels();
       },
     },
   );

@@ -1,5 +1,5 @@
 // All views are registered at this point.
 buildViews();
-watch("value", attach);
-attach();
-goOn();
+watch("value", mount);
+mount();
+pollLoop();

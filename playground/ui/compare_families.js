@@ -1,7 +1,7 @@
 // Matched parameters: other architectures with the parameter count of the user's model, trained on
 // the
 // same data by the same Trainer. They are ordinary runs.
-const HUES = [
+const SERIES_COLORS = [
   ["#d98200", "#ffb000"],
   ["#00795a", "#2fd6a5"],
   ["#b8478c", "#f08fc4"],
@@ -9,9 +9,9 @@ const HUES = [
   ["#c0392b", "#ff7b61"],
   ["#7a5c00", "#d9c34a"],
 ];
-const GOOD_ENOUGH = 0.99,
-  UNDER_WAY = ["waiting", "starting", "training", "stopping"];
-const budget = {
+const TARGET_SCORE = 0.99,
+  ACTIVE_STATUSES = ["waiting", "starting", "training", "stopping"];
+const matchedFamilies = {
   offered: [],
   chosen: new Set(["bert", "gpt2", "bart", "transformer"]),
   runs: [],
@@ -19,7 +19,7 @@ const budget = {
   asked: 0,
   lengths: null,
 };
-let fam;
+let familiesView;
 
 VIEWS.families = {
   title: "Matched parameters",
@@ -28,9 +28,9 @@ VIEWS.families = {
     "of your model from scratch on the same data, and compares their steps to 99 % exact " +
     "match.",
   build(box) {
-    const before = kept("families");
+    const before = loadLocal("families");
     if (Array.isArray(before))
-      budget.runs = before.filter((each) => each && typeof each.subject === "string").slice(0, 8);
+      matchedFamilies.runs = before.filter((each) => each && typeof each.subject === "string").slice(0, 8);
     const length = (name, label) =>
       el(
         "label",
@@ -38,7 +38,7 @@ VIEWS.families = {
         label,
         el("input", { type: "number", min: 1, max: 512, step: 1, className: name }),
       );
-    fam = {
+    familiesView = {
       list: el("ul", { className: "asked" }),
       words: el("p", { className: "hint sum" }),
       problem: el("p", { className: "problem" }),
@@ -59,10 +59,10 @@ VIEWS.families = {
       body: el("tbody"),
       known: el("div", { className: "known" }),
     };
-    fam.problem.setAttribute("role", "alert");
+    familiesView.problem.setAttribute("role", "alert");
     for (const [canvas, text] of [
-      [fam.score, "Exact match of each architecture by training step"],
-      [fam.loss, "Loss of each architecture by training step"],
+      [familiesView.score, "Exact match of each architecture by training step"],
+      [familiesView.loss, "Loss of each architecture by training step"],
     ]) {
       canvas.setAttribute("role", "img");
       canvas.setAttribute("aria-label", text);
@@ -72,19 +72,19 @@ VIEWS.families = {
       { className: "numbers" },
       length("shortest", "Shortest"),
       length("longest", "Longest"),
-      fam.words,
-      fam.go,
+      familiesView.words,
+      familiesView.go,
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      trainThem();
+      trainFamilies();
     });
     form.addEventListener("input", () => {
-      clearTimeout(fam.timer);
-      fam.timer = setTimeout(() => offerFamilies(false), 400);
+      clearTimeout(familiesView.timer);
+      familiesView.timer = setTimeout(() => loadMatchedFamilies(false), 400);
     });
-    fam.shortest = form.querySelector(".shortest");
-    fam.longest = form.querySelector(".longest");
+    familiesView.shortest = form.querySelector(".shortest");
+    familiesView.longest = form.querySelector(".longest");
     const head = el(
       "tr",
       {},
@@ -108,86 +108,86 @@ VIEWS.families = {
           "section",
           { className: "side", ariaLabel: "Architectures" },
           el("h3", { textContent: "Architectures" }),
-          fam.list,
+          familiesView.list,
           form,
-          fam.problem,
+          familiesView.problem,
         ),
         el(
           "section",
           { className: "main-part", ariaLabel: "Training curves" },
-          fam.caption,
+          familiesView.caption,
           el(
             "div",
             { className: "charts" },
-            chartBox("Exact match on held-out sequences", fam.score),
-            chartBox("Loss (logarithmic)", fam.loss),
+            chartBox("Exact match on held-out sequences", familiesView.score),
+            chartBox("Loss (logarithmic)", familiesView.loss),
           ),
           el(
             "div",
             { className: "scrolling", tabIndex: 0 },
-            el("table", { className: "sheet learners" }, el("thead", {}, head), fam.body),
+            el("table", { className: "sheet learners" }, el("thead", {}, head), familiesView.body),
           ),
         ),
       ),
-      fam.known,
+      familiesView.known,
     );
-    drawLearners();
-    watchThem();
+    renderLearners();
+    watchFamilies();
   },
   show() {
-    if (!budget.offered.length) offerFamilies(true);
-    if (!fam.known.children.length) tellKnown();
-    drawCurves();
+    if (!matchedFamilies.offered.length) loadMatchedFamilies(true);
+    if (!familiesView.known.children.length) renderFacts();
+    paintCurves();
   },
   chosen() {
-    budget.lengths = null;
-    if (state.view === "families") offerFamilies(true);
-    else budget.offered = [];
+    matchedFamilies.lengths = null;
+    if (state.view === "families") loadMatchedFamilies(true);
+    else matchedFamilies.offered = [];
   },
 };
 
 // ---------------------------------------------------------------- available architectures
-async function offerFamilies(anew) {
+async function loadMatchedFamilies(reset) {
   const lengths =
-      anew || !fam.shortest.value
+      reset || !familiesView.shortest.value
         ? {}
-        : { min_length: +fam.shortest.value, max_length: +fam.longest.value },
-    question = JSON.stringify([state.subject, lengths]);
-  if (budget.question === question) return; // already requested
-  budget.question = question;
-  const mine = ++budget.asked;
-  if (!budget.offered.length) fam.words.textContent = "Matching parameter counts";
-  let told;
+        : { min_length: +familiesView.shortest.value, max_length: +familiesView.longest.value },
+    requestKey = JSON.stringify([state.subject, lengths]);
+  if (matchedFamilies.question === requestKey) return; // already requested
+  matchedFamilies.question = requestKey;
+  const requestId = ++matchedFamilies.asked;
+  if (!matchedFamilies.offered.length) familiesView.words.textContent = "Matching parameter counts";
+  let response;
   try {
-    told = await call("compare-budget", { owner, subject: state.subject, ...lengths }, 60000);
+    response = await request("compare-budget", { owner, subject: state.subject, ...lengths }, 60000);
   } catch (error) {
-    told = { error: "the server did not respond; try again" };
+    response = { error: "the server did not respond; try again" };
   }
-  if (mine !== budget.asked) return;
-  budget.question = "";
-  fam.problem.textContent = sentenceOf(told.error || "");
-  fam.go.disabled = Boolean(told.error);
-  if (told.error) return; // the previous list stays
-  Object.assign(budget, { offered: told.families, task: told.task, parameters: told.parameters });
-  if (anew) {
-    fam.shortest.value = told.min_length;
-    fam.longest.value = told.max_length;
+  if (requestId !== matchedFamilies.asked) return;
+  matchedFamilies.question = "";
+  familiesView.problem.textContent = toSentence(response.error || "");
+  familiesView.go.disabled = Boolean(response.error);
+  if (response.error) return; // the previous list stays
+  Object.assign(matchedFamilies, { offered: response.families, task: response.task, parameters: response.parameters });
+  if (reset) {
+    familiesView.shortest.value = response.min_length;
+    familiesView.longest.value = response.max_length;
   }
-  listFamilies();
+  renderFamilies();
 }
-function listFamilies() {
-  fam.list.replaceChildren(
-    ...budget.offered.map((each) => {
+function renderFamilies() {
+  familiesView.list.replaceChildren(
+    ...matchedFamilies.offered.map((each) => {
       const tick = el("input", {
           type: "checkbox",
-          checked: budget.chosen.has(each.family),
+          checked: matchedFamilies.chosen.has(each.family),
           disabled: Boolean(each.error),
         }),
-        off = each.parameters ? each.parameters / budget.parameters - 1 : 0;
+        off = each.parameters ? each.parameters / matchedFamilies.parameters - 1 : 0;
       tick.addEventListener("change", () => {
-        if (tick.checked) budget.chosen.add(each.family);
-        else budget.chosen.delete(each.family);
-        sayFamilies();
+        if (tick.checked) matchedFamilies.chosen.add(each.family);
+        else matchedFamilies.chosen.delete(each.family);
+        renderFamilyNote();
       });
       return el(
         "li",
@@ -196,7 +196,7 @@ function listFamilies() {
         el("span", {
           className: "takes" + (each.error ? " error" : ""),
           textContent: each.error
-            ? sentenceOf(each.error)
+            ? toSentence(each.error)
             : (each.own ? "like yours: " : "") +
               each.parameters.toLocaleString("en") +
               " parameters" +
@@ -207,78 +207,78 @@ function listFamilies() {
       );
     }),
   );
-  sayFamilies();
+  renderFamilyNote();
 }
-function sayFamilies() {
-  const n = budget.offered.filter((each) => budget.chosen.has(each.family) && !each.error).length;
-  fam.words.textContent =
-    budget.task + "; your model has " + plural(budget.parameters, "parameter") + ".";
-  fam.go.textContent = n ? "Train " + plural(n, "model") : "Train";
-  fam.go.disabled = !n;
+function renderFamilyNote() {
+  const n = matchedFamilies.offered.filter((each) => matchedFamilies.chosen.has(each.family) && !each.error).length;
+  familiesView.words.textContent =
+    matchedFamilies.task + "; your model has " + pluralize(matchedFamilies.parameters, "parameter") + ".";
+  familiesView.go.textContent = n ? "Train " + pluralize(n, "model") : "Train";
+  familiesView.go.disabled = !n;
 }
-async function trainThem() {
-  const families = budget.offered
-    .filter((each) => budget.chosen.has(each.family) && !each.error)
+async function trainFamilies() {
+  const families = matchedFamilies.offered
+    .filter((each) => matchedFamilies.chosen.has(each.family) && !each.error)
     .map((each) => each.family);
-  fam.go.disabled = true;
-  let told;
+  familiesView.go.disabled = true;
+  let response;
   try {
-    told = await call("compare-train", {
+    response = await request("compare-train", {
       owner,
       subject: state.subject,
       families,
-      min_length: +fam.shortest.value,
-      max_length: +fam.longest.value,
+      min_length: +familiesView.shortest.value,
+      max_length: +familiesView.longest.value,
     });
   } catch (error) {
-    told = { error: "the server did not respond; try again" };
+    response = { error: "the server did not respond; try again" };
   }
-  fam.go.disabled = false;
-  fam.problem.textContent = sentenceOf(told.error || "");
-  if (!told.runs || !told.runs.length) return;
-  budget.runs = told.runs;
-  budget.curves = [];
-  keep("families", budget.runs);
-  drawLearners();
-  await follow();
+  familiesView.go.disabled = false;
+  familiesView.problem.textContent = toSentence(response.error || "");
+  if (!response.runs || !response.runs.length) return;
+  matchedFamilies.runs = response.runs;
+  matchedFamilies.curves = [];
+  saveLocal("families", matchedFamilies.runs);
+  renderLearners();
+  await loadCurves();
 }
 
 // ---------------------------------------------------------------- training curves
-async function watchThem() {
+async function watchFamilies() {
   for (let round = 0; element.isConnected || round < 5; round++) {
-    await rest(500);
-    if (!owner || !budget.runs.length || document.hidden || !fam.body.offsetParent) continue;
+    await sleepWhileHidden(500);
+    if (!owner || !matchedFamilies.runs.length || document.hidden || !familiesView.body.offsetParent) continue;
     if (
-      budget.curves.length < budget.runs.length ||
-      budget.curves.some((each) => UNDER_WAY.includes(each.status)) ||
+      matchedFamilies.curves.length < matchedFamilies.runs.length ||
+      matchedFamilies.curves.some((each) => ACTIVE_STATUSES.includes(each.status)) ||
       round % 10 === 0
     )
-      await follow();
+      await loadCurves();
   }
 }
-async function follow() {
-  const runs = budget.runs;
-  let told;
+async function loadCurves() {
+  const runs = matchedFamilies.runs;
+  let response;
   try {
-    told = await call("compare-curves", { owner, subjects: runs.map((each) => each.subject) });
+    response = await request("compare-curves", { owner, subjects: runs.map((each) => each.subject) });
   } catch (error) {
     return;
   }
-  if (runs !== budget.runs) return;
-  if (told.curves.length < runs.length) {
-    budget.runs = runs.filter((each) =>
-      told.curves.some((curve) => curve.subject === each.subject),
+  if (runs !== matchedFamilies.runs) return;
+  if (response.curves.length < runs.length) {
+    matchedFamilies.runs = runs.filter((each) =>
+      response.curves.some((curve) => curve.subject === each.subject),
     );
-    keep("families", budget.runs);
+    saveLocal("families", matchedFamilies.runs);
   } // runs that were deleted
-  budget.curves = told.curves;
-  drawLearners();
-  drawCurves();
+  matchedFamilies.curves = response.curves;
+  renderLearners();
+  paintCurves();
 }
-const hueOf = (i) => HUES[i % HUES.length][document.body.classList.contains("dark") ? 1 : 0];
-function drawLearners() {
-  const rows = budget.runs.map((each, i) => {
-    const curve = budget.curves.find((other) => other.subject === each.subject) || {
+const seriesColor = (i) => SERIES_COLORS[i % SERIES_COLORS.length][document.body.classList.contains("dark") ? 1 : 0];
+function renderLearners() {
+  const rows = matchedFamilies.runs.map((each, i) => {
+    const curve = matchedFamilies.curves.find((other) => other.subject === each.subject) || {
         status: "waiting",
         scored: [],
         step: 0,
@@ -292,7 +292,7 @@ function drawLearners() {
         curve.place,
         i,
       ]);
-    const before = [...fam.body.children].find((row) => row.dataset.subject === each.subject);
+    const before = [...familiesView.body.children].find((row) => row.dataset.subject === each.subject);
     if (before && before.dataset.signature === signature) return before;
     const last = curve.scored.length ? curve.scored[curve.scored.length - 1] : null,
       how =
@@ -338,21 +338,21 @@ function drawLearners() {
       }),
       el("td", {
         className: "number",
-        textContent: curve.reached ? duration(curve.reached[1]) : "–",
+        textContent: curve.reached ? formatDuration(curve.reached[1]) : "–",
         title: "Training time until then",
       }),
       el("td", {
         className: "number",
-        textContent: last ? percent(last[1]) : "–",
-        title: last ? "of " + plural(last[3], "held-out sequence") + " at step " + last[0] : "",
+        textContent: last ? formatPercent(last[1]) : "–",
+        title: last ? "of " + pluralize(last[3], "held-out sequence") + " at step " + last[0] : "",
       }),
       el(
         "td",
         { className: "links" },
-        link("Train", "Open this run in the Train tab", () => goTo("Train", each.subject)),
+        link("Train", "Open this run in the Train tab", () => navigate("Train", each.subject)),
         " ",
         link("Inspect", "Open this run in the Inspect tab", () =>
-          goTo("Inspect", { subject: each.subject, step: null }),
+          navigate("Inspect", { subject: each.subject, step: null }),
         ),
       ),
     );
@@ -365,10 +365,10 @@ function drawLearners() {
   });
   const same =
     rows.length &&
-    rows.length === fam.body.children.length &&
-    rows.every((row, i) => fam.body.children[i] === row);
+    rows.length === familiesView.body.children.length &&
+    rows.every((row, i) => familiesView.body.children[i] === row);
   if (!same)
-    fam.body.replaceChildren(
+    familiesView.body.replaceChildren(
       ...(rows.length
         ? rows
         : [
@@ -386,15 +386,15 @@ function drawLearners() {
             ),
           ]),
     );
-  root.style.cssText = budget.runs.map((_, i) => "--hue-" + i + ":" + hueOf(i)).join(";");
+  root.style.cssText = matchedFamilies.runs.map((_, i) => "--hue-" + i + ":" + seriesColor(i)).join(";");
 }
-function drawCurves() {
-  if (!fam.score.clientWidth) return;
-  root.style.cssText = budget.runs.map((_, i) => "--hue-" + i + ":" + hueOf(i)).join(";");
-  const curves = budget.runs.map((each) =>
-      budget.curves.find((curve) => curve.subject === each.subject),
+function paintCurves() {
+  if (!familiesView.score.clientWidth) return;
+  root.style.cssText = matchedFamilies.runs.map((_, i) => "--hue-" + i + ":" + seriesColor(i)).join(";");
+  const curves = matchedFamilies.runs.map((each) =>
+      matchedFamilies.curves.find((curve) => curve.subject === each.subject),
     ),
-    most = Math.max(
+    maxValue = Math.max(
       10,
       ...curves.map((curve) =>
         curve
@@ -405,16 +405,16 @@ function drawCurves() {
           : 0,
       ),
     );
-  lines(
-    fam.score,
+  paintLines(
+    familiesView.score,
     curves.map((curve) => (curve ? curve.scored.map((s) => [s[0], s[1]]) : [])),
     [0, 1],
     [
       [0, "0"],
       [0.5, "50 %"],
-      [GOOD_ENOUGH, "99 %"],
+      [TARGET_SCORE, "99 %"],
     ],
-    most,
+    maxValue,
   );
   const logs = curves.map((curve) =>
       curve ? curve.loss.map(([step, loss]) => [step, Math.log10(Math.max(loss, 1e-6))]) : [],
@@ -425,27 +425,27 @@ function drawCurves() {
   const ticks = [];
   for (let e = low; e <= high; e++)
     ticks.push([e, e < -3 ? "1e" + e : String(+(10 ** e).toPrecision(1))]);
-  lines(fam.loss, logs, [low, high + 0.1], ticks, most);
-  fam.score.drawn = curves; // tests read this property
+  paintLines(familiesView.loss, logs, [low, high + 0.1], ticks, maxValue);
+  familiesView.score.drawn = curves; // tests read this property
 }
-function lines(canvas, series, range, ticks, most, across = "step", tall = 200) {
-  const [c, width, height] = prepare(canvas, tall),
+function paintLines(canvas, series, range, ticks, maxValue, across = "step", tall = 200) {
+  const [c, width, height] = setUpCanvas(canvas, tall),
     left = 44,
     right = width - 8,
     top = 8,
     bottom = height - 22;
-  const x = (step) => left + ((right - left) * step) / most,
+  const x = (step) => left + ((right - left) * step) / maxValue,
     y = (v) => bottom - ((bottom - top) * (v - range[0])) / (range[1] - range[0]);
-  c.font = "12px " + css("--font");
+  c.font = "12px " + cssVariable("--font");
   c.textBaseline = "middle";
   c.lineWidth = 1;
   for (const [value, text] of ticks) {
-    c.strokeStyle = css("--pg-grid");
+    c.strokeStyle = cssVariable("--pg-grid");
     c.beginPath();
     c.moveTo(left, Math.round(y(value)) + 0.5);
     c.lineTo(right, Math.round(y(value)) + 0.5);
     c.stroke();
-    c.fillStyle = css("--pg-quiet-text");
+    c.fillStyle = cssVariable("--pg-quiet-text");
     c.textAlign = "right";
     c.fillText(text, left - 6, y(value));
   }
@@ -453,9 +453,9 @@ function lines(canvas, series, range, ticks, most, across = "step", tall = 200) 
   c.textAlign = "left";
   c.fillText("0", left, height - 4);
   c.textAlign = "right";
-  c.fillText(across + " " + most.toLocaleString("en"), right, height - 4);
+  c.fillText(across + " " + maxValue.toLocaleString("en"), right, height - 4);
   series.forEach((values, i) => {
-    c.strokeStyle = c.fillStyle = hueOf(i);
+    c.strokeStyle = c.fillStyle = seriesColor(i);
     c.lineWidth = 1.8;
     c.lineJoin = "round";
     c.setLineDash(i % 2 ? [6, 3] : []);
@@ -467,7 +467,7 @@ function lines(canvas, series, range, ticks, most, across = "step", tall = 200) 
 }
 
 // ---------------------------------------------------------------- facts on architectures
-const ASPECTS = [
+const FACT_COLUMNS = [
   ["examples", "examples"],
   ["direction", "attention"],
   ["generates", "generation"],
@@ -475,10 +475,10 @@ const ASPECTS = [
   ["cross_attention", "cross-attention"],
   ["best_for", "best for"],
 ];
-async function tellKnown() {
-  let told;
+async function renderFacts() {
+  let response;
   try {
-    told = await call("compare-known", {});
+    response = await request("compare-known", {});
   } catch (error) {
     return;
   }
@@ -496,7 +496,7 @@ async function tellKnown() {
           el(
             "tr",
             {},
-            ...columns.map((text) => el("th", { scope: "col" }, text || unseen("Property"))),
+            ...columns.map((text) => el("th", { scope: "col" }, text || visuallyHidden("Property"))),
           ),
         ),
         el(
@@ -518,11 +518,11 @@ async function tellKnown() {
       ),
     ),
   ];
-  fam.known.replaceChildren(
+  familiesView.known.replaceChildren(
     ...reading(
       "Three architectures",
-      ["", ...told.families.map((each) => each.family)],
-      ASPECTS.map(([key, label]) => [label, ...told.families.map((each) => each[key])]),
+      ["", ...response.families.map((each) => each.family)],
+      FACT_COLUMNS.map(([key, label]) => [label, ...response.families.map((each) => each[key])]),
     ),
     ...reading(
       "History",
@@ -536,7 +536,7 @@ async function tellKnown() {
         "in this playground",
         "source",
       ],
-      told.tree.map((each) => [
+      response.tree.map((each) => [
         String(each.year),
         each.name,
         each.from.join(", ") || "recurrent models with attention",

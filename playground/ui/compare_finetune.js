@@ -1,13 +1,13 @@
 // Fine-tuning of a pretrained model on the task of the user's model, by the same Trainer
 // (comparison/finetune.py). The benchmark accepts the resulting model.
-const tuned = { what: null, memory: null, steps: [], result: null };
-const COSTS = [
+const finetuneState = { what: null, memory: null, steps: [], result: null };
+const MEMORY_PARTS = [
   ["weights", "weights"],
   ["gradients", "gradients"],
   ["averages", "Adam states"],
   ["activations", "activations for the backward pass"],
 ];
-let tune, tuning;
+let finetuneForm, finetuneJob;
 
 VIEWS.finetune = {
   title: "Fine-tune",
@@ -15,11 +15,11 @@ VIEWS.finetune = {
     "Fine-tunes a pretrained model on the task of your model for a few steps. Then compare " +
     "the few-shot, the fine-tuned and the from-scratch model in the benchmark.",
   build(box) {
-    const form = kept("finetune") || {};
-    tune = {
-      field: modelField({
+    const form = loadLocal("finetune") || {};
+    finetuneForm = {
+      field: createModelPicker({
         value: typeof form.model === "string" && form.model ? form.model : "gpt2",
-        change: planTuning,
+        change: planFinetune,
       }),
       fields: {},
       cost: el("p", { className: "hint cost" }),
@@ -44,7 +44,7 @@ VIEWS.finetune = {
         hidden: true,
       }),
     };
-    tuning = asker("finetune", { begun: tuningBegun, rows: tuningRows, over: tuningOver });
+    finetuneJob = createJobRunner("finetune", { begun: onFinetuneStart, rows: onFinetuneRows, over: onFinetuneFinish });
     const numbers = [
       ["steps", "Steps", 100, 1, 5000, 1, "Number of weight updates"],
       [
@@ -73,26 +73,26 @@ VIEWS.finetune = {
           className: "of-" + name,
         });
         input.addEventListener("input", () => {
-          rememberTuning();
-          clearTimeout(tune.timer);
-          tune.timer = setTimeout(planTuning, 500);
+          saveFinetuneForm();
+          clearTimeout(finetuneForm.timer);
+          finetuneForm.timer = setTimeout(planFinetune, 500);
         });
-        tune.fields[name] = input;
+        finetuneForm.fields[name] = input;
         return el("label", { title }, label, input);
       }),
-      tune.cost,
-      tune.go,
+      finetuneForm.cost,
+      finetuneForm.go,
     );
     form2.addEventListener("submit", async (event) => {
       event.preventDefault();
-      rememberTuning();
-      await quiet;
-      tuning.ask("finetune", wishes(), state.subject);
+      saveFinetuneForm();
+      await backgroundQueue;
+      finetuneJob.ask("finetune", finetuneRequest(), state.subject);
     });
-    tune.ask.addEventListener("click", askAllThree);
+    finetuneForm.ask.addEventListener("click", benchmarkFinetuned);
     for (const [canvas, text] of [
-      [tune.score, "Exact match by training step"],
-      [tune.loss, "Loss by training step"],
+      [finetuneForm.score, "Exact match by training step"],
+      [finetuneForm.loss, "Loss by training step"],
     ]) {
       canvas.setAttribute("role", "img");
       canvas.setAttribute("aria-label", text);
@@ -107,193 +107,193 @@ VIEWS.finetune = {
           "section",
           { className: "side", ariaLabel: "Fine-tuning settings" },
           el("h3", { textContent: "Model to fine-tune" }),
-          el("div", { className: "field-box" }, tune.field.box),
+          el("div", { className: "field-box" }, finetuneForm.field.box),
           form2,
         ),
         el(
           "section",
           { className: "main-part", ariaLabel: "Training curves" },
-          tuning.line,
-          tune.caption,
+          finetuneJob.line,
+          finetuneForm.caption,
           el(
             "div",
             { className: "charts" },
-            chartBox("Exact match on held-out sequences", tune.score),
-            chartBox("Loss (logarithmic)", tune.loss),
+            chartBox("Exact match on held-out sequences", finetuneForm.score),
+            chartBox("Loss (logarithmic)", finetuneForm.loss),
           ),
-          tune.words,
-          tune.ask,
+          finetuneForm.words,
+          finetuneForm.ask,
         ),
       ),
     );
-    const before = kept("tuned");
-    if (before && before.result) Object.assign(tuned, before);
-    sayTuned();
+    const before = loadLocal("tuned");
+    if (before && before.result) Object.assign(finetuneState, before);
+    renderFinetuneSummary();
   },
   fields() {
-    rememberTuning();
+    saveFinetuneForm();
     return ["finetune"];
   },
   show() {
-    tune.field.look();
-    if (!tune.planned) planTuning();
-    drawTuning();
+    finetuneForm.field.look();
+    if (!finetuneForm.planned) planFinetune();
+    paintFinetune();
   },
   chosen() {
-    tune.planned = "";
-    if (state.view === "finetune") planTuning();
+    finetuneForm.planned = "";
+    if (state.view === "finetune") planFinetune();
   },
 };
-const wishes = () => ({
-  model: tune.field.value,
+const finetuneRequest = () => ({
+  model: finetuneForm.field.value,
   ...Object.fromEntries(
-    Object.entries(tune.fields).map(([name, input]) => [
+    Object.entries(finetuneForm.fields).map(([name, input]) => [
       name,
       name === "learning_rate" ? +input.value : Math.round(+input.value),
     ]),
   ),
 });
-function rememberTuning() {
-  keep("finetune", wishes());
+function saveFinetuneForm() {
+  saveLocal("finetune", finetuneRequest());
 }
 
 // The required memory, before any download.
-async function planTuning() {
-  const what = wishes(),
-    question = JSON.stringify([state.subject, what]);
-  if (!what.model || !owner || tune.planned === question || tuning.busy) return;
-  tune.planned = question;
-  let told;
+async function planFinetune() {
+  const request = finetuneRequest(),
+    requestKey = JSON.stringify([state.subject, request]);
+  if (!request.model || !owner || finetuneForm.planned === requestKey || finetuneJob.busy) return;
+  finetuneForm.planned = requestKey;
+  let response;
   try {
-    told = await quietly("finetune-plan", what, () => {}, state.subject);
+    response = await runBackgroundJob("finetune-plan", request, () => {}, state.subject);
   } catch (error) {
-    told = { error: error.told ? error.message : "the server did not respond; try again" };
+    response = { error: error.told ? error.message : "the server did not respond; try again" };
   }
-  if (tune.planned !== question) return;
-  tune.cost.classList.toggle("error", Boolean(told.error) || !told.fits);
-  if (told.error) {
-    tune.cost.textContent = sentenceOf(told.error);
+  if (finetuneForm.planned !== requestKey) return;
+  finetuneForm.cost.classList.toggle("error", Boolean(response.error) || !response.fits);
+  if (response.error) {
+    finetuneForm.cost.textContent = toSentence(response.error);
     return;
   }
-  tune.cost.textContent =
+  finetuneForm.cost.textContent =
     "Training needs about " +
-    bytes(told.bytes) +
+    formatBytes(response.bytes) +
     " of memory" +
-    (told.parts.activations ? "" : " plus activations") +
+    (response.parts.activations ? "" : " plus activations") +
     "; " +
-    bytes(told.free) +
+    formatBytes(response.free) +
     " are free" +
-    (told.fits ? "." : ", which is not enough. Select a smaller model or stop a run.");
-  tune.cost.title = COSTS.filter(([key]) => told.parts[key])
-    .map(([key, label]) => label + " " + bytes(told.parts[key]))
+    (response.fits ? "." : ", which is not enough. Select a smaller model or stop a run.");
+  finetuneForm.cost.title = MEMORY_PARTS.filter(([key]) => response.parts[key])
+    .map(([key, label]) => label + " " + formatBytes(response.parts[key]))
     .join(", ");
 }
 
 // ---------------------------------------------------------------- progress
-function tuningBegun(what) {
-  tuned.next = what;
-  tune.go.disabled = true;
-  sayTuned();
+function onFinetuneStart(request) {
+  finetuneState.next = request;
+  finetuneForm.go.disabled = true;
+  renderFinetuneSummary();
 }
-function tuningRows(rows) {
+function onFinetuneRows(rows) {
   for (const row of rows) {
     if (row.kind === "memory")
       // the previous curves stay until here
-      Object.assign(tuned, { what: tuned.next, memory: row, steps: [], result: null });
-    else if (row.kind === "step") tuned.steps.push(row);
+      Object.assign(finetuneState, { what: finetuneState.next, memory: row, steps: [], result: null });
+    else if (row.kind === "step") finetuneState.steps.push(row);
   }
-  sayTuned();
-  drawTuning();
+  renderFinetuneSummary();
+  paintFinetune();
 }
-function tuningOver(told) {
-  tune.go.disabled = false;
+function onFinetuneFinish(response) {
+  finetuneForm.go.disabled = false;
   // also of a cancelled job, after its weights are saved
-  if (told.result) tuned.result = told.result;
-  if (tuned.result)
-    keep("tuned", {
-      what: tuned.what,
-      memory: tuned.memory,
-      steps: tuned.steps
+  if (response.result) finetuneState.result = response.result;
+  if (finetuneState.result)
+    saveLocal("tuned", {
+      what: finetuneState.what,
+      memory: finetuneState.memory,
+      steps: finetuneState.steps
         .filter(
           (row, i) =>
-            tuned.steps.length < 400 || row.scored || i % Math.ceil(tuned.steps.length / 400) === 0,
+            finetuneState.steps.length < 400 || row.scored || i % Math.ceil(finetuneState.steps.length / 400) === 0,
         )
         .map(({ step, loss, exact_match, scored }) => ({ step, loss, exact_match, scored })),
-      result: tuned.result,
+      result: finetuneState.result,
     });
-  sayTuned();
-  drawTuning();
-  if (tuned.what) lookUp([tuned.what.model], true); // it is now on this machine
-  tune.planned = "";
-  planTuning();
-  if (told.status === "done")
+  renderFinetuneSummary();
+  paintFinetune();
+  if (finetuneState.what) loadModelFacts([finetuneState.what.model], true); // it is now on this machine
+  finetuneForm.planned = "";
+  planFinetune();
+  if (response.status === "done")
     return (
-      "Trained " + plural(told.result.steps, "step") + " in " + duration(told.result.seconds) + "."
+      "Trained " + pluralize(response.result.steps, "step") + " in " + formatDuration(response.result.seconds) + "."
     );
 }
-const looks = () => tuned.steps.filter((row) => typeof row.exact_match === "number");
-function sayTuned() {
-  const seen = looks(),
+const finetuneEvaluations = () => finetuneState.steps.filter((row) => typeof row.exact_match === "number");
+function renderFinetuneSummary() {
+  const seen = finetuneEvaluations(),
     first = seen[0],
     last = seen[seen.length - 1],
-    name = tuned.result ? tuned.result.from : tuned.what ? tuned.what.model : "";
-  tune.words.textContent =
-    !first && tuning.busy
+    name = finetuneState.result ? finetuneState.result.from : finetuneState.what ? finetuneState.what.model : "";
+  finetuneForm.words.textContent =
+    !first && finetuneJob.busy
       ? ""
       : !first
         ? "No fine-tuned model yet. Select a model and press Fine-tune."
         : name +
           ": exact match " +
-          percent(first.exact_match) +
+          formatPercent(first.exact_match) +
           " before fine-tuning" +
           (last.step
-            ? ", " + percent(last.exact_match) + " after " + plural(last.step, "step")
+            ? ", " + formatPercent(last.exact_match) + " after " + pluralize(last.step, "step")
             : "") +
           ", of " +
-          plural(first.scored, "held-out sequence") +
+          pluralize(first.scored, "held-out sequence") +
           "." +
-          (tuned.result
+          (finetuneState.result
             ? " It is saved as " +
-              tuned.result.model +
-              (tuned.result.note ? "; " + tuned.result.note : "") +
+              finetuneState.result.model +
+              (finetuneState.result.note ? "; " + finetuneState.result.note : "") +
               "."
             : "");
-  tune.ask.hidden = !tuned.result;
+  finetuneForm.ask.hidden = !finetuneState.result;
 }
-function drawTuning() {
-  if (!tune.score.clientWidth) return;
-  root.style.setProperty("--hue-0", hueOf(0));
-  const most = Math.max(10, tuned.what ? tuned.what.steps : 0),
-    losses = tuned.steps
+function paintFinetune() {
+  if (!finetuneForm.score.clientWidth) return;
+  root.style.setProperty("--hue-0", seriesColor(0));
+  const maxValue = Math.max(10, finetuneState.what ? finetuneState.what.steps : 0),
+    losses = finetuneState.steps
       .filter((row) => typeof row.loss === "number")
       .map((row) => [row.step, Math.log10(Math.max(row.loss, 1e-6))]);
-  lines(
-    tune.score,
-    [looks().map((row) => [row.step, row.exact_match])],
+  paintLines(
+    finetuneForm.score,
+    [finetuneEvaluations().map((row) => [row.step, row.exact_match])],
     [0, 1],
     [
       [0, "0"],
       [0.5, "50 %"],
       [1, "100 %"],
     ],
-    most,
+    maxValue,
   );
   const low = Math.floor(Math.min(-1, ...losses.map(([, v]) => v))),
     high = Math.max(0.5, ...losses.map(([, v]) => v)),
     ticks = [];
   for (let e = low; e <= high; e++) ticks.push([e, String(+(10 ** e).toPrecision(1))]);
-  lines(tune.loss, [losses], [low, high + 0.1], ticks, most);
-  tune.score.drawn = looks(); // tests read this property
+  paintLines(finetuneForm.loss, [losses], [low, high + 0.1], ticks, maxValue);
+  finetuneForm.score.drawn = finetuneEvaluations(); // tests read this property
 }
 // Open the benchmark with the pretrained model (few-shot), the fine-tuned model and the model from
 // scratch.
-function askAllThree() {
-  const both = [tuned.result.from, tuned.result.model],
-    others = table.models
+function benchmarkFinetuned() {
+  const both = [finetuneState.result.from, finetuneState.result.model],
+    others = benchmarkForm.models
       .filter((each) => !both.includes(each.name))
       .map((each) => ({ ...each, on: false }));
-  table.models = [...both.map((name) => ({ name, on: true })), ...others].slice(0, MODELS_AT_MOST);
-  rememberTable();
-  go("table");
-  askThem();
+  benchmarkForm.models = [...both.map((name) => ({ name, on: true })), ...others].slice(0, MAX_MODELS);
+  saveBenchmarkForm();
+  selectView("table");
+  runBenchmark();
 }

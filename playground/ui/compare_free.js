@@ -1,7 +1,7 @@
 // Inference with any text and any model of the Hub: fill-mask, text generation, classification,
 // training of a classification head, and a mismatched tokenizer (comparison/free.py, classifier.py,
 // mismatch.py).
-const VERDICTS = `text,label
+const SAMPLE_CSV = `text,label
 a good film and a fine story,good
 what a good film,good
 I loved every minute of it,good
@@ -27,8 +27,8 @@ flat and false and without life,bad
 it made me yawn and leave,bad
 a complete waste of time,bad
 `;
-const LARGEST_CSV = 1_000_000; // bytes; equal to the limit of comparison/classifier.py
-const free = { part: "fill", parts: {} };
+const MAX_CSV_BYTES = 1_000_000; // bytes; equal to the limit of comparison/classifier.py
+const inferenceView = { part: "fill", parts: {} };
 
 VIEWS.free = {
   title: "Inference",
@@ -36,92 +36,92 @@ VIEWS.free = {
     "Runs any Hub model on any text. Only safetensors weights are loaded, never remote " +
     "code. The download size is shown first.",
   build(box) {
-    const before = kept("free-part"),
+    const before = loadLocal("free-part"),
       parts = {
-        fill: fillPart,
-        continue: continuePart,
-        classify: classifyPart,
-        train: trainPart,
-        mismatch: mismatchPart,
+        fill: createFillMaskForm,
+        continue: createGenerationForm,
+        classify: createClassifyForm,
+        train: createTrainHeadForm,
+        mismatch: createTokenizerMismatchForm,
       };
-    if (Object.hasOwn(parts, before)) free.part = before;
-    for (const [name, make] of Object.entries(parts)) free.parts[name] = make(name);
-    free.choice = choice(
-      Object.entries(free.parts).map(([name, part]) => [name, part.title, part.about]),
-      free.part,
-      toPart,
+    if (Object.hasOwn(parts, before)) inferenceView.part = before;
+    for (const [name, make] of Object.entries(parts)) inferenceView.parts[name] = make(name);
+    inferenceView.choice = createSegmentedControl(
+      Object.entries(inferenceView.parts).map(([name, part]) => [name, part.title, part.about]),
+      inferenceView.part,
+      selectTask,
       "Task",
     );
     box.append(
-      el("div", { className: "row parts" }, free.choice),
-      ...Object.values(free.parts).map((part) => part.box),
+      el("div", { className: "row parts" }, inferenceView.choice),
+      ...Object.values(inferenceView.parts).map((part) => part.box),
     );
-    listeners.push(freeAtOnce);
-    toPart(free.part);
+    listeners.push(autoRunInference);
+    selectTask(inferenceView.part);
   },
   fields() {
-    free.parts[free.part].remember();
-    return ["free-part", "free-" + free.part];
+    inferenceView.parts[inferenceView.part].remember();
+    return ["free-part", "free-" + inferenceView.part];
   },
   show() {
-    const part = free.parts[free.part];
+    const part = inferenceView.parts[inferenceView.part];
     part.fields.forEach((field) => field.look());
     if (part.draw) part.draw();
-    freeAtOnce();
+    autoRunInference();
   },
 };
-function toPart(name) {
-  free.part = name;
-  keep("free-part", name);
-  press(free.choice, name);
-  for (const [each, part] of Object.entries(free.parts)) part.box.hidden = each !== name;
+function selectTask(name) {
+  inferenceView.part = name;
+  saveLocal("free-part", name);
+  setPressed(inferenceView.choice, name);
+  for (const [each, part] of Object.entries(inferenceView.parts)) part.box.hidden = each !== name;
   if (VIEWS.free.box.offsetParent) VIEWS.free.show();
 }
 // The first task runs without a click if its model is already on this machine.
-function freeAtOnce() {
-  if (state.view === "free" && free.part === "fill")
-    atOnce(free.parts.fill.asker, "free-fill", free.parts.fill.fields, free.parts.fill.ask);
+function autoRunInference() {
+  if (state.view === "free" && inferenceView.part === "fill")
+    autoRun(inferenceView.parts.fill.asker, "free-fill", inferenceView.parts.fill.fields, inferenceView.parts.fill.ask);
 }
 
 // ---------------------------------------------------------------- shared parts
 // Run once without a click if all models are on this machine and there is no stored job.
-function atOnce(asker, key, fields, ask) {
-  if (asker.done || asker.busy || kept("job-" + key) || !owner || !root.offsetParent) return;
+function autoRun(jobRunner, key, fields, start) {
+  if (jobRunner.done || jobRunner.busy || loadLocal("job-" + key) || !owner || !root.offsetParent) return;
   if (
     !fields.every((field) => {
-      const row = known.get(field.value);
+      const row = modelFacts.get(field.value);
       return row && !row.sentence && row.where !== "hub";
     })
   )
     return;
-  asker.done = true;
-  ask();
+  jobRunner.done = true;
+  start();
 }
 // An owner may have two jobs at a time. If another job with a progress line is active, wait for the
 // short jobs first, but not indefinitely.
-async function askNow(asker, kind, what) {
-  asker.done = true;
+async function runJob(jobRunner, kind, request) {
+  jobRunner.done = true;
   while (!owner) await sleep(100); // the owner key has not arrived yet
-  if (askers.some((each) => each !== asker && each.busy)) await Promise.race([quiet, sleep(2500)]);
-  await asker.ask(kind, what);
+  if (jobRunners.some((each) => each !== jobRunner && each.busy)) await Promise.race([backgroundQueue, sleep(2500)]);
+  await jobRunner.ask(kind, request);
 }
-const tokensOf = (list) =>
+const createTokenList = (list) =>
   el(
     "div",
     { className: "tokens" },
     ...list.map((token, i) =>
       el("span", {
         className: "token t" + (i % 4),
-        textContent: seenAs(token.word),
+        textContent: visibleWhitespace(token.word),
         title: "token " + (i + 1) + " of " + list.length + ": " + token.token + ", id " + token.id,
       }),
     ),
   );
-const chanceOf = (x) => (x > 0 && x < 0.001 ? "< 0.1 %" : percent(x));
+const formatProbability = (x) => (x > 0 && x < 0.001 ? "< 0.1 %" : formatPercent(x));
 // Readable names of tokens that start with a space or a line break.
-const readable = (token) => token.replaceAll(/[Ġ▁]/g, "·").replaceAll("Ċ", "↵");
+const readableToken = (token) => token.replaceAll(/[Ġ▁]/g, "·").replaceAll("Ċ", "↵");
 // Probabilities (or other fractions) as bars: [label, value, { chosen, title, words }].
-function bars(rows) {
+function createBarList(rows) {
   return el(
     "table",
     { className: "shares" },
@@ -129,7 +129,7 @@ function bars(rows) {
       "tbody",
       {},
       ...rows.map(
-        ([label, value, { chosen = false, title = "", words = chanceOf(value) } = {}]) => {
+        ([label, value, { chosen = false, title = "", words = formatProbability(value) } = {}]) => {
           const bar = el("i");
           bar.style.width = Math.max(0.5, 100 * Math.min(1, Math.max(0, value))) + "%";
           return el(
@@ -145,17 +145,17 @@ function bars(rows) {
   );
 }
 // The name of a model; for a folder, the last part of its path.
-const shortName = ({ model }) =>
+const shortModelName = ({ model }) =>
   /^[~/.]/.test(model) ? model.split("/").filter(Boolean).pop() || model : model;
-const hints = (notes) =>
-  notes.map((text) => el("p", { className: "hint", textContent: sentenceOf(text) }));
-const said = (result) =>
+const createNotes = (notes) =>
+  notes.map((text) => el("p", { className: "hint", textContent: toSentence(text) }));
+const answeredBy = (result) =>
   "Model: " +
   result.model +
-  (result.parameters ? ", " + plural(result.parameters, "parameter") : "");
+  (result.parameters ? ", " + pluralize(result.parameters, "parameter") : "");
 // A form on the left and its result on the right. Controls are [key, label, element, title]; their
 // values are stored. `after` creates the elements below the first control.
-function freePart(
+function createInferenceForm(
   name,
   {
     title,
@@ -172,7 +172,7 @@ function freePart(
     over = () => "",
   },
 ) {
-  const memoryOf = kept("free-" + name) || {},
+  const memoryOf = loadLocal("free-" + name) || {},
     inputs = {};
   const part = {
     name,
@@ -182,12 +182,12 @@ function freePart(
     out: el("div", { className: "out" }, el("p", { className: "hint", textContent: empty })),
   };
   const remember = () =>
-    keep("free-" + name, {
+    saveLocal("free-" + name, {
       ...Object.fromEntries(part.fields.map((field, i) => ["model" + i, field.value])),
       ...Object.fromEntries(Object.entries(inputs).map(([key, input]) => [key, input.value])),
     });
   part.fields = models.map(([label, value], i) =>
-    modelField({
+    createModelPicker({
       label,
       value: memoryOf["model" + i] || value,
       change: () => {
@@ -196,21 +196,21 @@ function freePart(
       },
     }),
   );
-  part.asker = asker("free-" + name, {
+  part.asker = createJobRunner("free-" + name, {
     begun: (asked, anew) => {
       part.asker.done = true;
       part.fresh = true;
       begun(part, asked, anew);
     },
-    rows: (list, told, asked) => {
+    rows: (list, response, asked) => {
       rows(part, list, asked);
     },
-    over: (told, asked) => {
-      lookUp(
+    over: (response, asked) => {
+      loadModelFacts(
         part.fields.map((field) => field.value),
         true,
       ); // the downloaded models are now on this machine
-      return over(part, told, asked);
+      return over(part, response, asked);
     },
   });
   const labels = controls.map(([key, label, input, hint = ""]) => {
@@ -229,7 +229,7 @@ function freePart(
     );
   });
   part.go = el("button", { type: "submit", className: "quiet main", textContent: button });
-  part.ask = () => askNow(part.asker, kind, what(part));
+  part.ask = () => runJob(part.asker, kind, what(part));
   const form = el(
     "form",
     { className: "numbers" },
@@ -253,40 +253,40 @@ function freePart(
   part.remember = remember;
   return part;
 }
-const textBox = (value, rows = 3) =>
+const createTextBox = (value, rows = 3) =>
   el("textarea", { value, rows, maxLength: 4000, required: true, spellcheck: false });
-const numberBox = (value, min, max, step = 1) =>
+const createNumberBox = (value, min, max, step = 1) =>
   el("input", { type: "number", value, min, max, step, required: true });
-const whole = (input) => Math.round(+input.value);
+const toInteger = (input) => Math.round(+input.value);
 
 // ---------------------------------------------------------------- fill-mask
-function fillPart(name) {
-  return freePart(name, {
+function createFillMaskForm(name) {
+  return createInferenceForm(name, {
     title: "Fill-mask",
     about: "The fill-mask pipeline: predictions for each masked token",
     button: "Run",
     kind: "free",
     models: [["Model", "bert-base-uncased"]],
     controls: [
-      ["text", "Text with [MASK]", textBox("The capital of France is [MASK].")],
-      ["top_k", "Candidates", numberBox(5, 1, 50)],
+      ["text", "Text with [MASK]", createTextBox("The capital of France is [MASK].")],
+      ["top_k", "Candidates", createNumberBox(5, 1, 50)],
     ],
     what: (part) => ({
       task: "fill-mask",
       model: part.fields[0].value,
       text: part.inputs.text.value,
-      top_k: whole(part.inputs.top_k),
+      top_k: toInteger(part.inputs.top_k),
     }),
     empty: "Predictions for each [MASK], with probabilities.",
-    over(part, told) {
-      if (told.status !== "done") return "";
-      const { result } = told;
+    over(part, response) {
+      if (response.status !== "done") return "";
+      const { result } = response;
       part.out.replaceChildren(
         el("h4", {
           textContent:
-            "Input of " + shortName(result) + ": " + plural(result.tokens.length, "token"),
+            "Input of " + shortModelName(result) + ": " + pluralize(result.tokens.length, "token"),
         }),
-        tokensOf(result.tokens),
+        createTokenList(result.tokens),
         ...result.gaps.flatMap((gap, i) => [
           el("h4", {
             textContent:
@@ -294,33 +294,33 @@ function fillPart(name) {
                 ? "Mask " + (i + 1) + ", token " + (gap.place + 1)
                 : "Mask, token " + (gap.place + 1),
           }),
-          bars(
+          createBarList(
             gap.candidates.map((each, k) => [
-              seenAs(each.word),
+              visibleWhitespace(each.word),
               each.probability,
               { chosen: k === 0, title: each.text },
             ]),
           ),
         ]),
-        ...hints(result.notes),
+        ...createNotes(result.notes),
       );
-      return said(result);
+      return answeredBy(result);
     },
   });
 }
 
 // ---------------------------------------------------------------- text generation
-function continuePart(name) {
-  const part = freePart(name, {
+function createGenerationForm(name) {
+  const part = createInferenceForm(name, {
     title: "Text generation",
     about: "The text-generation pipeline, with alternatives for each token",
     button: "Generate",
     kind: "free",
     models: [["Model", "gpt2"]],
     controls: [
-      ["text", "Text", textBox("The capital of France is")],
-      ["new_tokens", "New tokens", numberBox(40, 1, 200)],
-      ["top_k", "Candidates displayed", numberBox(8, 1, 50)],
+      ["text", "Text", createTextBox("The capital of France is")],
+      ["new_tokens", "New tokens", createNumberBox(40, 1, 200)],
+      ["top_k", "Candidates displayed", createNumberBox(8, 1, 50)],
       [
         "way",
         "Decoding",
@@ -329,39 +329,39 @@ function continuePart(name) {
       [
         "temperature",
         "Temperature (sampling)",
-        numberBox(1, 0.01, 5, "any"),
+        createNumberBox(1, 0.01, 5, "any"),
         "Divides the logits; values below 1 favour probable tokens",
       ],
       [
         "top_p",
         "Top p (sampling)",
-        numberBox(1, 0.01, 1, "any"),
+        createNumberBox(1, 0.01, 1, "any"),
         "Samples from the smallest set of tokens with this total probability",
       ],
-      ["seed", "Seed (sampling)", numberBox(0, 0, 2147483647)],
+      ["seed", "Seed (sampling)", createNumberBox(0, 0, 2147483647)],
     ],
     what: ({ fields, inputs }) => ({
       task: "text-generation",
       model: fields[0].value,
       text: inputs.text.value,
-      new_tokens: whole(inputs.new_tokens),
-      top_k: whole(inputs.top_k),
+      new_tokens: toInteger(inputs.new_tokens),
+      top_k: toInteger(inputs.top_k),
       way: inputs.way.value,
       ...(inputs.way.value === "drawn"
         ? {
             temperature: +inputs.temperature.value,
             top_p: +inputs.top_p.value,
-            seed: whole(inputs.seed),
+            seed: toInteger(inputs.seed),
           }
         : {}),
     }),
     empty: "The generated text. Hover over a token to see its probability and the alternatives.",
-    rows: writtenRows,
-    over(part, told) {
-      if (told.status !== "done") return "";
+    rows: onGeneratedTokens,
+    over(part, response) {
+      if (response.status !== "done") return "";
       part.ended.textContent =
-        "Generated by " + shortName(told.result) + "; " + told.result.ended + ".";
-      return said(told.result);
+        "Generated by " + shortModelName(response.result) + "; " + response.result.ended + ".";
+      return answeredBy(response.result);
     },
   });
   const chance = () => {
@@ -372,7 +372,7 @@ function continuePart(name) {
   chance();
   return part;
 }
-function writtenRows(part, rows, asked) {
+function onGeneratedTokens(part, rows, asked) {
   if (part.fresh) {
     // the previous text stays until the first new token
     part.fresh = false;
@@ -395,7 +395,7 @@ function writtenRows(part, rows, asked) {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (!by || part.at === null) return;
       event.preventDefault();
-      pointAt(part, Math.max(0, Math.min(part.written.length - 1, part.at + by)), true);
+      selectToken(part, Math.max(0, Math.min(part.written.length - 1, part.at + by)), true);
     });
   }
   for (const row of rows) {
@@ -403,28 +403,28 @@ function writtenRows(part, rows, asked) {
       token = el("button", {
         type: "button",
         className: "next",
-        textContent: row.text || (row.word.includes("\ufffd") ? "" : seenAs(row.word)),
-        title: chanceOf(row.probability),
+        textContent: row.text || (row.word.includes("\ufffd") ? "" : visibleWhitespace(row.word)),
+        title: formatProbability(row.probability),
       });
     if (!row.text) token.classList.add("no-text");
     token.style.setProperty("--sure", Math.round(6 + 44 * row.probability) + "%");
-    token.addEventListener("pointerenter", () => pointAt(part, at));
-    token.addEventListener("focus", () => pointAt(part, at));
-    token.addEventListener("click", () => pointAt(part, at));
+    token.addEventListener("pointerenter", () => selectToken(part, at));
+    token.addEventListener("focus", () => selectToken(part, at));
+    token.addEventListener("click", () => selectToken(part, at));
     part.written.push({ row, token });
     part.text.append(token);
   }
   part.ended.textContent =
     "Darker tokens have a higher probability. Hover over a token or use the arrow keys.";
   if (part.written.length)
-    pointAt(
+    selectToken(
       part,
       part.asker.busy && !part.text.matches(":hover, :focus-within")
         ? part.written.length - 1
         : (part.at ?? part.written.length - 1),
     );
 }
-function pointAt(part, at, focus = false) {
+function selectToken(part, at, focus = false) {
   if (part.at === at && part.there.dataset.at === String(at)) return;
   part.at = at;
   part.there.dataset.at = at;
@@ -435,54 +435,54 @@ function pointAt(part, at, focus = false) {
   const { row, token } = part.written[at];
   part.there.replaceChildren(
     el("h4", {
-      textContent: "Token " + row.n + ", " + seenAs(row.word) + ": " + chanceOf(row.probability),
+      textContent: "Token " + row.n + ", " + visibleWhitespace(row.word) + ": " + formatProbability(row.probability),
     }),
-    bars(
+    createBarList(
       row.candidates.map((each) => [
-        seenAs(each.word),
+        visibleWhitespace(each.word),
         each.probability,
         { chosen: each.id === row.id, title: each.token + ", id " + each.id },
       ]),
     ),
     ...(row.candidates.some((each) => each.id === row.id)
       ? []
-      : hints(["the sampled token is not in this list, because it was less probable"])),
+      : createNotes(["the sampled token is not in this list, because it was less probable"])),
   );
   if (focus) token.focus();
 }
 
 // ---------------------------------------------------------------- classification
-function classifyPart(name) {
-  return freePart(name, {
+function createClassifyForm(name) {
+  return createInferenceForm(name, {
     title: "Classify",
     about:
       "The text-classification pipeline; without a trained head, ten randomly initialized heads",
     button: "Classify",
     kind: "classify",
     models: [["Model", "bert-base-uncased"]],
-    controls: [["text", "Text", textBox("what a good film")]],
+    controls: [["text", "Text", createTextBox("what a good film")]],
     what: (part) => ({ model: part.fields[0].value, text: part.inputs.text.value }),
     empty:
       "The predicted labels. A model without a classification head, such as " +
       "bert-base-uncased, gets ten randomly initialized heads, whose predictions are " +
       "meaningless. distilbert/distilbert-base-uncased-finetuned-sst-2-english has a " +
       "trained head; Train a head trains one.",
-    over(part, told) {
-      if (told.status !== "done") return "";
-      const { result } = told;
+    over(part, response) {
+      if (response.status !== "done") return "";
+      const { result } = response;
       part.out.replaceChildren(
         ...(result.trained
           ? [
-              el("h4", { textContent: "Predictions of " + shortName(result) }),
-              bars(
+              el("h4", { textContent: "Predictions of " + shortModelName(result) }),
+              createBarList(
                 result.labels.map((each, i) => [each.label, each.probability, { chosen: i === 0 }]),
               ),
               el("h4", { textContent: "Input tokens" }),
-              tokensOf(result.tokens),
+              createTokenList(result.tokens),
             ]
           : [
-              el("h4", { textContent: "Ten randomly initialized heads on " + shortName(result) }),
-              bars(
+              el("h4", { textContent: "Ten randomly initialized heads on " + shortModelName(result) }),
+              createBarList(
                 result.heads.map((head) => [
                   "seed " + head.seed + ": " + head.label,
                   head.probability,
@@ -490,7 +490,7 @@ function classifyPart(name) {
                 ]),
               ),
             ]),
-        ...hints(result.notes),
+        ...createNotes(result.notes),
       );
       return "Model: " + result.model;
     },
@@ -498,8 +498,8 @@ function classifyPart(name) {
 }
 
 // ---------------------------------------------------------------- training a head
-function trainPart(name) {
-  const part = freePart(name, {
+function createTrainHeadForm(name) {
+  const part = createInferenceForm(name, {
     title: "Train a head",
     about: "Trains a new classification head on labelled texts",
     button: "Train",
@@ -509,7 +509,7 @@ function trainPart(name) {
       [
         "csv",
         "Labelled texts, as CSV with the columns text and label",
-        Object.assign(textBox(VERDICTS, 9), { maxLength: LARGEST_CSV, wrap: "off" }),
+        Object.assign(createTextBox(SAMPLE_CSV, 9), { maxLength: MAX_CSV_BYTES, wrap: "off" }),
       ],
       [
         "sentence",
@@ -540,7 +540,7 @@ function trainPart(name) {
       csv: inputs.csv.value,
       sentence: inputs.sentence.value,
       train: inputs.train.value,
-      ...(inputs.epochs.value ? { epochs: whole(inputs.epochs) } : {}),
+      ...(inputs.epochs.value ? { epochs: toInteger(inputs.epochs) } : {}),
       ...(inputs.learning_rate.value ? { learning_rate: +inputs.learning_rate.value } : {}),
     }),
     empty:
@@ -561,8 +561,8 @@ function trainPart(name) {
         const chosen = file.files[0];
         file.value = "";
         problem.textContent =
-          chosen && chosen.size > LARGEST_CSV
-            ? chosen.name + " is larger than " + bytes(LARGEST_CSV) + "; the limit is 2,000 rows."
+          chosen && chosen.size > MAX_CSV_BYTES
+            ? chosen.name + " is larger than " + formatBytes(MAX_CSV_BYTES) + "; the limit is 2,000 rows."
             : "";
         if (!chosen || problem.textContent) return;
         part.inputs.csv.value = await chosen.text();
@@ -577,23 +577,23 @@ function trainPart(name) {
         part.result = null;
       }
       part.looks.push(...rows);
-      drawTraining(part);
+      paintTraining(part);
     },
-    over(part, told) {
-      if (told.status !== "done") return "";
-      part.result = told.result;
-      drawTraining(part);
+    over(part, response) {
+      if (response.status !== "done") return "";
+      part.result = response.result;
+      paintTraining(part);
       return (
-        "Trained " + plural(told.result.steps, "step") + " in " + duration(told.result.seconds)
+        "Trained " + pluralize(response.result.steps, "step") + " in " + formatDuration(response.result.seconds)
       );
     },
   });
   part.draw = () => {
-    if (part.looks) drawTraining(part);
+    if (part.looks) paintTraining(part);
   };
   return part;
 }
-function drawTraining(part) {
+function paintTraining(part) {
   if (!part.score) {
     Object.assign(part, {
       score: el("canvas", { className: "head-score" }),
@@ -622,11 +622,11 @@ function drawTraining(part) {
   const last = part.looks[part.looks.length - 1];
   if (!last) return;
   if (part.score.clientWidth) {
-    const most = Math.max(10, last.step),
+    const maxValue = Math.max(10, last.step),
       losses = part.looks
         .filter((row) => row.loss)
         .map((row) => [row.step, Math.log10(Math.max(row.loss, 1e-6))]);
-    lines(
+    paintLines(
       part.score,
       [part.looks.map((row) => [row.step, row.held_out_accuracy])],
       [0, 1],
@@ -635,13 +635,13 @@ function drawTraining(part) {
         [0.5, "50 %"],
         [1, "100 %"],
       ],
-      most,
+      maxValue,
     );
     const low = Math.floor(Math.min(-1, ...losses.map(([, v]) => v))),
       high = Math.max(0.5, ...losses.map(([, v]) => v)),
       ticks = [];
     for (let e = low; e <= high; e++) ticks.push([e, String(+(10 ** e).toPrecision(1))]);
-    lines(part.loss, [losses], [low, high + 0.1], ticks, most);
+    paintLines(part.loss, [losses], [low, high + 0.1], ticks, maxValue);
     part.score.drawn = part.looks; // tests read this property
   }
   const { result } = part;
@@ -653,9 +653,9 @@ function drawTraining(part) {
           "Step " +
           last.step +
           ": " +
-          percent(last.held_out_accuracy) +
+          formatPercent(last.held_out_accuracy) +
           " of " +
-          plural(last.n, "held-out text") +
+          pluralize(last.n, "held-out text") +
           " correct.",
       }),
     );
@@ -669,7 +669,7 @@ function drawTraining(part) {
         "div",
         {},
         el("h4", { textContent: title }),
-        bars(rows.map((each, i) => [each.label, each.probability, { chosen: i === 0 }])),
+        createBarList(rows.map((each, i) => [each.label, each.probability, { chosen: i === 0 }])),
       );
   const more = el("button", {
     type: "button",
@@ -677,11 +677,11 @@ function drawTraining(part) {
     textContent: "Classify another text",
   });
   more.addEventListener("click", () => {
-    const to = free.parts.classify;
+    const to = inferenceView.parts.classify;
     to.fields[0].value = result.folder;
     to.inputs.text.value = result.sentence;
     to.remember();
-    toPart("classify");
+    selectTask("classify");
     to.ask();
   });
   part.told.replaceChildren(
@@ -693,15 +693,15 @@ function drawTraining(part) {
         " of " +
         held.n +
         " correct, " +
-        percent(held.accuracy) +
+        formatPercent(held.accuracy) +
         ", 95 % interval " +
-        percent(held.low) +
+        formatPercent(held.low) +
         " to " +
-        percent(held.high) +
+        formatPercent(held.high) +
         ". Chance is " +
-        percent(result.chance) +
+        formatPercent(result.chance) +
         ", always the most frequent label " +
-        percent(result.most_frequent) +
+        formatPercent(result.most_frequent) +
         ".",
     }),
     el("p", {
@@ -713,26 +713,26 @@ function drawTraining(part) {
       { className: "charts" },
       asked("Before: " + result.before.note, result.before.labels),
       asked(
-        "After " + plural(result.steps, "step") + " on " + plural(result.training_rows, "text"),
+        "After " + pluralize(result.steps, "step") + " on " + pluralize(result.training_rows, "text"),
         result.after.labels,
       ),
     ),
     el("p", {
       className: "hint",
       textContent:
-        plural(result.trained_parameters, "parameter") +
+        pluralize(result.trained_parameters, "parameter") +
         " trained; about " +
-        bytes(result.memory_estimate) +
+        formatBytes(result.memory_estimate) +
         " of memory.",
     }),
-    ...hints(result.notes),
+    ...createNotes(result.notes),
     ...(result.folder ? [more] : []),
   );
 }
 
 // ---------------------------------------------------------------- tokenizer mismatch
-function mismatchPart(name) {
-  return freePart(name, {
+function createTokenizerMismatchForm(name) {
+  return createInferenceForm(name, {
     title: "Tokenizer mismatch",
     about: "A model with the tokenizer of another model",
     button: "Run",
@@ -745,7 +745,7 @@ function mismatchPart(name) {
       [
         "text",
         "Text",
-        Object.assign(textBox(""), {
+        Object.assign(createTextBox(""), {
           required: false,
           placeholder: "If empty: an example for the model",
         }),
@@ -760,9 +760,9 @@ function mismatchPart(name) {
     empty:
       "A model receives token ids, not words. The same text is encoded with its own " +
       "tokenizer and with that of another model.",
-    over(part, told) {
-      if (told.status !== "done") return "";
-      const { result } = told,
+    over(part, response) {
+      if (response.status !== "done") return "";
+      const { result } = response,
         mark = (text, title) => el("span", { className: "row-name", textContent: text, title });
       const readBy = (title, side) =>
         el(
@@ -791,12 +791,12 @@ function mismatchPart(name) {
                       ? "the same token in both tokenizers"
                       : "a different token in the model's own tokenizer",
                 },
-                el("span", { textContent: readable(token.token) }),
+                el("span", { textContent: readableToken(token.token) }),
                 el("span", { className: "id", textContent: token.id.toLocaleString("en") }),
                 el("span", {
                   textContent: !token.in_range
                     ? "✗ none"
-                    : (same ? "= " : "≠ ") + readable(token.to_the_model || "unused"),
+                    : (same ? "= " : "≠ ") + readableToken(token.to_the_model || "unused"),
                 }),
               );
             }),
@@ -805,7 +805,7 @@ function mismatchPart(name) {
             "dl",
             {},
             el("dt", { textContent: result.kind === "causal" ? "continuation" : "prediction" }),
-            el("dd", {}, el("code", { className: "raw", textContent: seenAs(side.answer) })),
+            el("dd", {}, el("code", { className: "raw", textContent: visibleWhitespace(side.answer) })),
             ...(side.answer_by_own !== side.answer
               ? [
                   el("dt", {
@@ -815,7 +815,7 @@ function mismatchPart(name) {
                   el(
                     "dd",
                     {},
-                    el("code", { className: "raw", textContent: seenAs(side.answer_by_own) }),
+                    el("code", { className: "raw", textContent: visibleWhitespace(side.answer_by_own) }),
                   ),
                 ]
               : []),
@@ -826,14 +826,14 @@ function mismatchPart(name) {
                     textContent: "loss",
                     title: "The mean negative log-probability of the text after its first token",
                   }),
-                  el("dd", { textContent: number(side.surprise) + " nats per token" }),
+                  el("dd", { textContent: formatNumber(side.surprise) + " nats per token" }),
                 ]),
           ),
           ...(side.candidates.length
             ? [
-                bars(
+                createBarList(
                   side.candidates.map((each, i) => [
-                    seenAs(each.word),
+                    visibleWhitespace(each.word),
                     each.probability,
                     {
                       chosen: i === 0,
@@ -848,13 +848,13 @@ function mismatchPart(name) {
         el("p", { className: "verdict", textContent: "“" + result.text + "”" }),
         readBy("With its own tokenizer, " + result.model, result.own),
         readBy("With the tokenizer of " + result.tokenizer, result.other),
-        ...hints(result.notes),
+        ...createNotes(result.notes),
       );
       return (
         "Model: " +
         result.model +
         ": " +
-        plural(result.own.tokens.length, "token") +
+        pluralize(result.own.tokens.length, "token") +
         " with its own tokenizer, " +
         result.other.tokens.length +
         " with that of " +

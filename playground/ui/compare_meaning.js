@@ -1,73 +1,73 @@
 // Embeddings: one word in two contexts by layer, analogies, and sizes of well-known models
 // (comparison/meaning.py, known.py).
-const meaning = { part: "banks", banks: null, analogy: null, sizes: null };
+const embeddingsView = { part: "banks", banks: null, analogy: null, sizes: null };
 
 VIEWS.meaning = {
   title: "Embeddings",
   explain:
     "Contextual and input embeddings of pretrained models, and the sizes of well-known models.",
   build(box) {
-    const before = kept("meaning-part");
-    meaning.parts = {
-      banks: banksPart("banks"),
-      analogy: analogyPart("analogy"),
-      sizes: sizesPart(),
+    const before = loadLocal("meaning-part");
+    embeddingsView.parts = {
+      banks: createWordInContextForm("banks"),
+      analogy: createAnalogyForm("analogy"),
+      sizes: createSizesPanel(),
     };
-    if (Object.hasOwn(meaning.parts, before)) meaning.part = before;
-    meaning.choice = choice(
-      Object.entries(meaning.parts).map(([name, part]) => [name, part.title, part.about]),
-      meaning.part,
-      toMeaning,
+    if (Object.hasOwn(embeddingsView.parts, before)) embeddingsView.part = before;
+    embeddingsView.choice = createSegmentedControl(
+      Object.entries(embeddingsView.parts).map(([name, part]) => [name, part.title, part.about]),
+      embeddingsView.part,
+      selectEmbeddingsTask,
       "Embedding task",
     );
     box.append(
-      el("div", { className: "row parts" }, meaning.choice),
-      ...Object.values(meaning.parts).map((part) => part.box),
+      el("div", { className: "row parts" }, embeddingsView.choice),
+      ...Object.values(embeddingsView.parts).map((part) => part.box),
     );
-    listeners.push(meaningAtOnce);
-    toMeaning(meaning.part);
+    listeners.push(autoRunEmbeddings);
+    selectEmbeddingsTask(embeddingsView.part);
   },
   fields() {
-    const { remember } = meaning.parts[meaning.part];
+    const { remember } = embeddingsView.parts[embeddingsView.part];
     if (remember) remember();
-    return ["meaning-part", ...(remember ? ["free-" + meaning.part] : [])];
+    return ["meaning-part", ...(remember ? ["free-" + embeddingsView.part] : [])];
   },
   show() {
-    const part = meaning.parts[meaning.part];
+    const part = embeddingsView.parts[embeddingsView.part];
     (part.fields || []).forEach((field) => field.look());
     if (part.draw) part.draw();
-    meaningAtOnce();
+    autoRunEmbeddings();
   },
   chosen() {
-    meaning.parts.sizes.stale = true;
-    if (state.view === "meaning" && meaning.part === "sizes") askSizes();
+    embeddingsView.parts.sizes.stale = true;
+    if (state.view === "meaning" && embeddingsView.part === "sizes") loadSizes();
   },
 };
-function toMeaning(name) {
-  meaning.part = name;
-  keep("meaning-part", name);
-  press(meaning.choice, name);
-  for (const [each, part] of Object.entries(meaning.parts)) part.box.hidden = each !== name;
+function selectEmbeddingsTask(name) {
+  embeddingsView.part = name;
+  saveLocal("meaning-part", name);
+  setPressed(embeddingsView.choice, name);
+  for (const [each, part] of Object.entries(embeddingsView.parts)) part.box.hidden = each !== name;
   if (VIEWS.meaning.box.offsetParent) VIEWS.meaning.show();
 }
-function meaningAtOnce() {
+function autoRunEmbeddings() {
   if (state.view !== "meaning" || !root.offsetParent) return;
-  const part = meaning.parts[meaning.part];
-  if (meaning.part === "sizes") askSizes();
-  else atOnce(part.asker, "free-" + part.name, part.fields, part.ask);
+  const part = embeddingsView.parts[embeddingsView.part];
+  if (embeddingsView.part === "sizes") loadSizes();
+  else autoRun(part.asker, "free-" + part.name, part.fields, part.ask);
 }
-const cosine = (x) => x.toFixed(2);
+const formatCosine = (x) => x.toFixed(2);
 
 // ---------------------------------------------------------------- word in context
-function banksPart(name) {
-  const part = freePart(name, {
+function createWordInContextForm(name) {
+  const part = createInferenceForm(name, {
     title: "Word in context",
     about: "One word with two meanings, by layer",
     button: "Run",
     kind: "banks",
     models: [["Model", "bert-base-uncased"]],
     controls: [
-      ["text", "Text", textBox("The bank by the river was steep, but the bank refused my loan")],
+      ["text", "Text", createTextBox("The bank by the river was steep, but the bank refused my loan")],
       [
         "word",
         "Word that occurs twice",
@@ -92,19 +92,19 @@ function banksPart(name) {
     empty:
       "Cosine similarity of the two occurrences after each layer. Both start with the same " +
       "vector; their contexts separate them.",
-    over(part, told) {
-      if (told.status !== "done") return "";
-      meaning.banks = told.result;
-      buildBanks(part);
-      drawBanks();
-      return "Computed with " + told.result.model;
+    over(part, response) {
+      if (response.status !== "done") return "";
+      embeddingsView.banks = response.result;
+      renderWordInContext(part);
+      paintWordInContext();
+      return "Computed with " + response.result.model;
     },
   });
-  part.draw = drawBanks;
+  part.draw = paintWordInContext;
   return part;
 }
-function buildBanks(part) {
-  const result = meaning.banks,
+function renderWordInContext(part) {
+  const result = embeddingsView.banks,
     [first, second] = result.places;
   const chart = (className, label) => {
     const canvas = el("canvas", { className });
@@ -122,20 +122,20 @@ function buildBanks(part) {
       }),
       text,
     );
-  meaning.alike = chart(
+  embeddingsView.alike = chart(
     "two-alike",
     "Cosine of the two occurrences by layer, and of other pairs of words",
   );
-  meaning.each = result.beside.map((word) =>
+  embeddingsView.each = result.beside.map((word) =>
     chart("beside-word", "Cosine of " + word + " with each of the two, by layer"),
   );
-  meaning.keys = el(
+  embeddingsView.keys = el(
     "div",
     { className: "keys" },
     key(0, "the two " + result.word),
     key(1, "mean of other word pairs in the text"),
   );
-  meaning.keys2 = el(
+  embeddingsView.keys2 = el(
     "div",
     { className: "keys" },
     key(0, "with the first " + result.word),
@@ -148,7 +148,7 @@ function buildBanks(part) {
       const which = first.includes(i) ? 1 : second.includes(i) ? 2 : 0;
       return el("span", {
         className: "token" + (which ? " t" + (which - 1) + " marked" : ""),
-        textContent: readable(token) + (which ? " " + which : ""),
+        textContent: readableToken(token) + (which ? " " + which : ""),
         title: which
           ? (which === 1 ? "the first" : "the second") + " of the two compared occurrences"
           : "token " + (i + 1),
@@ -164,7 +164,7 @@ function buildBanks(part) {
     cell = (value) =>
       el("td", {
         className: "number",
-        textContent: value === null || value === undefined ? "–" : cosine(value),
+        textContent: value === null || value === undefined ? "–" : formatCosine(value),
         title: value === null || value === undefined ? "" : String(value),
       });
   const table = el(
@@ -213,10 +213,10 @@ function buildBanks(part) {
         "figure",
         {},
         el("figcaption", {
-          textContent: "Similarity of the two occurrences in " + shortName(result) + ", by layer",
+          textContent: "Similarity of the two occurrences in " + shortModelName(result) + ", by layer",
         }),
-        meaning.alike,
-        meaning.keys,
+        embeddingsView.alike,
+        embeddingsView.keys,
       ),
       el(
         "figure",
@@ -226,13 +226,13 @@ function buildBanks(part) {
           "div",
           { className: "small-charts" },
           ...result.beside.map((word, i) =>
-            el("div", {}, el("span", { className: "hint", textContent: word }), meaning.each[i]),
+            el("div", {}, el("span", { className: "hint", textContent: word }), embeddingsView.each[i]),
           ),
         ),
-        meaning.keys2,
+        embeddingsView.keys2,
       ),
     ),
-    ...hints(result.notes),
+    ...createNotes(result.notes),
     el(
       "details",
       { className: "numbers-of" },
@@ -241,11 +241,11 @@ function buildBanks(part) {
     ),
   );
 }
-function drawBanks() {
-  const result = meaning.banks;
-  if (!result || !meaning.alike || !meaning.alike.clientWidth) return;
+function paintWordInContext() {
+  const result = embeddingsView.banks;
+  if (!result || !embeddingsView.alike || !embeddingsView.alike.clientWidth) return;
   const { layers } = result,
-    most = Math.max(1, layers.length - 1),
+    maxValue = Math.max(1, layers.length - 1),
     ticks = [
       [0, "0"],
       [0.5, "0.5"],
@@ -257,40 +257,40 @@ function drawBanks() {
       ...each.beside.flatMap((pair) => pair || []),
     ]),
     low = Math.min(0, Math.floor(10 * Math.min(...values)) / 10);
-  for (const keys of [meaning.keys, meaning.keys2])
-    keys.style.cssText = [0, 1].map((i) => "--of-" + i + ":" + hueOf(i)).join(";");
-  lines(
-    meaning.alike,
+  for (const keys of [embeddingsView.keys, embeddingsView.keys2])
+    keys.style.cssText = [0, 1].map((i) => "--of-" + i + ":" + seriesColor(i)).join(";");
+  paintLines(
+    embeddingsView.alike,
     [
       layers.map((each) => [each.layer, each.alike]),
       layers.filter((each) => each.others !== null).map((each) => [each.layer, each.others]),
     ],
     [low, 1],
     ticks,
-    most,
+    maxValue,
     "layer",
   );
-  meaning.each.forEach((canvas, k) =>
-    lines(
+  embeddingsView.each.forEach((canvas, k) =>
+    paintLines(
       canvas,
       [0, 1].map((side) =>
         layers.filter((each) => each.beside[k]).map((each) => [each.layer, each.beside[k][side]]),
       ),
       [low, 1],
       ticks,
-      most,
+      maxValue,
       "layer",
       92,
     ),
   );
-  meaning.alike.drawn = layers; // tests read this property
+  embeddingsView.alike.drawn = layers; // tests read this property
 }
 
 // ---------------------------------------------------------------- analogies
-function analogyPart(name) {
+function createAnalogyForm(name) {
   const word = (value) =>
     el("input", { type: "text", value, required: true, maxLength: 40, spellcheck: false });
-  return freePart(name, {
+  return createInferenceForm(name, {
     title: "Analogies",
     about: "king − man + woman: sums of input embedding vectors",
     button: "Run",
@@ -309,9 +309,9 @@ function analogyPart(name) {
     empty:
       "The tokens nearest to the sum, and the rank of the expected word: among all tokens, " +
       "without the three input words, and without any arithmetic.",
-    over(part, told) {
-      if (told.status !== "done") return "";
-      const { result } = told,
+    over(part, response) {
+      if (response.status !== "done") return "";
+      const { result } = response,
         { words, expected } = result,
         ranks = [
           ["among all tokens", expected.with_given, "no exclusions"],
@@ -325,7 +325,7 @@ function analogyPart(name) {
       part.out.replaceChildren(
         el("p", { className: "verdict", textContent: result.finding }),
         el("h4", {
-          textContent: "Rank of " + words.expected + " among " + plural(result.vocabulary, "token"),
+          textContent: "Rank of " + words.expected + " among " + pluralize(result.vocabulary, "token"),
         }),
         el(
           "table",
@@ -352,16 +352,16 @@ function analogyPart(name) {
             " + " +
             words.also +
             " in " +
-            shortName(result) +
+            shortModelName(result) +
             ", by cosine",
         }),
-        bars(
+        createBarList(
           result.nearest.map((each) => [
-            readable(each.token) + (each.given ? " (input)" : ""),
+            readableToken(each.token) + (each.given ? " (input)" : ""),
             each.cosine,
             {
-              chosen: each.id === idOf(result, "expected"),
-              words: cosine(each.cosine),
+              chosen: each.id === tokenIdOf(result, "expected"),
+              words: formatCosine(each.cosine),
               title: "id " + each.id,
             },
           ]),
@@ -371,25 +371,25 @@ function analogyPart(name) {
     },
   });
 }
-const idOf = (result, name) =>
+const tokenIdOf = (result, name) =>
   (result.nearest.find((each) => each.token === result.tokens[name]) || {}).id;
 
 // ---------------------------------------------------------------- sizes
-const HOW = { here: "this model", counted: "counted here", cited: "cited" };
-function sizesPart() {
+const SOURCE_LABELS = { here: "this model", counted: "counted here", cited: "cited" };
+function createSizesPanel() {
   const out = el(
       "div",
       { className: "out" },
       el("p", { className: "hint", textContent: "Counting" }),
     ),
-    line = asker("sizes", {
+    line = createJobRunner("sizes", {
       begun: () => {
-        meaning.parts.sizes.stale = false;
+        embeddingsView.parts.sizes.stale = false;
       },
-      over: (told) => {
-        if (told.status === "done") {
-          meaning.sizes = told.result;
-          drawSizes();
+      over: (response) => {
+        if (response.status === "done") {
+          embeddingsView.sizes = response.result;
+          renderSizes();
         }
       },
     });
@@ -402,21 +402,21 @@ function sizesPart() {
     box: el("div", { className: "part-sizes", hidden: true }, line.line, out),
   };
 }
-async function askSizes() {
-  const part = meaning.parts.sizes,
-    own = subjectNow();
+async function loadSizes() {
+  const part = embeddingsView.parts.sizes,
+    own = currentModel();
   if (!part.stale || !own || !owner || part.asker.busy) return;
   part.stale = false;
-  await askNow(part.asker, "sizes", { parameters: own.parameters, name: own.name.slice(0, 80) });
+  await runJob(part.asker, "sizes", { parameters: own.parameters, name: own.name.slice(0, 80) });
 }
-function drawSizes() {
-  const { models } = meaning.sizes,
+function renderSizes() {
+  const { models } = embeddingsView.sizes,
     logs = models.map((each) => Math.log10(each.parameters)),
     low = Math.floor(Math.min(...logs)),
     high = Math.ceil(Math.max(...logs)),
     times = (x) =>
-      (x >= 10 ? Math.round(+x.toPrecision(2)).toLocaleString("en") : number(x)) + " ×";
-  meaning.parts.sizes.out.replaceChildren(
+      (x >= 10 ? Math.round(+x.toPrecision(2)).toLocaleString("en") : formatNumber(x)) + " ×";
+  embeddingsView.parts.sizes.out.replaceChildren(
     el("p", {
       className: "fairness",
       textContent:
@@ -479,7 +479,7 @@ function drawSizes() {
                 className: "number",
                 textContent: each.times === null ? "" : times(each.times),
               }),
-              el("td", { className: "how", textContent: HOW[each.how] }),
+              el("td", { className: "how", textContent: SOURCE_LABELS[each.how] }),
               el("td", {
                 className: "what-of",
                 textContent: each.how === "here" ? "" : each.source,

@@ -1,10 +1,10 @@
 // Benchmark: several models on the same held-out sequences. comparison/table.py sends the rows;
 // this
 // file keeps the newest of each.
-const MODELS_AT_MOST = 6,
-  SHEET = "transformer-playground-compare-table",
-  LARGEST_SHEET = 2_500_000;
-const SCORES = [
+const MAX_MODELS = 6,
+  RESULTS_KEY = "transformer-playground-compare-table",
+  MAX_RESULTS_LENGTH = 2_500_000;
+const METRIC_COLUMNS = [
   [
     "exact_match",
     "exact match",
@@ -22,10 +22,10 @@ const SCORES = [
       "the small mark is the chance level",
   ],
 ];
-const FAIR =
+const FAIRNESS_NOTE =
   "Your model was trained on this task; pretrained models were trained on text only and " +
   "receive few-shot examples in the prompt. The comparison is therefore not between equals.";
-const sheet = {
+const benchmarkResults = {
   what: null,
   settings: null,
   rows: new Map(),
@@ -34,7 +34,7 @@ const sheet = {
   estimates: new Map(),
   part: 0,
 };
-let table, asking; // the elements, and the active job
+let benchmarkForm, benchmarkJob; // the elements, and the active job
 
 VIEWS.table = {
   title: "Benchmark",
@@ -42,13 +42,13 @@ VIEWS.table = {
     "Evaluates your model, pretrained models from the Hub, and trivial baselines on the " +
     "same held-out sequences with the same metrics.",
   build(box) {
-    const form = kept("table") || {};
-    table = {
+    const form = loadLocal("table") || {};
+    benchmarkForm = {
       models: Array.isArray(form.models)
         ? form.models
             .filter((each) => each && typeof each.name === "string")
-            .slice(0, MODELS_AT_MOST)
-        : SUGGESTED.map((name) => ({ name, on: true })),
+            .slice(0, MAX_MODELS)
+        : DEFAULT_MODELS.map((name) => ({ name, on: true })),
       list: el("ul", { className: "asked" }),
       name: el("input", {
         type: "text",
@@ -63,35 +63,35 @@ VIEWS.table = {
       sum: el("p", { className: "hint sum" }),
       problem: el("p", { className: "problem" }),
       go: el("button", { type: "submit", className: "quiet main ask-them", textContent: "Run" }),
-      caption: el("p", { className: "fairness", textContent: FAIR }),
+      caption: el("p", { className: "fairness", textContent: FAIRNESS_NOTE }),
       body: el("tbody"),
       leaks: el("div", { className: "leaks" }),
       items: el("div", { className: "items" }),
       note: el("p", { className: "hint note" }),
       files: el("span", { className: "files" }),
     };
-    asking = asker("table", {
-      begun: tableBegun,
-      rows: tableRows,
-      going: drawSheet,
-      over: tableOver,
+    benchmarkJob = createJobRunner("table", {
+      begun: onBenchmarkStart,
+      rows: onBenchmarkRows,
+      going: renderResults,
+      over: onBenchmarkFinish,
     });
-    table.name.setAttribute("list", "compare-names");
-    table.name.setAttribute("aria-label", "Another model");
+    benchmarkForm.name.setAttribute("list", "compare-names");
+    benchmarkForm.name.setAttribute("aria-label", "Another model");
     const adding = el(
       "form",
       { className: "adding" },
-      table.name,
-      table.names,
+      benchmarkForm.name,
+      benchmarkForm.names,
       el("button", { type: "submit", className: "quiet", textContent: "Add" }),
     );
     adding.addEventListener("submit", (event) => {
       event.preventDefault();
-      addModel(table.name.value.trim());
+      addModel(benchmarkForm.name.value.trim());
     });
-    table.problem.setAttribute("role", "alert");
-    table.name.addEventListener("input", () => {
-      table.problem.textContent = "";
+    benchmarkForm.problem.setAttribute("role", "alert");
+    benchmarkForm.name.addEventListener("input", () => {
+      benchmarkForm.problem.textContent = "";
     });
     const numbers = [
       ["n", "Examples", 20, 1, 500, "Held-out sequences for every model"],
@@ -126,24 +126,24 @@ VIEWS.table = {
           required: true,
           className: "of-" + name,
         });
-        input.addEventListener("input", rememberTable);
-        table.fields[name] = input;
+        input.addEventListener("input", saveBenchmarkForm);
+        benchmarkForm.fields[name] = input;
         return el("label", { title }, label, input);
       }),
       el("p", {
         className: "hint",
         textContent: "Ranking: is the target more probable than other answers of its length?",
       }),
-      table.sum,
-      table.go,
+      benchmarkForm.sum,
+      benchmarkForm.go,
     );
     form2.addEventListener("submit", (event) => {
       event.preventDefault();
-      askThem();
+      runBenchmark();
     });
     const heads = [
         "model",
-        ...SCORES.map(([, text]) => text),
+        ...METRIC_COLUMNS.map(([, text]) => text),
         "examples",
         "parameters",
         "time per example",
@@ -151,7 +151,7 @@ VIEWS.table = {
       ],
       titles = [
         "",
-        ...SCORES.map(([, , title]) => title),
+        ...METRIC_COLUMNS.map(([, , title]) => title),
         "Evaluated held-out sequences",
         "Trained parameters",
         "Seconds per answer, without ranking",
@@ -172,26 +172,26 @@ VIEWS.table = {
     for (const [text, make] of [
       [
         "Table (CSV)",
-        () => save("compare.csv", new Blob([csvOf(tableLines())], { type: "text/csv" })),
+        () => downloadBlob("compare.csv", new Blob([toCsv(resultRows())], { type: "text/csv" })),
       ],
       [
         "Answers (CSV)",
-        () => save("compare-items.csv", new Blob([csvOf(itemLines())], { type: "text/csv" })),
+        () => downloadBlob("compare-items.csv", new Blob([toCsv(exampleRows())], { type: "text/csv" })),
       ],
       [
         "All data (JSON)",
         () =>
-          save(
+          downloadBlob(
             "compare.json",
-            new Blob([JSON.stringify(everything(), null, 1)], { type: "application/json" }),
+            new Blob([JSON.stringify(exportData(), null, 1)], { type: "application/json" }),
           ),
       ],
     ]) {
       const button = el("button", { type: "button", className: "quiet", textContent: text });
       button.addEventListener("click", make);
-      table.files.append(button);
+      benchmarkForm.files.append(button);
     }
-    table.whole = el("table", { className: "sheet" }, el("thead", {}, head), table.body);
+    benchmarkForm.whole = el("table", { className: "sheet" }, el("thead", {}, head), benchmarkForm.body);
     box.append(
       el(
         "div",
@@ -200,53 +200,53 @@ VIEWS.table = {
           "section",
           { className: "side", ariaLabel: "Benchmark settings" },
           el("h3", { textContent: "Compared models" }),
-          table.list,
+          benchmarkForm.list,
           adding,
-          table.problem,
+          benchmarkForm.problem,
           form2,
         ),
         el(
           "section",
           { className: "main-part", ariaLabel: "Benchmark results" },
-          asking.line,
-          table.caption,
-          el("div", { className: "scrolling", tabIndex: 0 }, table.whole),
-          table.leaks,
+          benchmarkJob.line,
+          benchmarkForm.caption,
+          el("div", { className: "scrolling", tabIndex: 0 }, benchmarkForm.whole),
+          benchmarkForm.leaks,
           el(
             "div",
             { className: "bar" },
             el("h3", { textContent: "Results by example" }),
-            table.files,
+            benchmarkForm.files,
           ),
-          table.note,
-          table.items,
+          benchmarkForm.note,
+          benchmarkForm.items,
         ),
       ),
     );
-    listeners.push(listModels);
-    listModels();
-    recallSheet();
+    listeners.push(renderModelList);
+    renderModelList();
+    loadResults();
   },
   fields() {
-    rememberTable();
+    saveBenchmarkForm();
     return ["table"];
   },
   show() {
-    listModels();
-    lookUp(table.models.map((each) => each.name));
+    renderModelList();
+    loadModelFacts(benchmarkForm.models.map((each) => each.name));
   },
 };
 
 // ---------------------------------------------------------------- models
-function listModels() {
-  const signature = JSON.stringify(table.models.map((each) => [each, whatItTakes(each.name)]));
-  offer(table.names);
-  table.name.placeholder = foldersToo ? "user/name, or a folder" : "user/name";
-  if (table.list.dataset.signature === signature) return;
-  table.list.dataset.signature = signature;
-  table.list.replaceChildren(
-    ...table.models.map((each) => {
-      const [words, wrong] = whatItTakes(each.name),
+function renderModelList() {
+  const signature = JSON.stringify(benchmarkForm.models.map((each) => [each, formatModelCost(each.name)]));
+  renderSuggestions(benchmarkForm.names);
+  benchmarkForm.name.placeholder = localPathsAllowed ? "user/name, or a folder" : "user/name";
+  if (benchmarkForm.list.dataset.signature === signature) return;
+  benchmarkForm.list.dataset.signature = signature;
+  benchmarkForm.list.replaceChildren(
+    ...benchmarkForm.models.map((each) => {
+      const [words, wrong] = formatModelCost(each.name),
         tick = el("input", { type: "checkbox", checked: each.on }),
         away = el("button", {
           type: "button",
@@ -257,13 +257,13 @@ function listModels() {
         });
       tick.addEventListener("change", () => {
         each.on = tick.checked;
-        rememberTable();
-        listModels();
+        saveBenchmarkForm();
+        renderModelList();
       });
       away.addEventListener("click", () => {
-        table.models = table.models.filter((other) => other !== each);
-        rememberTable();
-        listModels();
+        benchmarkForm.models = benchmarkForm.models.filter((other) => other !== each);
+        saveBenchmarkForm();
+        renderModelList();
       });
       return el(
         "li",
@@ -274,52 +274,52 @@ function listModels() {
       );
     }),
   );
-  saySum();
+  renderCost();
 }
 function addModel(name) {
-  const there = table.models.some((each) => each.name === name);
-  table.problem.textContent = !name
+  const there = benchmarkForm.models.some((each) => each.name === name);
+  benchmarkForm.problem.textContent = !name
     ? "Type a model name first, such as gpt2 or user/name."
     : there
       ? name + " is already in the list."
-      : table.models.length >= MODELS_AT_MOST
-        ? "The limit is " + plural(MODELS_AT_MOST, "model") + " besides yours; remove one first."
+      : benchmarkForm.models.length >= MAX_MODELS
+        ? "The limit is " + pluralize(MAX_MODELS, "model") + " besides yours; remove one first."
         : "";
-  if (table.problem.textContent) return; // the typed name stays
-  table.name.value = "";
-  table.models.push({ name, on: true });
-  rememberTable();
-  listModels();
-  lookUp([name]);
+  if (benchmarkForm.problem.textContent) return; // the typed name stays
+  benchmarkForm.name.value = "";
+  benchmarkForm.models.push({ name, on: true });
+  saveBenchmarkForm();
+  renderModelList();
+  loadModelFacts([name]);
 }
-function saySum() {
-  const chosen = table.models.filter((each) => each.on),
+function renderCost() {
+  const chosen = benchmarkForm.models.filter((each) => each.on),
     away = chosen
-      .map((each) => known.get(each.name))
+      .map((each) => modelFacts.get(each.name))
       .filter((row) => row && row.where === "hub" && row.bytes);
-  const unknown = chosen.filter((each) => !known.has(each.name)).length;
-  table.sum.textContent = away.length
+  const unknown = chosen.filter((each) => !modelFacts.has(each.name)).length;
+  benchmarkForm.sum.textContent = away.length
     ? "Downloads " +
-      bytes(away.reduce((sum, row) => sum + row.bytes, 0)) +
+      formatBytes(away.reduce((sum, row) => sum + row.bytes, 0)) +
       " first, once: " +
       away.map((row) => row.name).join(", ") +
       "."
-    : unknown || !chosen.length || chosen.some((each) => known.get(each.name).sentence)
+    : unknown || !chosen.length || chosen.some((each) => modelFacts.get(each.name).sentence)
       ? ""
       : "No download needed.";
 }
-const numbersNow = () =>
+const currentNumbers = () =>
   Object.fromEntries(
-    Object.entries(table.fields).map(([name, input]) => [name, Math.round(+input.value)]),
+    Object.entries(benchmarkForm.fields).map(([name, input]) => [name, Math.round(+input.value)]),
   );
-function rememberTable() {
-  keep("table", { models: table.models, ...numbersNow() });
+function saveBenchmarkForm() {
+  saveLocal("table", { models: benchmarkForm.models, ...currentNumbers() });
 }
-function askThem() {
-  const models = table.models.filter((each) => each.on).map((each) => each.name),
-    { n, shots, rank } = numbersNow();
-  lookUp(table.models.map((each) => each.name));
-  asking.ask(
+function runBenchmark() {
+  const models = benchmarkForm.models.filter((each) => each.on).map((each) => each.name),
+    { n, shots, rank } = currentNumbers();
+  loadModelFacts(benchmarkForm.models.map((each) => each.name));
+  benchmarkJob.ask(
     "table",
     { models, n, shots, rank: Math.min(n, rank), of: state.subject },
     state.subject,
@@ -327,88 +327,88 @@ function askThem() {
 }
 
 // ---------------------------------------------------------------- results
-function tableBegun(what) {
-  table.go.textContent = "Run again";
-  sheet.pending = what;
-  sheet.part += 1;
-  if (what.retry) {
-    sheet.leaks = sheet.leaks.filter((leak) => leak.model !== what.retry);
-    sheet.cleared = false;
+function onBenchmarkStart(request) {
+  benchmarkForm.go.textContent = "Run again";
+  benchmarkResults.pending = request;
+  benchmarkResults.part += 1;
+  if (request.retry) {
+    benchmarkResults.leaks = benchmarkResults.leaks.filter((leak) => leak.model !== request.retry);
+    benchmarkResults.cleared = false;
   }
-  drawSheet();
+  renderResults();
 }
-function tableRows(rows, told, what) {
-  for (const row of rows) take(row, what);
+function onBenchmarkRows(rows, response, request) {
+  for (const row of rows) applyRow(row, request);
 }
-function take(row, what) {
-  const only = what.retry;
+function applyRow(row, request) {
+  const only = request.retry;
   if (row.kind === "settings" && !only)
-    Object.assign(sheet, {
-      what,
+    Object.assign(benchmarkResults, {
+      what: request,
       settings: row,
       rows: new Map(),
       items: new Map(),
       leaks: [],
       estimates: new Map(),
-      subject: what.of || "",
+      subject: request.of || "",
     });
   if (only && row.model !== only) return;
-  const id = sheet.part + ":" + row.place;
+  const id = benchmarkResults.part + ":" + row.place;
   if (row.kind === "model") {
-    if (only && !sheet.cleared) {
-      for (const [key, each] of sheet.rows)
+    if (only && !benchmarkResults.cleared) {
+      for (const [key, each] of benchmarkResults.rows)
         if (each.model === only) {
-          sheet.rows.delete(key);
-          for (const of of sheet.items.values()) of.delete(key);
+          benchmarkResults.rows.delete(key);
+          for (const of of benchmarkResults.items.values()) of.delete(key);
         }
-      sheet.cleared = true;
+      benchmarkResults.cleared = true;
     }
-    sheet.rows.set(id, row);
-  } else if (row.kind === "estimate") sheet.estimates.set(id, row);
-  else if (row.kind === "leak") sheet.leaks.push(row);
+    benchmarkResults.rows.set(id, row);
+  } else if (row.kind === "estimate") benchmarkResults.estimates.set(id, row);
+  else if (row.kind === "leak") benchmarkResults.leaks.push(row);
   else if (row.kind === "item") {
-    if (!sheet.items.has(row.number)) sheet.items.set(row.number, new Map());
-    sheet.items.get(row.number).set(id, row);
+    if (!benchmarkResults.items.has(row.number)) benchmarkResults.items.set(row.number, new Map());
+    benchmarkResults.items.get(row.number).set(id, row);
   }
 }
-function tableOver(told, what) {
-  sheet.pending = null;
-  drawSheet(told);
+function onBenchmarkFinish(response, request) {
+  benchmarkResults.pending = null;
+  renderResults(response);
   // the downloaded models are now on this machine
-  if (what.models.length) lookUp(what.models, true);
-  lookAround();
-  rememberSheet();
-  return told.status === "done"
+  if (request.models.length) loadModelFacts(request.models, true);
+  listLocalModels();
+  saveResults();
+  return response.status === "done"
     ? "Evaluated: " +
-        plural([...sheet.items.keys()].length, "example") +
+        pluralize([...benchmarkResults.items.keys()].length, "example") +
         ", " +
-        plural(
-          [...sheet.rows.values()].filter((row) => !isBaseline(row) && !row.error).length,
+        pluralize(
+          [...benchmarkResults.rows.values()].filter((row) => !isBaseline(row) && !row.error).length,
           "model",
         ) +
         " and the baselines."
     : "";
 }
-function rememberSheet() {
+function saveResults() {
   const whole = JSON.stringify({
-    ...sheet,
+    ...benchmarkResults,
     pending: null,
-    rows: [...sheet.rows],
-    estimates: [...sheet.estimates],
-    items: [...sheet.items].map(([number, of]) => [number, [...of]]),
+    rows: [...benchmarkResults.rows],
+    estimates: [...benchmarkResults.estimates],
+    items: [...benchmarkResults.items].map(([number, of]) => [number, [...of]]),
   });
   try {
-    if (whole.length < LARGEST_SHEET) localStorage.setItem(SHEET, whole);
-    else localStorage.removeItem(SHEET);
+    if (whole.length < MAX_RESULTS_LENGTH) localStorage.setItem(RESULTS_KEY, whole);
+    else localStorage.removeItem(RESULTS_KEY);
   } catch (error) {
     /* storage is full: the server keeps the results for some time */
   }
 }
-function recallSheet() {
+function loadResults() {
   try {
-    const whole = JSON.parse(localStorage.getItem(SHEET) || "null");
+    const whole = JSON.parse(localStorage.getItem(RESULTS_KEY) || "null");
     if (whole && whole.settings)
-      Object.assign(sheet, whole, {
+      Object.assign(benchmarkResults, whole, {
         pending: null,
         rows: new Map(whole.rows),
         estimates: new Map(whole.estimates),
@@ -417,21 +417,21 @@ function recallSheet() {
   } catch (error) {
     /* the stored value is malformed */
   }
-  drawSheet();
+  renderResults();
 }
 
 // ---------------------------------------------------------------- the table
 const isBaseline = (row) => row.what === "baseline";
 // Your model first, then the selected models in their order, then the baselines.
-function inOrder() {
-  const asked = sheet.what ? sheet.what.models : [],
+function sortedRows() {
+  const requested = benchmarkResults.what ? benchmarkResults.what.models : [],
     rank = (row) =>
-      isBaseline(row) ? 1000 : asked.includes(row.model) ? 1 + asked.indexOf(row.model) : 0;
-  return [...sheet.rows].sort(
+      isBaseline(row) ? 1000 : requested.includes(row.model) ? 1 + requested.indexOf(row.model) : 0;
+  return [...benchmarkResults.rows].sort(
     ([a, x], [b, y]) => rank(x) - rank(y) || x.place - y.place || (a < b ? -1 : 1),
   );
 }
-function scoreCell(row, name) {
+function createScoreCell(row, name) {
   const cell = el("td", { className: "score" }),
     value = row[name],
     low = row[name + "_low"],
@@ -449,14 +449,14 @@ function scoreCell(row, name) {
   }
   const chance = name === "rank_accuracy" && !isBaseline(row) ? row.rank_chance : null;
   cell.title =
-    chanceOf(value) +
+    formatProbability(value) +
     (of ? " of " + of.toLocaleString("en") : "") +
     (low === null || low === undefined
       ? ""
-      : "; 95 % interval " + percent(low) + " to " + percent(high)) +
-    (chance === null || chance === undefined ? "" : "; chance " + chanceOf(chance));
+      : "; 95 % interval " + formatPercent(low) + " to " + formatPercent(high)) +
+    (chance === null || chance === undefined ? "" : "; chance " + formatProbability(chance));
   cell.append(
-    el("span", { className: "value", textContent: chanceOf(value) }),
+    el("span", { className: "value", textContent: formatProbability(value) }),
     " ",
     el("span", {
       className: "interval",
@@ -479,19 +479,19 @@ function scoreCell(row, name) {
   track.append(el("i", { className: "dot", style: "left:" + 100 * value + "%" }));
   cell.append(track);
   if (chance !== null && chance !== undefined)
-    cell.append(el("span", { className: "what", textContent: "chance " + chanceOf(chance) }));
+    cell.append(el("span", { className: "what", textContent: "chance " + formatProbability(chance) }));
   return cell;
 }
-const anItem = (s) =>
+const formatSecondsPerExample = (s) =>
   s === null || s === undefined
     ? ""
     : s < 0.0995
-      ? number(+(1000 * s).toPrecision(2)) + " ms"
-      : number(+s.toPrecision(2)) + " s";
+      ? formatNumber(+(1000 * s).toPrecision(2)) + " ms"
+      : formatNumber(+s.toPrecision(2)) + " s";
 // The number of evaluated examples of an active or cancelled model.
-const standing = (row) =>
-  row.over || row.error || !sheet.what ? String(row.n) : row.n + " of " + sheet.what.n;
-function sheetRow(id, row) {
+const formatExampleCount = (row) =>
+  row.over || row.error || !benchmarkResults.what ? String(row.n) : row.n + " of " + benchmarkResults.what.n;
+function createResultRow(id, row) {
   const name = el(
     "td",
     { className: "who" },
@@ -506,22 +506,22 @@ function sheetRow(id, row) {
         { className: "failed", colSpan: 7 },
         el("span", {
           textContent:
-            sentenceOf(row.error) + (row.n ? " Evaluated before the error: " + row.n + "." : ""),
+            toSentence(row.error) + (row.n ? " Evaluated before the error: " + row.n + "." : ""),
         }),
         " ",
       ),
       again = el("button", { type: "button", className: "quiet", textContent: "Try again" });
-    again.disabled = asking.busy;
-    again.addEventListener("click", () => askAgain(row.model));
+    again.disabled = benchmarkJob.busy;
+    again.addEventListener("click", () => retryModel(row.model));
     cell.append(again);
     return el("tr", { className: "wrong-row" }, ...cells, cell);
   }
-  cells.push(...SCORES.map(([score]) => scoreCell(row, score)));
-  const estimate = sheet.estimates.get(id);
+  cells.push(...METRIC_COLUMNS.map(([score]) => createScoreCell(row, score)));
+  const estimate = benchmarkResults.estimates.get(id);
   cells.push(
     el("td", {
       className: "number",
-      textContent: standing(row),
+      textContent: formatExampleCount(row),
       title: estimate ? estimate.sentence : "",
     }),
   );
@@ -534,9 +534,9 @@ function sheetRow(id, row) {
   cells.push(
     el("td", {
       className: "number",
-      textContent: anItem(row.seconds_an_item),
+      textContent: formatSecondsPerExample(row.seconds_an_item),
       title: row.rank_seconds_an_item
-        ? "and " + anItem(row.rank_seconds_an_item) + " per ranked example"
+        ? "and " + formatSecondsPerExample(row.rank_seconds_an_item) + " per ranked example"
         : "",
     }),
   );
@@ -544,19 +544,19 @@ function sheetRow(id, row) {
     el(
       "td",
       { className: "number" },
-      row.weights_bytes ? bytes(row.weights_bytes) : "",
+      row.weights_bytes ? formatBytes(row.weights_bytes) : "",
       ...(row.grown_bytes > 0
-        ? [el("span", { className: "what", textContent: "process + " + bytes(row.grown_bytes) })]
+        ? [el("span", { className: "what", textContent: "process + " + formatBytes(row.grown_bytes) })]
         : []),
     ),
   );
   return el("tr", { className: isBaseline(row) ? "baseline" : "" }, ...cells);
 }
-function waitingRow(name, told, first) {
+function createPendingRow(name, response, first) {
   const what =
-    first && told && told.unit === "bytes"
-      ? "downloading, " + bytes(told.done) + " of " + bytes(told.total)
-      : first && asking.busy
+    first && response && response.unit === "bytes"
+      ? "downloading, " + formatBytes(response.done) + " of " + formatBytes(response.total)
+      : first && benchmarkJob.busy
         ? "running"
         : "queued";
   return [
@@ -574,39 +574,39 @@ function waitingRow(name, told, first) {
     ),
   ];
 }
-function drawSheet(told = null) {
-  const wanted = inOrder().map(([id, row]) => [
+function renderResults(response = null) {
+  const rowSpecs = sortedRows().map(([id, row]) => [
     id,
-    JSON.stringify([row, asking.busy && row.error]),
-    () => sheetRow(id, row),
+    JSON.stringify([row, benchmarkJob.busy && row.error]),
+    () => createResultRow(id, row),
   ]);
-  if (sheet.pending && !sheet.pending.retry && sheet.what === sheet.pending) {
-    const left = sheet.pending.models.filter(
-        (name) => ![...sheet.rows.values()].some((row) => row.model === name),
+  if (benchmarkResults.pending && !benchmarkResults.pending.retry && benchmarkResults.what === benchmarkResults.pending) {
+    const left = benchmarkResults.pending.models.filter(
+        (name) => ![...benchmarkResults.rows.values()].some((row) => row.model === name),
       ),
-      own = [...sheet.rows.values()].some(
-        (row) => !isBaseline(row) && !sheet.pending.models.includes(row.model) && row.over,
+      own = [...benchmarkResults.rows.values()].some(
+        (row) => !isBaseline(row) && !benchmarkResults.pending.models.includes(row.model) && row.over,
       );
-    const before = wanted.findIndex(([id]) => isBaseline(sheet.rows.get(id)));
-    wanted.splice(
-      before < 0 ? wanted.length : before,
+    const before = rowSpecs.findIndex(([id]) => isBaseline(benchmarkResults.rows.get(id)));
+    rowSpecs.splice(
+      before < 0 ? rowSpecs.length : before,
       0,
       ...left.map((name, i) => {
-        const [words, row] = waitingRow(name, told, own && i === 0);
+        const [words, row] = createPendingRow(name, response, own && i === 0);
         return ["to come " + name, name + words, () => row];
       }),
     );
   }
-  const there = new Map([...table.body.children].map((row) => [row.dataset.id, row]));
-  const rows = wanted.map(([id, signature, make]) => {
-    const before = there.get(id);
+  const existing = new Map([...benchmarkForm.body.children].map((row) => [row.dataset.id, row]));
+  const rows = rowSpecs.map(([id, signature, make]) => {
+    const before = existing.get(id);
     if (before && before.dataset.signature === signature) return before;
     const row = make();
     row.dataset.id = id;
     row.dataset.signature = signature;
     return row;
   });
-  table.body.replaceChildren(
+  benchmarkForm.body.replaceChildren(
     ...(rows.length
       ? rows
       : [
@@ -624,36 +624,36 @@ function drawSheet(told = null) {
           ),
         ]),
   );
-  if (sheet.settings) table.caption.textContent = sheet.settings.caption;
-  const leaks = sheet.leaks.map((leak) => leak.sentence).join("\n");
-  if (table.leaks.dataset.text !== leaks) {
-    table.leaks.dataset.text = leaks;
-    table.leaks.replaceChildren(
-      ...sheet.leaks.map((leak) => el("p", { className: "hint", textContent: leak.sentence })),
+  if (benchmarkResults.settings) benchmarkForm.caption.textContent = benchmarkResults.settings.caption;
+  const leaks = benchmarkResults.leaks.map((leak) => leak.sentence).join("\n");
+  if (benchmarkForm.leaks.dataset.text !== leaks) {
+    benchmarkForm.leaks.dataset.text = leaks;
+    benchmarkForm.leaks.replaceChildren(
+      ...benchmarkResults.leaks.map((leak) => el("p", { className: "hint", textContent: leak.sentence })),
     );
   }
-  table.files.hidden = !sheet.rows.size;
-  drawItems();
-  table.whole.dataset.rows = sheet.rows.size; // tests wait for this attribute
+  benchmarkForm.files.hidden = !benchmarkResults.rows.size;
+  renderExamples();
+  benchmarkForm.whole.dataset.rows = benchmarkResults.rows.size; // tests wait for this attribute
 }
-function askAgain(name) {
-  const { n, shots, rank } = sheet.what;
-  asking.ask("table", { models: [name], n, shots, rank, retry: name }, sheet.subject);
+function retryModel(name) {
+  const { n, shots, rank } = benchmarkResults.what;
+  benchmarkJob.ask("table", { models: [name], n, shots, rank, retry: name }, benchmarkResults.subject);
 }
 
 // ---------------------------------------------------------------- examples
-const shortWay = (row) =>
+const decodingSuffix = (row) =>
   /at once/.test(row.way) ? " (all slots)" : /one slot/.test(row.way) ? " (one slot)" : "";
-function drawItems() {
-  table.note.textContent = sheet.settings
-    ? sentenceOf(sheet.settings.note)
+function renderExamples() {
+  benchmarkForm.note.textContent = benchmarkResults.settings
+    ? toSentence(benchmarkResults.settings.note)
     : "Each example with its prompt, the model output and the parsed answer.";
-  const there = new Map([...table.items.children].map((each) => [each.dataset.number, each])),
-    examples = sheet.settings && sheet.settings.examples.length ? sheet.settings.examples : [];
-  const wanted = [];
+  const existing = new Map([...benchmarkForm.items.children].map((each) => [each.dataset.number, each])),
+    examples = benchmarkResults.settings && benchmarkResults.settings.examples.length ? benchmarkResults.settings.examples : [];
+  const boxes = [];
   if (examples.length) {
     const signature = JSON.stringify(examples);
-    let box = there.get("examples");
+    let box = existing.get("examples");
     if (!box || box.dataset.signature !== signature) {
       box = el(
         "details",
@@ -666,16 +666,16 @@ function drawItems() {
       box.dataset.number = "examples";
       box.dataset.signature = signature;
     }
-    wanted.push(box);
+    boxes.push(box);
   }
-  for (const [at, answers] of [...sheet.items].sort(([a], [b]) => a - b)) {
-    const by = inOrder()
+  for (const [at, answers] of [...benchmarkResults.items].sort(([a], [b]) => a - b)) {
+    const by = sortedRows()
       .filter(([id]) => answers.has(id))
       .map(([id, row]) => [row, answers.get(id)]);
     if (!by.length) continue;
     const signature =
       by.map(([row, item]) => row.model + row.way + item.raw).join("\n") + by[0][1].question;
-    let box = there.get(String(at));
+    let box = existing.get(String(at));
     if (!box) {
       box = el(
         "details",
@@ -685,7 +685,7 @@ function drawItems() {
       );
       box.dataset.number = at;
       box.addEventListener("toggle", () => {
-        if (box.open) fillItem(box);
+        if (box.open) renderExample(box);
       });
     }
     box.by = by;
@@ -694,7 +694,7 @@ function drawItems() {
       const marks = by.map(([row, item]) =>
         el("span", {
           className: "mark " + (item.right ? "ok" : "bad"),
-          textContent: (item.right ? "✓ " : "✗ ") + row.model + shortWay(row),
+          textContent: (item.right ? "✓ " : "✗ ") + row.model + decodingSuffix(row),
           title: item.right ? "correct" : "wrong",
         }),
       );
@@ -705,24 +705,24 @@ function drawItems() {
         }),
         el("span", { className: "marks" }, ...marks),
       );
-      if (box.open) fillItem(box);
+      if (box.open) renderExample(box);
     }
-    wanted.push(box);
+    boxes.push(box);
   }
   const same =
-    wanted.length === table.items.children.length &&
-    wanted.every((box, i) => table.items.children[i] === box);
-  if (!same) table.items.replaceChildren(...wanted);
+    boxes.length === benchmarkForm.items.children.length &&
+    boxes.every((box, i) => benchmarkForm.items.children[i] === box);
+  if (!same) benchmarkForm.items.replaceChildren(...boxes);
 }
-function fillItem(box) {
+function renderExample(box) {
   if (box.dataset.filled === box.dataset.signature) return;
   box.dataset.filled = box.dataset.signature;
-  box.lastChild.replaceChildren(...box.by.map(([row, item]) => answerOf(row, item)));
+  box.lastChild.replaceChildren(...box.by.map(([row, item]) => createAnswer(row, item)));
 }
 // The text of a token, with visible whitespace.
-const seenAs = (text) =>
+const visibleWhitespace = (text) =>
   text.replaceAll(" ", "·").replaceAll("\n", "↵").replaceAll("\t", "⇥") || "∅";
-function answerOf(row, item) {
+function createAnswer(row, item) {
   const part = (label, ...content) => [el("dt", { textContent: label }), el("dd", {}, ...content)];
   const tokens = el(
     "div",
@@ -730,7 +730,7 @@ function answerOf(row, item) {
     ...item.tokens.map((token, i) =>
       el("span", {
         className: "token t" + (i % 4),
-        textContent: seenAs(token),
+        textContent: visibleWhitespace(token),
         title:
           "token " +
           (i + 1) +
@@ -781,9 +781,9 @@ function answerOf(row, item) {
   }
   const parts = [];
   if (item.prompt) parts.push(...part("prompt", el("pre", { textContent: item.prompt })));
-  if (item.tokens.length) parts.push(...part(plural(item.tokens.length, "token"), tokens));
+  if (item.tokens.length) parts.push(...part(pluralize(item.tokens.length, "token"), tokens));
   parts.push(
-    ...part("output", el("code", { className: "raw", textContent: seenAs(item.raw) })),
+    ...part("output", el("code", { className: "raw", textContent: visibleWhitespace(item.raw) })),
     ...part("parsed as", read),
   );
   if (item.candidates.length) {
@@ -802,7 +802,7 @@ function answerOf(row, item) {
               "the target has rank " +
               item.rank +
               " of " +
-              plural(sorted.length, "candidate") +
+              pluralize(sorted.length, "candidate") +
               " by log-probability",
           }),
           el(
@@ -832,20 +832,20 @@ function answerOf(row, item) {
   return el(
     "div",
     { className: "answer-of" },
-    el("h4", { textContent: row.model + shortWay(row) }),
+    el("h4", { textContent: row.model + decodingSuffix(row) }),
     el("dl", {}, ...parts),
   );
 }
 
 // ---------------------------------------------------------------- files
-const tableLines = () => inOrder().map(([, { kind, place, over, ...row }]) => row);
-const itemLines = () =>
-  [...sheet.items]
+const resultRows = () => sortedRows().map(([, { kind, place, over, ...row }]) => row);
+const exampleRows = () =>
+  [...benchmarkResults.items]
     .sort(([a], [b]) => a - b)
     .flatMap(([, answers]) =>
       [...answers].map(([id, item]) => ({
         model: item.model,
-        way: (sheet.rows.get(id) || {}).way || "",
+        way: (benchmarkResults.rows.get(id) || {}).way || "",
         number: item.number,
         question: item.question,
         answer: item.answer,
@@ -859,9 +859,9 @@ const itemLines = () =>
         prompt: item.prompt,
       })),
     );
-const everything = () => ({
-  settings: sheet.settings,
-  rows: tableLines(),
-  leaks: sheet.leaks,
-  items: [...sheet.items].sort(([a], [b]) => a - b).flatMap(([, answers]) => [...answers.values()]),
+const exportData = () => ({
+  settings: benchmarkResults.settings,
+  rows: resultRows(),
+  leaks: benchmarkResults.leaks,
+  items: [...benchmarkResults.items].sort(([a], [b]) => a - b).flatMap(([, answers]) => [...answers.values()]),
 });

@@ -158,7 +158,7 @@ def suggested_max_length(task: Any, min_length: Any, max_length: Any) -> int | N
 
 
 def run_config(values: dict[str, Any]) -> RunConfig:
-    """The run that the form's values describe; what its family has no use for is left out. Raises SettingError, naming the field."""
+    """The run that the form's values describe; what its family has no use for is left out. Raises ConfigError, naming the field."""
     family = values["family"]
     if isinstance(family, str) and family in ARCHITECTURES:  # another one is refused below
         values = {
@@ -175,7 +175,7 @@ def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
     """The settings of a task of rows that follow from the rows; other tasks have none.
 
     Raises:
-        SettingError: where no rows are chosen yet, or those that are chosen are not kept here, or have no such lengths.
+        ConfigError: where no rows are chosen yet, or those that are chosen are not kept here, or have no such lengths.
     """
     if values.get("task") != LOOKUP:
         return {"rows": ""}

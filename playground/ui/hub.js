@@ -1,20 +1,20 @@
 // The Hub tab. The server runs every Hub operation as a job, and this script polls the job.
 let owner = "",
-  me = { way: "", signed_in: false },
+  session = { way: "", signed_in: false },
   account = null,
   models = null,
   sortBy = "likes",
   runs = [],
   checkpoints = [];
-let opened = null,
-  planned = null,
-  publishing = false,
-  keeping = null,
-  seen = false,
-  proposed = "",
-  proposedFor = "";
-const GOING = ["waiting", "starting", "training", "paused", "stopping"];
-const show = (box, yes) => {
+let openRepository = null,
+  pushPlan = null,
+  isPublishing = false,
+  autoPublish = null,
+  isStarted = false,
+  suggestedRepo = "",
+  suggestedFor = "";
+const ACTIVE_STATUSES = ["waiting", "starting", "training", "paused", "stopping"];
+const setVisible = (box, yes) => {
   box.hidden = !yes;
 };
 
@@ -22,94 +22,94 @@ const show = (box, yes) => {
 // Start a job and poll it to its end. `say` receives its progress messages, `started` its id, and
 // `wanted` returns whether the job is still to be started. Resolves to the result of the job, or
 // throws an error with its message.
-async function errand(what, say = () => {}, started = () => {}, wanted = () => true) {
+async function runHubTask(task, onProgress = () => {}, onStart = () => {}, isWanted = () => true) {
   // Only jobs that need a token send it, so that an invalid token does not affect the others.
-  const typed = ["account", "plan", "push"].includes(what.kind) || account ? $(".token").value : "";
-  const reply = await persist(
-    () => call("hub-start", { owner, token: typed, ...what }),
-    wanted,
-    (busy) => say(sentenceOf(busy)),
+  const token = ["account", "plan", "push"].includes(task.kind) || account ? $(".token").value : "";
+  const reply = await requestWithRetry(
+    () => request("hub-start", { owner, token: token, ...task }),
+    isWanted,
+    (busy) => onProgress(toSentence(busy)),
   );
   if (reply.error) throw Object.assign(new Error(reply.error), { told: true, again: reply.again });
-  started(reply.job);
+  onStart(reply.job);
   for (let wait = 100, lost = 0; ; wait = Math.min(500, wait * 1.4)) {
     await sleep(wait);
     let job;
     try {
-      job = await call("hub-job", { owner, job: reply.job });
+      job = await request("hub-job", { owner, job: reply.job });
       lost = 0;
     } catch (error) {
       if (++lost > 40) throw error;
       continue;
     }
     if (job.status === "working") {
-      say(job.sentence);
+      onProgress(job.sentence);
       continue;
     }
     if (job.status === "done") return job.result;
     throw Object.assign(new Error(job.sentence), { told: true, again: job.again });
   }
 }
-const wrong = (error) =>
-  sentenceOf(error.told ? error.message : "no response from the server; try again");
+const errorText = (error) =>
+  toSentence(error.told ? error.message : "no response from the server; try again");
 
 // Run a job with its progress in one element, and its error with a retry button in another.
 // `wanted` returns whether the elements still belong to this job.
-async function visibly(what, progress, noteBox, cancelButton, wanted = () => true) {
+async function runWithProgress(task, progress, noteBox, cancelButton, isWanted = () => true) {
   let job = null;
-  note(noteBox, "");
+  setMessage(noteBox, "");
   progress.textContent = "Starting";
-  show(progress, true);
+  setVisible(progress, true);
   if (cancelButton) {
-    show(cancelButton, true);
-    cancelButton.onclick = () => job && call("hub-cancel", { owner, job }).catch(() => {});
+    setVisible(cancelButton, true);
+    cancelButton.onclick = () => job && request("hub-cancel", { owner, job }).catch(() => {});
   }
   const onProgress = (sentence) => {
-    if (wanted()) progress.textContent = sentence;
-    else if (job && what.kind !== "pull") {
-      call("hub-cancel", { owner, job }).catch(() => {});
+    if (isWanted()) progress.textContent = sentence;
+    else if (job && task.kind !== "pull") {
+      request("hub-cancel", { owner, job }).catch(() => {});
       job = null;
     }
   };
   try {
-    return await errand(what, onProgress, (id) => {
+    return await runHubTask(task, onProgress, (id) => {
       job = id;
     });
   } catch (error) {
-    if (wanted()) note(noteBox, wrong(error), "error");
-    if (wanted() && (error.again || !error.told)) retryButton(noteBox, what.retry);
+    if (isWanted()) setMessage(noteBox, errorText(error), "error");
+    if (isWanted() && (error.again || !error.told)) addRetryButton(noteBox, task.retry);
     throw error;
   } finally {
-    if (wanted()) {
-      show(progress, false);
-      if (cancelButton) show(cancelButton, false);
+    if (isWanted()) {
+      setVisible(progress, false);
+      if (cancelButton) setVisible(cancelButton, false);
     }
   }
 }
-function retryButton(box, again) {
-  if (!again) return;
+function addRetryButton(box, onRetry) {
+  if (!onRetry) return;
   const button = document.createElement("button");
   button.type = "button";
   button.className = "quiet";
   button.textContent = "Try again";
-  button.onclick = again;
+  button.onclick = onRetry;
   box.append(" ", button);
 }
 
 // ---------------------------------------------------------------- sign-in
-async function who() {
+async function loadSession() {
   try {
-    me = await call("hub-who", { owner });
+    session = await request("hub-who", { owner });
   } catch (error) {
-    note($(".publish-note"), wrong(error), "error");
+    setMessage($(".publish-note"), errorText(error), "error");
     return;
   }
-  show($(".token-label"), ["machine", "typed"].includes(me.way));
-  show($(".check"), ["machine", "typed"].includes(me.way) && me.signed_in && !account);
-  sayWho();
-  offer();
+  setVisible($(".token-label"), ["machine", "typed"].includes(session.way));
+  setVisible($(".check"), ["machine", "typed"].includes(session.way) && session.signed_in && !account);
+  renderSession();
+  renderModelSelect();
 }
-function sayWho() {
+function renderSession() {
   const access =
     account &&
     "Token of " +
@@ -117,15 +117,15 @@ function sayWho() {
       (account.writes
         ? "; it has write access."
         : "; it is read-only. Publishing needs a token with write access.");
-  const ofMachine = me.signed_in
+  const ofMachine = session.signed_in
     ? "This machine is signed in to the Hub" +
       (account ? " as " + account.name : "") +
       ". You can enter another token:"
     : "This machine is not signed in to the Hub: run hf auth login, or enter a token with " +
       "write access.";
   const words = {
-    oauth: me.signed_in
-      ? "Signed in as " + (me.name || "you") + "."
+    oauth: session.signed_in
+      ? "Signed in as " + (session.name || "you") + "."
       : "Sign in above to publish; browsing and importing need no account.",
     none:
       "This Space has no sign-in, so it cannot publish. Download your checkpoints in the Train " +
@@ -136,53 +136,53 @@ function sayWho() {
       : "To publish, enter a token with write access. It is used for the operations that you " +
         "start, and not stored.",
   };
-  const notice = me.lasting
+  const notice = session.lasting
     ? ""
     : " A restart of this Space deletes all runs: publish the models that you want to keep, or " +
       "download them in the Train tab.";
-  $(".who").textContent = (words[me.way] || "") + notice;
+  $(".who").textContent = (words[session.way] || "") + notice;
 }
-async function check() {
+async function verifyToken() {
   try {
-    account = await errand({ kind: "account" }, (sentence) => {
+    account = await runHubTask({ kind: "account" }, (sentence) => {
       $(".who").textContent = sentence;
     });
-    note($(".publish-note"), "");
+    setMessage($(".publish-note"), "");
   } catch (error) {
     account = null;
-    note($(".publish-note"), wrong(error), "error");
+    setMessage($(".publish-note"), errorText(error), "error");
   }
-  sayWho();
-  show($(".check"), !account);
-  propose();
+  renderSession();
+  setVisible($(".check"), !account);
+  suggestRepo();
 }
-$(".check").addEventListener("click", check);
+$(".check").addEventListener("click", verifyToken);
 $(".token").addEventListener("input", () => {
   account = null;
-  show($(".check"), true);
-  offer();
+  setVisible($(".check"), true);
+  renderModelSelect();
 });
 
 // ---------------------------------------------------------------- models on this machine
-async function list() {
-  let told;
+async function loadModels() {
+  let response;
   try {
-    told = await call("runs", { owner });
+    response = await request("runs", { owner });
   } catch (error) {
     return;
   }
-  runs = told.runs.filter((run) => !run.deleted);
-  checkpoints = told.checkpoints;
-  offer();
-  drawHere();
+  runs = response.runs.filter((run) => !run.deleted);
+  checkpoints = response.checkpoints;
+  renderModelSelect();
+  renderLocalModels();
 }
-function offer() {
+function renderModelSelect() {
   const select = $(".model"),
     before = select.value;
   const wanted = [
     ...runs.map((run) => [
       run.subject,
-      run.name + (GOING.includes(run.status) ? " · " + run.status : ""),
+      run.name + (ACTIVE_STATUSES.includes(run.status) ? " · " + run.status : ""),
     ]),
     ...checkpoints.map((c) => [c.subject, c.name]),
   ];
@@ -199,41 +199,41 @@ function offer() {
     if (wanted.some(([value]) => value === before)) select.value = before;
     else {
       if (wanted.some(([value]) => value === onShow)) select.value = onShow;
-      which();
+      loadCheckpoints();
     }
   }
-  const can = me.signed_in || $(".token").value.trim();
-  $(".look-first").disabled = !can || publishing || !wanted.length;
-  const why = { oauth: "Sign in above first", none: "This Space cannot publish" }[me.way];
+  const can = session.signed_in || $(".token").value.trim();
+  $(".look-first").disabled = !can || isPublishing || !wanted.length;
+  const why = { oauth: "Sign in above first", none: "This Space cannot publish" }[session.way];
   $(".look-first").title = can
     ? "Shows all changes; writes nothing"
     : why || "Enter a token above first";
   const run = runs.find((each) => each.subject === select.value);
-  show($(".keep"), Boolean(keeping) || (run && GOING.includes(run.status)));
-  drawKeep();
+  setVisible($(".keep"), Boolean(autoPublish) || (run && ACTIVE_STATUSES.includes(run.status)));
+  renderAutoPublish();
 }
-async function which(anew = true) {
+async function loadCheckpoints(reset = true) {
   const subject = $(".model").value,
     select = $(".which");
-  if (anew) {
-    forget();
-    propose();
+  if (reset) {
+    clearPlan();
+    suggestRepo();
   }
-  let told = {};
+  let response = {};
   try {
-    told = await call("about", { owner, subject });
+    response = await request("about", { owner, subject });
   } catch (error) {
     return;
   }
-  const signature = subject + JSON.stringify((told.checkpoints || []).map((c) => c.name));
+  const signature = subject + JSON.stringify((response.checkpoints || []).map((c) => c.name));
   if (subject !== $(".model").value || signature === select.dataset.signature) return;
   select.dataset.signature = signature;
   const label = (c, at) =>
     (at ? "step " : "latest, step ") +
     c.step.toLocaleString("en") +
-    (c.exact_match === null ? "" : ", exact match " + percent(c.exact_match));
+    (c.exact_match === null ? "" : ", exact match " + formatPercent(c.exact_match));
   const before = select.value,
-    options = (told.checkpoints || []).map((c, at) => new Option(label(c, at), c.name));
+    options = (response.checkpoints || []).map((c, at) => new Option(label(c, at), c.name));
   const none = subject.startsWith("run:")
     ? "none yet: pause the run or wait"
     : "the only checkpoint";
@@ -241,11 +241,11 @@ async function which(anew = true) {
   if (options.length) select.options[0].value = "";
   if (before && options.some((option) => option.value === before)) select.value = before;
 }
-function propose() {
+function suggestRepo() {
   const box = $(".repo");
   const chosenNow = $(".model").value;
   // The user entered this name for this model.
-  if (box.value && box.value !== proposed && chosenNow === proposedFor) return;
+  if (box.value && box.value !== suggestedRepo && chosenNow === suggestedFor) return;
   const chosen = [...runs, ...checkpoints].find((each) => each.subject === $(".model").value);
   if (!chosen) return;
   const title = chosen.task + " " + Math.round(chosen.parameters / 1000) + "k";
@@ -254,12 +254,12 @@ function propose() {
     .replace(/[^A-Za-z0-9]+/g, "-")
     .replace(/^-|-$/g, "")
     .toLowerCase();
-  const user = (account && account.name) || me.name || "";
-  box.value = proposed = user ? user + "/" + name : "";
-  proposedFor = chosenNow;
+  const user = (account && account.name) || session.name || "";
+  box.value = suggestedRepo = user ? user + "/" + name : "";
+  suggestedFor = chosenNow;
   box.placeholder = (user || "you") + "/" + name;
 }
-function drawHere() {
+function renderLocalModels() {
   const signature = JSON.stringify(
       [...runs, ...checkpoints].map((r) => [r.subject, r.name, r.task, r.parameters, r.best]),
     ),
@@ -268,19 +268,19 @@ function drawHere() {
   body.dataset.signature = signature;
   $(".here tbody").replaceChildren(
     ...[...runs, ...checkpoints].map((r) => {
-      const row = tableRow([
+      const row = createTableRow([
         [r.name, "name"],
         [r.task, "tight wide"],
         [r.parameters.toLocaleString("en"), "number wide"],
-        [r.best === null ? "" : percent(r.best), "number tight"],
+        [r.best === null ? "" : formatPercent(r.best), "number tight"],
       ]);
-      action(row, "Open", () => openInTrain(r.subject));
+      addActionButton(row, "Open", () => openInTrain(r.subject));
       return row;
     }),
   );
 }
-const openInTrain = (subject) => goTo("Train", subject);
-function tableRow(cells) {
+const openInTrain = (subject) => navigate("Train", subject);
+function createTableRow(cells) {
   const row = document.createElement("tr");
   for (const [text, kind] of cells) {
     const cell = document.createElement("td");
@@ -290,7 +290,7 @@ function tableRow(cells) {
   }
   return row;
 }
-function action(row, text, act) {
+function addActionButton(row, text, act) {
   const cell = document.createElement("td"),
     button = document.createElement("button");
   button.type = "button";
@@ -303,13 +303,13 @@ function action(row, text, act) {
 }
 $(".model").addEventListener("change", () => {
   if ($(".repo").value.endsWith("/")) $(".repo").value = "";
-  which();
-  offer();
-  keep("tell");
+  loadCheckpoints();
+  renderModelSelect();
+  updateAutoPublish("tell");
 });
 
 // ---------------------------------------------------------------- publishing
-const wishes = () => ({
+const pushRequest = () => ({
   subject: $(".model").value,
   checkpoint: $(".which").value,
   repo: $(".repo").value.trim(),
@@ -317,44 +317,44 @@ const wishes = () => ({
   data: $(".data").checked,
   license: $(".license").value.trim(),
 });
-function forget() {
-  planned = null;
-  show($(".plan"), false);
+function clearPlan() {
+  pushPlan = null;
+  setVisible($(".plan"), false);
 }
-async function lookFirst() {
+async function previewPush() {
   if (!$(".repo").value.trim()) {
-    if (!account && me.way !== "oauth") await check();
-    propose();
+    if (!account && session.way !== "oauth") await verifyToken();
+    suggestRepo();
     if (!$(".repo").value.trim()) {
       $(".repo").focus();
-      note($(".publish-note"), "Enter a repository name first: user/name.", "error");
+      setMessage($(".publish-note"), "Enter a repository name first: user/name.", "error");
       return;
     }
   }
-  const wish = wishes();
-  forget();
-  show($(".published"), false);
-  publishing = true;
-  offer();
+  const wish = pushRequest();
+  clearPlan();
+  setVisible($(".published"), false);
+  isPublishing = true;
+  renderModelSelect();
   try {
-    planned = {
+    pushPlan = {
       wish,
-      ...(await visibly(
-        { kind: "plan", ...wish, retry: lookFirst },
+      ...(await runWithProgress(
+        { kind: "plan", ...wish, retry: previewPush },
         $(".progress"),
         $(".publish-note"),
         $(".publish .cancel"),
       )),
     };
-    drawPlan();
+    renderPlan();
   } catch (error) {
     /* the note shows the error */
   }
-  publishing = false;
-  offer();
+  isPublishing = false;
+  renderModelSelect();
 }
-function drawPlan() {
-  const plans = planned.plans,
+function renderPlan() {
+  const plans = pushPlan.plans,
     model = plans[plans.length - 1],
     data = plans.length > 1 ? plans[0] : null;
   const counted = (p) =>
@@ -364,22 +364,22 @@ function drawPlan() {
       .map(([what, n]) => n + " " + what)
       .join(", ");
   const total = (p) =>
-    bytes(
+    formatBytes(
       p.changes
         .filter((c) => ["new", "changed"].includes(c.what))
         .reduce((sum, c) => sum + c.size, 0),
     );
   const writes = plans.some((p) => p.changes.some((c) => c.what !== "same"));
-  const step = "step " + planned.step.toLocaleString("en"),
+  const step = "step " + pushPlan.step.toLocaleString("en"),
     visibility = model.private ? "private" : "public";
   const target = model.exists
     ? model.repo + " already exists (" + visibility + "). One commit changes it: "
     : "New " + visibility + " repository " + model.repo + ": ";
   const size = writes
-    ? plural(model.changes.filter((c) => c.what !== "same").length, "file") + ", " + total(model)
+    ? pluralize(model.changes.filter((c) => c.what !== "same").length, "file") + ", " + total(model)
     : "no changes";
   const isTraining = runs.some(
-    (r) => r.subject === planned.wish.subject && r.status === "training",
+    (r) => r.subject === pushPlan.wish.subject && r.status === "training",
   );
   const ofRun = isTraining ? " The run continues; its latest checkpoint is published." : "";
   const ofData = data
@@ -393,25 +393,25 @@ function drawPlan() {
   $(".what").textContent = target + step + ", " + size + "." + ofRun + ofData;
   $(".files-summary").textContent = "Files: " + counted(model);
   const heading = (p) =>
-    data ? [tableRow([[p.kind === "dataset" ? "Dataset" : "Model", "group"]])] : [];
-  const fileRow = (c) => tableRow([[c.path], [bytes(c.size), "number tight"], [c.what, c.what]]);
+    data ? [createTableRow([[p.kind === "dataset" ? "Dataset" : "Model", "group"]])] : [];
+  const fileRow = (c) => createTableRow([[c.path], [formatBytes(c.size), "number tight"], [c.what, c.what]]);
   $(".files tbody").replaceChildren(
     ...plans.flatMap((p) => [...heading(p), ...p.changes.map(fileRow)]),
   );
-  $(".card-preview pre").textContent = planned.card;
+  $(".card-preview pre").textContent = pushPlan.card;
   if (!writes) $(".what").textContent = model.repo + " already has this checkpoint, " + step + ".";
-  show($(".go"), writes);
+  setVisible($(".go"), writes);
   $(".not-now").textContent = writes ? "Cancel" : "Close";
-  show($(".plan"), true);
+  setVisible($(".plan"), true);
 }
 async function publish() {
-  const { wish, plans } = planned;
-  show($(".plan"), false);
-  publishing = true;
-  offer();
+  const { wish, plans } = pushPlan;
+  setVisible($(".plan"), false);
+  isPublishing = true;
+  renderModelSelect();
   try {
-    const result = await visibly(
-      { kind: "push", ...wish, expected: plans[plans.length - 1].parent, retry: lookFirst },
+    const result = await runWithProgress(
+      { kind: "push", ...wish, expected: plans[plans.length - 1].parent, retry: previewPush },
       $(".progress"),
       $(".publish-note"),
       $(".publish .cancel"),
@@ -424,34 +424,34 @@ async function publish() {
       "Published, step " + result.step.toLocaleString("en") + ": ",
       link,
     );
-    show($(".published"), true);
-    planned = null;
-    gallery();
+    setVisible($(".published"), true);
+    pushPlan = null;
+    loadGallery();
   } catch (error) {
     /* the note shows the error */
   }
-  publishing = false;
-  offer();
+  isPublishing = false;
+  renderModelSelect();
 }
-$(".look-first").addEventListener("click", lookFirst);
+$(".look-first").addEventListener("click", previewPush);
 $(".go").addEventListener("click", publish);
-$(".not-now").addEventListener("click", forget);
+$(".not-now").addEventListener("click", clearPlan);
 for (const selector of [".repo", ".license", ".private", ".data", ".which"])
-  $(selector).addEventListener("input", forget);
+  $(selector).addEventListener("input", clearPlan);
 
 // ---- publishing during training
-async function keep(act) {
+async function updateAutoPublish(action) {
   const subject = $(".model").value;
   if (!subject.startsWith("run:")) {
-    keeping = null;
-    drawKeep();
+    autoPublish = null;
+    renderAutoPublish();
     return;
   }
   try {
-    const told = await call("hub-keep", {
+    const response = await request("hub-keep", {
       owner,
       subject,
-      do: act,
+      do: action,
       token: $(".token").value,
       repo: $(".repo").value.trim(),
       private: $(".private").checked,
@@ -459,17 +459,17 @@ async function keep(act) {
       minutes: +$(".minutes").value,
     });
     if (subject !== $(".model").value) return;
-    keeping = told.kept;
-    if (act !== "tell") note($(".keep-note"), sentenceOf(told.error || ""), "error");
+    autoPublish = response.kept;
+    if (action !== "tell") setMessage($(".keep-note"), toSentence(response.error || ""), "error");
   } catch (error) {
-    if (act !== "tell") note($(".keep-note"), wrong(error), "error");
+    if (action !== "tell") setMessage($(".keep-note"), errorText(error), "error");
   }
-  drawKeep();
+  renderAutoPublish();
 }
 function keepStatus(k) {
   if (k.now) return "Publishing now.";
   if (k.pushed === null) return "Nothing published yet.";
-  const when = k.ago < 60 ? "just now" : ago(k.ago) + " ago";
+  const when = k.ago < 60 ? "just now" : formatAge(k.ago) + " ago";
   return (
     "Step " +
     k.pushed.toLocaleString("en") +
@@ -478,8 +478,8 @@ function keepStatus(k) {
     (k.in ? ", next in " + Math.ceil(k.in / 60) + " min." : ".")
   );
 }
-function drawKeep() {
-  const k = keeping;
+function renderAutoPublish() {
+  const k = autoPublish;
   const off =
     "Commits the latest checkpoint to the branch while-training, and the final one to main. Your " +
     "token stays in memory until the run ends or the server stops; it is not written to disk.";
@@ -495,21 +495,21 @@ function drawKeep() {
     : off;
   const box = $(".keep-note");
   if (k && k.trouble) {
-    note(box, sentenceOf(k.trouble), "error");
+    setMessage(box, toSentence(k.trouble), "error");
     box.dataset.trouble = "yes";
   } else if (box.dataset.trouble) {
-    note(box, "");
+    setMessage(box, "");
     delete box.dataset.trouble;
   }
-  show($(".keep-on"), !k);
-  show($(".keep-every"), !k);
-  show($(".keep-off"), Boolean(k));
+  setVisible($(".keep-on"), !k);
+  setVisible($(".keep-every"), !k);
+  setVisible($(".keep-off"), Boolean(k));
 }
-$(".keep-on").addEventListener("click", () => keep("start"));
-$(".keep-off").addEventListener("click", () => keep("stop"));
+$(".keep-on").addEventListener("click", () => updateAutoPublish("start"));
+$(".keep-off").addEventListener("click", () => updateAutoPublish("stop"));
 
 // ---------------------------------------------------------------- the gallery
-const COLUMNS = [
+const GALLERY_COLUMNS = [
   ["repo", "model", ""],
   ["task", "task", "wide"],
   ["parameters", "parameters", "number wide"],
@@ -517,44 +517,44 @@ const COLUMNS = [
   ["likes", "likes", "number wide"],
   ["when", "updated", "number wide"],
 ];
-let galleries = 0; // number of requests: only the response to the latest is drawn
-async function gallery(again = true, tries = 0) {
-  if (!again && galleries) return; // a refresh came before the page was loaded
-  const mine = ++galleries;
+let galleryRequestId = 0; // number of requests: only the response to the latest is drawn
+async function loadGallery(force = true, tries = 0) {
+  if (!force && galleryRequestId) return; // a refresh came before the page was loaded
+  const requestId = ++galleryRequestId;
   $(".gallery-words").textContent = "Loading";
-  note($(".gallery-note"), "");
+  setMessage($(".gallery-note"), "");
   try {
-    const found = (
-      await errand(
-        { kind: "gallery", again },
+    const galleryModels = (
+      await runHubTask(
+        { kind: "gallery", again: force },
         (sentence) => {
-          if (mine === galleries) $(".gallery-words").textContent = sentence;
+          if (requestId === galleryRequestId) $(".gallery-words").textContent = sentence;
         },
         undefined,
-        () => mine === galleries,
+        () => requestId === galleryRequestId,
       )
     ).models;
-    if (mine !== galleries) return;
-    models = found;
+    if (requestId !== galleryRequestId) return;
+    models = galleryModels;
   } catch (error) {
-    if (mine !== galleries) return;
-    note($(".gallery-note"), wrong(error) + " The models on this machine are below.", "error");
+    if (requestId !== galleryRequestId) return;
+    setMessage($(".gallery-note"), errorText(error) + " The models on this machine are below.", "error");
     $(".gallery-words").textContent = models ? "earlier list" : "";
-    retryButton($(".gallery-note"), () => gallery());
+    addRetryButton($(".gallery-note"), () => loadGallery());
     if (!error.again || tries > 2) return;
     await sleep(4000 * 2 ** tries); // temporary errors are retried a few times
-    if (mine === galleries && element.isConnected) gallery(true, tries + 1);
+    if (requestId === galleryRequestId && element.isConnected) loadGallery(true, tries + 1);
     return;
   }
   $(".gallery-words").textContent = models.length
-    ? plural(models.length, "model") + " with the playground's tag"
+    ? pluralize(models.length, "model") + " with the playground's tag"
     : "No model has the playground's tag yet. Publish the first one.";
-  drawGallery();
+  renderGallery();
 }
-function drawGallery() {
-  show($(".models"), models && models.length);
+function renderGallery() {
+  setVisible($(".models"), models && models.length);
   $(".models thead tr").replaceChildren(
-    ...COLUMNS.map(([key, label, kind]) => {
+    ...GALLERY_COLUMNS.map(([key, label, kind]) => {
       const cell = document.createElement("th"),
         button = document.createElement("button");
       cell.scope = "col";
@@ -566,7 +566,7 @@ function drawGallery() {
         cell.setAttribute("aria-sort", ["repo", "task"].includes(key) ? "ascending" : "descending");
       button.addEventListener("click", () => {
         sortBy = key;
-        drawGallery();
+        renderGallery();
       });
       cell.append(button);
       return cell;
@@ -581,36 +581,36 @@ function drawGallery() {
   );
   $(".models tbody").replaceChildren(
     ...sorted.map((m) => {
-      const row = tableRow([
+      const row = createTableRow([
         [m.repo, "name"],
         [m.task || "", "tight wide"],
         [m.parameters ? m.parameters.toLocaleString("en") : "", "number wide"],
         [
-          m.exact_match === null || m.exact_match === undefined ? "" : percent(m.exact_match),
+          m.exact_match === null || m.exact_match === undefined ? "" : formatPercent(m.exact_match),
           "number tight",
         ],
         [String(m.likes), "number wide"],
-        [m.when ? ago(Date.now() / 1000 - m.when) : "", "number wide tight"],
+        [m.when ? formatAge(Date.now() / 1000 - m.when) : "", "number wide tight"],
       ]);
       row.children[3].title = m.n
-        ? "from its model card, on " + plural(m.n, "held-out sequence")
+        ? "from its model card, on " + pluralize(m.n, "held-out sequence")
         : "";
-      action(row, "Open", () => look(m.repo));
+      addActionButton(row, "Open", () => openRepo(m.repo));
       return row;
     }),
   );
 }
 // Without an owner the page is still loading, and requests the list afterwards.
 $(".again").addEventListener("click", () => {
-  if (owner) gallery();
+  if (owner) loadGallery();
 });
 $(".any").addEventListener("submit", (event) => {
   event.preventDefault();
-  const [repo, revision] = address($(".any-repo").value);
-  if (repo) look(repo, revision);
+  const [repo, revision] = parseRepoAddress($(".any-repo").value);
+  if (repo) openRepo(repo, revision);
 });
 // Parse a name, a name@revision, or the URL of a repository; returns [repository, revision].
-function address(text) {
+function parseRepoAddress(text) {
   const path = text
       .trim()
       .replace(/^https?:\/\/[^/]+\//, "")
@@ -625,125 +625,125 @@ function address(text) {
 // ---------------------------------------------------------------- one model
 $(".link").addEventListener("click", () =>
   copyText(
-    linkWith("hub", opened.repo + (opened.revision === "main" ? "" : "@" + opened.revision)),
+    buildLink("hub", openRepository.repo + (openRepository.revision === "main" ? "" : "@" + openRepository.revision)),
     $(".link"),
     "The link",
   ),
 );
-async function look(repo, revision = "main") {
-  opened = { repo, revision };
-  const mine = opened;
-  show($(".opened"), true);
+async function openRepo(repo, revision = "main") {
+  openRepository = { repo, revision };
+  const repository = openRepository;
+  setVisible($(".opened"), true);
   $(".opened").scrollIntoView({ block: "nearest" });
   $(".opened-name").textContent =
     repo + (revision === "main" ? "" : " at " + revision.slice(0, 12));
   $(".opened-about").textContent = "";
   $(".verdict").textContent = "";
   for (const box of [$(".opened > .buttons"), $(".scores"), $(".opened-files"), $(".revisions")])
-    show(box, false);
-  let told;
+    setVisible(box, false);
+  let response;
   try {
-    told = await visibly(
-      { kind: "look", repo, revision, retry: () => look(repo, revision) },
+    response = await runWithProgress(
+      { kind: "look", repo, revision, retry: () => openRepo(repo, revision) },
       $(".opened-progress"),
       $(".opened-note"),
       $(".cancel-opened"),
-      () => mine === opened,
+      () => repository === openRepository,
     );
   } catch (error) {
     return;
   }
-  if (mine !== opened) return;
-  Object.assign(opened, told);
-  const [layers, heads, width] = told.shape;
+  if (repository !== openRepository) return;
+  Object.assign(openRepository, response);
+  const [layers, heads, width] = response.shape;
   const facts = [
-    told.task,
-    plural(layers, "layer") + " × " + plural(heads, "head") + ", width " + width,
-    plural(told.parameters, "parameter"),
+    response.task,
+    pluralize(layers, "layer") + " × " + pluralize(heads, "head") + ", width " + width,
+    pluralize(response.parameters, "parameter"),
     "trained " +
-      plural(told.step, "step") +
-      (told.seconds ? " in " + duration(told.seconds) + " on " + told.device : ""),
-    told.resumable
+      pluralize(response.step, "step") +
+      (response.seconds ? " in " + formatDuration(response.seconds) + " on " + response.device : ""),
+    response.resumable
       ? "can be trained further"
       : "weights only: can be inspected and run, but not trained further",
-    plural(told.likes, "like"),
+    pluralize(response.likes, "like"),
   ];
   $(".opened-about").textContent = facts.join(" · ") + ".";
-  drawScores(null);
+  renderScores(null);
   $(".opened-files summary").textContent =
-    plural(told.files_in_all, "file") +
-    (told.files_in_all > told.files.length ? ", the first " + told.files.length : "");
+    pluralize(response.files_in_all, "file") +
+    (response.files_in_all > response.files.length ? ", the first " + response.files.length : "");
   $(".opened-files tbody").replaceChildren(
-    ...told.files.map((f) => tableRow([[f.path], [f.size, "number"]])),
+    ...response.files.map((f) => createTableRow([[f.path], [f.size, "number"]])),
   );
-  const older = told.revisions || [],
-    others = (told.branches || []).filter((branch) => branch !== revision);
+  const older = response.revisions || [],
+    others = (response.branches || []).filter((branch) => branch !== revision);
   $(".revisions summary").textContent =
-    plural(older.length, "revision") +
+    pluralize(older.length, "revision") +
     (others.length ? ", other branches: " + others.join(", ") : "");
   $(".revisions tbody").replaceChildren(
     ...older.map((r) => {
-      const row = tableRow([
+      const row = createTableRow([
         [r.commit.slice(0, 8), "tight"],
         [r.title],
-        [ago(Date.now() / 1000 - r.when), "tight"],
+        [formatAge(Date.now() / 1000 - r.when), "tight"],
       ]);
-      if (r.commit === told.commit)
+      if (r.commit === response.commit)
         row.append(Object.assign(document.createElement("td"), { textContent: "open" }));
-      else action(row, "Open", () => look(repo, r.commit));
+      else addActionButton(row, "Open", () => openRepo(repo, r.commit));
       return row;
     }),
     ...others.map((branch) => {
-      const row = tableRow([[branch, "tight"], ["branch"], [""]]);
-      action(row, "Open", () => look(repo, branch));
+      const row = createTableRow([[branch, "tight"], ["branch"], [""]]);
+      addActionButton(row, "Open", () => openRepo(repo, branch));
       return row;
     }),
   );
-  for (const box of [$(".opened > .buttons"), $(".opened-files")]) show(box, true);
+  for (const box of [$(".opened > .buttons"), $(".opened-files")]) setVisible(box, true);
   $(".opened").scrollIntoView({ block: "nearest" });
-  show($(".revisions"), older.length + others.length > 1);
+  setVisible($(".revisions"), older.length + others.length > 1);
 }
-function drawScores(measured) {
-  const card = opened.card,
+function renderScores(measured) {
+  const card = openRepository.card,
     rows = [];
   if (card)
     rows.push(
-      tableRow([
+      createTableRow([
         ["model card"],
-        [percent(card.exact_match), "number"],
+        [formatPercent(card.exact_match), "number"],
         [card.n ? card.n.toLocaleString("en") : "not given", "number"],
       ]),
     );
   if (measured)
     rows.push(
-      tableRow([
+      createTableRow([
         ["this server"],
-        [percent(measured.exact_match), "number"],
+        [formatPercent(measured.exact_match), "number"],
         [measured.n.toLocaleString("en"), "number"],
       ]),
     );
-  show($(".scores"), rows.length);
+  setVisible($(".scores"), rows.length);
   $(".scores tbody").replaceChildren(...rows);
 }
-async function measure() {
-  const mine = opened;
+async function reproduceEvaluation() {
+  const repository = openRepository;
   try {
-    const told = await visibly(
-      { kind: "reproduce", repo: mine.repo, revision: mine.commit, retry: measure },
+    const response = await runWithProgress(
+      { kind: "reproduce", repo: repository.repo, revision: repository.commit, retry: reproduceEvaluation },
       $(".opened-progress"),
       $(".opened-note"),
       $(".cancel-opened"),
-      () => mine === opened,
+      () => repository === openRepository,
     );
-    if (mine !== opened) return;
-    drawScores(told.measured);
+    if (repository !== openRepository) return;
+    renderScores(response.measured);
     const same =
-      told.card &&
-      Math.abs(told.card.exact_match - told.measured.exact_match) < 0.5 / told.measured.n;
+      response.card &&
+      Math.abs(response.card.exact_match - response.measured.exact_match) < 0.5 / response.measured.n;
     const equal =
-      "The scores are equal. The evaluation took " + duration(told.measured_seconds) + ".";
+      "The scores are equal. The evaluation took " + formatDuration(response.measured_seconds) + ".";
     const different = "The scores differ: the card may describe other weights or another metric.";
-    $(".verdict").textContent = !told.card
+    $(".verdict").textContent = !response.card
       ? "Its model card has no score to compare with."
       : same
         ? equal
@@ -752,36 +752,36 @@ async function measure() {
     /* the note shows the error */
   }
 }
-async function bring() {
-  const mine = opened;
+async function importModel() {
+  const repository = openRepository;
   try {
-    const told = await visibly(
+    const response = await runWithProgress(
       {
         kind: "pull",
-        repo: mine.repo,
-        revision: mine.commit,
-        main: mine.revision === "main",
-        retry: bring,
+        repo: repository.repo,
+        revision: repository.commit,
+        main: repository.revision === "main",
+        retry: importModel,
       },
       $(".opened-progress"),
       $(".opened-note"),
       $(".cancel-opened"),
-      () => mine === opened,
+      () => repository === openRepository,
     );
-    if (told.subject) openInTrain(told.subject);
+    if (response.subject) openInTrain(response.subject);
   } catch (error) {
     /* the note shows the error */
   }
 }
-$(".bring").addEventListener("click", bring);
-$(".measure").addEventListener("click", measure);
+$(".bring").addEventListener("click", importModel);
+$(".measure").addEventListener("click", reproduceEvaluation);
 $(".close-opened").addEventListener("click", () => {
-  opened = null;
-  show($(".opened"), false);
+  openRepository = null;
+  setVisible($(".opened"), false);
 });
 
 // ---------------------------------------------------------------- start and polling
-async function attach() {
+async function mount() {
   let value = {};
   try {
     value = JSON.parse(props.value) || {};
@@ -789,34 +789,34 @@ async function attach() {
     return;
   }
   owner = value.owner || "";
-  if (!seen && element.offsetParent) begin();
+  if (!isStarted && element.offsetParent) init();
 }
-async function begin() {
-  seen = true;
-  await who();
-  await list();
-  gallery(false);
-  keep("tell");
-  const [repo, revision] = address((ofAddress("hub") || "").slice(0, 300));
-  if (repo) look(repo, revision);
-  if (me.way === "machine" && me.signed_in) check();
+async function init() {
+  isStarted = true;
+  await loadSession();
+  await loadModels();
+  loadGallery(false);
+  updateAutoPublish("tell");
+  const [repo, revision] = parseRepoAddress((takeQueryParam("hub") || "").slice(0, 300));
+  if (repo) openRepo(repo, revision);
+  if (session.way === "machine" && session.signed_in) verifyToken();
 }
-async function goOn() {
+async function pollLoop() {
   for (let round = 0; element.isConnected || round < 5; round++) {
-    await rest(1000);
+    await sleepWhileHidden(1000);
     if (!owner || !element.offsetParent || document.hidden) continue; // the tab is hidden
-    if (!seen) {
-      await begin();
+    if (!isStarted) {
+      await init();
       continue;
     }
     if (round % 4 === 0) {
-      if (me.way === "oauth" && !me.signed_in) await who();
-      await list();
-      await which(false);
-      await keep("tell");
+      if (session.way === "oauth" && !session.signed_in) await loadSession();
+      await loadModels();
+      await loadCheckpoints(false);
+      await updateAutoPublish("tell");
     }
   }
 }
-watch("value", attach);
-attach();
-goOn();
+watch("value", mount);
+mount();
+pollLoop();

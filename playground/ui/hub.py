@@ -64,7 +64,7 @@ def resolve_token(
     """Return the token of a request; empty if there is none.
 
     Raises:
-        Refused: if the entered text cannot be a token.
+        UserError: if the entered text cannot be a token.
     """
     if is_space():
         oauth_info = session.get("oauth_info")
@@ -136,7 +136,7 @@ class HubPage:
         }
 
     async def start(self, payload: object, request: Request) -> dict[str, Any]:
-        """Start a job; the response contains the `job` id or an `error`."""
+        """Start a job; the response contains the `job_status` id or an `error`."""
         payload = payload if isinstance(payload, dict) else {}
         try:
             owner = _text_field(payload, "owner")
@@ -208,7 +208,7 @@ class HubPage:
         """Return the checkpoint to publish, and its run.
 
         Raises:
-            Refused: if the user does not own it, or it no longer exists.
+            UserError: if the user does not own it, or it no longer exists.
         """
         run, is_owner = resolve_run(self.registry, payload)
         if run and is_owner:
@@ -298,7 +298,7 @@ def requested_license(payload: Mapping[str, Any]) -> str:
     """Return the licence of a request; empty for the default.
 
     Raises:
-        Refused: if the licence is not known to the Hub.
+        UserError: if the licence is not known to the Hub.
     """
     license_id = _text_field(payload, "license").strip().lower()
     if license_id and license_id not in LICENSES:

@@ -4,31 +4,31 @@
 const root = $(".inspect"),
   VIEWS = { __proto__: null }; // no prototype: a link may contain any view name
 const state = { subject: "", step: null, text: "3 1 4 1 5", view: "attention" };
-const $v = (view, selector) => VIEWS[view].box.querySelector(selector);
+const queryView = (view, selector) => VIEWS[view].box.querySelector(selector);
 let owner = "",
   runs = [],
   checkpoints = [],
-  seen = false,
-  asked = 0,
-  recorded = [],
-  answers = {}; // view -> its latest data
+  isStarted = false,
+  lastRequestId = 0,
+  weightSteps = [],
+  resultByView = {}; // view -> its latest data
 
 // ---------------------------------------------------------------- requests
-const waiting = new Set(),
-  SLOW = ["heads", "heads-over-training", "away"]; // views computed on hundreds of sequences
-let timer = null;
+const pendingViews = new Set(),
+  SLOW_VIEWS = ["heads", "heads-over-training", "away"]; // views computed on hundreds of sequences
+let refreshTimer = null;
 // Request a view again after a short delay, so that several keystrokes cause one request.
-function refresh(view = state.view, after = 40) {
-  waiting.add(view);
-  clearTimeout(timer);
-  timer = setTimeout(() => {
-    const views = [...waiting];
-    waiting.clear();
-    views.forEach(fetchView);
-  }, after);
+function scheduleRefresh(view = state.view, delayMs = 40) {
+  pendingViews.add(view);
+  clearTimeout(refreshTimer);
+  refreshTimer = setTimeout(() => {
+    const views = [...pendingViews];
+    pendingViews.clear();
+    views.forEach(loadView);
+  }, delayMs);
 }
-async function ask(view, options, extra = {}) {
-  const request = {
+async function requestView(view, options, extra = {}) {
+  const payload = {
     owner,
     subject: state.subject,
     text: state.text,
@@ -38,81 +38,81 @@ async function ask(view, options, extra = {}) {
     ...extra,
   };
   try {
-    return await call("inspect", request, SLOW.includes(view) ? 300000 : 20000);
+    return await request("inspect", payload, SLOW_VIEWS.includes(view) ? 300000 : 20000);
   } catch (error) {
     return {
       error:
         error.name === "TimeoutError"
           ? "the request timed out; try again"
           : "the server did not respond; try again",
-      again: !SLOW.includes(view),
+      again: !SLOW_VIEWS.includes(view),
     };
   }
 }
-async function fetchView(view) {
+async function loadView(view) {
   if (!state.subject || !VIEWS[view]) return;
-  const mine = ++asked,
+  const requestId = ++lastRequestId,
     spec = VIEWS[view];
-  spec.asked = mine;
+  spec.asked = requestId;
   $(".stage").classList.add("waiting");
-  const data = await persist(
-    () => ask(spec.asks || view, spec.want ? spec.want() : {}),
-    () => spec.asked === mine,
+  const data = await requestWithRetry(
+    () => requestView(spec.asks || view, spec.want ? spec.want() : {}),
+    () => spec.asked === requestId,
     (error) => {
-      if (view === state.view) problem(error, true);
+      if (view === state.view) showError(error, true);
     },
   );
-  if (spec.asked !== mine) return; // a newer request is pending
+  if (spec.asked !== requestId) return; // a newer request is pending
   if (view === state.view) $(".stage").classList.remove("waiting");
-  if (propose($(".sequence"), data.question)) {
+  if (syncSuggestion($(".sequence"), data.question)) {
     state.text = $(".sequence").value;
-    remember();
-    refresh(view, 0);
+    saveState();
+    scheduleRefresh(view, 0);
     return;
   }
   if (data.error) {
-    if (view === state.view) problem(data.error, data.again);
+    if (view === state.view) showError(data.error, data.again);
     return;
   } // the last result stays visible
-  if (view === state.view) problem("");
-  answers[view] = data;
-  said(data);
-  redraw(view);
+  if (view === state.view) showError("");
+  resultByView[view] = data;
+  renderAnswer(data);
+  redrawView(view);
   root.dataset.drawn = view + " " + state.text; // tests and benchmarks wait for this attribute
 }
-function problem(text, passing = false) {
+function showError(text, isTransient = false) {
   // a transient error is not caused by the sequence
-  $(".problem").textContent = sentenceOf(text);
-  if (text && !passing) $(".sequence").setAttribute("aria-invalid", "true");
+  $(".problem").textContent = toSentence(text);
+  if (text && !isTransient) $(".sequence").setAttribute("aria-invalid", "true");
   else $(".sequence").removeAttribute("aria-invalid");
 }
-function redraw(view = state.view) {
-  if (answers[view] && VIEWS[view].box && VIEWS[view].box.offsetParent)
-    VIEWS[view].draw(answers[view]);
+function redrawView(view = state.view) {
+  if (resultByView[view] && VIEWS[view].box && VIEWS[view].box.offsetParent)
+    VIEWS[view].draw(resultByView[view]);
 }
 
 // Show the generated tokens next to the sequence.
-function said(data) {
+function renderAnswer(data) {
   if (!data.written) return;
   $(".answer").replaceChildren(
-    ...marked(data.written, data.answer),
-    isRight(data)
+    ...diffTokens(data.written, data.answer),
+    isCorrect(data)
       ? el("span", { className: "ok", textContent: "✓", title: "correct, including EOS" })
       : "",
   );
   $(".note").textContent = data.note || "";
 }
-const isRight = ({ written, answer }) => Boolean(answer) && written.join() === answer.join();
+const isCorrect = ({ written, answer }) => Boolean(answer) && written.join() === answer.join();
 // The generated tokens compared with the target, which is null if it is unknown. A missing token is
 // shown as _.
-function marked(written, answer) {
+function diffTokens(written, answer) {
   const symbols = (names) => names.filter((name) => name !== "EOS"),
-    given = symbols(written),
-    right = symbols(answer || written);
-  return Array.from({ length: Math.max(given.length, right.length) }, (_, i) => {
-    const wrong = given[i] !== right[i],
-      symbol = el("span", { className: wrong ? "wrong" : "", textContent: given[i] ?? "_" });
-    if (wrong) symbol.title = right[i] === undefined ? "extra token" : "target: " + right[i];
+    prediction = symbols(written),
+    target = symbols(answer || written);
+  return Array.from({ length: Math.max(prediction.length, target.length) }, (_, i) => {
+    const wrong = prediction[i] !== target[i],
+      symbol = el("span", { className: wrong ? "wrong" : "", textContent: prediction[i] ?? "_" });
+    if (wrong) symbol.title = target[i] === undefined ? "extra token" : "target: " + target[i];
     return [symbol, " "];
   }).flat();
 }
@@ -122,14 +122,14 @@ function buildViews() {
   for (const [name, spec] of Object.entries(VIEWS)) {
     const tab = el("button", { type: "button", textContent: spec.title, id: "view-" + name });
     tab.setAttribute("role", "tab");
-    tab.addEventListener("click", () => go(name));
+    tab.addEventListener("click", () => selectView(name));
     tab.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key],
         names = Object.keys(VIEWS);
       if (!by) return;
       event.preventDefault();
       const next = names[(names.indexOf(name) + by + names.length) % names.length];
-      go(next);
+      selectView(next);
       VIEWS[next].tab.focus();
     });
     $(".views").append(tab);
@@ -141,7 +141,7 @@ function buildViews() {
     spec.build(spec.box);
   }
 }
-function go(name) {
+function selectView(name) {
   if (!VIEWS[name]) name = "attention";
   state.view = name;
   for (const [each, spec] of Object.entries(VIEWS)) {
@@ -150,23 +150,23 @@ function go(name) {
     spec.box.hidden = each !== name;
   }
   $(".explain").textContent = VIEWS[name].explain;
-  problem("");
+  showError("");
   $(".stage").classList.remove("waiting");
-  remember();
-  redraw(name);
-  refresh(name, 0);
+  saveState();
+  redrawView(name);
+  scheduleRefresh(name, 0);
 }
 
 // ---------------------------------------------------------------- the model
-async function list() {
-  let told;
+async function loadModels() {
+  let response;
   try {
-    told = await call("runs", { owner });
+    response = await request("runs", { owner });
   } catch (error) {
     return;
   }
-  runs = told.runs.filter((run) => !run.deleted);
-  checkpoints = told.checkpoints;
+  runs = response.runs.filter((run) => !run.deleted);
+  checkpoints = response.checkpoints;
   const select = $(".subject"),
     foreign =
       state.subject && ![...runs, ...checkpoints].some((each) => each.subject === state.subject);
@@ -198,58 +198,58 @@ async function list() {
     ].filter(Boolean),
   );
   if (!state.subject)
-    choose(
+    selectModel(
       checkpoints.some((c) => c.subject === "checkpoint:reverse")
         ? "checkpoint:reverse"
         : (runs[0] || checkpoints[0] || { subject: "" }).subject,
     );
   select.value = state.subject;
 }
-function choose(subject, step = null) {
+function selectModel(subject, step = null) {
   state.subject = subject;
   state.step = step;
-  answers = {};
-  recorded = [];
+  resultByView = {};
+  weightSteps = [];
   $(".subject").value = subject;
   for (const spec of Object.values(VIEWS)) if (spec.forget) spec.forget();
-  remember();
-  steps();
-  refresh(state.view, 0);
+  saveState();
+  loadSteps();
+  scheduleRefresh(state.view, 0);
 }
 // The steps of a run with stored weights.
-async function steps() {
+async function loadSteps() {
   const subject = state.subject,
     isRun = /^(run|watch):/.test(subject);
   $(".at-step").hidden = !isRun;
   if (!isRun) return;
-  let told;
+  let response;
   try {
-    told = await call("poll", { owner, subject, known: 0, epoch: -1, looks: 0 });
+    response = await request("poll", { owner, subject, known: 0, epoch: -1, looks: 0 });
   } catch (error) {
     return;
   }
   if (subject !== state.subject) return;
-  recorded = told.recorded || [];
-  $(".at-step").hidden = recorded.length < 2;
-  $(".step").max = Math.max(1, recorded.length - 1);
+  weightSteps = response.recorded || [];
+  $(".at-step").hidden = weightSteps.length < 2;
+  $(".step").max = Math.max(1, weightSteps.length - 1);
   $(".step").value =
     state.step === null
-      ? recorded.length - 1
+      ? weightSteps.length - 1
       : Math.max(
           0,
-          recorded.findIndex((each) => each >= state.step),
+          weightSteps.findIndex((each) => each >= state.step),
         );
-  sayStep(told.step);
+  renderStepLabel(response.step);
 }
-function sayStep(last) {
-  $(".step-words").textContent = recorded.length
+function renderStepLabel(last) {
+  $(".step-words").textContent = weightSteps.length
     ? (state.step === null ? "latest, " : "") +
-      (state.step === null ? recorded[recorded.length - 1] : state.step).toLocaleString("en")
+      (state.step === null ? weightSteps[weightSteps.length - 1] : state.step).toLocaleString("en")
     : "";
 }
 
 // ---------------------------------------------------------------- links and export
-function remember() {
+function saveState() {
   try {
     localStorage.setItem(
       "transformer-playground-inspect",
@@ -264,39 +264,39 @@ function remember() {
     /* storage is not available */
   }
 }
-async function linkToView() {
-  const what = {
+async function buildViewLink() {
+  const linkState = {
     subject: state.subject,
     step: state.step,
     text: state.text,
     view: state.view,
     options: VIEWS[state.view].want ? VIEWS[state.view].want() : {},
   };
-  if (what.subject.startsWith("run:")) {
-    let told = {};
+  if (linkState.subject.startsWith("run:")) {
+    let response = {};
     try {
-      told = await call("about", { owner, subject: what.subject });
+      response = await request("about", { owner, subject: linkState.subject });
     } catch (error) {
       /* then only this browser can open the link */
     }
-    if (told.watch) what.subject = "watch:" + told.watch; // read-only for everyone with the link
+    if (response.watch) linkState.subject = "watch:" + response.watch; // read-only for everyone with the link
   }
-  return linkWith("inspect", what);
+  return buildLink("inspect", linkState);
 }
 $(".link").addEventListener("click", async () =>
-  copyText(await linkToView(), $(".link"), "The link"),
+  copyText(await buildViewLink(), $(".link"), "The link"),
 );
 // HTML that embeds this view in another site (embed.py).
-async function copyFrame() {
+async function copyEmbedCode() {
   const title = "Transformer Playground: " + VIEWS[state.view].title;
   const code =
-    `<iframe src="${await linkToView()}&amp;embed=inspect" title="${title}" ` +
+    `<iframe src="${await buildViewLink()}&amp;embed=inspect" title="${title}" ` +
     `width="100%" height="600" style="border: 0" loading="lazy"></iframe>`;
   await copyText(code, $(".export summary"), "The embed code");
 }
 
 // Draw all elements of the view with the class `picture` into one image, from top to bottom.
-function picture() {
+function renderPicture() {
   const parts = [...VIEWS[state.view].box.querySelectorAll(".picture")].filter(
     (part) => part.offsetParent && part.clientWidth,
   );
@@ -310,16 +310,16 @@ function picture() {
   c.fillStyle =
     getComputedStyle(document.body).getPropertyValue("--body-background-fill") || "#fff";
   c.fillRect(0, 0, width, height);
-  c.fillStyle = css("--body-text-color");
-  c.font = "600 15px " + css("--font");
+  c.fillStyle = cssVariable("--body-text-color");
+  c.font = "600 15px " + cssVariable("--font");
   c.textBaseline = "top";
   c.fillText(VIEWS[state.view].title, 20, 16);
-  c.font = "12px " + css("--font");
-  c.fillStyle = css("--pg-quiet-text");
+  c.font = "12px " + cssVariable("--font");
+  c.fillStyle = cssVariable("--pg-quiet-text");
   c.fillText(
     ($(".subject").selectedOptions[0] || { text: "" }).text +
-      (answers[state.view] && answers[state.view].step !== undefined
-        ? " · step " + answers[state.view].step
+      (resultByView[state.view] && resultByView[state.view].step !== undefined
+        ? " · step " + resultByView[state.view].step
         : "") +
       " · " +
       state.text,
@@ -367,12 +367,12 @@ function picture() {
   return canvas;
 }
 // Figures for print are drawn by the server.
-async function figures(name) {
+async function exportFigures(name) {
   const label = $(".export summary");
   label.textContent = "Drawing";
-  let told;
+  let response;
   try {
-    told = await call(
+    response = await request(
       "inspect-figures",
       {
         owner,
@@ -383,27 +383,27 @@ async function figures(name) {
       300000,
     );
   } catch (error) {
-    told = { error: "the server did not respond; try again" };
+    response = { error: "the server did not respond; try again" };
   }
   label.textContent = "Export";
-  if (told.error) {
-    problem(told.error);
+  if (response.error) {
+    showError(response.error);
     return;
   }
-  save(
+  downloadBlob(
     name.replace(state.view, "figures") + ".zip",
-    new Blob([Uint8Array.from(atob(told.zip), (c) => c.charCodeAt(0))], {
+    new Blob([Uint8Array.from(atob(response.zip), (c) => c.charCodeAt(0))], {
       type: "application/zip",
     }),
   );
 }
 $(".export").addEventListener("click", (event) => {
   const as = event.target.dataset.as,
-    data = answers[state.view],
+    data = resultByView[state.view],
     spec = VIEWS[state.view];
   if (as === "frame") {
     $(".export").open = false;
-    copyFrame();
+    copyEmbedCode();
     return;
   }
   if (!as || !data) return;
@@ -411,12 +411,12 @@ $(".export").addEventListener("click", (event) => {
   const name =
     "inspect-" + state.view + "-" + state.text.replace(/[^A-Za-z0-9]+/g, "").slice(0, 20);
   if (as === "figures") {
-    figures(name);
+    exportFigures(name);
     return;
   }
-  if (as === "png") picture().toBlob((blob) => save(name + ".png", blob));
+  if (as === "png") renderPicture().toBlob((blob) => downloadBlob(name + ".png", blob));
   else if (as === "json")
-    save(
+    downloadBlob(
       name + ".json",
       new Blob(
         [
@@ -436,31 +436,31 @@ $(".export").addEventListener("click", (event) => {
       ),
     );
   else
-    save(name + ".csv", new Blob([csvOf(spec.rows ? spec.rows(data) : [])], { type: "text/csv" }));
+    downloadBlob(name + ".csv", new Blob([toCsv(spec.rows ? spec.rows(data) : [])], { type: "text/csv" }));
 });
 
 // ---------------------------------------------------------------- what a person does
-let typing;
+let debounceTimer;
 $(".sequence").addEventListener("input", () => {
-  clearTimeout(typing);
-  typing = setTimeout(() => {
+  clearTimeout(debounceTimer);
+  debounceTimer = setTimeout(() => {
     state.text = $(".sequence").value;
-    remember();
-    refresh(state.view, 0);
+    saveState();
+    scheduleRefresh(state.view, 0);
   }, 20);
 });
-$(".subject").addEventListener("change", (event) => choose(event.target.value));
+$(".subject").addEventListener("change", (event) => selectModel(event.target.value));
 $(".step").addEventListener("input", (event) => {
   const at = +event.target.value;
-  state.step = at >= recorded.length - 1 ? null : recorded[at];
-  sayStep();
-  remember();
-  refresh();
+  state.step = at >= weightSteps.length - 1 ? null : weightSteps[at];
+  renderStepLabel();
+  saveState();
+  scheduleRefresh();
 });
-onAppearance(() => redraw());
+onResizeOrThemeChange(() => redrawView());
 
 // ---------------------------------------------------------------- start
-function attach() {
+function mount() {
   let value = {};
   try {
     value = JSON.parse(props.value) || {};
@@ -468,37 +468,37 @@ function attach() {
     return;
   }
   owner = value.owner || "";
-  let wanted = {};
+  let linkState = {};
   try {
-    wanted =
+    linkState =
       JSON.parse(value.wanted || "null") ||
       JSON.parse(localStorage.getItem("transformer-playground-inspect") || "{}");
   } catch (error) {
     /* the stored value is malformed */
   }
-  if (!seen) {
-    if (typeof wanted.subject === "string") state.subject = wanted.subject;
-    if (Number.isInteger(wanted.step)) state.step = wanted.step;
-    if (typeof wanted.text === "string") state.text = wanted.text.slice(0, 400);
-    if (typeof wanted.view === "string" && VIEWS[wanted.view]) state.view = wanted.view;
-    if (wanted.options && VIEWS[state.view].take)
+  if (!isStarted) {
+    if (typeof linkState.subject === "string") state.subject = linkState.subject;
+    if (Number.isInteger(linkState.step)) state.step = linkState.step;
+    if (typeof linkState.text === "string") state.text = linkState.text.slice(0, 400);
+    if (typeof linkState.view === "string" && VIEWS[linkState.view]) state.view = linkState.view;
+    if (linkState.options && VIEWS[state.view].take)
       try {
-        VIEWS[state.view].take(wanted.options);
+        VIEWS[state.view].take(linkState.options);
       } catch (error) {
         /* the link is malformed */
       }
   }
   $(".sequence").value = state.text;
 }
-async function start() {
-  seen = true;
-  const sent = handedOver("Inspect");
+async function init() {
+  isStarted = true;
+  const sent = takeHandOff("Inspect");
   if (sent) {
     state.subject = sent.subject;
     state.step = sent.step ?? null;
   }
   const remembered = state.subject;
-  await list();
+  await loadModels();
   if (
     remembered &&
     !/^watch:/.test(remembered) &&
@@ -506,37 +506,37 @@ async function start() {
   ) {
     state.subject = "";
     $(".subject").dataset.signature = "";
-    await list();
+    await loadModels();
   }
-  steps();
-  go(state.view);
+  loadSteps();
+  selectView(state.view);
 }
-async function goOn() {
+async function pollLoop() {
   for (let round = 0; element.isConnected || round < 5; round++) {
-    await rest(300);
+    await sleepWhileHidden(300);
     if (
       !(owner || document.documentElement.dataset.embed) ||
       !element.offsetParent ||
       document.hidden
     )
       continue;
-    if (!seen) {
-      await start();
+    if (!isStarted) {
+      await init();
       continue;
     }
     if (round % 12 === 0) {
-      await list();
+      await loadModels();
       const run = runs.find((each) => each.subject === state.subject);
       if (run && run.status === "training") {
-        await steps();
-        if (state.step === null && !VIEWS[state.view].slow) refresh();
+        await loadSteps();
+        if (state.step === null && !VIEWS[state.view].slow) scheduleRefresh();
       }
     }
   }
 }
 // The Train tab can send a model here before this tab is initialized.
-function sentHere() {
-  const wanted = seen && handedOver("Inspect");
-  if (wanted) list().then(() => choose(wanted.subject, wanted.step ?? null));
+function onNavigate() {
+  const handOff = isStarted && takeHandOff("Inspect");
+  if (handOff) loadModels().then(() => selectModel(handOff.subject, handOff.step ?? null));
 }
-listen(window, "playground-Inspect", sentHere);
+addViewListener(window, "playground-Inspect", onNavigate);

@@ -1,5 +1,5 @@
 // ---------------------------------------------------------------- attention
-const KIND_WORDS = {
+const KIND_CAPTIONS = {
   cross: "Rows: positions of the answer (queries). Columns: source tokens (keys).",
   encoder: "Rows: source tokens (queries). Columns: source tokens (keys).",
   decoder:
@@ -9,7 +9,7 @@ const KIND_WORDS = {
 // Single-stack architectures have source and answer in one sequence. The keys are the attention
 // type
 // or the name of the architecture.
-const ONE_STACK = {
+const SINGLE_STACK_CAPTIONS = {
   encoder:
     "Rows and columns: the input positions, where the answer is predicted (SOS: blanks if " +
     "it is longer).",
@@ -17,13 +17,13 @@ const ONE_STACK = {
   decoder:
     "Rows and columns: the input tokens, then the answer so far. Masked positions are hatched.",
 };
-const WAYS = [
+const DECODING_MODES = [
   ["own", "free-running", "The decoder continues from its own output"],
   ["right", "teacher-forced", "As in training: the decoder input is the target, shifted right"],
   ["drawn", "sampled", "Each token is sampled from the predicted probabilities"],
 ];
 
-const looking = { kind: "cross", way: "own", layer: 1, head: 0, shape: "map", token: null };
+const attentionState = { kind: "cross", way: "own", layer: 1, head: 0, shape: "map", token: null };
 VIEWS.attention = {
   title: "Attention",
   explain:
@@ -34,17 +34,17 @@ VIEWS.attention = {
       el(
         "div",
         { className: "row" },
-        choice(
+        createSegmentedControl(
           [
             ["cross", "cross", "Generated tokens attend to source tokens"],
             ["encoder", "encoder", "Source tokens attend to source tokens"],
             ["decoder", "decoder", "Generated tokens attend to earlier generated tokens"],
           ],
-          looking.kind,
+          attentionState.kind,
           (value) => {
-            looking.kind = value;
-            looking.token = null;
-            refresh("attention");
+            attentionState.kind = value;
+            attentionState.token = null;
+            scheduleRefresh("attention");
           },
           "Kind of attention",
         ),
@@ -52,12 +52,12 @@ VIEWS.attention = {
         el(
           "span",
           {},
-          choice(
-            WAYS.slice(0, 2),
-            looking.way,
+          createSegmentedControl(
+            DECODING_MODES.slice(0, 2),
+            attentionState.way,
             (value) => {
-              looking.way = value;
-              refresh("attention");
+              attentionState.way = value;
+              scheduleRefresh("attention");
             },
             "Decoder input",
           ),
@@ -73,16 +73,16 @@ VIEWS.attention = {
           el(
             "div",
             { className: "row looking-shape" },
-            choice(
+            createSegmentedControl(
               [
                 ["map", "map"],
                 ["lines", "lines", "Line width is the attention weight; hover over a token"],
                 ["token", "one token, all heads", "Click a row of the map to select the token"],
               ],
-              looking.shape,
+              attentionState.shape,
               (value) => {
-                looking.shape = value;
-                redraw("attention");
+                attentionState.shape = value;
+                redrawView("attention");
               },
               "Display",
             ),
@@ -95,9 +95,9 @@ VIEWS.attention = {
     );
     const canvas = box.querySelector("canvas.picture");
     const lines = (event) => {
-      if (looking.shape !== "lines") return;
-      looking.over = event ? overToken(canvas, event) : null;
-      drawLines(canvas, answers.attention);
+      if (attentionState.shape !== "lines") return;
+      attentionState.over = event ? tokenAtPointer(canvas, event) : null;
+      paintAttentionLines(canvas, resultByView.attention);
     };
     canvas.addEventListener("pointermove", lines);
     canvas.addEventListener("pointerleave", () => lines(null));
@@ -105,22 +105,22 @@ VIEWS.attention = {
     canvas.addEventListener(
       "keydown",
       (event) => {
-        const data = answers.attention;
-        if (looking.shape !== "lines" || !data || !event.key.startsWith("Arrow")) return;
+        const data = resultByView.attention;
+        if (attentionState.shape !== "lines" || !data || !event.key.startsWith("Arrow")) return;
         event.preventDefault();
         event.stopImmediatePropagation();
-        const [side, at] = looking.over || ["row", -1],
+        const [side, at] = attentionState.over || ["row", -1],
           turned = { ArrowLeft: "row", ArrowRight: "column" }[event.key] || side;
         const n = (turned === "row" ? data.rows : data.columns).length;
-        looking.over = [
+        attentionState.over = [
           turned,
           Math.max(0, Math.min(n - 1, at + ({ ArrowUp: -1, ArrowDown: 1 }[event.key] || 0))),
         ];
-        drawLines(canvas, data);
-        const name = (turned === "row" ? data.rows : data.columns)[looking.over[1]];
-        $v("attention", ".caption").textContent =
+        paintAttentionLines(canvas, data);
+        const name = (turned === "row" ? data.rows : data.columns)[attentionState.over[1]];
+        queryView("attention", ".caption").textContent =
           "Position " +
-          (looking.over[1] + 1) +
+          (attentionState.over[1] + 1) +
           " (" +
           name +
           "), " +
@@ -129,25 +129,25 @@ VIEWS.attention = {
       true,
     );
   },
-  want: () => ({ kind: looking.kind, way: looking.way }),
+  want: () => ({ kind: attentionState.kind, way: attentionState.way }),
   take(options) {
     for (const name of ["kind", "way"])
       if (typeof options[name] === "string") {
-        looking[name] = options[name];
+        attentionState[name] = options[name];
         for (const box of VIEWS.attention.box.querySelectorAll(".choice"))
           if (box.querySelector(`[data-value="${CSS.escape(options[name])}"]`))
-            press(box, options[name]);
+            setPressed(box, options[name]);
       }
   },
   draw(data) {
-    const all = unpack(data),
-      grid = $v("attention", ".looking-grid"),
+    const all = unpackWeights(data),
+      grid = queryView("attention", ".looking-grid"),
       kinds = VIEWS.attention.box.querySelector(".choice");
     for (const button of kinds.children) button.hidden = !data.kinds.includes(button.dataset.value);
-    looking.kind = data.kind;
-    press(kinds, data.kind);
-    looking.layer = Math.min(looking.layer, data.layers - 1);
-    looking.head = Math.min(looking.head, data.heads - 1);
+    attentionState.kind = data.kind;
+    setPressed(kinds, data.kind);
+    attentionState.layer = Math.min(attentionState.layer, data.layers - 1);
+    attentionState.head = Math.min(attentionState.head, data.heads - 1);
     const signature = data.layers + "x" + data.heads;
     if (grid.dataset.signature !== signature) {
       grid.dataset.signature = signature;
@@ -166,9 +166,9 @@ VIEWS.attention = {
             const button = el("button", { type: "button" }, el("canvas"));
             button.setAttribute("aria-label", "layer " + (l + 1) + ", head " + (h + 1));
             button.addEventListener("click", () => {
-              looking.layer = l;
-              looking.head = h;
-              redraw("attention");
+              attentionState.layer = l;
+              attentionState.head = h;
+              redrawView("attention");
             });
             return button;
           }),
@@ -178,44 +178,44 @@ VIEWS.attention = {
     [...grid.querySelectorAll("button")].forEach((button, i) => {
       const l = Math.floor(i / data.heads),
         h = i % data.heads;
-      button.setAttribute("aria-pressed", String(l === looking.layer && h === looking.head));
-      thumbnail(button.firstChild, {
+      button.setAttribute("aria-pressed", String(l === attentionState.layer && h === attentionState.head));
+      paintThumbnail(button.firstChild, {
         weights: all[l][h],
         possible: data.kind === "decoder" ? data.possible : null,
       });
     });
-    const canvas = $v("attention", "canvas.picture"),
-      caption = $v("attention", ".caption"),
-      name = "Layer " + (looking.layer + 1) + ", head " + (looking.head + 1);
-    $v("attention", "h4").textContent =
-      looking.shape === "token"
+    const canvas = queryView("attention", "canvas.picture"),
+      caption = queryView("attention", ".caption"),
+      name = "Layer " + (attentionState.layer + 1) + ", head " + (attentionState.head + 1);
+    queryView("attention", "h4").textContent =
+      attentionState.shape === "token"
         ? "Row " +
-          ((looking.token ?? 0) + 1) +
+          ((attentionState.token ?? 0) + 1) +
           " (" +
-          data.rows[Math.min(looking.token ?? 0, data.rows.length - 1)] +
+          data.rows[Math.min(attentionState.token ?? 0, data.rows.length - 1)] +
           ") in every head"
         : name;
     caption.dataset.resting =
-      looking.shape === "token"
+      attentionState.shape === "token"
         ? "Rows: heads as layer.head. Columns: keys of this one query."
         : (data.kinds.includes("cross")
-            ? KIND_WORDS[data.kind]
-            : ONE_STACK[data.family] || ONE_STACK[data.kind]) +
+            ? KIND_CAPTIONS[data.kind]
+            : SINGLE_STACK_CAPTIONS[data.family] || SINGLE_STACK_CAPTIONS[data.kind]) +
           (document.body.classList.contains("dark")
             ? " Dark is 0, bright is 1."
             : " White is 0, dark is 1.");
-    if (looking.shape === "lines") {
+    if (attentionState.shape === "lines") {
       caption.textContent =
         "Left: queries. Right: keys. Hover over a token to show only its weights.";
-      drawLines(canvas, data);
+      paintAttentionLines(canvas, data);
       return;
     }
-    if (looking.shape === "token") {
-      const row = Math.min(looking.token ?? 0, data.rows.length - 1),
+    if (attentionState.shape === "token") {
+      const row = Math.min(attentionState.token ?? 0, data.rows.length - 1),
         flat = all.flatMap((heads, l) =>
           heads.map((weights, h) => [l + 1 + "." + (h + 1), weights[row]]),
         );
-      matrix(
+      mountMatrix(
         canvas,
         {
           weights: flat.map(([, weights]) => weights),
@@ -239,18 +239,18 @@ VIEWS.attention = {
             ".",
           choose: (r) => {
             const [l, h] = flat[r][0].split(".");
-            looking.layer = l - 1;
-            looking.head = h - 1;
-            looking.shape = "map";
-            press($v("attention", ".looking-shape .choice"), "map");
-            redraw("attention");
+            attentionState.layer = l - 1;
+            attentionState.head = h - 1;
+            attentionState.shape = "map";
+            setPressed(queryView("attention", ".looking-shape .choice"), "map");
+            redrawView("attention");
           },
         },
       );
       return;
     }
-    const weights = all[looking.layer][looking.head];
-    matrix(
+    const weights = all[attentionState.layer][attentionState.head];
+    mountMatrix(
       canvas,
       {
         weights,
@@ -275,23 +275,23 @@ VIEWS.attention = {
           weights[r][k].toFixed(3) +
           ".",
         choose: (r) => {
-          looking.token = r;
-          looking.shape = "token";
-          press($v("attention", ".looking-shape .choice"), "token");
-          redraw("attention");
+          attentionState.token = r;
+          attentionState.shape = "token";
+          setPressed(queryView("attention", ".looking-shape .choice"), "token");
+          redrawView("attention");
         },
       },
     );
   },
   unpacked: (data) => ({
     ...data,
-    weights: unpack(data).map((heads) =>
+    weights: unpackWeights(data).map((heads) =>
       heads.map((rows) => rows.map((row) => [...row].map((v) => +v.toFixed(3)))),
     ),
     all: undefined,
   }),
   rows: (data) =>
-    unpack(data).flatMap((heads, l) =>
+    unpackWeights(data).flatMap((heads, l) =>
       heads.flatMap((weights, h) =>
         weights.flatMap((row, r) =>
           [...row].map((weight, k) => ({
@@ -314,8 +314,8 @@ VIEWS.attention = {
 function lineHeight(data) {
   return Math.max(16, Math.min(30, 420 / Math.max(data.rows.length, data.columns.length)));
 }
-function overToken(canvas, event) {
-  const data = answers.attention,
+function tokenAtPointer(canvas, event) {
+  const data = resultByView.attention,
     h = lineHeight(data),
     at = Math.floor((event.offsetY - 6) / h),
     left = event.offsetX < canvas.clientWidth / 2;
@@ -323,16 +323,16 @@ function overToken(canvas, event) {
     ? [left ? "row" : "column", at]
     : null;
 }
-function drawLines(canvas, data) {
-  const weights = unpack(data)[looking.layer][looking.head],
+function paintAttentionLines(canvas, data) {
+  const weights = unpackWeights(data)[attentionState.layer][attentionState.head],
     h = lineHeight(data),
     n = Math.max(data.rows.length, data.columns.length);
-  const [c, width] = prepare(canvas, Math.round(12 + h * n)),
+  const [c, width] = setUpCanvas(canvas, Math.round(12 + h * n)),
     left = Math.min(120, width * 0.3),
     right = width - left,
     y = (i) => 6 + (i + 0.5) * h;
-  const [side, at] = looking.over || [];
-  c.strokeStyle = css("--pg-accent");
+  const [side, at] = attentionState.over || [];
+  c.strokeStyle = cssVariable("--pg-accent");
   c.lineCap = "round";
   weights.forEach((row, r) =>
     row.forEach((weight, k) => {
@@ -346,9 +346,9 @@ function drawLines(canvas, data) {
     }),
   );
   c.globalAlpha = 1;
-  c.font = "13px " + css("--font-mono");
+  c.font = "13px " + cssVariable("--font-mono");
   c.textBaseline = "middle";
-  c.fillStyle = css("--body-text-color");
+  c.fillStyle = cssVariable("--body-text-color");
   c.textAlign = "right";
   data.rows.forEach((name, r) => c.fillText(name, left, y(r)));
   c.textAlign = "left";
@@ -356,7 +356,7 @@ function drawLines(canvas, data) {
 }
 
 // ---------------------------------------------------------------- decoding
-const stepping = { way: "own", at: 0, playing: null, temperature: 1, seed: 0 };
+const decodingState = { way: "own", at: 0, playing: null, temperature: 1, seed: 0 };
 VIEWS.steps = {
   title: "Decoding",
   explain:
@@ -390,14 +390,14 @@ VIEWS.steps = {
       el(
         "div",
         { className: "row" },
-        choice(
-          WAYS,
-          stepping.way,
+        createSegmentedControl(
+          DECODING_MODES,
+          decodingState.way,
           (value) => {
-            stepping.way = value;
+            decodingState.way = value;
             chance.hidden = value !== "drawn";
-            stopSteps();
-            refresh("steps");
+            stopPlayback();
+            scheduleRefresh("steps");
           },
           "Decoding mode",
         ),
@@ -456,41 +456,41 @@ VIEWS.steps = {
       ),
     );
     box.querySelector(".steps-at").addEventListener("input", (event) => {
-      stopSteps();
-      stepping.at = +event.target.value;
-      redraw("steps");
+      stopPlayback();
+      decodingState.at = +event.target.value;
+      redrawView("steps");
     });
     box
       .querySelector(".steps-play")
-      .addEventListener("click", () => (stepping.playing ? stopSteps() : playSteps()));
+      .addEventListener("click", () => (decodingState.playing ? stopPlayback() : startPlayback()));
     for (const name of ["temperature", "seed"])
       box.querySelector(".steps-" + name).addEventListener("input", (event) => {
-        stepping[name] = +event.target.value;
-        refresh("steps", 200);
+        decodingState[name] = +event.target.value;
+        scheduleRefresh("steps", 200);
       });
   },
   want: () => ({
-    way: stepping.way,
-    ...(stepping.way === "drawn" ? { temperature: stepping.temperature, seed: stepping.seed } : {}),
+    way: decodingState.way,
+    ...(decodingState.way === "drawn" ? { temperature: decodingState.temperature, seed: decodingState.seed } : {}),
   }),
   draw(data) {
     const n = data.steps.length;
-    stepping.at = Math.min(stepping.at, n - 1);
-    const step = data.steps[stepping.at],
-      slider = $v("steps", ".steps-at");
+    decodingState.at = Math.min(decodingState.at, n - 1);
+    const step = data.steps[decodingState.at],
+      slider = queryView("steps", ".steps-at");
     slider.max = n - 1;
-    slider.value = stepping.at;
-    $v("steps", ".steps-words").textContent = "position " + (stepping.at + 1) + " of " + n;
+    slider.value = decodingState.at;
+    queryView("steps", ".steps-words").textContent = "position " + (decodingState.at + 1) + " of " + n;
     const wrong = step.right !== null && step.right !== step.chosen;
-    $v("steps", ".steps-written").replaceChildren(
+    queryView("steps", ".steps-written").replaceChildren(
       step.given.slice(1).join(" ") + (step.given.length > 1 ? " " : ""),
       el("span", {
         className: "next" + (wrong ? " wrong" : ""),
         textContent: step.chosen,
-        title: wrong ? "target: " + step.right : "with probability " + percent(step.probability),
+        title: wrong ? "target: " + step.right : "with probability " + formatPercent(step.probability),
       }),
     );
-    $v("steps", ".steps-bars tbody").replaceChildren(
+    queryView("steps", ".steps-bars tbody").replaceChildren(
       ...step.candidates.map(([name, probability]) => {
         const bar = el("div", { className: "bar" });
         bar.style.width = Math.max(1, 100 * probability) + "%";
@@ -499,18 +499,18 @@ VIEWS.steps = {
           { className: name === step.chosen ? "chosen" : "" },
           el("td", { textContent: name }),
           el("td", {}, bar),
-          el("td", { textContent: percent(probability), title: String(probability) }),
+          el("td", { textContent: formatPercent(probability), title: String(probability) }),
         );
       }),
     );
     const draw = (which, columns) => {
       const weights = step[which].map((row) => row.map((v) => v / 1000)),
-        caption = $v("steps", ".steps-" + which + "-words");
+        caption = queryView("steps", ".steps-" + which + "-words");
       caption.dataset.resting =
         "Rows: heads as layer.head. Columns: " +
         (which === "cross" ? "source tokens." : "decoder input so far.");
-      matrix(
-        $v("steps", ".steps-" + which),
+      mountMatrix(
+        queryView("steps", ".steps-" + which),
         { weights, rows: data.heads, columns, size: 34 },
         {
           caption,
@@ -543,29 +543,29 @@ VIEWS.steps = {
       })),
     ),
 };
-function stopSteps() {
-  clearInterval(stepping.playing);
-  stepping.playing = null;
-  const play = VIEWS.steps.box && $v("steps", ".steps-play");
+function stopPlayback() {
+  clearInterval(decodingState.playing);
+  decodingState.playing = null;
+  const play = VIEWS.steps.box && queryView("steps", ".steps-play");
   if (play) {
     play.textContent = "▶";
     play.title = "Play";
   }
 }
-function playSteps() {
-  const data = answers.steps;
+function startPlayback() {
+  const data = resultByView.steps;
   if (!data) return;
-  if (stepping.at >= data.steps.length - 1) stepping.at = -1;
+  if (decodingState.at >= data.steps.length - 1) decodingState.at = -1;
   const next = () => {
-    if (!answers.steps || stepping.at >= answers.steps.steps.length - 1) {
-      stopSteps();
+    if (!resultByView.steps || decodingState.at >= resultByView.steps.steps.length - 1) {
+      stopPlayback();
       return;
     }
-    stepping.at += 1;
-    redraw("steps");
+    decodingState.at += 1;
+    redrawView("steps");
   };
   next();
-  stepping.playing = setInterval(next, 900);
-  $v("steps", ".steps-play").textContent = "❚❚";
-  $v("steps", ".steps-play").title = "Stop";
+  decodingState.playing = setInterval(next, 900);
+  queryView("steps", ".steps-play").textContent = "❚❚";
+  queryView("steps", ".steps-play").title = "Stop";
 }

@@ -2,8 +2,8 @@
 // Measurements on hundreds of held-out sequences are slow and do not depend on the user's sequence.
 // These views request the answer to that sequence quickly, and cache the measurements by model and
 // step.
-const measured = new Map(); // cache key -> { data, error, busy, of }
-const question = (view, options) =>
+const slowResults = new Map(); // cache key -> { data, error, busy, of }
+const cacheKey = (view, options) =>
   JSON.stringify([
     state.subject,
     view === "heads-over-training" ? null : state.step,
@@ -12,32 +12,32 @@ const question = (view, options) =>
   ]);
 // Request a measurement once. `of` is the answer that is displayed at the time of the request. The
 // previous result stays until a newer one arrives.
-async function find(view, options, redrawn, of) {
-  const key = question(view, options),
-    known = measured.get(key);
-  if (known && known.busy) return;
-  measured.set(key, { ...known, busy: true, error: "", of });
-  redraw(redrawn);
-  const data = await ask(view, options);
-  measured.set(key, data.error ? { ...known, busy: false, error: data.error, of } : { data, of });
-  redraw(redrawn);
+async function loadSlowView(view, options, viewToRedraw, shownResult) {
+  const key = cacheKey(view, options),
+    cached = slowResults.get(key);
+  if (cached && cached.busy) return;
+  slowResults.set(key, { ...cached, busy: true, error: "", of: shownResult });
+  redrawView(viewToRedraw);
+  const data = await requestView(view, options);
+  slowResults.set(key, data.error ? { ...cached, busy: false, error: data.error, of: shownResult } : { data, of: shownResult });
+  redrawView(viewToRedraw);
 }
-const onSequences = (data) =>
+const describeSample = (data) =>
   "over " +
-  plural(data.sequences, "held-out sequence") +
+  pluralize(data.sequences, "held-out sequence") +
   " of " +
   (data.lengths[0] === data.lengths[1]
-    ? plural(data.lengths[0], "token")
+    ? pluralize(data.lengths[0], "token")
     : data.lengths.join(" to ") + " tokens");
-const shortName = (head) => head.kind + " " + head.layer + "." + head.head;
-const signless = (x) => number(x).replace("-", "−");
-const sign = (x) => (x > 0 ? "+" : x < 0 ? "−" : "") + number(Math.abs(x));
+const shortHeadName = (head) => head.kind + " " + head.layer + "." + head.head;
+const formatWithMinusSign = (x) => formatNumber(x).replace("-", "−");
+const formatSigned = (x) => (x > 0 ? "+" : x < 0 ? "−" : "") + formatNumber(Math.abs(x));
 // Shade a cell so that its number stays readable.
 function shadeCell(cell, share) {
   const thousandths = Math.round(1000 * Math.max(0, Math.min(1, share)));
-  cell.style.setProperty("background-color", ramp(thousandths), "important");
+  cell.style.setProperty("background-color", scaleColor(thousandths), "important");
   // Use the text colour with the higher contrast (relative luminance and contrast of WCAG 2).
-  const light = rampTable()[thousandths].map((c) =>
+  const light = colorTable()[thousandths].map((c) =>
     c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4,
   );
   const luminance = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2];
@@ -56,7 +56,7 @@ function signedBar(value, low, high, className) {
 
 // ---------------------------------------------------------------- head roles
 const PATTERNS = ["diagonal", "anti-diagonal", "previous", "next", "first", "last", "uniform"];
-const MEANT = {
+const PATTERN_DESCRIPTIONS = {
   diagonal: "position i attends to position i",
   "anti-diagonal": "position i attends to position i counted from the end",
   previous: "position i attends to i − 1",
@@ -68,7 +68,7 @@ const MEANT = {
 };
 // Colours after Okabe and Ito; dashes distinguish the lines as well. The selected pattern uses the
 // accent colour.
-const PATTERN_LINES = {
+const PATTERN_STYLES = {
   diagonal: ["#d98200", "#ffb000", []],
   "anti-diagonal": ["#00795a", "#2fd6a5", []],
   previous: ["#b8478c", "#f08fc4", [6, 3]],
@@ -78,9 +78,9 @@ const PATTERN_LINES = {
   uniform: ["#6b7280", "#c3c8d1", []],
   aligned: ["#16181d", "#f2f4f7", [1, 3]],
 };
-const COLUMNS = [
+const HEAD_COLUMNS = [
   ["name", "head", "attention type, layer.head"],
-  ...PATTERNS.map((name) => [name, name, "Fraction of the attention weights: " + MEANT[name]]),
+  ...PATTERNS.map((name) => [name, name, "Fraction of the attention weights: " + PATTERN_DESCRIPTIONS[name]]),
   [
     "entropy",
     "entropy",
@@ -98,7 +98,7 @@ const COLUMNS = [
   ],
   ["says", "role", "Description of the pattern with the largest fraction of the attention"],
 ];
-const scored = {
+const headScoresState = {
   sort: "name",
   down: false,
   kind: "all",
@@ -108,7 +108,7 @@ const scored = {
   last: null,
   timer: null,
 };
-const valueIn = (head, column) =>
+const columnValue = (head, column) =>
   PATTERNS.includes(column) ? head.patterns[column] : column === "name" ? 0 : head[column];
 
 VIEWS.heads = {
@@ -119,15 +119,15 @@ VIEWS.heads = {
   asks: "away-answer",
   build(box) {
     const head = el("tr");
-    for (const [name, text, title] of COLUMNS) {
+    for (const [name, text, title] of HEAD_COLUMNS) {
       const button = el("button", { type: "button", textContent: text, title });
       button.addEventListener("click", () => {
-        scored.down =
-          scored.sort === name
-            ? !scored.down
+        headScoresState.down =
+          headScoresState.sort === name
+            ? !headScoresState.down
             : !["name", "says", "distance", "entropy"].includes(name);
-        scored.sort = name;
-        redraw("heads");
+        headScoresState.sort = name;
+        redrawView("heads");
       });
       head.append(
         el(
@@ -152,8 +152,8 @@ VIEWS.heads = {
       ...PATTERNS.map((name) => new Option(name)),
     );
     pattern.addEventListener("change", () => {
-      scored.pattern = pattern.value;
-      redraw("heads");
+      headScoresState.pattern = pattern.value;
+      redrawView("heads");
     });
     const measure = el("button", {
       type: "button",
@@ -162,23 +162,23 @@ VIEWS.heads = {
       title: "The same scores at up to 24 steps with stored weights; takes some seconds",
     });
     measure.addEventListener("click", () =>
-      find("heads-over-training", {}, "heads", answers.heads),
+      loadSlowView("heads-over-training", {}, "heads", resultByView.heads),
     );
     box.append(
       el(
         "div",
         { className: "row" },
-        choice(
+        createSegmentedControl(
           [
             ["all", "all"],
             ["cross", "cross"],
             ["encoder", "encoder"],
             ["decoder", "decoder"],
           ],
-          scored.kind,
+          headScoresState.kind,
           (value) => {
-            scored.kind = value;
-            redraw("heads");
+            headScoresState.kind = value;
+            redrawView("heads");
           },
           "Kind of attention",
         ),
@@ -219,8 +219,8 @@ VIEWS.heads = {
     const canvas = box.querySelector(".heads-chart");
     canvas.setAttribute("role", "img");
     const at = (place) => {
-      scored.at = place;
-      drawOver();
+      headScoresState.at = place;
+      renderHeadHistory();
     };
     canvas.addEventListener("pointermove", (event) =>
       at(canvas.nearest ? canvas.nearest(event.offsetX) : null),
@@ -229,7 +229,7 @@ VIEWS.heads = {
     canvas.addEventListener("blur", () => at(null));
     canvas.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key],
-        over = overTraining();
+        over = headHistory();
       if (!by || !over) return;
       event.preventDefault();
       event.stopPropagation();
@@ -238,14 +238,14 @@ VIEWS.heads = {
           0,
           Math.min(
             over.steps.length - 1,
-            scored.at === null ? (by > 0 ? 0 : over.steps.length - 1) : scored.at + by,
+            headScoresState.at === null ? (by > 0 ? 0 : over.steps.length - 1) : headScoresState.at + by,
           ),
         ),
       );
     });
   },
   draw(own) {
-    const known = measured.get(question("heads", {}));
+    const known = slowResults.get(cacheKey("heads", {}));
     // In a training run, a later step causes a new request; the current result stays until then.
     // Dragging
     // the slider causes one request, at the step where it stops.
@@ -253,85 +253,85 @@ VIEWS.heads = {
       !known ||
       (!known.busy && known.of !== own && (known.error || known.data.step < own.step))
     ) {
-      clearTimeout(scored.timer);
-      const key = question("heads", {});
-      scored.timer = setTimeout(
+      clearTimeout(headScoresState.timer);
+      const key = cacheKey("heads", {});
+      headScoresState.timer = setTimeout(
         () => {
-          if (key === question("heads", {})) find("heads", {}, "heads", own);
+          if (key === cacheKey("heads", {})) loadSlowView("heads", {}, "heads", own);
         },
-        known || scored.last ? 250 : 0,
+        known || headScoresState.last ? 250 : 0,
       );
     }
-    const data = (known && known.data) || scored.last,
+    const data = (known && known.data) || headScoresState.last,
       stale = !known || !known.data;
-    const words = $v("heads", ".heads-words");
+    const words = queryView("heads", ".heads-words");
     words.classList.toggle("heads-error", Boolean(known && known.error));
     words.textContent =
       known && known.error
-        ? sentenceOf(known.error)
+        ? toSentence(known.error)
         : stale
           ? "Measuring."
-          : sentenceOf(onSequences(data) + ", teacher-forced");
-    $v("heads", ".heads-table").classList.toggle("heads-stale", stale);
+          : toSentence(describeSample(data) + ", teacher-forced");
+    queryView("heads", ".heads-table").classList.toggle("heads-stale", stale);
     if (!data) return;
-    scored.last = data;
-    if (!data.heads.some((head) => head.name === scored.head))
-      scored.head = data.heads.reduce((best, head) =>
+    headScoresState.last = data;
+    if (!data.heads.some((head) => head.name === headScoresState.head))
+      headScoresState.head = data.heads.reduce((best, head) =>
         (head.aligned || 0) > (best.aligned || 0) ? head : best,
       ).name;
-    drawScores(data);
-    const over = measured.get(question("heads-over-training", {})),
-      hasHistory = /^(run|watch):/.test(state.subject) && recorded.length > 1;
-    $v("heads", ".heads-measure").disabled = !hasHistory || Boolean(over && over.busy);
-    $v("heads", ".heads-over-words").textContent = !hasHistory
+    renderHeadScores(data);
+    const over = slowResults.get(cacheKey("heads-over-training", {})),
+      hasHistory = /^(run|watch):/.test(state.subject) && weightSteps.length > 1;
+    queryView("heads", ".heads-measure").disabled = !hasHistory || Boolean(over && over.busy);
+    queryView("heads", ".heads-over-words").textContent = !hasHistory
       ? "Only runs store the weights of earlier steps. Train a run and open it here."
       : !over
         ? ""
         : over.busy
           ? "Measuring."
           : over.error
-            ? sentenceOf(over.error)
-            : sentenceOf(
-                plural(over.data.steps.length, "step") +
+            ? toSentence(over.error)
+            : toSentence(
+                pluralize(over.data.steps.length, "step") +
                   " of " +
                   over.data.kept.toLocaleString("en") +
                   " stored, " +
-                  onSequences(over.data),
+                  describeSample(over.data),
               );
-    $v("heads", ".heads-two").hidden = !overTraining();
-    drawOver();
+    queryView("heads", ".heads-two").hidden = !headHistory();
+    renderHeadHistory();
   },
-  want: () => ({ kind: scored.kind, sort: scored.sort, down: scored.down, head: scored.head }),
+  want: () => ({ kind: headScoresState.kind, sort: headScoresState.sort, down: headScoresState.down, head: headScoresState.head }),
   take(options) {
     if (["all", "cross", "encoder", "decoder"].includes(options.kind)) {
-      scored.kind = options.kind;
-      press($v("heads", ".choice"), options.kind);
+      headScoresState.kind = options.kind;
+      setPressed(queryView("heads", ".choice"), options.kind);
     }
-    if (COLUMNS.some(([name]) => name === options.sort)) {
-      scored.sort = options.sort;
-      scored.down = options.down === true;
+    if (HEAD_COLUMNS.some(([name]) => name === options.sort)) {
+      headScoresState.sort = options.sort;
+      headScoresState.down = options.down === true;
     }
-    if (typeof options.head === "string") scored.head = options.head;
+    if (typeof options.head === "string") headScoresState.head = options.head;
   },
   forget() {
-    scored.last = null;
-    scored.head = null;
-    scored.pattern = null;
+    headScoresState.last = null;
+    headScoresState.head = null;
+    headScoresState.pattern = null;
   },
-  unpacked: () => ({ ...scored.last, over_training: overTraining() }),
+  unpacked: () => ({ ...headScoresState.last, over_training: headHistory() }),
   rows: () => [
-    ...(scored.last
-      ? scored.last.heads.map((head) =>
-          scoreRow(scored.last.step, head, (values) => values, head.aligned, head.entropy, {
+    ...(headScoresState.last
+      ? headScoresState.last.heads.map((head) =>
+          toScoreRow(headScoresState.last.step, head, (values) => values, head.aligned, head.entropy, {
             distance: head.distance,
             looks_like: head.says,
           }),
         )
       : []),
-    ...(overTraining()
-      ? overTraining().steps.flatMap((step, i) =>
-          overTraining().heads.map((head) =>
-            scoreRow(
+    ...(headHistory()
+      ? headHistory().steps.flatMap((step, i) =>
+          headHistory().heads.map((head) =>
+            toScoreRow(
               step,
               head,
               (values) => values && values[i],
@@ -344,7 +344,7 @@ VIEWS.heads = {
       : []),
   ],
 };
-const scoreRow = (step, head, of, aligned, entropy, more) => ({
+const toScoreRow = (step, head, of, aligned, entropy, more) => ({
   step,
   kind: head.kind,
   layer: head.layer,
@@ -354,47 +354,47 @@ const scoreRow = (step, head, of, aligned, entropy, more) => ({
   aligned,
   ...more,
 });
-function overTraining() {
-  const over = measured.get(question("heads-over-training", {}));
+function headHistory() {
+  const over = slowResults.get(cacheKey("heads-over-training", {}));
   return over && over.data;
 }
 
-function drawScores(data) {
-  const rows = data.heads.filter((head) => scored.kind === "all" || head.kind === scored.kind);
-  if (scored.sort === "says") rows.sort((a, b) => a.says.localeCompare(b.says));
-  else if (scored.sort !== "name")
+function renderHeadScores(data) {
+  const rows = data.heads.filter((head) => headScoresState.kind === "all" || head.kind === headScoresState.kind);
+  if (headScoresState.sort === "says") rows.sort((a, b) => a.says.localeCompare(b.says));
+  else if (headScoresState.sort !== "name")
     rows.sort(
-      (a, b) => (valueIn(a, scored.sort) ?? Infinity) - (valueIn(b, scored.sort) ?? Infinity),
+      (a, b) => (columnValue(a, headScoresState.sort) ?? Infinity) - (columnValue(b, headScoresState.sort) ?? Infinity),
     );
-  if (scored.down) rows.reverse();
-  if (scored.down)
+  if (headScoresState.down) rows.reverse();
+  if (headScoresState.down)
     // missing values come last in both orders
-    rows.sort((a, b) => (valueIn(a, scored.sort) === null) - (valueIn(b, scored.sort) === null));
+    rows.sort((a, b) => (columnValue(a, headScoresState.sort) === null) - (columnValue(b, headScoresState.sort) === null));
   for (const th of VIEWS.heads.box.querySelectorAll(".heads-table th")) {
-    if (th.dataset.column === scored.sort)
-      th.setAttribute("aria-sort", scored.down ? "descending" : "ascending");
+    if (th.dataset.column === headScoresState.sort)
+      th.setAttribute("aria-sort", headScoresState.down ? "descending" : "ascending");
     else th.removeAttribute("aria-sort");
   }
-  const over = onSequences(data),
+  const over = describeSample(data),
     focused = document.activeElement && document.activeElement.dataset.head;
-  $v("heads", ".heads-table tbody").replaceChildren(
+  queryView("heads", ".heads-table tbody").replaceChildren(
     ...rows.map((head) => {
       const button = el("button", {
         type: "button",
-        textContent: shortName(head),
+        textContent: shortHeadName(head),
         title: head.name,
       });
       button.dataset.head = head.name;
-      button.setAttribute("aria-pressed", String(head.name === scored.head));
+      button.setAttribute("aria-pressed", String(head.name === headScoresState.head));
       const row = el(
         "tr",
-        { className: head.name === scored.head ? "heads-chosen" : "" },
+        { className: head.name === headScoresState.head ? "heads-chosen" : "" },
         el("td", {}, button),
       );
       row.addEventListener("click", () => {
-        scored.head = head.name;
-        scored.pattern = null;
-        redraw("heads");
+        headScoresState.head = head.name;
+        headScoresState.pattern = null;
+        redrawView("heads");
       });
       for (const name of PATTERNS) {
         const share = head.patterns[name],
@@ -417,15 +417,15 @@ function drawScores(data) {
           head.name +
           ": " +
           (name === "uniform"
-            ? number(share) +
+            ? formatNumber(share) +
               " overlap with a uniform row" +
               (chance === null
                 ? ""
-                : "; a row with all weight on one position has " + number(chance))
-            : number(share) +
+                : "; a row with all weight on one position has " + formatNumber(chance))
+            : formatNumber(share) +
               " of its attention is on the pattern: " +
-              MEANT[name] +
-              (chance === null ? "" : "; uniform baseline " + number(chance))) +
+              PATTERN_DESCRIPTIONS[name] +
+              (chance === null ? "" : "; uniform baseline " + formatNumber(chance))) +
           "; mean over all rows, " +
           over;
         row.append(cell);
@@ -442,7 +442,7 @@ function drawScores(data) {
       row.append(
         say(
           head.entropy,
-          number(head.entropy) + " nats; a uniform row has " + number(head.most_entropy),
+          formatNumber(head.entropy) + " nats; a uniform row has " + formatNumber(head.most_entropy),
         ),
         say(head.aligned, "Fraction of the attention on the aligned source token"),
         say(head.distance, "Distance from the aligned source token, in positions"),
@@ -459,55 +459,55 @@ function drawScores(data) {
 
 // The scores of one head over training, on a log scale because most changes happen early, and the
 // scores of all heads on one pattern.
-function drawOver() {
-  const over = overTraining(),
-    canvas = $v("heads", ".heads-chart");
-  if (!over || !canvas.offsetParent) return;
-  const head = over.heads.find((each) => each.name === scored.head) || over.heads[0],
-    n = over.steps.length - 1,
-    now = scored.last && scored.last.heads.find((each) => each.name === head.name);
+function renderHeadHistory() {
+  const history = headHistory(),
+    canvas = queryView("heads", ".heads-chart");
+  if (!history || !canvas.offsetParent) return;
+  const head = history.heads.find((each) => each.name === headScoresState.head) || history.heads[0],
+    n = history.steps.length - 1,
+    current = headScoresState.last && headScoresState.last.heads.find((each) => each.name === head.name);
   const series = [
     ...PATTERNS.map((name) => [name, head.patterns[name]]),
     ["aligned", head.aligned],
   ].filter(([, values]) => values.every((value) => value !== null));
-  const best = scored.pattern || (now && now.best) || "anti-diagonal";
-  const [c, width, height] = prepare(canvas, 220),
+  const best = headScoresState.pattern || (current && current.best) || "anti-diagonal";
+  const [c, width, height] = setUpCanvas(canvas, 220),
     left = 40,
     right = width - 10,
     top = 10,
     bottom = height - 24,
     dark = document.body.classList.contains("dark");
-  const low = Math.log(1 + over.steps[0]),
-    high = Math.log(1 + over.steps[n]),
+  const low = Math.log(1 + history.steps[0]),
+    high = Math.log(1 + history.steps[n]),
     x = (step) => left + ((right - left) * (Math.log(1 + step) - low)) / (high - low || 1),
     y = (share) => bottom - (bottom - top) * share;
   canvas.nearest = (px) =>
-    over.steps.reduce(
-      (near, step, i) => (Math.abs(x(step) - px) < Math.abs(x(over.steps[near]) - px) ? i : near),
+    history.steps.reduce(
+      (near, step, i) => (Math.abs(x(step) - px) < Math.abs(x(history.steps[near]) - px) ? i : near),
       0,
     );
-  c.font = "12px " + css("--font");
+  c.font = "12px " + cssVariable("--font");
   c.lineWidth = 1;
   c.textBaseline = "middle";
   c.textAlign = "right";
   for (const share of [0, 0.25, 0.5, 0.75, 1]) {
-    c.strokeStyle = css("--pg-grid");
+    c.strokeStyle = cssVariable("--pg-grid");
     c.beginPath();
     c.moveTo(left, Math.round(y(share)) + 0.5);
     c.lineTo(right, Math.round(y(share)) + 0.5);
     c.stroke();
-    c.fillStyle = css("--pg-quiet-text");
+    c.fillStyle = cssVariable("--pg-quiet-text");
     if (share % 0.5 === 0) c.fillText(String(share), left - 6, y(share));
   }
   c.textBaseline = "alphabetic";
   let free = -Infinity;
-  over.steps.forEach((step, i) => {
+  history.steps.forEach((step, i) => {
     const text = step.toLocaleString("en"),
       wide = c.measureText(text).width,
       at = Math.max(left, Math.min(right - wide, x(step) - wide / 2));
     if (
       at < free ||
-      (i < n && at + wide + 8 > right - c.measureText(over.steps[n].toLocaleString("en")).width)
+      (i < n && at + wide + 8 > right - c.measureText(history.steps[n].toLocaleString("en")).width)
     )
       return;
     c.textAlign = "left";
@@ -517,7 +517,7 @@ function drawOver() {
   const chance = head.chance[best];
   const hasChance = chance !== null && chance !== undefined;
   if (hasChance) {
-    c.strokeStyle = css("--pg-quiet");
+    c.strokeStyle = cssVariable("--pg-quiet");
     c.setLineDash([3, 4]);
     c.beginPath();
     c.moveTo(left, y(chance));
@@ -525,22 +525,22 @@ function drawOver() {
     c.stroke();
     c.setLineDash([]);
   }
-  const colour = (name) => (name === best ? css("--pg-accent") : PATTERN_LINES[name][dark ? 1 : 0]);
+  const color = (name) => (name === best ? cssVariable("--pg-accent") : PATTERN_STYLES[name][dark ? 1 : 0]);
   for (const [name, values] of [...series].sort(([a], [b]) => (a === best) - (b === best))) {
-    c.strokeStyle = c.fillStyle = colour(name);
+    c.strokeStyle = c.fillStyle = color(name);
     c.lineWidth = name === best ? 2.6 : 1.4;
     c.lineJoin = "round";
-    c.setLineDash(name === best ? [] : PATTERN_LINES[name][2]);
+    c.setLineDash(name === best ? [] : PATTERN_STYLES[name][2]);
     c.beginPath();
     values.forEach((value, i) =>
-      i ? c.lineTo(x(over.steps[i]), y(value)) : c.moveTo(x(over.steps[i]), y(value)),
+      i ? c.lineTo(x(history.steps[i]), y(value)) : c.moveTo(x(history.steps[i]), y(value)),
     );
     c.stroke();
     c.setLineDash([]);
     if (name === best)
       values.forEach((value, i) => {
         c.beginPath();
-        c.arc(x(over.steps[i]), y(value), 2.2, 0, 7);
+        c.arc(x(history.steps[i]), y(value), 2.2, 0, 7);
         c.fill();
       });
   }
@@ -548,28 +548,28 @@ function drawOver() {
     const text = best === "uniform" ? "a single position" : "uniform baseline of " + best;
     c.textAlign = "left";
     c.lineWidth = 4;
-    c.strokeStyle = css("--body-background-fill");
+    c.strokeStyle = cssVariable("--body-background-fill");
     c.strokeText(text, left + 4, y(chance) - 5);
-    c.fillStyle = css("--pg-quiet-text");
+    c.fillStyle = cssVariable("--pg-quiet-text");
     c.fillText(text, left + 4, y(chance) - 5);
   }
   for (const [step, mark] of [
     [state.step, "--pg-accent"],
-    [scored.at === null ? null : over.steps[scored.at], "--pg-mark"],
+    [headScoresState.at === null ? null : history.steps[headScoresState.at], "--pg-mark"],
   ]) {
-    if (step === null || step === undefined || step < over.steps[0] || step > over.steps[n])
+    if (step === null || step === undefined || step < history.steps[0] || step > history.steps[n])
       continue;
-    c.strokeStyle = css(mark);
+    c.strokeStyle = cssVariable(mark);
     c.lineWidth = 1;
     c.beginPath();
     c.moveTo(Math.round(x(step)) + 0.5, top);
     c.lineTo(Math.round(x(step)) + 0.5, bottom);
     c.stroke();
   }
-  const at = scored.at === null ? n : scored.at;
-  $v("heads", ".heads-chart-title").textContent =
+  const at = headScoresState.at === null ? n : headScoresState.at;
+  queryView("heads", ".heads-chart-title").textContent =
     head.name[0].toUpperCase() + head.name.slice(1) + ": scores by step (log)";
-  $v("heads", ".heads-legend").replaceChildren(
+  queryView("heads", ".heads-legend").replaceChildren(
     ...series.map(([name, values]) => {
       const line = el("i"),
         item = el(
@@ -579,7 +579,7 @@ function drawOver() {
             title:
               name === "aligned"
                 ? "Share of the attention on the source symbol that the task points to"
-                : MEANT[name],
+                : PATTERN_DESCRIPTIONS[name],
           },
           line,
           name + " " + values[at].toFixed(2),
@@ -587,18 +587,18 @@ function drawOver() {
       line.style.borderTop =
         (name === best
           ? "3px solid "
-          : PATTERN_LINES[name][2].length
+          : PATTERN_STYLES[name][2].length
             ? "2px dashed "
-            : "2px solid ") + colour(name);
+            : "2px solid ") + color(name);
       return item;
     }),
   );
-  const became = (series.find(([name]) => name === best) || [])[1],
-    half = became
-      ? over.steps[became.findIndex((value) => value >= (became[0] + became[n]) / 2)]
+  const bestSeries = (series.find(([name]) => name === best) || [])[1],
+    half = bestSeries
+      ? history.steps[bestSeries.findIndex((value) => value >= (bestSeries[0] + bestSeries[n]) / 2)]
       : null;
-  const grown =
-    became && became[n] - became[0] > 0.1
+  const growthNote =
+    bestSeries && bestSeries[n] - bestSeries[0] > 0.1
       ? " It reached half of its present score on " +
         best +
         " at step " +
@@ -606,52 +606,52 @@ function drawOver() {
         "."
       : "";
   const words =
-    scored.at === null
-      ? "Vertical axis: fraction of the attention, 0 to 1. Horizontal axis: step." + grown
+    headScoresState.at === null
+      ? "Vertical axis: fraction of the attention, 0 to 1. Horizontal axis: step." + growthNote
       : "Step " +
-        over.steps[at].toLocaleString("en") +
+        history.steps[at].toLocaleString("en") +
         ": entropy " +
-        number(head.entropy[at]) +
+        formatNumber(head.entropy[at]) +
         " nats; the legend shows the fractions.";
-  $v("heads", ".heads-chart-words").textContent = words;
+  queryView("heads", ".heads-chart-words").textContent = words;
   canvas.setAttribute("aria-label", head.name + ", scores by step. " + words);
 
-  $v("heads", ".heads-pattern").value = best;
-  const shown = over.heads.filter((each) => scored.kind === "all" || each.kind === scored.kind),
-    caption = $v("heads", ".heads-map-words");
+  queryView("heads", ".heads-pattern").value = best;
+  const shownHeads = history.heads.filter((each) => headScoresState.kind === "all" || each.kind === headScoresState.kind),
+    caption = queryView("heads", ".heads-map-words");
   caption.dataset.resting =
     "Rows: heads as layer.head. Columns: steps. Click a row to select its head.";
-  matrix(
-    $v("heads", ".heads-map"),
+  mountMatrix(
+    queryView("heads", ".heads-map"),
     {
-      rows: shown.map(shortName),
-      columns: over.steps.map((step, i) => (over.steps[n] > 99 && (n - i) % 2 ? "" : String(step))),
+      rows: shownHeads.map(shortHeadName),
+      columns: history.steps.map((step, i) => (history.steps[n] > 99 && (n - i) % 2 ? "" : String(step))),
       size: 18,
-      weights: shown.map((each) => each.patterns[best]),
-      possible: shown.map((each) => each.patterns[best].map((value) => value !== null)),
-      chosen: shown.indexOf(head) < 0 ? null : [shown.indexOf(head), n],
+      weights: shownHeads.map((each) => each.patterns[best]),
+      possible: shownHeads.map((each) => each.patterns[best].map((value) => value !== null)),
+      chosen: shownHeads.indexOf(head) < 0 ? null : [shownHeads.indexOf(head), n],
     },
     {
       caption,
       hover: (r, k) =>
-        shown[r].name +
+        shownHeads[r].name +
         " at step " +
-        over.steps[k].toLocaleString("en") +
+        history.steps[k].toLocaleString("en") +
         ": " +
-        number(shown[r].patterns[best][k]) +
+        formatNumber(shownHeads[r].patterns[best][k]) +
         " of its attention on " +
         best +
         ".",
       choose: (r) => {
-        scored.head = shown[r].name;
-        redraw("heads");
+        headScoresState.head = shownHeads[r].name;
+        redrawView("heads");
       },
     },
   );
 }
 
 // ---------------------------------------------------------------- ablation
-const taken = {
+const ablationState = {
   how: "zero",
   set: "single",
   parts: new Set(),
@@ -662,7 +662,7 @@ const taken = {
   asked: 0,
   error: "",
 };
-const HOWS = [
+const ABLATION_MODES = [
   [
     "zero",
     "zero",
@@ -675,7 +675,7 @@ const HOWS = [
       "sequences, which removes its dependence on the input",
   ],
 ];
-const SETS = [
+const ABLATION_SETS = [
   [
     "single",
     "single components",
@@ -699,7 +699,7 @@ VIEWS.away = {
       textContent: "Measure",
     });
     measure.addEventListener("click", () =>
-      find("away", { how: taken.how, set: taken.set }, "away", answers.away),
+      loadSlowView("away", { how: ablationState.how, set: ablationState.set }, "away", resultByView.away),
     );
     const none = el("button", {
       type: "button",
@@ -707,20 +707,20 @@ VIEWS.away = {
       textContent: "Restore all",
     });
     none.addEventListener("click", () => {
-      taken.parts.clear();
-      redraw("away");
-      refresh("away", 0);
+      ablationState.parts.clear();
+      redrawView("away");
+      scheduleRefresh("away", 0);
     });
     const place = el("select", { className: "away-place", ariaLabel: "Position in the source" }),
       symbol = el("select", { className: "away-symbol", ariaLabel: "Replacement token" });
     place.addEventListener("change", () => {
-      taken.place = +place.value;
-      taken.symbol = null;
-      patchNow();
+      ablationState.place = +place.value;
+      ablationState.symbol = null;
+      runPatching();
     });
     symbol.addEventListener("change", () => {
-      taken.symbol = symbol.value;
-      patchNow();
+      ablationState.symbol = symbol.value;
+      runPatching();
     });
     box.append(
       el(
@@ -732,14 +732,14 @@ VIEWS.away = {
           el(
             "div",
             { className: "row" },
-            choice(
-              SETS,
-              taken.set,
+            createSegmentedControl(
+              ABLATION_SETS,
+              ablationState.set,
               (value) => {
-                if ((value === "keep") !== (taken.set === "keep")) taken.parts.clear();
-                taken.set = value;
-                redraw("away");
-                refresh("away", 0);
+                if ((value === "keep") !== (ablationState.set === "keep")) ablationState.parts.clear();
+                ablationState.set = value;
+                redrawView("away");
+                scheduleRefresh("away", 0);
               },
               "Components to ablate",
             ),
@@ -747,13 +747,13 @@ VIEWS.away = {
               "span",
               { className: "away-beside" },
               "replaced with ",
-              choice(
-                HOWS,
-                taken.how,
+              createSegmentedControl(
+                ABLATION_MODES,
+                ablationState.how,
                 (value) => {
-                  taken.how = value;
-                  redraw("away");
-                  refresh("away", 0);
+                  ablationState.how = value;
+                  redrawView("away");
+                  scheduleRefresh("away", 0);
                 },
                 "Replacement value",
               ),
@@ -771,8 +771,8 @@ VIEWS.away = {
               el(
                 "tr",
                 {},
-                el("th", { scope: "col" }, unseen("Select")),
-                el("th", { scope: "col", className: "away-what" }, unseen("Ablated component")),
+                el("th", { scope: "col" }, visuallyHidden("Select")),
+                el("th", { scope: "col", className: "away-what" }, visuallyHidden("Ablated component")),
                 el("th", {
                   scope: "col",
                   className: "away-right",
@@ -781,7 +781,7 @@ VIEWS.away = {
                     "Fraction of the held-out sequences with a completely correct answer, " +
                     "before and after",
                 }),
-                el("th", { scope: "col" }, unseen("change")),
+                el("th", { scope: "col" }, visuallyHidden("change")),
                 el("th", {
                   scope: "col",
                   className: "away-right",
@@ -790,7 +790,7 @@ VIEWS.away = {
                     "Mean drop of the log-probability of the whole target, in nats, over " +
                     "the same sequences",
                 }),
-                el("th", { scope: "col" }, unseen("bar chart")),
+                el("th", { scope: "col" }, visuallyHidden("bar chart")),
               ),
             ),
             el("tbody"),
@@ -823,38 +823,38 @@ VIEWS.away = {
     );
   },
   want: () => ({
-    how: taken.how,
-    set: taken.set,
-    keep: taken.set === "keep" && taken.parts.size > 0,
-    parts: [...taken.parts],
+    how: ablationState.how,
+    set: ablationState.set,
+    keep: ablationState.set === "keep" && ablationState.parts.size > 0,
+    parts: [...ablationState.parts],
   }),
   take(options) {
-    if (HOWS.some(([name]) => name === options.how)) taken.how = options.how;
-    if (SETS.some(([name]) => name === options.set)) taken.set = options.set;
+    if (ABLATION_MODES.some(([name]) => name === options.how)) ablationState.how = options.how;
+    if (ABLATION_SETS.some(([name]) => name === options.set)) ablationState.set = options.set;
     if (Array.isArray(options.parts))
-      taken.parts = new Set(options.parts.filter((name) => typeof name === "string"));
+      ablationState.parts = new Set(options.parts.filter((name) => typeof name === "string"));
     for (const box of VIEWS.away.box.querySelectorAll(".choice"))
-      for (const value of [taken.how, taken.set])
-        if (box.querySelector(`[data-value="${value}"]`)) press(box, value);
+      for (const value of [ablationState.how, ablationState.set])
+        if (box.querySelector(`[data-value="${value}"]`)) setPressed(box, value);
   },
   draw(own) {
-    const known = measured.get(question("away", { how: taken.how, set: taken.set })),
+    const known = slowResults.get(cacheKey("away", { how: ablationState.how, set: ablationState.set })),
       data = known && known.data;
-    const words = $v("away", ".away-words"),
-      measure = $v("away", ".away-measure");
+    const words = queryView("away", ".away-words"),
+      measure = queryView("away", ".away-measure");
     words.classList.toggle("away-error", Boolean(known && known.error));
     words.textContent = !known
       ? "Not measured yet."
       : known.busy
         ? "Measuring one component at a time."
         : known.error
-          ? sentenceOf(known.error)
+          ? toSentence(known.error)
           : "Baseline: exact match " +
-            percent(data.before.exact_match) +
+            formatPercent(data.before.exact_match) +
             ", log-probability " +
-            signless(data.before.log_probability) +
+            formatWithMinusSign(data.before.log_probability) +
             " nats, " +
-            onSequences(data) +
+            describeSample(data) +
             (data.fewer ? " (fewer than 512, because of the size of the model)" : "") +
             (data.step === own.step
               ? "."
@@ -865,36 +865,36 @@ VIEWS.away = {
                 ".");
     measure.disabled = Boolean(known && known.busy);
     measure.textContent = data ? "Measure again" : "Measure";
-    $v("away", ".away-finding").textContent = data ? data.finding : "";
-    drawAway(own, data);
-    drawOwn(own);
+    queryView("away", ".away-finding").textContent = data ? data.finding : "";
+    renderAblation(own, data);
+    renderAblationOfInput(own);
     const about = JSON.stringify([state.subject, own.step, own.source]);
-    if (about !== taken.about) {
-      taken.about = about;
-      patchNow();
-    } else drawPatch();
+    if (about !== ablationState.about) {
+      ablationState.about = about;
+      runPatching();
+    } else renderPatching();
   },
   forget() {
-    taken.parts.clear();
-    taken.patch = null;
-    taken.about = "";
-    taken.place = 0;
-    taken.symbol = null;
+    ablationState.parts.clear();
+    ablationState.patch = null;
+    ablationState.about = "";
+    ablationState.place = 0;
+    ablationState.symbol = null;
   },
   unpacked: (own) => ({
     own,
-    patching: taken.patch,
-    measured: SETS.map(([set]) => measured.get(question("away", { how: taken.how, set })))
+    patching: ablationState.patch,
+    measured: ABLATION_SETS.map(([set]) => slowResults.get(cacheKey("away", { how: ablationState.how, set })))
       .filter((known) => known && known.data)
       .map((known) => known.data),
   }),
   rows: (own) =>
-    SETS.flatMap(([set]) => {
-      const known = measured.get(question("away", { how: taken.how, set }));
+    ABLATION_SETS.flatMap(([set]) => {
+      const known = slowResults.get(cacheKey("away", { how: ablationState.how, set }));
       return known && known.data
         ? known.data.rows.map((row) => ({
             set,
-            how: taken.how,
+            how: ablationState.how,
             part: row.name,
             exact_match_before: known.data.before.exact_match,
             exact_match_after: row.exact_match,
@@ -905,8 +905,8 @@ VIEWS.away = {
           }))
         : [];
     }).concat(
-      taken.patch
-        ? taken.patch.heads.map((head) => ({
+      ablationState.patch
+        ? ablationState.patch.heads.map((head) => ({
             set: "patching",
             part: head.name,
             share_recovered: head.recovered,
@@ -917,13 +917,13 @@ VIEWS.away = {
 };
 
 // The ranked components; before a measurement, all components in the order of the model.
-function drawAway(own, data) {
-  const body = $v("away", ".away-table tbody"),
-    keep = taken.set === "keep";
+function renderAblation(own, data) {
+  const body = queryView("away", ".away-table tbody"),
+    keep = ablationState.set === "keep";
   const isHead = (name) => name.includes("head ");
   const rows = data
     ? data.rows
-    : taken.set === "groups"
+    : ablationState.set === "groups"
       ? Object.entries(own.groups).map(([name, parts]) => ({ name, parts }))
       : [
           ...own.parts
@@ -935,18 +935,18 @@ function drawAway(own, data) {
                 .map(([name, parts]) => ({ name, parts }))
             : []),
         ];
-  $v("away", ".away-what").textContent = keep ? "kept heads" : "ablated component";
+  queryView("away", ".away-what").textContent = keep ? "kept heads" : "ablated component";
   const signature = JSON.stringify([
-    taken.set,
-    taken.how,
+    ablationState.set,
+    ablationState.how,
     data && data.step,
     rows.map((row) => row.name),
   ]);
   if (body.dataset.signature !== signature) {
     body.dataset.signature = signature;
     const losses = data ? rows.map((row) => data.before.log_probability - row.log_probability) : [],
-      most = Math.max(1e-9, ...losses),
-      least = Math.min(0, ...losses);
+      maxValue = Math.max(1e-9, ...losses),
+      minValue = Math.min(0, ...losses);
     body.replaceChildren(
       ...rows.map((row, i) => {
         const box = el("input", { type: "checkbox" }),
@@ -954,10 +954,10 @@ function drawAway(own, data) {
         box.setAttribute("aria-label", (keep ? "Keep " : "Ablate ") + row.name);
         box.addEventListener("change", () => {
           for (const part of row.parts)
-            if (box.checked) taken.parts.add(part);
-            else taken.parts.delete(part);
-          tick();
-          refresh("away", 0);
+            if (box.checked) ablationState.parts.add(part);
+            else ablationState.parts.delete(part);
+          updateCheckboxes();
+          scheduleRefresh("away", 0);
         });
         const label = el(
           "label",
@@ -980,33 +980,33 @@ function drawAway(own, data) {
         bar.style.width = 100 * row.exact_match + "%";
         axis.style.setProperty("--before", 100 * before.exact_match + "%");
         axis.title =
-          percent(before.exact_match) +
+          formatPercent(before.exact_match) +
           " before, " +
-          percent(row.exact_match) +
+          formatPercent(row.exact_match) +
           " after, " +
-          onSequences(data);
-        const lost = signedBar(losses[i], least, most, "away-lost");
+          describeSample(data);
+        const lost = signedBar(losses[i], minValue, maxValue, "away-lost");
         lost.title =
           "Log-probability " +
-          number(before.log_probability) +
+          formatNumber(before.log_probability) +
           " before, " +
-          number(row.log_probability) +
+          formatNumber(row.log_probability) +
           " after, in nats, mean " +
-          onSequences(data);
+          describeSample(data);
         line.append(
           el(
             "td",
             { className: "away-right", title: axis.title },
             el("span", {
               className: "away-before",
-              textContent: percent(before.exact_match) + " → ",
+              textContent: formatPercent(before.exact_match) + " → ",
             }),
-            percent(row.exact_match),
+            formatPercent(row.exact_match),
           ),
           el("td", { className: "away-bars" }, axis),
           el("td", {
             className: "away-right",
-            textContent: Math.abs(losses[i]) < 0.0005 ? "0" : signless(losses[i]),
+            textContent: Math.abs(losses[i]) < 0.0005 ? "0" : formatWithMinusSign(losses[i]),
             title: lost.title,
           }),
           el("td", { className: "away-bars" }, lost),
@@ -1015,21 +1015,21 @@ function drawAway(own, data) {
       }),
     );
   }
-  tick();
+  updateCheckboxes();
 }
-function tick() {
+function updateCheckboxes() {
   for (const box of VIEWS.away.box.querySelectorAll(".away-table input"))
-    box.checked = box.parts.every((part) => taken.parts.has(part));
+    box.checked = box.parts.every((part) => ablationState.parts.has(part));
 }
-function drawOwn(own) {
-  const keep = taken.set === "keep",
-    n = taken.parts.size;
+function renderAblationOfInput(own) {
+  const keep = ablationState.set === "keep",
+    n = ablationState.parts.size;
   const { answer } = own,
     mark = (written) =>
       !answer
         ? []
         : [
-            isRight({ written, answer })
+            isCorrect({ written, answer })
               ? el("span", { className: "ok", textContent: "✓" })
               : el("span", { className: "away-cross", textContent: "✗" }),
           ];
@@ -1041,10 +1041,10 @@ function drawOwn(own) {
       "tr",
       {},
       el("td", { textContent: what }),
-      el("td", { className: "away-symbols" }, ...marked(written, answer), ...mark(written)),
-      el("td", { className: "away-right", textContent: signless(log) + " nats", title: ofWhat }),
+      el("td", { className: "away-symbols" }, ...diffTokens(written, answer), ...mark(written)),
+      el("td", { className: "away-right", textContent: formatWithMinusSign(log) + " nats", title: ofWhat }),
     );
-  $v("away", ".away-own tbody").replaceChildren(
+  queryView("away", ".away-own tbody").replaceChildren(
     line("intact", own.whole),
     ...(n
       ? [
@@ -1053,57 +1053,57 @@ function drawOwn(own) {
               ? "kept " +
                   n +
                   " of " +
-                  plural(own.parts.filter((name) => name.includes("head ")).length, "head")
-              : "without " + plural(n, "component"),
+                  pluralize(own.parts.filter((name) => name.includes("head ")).length, "head")
+              : "without " + pluralize(n, "component"),
             own.without,
           ),
         ]
       : []),
   );
-  $v("away", ".away-own-words").textContent = n
-    ? (keep ? "Kept: " : "Ablated: ") + [...taken.parts].join("; ") + "."
+  queryView("away", ".away-own-words").textContent = n
+    ? (keep ? "Kept: " : "Ablated: ") + [...ablationState.parts].join("; ") + "."
     : keep
       ? "Select heads in the list to keep; all others are ablated for this sequence."
       : "Select components in the list to ablate them for this sequence.";
-  $v("away", ".away-none").hidden = !n;
+  queryView("away", ".away-none").hidden = !n;
 }
 
 // Patching has its own request, sent after a new sequence, position or token.
-async function patchNow() {
-  const own = answers.away,
-    mine = ++taken.asked,
-    n = own.source.length - 1;
-  taken.place = Math.min(taken.place, n - 1);
-  if (!own.symbols.includes(taken.symbol) || taken.symbol === own.source[taken.place])
-    taken.symbol =
-      own.symbols[(own.symbols.indexOf(own.source[taken.place]) + 1) % own.symbols.length];
-  const data = await ask("patch", { place: taken.place, symbol: taken.symbol });
-  if (mine !== taken.asked) return;
-  taken.error = data.error || "";
-  if (!data.error) taken.patch = data;
-  drawPatch();
+async function runPatching() {
+  const result = resultByView.away,
+    requestId = ++ablationState.asked,
+    n = result.source.length - 1;
+  ablationState.place = Math.min(ablationState.place, n - 1);
+  if (!result.symbols.includes(ablationState.symbol) || ablationState.symbol === result.source[ablationState.place])
+    ablationState.symbol =
+      result.symbols[(result.symbols.indexOf(result.source[ablationState.place]) + 1) % result.symbols.length];
+  const data = await requestView("patch", { place: ablationState.place, symbol: ablationState.symbol });
+  if (requestId !== ablationState.asked) return;
+  ablationState.error = data.error || "";
+  if (!data.error) ablationState.patch = data;
+  renderPatching();
 }
-function drawPatch() {
-  const data = taken.patch,
-    own = answers.away,
-    words = $v("away", ".away-patch-words");
-  $v("away", ".away-place").replaceChildren(
+function renderPatching() {
+  const data = ablationState.patch,
+    own = resultByView.away,
+    words = queryView("away", ".away-patch-words");
+  queryView("away", ".away-place").replaceChildren(
     ...own.source
       .slice(0, -1)
-      .map((name, i) => new Option(name + " at position " + (i + 1), i, false, i === taken.place)),
+      .map((name, i) => new Option(name + " at position " + (i + 1), i, false, i === ablationState.place)),
   );
-  words.classList.toggle("away-error", Boolean(taken.error));
-  words.textContent = sentenceOf(taken.error);
-  $v("away", ".away-symbol").replaceChildren(
+  words.classList.toggle("away-error", Boolean(ablationState.error));
+  words.textContent = toSentence(ablationState.error);
+  queryView("away", ".away-symbol").replaceChildren(
     ...own.symbols
-      .filter((name) => name !== own.source[taken.place])
-      .map((name) => new Option(name, name, false, name === taken.symbol)),
+      .filter((name) => name !== own.source[ablationState.place])
+      .map((name) => new Option(name, name, false, name === ablationState.symbol)),
   );
   if (!data) {
-    $v("away", ".away-patch tbody").replaceChildren();
+    queryView("away", ".away-patch tbody").replaceChildren();
     return;
   }
-  if (!taken.error)
+  if (!ablationState.error)
     words.textContent =
       "With " +
       data.changed.join(" ") +
@@ -1118,25 +1118,25 @@ function drawPatch() {
       " minus logit of " +
       data.other +
       ": " +
-      sign(data.before) +
+      formatSigned(data.before) +
       " clean, " +
-      sign(data.after) +
+      formatSigned(data.after) +
       " corrupted. The bars show the fraction of this difference that each head recovers. " +
       "Fractions need not sum to 1, because heads depend on each other.";
   const ranked = [...data.heads].sort((a, b) => b.recovered - a.recovered),
     low = Math.min(0, ...ranked.map((h) => h.recovered)),
     high = Math.max(1, ...ranked.map((h) => h.recovered));
-  $v("away", ".away-patch tbody").replaceChildren(
+  queryView("away", ".away-patch tbody").replaceChildren(
     ...ranked.map((head) => {
       const title =
         head.name +
         ": " +
-        number(head.recovered) +
+        formatNumber(head.recovered) +
         " of the logit difference is recovered, on this sequence, teacher-forced";
       return el(
         "tr",
         { title },
-        el("td", { textContent: shortName(head) }),
+        el("td", { textContent: shortHeadName(head) }),
         el("td", { className: "away-bars" }, signedBar(head.recovered, low, high, "away-share")),
         el("td", {
           className: "away-right",
@@ -1148,7 +1148,7 @@ function drawPatch() {
 }
 
 // ---------------------------------------------------------------- logit lens
-const reading = {
+const logitLensState = {
   at: [null, 0],
   symbol: null,
   against: null,
@@ -1168,16 +1168,16 @@ VIEWS.lens = {
     const symbol = el("select", { className: "lens-symbol", ariaLabel: "Token" }),
       against = el("select", { className: "lens-against", ariaLabel: "Baseline token" });
     symbol.addEventListener("change", () => {
-      reading.symbol = symbol.value;
-      if (reading.against === symbol.value) reading.against = null;
-      contribute();
+      logitLensState.symbol = symbol.value;
+      if (logitLensState.against === symbol.value) logitLensState.against = null;
+      loadAttribution();
     });
     against.addEventListener("change", () => {
-      reading.against =
+      logitLensState.against =
         { runner: null, none: "" }[against.value] === undefined
           ? against.value
           : { runner: null, none: "" }[against.value];
-      contribute();
+      loadAttribution();
     });
     box.append(
       el("div", { className: "lens-scroll" }, el("table", { className: "lens-table picture" })),
@@ -1198,15 +1198,15 @@ VIEWS.lens = {
           "span",
           { className: "lens-beside" },
           "sort by ",
-          choice(
+          createSegmentedControl(
             [
               ["size", "magnitude"],
               ["model", "model order"],
             ],
-            reading.order,
+            logitLensState.order,
             (value) => {
-              reading.order = value;
-              drawParts();
+              logitLensState.order = value;
+              renderAttribution();
             },
             "Order",
           ),
@@ -1219,15 +1219,15 @@ VIEWS.lens = {
       const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[
         event.key
       ];
-      if (!step || !answers.lens) return;
+      if (!step || !resultByView.lens) return;
       event.preventDefault();
       event.stopPropagation();
-      const data = answers.lens,
+      const data = resultByView.lens,
         bound = (i, n) => Math.max(0, Math.min(n - 1, i));
-      lookAt(
+      selectCell(
         [
-          bound(reading.at[0] + step[0], data.layers.length),
-          bound(reading.at[1] + step[1], data.right.length),
+          bound(logitLensState.at[0] + step[0], data.layers.length),
+          bound(logitLensState.at[1] + step[1], data.right.length),
         ],
         true,
       );
@@ -1237,9 +1237,9 @@ VIEWS.lens = {
     const layers = data.layers.length,
       n = data.right.length,
       focused = document.activeElement && document.activeElement.matches(".lens-cell");
-    reading.at = [
-      Math.min(reading.at[0] ?? layers - 1, layers - 1),
-      Math.min(reading.at[1], n - 1),
+    logitLensState.at = [
+      Math.min(logitLensState.at[0] ?? layers - 1, layers - 1),
+      Math.min(logitLensState.at[1], n - 1),
     ];
     const heading = (text, names, title) =>
       el(
@@ -1248,7 +1248,7 @@ VIEWS.lens = {
         el("th", { scope: "row", textContent: text }),
         ...names.map((name) => el("th", { scope: "col", textContent: name })),
       );
-    $v("lens", ".lens-table").replaceChildren(
+    queryView("lens", ".lens-table").replaceChildren(
       el(
         "thead",
         {},
@@ -1275,14 +1275,14 @@ VIEWS.lens = {
                 cell = el("td", { className: "lens-cell", textContent: symbol, tabIndex: -1 });
               shadeCell(cell, probability);
               if (symbol === data.right[t]) cell.classList.add("lens-right");
-              cell.setAttribute("aria-label", tellCell(data, l, t));
+              cell.setAttribute("aria-label", describeCell(data, l, t));
               cell.addEventListener("pointerenter", () => {
-                $v("lens", ".lens-caption").textContent = tellCell(data, l, t);
+                queryView("lens", ".lens-caption").textContent = describeCell(data, l, t);
               });
-              cell.addEventListener("pointerleave", () => tellChosen());
-              cell.addEventListener("click", () => lookAt([l, t], true));
+              cell.addEventListener("pointerleave", () => renderSelection());
+              cell.addEventListener("click", () => selectCell([l, t], true));
               cell.addEventListener("focus", () => {
-                if (reading.at[0] !== l || reading.at[1] !== t) lookAt([l, t]);
+                if (logitLensState.at[0] !== l || logitLensState.at[1] !== t) selectCell([l, t]);
               });
               return cell;
             }),
@@ -1290,28 +1290,28 @@ VIEWS.lens = {
         ),
       ),
     );
-    tellChosen(focused);
-    if (data !== reading.of) {
-      reading.of = data;
-      contribute();
-    } else drawParts();
+    renderSelection(focused);
+    if (data !== logitLensState.of) {
+      logitLensState.of = data;
+      loadAttribution();
+    } else renderAttribution();
   },
   forget() {
-    reading.at = [null, 0];
-    reading.symbol = reading.against = reading.parts = null;
-    reading.error = "";
+    logitLensState.at = [null, 0];
+    logitLensState.symbol = logitLensState.against = logitLensState.parts = null;
+    logitLensState.error = "";
   },
-  want: () => ({ at: reading.at, symbol: reading.symbol, against: reading.against }),
+  want: () => ({ at: logitLensState.at, symbol: logitLensState.symbol, against: logitLensState.against }),
   take({ at, symbol, against }) {
     if (Array.isArray(at) && at.length === 2 && at.every((i) => Number.isInteger(i) && i >= 0))
-      reading.at = at;
+      logitLensState.at = at;
     for (const [name, value] of [
       ["symbol", symbol],
       ["against", against],
     ])
-      if (typeof value === "string") reading[name] = value;
+      if (typeof value === "string") logitLensState[name] = value;
   },
-  unpacked: (data) => ({ ...data, contributions: reading.parts }),
+  unpacked: (data) => ({ ...data, contributions: logitLensState.parts }),
   rows: (data) => [
     ...data.layers.flatMap((layer, l) =>
       data.candidates[l].flatMap((candidates, t) =>
@@ -1327,37 +1327,37 @@ VIEWS.lens = {
         })),
       ),
     ),
-    ...(reading.parts
-      ? reading.parts.parts.map((part) => ({
-          place: reading.parts.position + 1,
+    ...(logitLensState.parts
+      ? logitLensState.parts.parts.map((part) => ({
+          place: logitLensState.parts.position + 1,
           part: part.name,
-          symbol: reading.parts.symbol,
-          against: reading.parts.against,
+          symbol: logitLensState.parts.symbol,
+          against: logitLensState.parts.against,
           logit: part.logit,
         }))
       : []),
   ],
 };
-function tellCell(data, l, t) {
+function describeCell(data, l, t) {
   const where = l ? "After " + data.layers[l] : "Before the first layer";
   return (
     where +
     ", position " +
     (t + 1) +
     ": " +
-    data.candidates[l][t].map(([name, p]) => name + " (" + percent(p) + ")").join(", ") +
+    data.candidates[l][t].map(([name, p]) => name + " (" + formatPercent(p) + ")").join(", ") +
     ". " +
     (data.answer ? "Target: " : "The target is unknown; the model generated ") +
     data.right[t] +
     ", with probability " +
-    percent(data.of_right[l][t]) +
+    formatPercent(data.of_right[l][t]) +
     "."
   );
 }
-function tellChosen(focus = false) {
-  const data = answers.lens,
-    [l, t] = reading.at,
-    table = $v("lens", ".lens-table"),
+function renderSelection(focus = false) {
+  const data = resultByView.lens,
+    [l, t] = logitLensState.at,
+    table = queryView("lens", ".lens-table"),
     rows = [...table.tBodies[0].rows];
   for (const row of table.rows)
     [...row.cells].forEach((cell, k) => cell.classList.toggle("lens-column", k === t + 1));
@@ -1366,83 +1366,83 @@ function tellChosen(focus = false) {
       cell.tabIndex = r === l && k === t ? 0 : -1;
     }),
   );
-  $v("lens", ".lens-caption").textContent = tellCell(data, l, t);
+  queryView("lens", ".lens-caption").textContent = describeCell(data, l, t);
   if (focus) rows[l].cells[t + 1].focus();
 }
-function lookAt(at, focus = false) {
-  const moved = at[1] !== reading.at[1];
-  reading.at = at;
-  tellChosen(focus);
+function selectCell(at, focus = false) {
+  const moved = at[1] !== logitLensState.at[1];
+  logitLensState.at = at;
+  renderSelection(focus);
   if (moved) {
-    reading.symbol = reading.against = null;
-    contribute();
+    logitLensState.symbol = logitLensState.against = null;
+    loadAttribution();
   }
 }
-async function contribute() {
-  const mine = ++reading.asked,
+async function loadAttribution() {
+  const requestId = ++logitLensState.asked,
     options = {
-      position: reading.at[1],
-      ...(reading.symbol === null ? {} : { symbol: reading.symbol }),
-      ...(reading.against === null ? {} : { against: reading.against }),
+      position: logitLensState.at[1],
+      ...(logitLensState.symbol === null ? {} : { symbol: logitLensState.symbol }),
+      ...(logitLensState.against === null ? {} : { against: logitLensState.against }),
     };
-  const data = await ask("contributions", options);
-  if (mine !== reading.asked) return; // the position or the sequence has changed
-  reading.error = data.error || "";
-  reading.parts = data.error ? (/post-norm/.test(data.error) ? null : reading.parts) : data;
-  drawParts();
+  const data = await requestView("contributions", options);
+  if (requestId !== logitLensState.asked) return; // the position or the sequence has changed
+  logitLensState.error = data.error || "";
+  logitLensState.parts = data.error ? (/post-norm/.test(data.error) ? null : logitLensState.parts) : data;
+  renderAttribution();
 }
-function drawParts() {
-  const data = answers.lens,
-    found = reading.parts,
-    words = $v("lens", ".lens-words"),
-    body = $v("lens", ".lens-parts tbody");
+function renderAttribution() {
+  const data = resultByView.lens,
+    attribution = logitLensState.parts,
+    words = queryView("lens", ".lens-words"),
+    body = queryView("lens", ".lens-parts tbody");
   // a post-norm model has no attribution; this is not an error
-  words.classList.toggle("lens-error", Boolean(reading.error && found));
-  for (const each of VIEWS.lens.box.querySelectorAll(".row > *")) each.hidden = !found;
-  words.textContent = sentenceOf(reading.error);
-  if (!found) {
+  words.classList.toggle("lens-error", Boolean(logitLensState.error && attribution));
+  for (const each of VIEWS.lens.box.querySelectorAll(".row > *")) each.hidden = !attribution;
+  words.textContent = toSentence(logitLensState.error);
+  if (!attribution) {
     body.replaceChildren();
     return;
   }
-  const { symbol, against, runner_up: runner } = found,
+  const { symbol, against, runner_up: runner } = attribution,
     of = symbol + (against === null ? "" : " minus " + against);
-  $v("lens", ".lens-symbol").replaceChildren(
+  queryView("lens", ".lens-symbol").replaceChildren(
     ...data.vocabulary.map(
       (name) =>
         new Option(
-          name + (data.answer && name === data.right[found.position] ? " (target)" : ""),
+          name + (data.answer && name === data.right[attribution.position] ? " (target)" : ""),
           name,
           false,
           name === symbol,
         ),
     ),
   );
-  $v("lens", ".lens-against").replaceChildren(
-    new Option(runner + " (most probable other)", "runner", false, reading.against === null),
-    new Option("none", "none", false, reading.against === ""),
+  queryView("lens", ".lens-against").replaceChildren(
+    new Option(runner + " (most probable other)", "runner", false, logitLensState.against === null),
+    new Option("none", "none", false, logitLensState.against === ""),
     ...data.vocabulary
       .filter((name) => name !== symbol)
-      .map((name) => new Option(name, name, false, name === reading.against)),
+      .map((name) => new Option(name, name, false, name === logitLensState.against)),
   );
-  if (!reading.error)
+  if (!logitLensState.error)
     words.textContent =
       "Position " +
-      (found.position + 1) +
+      (attribution.position + 1) +
       ": the contributions sum to " +
-      sign(found.sum) +
+      formatSigned(attribution.sum) +
       "; the model's logit of " +
       of +
       " is " +
-      sign(found.logit) +
+      formatSigned(attribution.logit) +
       ". The scale of the final norm is fixed, so the bars decompose the logit; they do " +
       "not show the effect of an ablation." +
       (against === null
         ? " The softmax ignores a constant in all logits, so a single logit has little meaning."
         : "");
   const ranked =
-    reading.order === "size"
-      ? [...found.parts].sort((a, b) => Math.abs(b.logit) - Math.abs(a.logit))
-      : found.parts;
+    logitLensState.order === "size"
+      ? [...attribution.parts].sort((a, b) => Math.abs(b.logit) - Math.abs(a.logit))
+      : attribution.parts;
   const low = Math.min(0, ...ranked.map((part) => part.logit)),
     high = Math.max(0, ...ranked.map((part) => part.logit));
   const line = (name, value, className) =>
@@ -1453,11 +1453,11 @@ function drawParts() {
         title:
           name +
           ": " +
-          sign(value) +
+          formatSigned(value) +
           " to the logit of " +
           of +
           " at position " +
-          (found.position + 1) +
+          (attribution.position + 1) +
           ", on this sequence",
       },
       el("td", { textContent: name }),
@@ -1466,10 +1466,10 @@ function drawParts() {
         { className: "lens-bars" },
         className ? "" : signedBar(value, low, high, "lens-bar"),
       ),
-      el("td", { className: "lens-number", textContent: sign(value) }),
+      el("td", { className: "lens-number", textContent: formatSigned(value) }),
     );
   body.replaceChildren(
     ...ranked.map((part) => line(part.name, part.logit, "")),
-    line("sum", found.sum, "lens-sum"),
+    line("sum", attribution.sum, "lens-sum"),
   );
 }

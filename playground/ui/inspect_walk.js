@@ -1,14 +1,14 @@
 // ---------------------------------------------------------------- activations
-const walking = { stage: "", head: 0, cell: null, drawn: null, origin: null };
-const walkKey = (stage) => stage.block + "/" + stage.name;
+const activationsState = { stage: "", head: 0, cell: null, drawn: null, origin: null };
+const stageKey = (stage) => stage.block + "/" + stage.name;
 // Thin out the labels of vector components to fit the width. The caption names every component.
-const spaced = (names, canvas) => {
-  const room = (canvas.clientWidth - 90) / names.length,
-    every = [1, 2, 4, 8].find((n) => n * room >= 20) || 16;
+const thinLabels = (names, canvas) => {
+  const availableWidth = (canvas.clientWidth - 90) / names.length,
+    every = [1, 2, 4, 8].find((n) => n * availableWidth >= 20) || 16;
   return names.map((name, i) => (i % every ? "" : String(name)));
 };
-const signedWords = (most) =>
-  "Blue is positive, orange negative; full colour is ±" + number(most) + ".";
+const signedCaption = (maxValue) =>
+  "Blue is positive, orange negative; full colour is ±" + formatNumber(maxValue) + ".";
 
 VIEWS.walk = {
   title: "Activations",
@@ -64,51 +64,51 @@ VIEWS.walk = {
         ),
       ),
     );
-    box.querySelector(".walk-back").addEventListener("click", () => strideStages(-1));
-    box.querySelector(".walk-on").addEventListener("click", () => strideStages(1));
+    box.querySelector(".walk-back").addEventListener("click", () => stepStage(-1));
+    box.querySelector(".walk-on").addEventListener("click", () => stepStage(1));
     box.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (!by || event.defaultPrevented || event.target.closest("canvas, input, select, textarea"))
         return;
       event.preventDefault();
-      strideStages(by);
+      stepStage(by);
     });
   },
-  want: () => ({ stage: walking.stage, head: walking.head }),
+  want: () => ({ stage: activationsState.stage, head: activationsState.head }),
   take(options) {
-    if (typeof options.stage === "string") walking.stage = options.stage;
-    if (Number.isInteger(options.head)) walking.head = options.head;
+    if (typeof options.stage === "string") activationsState.stage = options.stage;
+    if (Number.isInteger(options.head)) activationsState.head = options.head;
   },
   forget() {
-    walking.cell = walking.origin = null;
+    activationsState.cell = activationsState.origin = null;
   },
   draw(data) {
     const at = data.chosen.stage,
       stage = data.stages[at],
       chosen = data.chosen,
-      anew = walking.drawn !== data;
-    walking.drawn = data;
-    walking.stage = walkKey(stage);
-    walking.head = chosen.head;
-    drawSteps(data);
-    drawList(data);
-    $v("walk", ".walk-back").disabled = at === 0;
-    $v("walk", ".walk-on").disabled = at === data.stages.length - 1;
-    $v("walk", ".walk-place").textContent = "stage " + (at + 1) + " of " + data.stages.length;
-    $v("walk", ".walk-name").textContent = sentenceOf(stage.block).slice(0, -1) + ": " + stage.name;
-    $v("walk", ".walk-formula").textContent = stage.formula;
-    $v("walk", ".walk-shape").textContent =
+      anew = activationsState.drawn !== data;
+    activationsState.drawn = data;
+    activationsState.stage = stageKey(stage);
+    activationsState.head = chosen.head;
+    renderStepList(data);
+    renderStageList(data);
+    queryView("walk", ".walk-back").disabled = at === 0;
+    queryView("walk", ".walk-on").disabled = at === data.stages.length - 1;
+    queryView("walk", ".walk-place").textContent = "stage " + (at + 1) + " of " + data.stages.length;
+    queryView("walk", ".walk-name").textContent = toSentence(stage.block).slice(0, -1) + ": " + stage.name;
+    queryView("walk", ".walk-formula").textContent = stage.formula;
+    queryView("walk", ".walk-shape").textContent =
       stage.words +
-      (stage.low === null ? "" : "; from " + number(stage.low) + " to " + number(stage.high)) +
+      (stage.low === null ? "" : "; from " + formatNumber(stage.low) + " to " + formatNumber(stage.high)) +
       (chosen.cut ? "; displayed: " + chosen.cut : "");
-    $v("walk", ".walk-shape").title = stage.shape;
-    $v("walk", ".walk-code").replaceChildren(
+    queryView("walk", ".walk-shape").title = stage.shape;
+    queryView("walk", ".walk-code").replaceChildren(
       el("span", { className: "hint", textContent: stage.file + ":" + stage.line }),
       el("code", { textContent: stage.text }),
     );
-    drawHeadChoice(chosen);
-    drawTensor(stage, chosen);
-    const likeliest = $v("walk", ".walk-likeliest");
+    renderHeadChoice(chosen);
+    renderTensor(stage, chosen);
+    const likeliest = queryView("walk", ".walk-likeliest");
     likeliest.hidden = !chosen.likeliest;
     if (chosen.likeliest)
       likeliest.replaceChildren(
@@ -117,14 +117,14 @@ VIEWS.walk = {
       );
     // The selected value stays selected when the sequence or the head changes, if the cell still
     // exists.
-    if (anew && walking.cell) {
-      const [r, k] = walking.cell;
-      if (r < chosen.rows.length && k < chosen.columns.length) traceNumber(r, k);
+    if (anew && activationsState.cell) {
+      const [r, k] = activationsState.cell;
+      if (r < chosen.rows.length && k < chosen.columns.length) loadProvenance(r, k);
       else {
-        walking.cell = walking.origin = null;
+        activationsState.cell = activationsState.origin = null;
       }
     }
-    drawOrigin(stage, chosen);
+    renderProvenance(stage, chosen);
   },
   rows: (data) =>
     data.chosen.weights.flatMap((row, r) =>
@@ -141,33 +141,33 @@ VIEWS.walk = {
     ),
 };
 
-function goToStage(key, head = walking.head) {
-  if (key !== walking.stage) walking.cell = walking.origin = null;
-  walking.stage = key;
-  walking.head = head;
-  refresh("walk", 0);
+function selectStage(key, head = activationsState.head) {
+  if (key !== activationsState.stage) activationsState.cell = activationsState.origin = null;
+  activationsState.stage = key;
+  activationsState.head = head;
+  scheduleRefresh("walk", 0);
 }
-function strideStages(by) {
-  const data = answers.walk;
+function stepStage(by) {
+  const data = resultByView.walk;
   if (!data) return;
   // Count from the requested stage, not from the rendered one, so that a held key works while
   // requests
   // are pending.
-  const now = data.stages.findIndex((stage) => walkKey(stage) === walking.stage),
+  const now = data.stages.findIndex((stage) => stageKey(stage) === activationsState.stage),
     next = data.stages[now + by];
-  if (next) goToStage(walkKey(next));
+  if (next) selectStage(stageKey(next));
 }
 
-function drawSteps(data) {
-  const list = $v("walk", ".walk-steps"),
+function renderStepList(data) {
+  const list = queryView("walk", ".walk-steps"),
     now = data.stages[data.chosen.stage].step;
   if (!list.children.length)
     list.append(
       ...data.steps.map((_, i) => {
         const button = el("button", { type: "button" });
         button.addEventListener("click", () => {
-          const { steps, stages } = answers.walk;
-          goToStage(walkKey(stages[steps[i].stage]), steps[i].head);
+          const { steps, stages } = resultByView.walk;
+          selectStage(stageKey(stages[steps[i].stage]), steps[i].head);
         });
         return el("li", {}, button);
       }),
@@ -177,12 +177,12 @@ function drawSteps(data) {
     item.firstChild.title = data.steps[i].sentence;
     item.firstChild.setAttribute("aria-current", i === now ? "step" : "false");
   });
-  $v("walk", ".walk-said").textContent = data.steps[now].sentence;
+  queryView("walk", ".walk-said").textContent = data.steps[now].sentence;
 }
 
-function drawList(data) {
-  const list = $v("walk", ".walk-list"),
-    signature = data.stages.map(walkKey).join();
+function renderStageList(data) {
+  const list = queryView("walk", ".walk-list"),
+    signature = data.stages.map(stageKey).join();
   if (list.dataset.signature !== signature) {
     list.dataset.signature = signature;
     const blocks = new Map();
@@ -202,8 +202,8 @@ function drawList(data) {
         stage.name,
         el("span", { className: "hint" }),
       );
-      button.dataset.key = walkKey(stage);
-      button.addEventListener("click", () => goToStage(button.dataset.key));
+      button.dataset.key = stageKey(stage);
+      button.addEventListener("click", () => selectStage(button.dataset.key));
       blocks.get(stage.block).append(button);
     }
     list.replaceChildren(...blocks.values());
@@ -228,8 +228,8 @@ function drawList(data) {
   }
 }
 
-function drawHeadChoice(chosen) {
-  const box = $v("walk", ".walk-heads"),
+function renderHeadChoice(chosen) {
+  const box = queryView("walk", ".walk-heads"),
     buttons = () => box.querySelector(".choice");
   box.hidden = chosen.heads < 2;
   if (box.hidden) return;
@@ -240,23 +240,23 @@ function drawHeadChoice(chosen) {
         "label",
         {},
         "head ",
-        choice(
+        createSegmentedControl(
           Array.from({ length: chosen.heads }, (_, h) => [h, String(h + 1)]),
           chosen.head,
           (h) => {
-            walking.head = h;
-            refresh("walk", 0);
+            activationsState.head = h;
+            scheduleRefresh("walk", 0);
           },
           "Head",
         ),
       ),
     );
   }
-  press(buttons(), chosen.head);
+  setPressed(buttons(), chosen.head);
 }
 
-function drawTensor(stage, chosen) {
-  const caption = $v("walk", ".walk-words"),
+function renderTensor(stage, chosen) {
+  const caption = queryView("walk", ".walk-words"),
     head = chosen.heads ? "head " + (chosen.head + 1) + ", " : "";
   caption.dataset.resting =
     "Rows: " +
@@ -264,25 +264,25 @@ function drawTensor(stage, chosen) {
     ". Columns: " +
     chosen.axes[1] +
     ". " +
-    (chosen.signed ? signedWords(chosen.most) : "Full colour is " + number(chosen.most) + ".") +
+    (chosen.signed ? signedCaption(chosen.most) : "Full colour is " + formatNumber(chosen.most) + ".") +
     " Click a value, or press Enter on it, to see how it is computed.";
-  matrix(
-    $v("walk", ".walk-map"),
+  mountMatrix(
+    queryView("walk", ".walk-map"),
     {
       weights: chosen.weights,
       rows: chosen.rows,
       columns: chosen.axes[1].startsWith("dimensions")
-        ? spaced(chosen.columns, $v("walk", ".walk-map"))
+        ? thinLabels(chosen.columns, queryView("walk", ".walk-map"))
         : chosen.columns,
       possible: chosen.possible,
       signed: chosen.signed,
       most: chosen.most,
-      chosen: walking.cell,
+      chosen: activationsState.cell,
     },
     {
       caption,
       hover: (r, k) =>
-        sentenceOf(stage.name).slice(0, -1) +
+        toSentence(stage.name).slice(0, -1) +
         ", " +
         head +
         chosen.rows[r] +
@@ -295,37 +295,37 @@ function drawTensor(stage, chosen) {
         ": " +
         (chosen.weights[r][k] === null ? "-infinity" : chosen.weights[r][k]) +
         ".",
-      choose: (r, k) => traceNumber(r, k),
+      choose: (r, k) => loadProvenance(r, k),
     },
   );
 }
 
 // ---------------------------------------------------------------- computation of one value
-async function traceNumber(row, column) {
-  walking.cell = [row, column];
-  const mine = (walking.tracing = {}),
-    wanted = { stage: walking.stage, head: walking.head, row, column };
-  const told = await ask("walk-cell", wanted);
-  if (mine !== walking.tracing || wanted.stage !== walking.stage || wanted.head !== walking.head)
+async function loadProvenance(row, column) {
+  activationsState.cell = [row, column];
+  const requestToken = (activationsState.tracing = {}),
+    request = { stage: activationsState.stage, head: activationsState.head, row, column };
+  const response = await requestView("walk-cell", request);
+  if (requestToken !== activationsState.tracing || request.stage !== activationsState.stage || request.head !== activationsState.head)
     return;
-  walking.origin = told.error ? null : told;
-  if (told.error) {
-    problem(told.error);
+  activationsState.origin = response.error ? null : response;
+  if (response.error) {
+    showError(response.error);
     return;
   }
-  const data = answers.walk;
-  if (!data || walkKey(data.stages[data.chosen.stage]) !== walking.stage) return;
-  drawTensor(data.stages[data.chosen.stage], data.chosen);
-  drawOrigin(data.stages[data.chosen.stage], data.chosen);
+  const data = resultByView.walk;
+  if (!data || stageKey(data.stages[data.chosen.stage]) !== activationsState.stage) return;
+  renderTensor(data.stages[data.chosen.stage], data.chosen);
+  renderProvenance(data.stages[data.chosen.stage], data.chosen);
 }
-function drawOrigin(stage, chosen) {
-  const box = $v("walk", ".walk-origin"),
-    origin = walking.origin;
+function renderProvenance(stage, chosen) {
+  const box = queryView("walk", ".walk-origin"),
+    origin = activationsState.origin;
   box.hidden = !origin;
   if (!origin) return;
   const row = chosen.rows[origin.row],
     column = chosen.columns[origin.column],
-    result = origin.value === null ? "-infinity" : number(origin.value);
+    result = origin.value === null ? "-infinity" : formatNumber(origin.value);
   box.querySelector("h4").textContent =
     "How " +
     result +
@@ -352,7 +352,7 @@ function drawOrigin(stage, chosen) {
       result +
       (product
         ? "; its score is " +
-          (product.may_look ? number(product.value) : "-infinity") +
+          (product.may_look ? formatNumber(product.value) : "-infinity") +
           ", a dot product:"
         : "");
     parts.replaceChildren(
@@ -373,7 +373,7 @@ function drawOrigin(stage, chosen) {
   if (product) {
     if (origin.kind === "product")
       equation.textContent =
-        spelled(product) +
+        formatDotProduct(product) +
         (product.may_look === false ? "; the mask replaces it with -infinity" : "");
     const rows = [product.left, product.right, product.products],
       names = [product.names[0], product.names[1], "product"];
@@ -382,10 +382,10 @@ function drawOrigin(stage, chosen) {
         ? "The " + product.at.length + " largest of " + product.terms + " products. "
         : "") +
       "Columns: components that are multiplied. The bottom row is summed" +
-      (origin.kind === "parts" ? ": " + spelled(product) + "." : ".");
-    matrix(
+      (origin.kind === "parts" ? ": " + formatDotProduct(product) + "." : ".");
+    mountMatrix(
       terms,
-      { weights: rows, rows: names, columns: spaced(product.at, terms), signed: true },
+      { weights: rows, rows: names, columns: thinLabels(product.at, terms), signed: true },
       {
         caption: words,
         hover: (r, k) =>
@@ -434,7 +434,7 @@ function drawOrigin(stage, chosen) {
       (origin.weights ? ", weight times value" : ", each multiplied by its own columns of W_O") +
       "; the bottom row is the sum. Columns: vector components. " +
       origin.terms
-        .map((term) => number(term[origin.column]))
+        .map((term) => formatNumber(term[origin.column]))
         .join(" + ")
         .replaceAll("+ -", "− ") +
       " = " +
@@ -442,12 +442,12 @@ function drawOrigin(stage, chosen) {
       " in column " +
       (origin.column + 1) +
       ".";
-    matrix(
+    mountMatrix(
       terms,
       {
         weights: [...origin.terms, origin.result],
         rows: [...names, "sum"],
-        columns: spaced(
+        columns: thinLabels(
           origin.result.map((_, k) => k),
           terms,
         ),
@@ -468,13 +468,13 @@ function drawOrigin(stage, chosen) {
   }
 }
 // A dot product with its values.
-function spelled(product) {
+function formatDotProduct(product) {
   const few =
     product.left
       .slice(0, 3)
-      .map((value, i) => number(value) + "·" + number(product.right[i]))
+      .map((value, i) => formatNumber(value) + "·" + formatNumber(product.right[i]))
       .join(" + ") + (product.terms > 3 ? " + … (" + product.terms + " products)" : "");
-  const sum = number(product.sum);
+  const sum = formatNumber(product.sum);
   if (product.root !== null)
     return (
       "(" +
@@ -484,15 +484,15 @@ function spelled(product) {
       " = " +
       sum +
       " / " +
-      number(product.root) +
+      formatNumber(product.root) +
       " = " +
-      number(product.sum / product.root) +
+      formatNumber(product.sum / product.root) +
       (product.bias === null
         ? ""
         : "; plus the position bias " +
-          number(product.bias) +
+          formatNumber(product.bias) +
           " = " +
-          number(product.sum / product.root + product.bias))
+          formatNumber(product.sum / product.root + product.bias))
     );
   return (
     few +
@@ -500,12 +500,12 @@ function spelled(product) {
     sum +
     (product.bias === null
       ? ""
-      : "; plus the bias " + number(product.bias) + " = " + number(product.value))
+      : "; plus the bias " + formatNumber(product.bias) + " = " + formatNumber(product.value))
   );
 }
 
 // ---------------------------------------------------------------- embeddings
-const symbolic = {
+const embeddingsState = {
   side: "source",
   symbol: "",
   waves: "50 x 64",
@@ -514,7 +514,7 @@ const symbolic = {
   second: null,
   over: null,
 };
-const sectionOf = (view, name, title, sentence, ...children) =>
+const createSection = (view, name, title, sentence, ...children) =>
   el(
     "section",
     { className: view + "-part " + view + "-" + name },
@@ -543,20 +543,20 @@ VIEWS.symbols = {
       el(
         "div",
         { className: "row" },
-        choice(
+        createSegmentedControl(
           [
             ["source", "source", "Encoder input"],
             ["target", "target", "Decoder input"],
           ],
-          symbolic.side,
+          embeddingsState.side,
           (side) => {
-            symbolic.side = side;
-            refresh("symbols", 0);
+            embeddingsState.side = side;
+            scheduleRefresh("symbols", 0);
           },
           "Embedding table",
         ),
       ),
-      sectionOf(
+      createSection(
         "symbols",
         "places",
         "Position vectors of this model",
@@ -564,7 +564,7 @@ VIEWS.symbols = {
         el("canvas", { className: "picture symbols-positions" }),
         el("p", { className: "caption symbols-positions-words" }),
       ),
-      sectionOf(
+      createSection(
         "symbols",
         "sines",
         "Sinusoidal positions",
@@ -574,7 +574,7 @@ VIEWS.symbols = {
         el("canvas", { className: "picture symbols-waves" }),
         el("p", { className: "caption symbols-waves-words" }),
       ),
-      sectionOf(
+      createSection(
         "symbols",
         "single",
         "Single dimensions",
@@ -592,14 +592,14 @@ VIEWS.symbols = {
               className: "symbols-dimension",
               min: 0,
               step: 1,
-              value: symbolic.dimension,
+              value: embeddingsState.dimension,
             }),
           ),
         ),
         el("canvas", { className: "picture symbols-lines" }),
         el("table", { className: "symbols-lengths picture" }),
       ),
-      sectionOf(
+      createSection(
         "symbols",
         "near",
         "Nearest tokens",
@@ -612,7 +612,7 @@ VIEWS.symbols = {
         ),
         el("table", { className: "symbols-bars picture" }),
       ),
-      sectionOf(
+      createSection(
         "symbols",
         "map",
         "Projection of the embeddings",
@@ -624,7 +624,7 @@ VIEWS.symbols = {
         }),
         el("p", { className: "caption symbols-flat-words" }),
       ),
-      sectionOf(
+      createSection(
         "symbols",
         "order",
         "Word order",
@@ -637,71 +637,71 @@ VIEWS.symbols = {
       ),
     );
     box.querySelector(".symbols-symbol").addEventListener("change", (event) => {
-      symbolic.symbol = event.target.value;
-      refresh("symbols", 0);
+      embeddingsState.symbol = event.target.value;
+      scheduleRefresh("symbols", 0);
     });
     box.querySelector(".symbols-dimension").addEventListener("input", (event) => {
       if (event.target.value !== "" && Number.isInteger(+event.target.value)) {
-        symbolic.dimension = Math.max(0, Math.min(+event.target.max, +event.target.value));
-        refresh("symbols", 80);
+        embeddingsState.dimension = Math.max(0, Math.min(+event.target.max, +event.target.value));
+        scheduleRefresh("symbols", 80);
       }
     });
     for (const name of ["first", "second"])
       box.querySelector(".symbols-" + name).addEventListener("input", (event) => {
-        symbolic[name] = event.target.value;
-        refresh("symbols", 150);
+        embeddingsState[name] = event.target.value;
+        scheduleRefresh("symbols", 150);
       });
     const flat = box.querySelector(".symbols-flat");
     flat.setAttribute("role", "img");
     const look = (name) => {
-      symbolic.over = name;
-      if (answers.symbols) drawFlat(answers.symbols);
+      embeddingsState.over = name;
+      if (resultByView.symbols) renderProjection(resultByView.symbols);
     };
-    flat.addEventListener("pointermove", (event) => look(symbolUnder(flat, event)));
+    flat.addEventListener("pointermove", (event) => look(projectedTokenAt(flat, event)));
     flat.addEventListener("pointerleave", () => look(null));
     flat.addEventListener("blur", () => look(null));
     flat.addEventListener("click", () => {
-      if (symbolic.over) {
-        symbolic.symbol = symbolic.over;
-        refresh("symbols", 0);
+      if (embeddingsState.over) {
+        embeddingsState.symbol = embeddingsState.over;
+        scheduleRefresh("symbols", 0);
       }
     });
     flat.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key],
-        names = answers.symbols && answers.symbols.map.names;
+        names = resultByView.symbols && resultByView.symbols.map.names;
       if (!names) return;
-      if (event.key === "Enter" && symbolic.over) {
-        symbolic.symbol = symbolic.over;
-        refresh("symbols", 0);
+      if (event.key === "Enter" && embeddingsState.over) {
+        embeddingsState.symbol = embeddingsState.over;
+        scheduleRefresh("symbols", 0);
       }
       if (by) {
         event.preventDefault();
-        look(names[(names.indexOf(symbolic.over) + by + names.length) % names.length]);
+        look(names[(names.indexOf(embeddingsState.over) + by + names.length) % names.length]);
       }
     });
   },
   want: () => ({
-    side: symbolic.side,
-    symbol: symbolic.symbol,
-    waves: symbolic.waves,
-    dimension: symbolic.dimension,
-    ...(symbolic.first === null ? {} : { first: symbolic.first }),
-    ...(symbolic.second === null ? {} : { second: symbolic.second }),
+    side: embeddingsState.side,
+    symbol: embeddingsState.symbol,
+    waves: embeddingsState.waves,
+    dimension: embeddingsState.dimension,
+    ...(embeddingsState.first === null ? {} : { first: embeddingsState.first }),
+    ...(embeddingsState.second === null ? {} : { second: embeddingsState.second }),
   }),
   take(options) {
     for (const name of ["side", "symbol", "waves", "first", "second"])
-      if (typeof options[name] === "string") symbolic[name] = options[name];
-    if (Number.isInteger(options.dimension)) symbolic.dimension = options.dimension;
+      if (typeof options[name] === "string") embeddingsState[name] = options[name];
+    if (Number.isInteger(options.dimension)) embeddingsState.dimension = options.dimension;
   },
   draw(data) {
-    press($v("symbols", ".choice"), data.side);
-    symbolic.symbol = data.symbol;
-    drawPlaces(data);
-    drawSines(data);
-    drawSingle(data);
-    drawNear(data);
-    drawFlat(data);
-    drawOrder(data.order);
+    setPressed(queryView("symbols", ".choice"), data.side);
+    embeddingsState.symbol = data.symbol;
+    renderPositionEmbeddings(data);
+    renderSinusoids(data);
+    renderSinusoidDimension(data);
+    renderNearestTokens(data);
+    renderProjection(data);
+    renderOrderDemo(data.order);
   },
   rows: (data) =>
     data.neighbours.map(([other, cosine]) => ({
@@ -712,18 +712,18 @@ VIEWS.symbols = {
     })),
 };
 
-function drawPlaces(data) {
-  const { weights, told, of, loudness, symbols } = data.positions,
-    caption = $v("symbols", ".symbols-positions-words");
-  $v("symbols", ".symbols-positions").hidden = caption.hidden = !weights.length;
-  if (!weights.length) return void ($v("symbols", ".symbols-places .hint").textContent = told);
-  $v("symbols", ".symbols-places .hint").textContent =
+function renderPositionEmbeddings(data) {
+  const { weights, told: response, of, loudness, symbols } = data.positions,
+    caption = queryView("symbols", ".symbols-positions-words");
+  queryView("symbols", ".symbols-positions").hidden = caption.hidden = !weights.length;
+  if (!weights.length) return void (queryView("symbols", ".symbols-places .hint").textContent = response);
+  queryView("symbols", ".symbols-places .hint").textContent =
     "Added to the token embedding; one row per position, " +
-    told +
+    response +
     ". RMS of a position vector: " +
-    number(loudness) +
+    formatNumber(loudness) +
     "; of a token embedding: " +
-    number(symbols) +
+    formatNumber(symbols) +
     ". Both need a similar scale.";
   const cut =
     weights.length < of[0] || weights[0].length < of[1]
@@ -737,36 +737,36 @@ function drawPlaces(data) {
         of[1] +
         " dimensions."
       : "";
-  const most = Math.max(...weights.flat().map(Math.abs));
+  const maxValue = Math.max(...weights.flat().map(Math.abs));
   caption.dataset.resting =
     "Rows: positions of the " +
     data.side +
     ", from 0. Columns: dimensions. " +
-    signedWords(most) +
+    signedCaption(maxValue) +
     cut;
-  matrix(
-    $v("symbols", ".symbols-positions"),
+  mountMatrix(
+    queryView("symbols", ".symbols-positions"),
     {
       weights,
       rows: weights.map((_, i) => String(i)),
-      columns: spaced(
+      columns: thinLabels(
         weights[0].map((_, i) => i),
-        $v("symbols", ".symbols-positions"),
+        queryView("symbols", ".symbols-positions"),
       ),
       signed: true,
-      most,
+      most: maxValue,
       size: 18,
     },
     { caption, hover: (r, k) => "Position " + r + ", dimension " + k + ": " + weights[r][k] + "." },
   );
 }
-function drawSines(data) {
+function renderSinusoids(data) {
   const { weights, pictures, picture, positions, width } = data.waves,
-    caption = $v("symbols", ".symbols-waves-words"),
-    box = $v("symbols", ".symbols-pictures");
+    caption = queryView("symbols", ".symbols-waves-words"),
+    box = queryView("symbols", ".symbols-pictures");
   if (!box.children.length)
     box.append(
-      choice(
+      createSegmentedControl(
         pictures.map((name) => [
           name,
           name.replace("x", "×"),
@@ -774,22 +774,22 @@ function drawSines(data) {
         ]),
         picture,
         (value) => {
-          symbolic.waves = value;
-          symbolic.dimension = Math.min(symbolic.dimension, +value.split(" ")[2] - 1);
-          refresh("symbols", 0);
+          embeddingsState.waves = value;
+          embeddingsState.dimension = Math.min(embeddingsState.dimension, +value.split(" ")[2] - 1);
+          scheduleRefresh("symbols", 0);
         },
         "Positions and dimensions",
       ),
     );
-  press(box.firstChild, picture);
+  setPressed(box.firstChild, picture);
   caption.dataset.resting =
     "Columns: positions 0 to " +
     (positions - 1) +
     ". Rows: dimensions 0 to " +
     (width - 1) +
     ", sines at the even ones, cosines at the odd ones. Blue is 1, orange -1.";
-  matrix(
-    $v("symbols", ".symbols-waves"),
+  mountMatrix(
+    queryView("symbols", ".symbols-waves"),
     {
       weights,
       rows: weights.map((_, i) => String(i)),
@@ -808,18 +808,18 @@ function drawSines(data) {
         ": " +
         weights[r][k] +
         ". Wavelength: " +
-        number(2 * Math.PI * 10000 ** ((2 * Math.floor(r / 2)) / width)) +
+        formatNumber(2 * Math.PI * 10000 ** ((2 * Math.floor(r / 2)) / width)) +
         " positions.",
     },
   );
 }
-const waveColours = () => [css("--pg-accent"), css("--pg-mark"), css("--pg-quiet-text")];
-function drawSingle(data) {
-  const input = $v("symbols", ".symbols-dimension"),
-    canvas = $v("symbols", ".symbols-lines");
+const waveColors = () => [cssVariable("--pg-accent"), cssVariable("--pg-mark"), cssVariable("--pg-quiet-text")];
+function renderSinusoidDimension(data) {
+  const input = queryView("symbols", ".symbols-dimension"),
+    canvas = queryView("symbols", ".symbols-lines");
   input.max = data.waves.width - 1;
   if (document.activeElement !== input) input.value = data.dimensions[2].dimension;
-  const [c, width] = prepare(canvas, 190),
+  const [c, width] = setUpCanvas(canvas, 190),
     left = 30,
     right = width - 8,
     top = 10,
@@ -827,16 +827,16 @@ function drawSingle(data) {
     n = data.waves.positions;
   const x = (at) => left + ((right - left) * at) / (n - 1),
     y = (value) => (top + bottom) / 2 - (value * (bottom - top)) / 2;
-  c.font = "11px " + css("--font-mono");
+  c.font = "11px " + cssVariable("--font-mono");
   c.textBaseline = "middle";
   c.lineWidth = 1;
   for (const value of [-1, 0, 1]) {
-    c.strokeStyle = css("--pg-grid");
+    c.strokeStyle = cssVariable("--pg-grid");
     c.beginPath();
     c.moveTo(left, y(value));
     c.lineTo(right, y(value));
     c.stroke();
-    c.fillStyle = css("--pg-quiet-text");
+    c.fillStyle = cssVariable("--pg-quiet-text");
     c.textAlign = "right";
     c.fillText(value, left - 6, y(value));
   }
@@ -846,7 +846,7 @@ function drawSingle(data) {
   c.textAlign = "right";
   c.fillText("position", right, 178);
   data.dimensions.forEach(({ values, wavelength }, i) => {
-    c.strokeStyle = c.fillStyle = waveColours()[i];
+    c.strokeStyle = c.fillStyle = waveColors()[i];
     c.lineWidth = 2;
     c.setLineDash(i === 2 ? [5, 4] : []);
     c.beginPath();
@@ -864,18 +864,18 @@ function drawSingle(data) {
           "dimension " +
           d.dimension +
           " has a wavelength of " +
-          number(d.wavelength) +
+          formatNumber(d.wavelength) +
           " positions",
       )
       .join("; "),
   );
-  $v("symbols", ".symbols-lengths").replaceChildren(
+  queryView("symbols", ".symbols-lengths").replaceChildren(
     el(
       "tbody",
       {},
       ...data.dimensions.map((d, i) => {
         const line = el("i");
-        line.style.borderColor = waveColours()[i];
+        line.style.borderColor = waveColors()[i];
         if (i === 2) line.style.borderTopStyle = "dashed";
         return el(
           "tr",
@@ -883,7 +883,7 @@ function drawSingle(data) {
           el("td", {}, line),
           el("td", { textContent: "dimension " + d.dimension + " of " + data.waves.width }),
           el("td", {
-            textContent: "wavelength " + number(d.wavelength) + " positions",
+            textContent: "wavelength " + formatNumber(d.wavelength) + " positions",
             title:
               "2π · 10000^(" +
               2 * Math.floor(d.dimension / 2) +
@@ -897,15 +897,15 @@ function drawSingle(data) {
     ),
   );
 }
-function drawNear(data) {
-  const select = $v("symbols", ".symbols-symbol"),
+function renderNearestTokens(data) {
+  const select = queryView("symbols", ".symbols-symbol"),
     signature = data.symbols.join();
   if (select.dataset.signature !== signature) {
     select.dataset.signature = signature;
     select.replaceChildren(...data.symbols.map((name) => new Option(name, name)));
   }
   select.value = data.symbol;
-  $v("symbols", ".symbols-bars").replaceChildren(
+  queryView("symbols", ".symbols-bars").replaceChildren(
     el(
       "tbody",
       {},
@@ -925,7 +925,7 @@ function drawNear(data) {
   );
 }
 // The canvas position of a token. Both axes have the same scale, so distances are correct.
-function flatPlacing(canvas, map) {
+function projectionLayout(canvas, map) {
   const width = canvas.clientWidth,
     height = Math.round(Math.min(420, Math.max(240, width * 0.7)));
   const [xs, ys] = [0, 1].map((i) => map.places.map((place) => place[i])),
@@ -944,57 +944,57 @@ function flatPlacing(canvas, map) {
     ],
   };
 }
-function symbolUnder(canvas, event) {
-  const data = answers.symbols;
+function projectedTokenAt(canvas, event) {
+  const data = resultByView.symbols;
   if (!data) return null;
-  const { at } = flatPlacing(canvas, data.map),
+  const { at } = projectionLayout(canvas, data.map),
     off = data.map.places.map((place) => {
       const [x, y] = at(place);
       return Math.hypot(x - event.offsetX, y - event.offsetY);
     }),
-    least = Math.min(...off);
-  return least < 24 ? data.map.names[off.indexOf(least)] : null;
+    minValue = Math.min(...off);
+  return minValue < 24 ? data.map.names[off.indexOf(minValue)] : null;
 }
-function drawFlat(data) {
-  const canvas = $v("symbols", ".symbols-flat"),
+function renderProjection(data) {
+  const canvas = queryView("symbols", ".symbols-flat"),
     { map } = data;
   if (!canvas.clientWidth) return;
-  $v("symbols", ".symbols-map .hint").textContent =
+  queryView("symbols", ".symbols-map .hint").textContent =
     "The first two principal components of the " +
     data.side +
     " embeddings explain " +
-    percent(map.explained[0]) +
+    formatPercent(map.explained[0]) +
     " and " +
-    percent(map.explained[1]) +
+    formatPercent(map.explained[1]) +
     " of the variance. Tokens that are close here may differ in the other " +
     Math.max(0, data.positions.of[1] - 2) +
     " dimensions.";
-  const { height, at } = flatPlacing(canvas, map),
-    [c, width] = prepare(canvas, height);
-  c.strokeStyle = css("--pg-grid");
+  const { height, at } = projectionLayout(canvas, map),
+    [c, width] = setUpCanvas(canvas, height);
+  c.strokeStyle = cssVariable("--pg-grid");
   c.strokeRect(0.5, 0.5, width - 1, height - 1);
-  c.font = "11px " + css("--font");
-  c.fillStyle = css("--pg-quiet-text");
+  c.font = "11px " + cssVariable("--font");
+  c.fillStyle = cssVariable("--pg-quiet-text");
   c.textBaseline = "alphabetic";
   c.textAlign = "right";
-  c.fillText("component 1, " + percent(map.explained[0]), width - 8, height - 8);
+  c.fillText("component 1, " + formatPercent(map.explained[0]), width - 8, height - 8);
   c.save();
   c.translate(16, 8);
   c.rotate(-Math.PI / 2);
-  c.fillText("component 2, " + percent(map.explained[1]), 0, 0);
+  c.fillText("component 2, " + formatPercent(map.explained[1]), 0, 0);
   c.restore();
-  c.font = "600 14px " + css("--font-mono");
+  c.font = "600 14px " + cssVariable("--font-mono");
   c.textAlign = "center";
   c.textBaseline = "middle";
   map.names.forEach((name, i) => {
     const [x, y] = at(map.places[i]),
-      marked = name === symbolic.over || name === data.symbol;
+      marked = name === embeddingsState.over || name === data.symbol;
     c.fillStyle =
-      name === symbolic.over
-        ? css("--pg-mark")
+      name === embeddingsState.over
+        ? cssVariable("--pg-mark")
         : marked
-          ? css("--pg-accent")
-          : css("--body-text-color");
+          ? cssVariable("--pg-accent")
+          : cssVariable("--body-text-color");
     c.fillText(name, x, y);
     if (marked) {
       c.strokeStyle = c.fillStyle;
@@ -1004,41 +1004,41 @@ function drawFlat(data) {
       c.stroke();
     }
   });
-  const over = symbolic.over || data.symbol,
+  const over = embeddingsState.over || data.symbol,
     i = map.names.indexOf(over);
   const words =
     over +
     " is at " +
-    number(map.places[i][0]) +
+    formatNumber(map.places[i][0]) +
     ", " +
-    number(map.places[i][1]) +
+    formatNumber(map.places[i][1]) +
     ". Click a token, or select it with the arrow keys and Enter, to see its nearest tokens above.";
-  $v("symbols", ".symbols-flat-words").textContent = words;
+  queryView("symbols", ".symbols-flat-words").textContent = words;
   canvas.setAttribute("aria-label", words);
 }
-function drawOrder(order) {
+function renderOrderDemo(order) {
   for (const [i, name] of [
     [0, "first"],
     [1, "second"],
   ]) {
-    const input = $v("symbols", "input.symbols-" + name);
+    const input = queryView("symbols", "input.symbols-" + name);
     if (document.activeElement !== input) input.value = order.sentences[i];
   }
-  $v("symbols", ".symbols-problem").textContent = sentenceOf(order.error || "");
+  queryView("symbols", ".symbols-problem").textContent = toSentence(order.error || "");
   if (order.error) return;
   const rows = [
     ["words of the first, sorted", order.words[0].join(" ")],
     ["words of the second, sorted", order.words[1].join(" ")],
     [
       "distance without positions",
-      number(order.without) + (order.without ? "" : ": the same set of vectors"),
+      formatNumber(order.without) + (order.without ? "" : ": the same set of vectors"),
     ],
     [
       "distance with positions",
-      number(order.with) + (order.with ? "" : ": the same set of vectors"),
+      formatNumber(order.with) + (order.with ? "" : ": the same set of vectors"),
     ],
   ];
-  $v("symbols", ".symbols-apart").replaceChildren(
+  queryView("symbols", ".symbols-apart").replaceChildren(
     el(
       "tbody",
       {},
@@ -1061,8 +1061,8 @@ function drawOrder(order) {
 }
 
 // ---------------------------------------------------------------- masks and sizes
-const sizing = { scores: null, layer: 0, of: "model", measure: "no", head: 0 };
-const memoryWords = (n) =>
+const masksState = { scores: null, layer: 0, of: "model", measure: "no", head: 0 };
+const formatMemory = (n) =>
   n >= 1e9
     ? (n / 1e9).toFixed(1) + " GB"
     : n >= 1e6
@@ -1070,8 +1070,8 @@ const memoryWords = (n) =>
       : n >= 1e3
         ? (n / 1e3).toFixed(2) + " KB"
         : n + " bytes";
-const thousands = (n) => n.toLocaleString("en");
-function fillTable(table, head, rows) {
+const formatInteger = (n) => n.toLocaleString("en");
+function renderTable(table, head, rows) {
   table.replaceChildren(
     ...(head
       ? [
@@ -1115,7 +1115,7 @@ VIEWS.sizes = {
         el("table", { className: "picture " + name }),
       );
     box.append(
-      sectionOf(
+      createSection(
         "sizes",
         "padding",
         "Padding mask",
@@ -1124,7 +1124,7 @@ VIEWS.sizes = {
         table("sizes-padded"),
         el("p", { className: "caption sizes-padded-words" }),
       ),
-      sectionOf(
+      createSection(
         "sizes",
         "ahead",
         "Causal mask",
@@ -1134,7 +1134,7 @@ VIEWS.sizes = {
         el("canvas", { className: "picture sizes-triangle" }),
         el("p", { className: "caption sizes-triangle-words" }),
       ),
-      sectionOf(
+      createSection(
         "sizes",
         "softmax",
         "Softmax without and with the mask",
@@ -1150,7 +1150,7 @@ VIEWS.sizes = {
         el("p", { className: "sizes-problem", role: "alert" }),
         table("sizes-rows"),
       ),
-      sectionOf(
+      createSection(
         "sizes",
         "kinds",
         "Four types of attention, on your sequence",
@@ -1160,14 +1160,14 @@ VIEWS.sizes = {
         el("div", { className: "row sizes-layers" }),
         el("div", { className: "sizes-four" }),
       ),
-      sectionOf(
+      createSection(
         "sizes",
         "shapes",
         "Shapes inside multi-head attention",
         "",
         table("sizes-shapes-table"),
       ),
-      sectionOf(
+      createSection(
         "sizes",
         "parameters",
         "Parameters by component",
@@ -1176,7 +1176,7 @@ VIEWS.sizes = {
         table("sizes-counts"),
         el("p", { className: "caption sizes-counts-words" }),
       ),
-      sectionOf(
+      createSection(
         "sizes",
         "quadratic",
         "Attention memory is quadratic in the length",
@@ -1196,11 +1196,11 @@ VIEWS.sizes = {
       ),
     );
     box.querySelector(".sizes-scores").addEventListener("input", (event) => {
-      sizing.scores = event.target.value;
-      refresh("sizes", 150);
+      masksState.scores = event.target.value;
+      scheduleRefresh("sizes", 150);
     });
     box.querySelector(".sizes-of").append(
-      choice(
+      createSegmentedControl(
         [
           ["model", "this model"],
           [
@@ -1209,18 +1209,18 @@ VIEWS.sizes = {
             "Sizes of the paper, vocabularies of 37,000, attention without biases",
           ],
         ],
-        sizing.of,
+        masksState.of,
         (of) => {
-          sizing.of = of;
-          refresh("sizes", 0);
+          masksState.of = of;
+          scheduleRefresh("sizes", 0);
         },
         "Model to count",
       ),
     );
     box.querySelector(".sizes-measure").addEventListener("click", () => {
-      sizing.measure = "yes";
-      $v("sizes", ".sizes-measure").disabled = true;
-      refresh("sizes", 0);
+      masksState.measure = "yes";
+      queryView("sizes", ".sizes-measure").disabled = true;
+      scheduleRefresh("sizes", 0);
     });
     box
       .querySelector(".sizes-four")
@@ -1238,23 +1238,23 @@ VIEWS.sizes = {
       );
   },
   want: () => ({
-    layer: sizing.layer,
-    of: sizing.of,
-    measure: sizing.measure,
-    ...(sizing.scores === null ? {} : { scores: sizing.scores }),
+    layer: masksState.layer,
+    of: masksState.of,
+    measure: masksState.measure,
+    ...(masksState.scores === null ? {} : { scores: masksState.scores }),
   }),
   take(options) {
     for (const name of ["of", "scores"])
-      if (typeof options[name] === "string") sizing[name] = options[name];
-    if (Number.isInteger(options.layer)) sizing.layer = options.layer;
+      if (typeof options[name] === "string") masksState[name] = options[name];
+    if (Number.isInteger(options.layer)) masksState.layer = options.layer;
   },
   draw(data) {
-    drawMasks(data);
-    drawSoftmax(data.softmax);
-    drawKinds(data);
-    drawShapes(data);
-    drawCounts(data.parameters);
-    drawSquares(data);
+    renderMasks(data);
+    renderSoftmax(data.softmax);
+    renderAttentionTypes(data);
+    renderShapes(data);
+    renderParameterCounts(data.parameters);
+    renderQuadraticCost(data);
   },
   rows: (data) =>
     data.parameters.rows.map(([of, ours, torch, why]) => ({
@@ -1265,11 +1265,11 @@ VIEWS.sizes = {
     })),
 };
 
-const maskCell = (value) => el("td", { textContent: value, className: value ? "" : "sizes-off" });
-function drawMasks(data) {
+const createMaskCell = (value) => el("td", { textContent: value, className: value ? "" : "sizes-off" });
+function renderMasks(data) {
   const { names, tokens, mask, added, changed, published } = data.padding,
     heading = (text) => el("th", { scope: "row", textContent: text });
-  fillTable($v("sizes", ".sizes-padded"), null, [
+  renderTable(queryView("sizes", ".sizes-padded"), null, [
     [
       heading("your sequence"),
       ...names.map((name, i) =>
@@ -1282,27 +1282,27 @@ function drawMasks(data) {
         el("td", { textContent: token, className: mask[i] ? "" : "sizes-off" }),
       ),
     ],
-    [heading("mask"), ...mask.map(maskCell)],
+    [heading("mask"), ...mask.map(createMaskCell)],
     [
       heading("tutorial: tokens"),
       ...published[0].map((token, i) =>
         el("td", { textContent: token, className: published[1][i] ? "" : "sizes-off" }),
       ),
     ],
-    [heading("tutorial: mask"), ...published[1].map(maskCell)],
+    [heading("tutorial: mask"), ...published[1].map(createMaskCell)],
   ]);
-  $v("sizes", ".sizes-padded-words").textContent = added
+  queryView("sizes", ".sizes-padded-words").textContent = added
     ? "With " +
-      plural(added, "position") +
+      pluralize(added, "position") +
       " of padding, no logit changes by more than " +
-      number(changed) +
+      formatNumber(changed) +
       " (rounding): padding has no effect."
     : "This sequence has the maximum length of the model, so no padding can be added.";
   const { names: given, mask: triangle } = data.look_ahead,
-    caption = $v("sizes", ".sizes-triangle-words");
+    caption = queryView("sizes", ".sizes-triangle-words");
   caption.dataset.resting = "Rows: queries. Columns: keys. Masked positions are hatched.";
-  matrix(
-    $v("sizes", ".sizes-triangle"),
+  mountMatrix(
+    queryView("sizes", ".sizes-triangle"),
     { weights: triangle, rows: given, columns: given, possible: triangle, size: 26 },
     {
       caption,
@@ -1318,11 +1318,11 @@ function drawMasks(data) {
     },
   );
 }
-function drawSoftmax(found) {
-  const field = $v("sizes", ".sizes-scores");
-  if (document.activeElement !== field) field.value = found.typed;
-  $v("sizes", ".sizes-problem").textContent = sentenceOf(found.error || "");
-  if (found.error) return;
+function renderSoftmax(result) {
+  const field = queryView("sizes", ".sizes-scores");
+  if (document.activeElement !== field) field.value = result.typed;
+  queryView("sizes", ".sizes-problem").textContent = toSentence(result.error || "");
+  if (result.error) return;
   const digits = (values, real) =>
     values.map((value, i) =>
       el("td", {
@@ -1332,39 +1332,39 @@ function drawSoftmax(found) {
       }),
     );
   const named = (text) => el("th", { scope: "row", textContent: text });
-  fillTable(
-    $v("sizes", ".sizes-rows"),
+  renderTable(
+    queryView("sizes", ".sizes-rows"),
     null,
-    found.scores.flatMap((scores, r) => {
-      const real = found.real[r],
+    result.scores.flatMap((scores, r) => {
+      const real = result.real[r],
         all = scores.map(() => 1),
         rows = [
           [
-            named("scores " + (found.scores.length > 1 ? r + 1 : "")),
+            named("scores " + (result.scores.length > 1 ? r + 1 : "")),
             ...scores.map((score, i) =>
               el("td", { textContent: score, className: real[i] ? "" : "sizes-off" }),
             ),
           ],
-          [named("without the mask"), ...digits(found.plain[r], all)],
-          ...(found.published
-            ? [[named("as published"), ...digits(found.published.plain[r], all)]]
+          [named("without the mask"), ...digits(result.plain[r], all)],
+          ...(result.published
+            ? [[named("as published"), ...digits(result.published.plain[r], all)]]
             : []),
-          [named("with the mask"), ...digits(found.masked[r], real)],
-          ...(found.published
-            ? [[named("as published"), ...digits(found.published.masked[r], real)]]
+          [named("with the mask"), ...digits(result.masked[r], real)],
+          ...(result.published
+            ? [[named("as published"), ...digits(result.published.masked[r], real)]]
             : []),
         ];
       return rows;
     }),
   );
-  const each = found.published ? 5 : 3;
-  [...$v("sizes", ".sizes-rows").querySelectorAll("tr")].forEach((row, i) => {
+  const each = result.published ? 5 : 3;
+  [...queryView("sizes", ".sizes-rows").querySelectorAll("tr")].forEach((row, i) => {
     row.classList.toggle("sizes-first", i % each === 0);
     row.classList.toggle("sizes-quoted", row.firstChild.textContent === "as published");
   });
 }
-function drawKinds(data) {
-  const box = $v("sizes", ".sizes-layers");
+function renderAttentionTypes(data) {
+  const box = queryView("sizes", ".sizes-layers");
   if (box.dataset.layers !== String(data.layers)) {
     box.dataset.layers = data.layers;
     box.replaceChildren(
@@ -1374,12 +1374,12 @@ function drawKinds(data) {
               "label",
               {},
               "layer ",
-              choice(
+              createSegmentedControl(
                 Array.from({ length: data.layers }, (_, i) => [i, String(i + 1)]),
                 data.layer,
                 (layer) => {
-                  sizing.layer = layer;
-                  refresh("sizes", 0);
+                  masksState.layer = layer;
+                  scheduleRefresh("sizes", 0);
                 },
                 "Layer",
               ),
@@ -1389,31 +1389,31 @@ function drawKinds(data) {
     );
   }
   box.hidden = data.layers < 2;
-  sizing.layer = data.layer;
-  if (data.layers > 1) press(box.querySelector(".choice"), data.layer);
-  [...$v("sizes", ".sizes-four").children].forEach((figure, i) => {
+  masksState.layer = data.layer;
+  if (data.layers > 1) setPressed(box.querySelector(".choice"), data.layer);
+  [...queryView("sizes", ".sizes-four").children].forEach((figure, i) => {
     const kind = data.kinds[i],
       heads = figure.querySelector(".sizes-kind-heads"),
       many = kind.name === "multi-head" && kind.heads.length > 1;
-    const at = many ? Math.min(sizing.head, kind.heads.length - 1) : 0,
+    const at = many ? Math.min(masksState.head, kind.heads.length - 1) : 0,
       weights = kind.heads[at],
       caption = figure.querySelector(".caption");
     heads.hidden = !many;
     if (many && heads.dataset.heads !== String(kind.heads.length)) {
       heads.dataset.heads = kind.heads.length;
       heads.replaceChildren(
-        choice(
+        createSegmentedControl(
           kind.heads.map((_, h) => [h, String(h + 1), "head " + (h + 1)]),
           at,
           (h) => {
-            sizing.head = h;
-            redraw("sizes");
+            masksState.head = h;
+            redrawView("sizes");
           },
           "Head",
         ),
       );
     }
-    if (many) press(heads.firstChild, at);
+    if (many) setPressed(heads.firstChild, at);
     const cut =
       kind.of[1] > weights.length
         ? " The first " + weights.length + " of " + kind.of[1] + " tokens."
@@ -1425,7 +1425,7 @@ function drawKinds(data) {
         cross: "Decoder input attends to source.",
         "multi-head": "Source attends to source, head " + (at + 1) + " of " + kind.of[0] + ".",
       }[kind.name] + cut;
-    matrix(
+    mountMatrix(
       figure.querySelector("canvas"),
       { weights, rows: kind.rows, columns: kind.columns, possible: kind.possible, size: 30 },
       {
@@ -1441,20 +1441,20 @@ function drawKinds(data) {
     );
   });
 }
-function drawShapes(data) {
-  $v("sizes", ".sizes-shapes .hint").textContent =
+function renderShapes(data) {
+  queryView("sizes", ".sizes-shapes .hint").textContent =
     "Self-attention of this model over the " +
-    plural(data.length, "token") +
+    pluralize(data.length, "token") +
     " of your sequence, EOS included.";
-  fillTable(
-    $v("sizes", ".sizes-shapes-table"),
+  renderTable(
+    queryView("sizes", ".sizes-shapes-table"),
     ["tensor", "definition", "shape"],
     data.shapes.map(([name, formula, shape]) => [name, formula, shape.join(" × ")]),
   );
 }
-function drawCounts({ of, rows, published }) {
-  press($v("sizes", ".sizes-of .choice"), of);
-  $v("sizes", ".sizes-parameters .hint").textContent =
+function renderParameterCounts({ of, rows, published }) {
+  setPressed(queryView("sizes", ".sizes-of .choice"), of);
+  queryView("sizes", ".sizes-parameters .hint").textContent =
     of === "base"
       ? "The paper's base model as a tutorial counts it: d_model 512, 6 + 6 layers, 8 heads, " +
         "d_ff 2048, vocabularies of 37,000, attention without biases."
@@ -1462,18 +1462,18 @@ function drawCounts({ of, rows, published }) {
         "embeddings and output layer.";
   const sum = (k) => rows.reduce((total, row) => total + row[k], 0),
     total = (text) => el("td", { className: "sizes-total", textContent: text });
-  fillTable(
-    $v("sizes", ".sizes-counts"),
+  renderTable(
+    queryView("sizes", ".sizes-counts"),
     ["part", "this project", "nn.Transformer", "difference"],
     [
-      ...rows.map(([name, ours, torch, why]) => [name, thousands(ours), thousands(torch), why]),
-      [total("total"), total(thousands(sum(1))), total(thousands(sum(2))), total("")],
+      ...rows.map(([name, ours, torch, why]) => [name, formatInteger(ours), formatInteger(torch), why]),
+      [total("total"), total(formatInteger(sum(1))), total(formatInteger(sum(2))), total("")],
       ...(published
         ? [
             [
               "as published",
-              thousands(published.ours),
-              thousands(published.torch),
+              formatInteger(published.ours),
+              formatInteger(published.torch),
               published.ours === sum(1) && published.torch === sum(2)
                 ? "equal"
                 : "differs from the counts above",
@@ -1483,30 +1483,30 @@ function drawCounts({ of, rows, published }) {
     ],
   );
   const apart = sum(2) - sum(1);
-  $v("sizes", ".sizes-counts-words").textContent = apart
-    ? "nn.Transformer has " + thousands(Math.abs(apart)) + (apart > 0 ? " more." : " fewer.")
+  queryView("sizes", ".sizes-counts-words").textContent = apart
+    ? "nn.Transformer has " + formatInteger(Math.abs(apart)) + (apart > 0 ? " more." : " fewer.")
     : "Both have the same number of parameters in every component.";
 }
-function drawSquares(data) {
-  const button = $v("sizes", ".sizes-measure");
+function renderQuadraticCost(data) {
+  const button = queryView("sizes", ".sizes-measure");
   button.disabled = data.measured;
   button.title = "One head on random vectors; the longest measured length needs 256 MB";
-  fillTable(
-    $v("sizes", ".sizes-squares"),
+  renderTable(
+    queryView("sizes", ".sizes-squares"),
     ["tokens", "weights", "memory", "published", ...(data.measured ? ["measured"] : [])],
     data.quadratic.map(([length, entries, n, published, measured]) => {
-      const memory = el("td", { textContent: memoryWords(n), title: thousands(n) + " bytes" });
+      const memory = el("td", { textContent: formatMemory(n), title: formatInteger(n) + " bytes" });
       return [
-        thousands(length),
-        thousands(entries),
+        formatInteger(length),
+        formatInteger(entries),
         memory,
         published || "",
         ...(data.measured
           ? [
               measured
                 ? el("td", {
-                    textContent: memoryWords(measured[0]) + ", " + number(measured[1]) + " s",
-                    title: thousands(measured[0]) + " bytes",
+                    textContent: formatMemory(measured[0]) + ", " + formatNumber(measured[1]) + " s",
+                    title: formatInteger(measured[0]) + " bytes",
                   })
                 : "too large to measure",
             ]
@@ -1515,7 +1515,7 @@ function drawSquares(data) {
     }),
   );
   const last = data.quadratic.at(-1)[2];
-  $v("sizes", ".sizes-squares-words").textContent =
+  queryView("sizes", ".sizes-squares-words").textContent =
     "The tutorial's MB are 2^20 bytes, 1.05 million; its " +
     data.quadratic.at(-1)[3] +
     " is " +

@@ -4,62 +4,62 @@
 // it
 // computes nothing itself.
 const root = $(".lab"),
-  MEMORY = "transformer-playground-lab";
+  STORAGE_KEY = "transformer-playground-lab";
 // the id of the requested experiment, and the data of the displayed one
 const state = { open: "", shown: null };
 let owner = "",
   experiments = [],
-  seen = false,
-  memory = {},
-  dueAt = 0,
-  stood = "";
+  isStarted = false,
+  storedState = {},
+  nextPollAt = 0,
+  lastStates = "";
 
 try {
-  memory = JSON.parse(localStorage.getItem(MEMORY) || "{}") || {};
+  storedState = JSON.parse(localStorage.getItem(STORAGE_KEY) || "{}") || {};
 } catch (error) {
   /* the stored value is malformed */
 }
-function keep(name, value) {
-  memory[name] = value;
+function saveLocal(name, value) {
+  storedState[name] = value;
   try {
-    localStorage.setItem(MEMORY, JSON.stringify(memory));
+    localStorage.setItem(STORAGE_KEY, JSON.stringify(storedState));
   } catch (error) {
     /* storage is not available */
   }
 }
-const kept = (name) => memory[name];
+const loadLocal = (name) => storedState[name];
 // an experiment from a link: the form is filled in, and nothing trains before Start is pressed
-const ofLink = carried("lab");
-if (Array.isArray(ofLink.grid)) {
-  memory.own = { ...ofLink, grid: ofLink.grid.filter(Array.isArray) };
+const linkState = readLinkState("lab");
+if (Array.isArray(linkState.grid)) {
+  storedState.own = { ...linkState, grid: linkState.grid.filter(Array.isArray) };
   $(".own").open = true;
 }
 const NO_ANSWER = "the server did not respond; try again";
-async function ask(name, what = {}, within = 20000) {
+async function requestExperiments(name, payload = {}, timeoutMs = 20000) {
   try {
-    return await call("lab-" + name, { owner, ...what }, within);
+    return await request("lab-" + name, { owner, ...payload }, timeoutMs);
   } catch (error) {
     return { error: NO_ANSWER, lost: true };
   }
 }
 // Add a full stop. The first letter stays, because it may belong to the name of a setting.
-const told = (text) => (text ? text + (/[.!?]$/.test(text) ? "" : ".") : "");
-const put = (box, text) => {
+const endSentence = (text) => (text ? text + (/[.!?]$/.test(text) ? "" : ".") : "");
+const setText = (box, text) => {
   if (box.textContent !== text) box.textContent = text;
   return box;
 };
-const nth = (n) =>
+const formatQueuePosition = (n) =>
   (n === 1 ? "next" : n === 2 ? "second" : n === 3 ? "third" : n + "th") + " in the queue";
 // Format a fraction as the server does: it is never rounded up to 100 %.
-const share = (x) =>
+const formatShare = (x) =>
   x === 1 ? "100 %" : +Math.min(99.9, 100 * x).toPrecision(x < 0.01 ? 1 : 3) + " %";
-const between = (low, high, write) =>
+const formatSpread = (low, high, write) =>
   low === high ? "" : " (" + write(low).replace(/ %$/, "") + "–" + write(high) + ")";
-const rangeOf = (spread, write) => write(spread.median) + between(spread.low, spread.high, write);
+const formatRange = (spread, write) => write(spread.median) + formatSpread(spread.low, spread.high, write);
 
 // Update a list in place: `make(one)` creates a row for a new item, `fill(row, one)` sets its
 // content.
-function update(box, list, keyOf, make, fill) {
+function syncRows(box, list, keyOf, make, fill) {
   const before = new Map([...box.children].map((row) => [row.dataset.key, row]));
   list.forEach((one, at) => {
     const key = String(keyOf(one)),
@@ -72,30 +72,30 @@ function update(box, list, keyOf, make, fill) {
   for (const row of before.values()) row.remove();
 }
 // A button that requires a second click for an action that cannot be undone.
-function careful(text, sure, act) {
+function createConfirmButton(text, confirmLabel, onConfirm) {
   const button = el("button", { type: "button", className: "quiet", textContent: text });
-  let asked = false;
-  const rest = () => {
-    asked = false;
+  let isConfirming = false;
+  const reset = () => {
+    isConfirming = false;
     button.textContent = text;
     button.classList.remove("sure");
   };
   button.addEventListener("click", () => {
-    if (asked) {
-      rest();
-      act();
+    if (isConfirming) {
+      reset();
+      onConfirm();
     } else {
-      asked = true;
-      button.textContent = sure;
+      isConfirming = true;
+      button.textContent = confirmLabel;
       button.classList.add("sure");
     }
   });
-  button.addEventListener("blur", rest);
+  button.addEventListener("blur", reset);
   return button;
 }
 
 // ---------------------------------------------------------------- the owner's experiments
-function inWords(row) {
+function describeStatus(row) {
   const n = row.statuses,
     done = n.done || 0,
     failed = n.failed || 0,
@@ -110,20 +110,20 @@ function inWords(row) {
           : busy
             ? "training"
             : row.place
-              ? nth(row.place)
+              ? formatQueuePosition(row.place)
               : "queued";
   return (
     how +
     " · " +
     done +
     " of " +
-    plural(row.runs, "run") +
+    pluralize(row.runs, "run") +
     (failed ? ", " + failed + " failed" : "")
   );
 }
-function drawExperiments() {
+function renderExperiments() {
   $(".mine .none").hidden = experiments.length > 0;
-  update(
+  syncRows(
     $(".experiments"),
     experiments,
     (row) => row.id,
@@ -132,23 +132,23 @@ function drawExperiments() {
         words = el("span", { className: "words" }),
         bar = el("span", { className: "share" }, el("i"));
       open.addEventListener("click", () => openExperiment(row.id, true));
-      return el("li", {}, open, words, actionsOf(row.id, $(".mine-note")), bar);
+      return el("li", {}, open, words, createActions(row.id, $(".mine-note")), bar);
     },
     (item, row) => {
       item.dataset.state = row.state;
       item.querySelector(".open-it").setAttribute("aria-current", String(row.id === state.open));
-      put(item.querySelector(".open-it"), row.question || row.name).title = row.name;
-      put(
+      setText(item.querySelector(".open-it"), row.question || row.name).title = row.name;
+      setText(
         item.querySelector(".words"),
-        inWords(row) + (row.message ? ": " + row.message : ""),
+        describeStatus(row) + (row.message ? ": " + row.message : ""),
       ).classList.toggle("error", Boolean(row.message));
       item.querySelector(".share i").style.width = 100 * row.share + "%";
       item.querySelector(".share").style.visibility = row.state === "done" ? "hidden" : "";
-      drawActions(item, row);
+      renderActions(item, row);
     },
   );
 }
-function actionsOf(id, box) {
+function createActions(id, box) {
   const button = (text, act) => {
     const made = el("button", {
       type: "button",
@@ -159,15 +159,15 @@ function actionsOf(id, box) {
     return made;
   };
   const doing = async (what) => {
-    const reply = await ask("do", { experiment: id, do: what });
-    note(box, told(reply.error || ""), "error");
+    const reply = await requestExperiments("do", { experiment: id, do: what });
+    setMessage(box, endSentence(reply.error || ""), "error");
     if (what === "delete" && !reply.error && state.open === id) {
       const next = experiments.find((row) => row.id !== id);
       openExperiment(next ? next.id : "");
     }
     await refresh();
   };
-  const remove = careful("Delete", "Delete with its runs", () => doing("delete"));
+  const remove = createConfirmButton("Delete", "Delete with its runs", () => doing("delete"));
   remove.classList.add("delete");
   return el(
     "span",
@@ -177,19 +177,19 @@ function actionsOf(id, box) {
     remove,
   );
 }
-function drawActions(box, row) {
+function renderActions(box, row) {
   box.querySelector(".cancel").hidden = row.state !== "going";
   box.querySelector(".resume").hidden =
     row.state !== "paused" && !(row.state === "done" && row.statuses.failed);
 }
 function openExperiment(id, goThere = false) {
   state.open = id;
-  keep("open", id);
+  saveLocal("open", id);
   if (!id) {
     state.shown = null;
-    drawFound();
+    renderResults();
   }
-  drawExperiments();
+  renderExperiments();
   const shown = refresh();
   // In a single-column layout the experiment is below the list.
   if (goThere)
@@ -204,59 +204,59 @@ function openExperiment(id, goThere = false) {
 }
 
 // ---------------------------------------------------------------- polling
-let asking = null,
-  again = false;
+let pendingRefresh = null,
+  refreshQueued = false;
 // One request at a time. A call during a request waits for the following one.
 function refresh() {
-  if (asking) {
-    again = true;
-    return asking;
+  if (pendingRefresh) {
+    refreshQueued = true;
+    return pendingRefresh;
   }
-  asking = (async () => {
+  pendingRefresh = (async () => {
     do {
-      again = false;
-      await refreshNow();
-    } while (again);
+      refreshQueued = false;
+      await loadExperiments();
+    } while (refreshQueued);
   })().finally(() => {
-    asking = null;
+    pendingRefresh = null;
   });
-  return asking;
+  return pendingRefresh;
 }
-async function refreshNow() {
+async function loadExperiments() {
   const open = state.open,
     known = state.shown && state.shown.id === open ? state.shown.version : "";
-  const reply = await ask("poll", { open, known });
-  dueAt = Date.now() + 4000;
+  const reply = await requestExperiments("poll", { open, known });
+  nextPollAt = Date.now() + 4000;
   if (reply.error) {
-    note($(".mine-note"), told(reply.error), "error");
+    setMessage($(".mine-note"), endSentence(reply.error), "error");
     $(".mine-note").dataset.lost = "yes";
     return;
   }
-  if ($(".mine-note").dataset.lost) note($(".mine-note"), "");
+  if ($(".mine-note").dataset.lost) setMessage($(".mine-note"), "");
   experiments = reply.experiments;
-  drawExperiments();
-  if (experiments.some((row) => row.state === "going")) dueAt = Date.now() + 1000;
+  renderExperiments();
+  if (experiments.some((row) => row.state === "going")) nextPollAt = Date.now() + 1000;
   if (open === state.open) {
     if (reply.open) state.shown = { ...reply.open, found: reply.open.found || state.shown.found };
     else if (open) {
       state.open = experiments.length ? experiments[0].id : "";
       state.shown = null;
-      again = Boolean(state.open);
-      keep("open", state.open);
-      drawExperiments();
+      refreshQueued = Boolean(state.open);
+      saveLocal("open", state.open);
+      renderExperiments();
     }
-    if (reply.open || !state.open) drawFound();
+    if (reply.open || !state.open) renderResults();
   }
   const stand = JSON.stringify(experiments.map((row) => [row.id, row.state, row.statuses.done]));
-  if (stand !== stood) {
-    stood = stand;
-    askQuestions();
-    askClaims();
+  if (stand !== lastStates) {
+    lastStates = stand;
+    loadPresets();
+    loadReplications();
   }
 }
 
 // ---------------------------------------------------------------- start
-function attach() {
+function mount() {
   let value = {};
   try {
     value = JSON.parse(props.value) || {};
@@ -265,21 +265,21 @@ function attach() {
   }
   owner = value.owner || "";
 }
-async function start() {
-  seen = true;
-  if (typeof kept("open") === "string") state.open = kept("open");
+async function init() {
+  isStarted = true;
+  if (typeof loadLocal("open") === "string") state.open = loadLocal("open");
   await refresh();
   if (!state.open && experiments.length) openExperiment(experiments[0].id);
 }
-async function goOn() {
+async function pollLoop() {
   for (let round = 0; element.isConnected || round < 5; round++) {
-    await rest(250);
+    await sleepWhileHidden(250);
     if (!owner || !element.offsetParent || document.hidden) continue;
-    if (!seen) {
-      await start();
+    if (!isStarted) {
+      await init();
       continue;
     }
-    if (Date.now() >= dueAt) await refresh();
-    if (claimsDue()) await askClaims();
+    if (Date.now() >= nextPollAt) await refresh();
+    if (shouldRefreshReplications()) await loadReplications();
   }
 }

@@ -150,7 +150,7 @@ class LabPage:
         """Return the experiment of a request.
 
         Raises:
-            SettingError: naming the field of the form.
+            ConfigError: naming the field of the form.
         """
         if "question" in payload:
             return spec(_validate_text(payload["question"], "question"))
@@ -441,7 +441,7 @@ class LabPage:
     def _compute_outcome(
         self, owner: str, payload: dict[str, Any], loss: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Return the outcome, or the `model` whose loss must be `measured` first."""
+        """Return the outcome, or the `model` whose loss must be `loss` first."""
         name = _claim_name(payload)
         if CLAIMS[name].experiment is not None:
             experiment = self._find_experiment(owner, name)
@@ -481,7 +481,7 @@ def _parse_grid(pairs: object) -> dict[str, list[Any]]:
     """Parse the varied settings of the form, [[name, "value, value"], ...].
 
     Raises:
-        SettingError: naming the setting.
+        ConfigError: naming the setting.
     """
     if not isinstance(pairs, list) or not all(
         isinstance(pair, list) and len(pair) == 2 for pair in pairs

@@ -1,8 +1,8 @@
 // ---------------------------------------------------------------- prepared and new experiments
-let settings = [],
-  own,
-  planned = 0;
-const inTime = (estimate) =>
+let variableSettings = [],
+  experimentForm,
+  planRequestId = 0;
+const formatEstimate = (estimate) =>
   !estimate
     ? ""
     : estimate.seconds === null
@@ -12,39 +12,39 @@ const inTime = (estimate) =>
           ? Math.max(1, Math.round(estimate.seconds)) + " s"
           : Math.round(estimate.seconds / 60) + " min");
 
-async function askQuestions() {
-  const reply = await ask("questions");
+async function loadPresets() {
+  const reply = await requestExperiments("questions");
   if (reply.error) {
-    note($(".asking-note"), told(reply.error), "error");
+    setMessage($(".asking-note"), endSentence(reply.error), "error");
     return;
   }
-  update(
+  syncRows(
     $(".questions"),
     reply.questions,
     (each) => each.name,
-    newQuestion,
+    createPresetItem,
     (item, each) => {
       item.dataset.experiment = each.experiment || "";
-      put(
+      setText(
         item.querySelector(".takes"),
         each.missing
-          ? told(each.missing)
-          : plural(each.runs, "run") + " · " + inTime(each.estimate),
-      ).title = each.estimate ? told(each.estimate.sentence) : "";
+          ? endSentence(each.missing)
+          : pluralize(each.runs, "run") + " · " + formatEstimate(each.estimate),
+      ).title = each.estimate ? endSentence(each.estimate.sentence) : "";
       const button = item.querySelector(".run-it");
-      put(button, each.experiment ? "Open" : "Run").setAttribute(
+      setText(button, each.experiment ? "Open" : "Run").setAttribute(
         "aria-label",
         (each.experiment ? "Open: " : "Run: ") + each.title,
       );
       button.disabled = Boolean(each.missing);
     },
   );
-  if (!settings.length) {
-    settings = reply.settings;
-    fillSettings();
+  if (!variableSettings.length) {
+    variableSettings = reply.settings;
+    renderSettings();
   }
 }
-function newQuestion(each) {
+function createPresetItem(each) {
   const button = el("button", { type: "button", className: "quiet run-it" }),
     about = el(
       "details",
@@ -67,22 +67,22 @@ function newQuestion(each) {
       return;
     }
     button.disabled = true;
-    await begin({ question: each.name }, $(".asking-note"));
+    await submitExperiment({ question: each.name }, $(".asking-note"));
     button.disabled = false;
   });
   return item;
 }
 // Start an experiment and open it. Return the response.
-async function begin(what, box) {
-  const reply = await ask("begin", what);
-  note(box, told(reply.error || ""), "error");
+async function submitExperiment(payload, box) {
+  const reply = await requestExperiments("begin", payload);
+  setMessage(box, endSentence(reply.error || ""), "error");
   if (reply.error) return reply;
   openExperiment(reply.experiment, true);
   return reply;
 }
 
 // ---------------------------------------------------------------- new experiment
-function buildAsking() {
+function buildExperimentForm() {
   const label = (text, ...inside) => el("label", {}, el("span", { textContent: text }), ...inside),
     problem = (name) => {
       const box = el("p", { className: "problem of-" + name });
@@ -104,12 +104,12 @@ function buildAsking() {
       about = el("p", { className: "hint about" });
     values.setAttribute("aria-label", (i ? "Second" : "First") + " setting's values");
     select.addEventListener("change", () => {
-      values.value = (settings.find((each) => each.name === select.value) || { begin: "" }).begin;
-      explain();
+      values.value = (variableSettings.find((each) => each.name === select.value) || { begin: "" }).begin;
+      renderExplanations();
     });
     return { select, values, about, wrong: problem("values-" + i), box: null };
   };
-  own = {
+  experimentForm = {
     base: el("select", { className: "base" }),
     fields: [field(0), field(1)],
     seeds: el("input", { type: "text", className: "seeds", value: "0, 1, 2", spellcheck: false }),
@@ -139,9 +139,9 @@ function buildAsking() {
     }),
     wrong: {},
   };
-  for (const name of ["base", "seeds", "times", "name", "form"]) own.wrong[name] = problem(name);
-  own.plan.setAttribute("role", "status");
-  own.kinds = choice(
+  for (const name of ["base", "seeds", "times", "name", "form"]) experimentForm.wrong[name] = problem(name);
+  experimentForm.plan.setAttribute("role", "status");
+  experimentForm.kinds = createSegmentedControl(
     [
       ["grid", "training curves", "Exact match and loss over the steps"],
       [
@@ -152,19 +152,19 @@ function buildAsking() {
     ],
     "grid",
     (kind) => {
-      own.kind = kind;
-      explain();
-      plan();
+      experimentForm.kind = kind;
+      renderExplanations();
+      planExperiment();
     },
     "Type of comparison",
   );
-  own.lengths = el(
+  experimentForm.lengths = el(
     "div",
     { className: "pair" },
-    label("Maximum length, as a multiple of the training length (times)", own.times),
-    label("Sequences per length (n)", own.n),
+    label("Maximum length, as a multiple of the training length (times)", experimentForm.times),
+    label("Sequences per length (n)", experimentForm.n),
   );
-  own.fields.forEach((each, i) => {
+  experimentForm.fields.forEach((each, i) => {
     each.box = el(
       "fieldset",
       {},
@@ -177,55 +177,55 @@ function buildAsking() {
   });
   const form = $(".own-form");
   form.append(
-    label("Other settings from", own.base),
-    own.wrong.base,
-    ...own.fields.map((each) => each.box),
-    label("Seeds", own.seeds),
-    own.wrong.seeds,
-    el("div", { className: "kind-row" }, el("span", { textContent: "Compare" }), own.kinds),
-    own.lengths,
-    own.wrong.times,
-    label("Name", own.name),
-    own.wrong.name,
-    own.wrong.form,
-    own.plan,
-    own.cells,
-    el("div", { className: "buttons" }, own.go, own.link),
+    label("Other settings from", experimentForm.base),
+    experimentForm.wrong.base,
+    ...experimentForm.fields.map((each) => each.box),
+    label("Seeds", experimentForm.seeds),
+    experimentForm.wrong.seeds,
+    el("div", { className: "kind-row" }, el("span", { textContent: "Compare" }), experimentForm.kinds),
+    experimentForm.lengths,
+    experimentForm.wrong.times,
+    label("Name", experimentForm.name),
+    experimentForm.wrong.name,
+    experimentForm.wrong.form,
+    experimentForm.plan,
+    experimentForm.cells,
+    el("div", { className: "buttons" }, experimentForm.go, experimentForm.link),
   );
   form.addEventListener("input", () => {
-    clearTimeout(own.timer);
-    own.timer = setTimeout(plan, 400);
+    clearTimeout(experimentForm.timer);
+    experimentForm.timer = setTimeout(planExperiment, 400);
   });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    own.go.disabled = true;
-    const reply = await ask("begin", { form: formNow() });
-    sayWrong(reply);
-    own.go.disabled = false;
+    experimentForm.go.disabled = true;
+    const reply = await requestExperiments("begin", { form: currentForm() });
+    renderFieldErrors(reply);
+    experimentForm.go.disabled = false;
     if (!reply.error) openExperiment(reply.experiment, true);
   });
-  own.link.addEventListener("click", () => {
-    const form = formNow();
+  experimentForm.link.addEventListener("click", () => {
+    const form = currentForm();
     copyText(
-      linkWith("lab", { ...form, base: form.base.startsWith("checkpoint:") ? form.base : "" }),
-      own.link,
+      buildLink("lab", { ...form, base: form.base.startsWith("checkpoint:") ? form.base : "" }),
+      experimentForm.link,
       "The link",
     );
   });
   $(".own").addEventListener("toggle", () => {
     if ($(".own").open) {
-      offerBases();
-      plan();
+      loadBases();
+      planExperiment();
     }
   });
 }
-function fillSettings() {
-  const groups = [...new Set(settings.map((each) => each.group))];
+function renderSettings() {
+  const groups = [...new Set(variableSettings.map((each) => each.group))];
   const options = () =>
     groups.map((group) => {
       const box = el("optgroup", { label: group });
       box.append(
-        ...settings
+        ...variableSettings
           .filter((each) => each.group === group)
           .map(
             (each) =>
@@ -239,49 +239,49 @@ function fillSettings() {
       );
       return box;
     });
-  own.fields[0].select.replaceChildren(...options());
-  own.fields[1].select.replaceChildren(new Option("none", ""), ...options());
-  const before = kept("own") || {},
+  experimentForm.fields[0].select.replaceChildren(...options());
+  experimentForm.fields[1].select.replaceChildren(new Option("none", ""), ...options());
+  const before = loadLocal("own") || {},
     grid = Array.isArray(before.grid) && before.grid.length ? before.grid : [["norm", "pre, post"]];
   grid.slice(0, 2).forEach(([name, values], i) => {
-    if (settings.some((each) => each.name === name)) {
-      own.fields[i].select.value = name;
-      own.fields[i].values.value = values;
+    if (variableSettings.some((each) => each.name === name)) {
+      experimentForm.fields[i].select.value = name;
+      experimentForm.fields[i].values.value = values;
     }
   });
-  if (typeof before.seeds === "string") own.seeds.value = before.seeds;
-  if (typeof before.name === "string") own.name.value = before.name;
+  if (typeof before.seeds === "string") experimentForm.seeds.value = before.seeds;
+  if (typeof before.name === "string") experimentForm.name.value = before.name;
   if (before.kind === "lengths") {
-    own.kind = "lengths";
-    press(own.kinds, "lengths");
+    experimentForm.kind = "lengths";
+    setPressed(experimentForm.kinds, "lengths");
     for (const name of ["times", "n"])
-      if (typeof before[name] === "number") own[name].value = before[name];
+      if (typeof before[name] === "number") experimentForm[name].value = before[name];
   }
-  explain();
+  renderExplanations();
   if ($(".own").open) {
-    offerBases();
-    plan();
+    loadBases();
+    planExperiment();
   }
-  if (ofLink.grid) $(".own").scrollIntoView({ block: "start" });
+  if (linkState.grid) $(".own").scrollIntoView({ block: "start" });
 }
-function explain() {
-  for (const each of own.fields) {
-    const setting = settings.find((one) => one.name === each.select.value);
+function renderExplanations() {
+  for (const each of experimentForm.fields) {
+    const setting = variableSettings.find((one) => one.name === each.select.value);
     each.values.hidden = !setting;
-    put(
+    setText(
       each.about,
       setting
-        ? told(setting.help) + " Accepts " + setting.accepts + "; default " + setting.default + "."
+        ? endSentence(setting.help) + " Accepts " + setting.accepts + "; default " + setting.default + "."
         : "",
     );
     each.values.placeholder = "comma-separated values";
   }
-  own.lengths.hidden = own.kind !== "lengths";
+  experimentForm.lengths.hidden = experimentForm.kind !== "lengths";
 }
-async function offerBases() {
+async function loadBases() {
   let reply;
   try {
-    reply = await call("runs", { owner });
+    reply = await request("runs", { owner });
   } catch (error) {
     return;
   }
@@ -290,16 +290,16 @@ async function offerBases() {
       mine.map((run) => [run.subject, run.name]),
       reply.checkpoints.map((each) => each.subject),
     ]);
-  if (own.base.dataset.signature === signature) return;
-  own.base.dataset.signature = signature;
-  const chosen = own.base.value || (kept("own") || {}).base || "",
+  if (experimentForm.base.dataset.signature === signature) return;
+  experimentForm.base.dataset.signature = signature;
+  const chosen = experimentForm.base.value || (loadLocal("own") || {}).base || "",
     group = (text, options) => {
       const box = el("optgroup", { label: text });
       box.append(...options);
       return box;
     };
   const visible = mine.filter((run) => !run.hidden || run.subject === chosen);
-  own.base.replaceChildren(
+  experimentForm.base.replaceChildren(
     ...[
       new Option("defaults", ""),
       visible.length &&
@@ -313,69 +313,69 @@ async function offerBases() {
       ),
     ].filter(Boolean),
   );
-  own.base.value = [...own.base.options].some((option) => option.value === chosen) ? chosen : "";
+  experimentForm.base.value = [...experimentForm.base.options].some((option) => option.value === chosen) ? chosen : "";
 }
-function formNow() {
+function currentForm() {
   return {
-    base: own.base.value,
-    grid: own.fields
+    base: experimentForm.base.value,
+    grid: experimentForm.fields
       .filter((each) => each.select.value)
       .map((each) => [each.select.value, each.values.value]),
-    seeds: own.seeds.value,
-    kind: own.kind,
-    name: own.name.value,
-    ...(own.kind === "lengths"
-      ? { times: own.times.value && +own.times.value, n: own.n.value && +own.n.value }
+    seeds: experimentForm.seeds.value,
+    kind: experimentForm.kind,
+    name: experimentForm.name.value,
+    ...(experimentForm.kind === "lengths"
+      ? { times: experimentForm.times.value && +experimentForm.times.value, n: experimentForm.n.value && +experimentForm.n.value }
       : {}),
   };
 }
 // Show an error next to its field.
-function sayWrong(reply) {
-  const varied = own.fields.findIndex(
+function renderFieldErrors(reply) {
+  const varied = experimentForm.fields.findIndex(
     (each) => each.select.value && each.select.value === reply.field,
   );
   const places = {
-    base: own.wrong.base,
-    seeds: own.wrong.seeds,
-    times: own.wrong.times,
-    n: own.wrong.times,
-    name: own.wrong.name,
-    grid: own.fields[0].wrong,
+    base: experimentForm.wrong.base,
+    seeds: experimentForm.wrong.seeds,
+    times: experimentForm.wrong.times,
+    n: experimentForm.wrong.times,
+    name: experimentForm.wrong.name,
+    grid: experimentForm.fields[0].wrong,
   };
-  const place = varied >= 0 ? own.fields[varied].wrong : places[reply.field] || own.wrong.form;
-  for (const box of [...Object.values(own.wrong), ...own.fields.map((each) => each.wrong)])
-    put(box, box === place ? told(reply.error || "") : "");
+  const place = varied >= 0 ? experimentForm.fields[varied].wrong : places[reply.field] || experimentForm.wrong.form;
+  for (const box of [...Object.values(experimentForm.wrong), ...experimentForm.fields.map((each) => each.wrong)])
+    setText(box, box === place ? endSentence(reply.error || "") : "");
 }
-async function plan() {
-  if (!settings.length) return;
-  const form = formNow(),
-    mine = ++planned;
-  keep("own", form);
-  const reply = await ask("plan", { form });
-  if (mine !== planned) return;
-  sayWrong(reply);
-  own.go.disabled = Boolean(reply.error);
-  put(own.go, reply.error ? "Start" : "Start " + plural(reply.runs, "run"));
+async function planExperiment() {
+  if (!variableSettings.length) return;
+  const form = currentForm(),
+    requestId = ++planRequestId;
+  saveLocal("own", form);
+  const reply = await requestExperiments("plan", { form });
+  if (requestId !== planRequestId) return;
+  renderFieldErrors(reply);
+  experimentForm.go.disabled = Boolean(reply.error);
+  setText(experimentForm.go, reply.error ? "Start" : "Start " + pluralize(reply.runs, "run"));
   if (reply.error) {
-    put(own.plan, "");
-    put(own.cells, "");
+    setText(experimentForm.plan, "");
+    setText(experimentForm.cells, "");
     return;
   }
-  put(
-    own.plan,
-    plural(reply.runs, "run") +
+  setText(
+    experimentForm.plan,
+    pluralize(reply.runs, "run") +
       ": " +
-      plural(reply.cells.length, "combination") +
+      pluralize(reply.cells.length, "combination") +
       " with " +
-      plural(reply.runs / reply.cells.length, "seed") +
+      pluralize(reply.runs / reply.cells.length, "seed") +
       "; " +
-      inTime(reply.estimate) +
+      formatEstimate(reply.estimate) +
       ".",
-  ).title = told(reply.estimate.sentence);
+  ).title = endSentence(reply.estimate.sentence);
   const sizes = [...new Set(reply.cells.map((cell) => cell.parameters))].sort((a, b) => a - b),
     steps = [...new Set(reply.cells.map((cell) => cell.steps))].sort((a, b) => a - b),
     between = (list) =>
       list[0].toLocaleString("en") +
       (list.length > 1 ? " to " + list[list.length - 1].toLocaleString("en") : "");
-  put(own.cells, between(sizes) + " parameters, " + between(steps) + " steps each.");
+  setText(experimentForm.cells, between(sizes) + " parameters, " + between(steps) + " steps each.");
 }

@@ -1,7 +1,7 @@
 // All parts are defined at this point.
-buildAsking();
-buildFound();
-buildPublished();
-watch("value", attach);
-attach();
-goOn();
+buildExperimentForm();
+buildResults();
+buildReplications();
+watch("value", mount);
+mount();
+pollLoop();

@@ -1,11 +1,11 @@
 // ---------------------------------------------------------------- the open experiment
-const FIRST_SHOWN = 12; // lines that are visible by default
-let it,
-  off = new Set(),
-  offOf = "",
-  zipping = false;
+const INITIAL_VARIANTS = 12; // lines that are visible by default
+let resultsView,
+  hiddenVariants = new Set(),
+  hiddenVariantsOf = "",
+  isExporting = false;
 
-function buildFound() {
+function buildResults() {
   const figure = (title, className, text) => {
     const canvas = el("canvas", { className }),
       caption = el("p", { className: "caption" }),
@@ -19,7 +19,7 @@ function buildFound() {
     caption.setAttribute("aria-live", "polite");
     return { canvas, caption, box, title };
   };
-  it = {
+  resultsView = {
     title: el("h3", { className: "title" }),
     words: el("p", { className: "words" }),
     bar: el("span", { className: "share" }, el("i")),
@@ -60,10 +60,10 @@ function buildFound() {
         "No experiment is open. Run a prepared experiment to see its summary, curves and table.",
     }),
   };
-  it.note.setAttribute("role", "alert");
-  it.sentence.setAttribute("aria-live", "polite");
-  it.legend.setAttribute("role", "group");
-  it.legend.setAttribute("aria-label", "Visible lines");
+  resultsView.note.setAttribute("role", "alert");
+  resultsView.sentence.setAttribute("aria-live", "polite");
+  resultsView.legend.setAttribute("role", "group");
+  resultsView.legend.setAttribute("aria-label", "Visible lines");
   const button = (text, title, act, className = "") => {
     const made = el("button", {
       type: "button",
@@ -74,27 +74,27 @@ function buildFound() {
     made.addEventListener("click", act);
     return made;
   };
-  it.all = button(
+  resultsView.all = button(
     "Curves in Train",
     "Overlay one run of each line in the Train tab: the first finished seed",
     () =>
-      layOver(
-        linesOn()
+      overlayInTrain(
+        visibleVariants()
           .map((cell) => cell.seeds.find((run) => run.done) || cell.seeds.find((run) => run.run))
           .filter(Boolean)
           .map((run) => run.run),
       ),
     "all-in-train",
   );
-  it.files = el(
+  resultsView.files = el(
     "span",
     { className: "files" },
-    button("CSV", "Every number in the table", saveCsv, "as-csv"),
+    button("CSV", "Every number in the table", exportCsv, "as-csv"),
     button(
       "JSON",
       "All results with the settings",
       () =>
-        save(
+        downloadBlob(
           fileName("json"),
           new Blob(
             [
@@ -114,13 +114,13 @@ function buildFound() {
         ),
       "as-json",
     ),
-    button("Figures", "PNG, SVG and PDF in one zip file", saveFigures, "as-figures"),
+    button("Figures", "PNG, SVG and PDF in one zip file", exportFigures, "as-figures"),
   );
-  it.links.append(it.all, it.files);
-  it.runs = el(
+  resultsView.links.append(resultsView.all, resultsView.files);
+  resultsView.runs = el(
     "details",
     { className: "runs-of" },
-    it.runsWords,
+    resultsView.runsWords,
     el(
       "div",
       { className: "scrolling", tabIndex: 0 },
@@ -130,42 +130,42 @@ function buildFound() {
         el(
           "thead",
           {},
-          headRow([
+          createHeadRow([
             ["run", ""],
             ["seed", "number"],
             ["status", ""],
             ["actions", ""],
           ]),
         ),
-        it.runsBody,
+        resultsView.runsBody,
       ),
     ),
   );
-  it.whole = el(
+  resultsView.whole = el(
     "div",
     { className: "whole", hidden: true },
-    el("div", { className: "headline" }, it.title),
-    it.words,
-    it.bar,
-    it.sentence,
-    it.also,
-    it.legend,
-    el("div", { className: "charts wide" }, it.byLength.box, it.heat.box),
-    el("div", { className: "charts" }, it.score.box, it.loss.box),
+    el("div", { className: "headline" }, resultsView.title),
+    resultsView.words,
+    resultsView.bar,
+    resultsView.sentence,
+    resultsView.also,
+    resultsView.legend,
+    el("div", { className: "charts wide" }, resultsView.byLength.box, resultsView.heat.box),
+    el("div", { className: "charts" }, resultsView.score.box, resultsView.loss.box),
     el(
       "div",
       { className: "scrolling", tabIndex: 0 },
-      el("table", { className: "sheet cells" }, it.head, it.body),
+      el("table", { className: "sheet cells" }, resultsView.head, resultsView.body),
     ),
-    it.untrained,
-    it.links,
-    it.note,
-    it.runs,
+    resultsView.untrained,
+    resultsView.links,
+    resultsView.note,
+    resultsView.runs,
   );
-  $(".found").append(it.empty, it.whole);
-  onAppearance(drawPictures);
+  $(".found").append(resultsView.empty, resultsView.whole);
+  onResizeOrThemeChange(renderCharts);
 }
-const headRow = (names) =>
+const createHeadRow = (names) =>
   el(
     "tr",
     {},
@@ -173,45 +173,45 @@ const headRow = (names) =>
       el(
         "th",
         { scope: "col", className: kind, title: title || "" },
-        hidden ? unseen(hidden) : text,
+        hidden ? visuallyHidden(hidden) : text,
       ),
     ),
   );
-const cellsNow = () => state.shown.found.results.cells;
-const linesOn = () => cellsNow().filter((cell) => !off.has(cell.label));
-function layOver(subjects) {
-  if (subjects.length) goTo("Train", { subject: subjects[0], over: subjects.slice(1) });
+const currentVariants = () => state.shown.found.results.cells;
+const visibleVariants = () => currentVariants().filter((cell) => !hiddenVariants.has(cell.label));
+function overlayInTrain(subjects) {
+  if (subjects.length) navigate("Train", { subject: subjects[0], over: subjects.slice(1) });
 }
 
-function drawFound() {
+function renderResults() {
   const shown = state.shown;
-  it.empty.hidden = Boolean(shown);
-  it.whole.hidden = !shown;
+  resultsView.empty.hidden = Boolean(shown);
+  resultsView.whole.hidden = !shown;
   if (!shown) return;
-  if (offOf !== shown.id) {
-    offOf = shown.id;
-    off = new Set(
-      cellsNow()
-        .slice(FIRST_SHOWN)
+  if (hiddenVariantsOf !== shown.id) {
+    hiddenVariantsOf = shown.id;
+    hiddenVariants = new Set(
+      currentVariants()
+        .slice(INITIAL_VARIANTS)
         .map((cell) => cell.label),
     );
-    note(it.note, "");
-    if (it.actions) it.actions.remove();
-    it.actions = actionsOf(shown.id, it.note);
-    it.title.parentElement.append(it.actions);
+    setMessage(resultsView.note, "");
+    if (resultsView.actions) resultsView.actions.remove();
+    resultsView.actions = createActions(shown.id, resultsView.note);
+    resultsView.title.parentElement.append(resultsView.actions);
   }
-  it.whole.dataset.experiment = shown.id;
-  it.whole.dataset.kind = shown.kind;
-  it.whole.dataset.state = shown.state;
-  it.whole.dataset.done = shown.statuses.done || 0; // tests wait for this attribute
+  resultsView.whole.dataset.experiment = shown.id;
+  resultsView.whole.dataset.kind = shown.kind;
+  resultsView.whole.dataset.state = shown.state;
+  resultsView.whole.dataset.done = shown.statuses.done || 0; // tests wait for this attribute
   const row = experiments.find((each) => each.id === shown.id);
-  put(it.title, shown.question || shown.name);
-  drawActions(it.whole, shown);
+  setText(resultsView.title, shown.question || shown.name);
+  renderActions(resultsView.whole, shown);
   const going = shown.lines
     .filter((line) => line.status === "training")
     .map(
       (line) =>
-        (cellsNow().find((cell) => cell.label === line.cell) || { short: line.cell }).short +
+        (currentVariants().find((cell) => cell.label === line.cell) || { short: line.cell }).short +
         ", seed " +
         line.seed +
         " at step " +
@@ -227,30 +227,30 @@ function drawFound() {
           going.slice(0, 2).join("; ") +
           (going.length > 2 ? "; and " + (going.length - 2) + " more" : "")
         : "";
-  put(
-    it.words,
-    sentenceOf(inWords(shown)).slice(0, -1) +
+  setText(
+    resultsView.words,
+    toSentence(describeStatus(shown)).slice(0, -1) +
       left +
       (shown.state === "going" && shown.estimate.seconds
-        ? " · " + inTime(shown.estimate) + " left"
+        ? " · " + formatEstimate(shown.estimate) + " left"
         : "") +
-      (shown.message ? ". " + sentenceOf(shown.message) : ""),
+      (shown.message ? ". " + toSentence(shown.message) : ""),
   ).classList.toggle("error", Boolean(shown.message));
-  it.bar.firstChild.style.width = 100 * (row ? row.share : 0) + "%";
-  it.bar.style.visibility = shown.state === "done" ? "hidden" : "";
+  resultsView.bar.firstChild.style.width = 100 * (row ? row.share : 0) + "%";
+  resultsView.bar.style.visibility = shown.state === "done" ? "hidden" : "";
   const lengths = shown.found.lengths;
-  put(it.sentence, lengths ? lengths.sentence : shown.found.results.sentence);
-  put(it.also, lengths ? shown.found.results.sentence : "").hidden = !lengths;
-  drawLegend();
-  drawTable();
-  drawUntrained();
-  drawRunsOf();
-  drawPictures();
+  setText(resultsView.sentence, lengths ? lengths.sentence : shown.found.results.sentence);
+  setText(resultsView.also, lengths ? shown.found.results.sentence : "").hidden = !lengths;
+  renderLegend();
+  renderTable();
+  renderUntrainedNote();
+  renderRuns();
+  renderCharts();
 }
-function drawLegend() {
-  update(
-    it.legend,
-    cellsNow(),
+function renderLegend() {
+  syncRows(
+    resultsView.legend,
+    currentVariants(),
     (cell) => cell.label,
     (cell) => {
       const button = el(
@@ -261,30 +261,30 @@ function drawLegend() {
       );
       button.title = cell.label + ": show or hide its line";
       button.addEventListener("click", () => {
-        if (off.has(cell.label)) off.delete(cell.label);
-        else off.add(cell.label);
-        drawLegend();
-        drawPictures();
+        if (hiddenVariants.has(cell.label)) hiddenVariants.delete(cell.label);
+        else hiddenVariants.add(cell.label);
+        renderLegend();
+        renderCharts();
       });
       return button;
     },
     (button, cell) => {
-      button.setAttribute("aria-pressed", String(!off.has(cell.label)));
-      put(button.lastChild, cell.short);
+      button.setAttribute("aria-pressed", String(!hiddenVariants.has(cell.label)));
+      setText(button.lastChild, cell.short);
     },
   );
 }
 
 // ---------------------------------------------------------------- charts
-function drawPictures() {
-  if (!state.shown || !it.score.canvas.clientWidth) return;
+function renderCharts() {
+  if (!state.shown || !resultsView.score.canvas.clientWidth) return;
   const { results, lengths } = state.shown.found,
     cells = results.cells,
-    on = cells.map((cell, place) => [cell, place]).filter(([cell]) => !off.has(cell.label));
-  [...it.legend.children].forEach((button, i) => swatch(button.firstChild, i));
-  [...it.body.children].forEach((row, i) => swatch(row.querySelector("canvas"), i));
+    on = cells.map((cell, place) => [cell, place]).filter(([cell]) => !hiddenVariants.has(cell.label));
+  [...resultsView.legend.children].forEach((button, i) => paintSwatch(button.firstChild, i));
+  [...resultsView.body.children].forEach((row, i) => paintSwatch(row.querySelector("canvas"), i));
   const finished = on.some(([cell]) => cell.n),
-    most = Math.max(1, ...cells.map((cell) => cell.steps)),
+    maxValue = Math.max(1, ...cells.map((cell) => cell.steps)),
     over = results.cells.some((cell) => cell.n > 1)
       ? "the line is the median over seeds, the band the full range"
       : "one seed each";
@@ -297,18 +297,18 @@ function drawPictures() {
     high: curve.high,
   });
   const rest = finished
-    ? sentenceOf(over) + " Hover over the chart or use the arrow keys to read values."
+    ? toSentence(over) + " Hover over the chart or use the arrow keys to read values."
     : "The curves appear after the first finished run; Train, below, shows a run live.";
   const steps = {
-    x: [0, most],
+    x: [0, maxValue],
     marks: [
       [0, "0"],
-      [most, "step " + most.toLocaleString("en")],
+      [maxValue, "step " + maxValue.toLocaleString("en")],
     ],
     what: "Step",
     rest,
   };
-  chartOf(it.score.canvas, {
+  lineChart(resultsView.score.canvas, {
     ...steps,
     series: on.map(([cell, place]) => line(cell, place, cell.curve)),
     y: [0, 1.02],
@@ -317,9 +317,9 @@ function drawPictures() {
       [0.5, "50 %"],
       [0.99, "99 %"],
     ],
-    write: share,
-    caption: it.score.caption,
-    title: it.score.title,
+    write: formatShare,
+    caption: resultsView.score.caption,
+    title: resultsView.score.title,
   });
   const losses = on.map(([cell, place]) => line(cell, place, cell.loss)),
     all = losses
@@ -330,36 +330,36 @@ function drawPictures() {
     ticks = [];
   for (let e = low; e <= high; e++)
     ticks.push([10 ** e, e < -3 ? "1e" + e : String(+(10 ** e).toPrecision(1))]);
-  chartOf(it.loss.canvas, {
+  lineChart(resultsView.loss.canvas, {
     ...steps,
     series: losses,
     y: [low, high],
     log: true,
     ticks,
-    write: number,
-    caption: it.loss.caption,
-    title: it.loss.title,
+    write: formatNumber,
+    caption: resultsView.loss.caption,
+    title: resultsView.loss.title,
   });
-  it.byLength.box.parentElement.hidden = !lengths;
+  resultsView.byLength.box.parentElement.hidden = !lengths;
   if (!lengths) return;
   const placeOf = (at) => cells[at].label,
-    rows = lengths.rows.map((row, at) => [row, at]).filter(([, at]) => !off.has(placeOf(at)));
+    rows = lengths.rows.map((row, at) => [row, at]).filter(([, at]) => !hiddenVariants.has(placeOf(at)));
   const asked = rows.some(([row]) => row.n),
     first = lengths.trained[0],
-    series = rows.map(([row, place]) => ofScheme(row, place));
+    series = rows.map(([row, place]) => schemeSeries(row, place));
   const marks = [[1, "length 1"]];
   for (let v = 10; v < lengths.longest * 0.86; v += lengths.longest > 60 ? 50 : 10)
     marks.push([v, String(v)]);
   const single = lengths.rows.some((row) => row.n === 1),
     how =
       "Up to " +
-      plural(lengths.asked, "held-out sequence") +
+      pluralize(lengths.asked, "held-out sequence") +
       " of each length; " +
       (single
         ? "bands are 95 % intervals for a single seed, otherwise the full range over seeds."
         : "the line is the median over seeds, the band the full range.") +
       " Shaded: training lengths.";
-  chartOf(it.byLength.canvas, {
+  lineChart(resultsView.byLength.canvas, {
     series,
     x: [1, Math.max(2, lengths.longest)],
     y: [0, 1.02],
@@ -372,14 +372,14 @@ function drawPictures() {
     ],
     marks: [...marks, [lengths.longest, String(lengths.longest)]],
     what: "Length",
-    write: share,
+    write: formatShare,
     shaded: [Math.max(1, first), lengths.trained[1]],
-    caption: it.byLength.caption,
+    caption: resultsView.byLength.caption,
     rest: asked ? how : "The lines appear after a run is finished and evaluated at all lengths.",
-    title: it.byLength.title,
+    title: resultsView.byLength.title,
   });
   const every = Array.from({ length: lengths.longest }, (_, i) => i + 1);
-  heatOf(it.heat.canvas, {
+  heatmapChart(resultsView.heat.canvas, {
     rows: rows.map(([row]) => ({
       label: row.label,
       n: row.n,
@@ -387,8 +387,8 @@ function drawPictures() {
     })),
     lengths: every,
     trained: lengths.trained[1],
-    caption: it.heat.caption,
-    title: it.heat.title,
+    caption: resultsView.heat.caption,
+    title: resultsView.heat.title,
     rest:
       (document.body.classList.contains("dark")
         ? "Dark is 0, bright is 100 %."
@@ -399,7 +399,7 @@ function drawPictures() {
 }
 // The line of one scheme: the median with the range over seeds, or a single seed with its 95 %
 // interval.
-function ofScheme(row, place) {
+function schemeSeries(row, place) {
   const line = {
     label: row.label,
     place,
@@ -421,13 +421,13 @@ function ofScheme(row, place) {
 }
 
 // ---------------------------------------------------------------- the table
-function drawTable() {
+function renderTable() {
   const { results, lengths } = state.shown.found,
     kind = lengths ? "lengths" : "grid";
-  if (it.head.dataset.kind !== kind) {
-    it.head.dataset.kind = kind;
-    it.head.replaceChildren(
-      headRow([
+  if (resultsView.head.dataset.kind !== kind) {
+    resultsView.head.dataset.kind = kind;
+    resultsView.head.replaceChildren(
+      createHeadRow([
         ["", "", "", "settings"],
         ...(lengths
           ? [
@@ -472,8 +472,8 @@ function drawTable() {
     "seconds",
     "links",
   ];
-  update(
-    it.body,
+  syncRows(
+    resultsView.body,
     results.cells,
     (cell) => kind + cell.label,
     (cell) => {
@@ -485,7 +485,7 @@ function drawTable() {
         ),
       );
       [...row.cells].forEach((box, at) => {
-        const name = it.head.rows[0].cells[at];
+        const name = resultsView.head.rows[0].cells[at];
         box.dataset.label = name.querySelector(".unseen") ? "" : name.textContent;
       }); // the label before the value in a narrow layout
       row
@@ -506,16 +506,16 @@ function drawTable() {
         return made;
       };
       const runsOf = () =>
-        cellsNow()
+        currentVariants()
           .find((each) => each.label === cell.label)
           .seeds.filter((run) => run.run)
           .map((run) => run.run);
       row.querySelector(".links").append(
-        button("Train", "Overlay its seeds in the Train tab", () => layOver(runsOf())),
+        button("Train", "Overlay its seeds in the Train tab", () => overlayInTrain(runsOf())),
         " ",
         button("Inspect", "Open its first seed in the Inspect tab", () => {
           const [first] = runsOf();
-          if (first) goTo("Inspect", { subject: first, step: null });
+          if (first) navigate("Inspect", { subject: first, step: null });
         }),
       );
       return row;
@@ -523,46 +523,46 @@ function drawTable() {
     (row, cell) => {
       const set = (name, text, title = "") => {
           const box = row.querySelector("td." + name);
-          put(box, text);
+          setText(box, text);
           box.title = title;
         },
         scheme = lengths && lengths.rows[results.cells.indexOf(cell)],
         to = cell.steps_to,
         stepsBox = row.querySelector("td.steps");
-      put(row.querySelector(".name"), cell.short).title = cell.label;
-      put(
+      setText(row.querySelector(".name"), cell.short).title = cell.label;
+      setText(
         row.querySelector(".what"),
         (cell.n < cell.planned
-          ? cell.n + " of " + plural(cell.planned, "run") + " done"
-          : plural(cell.n, "run")) +
+          ? cell.n + " of " + pluralize(cell.planned, "run") + " done"
+          : pluralize(cell.n, "run")) +
           (cell.diverged ? ", " + cell.diverged + " diverged" : "") +
           (cell.changed ? ", " + cell.changed + " excluded: settings changed during training" : ""),
       );
-      set("exact", cell.exact_match ? rangeOf(cell.exact_match, share) : "–");
+      set("exact", cell.exact_match ? formatRange(cell.exact_match, formatShare) : "–");
       const count = (v) => (v === null ? "…" : Math.round(v).toLocaleString("en"));
       const reached = to ? "reached by " + to.reached + " of " + to.n : "";
-      put(stepsBox.lastChild, reached);
+      setText(stepsBox.lastChild, reached);
       stepsBox.title =
         to && to.high === null && to.median !== null ? "…: some seeds did not reach it" : "";
-      put(
+      setText(
         stepsBox.firstChild,
         !to
           ? "–"
           : to.median === null
             ? "not within " + cell.steps.toLocaleString("en")
-            : rangeOf(to, count),
+            : formatRange(to, count),
       );
-      set("seconds", cell.seconds ? rangeOf(cell.seconds, number) : "–");
+      set("seconds", cell.seconds ? formatRange(cell.seconds, formatNumber) : "–");
       if (scheme) {
-        set("reach", scheme.reach ? rangeOf(scheme.reach, (v) => String(+v.toPrecision(3))) : "–");
-        set("beyond", scheme.beyond ? rangeOf(scheme.beyond, share) : "–");
+        set("reach", scheme.reach ? formatRange(scheme.reach, (v) => String(+v.toPrecision(3))) : "–");
+        set("beyond", scheme.beyond ? formatRange(scheme.beyond, formatShare) : "–");
       }
       for (const button of row.querySelectorAll(".links button"))
         button.disabled = !cell.seeds.some((run) => run.run);
     },
   );
 }
-function drawUntrained() {
+function renderUntrainedNote() {
   const { lengths } = state.shown.found,
     all = lengths ? lengths.rows.filter((row) => row.untrained) : [];
   const rowsOf = (row) =>
@@ -570,8 +570,8 @@ function drawUntrained() {
       .map(([side, [first, last]]) => (side === "row" ? "" : side + " ") + first + " to " + last)
       .join(", ");
   const tables = all.map((row) => row.label + ", " + rowsOf(row)).join("; ");
-  put(
-    it.untrained,
+  setText(
+    resultsView.untrained,
     all.length
       ? "Untrained positions, counted from 0: " +
           tables +
@@ -579,11 +579,11 @@ function drawUntrained() {
       : "",
   ).hidden = !all.length;
 }
-function drawRunsOf() {
+function renderRuns() {
   const { lines } = state.shown;
-  put(it.runsWords, "All runs (" + lines.length + ")");
-  update(
-    it.runsBody,
+  setText(resultsView.runsWords, "All runs (" + lines.length + ")");
+  syncRows(
+    resultsView.runsBody,
     lines,
     (line) => line.cell + "/" + line.seed,
     () => {
@@ -601,29 +601,29 @@ function drawRunsOf() {
         return made;
       };
       row.querySelector(".links").append(
-        button("Train", () => goTo("Train", row.dataset.run)),
+        button("Train", () => navigate("Train", row.dataset.run)),
         " ",
-        button("Inspect", () => goTo("Inspect", { subject: row.dataset.run, step: null })),
+        button("Inspect", () => navigate("Inspect", { subject: row.dataset.run, step: null })),
       );
       return row;
     },
     (row, line) => {
       row.dataset.run = line.run || "";
       row.dataset.status = line.status;
-      put(row.cells[0], line.cell);
-      put(row.cells[1], String(line.seed));
+      setText(row.cells[0], line.cell);
+      setText(row.cells[1], String(line.seed));
       const how =
         line.status === "planned"
           ? "not started"
           : line.place
-            ? nth(line.place)
+            ? formatQueuePosition(line.place)
             : line.status +
               (line.step
                 ? ", step " +
                   line.step.toLocaleString("en") +
                   (line.step < line.steps ? " of " + line.steps.toLocaleString("en") : "")
                 : "");
-      put(row.cells[2], how + (line.message ? ": " + line.message : "")).classList.toggle(
+      setText(row.cells[2], how + (line.message ? ": " + line.message : "")).classList.toggle(
         "error",
         line.status === "failed",
       );
@@ -637,26 +637,26 @@ const fileName = (kind) =>
   (state.shown.name.replace(/[^A-Za-z0-9]+/g, "-").replace(/^-+|-+$/g, "") || "experiment") +
   "." +
   kind;
-async function saveCsv() {
+async function exportCsv() {
   const name = fileName("csv"),
-    reply = await ask("csv", { experiment: state.shown.id });
-  note(it.note, told(reply.error || ""), "error");
-  if (!reply.error) save(name, new Blob([reply.csv], { type: "text/csv" }));
+    reply = await requestExperiments("csv", { experiment: state.shown.id });
+  setMessage(resultsView.note, endSentence(reply.error || ""), "error");
+  if (!reply.error) downloadBlob(name, new Blob([reply.csv], { type: "text/csv" }));
 }
-async function saveFigures() {
-  if (zipping) return;
-  zipping = true;
+async function exportFigures() {
+  if (isExporting) return;
+  isExporting = true;
   const name = fileName("zip"),
-    button = it.files.querySelector(".as-figures");
+    button = resultsView.files.querySelector(".as-figures");
   button.disabled = true;
-  put(button, "Drawing");
-  const reply = await ask("figures", { experiment: state.shown.id }, 150000);
-  zipping = false;
+  setText(button, "Drawing");
+  const reply = await requestExperiments("figures", { experiment: state.shown.id }, 150000);
+  isExporting = false;
   button.disabled = false;
-  put(button, "Figures");
-  note(it.note, told(reply.error || ""), "error");
+  setText(button, "Figures");
+  setMessage(resultsView.note, endSentence(reply.error || ""), "error");
   if (!reply.error)
-    save(
+    downloadBlob(
       name,
       new Blob([Uint8Array.from(atob(reply.zip), (one) => one.charCodeAt(0))], {
         type: "application/zip",

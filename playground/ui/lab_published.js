@@ -1,13 +1,13 @@
 // ---------------------------------------------------------------- replications of published claims
-const GOING = ["waiting", "starting", "training", "stopping", "going"];
-const verdicts = new Map(); // replication key -> outcome
-let claims = [],
-  claimsAt = 0,
-  askingClaims = false;
+const ACTIVE_STATUSES = ["waiting", "starting", "training", "stopping", "going"];
+const outcomes = new Map(); // replication key -> outcome
+let replications = [],
+  replicationsLoadedAt = 0,
+  isLoadingReplications = false;
 
-function buildPublished() {
+function buildReplications() {
   $(".claims thead").append(
-    headRow([
+    createHeadRow([
       ["claim", ""],
       ["setting", ""],
       ["published", ""],
@@ -17,49 +17,49 @@ function buildPublished() {
     ]),
   );
 }
-const claimsDue = () =>
-  claims.some((each) => GOING.includes(each.state)) && Date.now() - claimsAt > 2500;
-async function askClaims() {
-  if (askingClaims) return;
-  askingClaims = true;
-  const reply = await ask("claims");
-  askingClaims = false;
-  claimsAt = Date.now();
+const shouldRefreshReplications = () =>
+  replications.some((each) => ACTIVE_STATUSES.includes(each.state)) && Date.now() - replicationsLoadedAt > 2500;
+async function loadReplications() {
+  if (isLoadingReplications) return;
+  isLoadingReplications = true;
+  const reply = await requestExperiments("claims");
+  isLoadingReplications = false;
+  replicationsLoadedAt = Date.now();
   if (reply.error) {
-    note($(".published-note"), told(reply.error), "error");
+    setMessage($(".published-note"), endSentence(reply.error), "error");
     return;
   }
-  claims = reply.claims;
-  drawClaims();
-  for (const each of claims) judge(each);
+  replications = reply.claims;
+  renderReplications();
+  for (const each of replications) loadOutcome(each);
 }
-const tried = (each) => [each.name, each.run || each.experiment, each.step].join();
-async function judge(each) {
-  if (each.state !== "done" || verdicts.has(tried(each))) return;
-  verdicts.set(tried(each), null); // requested
-  const reply = await persist(
-    () => ask("verdict", { name: each.name }, 200000),
+const replicationKey = (each) => [each.name, each.run || each.experiment, each.step].join();
+async function loadOutcome(each) {
+  if (each.state !== "done" || outcomes.has(replicationKey(each))) return;
+  outcomes.set(replicationKey(each), null); // requested
+  const reply = await requestWithRetry(
+    () => requestExperiments("verdict", { name: each.name }, 200000),
     () => element.isConnected,
     () => {},
   );
-  if (reply.lost || reply.again) verdicts.delete(tried(each));
-  else verdicts.set(tried(each), reply);
-  drawClaims();
+  if (reply.lost || reply.again) outcomes.delete(replicationKey(each));
+  else outcomes.set(replicationKey(each), reply);
+  renderReplications();
 }
-function drawClaims() {
-  const rows = claims.flatMap((each) => [
+function renderReplications() {
+  const rows = replications.flatMap((each) => [
     { each, more: false },
     { each, more: true },
   ]);
-  update(
+  syncRows(
     $(".claims tbody"),
     rows,
     ({ each, more }) => each.name + (more ? "/more" : ""),
-    ({ each, more }) => (more ? newMore(each) : newClaim(each)),
-    (row, { each, more }) => (more ? null : fillClaim(row, each)),
+    ({ each, more }) => (more ? createDetailsRow(each) : createReplicationRow(each)),
+    (row, { each, more }) => (more ? null : renderReplicationRow(row, each)),
   );
 }
-function newClaim(each) {
+function createReplicationRow(each) {
   const button = (text, className, act) => {
     const made = el("button", {
       type: "button",
@@ -78,17 +78,17 @@ function newClaim(each) {
   details.setAttribute("aria-label", "Details of: " + each.title);
   const runIt = button("Run", "run-it", async () => {
     runIt.disabled = true;
-    const reply = await ask("claim", { name: each.name });
-    note($(".published-note"), told(reply.error || ""), "error");
+    const reply = await requestExperiments("claim", { name: each.name });
+    setMessage($(".published-note"), endSentence(reply.error || ""), "error");
     runIt.disabled = false;
     if (reply.experiment) openExperiment(reply.experiment);
-    await askClaims();
+    await loadReplications();
   });
   runIt.setAttribute("aria-label", "Run: " + each.title);
   const look = button("Open", "look", () => {
-    const now = claims.find((one) => one.name === each.name);
+    const now = replications.find((one) => one.name === each.name);
     if (now.experiment) openExperiment(now.experiment, true);
-    else goTo("Train", now.run);
+    else navigate("Train", now.run);
   });
   return el(
     "tr",
@@ -114,7 +114,7 @@ function newClaim(each) {
     el("td", { className: "links" }, runIt, look, details),
   );
 }
-function newMore(each) {
+function createDetailsRow(each) {
   const copy = el("button", { type: "button", className: "quiet", textContent: "Copy" }),
     code = el("code", { textContent: each.command });
   copy.addEventListener("click", async () => {
@@ -153,10 +153,10 @@ function newMore(each) {
       el(
         "dl",
         {},
-        ...line("passes when", told(each.rule)),
+        ...line("passes when", endSentence(each.rule)),
         ...line(
           "differences",
-          el("ul", {}, ...each.differs.map((text) => el("li", { textContent: told(text) }))),
+          el("ul", {}, ...each.differs.map((text) => el("li", { textContent: endSentence(text) }))),
         ),
         ...line("settings", settings + (each.experiment_asked ? "" : " · seed " + each.seed)),
         ...line("command", code, " ", copy),
@@ -164,23 +164,23 @@ function newMore(each) {
     ),
   );
 }
-function fillClaim(row, each) {
-  const found = verdicts.get(tried(each)),
+function renderReplicationRow(row, each) {
+  const found = outcomes.get(replicationKey(each)),
     ran = each.state !== "none";
   row.dataset.state = each.state;
   row.dataset.passed =
     found && found.passed !== null && found.passed !== undefined ? String(found.passed) : "";
   const share = each.steps ? Math.floor((100 * each.step) / each.steps) + " %" : "";
   const how = each.missing
-    ? told(each.missing)
+    ? endSentence(each.missing)
     : !ran
       ? "not run yet"
       : each.state === "done"
         ? found === undefined || found === null
           ? "comparing"
-          : found.written || told(found.error || found.sentence)
+          : found.written || endSentence(found.error || found.sentence)
         : each.place
-          ? nth(each.place)
+          ? formatQueuePosition(each.place)
           : each.experiment
             ? each.state + ", " + share
             : each.state +
@@ -191,9 +191,9 @@ function fillClaim(row, each) {
                   each.steps.toLocaleString("en")
                 : "") +
               (each.message ? ": " + each.message : "");
-  put(row.querySelector(".ours"), how).classList.toggle("nothing", !found || !found.written);
+  setText(row.querySelector(".ours"), how).classList.toggle("nothing", !found || !found.written);
   const passed = found ? found.passed : null;
-  put(
+  setText(
     row.querySelector(".verdict"),
     passed === true ? "✓ " + (found.word || "pass") : passed === false ? "✗ fail" : "",
   ).title = found && found.sentence ? found.sentence : "";
@@ -201,7 +201,7 @@ function fillClaim(row, each) {
   row.querySelector(".verdict").classList.toggle("bad", passed === false);
   row.querySelector(".run-it").hidden =
     Boolean(each.missing) ||
-    GOING.includes(each.state) ||
+    ACTIVE_STATUSES.includes(each.state) ||
     each.state === "done" ||
     each.state === "paused";
   row.querySelector(".look").hidden = !each.run && !each.experiment;

@@ -1,75 +1,75 @@
 // The Learn tab: lessons, the exercise Find the bug, and a page for teachers. The server trains and
 // measures. This script polls and draws the results, and stores the user's progress in the browser.
 const root = $(".learn"),
-  MEMORY = "transformer-playground-learn";
-const PARTS = [
+  STORAGE_KEY = "transformer-playground-learn";
+const SECTIONS = [
   ["tour", "Lessons", "Eight lessons: predict, measure, explain"],
   ["bugs", "Find the bug", "A copy of the model with a bug"],
   ["teach", "Teach", "Links, lesson plans and running a class"],
 ];
-const UNDER_WAY = ["training", "waiting", "measuring"];
+const ACTIVE_STATUSES = ["training", "waiting", "measuring"];
 let owner = "",
-  lessons = null,
-  memory = {},
-  part = "tour",
-  dueAt = 0;
+  catalog = null,
+  storedState = {},
+  currentSection = "tour",
+  nextPollAt = 0;
 
 try {
-  memory = JSON.parse(localStorage.getItem(MEMORY) || "{}") || {};
+  storedState = JSON.parse(localStorage.getItem(STORAGE_KEY) || "{}") || {};
 } catch (error) {
   /* the stored value is malformed */
 }
-function keep(name, value) {
-  memory[name] = value;
+function saveLocal(name, value) {
+  storedState[name] = value;
   try {
-    localStorage.setItem(MEMORY, JSON.stringify(memory));
+    localStorage.setItem(STORAGE_KEY, JSON.stringify(storedState));
   } catch (error) {
     /* storage is full or not available */
   }
 }
-async function ask(name, what = {}, within = 20000) {
+async function requestLesson(name, payload = {}, timeoutMs = 20000) {
   try {
-    return await call("learn-" + name, { owner, ...what }, within);
+    return await request("learn-" + name, { owner, ...payload }, timeoutMs);
   } catch (error) {
     return { error: "the server did not respond; try again", lost: true };
   }
 }
-const put = (box, text) => {
+const setText = (box, text) => {
   if (box.textContent !== text) box.textContent = text;
   return box;
 };
-const share = (x) => (x === 1 ? "100 %" : +Math.min(99.9, 100 * x).toPrecision(3) + " %");
-const between = () => ""; // no bands here
-const button = (text, act, title = "", className = "quiet") => {
+const formatShare = (x) => (x === 1 ? "100 %" : +Math.min(99.9, 100 * x).toPrecision(3) + " %");
+const formatSpread = () => ""; // no bands here
+const createButton = (text, act, title = "", className = "quiet") => {
   const made = el("button", { type: "button", className, textContent: text, title });
   made.addEventListener("click", act);
   return made;
 };
-const paragraph = (text, className = "") => el("p", { className, textContent: text });
+const createParagraph = (text, className = "") => el("p", { className, textContent: text });
 
-function buildParts() {
-  $(".parts").replaceChildren(choice(PARTS, part, show, "Parts of this tab"));
+function buildSections() {
+  $(".parts").replaceChildren(createSegmentedControl(SECTIONS, currentSection, showSection, "Parts of this tab"));
 }
-function show(wanted) {
-  part = wanted;
-  keep("part", part);
-  press($(".parts .choice"), part);
-  for (const [name] of PARTS) $("section." + name).hidden = name !== part;
-  redraw();
+function showSection(wanted) {
+  currentSection = wanted;
+  saveLocal("part", currentSection);
+  setPressed($(".parts .choice"), currentSection);
+  for (const [name] of SECTIONS) $("section." + name).hidden = name !== currentSection;
+  redrawSection();
 }
-function redraw() {
-  if (part === "tour") drawStop();
-  if (part === "bugs") drawBug();
+function redrawSection() {
+  if (currentSection === "tour") renderLesson();
+  if (currentSection === "bugs") renderBug();
 }
 
 // Open what a link selects: a lesson with its options, or a bug with its seed.
-function linked() {
+function applyLinkState() {
   const asked = new URLSearchParams(location.search),
     number = (name) => (/^\d{1,9}$/.test(asked.get(name) || "") ? +asked.get(name) : null);
   if (asked.has("learn")) {
-    const stop = lessons.stops.find((each) => each.name === asked.get("learn"));
+    const stop = catalog.stops.find((each) => each.name === asked.get("learn"));
     if (stop) {
-      const own = stateOf(stop.name),
+      const own = lessonState(stop.name),
         before = JSON.stringify(own.options);
       delete own.options.seed; // from an earlier link
       for (const option of stop.options) {
@@ -78,20 +78,20 @@ function linked() {
           own.options[option.name] = value.slice(0, 40);
       }
       if (number("seed") !== null) own.options.seed = number("seed");
-      if (JSON.stringify(own.options) !== before && !going(own)) {
+      if (JSON.stringify(own.options) !== before && !isActive(own)) {
         delete own.told;
         delete own.id;
       } // the stored result belongs to other options
-      openStop(stop.name);
+      openLesson(stop.name);
       return "tour";
     }
-    if (PARTS.some(([name]) => name === asked.get("learn"))) return asked.get("learn");
-    note(
+    if (SECTIONS.some(([name]) => name === asked.get("learn"))) return asked.get("learn");
+    setMessage(
       $(".learn-note"),
       "The link contains the unknown lesson " +
         asked.get("learn").slice(0, 40) +
         ". Available lessons: " +
-        lessons.stops.map((each) => each.name).join(", ") +
+        catalog.stops.map((each) => each.name).join(", ") +
         ".",
       "error",
     );
@@ -99,16 +99,16 @@ function linked() {
   if (asked.has("bug")) {
     if (
       asked.get("bug") === "mystery" ||
-      lessons.bugs.some((each) => each.name === asked.get("bug"))
+      catalog.bugs.some((each) => each.name === asked.get("bug"))
     ) {
       openBug({
         name: asked.get("bug"),
         seed: number("seed") ?? 0,
-        steps: Math.min(lessons.most_steps, Math.max(20, number("steps") ?? lessons.steps)),
+        steps: Math.min(catalog.most_steps, Math.max(20, number("steps") ?? catalog.steps)),
       });
       return "bugs";
     }
-    note(
+    setMessage(
       $(".learn-note"),
       "The link contains the unknown bug " + asked.get("bug").slice(0, 40) + ". Select one below.",
       "error",
@@ -119,7 +119,7 @@ function linked() {
 }
 
 // ---------------------------------------------------------------- start
-function attach() {
+function mount() {
   let value = {};
   try {
     value = JSON.parse(props.value) || {};
@@ -128,48 +128,48 @@ function attach() {
   }
   owner = value.owner || "";
 }
-async function start() {
-  const told = await ask("lessons");
-  if (told.error) {
-    note($(".learn-note"), sentenceOf(told.error), "error");
+async function init() {
+  const response = await requestLesson("lessons");
+  if (response.error) {
+    setMessage($(".learn-note"), toSentence(response.error), "error");
     await sleep(2000);
     return;
   }
-  note($(".learn-note"), "");
-  lessons = told;
-  buildParts();
-  buildTour();
+  setMessage($(".learn-note"), "");
+  catalog = response;
+  buildSections();
+  buildLessons();
   buildBugs();
-  buildTeach();
-  const ofLink = linked();
+  buildTeaching();
+  const ofLink = applyLinkState();
   for (const name of [
     "learn",
     "bug",
     "seed",
     "steps",
-    ...lessons.stops.flatMap((stop) => stop.options.map((option) => option.name)),
+    ...catalog.stops.flatMap((stop) => stop.options.map((option) => option.name)),
   ])
-    ofAddress(name); // a reload shows the current state, not that of the link
-  show(ofLink || (PARTS.some(([name]) => name === memory.part) ? memory.part : "tour"));
+    takeQueryParam(name); // a reload shows the current state, not that of the link
+  showSection(ofLink || (SECTIONS.some(([name]) => name === storedState.part) ? storedState.part : "tour"));
 }
-let dark = null;
-async function goOn() {
+let lastAppearance = null;
+async function pollLoop() {
   for (let round = 0; element.isConnected || round < 5; round++) {
-    await rest(200);
+    await sleepWhileHidden(200);
     if (!owner || !element.offsetParent || document.hidden) continue;
-    if (!lessons) {
-      await start();
+    if (!catalog) {
+      await init();
       continue;
     }
     const now = document.body.classList.contains("dark") + "/" + root.clientWidth;
-    if (dark !== now) {
-      dark = now;
-      redraw();
+    if (lastAppearance !== now) {
+      lastAppearance = now;
+      redrawSection();
     } // the theme or the width changed
-    if (Date.now() >= dueAt) {
-      dueAt = Date.now() + 500;
-      await followStop();
-      await followBug();
+    if (Date.now() >= nextPollAt) {
+      nextPollAt = Date.now() + 500;
+      await pollLesson();
+      await pollBug();
     }
   }
 }

@@ -1,4 +1,4 @@
 // All parts are defined at this point.
-watch("value", attach);
-attach();
-goOn();
+watch("value", mount);
+mount();
+pollLoop();

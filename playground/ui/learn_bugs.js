@@ -1,37 +1,37 @@
 // ---------------------------------------- find the bug: the correct model and a copy with a bug
 // {name, seed, steps} is the request, `id` the job and `told` its last status. `told` is lost on a
 // reload.
-let beginning = false,
-  bug = { name: "mystery", seed: 0, steps: 0 },
-  bugPicture = "decoder",
-  guessed = {};
-const ATTENTION = [
+let isStarting = false,
+  bugState = { name: "mystery", seed: 0, steps: 0 },
+  attentionKind = "decoder",
+  guessReplies = {};
+const ATTENTION_KINDS = [
   ["encoder", "Encoder"],
   ["decoder", "Decoder"],
   ["cross", "Cross"],
 ];
-const RIGHT = "correct model",
-  BROKEN = "buggy model";
-const bugGoing = () => Boolean(bug.id && (!bug.told || UNDER_WAY.includes(bug.told.status)));
+const REFERENCE_LABEL = "correct model",
+  BUGGY_LABEL = "buggy model";
+const isBugActive = () => Boolean(bugState.id && (!bugState.told || ACTIVE_STATUSES.includes(bugState.told.status)));
 
 function buildBugs() {
-  const kept = memory.bug;
-  if (kept && (kept.name === "mystery" || lessons.bugs.some((each) => each.name === kept.name)))
-    bug = { ...bug, ...kept, recalled: Boolean(kept.id) };
-  bug.steps ||= lessons.steps;
+  const kept = storedState.bug;
+  if (kept && (kept.name === "mystery" || catalog.bugs.some((each) => each.name === kept.name)))
+    bugState = { ...bugState, ...kept, recalled: Boolean(kept.id) };
+  bugState.steps ||= catalog.steps;
   const names = el(
     "select",
     { className: "which" },
     el("option", { value: "mystery", textContent: "Random bug (name hidden)" }),
-    ...lessons.bugs.map((each) => el("option", { value: each.name, textContent: each.title })),
+    ...catalog.bugs.map((each) => el("option", { value: each.name, textContent: each.title })),
   );
   const seed = el("input", { type: "number", className: "seed", min: 0, max: 999999999, step: 1 });
-  names.addEventListener("change", () => openBug({ ...asked(), name: names.value }));
+  names.addEventListener("change", () => openBug({ ...bugRequest(), name: names.value }));
   seed.addEventListener("input", () =>
-    openBug({ ...asked(), seed: Math.max(0, Math.floor(+seed.value || 0)) }),
+    openBug({ ...bugRequest(), seed: Math.max(0, Math.floor(+seed.value || 0)) }),
   );
   $(".bugs").replaceChildren(
-    paragraph(
+    createParagraph(
       "Each bug is one wrong line in the source of this project, typical of tutorials. A " +
         "small model with this line trains beside the correct model, with the same seed and " +
         "batches. Compare loss, output and attention, then find the line.",
@@ -46,14 +46,14 @@ function buildBugs() {
     el(
       "div",
       { className: "act" },
-      button("Train both", beginBug, "Takes some seconds per model", "quiet main begin-bug"),
-      button("Cancel", cancelBug, "", "quiet cancel-bug"),
+      createButton("Train both", startBug, "Takes some seconds per model", "quiet main begin-bug"),
+      createButton("Cancel", cancelBug, "", "quiet cancel-bug"),
     ),
-    paragraph("", "problem bug-note"),
+    createParagraph("", "problem bug-note"),
     el(
       "div",
       { className: "state" },
-      paragraph("", "words"),
+      createParagraph("", "words"),
       el("span", { className: "share" }, el("i")),
     ),
     el("div", { className: "bug-curves pictures" }),
@@ -62,7 +62,7 @@ function buildBugs() {
       { className: "bug-seen", hidden: true },
       el("pre", { className: "traceback", tabIndex: 0 }),
       el("table", { className: "sheet" }),
-      paragraph("", "unnoticed"),
+      createParagraph("", "unnoticed"),
       el("div", { className: "looks" }),
       el("div", { className: "ask-name" }),
       el("div", { className: "ask-line" }),
@@ -70,102 +70,102 @@ function buildBugs() {
     ),
   );
 }
-const asked = () => ({ name: bug.name, seed: bug.seed, steps: bug.steps });
-function openBug(wanted) {
-  if (bugGoing()) ask("cancel", { id: bug.id });
-  bug = wanted;
-  guessed = {};
-  keep("bug", asked());
-  if ($(".bugs").firstChild) drawBug();
+const bugRequest = () => ({ name: bugState.name, seed: bugState.seed, steps: bugState.steps });
+function openBug(nextBug) {
+  if (isBugActive()) requestLesson("cancel", { id: bugState.id });
+  bugState = nextBug;
+  guessReplies = {};
+  saveLocal("bug", bugRequest());
+  if ($(".bugs").firstChild) renderBug();
 }
-async function beginBug() {
-  if (bugGoing() || beginning) return;
-  note($(".bug-note"), "");
-  guessed = {};
-  beginning = true;
-  drawBug();
-  const mine = bug,
-    reply = await ask("bug", { bug: bug.name, seed: bug.seed, steps: bug.steps });
-  beginning = false;
-  drawBug();
+async function startBug() {
+  if (isBugActive() || isStarting) return;
+  setMessage($(".bug-note"), "");
+  guessReplies = {};
+  isStarting = true;
+  renderBug();
+  const requestedBug = bugState,
+    reply = await requestLesson("bug", { bug: bugState.name, seed: bugState.seed, steps: bugState.steps });
+  isStarting = false;
+  renderBug();
   if (reply.error) {
-    note($(".bug-note"), sentenceOf(reply.error), "error");
+    setMessage($(".bug-note"), toSentence(reply.error), "error");
     return;
   }
-  if (bug !== mine) {
-    ask("cancel", { id: reply.id });
+  if (bugState !== requestedBug) {
+    requestLesson("cancel", { id: reply.id });
     return;
   }
-  bug.id = reply.id;
-  delete bug.told;
-  delete bug.recalled;
-  keep("bug", { ...asked(), id: bug.id });
-  await followBug();
+  bugState.id = reply.id;
+  delete bugState.told;
+  delete bugState.recalled;
+  saveLocal("bug", { ...bugRequest(), id: bugState.id });
+  await pollBug();
 }
 async function cancelBug() {
-  await ask("cancel", { id: bug.id });
-  await followBug();
+  await requestLesson("cancel", { id: bugState.id });
+  await pollBug();
 }
-async function followBug(again = false) {
-  if (!bugGoing() && !again) return;
-  const mine = bug,
-    told = await ask("poll", { id: bug.id });
-  if (bug !== mine) return;
-  if (told.lost) {
-    note($(".bug-note"), sentenceOf(told.error), "error");
+async function pollBug(force = false) {
+  if (!isBugActive() && !force) return;
+  const requestedBug = bugState,
+    response = await requestLesson("poll", { id: bugState.id });
+  if (bugState !== requestedBug) return;
+  if (response.lost) {
+    setMessage($(".bug-note"), toSentence(response.error), "error");
     return;
   }
-  note($(".bug-note"), "");
-  if (told.error) {
-    delete bug.id;
-    if (!bug.recalled) bug.told = { status: "failed", sentence: told.error };
-  } else bug.told = told; // a job of an earlier session is not reported
-  if (!bug.id || ["failed", "cancelled"].includes(told.status)) keep("bug", asked());
-  drawBug();
+  setMessage($(".bug-note"), "");
+  if (response.error) {
+    delete bugState.id;
+    if (!bugState.recalled) bugState.told = { status: "failed", sentence: response.error };
+  } else bugState.told = response; // a job of an earlier session is not reported
+  if (!bugState.id || ["failed", "cancelled"].includes(response.status)) saveLocal("bug", bugRequest());
+  renderBug();
 }
-async function guess(what) {
-  const reply = await ask("guess", { id: bug.id, ...what });
+async function submitGuess(payload) {
+  const reply = await requestLesson("guess", { id: bugState.id, ...payload });
   if (reply.error) {
-    note($(".bug-note"), sentenceOf(reply.error), "error");
+    setMessage($(".bug-note"), toSentence(reply.error), "error");
     return;
   }
-  if ("mistake" in what) guessed.name = reply.says;
-  else guessed.line = reply.says;
-  await followBug(true);
+  if ("mistake" in payload) guessReplies.name = reply.says;
+  else guessReplies.line = reply.says;
+  await pollBug(true);
 }
 
-function drawBug() {
-  if (!lessons || part !== "bugs") return;
-  const told = bug.told,
-    busy = bugGoing() || beginning,
-    result = told && told.result;
-  $(".which").value = bug.name;
-  if (document.activeElement !== $(".seed")) $(".seed").value = bug.seed;
+function renderBug() {
+  if (!catalog || currentSection !== "bugs") return;
+  const response = bugState.told,
+    busy = isBugActive() || isStarting,
+    result = response && response.result;
+  $(".which").value = bugState.name;
+  if (document.activeElement !== $(".seed")) $(".seed").value = bugState.seed;
   $(".begin-bug").disabled = busy;
-  $(".cancel-bug").hidden = !bugGoing();
-  put($(".begin-bug"), result ? "Train both again" : "Train both");
+  $(".cancel-bug").hidden = !isBugActive();
+  setText($(".begin-bug"), result ? "Train both again" : "Train both");
   const words = busy
-    ? !told || told.status === "waiting"
+    ? !response || response.status === "waiting"
       ? "queued"
-      : "training both: step " + (told.done || 0) + " of " + (told.total || bug.steps)
-    : told && told.status !== "done"
-      ? told.sentence
+      : "training both: step " + (response.done || 0) + " of " + (response.total || bugState.steps)
+    : response && response.status !== "done"
+      ? response.sentence
       : "";
-  put($(".bugs .words"), sentenceOf(words)).classList.toggle(
+  setText($(".bugs .words"), toSentence(words)).classList.toggle(
     "error",
-    Boolean(told && told.status === "failed"),
+    Boolean(response && response.status === "failed"),
   );
   $(".bugs .state").hidden = !words;
   $(".bugs .share").hidden = !busy;
-  $(".bugs .share i").style.width = told && told.total ? (100 * told.done) / told.total + "%" : 0;
-  const curves = result ? result.curves : told && told.curves;
+  $(".bugs .share i").style.width = response && response.total ? (100 * response.done) / response.total + "%" : 0;
+  const curves = result ? result.curves : response && response.curves;
   $(".bug-curves").hidden = !curves;
   if (curves)
-    drawPictures($(".bug-curves"), curvePictures(curves, result ? result.steps : told.total));
+    renderFigures($(".bug-curves"), bugCurves(curves, result ? result.steps : response.total));
   $(".bug-seen").hidden = !result;
-  if (result) drawSeen(result);
+  if (result) renderObservations(result);
 }
-function curvePictures({ right, broken }, steps) {
+function bugCurves({ right, broken }, steps) {
   const loss = (label, place, curve) => ({
     label,
     place,
@@ -185,7 +185,7 @@ function curvePictures({ right, broken }, steps) {
       title: "Training loss",
       what: "loss",
       most: steps,
-      series: some([loss(RIGHT, 0, right), loss(BROKEN, 4, broken)]),
+      series: some([loss(REFERENCE_LABEL, 0, right), loss(BUGGY_LABEL, 4, broken)]),
     },
     {
       kind: "curves",
@@ -193,29 +193,29 @@ function curvePictures({ right, broken }, steps) {
       what: "share",
       most: steps,
       series: some([
-        scores(RIGHT + ", free-running", 0, right, 2),
-        scores(BROKEN + ", teacher-forced", 1, broken, 1),
-        scores(BROKEN + ", free-running", 4, broken, 2),
+        scores(REFERENCE_LABEL + ", free-running", 0, right, 2),
+        scores(BUGGY_LABEL + ", teacher-forced", 1, broken, 1),
+        scores(BUGGY_LABEL + ", free-running", 4, broken, 2),
       ]),
     },
   ];
 }
-function drawSeen(result) {
+function renderObservations(result) {
   const { right, broken } = result,
-    trouble = broken.trouble;
-  $(".traceback").hidden = !trouble;
-  put(
+    failure = broken.trouble;
+  $(".traceback").hidden = !failure;
+  setText(
     $(".traceback"),
-    trouble
-      ? "Buggy model, after " + plural(trouble.step, "step") + ":\n\n" + trouble.lines.join("\n")
+    failure
+      ? "Buggy model, after " + pluralize(failure.step, "step") + ":\n\n" + failure.lines.join("\n")
       : "",
   );
   const rows = [
-    ["mean loss of the last 10 steps", (c) => number(c.loss)],
-    ["exact match, teacher-forced", (c) => share(c.given)],
-    ["exact match, free-running", (c) => share(c.alone)],
-    ["correct tokens, in any order", (c) => share(c.symbols)],
-    ["mean probability of the predicted token", (c) => share(c.sure)],
+    ["mean loss of the last 10 steps", (c) => formatNumber(c.loss)],
+    ["exact match, teacher-forced", (c) => formatShare(c.given)],
+    ["exact match, free-running", (c) => formatShare(c.alone)],
+    ["correct tokens, in any order", (c) => formatShare(c.symbols)],
+    ["mean probability of the predicted token", (c) => formatShare(c.sure)],
     [
       "output for " + result.right.source.slice(0, -1).join(" "),
       (c) => c.answer.map((each) => each[0]).join(" "),
@@ -223,46 +223,46 @@ function drawSeen(result) {
     [
       "recorded attention layers",
       (c) =>
-        ATTENTION.map(([kind, name]) => name.toLowerCase() + " " + c.attention[kind].length).join(
+        ATTENTION_KINDS.map(([kind, name]) => name.toLowerCase() + " " + c.attention[kind].length).join(
           ", ",
         ),
     ],
   ];
   const row = (tag, cells) => el("tr", {}, ...cells.map((text) => el(tag, { textContent: text })));
   $(".bugs .sheet").replaceChildren(
-    row("th", ["on " + result.n + " held-out sequences", RIGHT, BROKEN]),
+    row("th", ["on " + result.n + " held-out sequences", REFERENCE_LABEL, BUGGY_LABEL]),
     ...rows.map(([name, of]) =>
-      row("td", [name, right.trouble ? "–" : of(right), trouble ? "–" : of(broken)]),
+      row("td", [name, right.trouble ? "–" : of(right), failure ? "–" : of(broken)]),
     ),
   );
-  const quiet = result.unnoticed;
-  put(
+  const silentVariant = result.unnoticed;
+  setText(
     $(".unnoticed"),
-    !quiet
+    !silentVariant
       ? ""
       : "Python does not always raise an error: if " +
-          quiet.when +
+          silentVariant.when +
           ", nothing fails. After " +
-          quiet.steps +
+          silentVariant.steps +
           " steps the loss of the buggy model is then " +
-          (quiet.broken ? number(quiet.broken.loss) : "–") +
+          (silentVariant.broken ? formatNumber(silentVariant.broken.loss) : "–") +
           " (correct model: " +
-          number(quiet.right.loss) +
+          formatNumber(silentVariant.right.loss) +
           ")" +
-          (quiet.broken && quiet.broken.leaks && !quiet.right.leaks
+          (silentVariant.broken && silentVariant.broken.leaks && !silentVariant.right.leaks
             ? ". The reason for a low loss is an information leak: later target tokens " +
               "change earlier predictions."
             : "."),
   );
-  drawLooks(result);
-  drawQuestions(result);
+  renderAttention(result);
+  renderQuiz(result);
 }
 // Attention maps of every layer of both models, averaged over heads.
-function drawLooks(result) {
+function renderAttention(result) {
   const box = $(".looks"),
     both = [
-      [RIGHT, result.right],
-      [BROKEN, result.broken],
+      [REFERENCE_LABEL, result.right],
+      [BUGGY_LABEL, result.broken],
     ].filter(([, copy]) => !copy.trouble);
   box.hidden = both.length < 2;
   if (box.hidden) return;
@@ -275,24 +275,24 @@ function drawLooks(result) {
           result.right.source.slice(0, -1).join(" ") +
           ", teacher-forced, mean over heads",
       }),
-      choice(
-        ATTENTION,
-        bugPicture,
+      createSegmentedControl(
+        ATTENTION_KINDS,
+        attentionKind,
         (kind) => {
-          bugPicture = kind;
-          drawLooks(bug.told.result);
+          attentionKind = kind;
+          renderAttention(bugState.told.result);
         },
         "Kind of attention",
       ),
       el("div", { className: "maps" }),
     );
   const { source, target } = result.right,
-    rows = bugPicture === "encoder" ? source : target,
-    columns = bugPicture === "decoder" ? target : source;
+    rows = attentionKind === "encoder" ? source : target,
+    columns = attentionKind === "decoder" ? target : source;
   const pictures = both.flatMap(([label, copy]) =>
-    copy.attention[bugPicture].map((weights, layer) => ({
+    copy.attention[attentionKind].map((weights, layer) => ({
       kind: "map",
-      title: label + ", layer " + (layer + 1) + " of " + copy.attention[bugPicture].length,
+      title: label + ", layer " + (layer + 1) + " of " + copy.attention[attentionKind].length,
       rows,
       columns,
       weights,
@@ -300,13 +300,13 @@ function drawLooks(result) {
       rest: " ",
     })),
   );
-  drawPictures(box.querySelector(".maps"), pictures);
+  renderFigures(box.querySelector(".maps"), pictures);
 }
-function drawQuestions(result) {
-  const told = bug.told,
+function renderQuiz(result) {
+  const response = bugState.told,
     name = $(".ask-name"),
     line = $(".ask-line");
-  name.hidden = !told.mystery || told.named;
+  name.hidden = !response.mystery || response.named;
   if (!name.hidden) {
     if (!name.firstChild)
       name.append(
@@ -314,30 +314,30 @@ function drawQuestions(result) {
         el(
           "div",
           { className: "guesses" },
-          ...lessons.bugs.map((each) => button(each.title, () => guess({ mistake: each.name }))),
+          ...catalog.bugs.map((each) => createButton(each.title, () => submitGuess({ mistake: each.name }))),
         ),
-        paragraph("", "clue"),
+        createParagraph("", "clue"),
         el(
           "p",
           {},
-          button("Show the answer", () => guess({ tell: true }), "", "quiet tell"),
+          createButton("Show the answer", () => submitGuess({ tell: true }), "", "quiet tell"),
         ),
       );
-    put(name.querySelector(".clue"), guessed.name || "");
+    setText(name.querySelector(".clue"), guessReplies.name || "");
   }
-  line.hidden = !told.named || told.found;
+  line.hidden = !response.named || response.found;
   if (!line.hidden) {
     const source = result.source,
-      key = bug.id + told.name;
+      key = bugState.id + response.name;
     if (line.dataset.key !== key) {
       line.dataset.key = key;
       line.replaceChildren(
-        paragraph(
-          (told.mystery ? "Correct: " + told.title + ". " : "") +
+        createParagraph(
+          (response.mystery ? "Correct: " + response.title + ". " : "") +
             "Below is the correct source. Which line differs in the buggy model?",
           "question",
         ),
-        paragraph(source.file, "file"),
+        createParagraph(source.file, "file"),
         el(
           "ol",
           { className: "source", start: source.first },
@@ -345,26 +345,26 @@ function drawQuestions(result) {
             el(
               "li",
               { value: source.first + i },
-              button(text || " ", () => guess({ line: i }), "Line " + (source.first + i), "line"),
+              createButton(text || " ", () => submitGuess({ line: i }), "Line " + (source.first + i), "line"),
             ),
           ),
         ),
-        paragraph("", "clue"),
+        createParagraph("", "clue"),
         el(
           "p",
           {},
-          button("Show the answer", () => guess({ tell: true }), "", "quiet tell"),
+          createButton("Show the answer", () => submitGuess({ tell: true }), "", "quiet tell"),
         ),
       );
     }
-    put(line.querySelector(".clue"), guessed.line || "");
+    setText(line.querySelector(".clue"), guessReplies.line || "");
   }
   const solved = $(".solved");
-  solved.hidden = !told.found;
-  if (told.found && solved.dataset.key !== bug.id) {
-    solved.dataset.key = bug.id;
+  solved.hidden = !response.found;
+  if (response.found && solved.dataset.key !== bugState.id) {
+    solved.dataset.key = bugState.id;
     solved.replaceChildren(
-      el("p", { className: "verdict ok", textContent: told.title }),
+      el("p", { className: "verdict ok", textContent: response.title }),
       el(
         "pre",
         { className: "diff", tabIndex: 0 },
@@ -375,8 +375,8 @@ function drawQuestions(result) {
           }),
         ),
       ),
-      paragraph(told.why),
-      paragraph("Found in: " + told.met_in + ".", "hint"),
+      createParagraph(response.why),
+      createParagraph("Found in: " + response.met_in + ".", "hint"),
     );
   }
 }

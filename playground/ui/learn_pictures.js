@@ -1,37 +1,37 @@
 // ---------------------------------------------------------------- figures of measurements
-const PAINTERS = {
-  curves: curvesPicture,
-  map: mapPicture,
-  bars: barsPicture,
-  answers: answersPicture,
+const FIGURE_RENDERERS = {
+  curves: renderCurves,
+  map: renderMap,
+  bars: renderBars,
+  answers: renderAnswers,
 };
 // Draw the figures of a response into a box. Elements are reused while the types of figures stay.
-function drawPictures(box, pictures) {
+function renderFigures(box, pictures) {
   const kinds = pictures.map((each) => each.kind + (each.series || each.bars || []).length).join();
   if (box.dataset.kinds !== kinds) {
     box.dataset.kinds = kinds;
     box.replaceChildren(...pictures.map(() => el("figure")));
   }
-  pictures.forEach((each, i) => PAINTERS[each.kind](box.children[i], each));
+  pictures.forEach((each, i) => FIGURE_RENDERERS[each.kind](box.children[i], each));
 }
-function parts(figure, make) {
+function ensureChildren(figure, make) {
   if (!figure.firstChild) figure.append(...make());
   return figure.children;
 }
 
-function curvesPicture(figure, p) {
-  const [title, legend, canvas, caption] = parts(figure, () => [
+function renderCurves(figure, p) {
+  const [title, legend, canvas, caption] = ensureChildren(figure, () => [
     el("figcaption"),
     el("p", { className: "legend" }),
     el("canvas"),
     el("p", { className: "caption" }),
   ]);
-  put(title, p.title);
+  setText(title, p.title);
   if (legend.children.length !== p.series.length)
     legend.replaceChildren(...p.series.map(() => el("span", {}, el("canvas"), el("span"))));
   p.series.forEach((each, i) => {
-    put(legend.children[i].children[1], each.label);
-    swatch(legend.children[i].children[0], each.place ?? i);
+    setText(legend.children[i].children[1], each.label);
+    paintSwatch(legend.children[i].children[0], each.place ?? i);
   });
   const xs = p.series.flatMap((each) => each.xs),
     ys = p.series.flatMap((each) => each.ys),
@@ -39,13 +39,13 @@ function curvesPicture(figure, p) {
     length = p.x === "length";
   const first = length ? Math.min(...xs, last) : 0,
     loss = p.what === "loss";
-  const write = loss ? number : share;
+  const write = loss ? formatNumber : formatShare;
   const low = loss ? Math.floor(Math.log10(Math.max(1e-4, Math.min(1, ...ys)))) : 0,
     high = loss ? Math.log10(Math.max(1, ...ys)) : 1;
   const ticks = loss
-    ? [0.0001, 0.001, 0.01, 0.1, 1].filter((y) => Math.log10(y) >= low).map((y) => [y, number(y)])
-    : [0, 0.5, 1].map((y) => [y, share(y)]);
-  chartOf(canvas, {
+    ? [0.0001, 0.001, 0.01, 0.1, 1].filter((y) => Math.log10(y) >= low).map((y) => [y, formatNumber(y)])
+    : [0, 0.5, 1].map((y) => [y, formatShare(y)]);
+  lineChart(canvas, {
     series: p.series.map((each, i) => ({
       label: each.label,
       place: each.place ?? i,
@@ -70,19 +70,19 @@ function curvesPicture(figure, p) {
     title: p.title,
   });
 }
-function mapPicture(figure, p) {
-  const [title, canvas, caption] = parts(figure, () => [
+function renderMap(figure, p) {
+  const [title, canvas, caption] = ensureChildren(figure, () => [
     el("figcaption"),
     el("canvas"),
     el("p", { className: "caption" }),
   ]);
-  put(title, p.title);
+  setText(title, p.title);
   caption.dataset.resting =
     p.rest ||
     "Rows: " +
       (p.written ? "generated tokens" : "decoder input") +
       " (queries). Columns: source (keys). Hover over a cell to read its weight.";
-  matrix(
+  mountMatrix(
     canvas,
     {
       rows: p.rows,
@@ -106,30 +106,30 @@ function mapPicture(figure, p) {
     },
   );
 }
-function barsPicture(figure, p) {
-  const [title, list] = parts(figure, () => [el("figcaption"), el("ul", { className: "bars" })]);
-  put(title, p.title);
-  const most = p.most || Math.max(1e-9, ...p.bars.map((each) => each.value));
+function renderBars(figure, p) {
+  const [title, list] = ensureChildren(figure, () => [el("figcaption"), el("ul", { className: "bars" })]);
+  setText(title, p.title);
+  const maxValue = p.most || Math.max(1e-9, ...p.bars.map((each) => each.value));
   list.replaceChildren(
     ...p.bars.map((each) => {
       const fill = el("i");
-      fill.style.width = Math.max(0, (100 * each.value) / most) + "%";
+      fill.style.width = Math.max(0, (100 * each.value) / maxValue) + "%";
       return el(
         "li",
-        { title: each.label + ": " + number(each.value) + (each.note ? ", " + each.note : "") },
+        { title: each.label + ": " + formatNumber(each.value) + (each.note ? ", " + each.note : "") },
         el("span", { textContent: each.label }),
         el("b", {}, fill),
         el("span", {
           className: "note",
-          textContent: p.most ? each.note : number(each.value) + " · " + each.note,
+          textContent: p.most ? each.note : formatNumber(each.value) + " · " + each.note,
         }),
       );
     }),
   );
 }
-function answersPicture(figure, p) {
-  const [title, table] = parts(figure, () => [el("figcaption"), el("table")]);
-  put(title, p.title);
+function renderAnswers(figure, p) {
+  const [title, table] = ensureChildren(figure, () => [el("figcaption"), el("table")]);
+  setText(title, p.title);
   const row = (tag, cells, className = "") =>
     el("tr", { className }, ...cells.map((text) => el(tag, { textContent: text })));
   table.replaceChildren(

@@ -1,5 +1,5 @@
 // ---------------------------------------- for teachers: links, lesson plans, running a class
-const PLANS = [
+const LESSON_PLANS = [
   [
     "45 minutes",
     [
@@ -25,11 +25,11 @@ const PLANS = [
     ],
   ],
 ];
-const linkTo = (query) => location.origin + location.pathname + "?" + query;
+const buildQueryLink = (query) => location.origin + location.pathname + "?" + query;
 
-function copyable(query, text) {
-  const address = linkTo(query),
-    copy = button(
+function createCopyableLink(query, text) {
+  const address = buildQueryLink(query),
+    copy = createButton(
       "Copy",
       async () => {
         try {
@@ -54,39 +54,39 @@ function copyable(query, text) {
     copy,
   );
 }
-function buildTeach() {
-  const m = lessons.machine,
+function buildTeaching() {
+  const m = catalog.machine,
     list = (items) =>
       el("ul", { className: "plain" }, ...items.map((text) => el("li", { textContent: text })));
-  const positions = lessons.stops.flatMap((stop) =>
+  const positions = catalog.stops.flatMap((stop) =>
     stop.options
       .filter((option) => option.name === "positions")
       .flatMap((option) => option.choices.map((each) => [stop, each])),
   );
-  const told = el("div", { className: "told" }),
+  const response = el("div", { className: "told" }),
     first = el("input", { type: "number", min: 0, max: 999999, value: 0, className: "first" });
-  const reveal = button("Show the bugs", async () => {
-    const reply = await ask("mysteries", { first: Math.max(0, Math.floor(+first.value || 0)) });
-    told.replaceChildren(
+  const reveal = createButton("Show the bugs", async () => {
+    const reply = await requestLesson("mysteries", { first: Math.max(0, Math.floor(+first.value || 0)) });
+    response.replaceChildren(
       reply.error
-        ? paragraph(sentenceOf(reply.error), "problem")
+        ? createParagraph(toSentence(reply.error), "problem")
         : el(
             "ul",
             { className: "links-list" },
-            ...reply.mysteries.map(([seed, title]) => copyable("bug=mystery&seed=" + seed, title)),
+            ...reply.mysteries.map(([seed, title]) => createCopyableLink("bug=mystery&seed=" + seed, title)),
           ),
     );
   });
   $(".teach").replaceChildren(
     el("h3", { textContent: "Exercises by link" }),
-    paragraph(
+    createParagraph(
       "A link opens this page with an exercise prepared. Nothing trains until the pupil " +
         "presses the button, and the page contains no answers before the measurement. All " +
         "pupils with the same seed in the link train the same model.",
     ),
     ...(/^(localhost|127\.|0\.0\.0\.0|\[?::1?\]?$)/.test(location.hostname)
       ? [
-          paragraph(
+          createParagraph(
             "The address of this page works only on this machine. Open the page with the " +
               "machine's network address before you copy links.",
             "hint",
@@ -96,34 +96,34 @@ function buildTeach() {
     el(
       "ul",
       { className: "links-list" },
-      ...lessons.stops.map((stop, i) => copyable("learn=" + stop.name, i + 1 + ". " + stop.title)),
-      copyable("learn=stop-1&seed=7", "Lesson 1 with another seed"),
-      copyable("learn=stop-2&text=2+7+1+8", "Lesson 2 with another input sequence"),
+      ...catalog.stops.map((stop, i) => createCopyableLink("learn=" + stop.name, i + 1 + ". " + stop.title)),
+      createCopyableLink("learn=stop-1&seed=7", "Lesson 1 with another seed"),
+      createCopyableLink("learn=stop-2&text=2+7+1+8", "Lesson 2 with another input sequence"),
       ...positions.map(([stop, each]) =>
-        copyable("learn=" + stop.name + "&positions=" + each, stop.title + ": " + each),
+        createCopyableLink("learn=" + stop.name + "&positions=" + each, stop.title + ": " + each),
       ),
     ),
     el("h3", { textContent: "Bugs by link" }),
     el(
       "ul",
       { className: "links-list" },
-      copyable("bug=mystery&seed=3", "A random bug"),
-      ...lessons.bugs.map((each) => copyable("bug=" + each.name, each.title)),
-      copyable(
+      createCopyableLink("bug=mystery&seed=3", "A random bug"),
+      ...catalog.bugs.map((each) => createCopyableLink("bug=" + each.name, each.title)),
+      createCopyableLink(
         "bug=causal-mask&steps=120&seed=1",
         "Causal mask, with fewer steps and another seed",
       ),
     ),
     el("h3", { textContent: "Random bugs by seed" }),
-    paragraph("The seed selects the bug. Pupils who open this page can show the list, too."),
+    createParagraph("The seed selects the bug. Pupils who open this page can show the list, too."),
     el(
       "p",
       { className: "options" },
       el("label", {}, el("span", { textContent: "From seed" }), first),
       reveal,
     ),
-    told,
-    ...PLANS.flatMap(([title, items]) => [
+    response,
+    ...LESSON_PLANS.flatMap(([title, items]) => [
       el("h3", { textContent: "Lesson plan for " + title }),
       list(items),
     ]),
@@ -133,7 +133,7 @@ function buildTeach() {
         "http://ADDRESS:7860, where ADDRESS is the address of that machine. Each browser " +
         "sees only its own runs.",
       "This server trains " +
-        plural(m.slots, "run") +
+        pluralize(m.slots, "run") +
         " at a time, at most " +
         m.an_owner +
         " per user, and measures " +

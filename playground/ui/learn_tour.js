@@ -1,20 +1,20 @@
 // ---------------------------------------------------------------- lessons, one at a time
-let stopName = "";
+let lessonId = "";
 // by name: {prediction, options, id, told}
-const stops = memory.stops && typeof memory.stops === "object" ? memory.stops : {};
-function stateOf(name) {
-  const own = (stops[name] ||= {});
+const lessonStates = storedState.stops && typeof storedState.stops === "object" ? storedState.stops : {};
+function lessonState(name) {
+  const own = (lessonStates[name] ||= {});
   own.options ||= {};
   return own;
 }
-const keepStops = () => keep("stops", stops);
-const stopOf = (name) => lessons.stops.find((each) => each.name === name);
-const asking = new Set(); // lessons with a pending start request
-const going = (own) => Boolean(own.id && (!own.told || UNDER_WAY.includes(own.told.status)));
+const saveLessonStates = () => saveLocal("stops", lessonStates);
+const findLesson = (name) => catalog.stops.find((each) => each.name === name);
+const startingLessons = new Set(); // lessons with a pending start request
+const isActive = (own) => Boolean(own.id && (!own.told || ACTIVE_STATUSES.includes(own.told.status)));
 
-function buildTour() {
+function buildLessons() {
   $(".tour").replaceChildren(
-    paragraph(
+    createParagraph(
       "Make a prediction, then measure. Each result comes from a model that is trained " +
         "now, for you. The Train tab lists these runs.",
       "hint",
@@ -22,40 +22,40 @@ function buildTour() {
     el(
       "ol",
       { className: "stations" },
-      ...lessons.stops.map((stop, i) =>
+      ...catalog.stops.map((stop, i) =>
         el(
           "li",
           {},
-          button(String(i + 1), () => openStop(stop.name), stop.title, "station"),
+          createButton(String(i + 1), () => openLesson(stop.name), stop.title, "station"),
         ),
       ),
     ),
     el("article", { className: "stop" }),
   );
-  stopName = stopOf(memory.stop) ? memory.stop : lessons.stops[0].name;
+  lessonId = findLesson(storedState.stop) ? storedState.stop : catalog.stops[0].name;
 }
-function openStop(name) {
-  stopName = name;
-  keep("stop", name);
-  buildStop();
+function openLesson(name) {
+  lessonId = name;
+  saveLocal("stop", name);
+  buildLesson();
 }
 
-function buildStop() {
-  const stop = stopOf(stopName),
-    own = stateOf(stopName),
-    at = lessons.stops.indexOf(stop),
-    next = lessons.stops[at + 1];
-  const options = stop.options.map((option) => optionField(option, own));
+function buildLesson() {
+  const stop = findLesson(lessonId),
+    own = lessonState(lessonId),
+    at = catalog.stops.indexOf(stop),
+    next = catalog.stops[at + 1];
+  const options = stop.options.map((option) => createOptionField(option, own));
   if (own.options.seed !== undefined)
     options.push(
       el(
         "span",
         { className: "of-link" },
         "Seed " + own.options.seed + ", from a link ",
-        button("Use the default", () => {
+        createButton("Use the default", () => {
           delete own.options.seed;
-          forgetAnswer(own);
-          buildStop();
+          clearResult(own);
+          buildLesson();
         }),
       ),
     );
@@ -63,22 +63,22 @@ function buildStop() {
   box.dataset.name = stop.name;
   box.replaceChildren(
     el("h3", { textContent: at + 1 + ". " + stop.title }),
-    paragraph(stop.teaches),
-    paragraph(stop.do, "do"),
+    createParagraph(stop.teaches),
+    createParagraph(stop.do, "do"),
     ...(options.length ? [el("div", { className: "options" }, ...options)] : []),
-    paragraph(stop.question, "question"),
-    stop.kind === "choice" ? choicesField(stop, own) : numberField(stop, own),
+    createParagraph(stop.question, "question"),
+    stop.kind === "choice" ? createChoicesField(stop, own) : createNumberField(stop, own),
     el(
       "div",
       { className: "act" },
-      button("Measure", measure, "Train the required models and compare", "quiet main measure"),
-      button("Cancel", cancelStop, "", "quiet cancel"),
+      createButton("Measure", measureLesson, "Train the required models and compare", "quiet main measure"),
+      createButton("Cancel", cancelLesson, "", "quiet cancel"),
     ),
-    paragraph("", "problem stop-note"),
+    createParagraph("", "problem stop-note"),
     el(
       "div",
       { className: "state" },
-      paragraph("", "words"),
+      createParagraph("", "words"),
       el("span", { className: "share" }, el("i")),
     ),
     el("div", { className: "live-picture" }),
@@ -93,8 +93,8 @@ function buildStop() {
         el("dt", { textContent: "Measured" }),
         el("dd", { className: "measured" }),
       ),
-      paragraph("", "verdict"),
-      paragraph("", "says"),
+      createParagraph("", "verdict"),
+      createParagraph("", "says"),
       el("div", { className: "pictures" }),
       el("p", { className: "links" }),
     ),
@@ -102,18 +102,18 @@ function buildStop() {
       "p",
       { className: "onward" },
       next
-        ? button("Next: " + next.title + " →", () => {
-            openStop(next.name);
+        ? createButton("Next: " + next.title + " →", () => {
+            openLesson(next.name);
             root.scrollIntoView({ block: "start" });
           })
-        : button("Find the bug →", () => show("bugs")),
+        : createButton("Find the bug →", () => showSection("bugs")),
     ),
   );
   $(".live-picture").hidden = true;
   if (stop.kind === "number") $(".stop .unit").textContent = stop.unit;
-  drawStop();
+  renderLesson();
 }
-function optionField(option, own) {
+function createOptionField(option, own) {
   const value = own.options[option.name] ?? option.usual;
   const field = option.choices.length
     ? el(
@@ -127,11 +127,11 @@ function optionField(option, own) {
   if (option.choices.length && !option.choices.includes(field.value)) field.value = option.usual;
   field.addEventListener("input", () => {
     own.options[option.name] = field.value;
-    forgetAnswer(own);
+    clearResult(own);
   });
   return el("label", {}, el("span", { textContent: option.words }), field);
 }
-function numberField(stop, own) {
+function createNumberField(stop, own) {
   const field = el("input", {
     type: "number",
     className: "prediction",
@@ -143,10 +143,10 @@ function numberField(stop, own) {
   field.setAttribute("aria-label", "Your prediction");
   field.addEventListener("input", () => {
     own.prediction = field.value === "" ? null : +field.value;
-    forgetAnswer(own);
+    clearResult(own);
   });
   field.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") measure();
+    if (event.key === "Enter") measureLesson();
   });
   return el(
     "label",
@@ -161,7 +161,7 @@ function numberField(stop, own) {
     }),
   );
 }
-function choicesField(stop, own) {
+function createChoicesField(stop, own) {
   return el(
     "fieldset",
     { className: "predict" },
@@ -174,82 +174,82 @@ function choicesField(stop, own) {
       });
       radio.addEventListener("change", () => {
         own.prediction = value;
-        forgetAnswer(own);
+        clearResult(own);
       });
       return el("label", {}, radio, el("span", { textContent: text }));
     }),
   );
 }
 // A new prediction or option discards the previous result.
-function forgetAnswer(own) {
-  if (own.told && !going(own)) {
+function clearResult(own) {
+  if (own.told && !isActive(own)) {
     delete own.told;
     delete own.id;
   }
-  keepStops();
-  drawStop();
+  saveLessonStates();
+  renderLesson();
 }
-async function measure() {
-  const name = stopName,
-    own = stateOf(name);
-  if (going(own) || asking.has(name)) return;
-  note($(".stop-note"), "");
-  asking.add(name);
-  drawStop();
-  const reply = await ask("stop", {
+async function measureLesson() {
+  const name = lessonId,
+    own = lessonState(name);
+  if (isActive(own) || startingLessons.has(name)) return;
+  setMessage($(".stop-note"), "");
+  startingLessons.add(name);
+  renderLesson();
+  const reply = await requestLesson("stop", {
     stop: name,
     prediction: own.prediction ?? null,
     options: own.options,
   });
-  asking.delete(name);
+  startingLessons.delete(name);
   if (reply.error) {
-    drawStop();
-    if (name === stopName) note($(".stop-note"), sentenceOf(reply.error), "error");
+    renderLesson();
+    if (name === lessonId) setMessage($(".stop-note"), toSentence(reply.error), "error");
     return;
   }
   own.id = reply.id;
   delete own.told;
-  keepStops();
-  await followStop();
+  saveLessonStates();
+  await pollLesson();
 }
-async function cancelStop() {
-  const own = stateOf(stopName),
-    reply = await ask("cancel", { id: own.id });
-  if (reply.error) note($(".stop-note"), sentenceOf(reply.error), "error");
-  await followStop();
+async function cancelLesson() {
+  const own = lessonState(lessonId),
+    reply = await requestLesson("cancel", { id: own.id });
+  if (reply.error) setMessage($(".stop-note"), toSentence(reply.error), "error");
+  await pollLesson();
 }
 // Poll the active lessons.
-async function followStop() {
-  for (const [name, own] of Object.entries(stops)) {
-    if (!going(own)) continue;
-    const told = await ask("poll", { id: own.id });
-    if (told.lost) {
-      if (name === stopName) note($(".stop-note"), sentenceOf(told.error), "error");
+async function pollLesson() {
+  for (const [name, own] of Object.entries(lessonStates)) {
+    if (!isActive(own)) continue;
+    const response = await requestLesson("poll", { id: own.id });
+    if (response.lost) {
+      if (name === lessonId) setMessage($(".stop-note"), toSentence(response.error), "error");
       continue;
     }
-    if (name === stopName) note($(".stop-note"), "");
-    if (told.error) {
+    if (name === lessonId) setMessage($(".stop-note"), "");
+    if (response.error) {
       delete own.id;
-      own.told = { status: "failed", sentence: told.error };
-    } else own.told = told;
-    if (!going(own)) keepStops();
-    if (name === stopName) drawStop();
+      own.told = { status: "failed", sentence: response.error };
+    } else own.told = response;
+    if (!isActive(own)) saveLessonStates();
+    if (name === lessonId) renderLesson();
   }
-  drawStations();
+  renderLessonNav();
 }
-function drawStations() {
-  lessons.stops.forEach((stop, i) => {
-    const own = stops[stop.name] || {},
+function renderLessonNav() {
+  catalog.stops.forEach((stop, i) => {
+    const own = lessonStates[stop.name] || {},
       mark = $(".stations").children[i].firstChild,
       result = own.told && own.told.result;
     mark.dataset.state = result
       ? result.right
         ? "right"
         : "measured"
-      : own.id && going(own)
+      : own.id && isActive(own)
         ? "going"
         : "";
-    mark.setAttribute("aria-current", String(stop.name === stopName));
+    mark.setAttribute("aria-current", String(stop.name === lessonId));
     mark.setAttribute(
       "aria-label",
       i +
@@ -260,58 +260,58 @@ function drawStations() {
     );
   });
 }
-const inLine = (runs) => {
+const formatQueueNote = (runs) => {
   const waiting = runs.filter((run) => run.place);
   return waiting.length ? "; queue position " + waiting[0].place : "";
 };
-function drawStop() {
-  if (!lessons || part !== "tour") return;
-  drawStations();
+function renderLesson() {
+  if (!catalog || currentSection !== "tour") return;
+  renderLessonNav();
   const box = $(".stop");
-  if (box.dataset.name !== stopName) {
-    buildStop();
+  if (box.dataset.name !== lessonId) {
+    buildLesson();
     return;
   }
-  const stop = stopOf(stopName),
-    own = stateOf(stopName),
-    told = own.told,
-    busy = going(own) || asking.has(stopName),
-    result = told && told.result;
+  const stop = findLesson(lessonId),
+    own = lessonState(lessonId),
+    response = own.told,
+    busy = isActive(own) || startingLessons.has(lessonId),
+    result = response && response.result;
   $(".measure").disabled = busy;
-  $(".stop .cancel").hidden = !going(own);
-  put($(".measure"), result ? "Measure again" : "Measure");
+  $(".stop .cancel").hidden = !isActive(own);
+  setText($(".measure"), result ? "Measure again" : "Measure");
   for (const field of box.querySelectorAll(".option, .of-link button, .prediction, .predict input"))
     field.disabled = busy;
-  const words = !told
+  const words = !response
     ? busy
       ? "starting …"
       : ""
-    : told.status === "training"
-      ? "training: step " + told.done + " of " + told.total + inLine(told.runs)
-      : told.status === "waiting"
+    : response.status === "training"
+      ? "training: step " + response.done + " of " + response.total + formatQueueNote(response.runs)
+      : response.status === "waiting"
         ? "queued for measurement"
-        : told.status === "measuring"
+        : response.status === "measuring"
           ? "measuring …"
-          : told.status === "done"
+          : response.status === "done"
             ? ""
-            : told.sentence;
-  put($(".stop .words"), sentenceOf(words)).classList.toggle(
+            : response.sentence;
+  setText($(".stop .words"), toSentence(words)).classList.toggle(
     "error",
-    Boolean(told && told.status === "failed"),
+    Boolean(response && response.status === "failed"),
   );
   $(".stop .state").hidden = !words;
   $(".stop .share").hidden = !busy;
-  $(".stop .share i").style.width = told && told.total ? (100 * told.done) / told.total + "%" : 0;
-  const live = busy && told && told.curves && told.curves.some((each) => each.scored.length);
+  $(".stop .share i").style.width = response && response.total ? (100 * response.done) / response.total + "%" : 0;
+  const live = busy && response && response.curves && response.curves.some((each) => each.scored.length);
   $(".live-picture").hidden = !live;
   if (live)
-    drawPictures($(".live-picture"), [
+    renderFigures($(".live-picture"), [
       {
         kind: "curves",
         title: "Exact match on held-out sequences, so far",
         what: "share",
-        most: Math.max(...told.runs.map((run) => run.steps)),
-        series: told.curves.map((each) => ({
+        most: Math.max(...response.runs.map((run) => run.steps)),
+        series: response.curves.map((each) => ({
           label: each.label,
           xs: each.scored.map((s) => s[0]),
           ys: each.scored.map((s) => s[1]),
@@ -322,9 +322,9 @@ function drawStop() {
   if (!result) return;
   const worded =
     stop.kind === "choice"
-      ? (stop.choices.find(([value]) => value === told.prediction) || ["", ""])[1]
-      : told.prediction + (stop.unit === "%" ? " %" : "");
-  put(
+      ? (stop.choices.find(([value]) => value === response.prediction) || ["", ""])[1]
+      : response.prediction + (stop.unit === "%" ? " %" : "");
+  setText(
     $(".yours"),
     stop.kind === "choice"
       ? worded.split(":")[0]
@@ -332,8 +332,8 @@ function drawStop() {
         ? worded
         : stop.unit + " " + worded,
   );
-  put($(".measured"), result.told);
-  put(
+  setText($(".measured"), result.told);
+  setText(
     $(".stop .verdict"),
     result.answer === null
       ? "There was no prediction."
@@ -341,22 +341,22 @@ function drawStop() {
         ? "✓ Correct" + (stop.within ? ", within " + stop.within + "." : ".")
         : "Not correct.",
   ).className = "verdict " + (result.right ? "ok" : "off");
-  put($(".says"), result.says);
-  drawPictures($(".outcome .pictures"), result.pictures);
-  const key = told.runs.map((run) => run.run).join();
+  setText($(".says"), result.says);
+  renderFigures($(".outcome .pictures"), result.pictures);
+  const key = response.runs.map((run) => run.run).join();
   if ($(".stop .links").dataset.key !== key) {
     $(".stop .links").dataset.key = key;
-    const subjects = told.runs.map((run) => run.run);
+    const subjects = response.runs.map((run) => run.run);
     $(".stop .links").replaceChildren(
-      button(
+      createButton(
         "Open in Train",
-        () => goTo("Train", { subject: subjects[0], over: subjects.slice(1) }),
+        () => navigate("Train", { subject: subjects[0], over: subjects.slice(1) }),
         "The training curves",
       ),
       " ",
-      button(
+      createButton(
         "Open in Inspect",
-        () => goTo("Inspect", { subject: subjects[subjects.length - 1], step: null }),
+        () => navigate("Inspect", { subject: subjects[subjects.length - 1], step: null }),
         "All heads of the model",
       ),
     );

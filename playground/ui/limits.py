@@ -121,7 +121,7 @@ class RateLimiter:
         """Count one call.
 
         Raises:
-            Refused: when the client has to wait; the message says how long.
+            UserError: when the client has to wait; the message says how long.
         """
         if kind not in self.buckets:
             return
@@ -208,7 +208,7 @@ class BoundedSemaphoreQueue:
         """A place, as soon as there is one.
 
         Raises:
-            Refused: when the line is full.
+            UserError: when the line is full.
         """
         if self._waiting >= self._max_waiting:
             raise UserError("many others are asking this just now; try again in a minute")
@@ -230,8 +230,8 @@ class FairSemaphoreQueue:
     invented owners delay only each other. Without an address there is no such wait.
 
     Args:
-        places: how many requests are at work at a time.
-        waiting: how many wait in all; one address may have half of them.
+        slots: how many requests are at work at a time.
+        max_waiting: how many wait in all; one address may have half of them.
     """
 
     def __init__(self, slots: int, max_waiting: int = MAX_WAITING_REQUESTS) -> None:
@@ -250,7 +250,7 @@ class FairSemaphoreQueue:
         """A place for the client that is being served, as soon as there is one.
 
         Raises:
-            Refused: when too many wait.
+            UserError: when too many wait.
         """
         address = CLIENT_ADDRESS.get()
         if self._waiting_by_address.total() >= self._max_waiting:

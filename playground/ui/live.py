@@ -116,7 +116,7 @@ async def _read_from_disk(run: Run) -> None:
 
 @lru_cache(maxsize=32)
 def load_metric_series(folder: Path, modified_ns: int) -> MetricSeries:
-    """The points of a checkpoint that was `written` then."""
+    """The points of a checkpoint that was `modified_ns` then."""
     try:
         return MetricSeries(read_lines(folder))
     except ValueError:  # lines of something else: a checkpoint is worth showing without its curves

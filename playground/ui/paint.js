@@ -1,6 +1,6 @@
 // ---------------------------------------------------------------- paint: what every canvas uses
-const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
-function prepare(canvas, height) {
+const cssVariable = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+function setUpCanvas(canvas, height) {
   const ratio = devicePixelRatio || 1, width = canvas.clientWidth;
   if (height) canvas.style.height = height + "px";
   height = height || canvas.clientHeight;
@@ -13,17 +13,17 @@ function prepare(canvas, height) {
 }
 
 // One even ramp from paper to ink, so that a weight reads the same everywhere and without colour vision.
-const RAMPS = {
+const COLOR_SCALES = {
   light: [[255, 255, 255], [214, 230, 244], [150, 197, 226], [74, 146, 199], [24, 90, 160], [8, 42, 92]],
   dark: [[24, 27, 33], [24, 52, 84], [36, 94, 146], [82, 150, 204], [158, 204, 238], [240, 249, 255]],
 };
 // The ramp as red, green and blue for 0 to 1000 thousandths, made once for light and once for dark.
-const rampTables = {};
-function rampTable() {
-  const theme = document.body.classList.contains("dark") ? "dark" : "light", stops = RAMPS[theme];
-  return rampTables[theme] ||= Array.from({ length: 1001 }, (_, thousandths) => {
+const colorTables = {};
+function colorTable() {
+  const theme = document.body.classList.contains("dark") ? "dark" : "light", stops = COLOR_SCALES[theme];
+  return colorTables[theme] ||= Array.from({ length: 1001 }, (_, thousandths) => {
     const at = (thousandths / 1000) * (stops.length - 1), i = Math.min(stops.length - 2, Math.floor(at)), t = at - i;
     return stops[i].map((a, k) => Math.round(a + (stops[i + 1][k] - a) * t));
   });
 }
-const ramp = (thousandths) => "rgb(" + rampTable()[Math.max(0, Math.min(1000, Math.round(thousandths)))].join() + ")";
+const scaleColor = (thousandths) => "rgb(" + colorTable()[Math.max(0, Math.min(1000, Math.round(thousandths)))].join() + ")";

@@ -1,137 +1,137 @@
 // The panel for rows of one's own. What is typed or chosen is read by the server, which says what is in it or what is wrong;
 // "Use this dataset" keeps them there and fills the form.
-let owner = "", inForm = null, way = "text", file = null, found = null, sending = null, typing;
+let owner = "", formDataset = null, inputMode = "text", file = null, datasetReport = null, pendingRequest = null, debounceTimer;
 const root = $(".bring");
-const show = (selector, yes) => { $(selector).hidden = !yes; };
-const span = ([low, high]) => (low === high ? plural(low, "symbol") : low.toLocaleString("en") + " to " + plural(high, "symbol"));
-const el = (tag, properties = {}, ...children) => { const made = Object.assign(document.createElement(tag), properties); made.append(...children); return made; };
+const setVisible = (selector, yes) => { $(selector).hidden = !yes; };
+const formatLengthRange = ([low, high]) => (low === high ? pluralize(low, "symbol") : low.toLocaleString("en") + " to " + pluralize(high, "symbol"));
+const el = (tag, properties = {}, ...children) => { const node = Object.assign(document.createElement(tag), properties); node.append(...children); return node; };
 
 // ---------------------------------------------------------------- reading
-function what() {
-  if (way === "text") return { name: "", body: $(".text").value };
-  if (way === "file") return file && { name: file.name, body: file };
+function currentInput() {
+  if (inputMode === "text") return { name: "", body: $(".text").value };
+  if (inputMode === "file") return file && { name: file.name, body: file };
   const repo = $(".repo").value.trim();
   return repo && { name: "hub:" + repo, body: "" };
 }
-function columns() {
+function columnNames() {
   if ($(".columns").hidden) return "";
   const names = [$(".column-source").value.trim(), $(".column-target").value.trim()];
   return names[0] || names[1] ? names.join("\t") : "";
 }
-async function read() {
-  clearTimeout(typing);
-  if (sending) sending.abort();
-  const given = what(), mine = sending = new AbortController();
-  if (!given || (way === "text" && !given.body.trim())) { sending = null; draw(null); return; }
-  const size = given.body.size === undefined ? new Blob([given.body]).size : given.body.size;
-  if (size > 50e6) { draw({ error: "there are " + bytes(size) + "; at most 50 MB are read, so leave some out" }); return; }
-  found = null; $(".use").disabled = true; $(".found").classList.add("old");
-  say(way === "hub" ? "Reading the dataset" : size > 2e6 ? "Sending and reading " + bytes(size) : "Reading");
+async function uploadDataset() {
+  clearTimeout(debounceTimer);
+  if (pendingRequest) pendingRequest.abort();
+  const currentUpload = currentInput(), controller = pendingRequest = new AbortController();
+  if (!currentUpload || (inputMode === "text" && !currentUpload.body.trim())) { pendingRequest = null; renderReport(null); return; }
+  const size = currentUpload.body.size === undefined ? new Blob([currentUpload.body]).size : currentUpload.body.size;
+  if (size > 50e6) { renderReport({ error: "there are " + formatBytes(size) + "; at most 50 MB are read, so leave some out" }); return; }
+  datasetReport = null; $(".use").disabled = true; $(".found").classList.add("old");
+  setStatus(inputMode === "hub" ? "Reading the dataset" : size > 2e6 ? "Sending and reading " + formatBytes(size) : "Reading");
   let reply;
   try {
-    const headers = { "Content-Type": "application/octet-stream", "X-Owner": owner, "X-Name": encodeURIComponent([...given.name].slice(-90).join("")), "X-Columns": encodeURIComponent(columns()), "X-Words": $(".words").value };
-    const answer = await fetch(new URL("rows", base), { method: "POST", headers, body: given.body, signal: AbortSignal.any([mine.signal, AbortSignal.timeout(300000)]) });
+    const headers = { "Content-Type": "application/octet-stream", "X-Owner": owner, "X-Name": encodeURIComponent([...currentUpload.name].slice(-90).join("")), "X-Columns": encodeURIComponent(columnNames()), "X-Words": $(".words").value };
+    const answer = await fetch(new URL("rows", baseUrl), { method: "POST", headers, body: currentUpload.body, signal: AbortSignal.any([controller.signal, AbortSignal.timeout(300000)]) });
     reply = answer.headers.get("content-type")?.includes("json") ? await answer.json() : { error: await answer.text() };
   } catch (error) {
-    if (mine.signal.aborted) return;
+    if (controller.signal.aborted) return;
     reply = { error: error.name === "TimeoutError" ? "reading took too long; upload a smaller file" : "no answer from the server, or the file changed meanwhile; try again" };
   }
-  if (mine === sending) { sending = null; draw(reply); }
+  if (controller === pendingRequest) { pendingRequest = null; renderReport(reply); }
 }
 // Rows that are kept on the server.
-async function look(content) {
-  if (sending) sending.abort();
-  const mine = sending = new AbortController();
-  found = null; $(".use").disabled = true; say("Reading");
+async function previewDataset(content) {
+  if (pendingRequest) pendingRequest.abort();
+  const controller = pendingRequest = new AbortController();
+  datasetReport = null; $(".use").disabled = true; setStatus("Reading");
   let reply;
-  try { reply = await persist(() => call("rows", { do: "show", owner, content }, 130000), () => mine === sending, (busy) => say(sentenceOf(busy))); } catch (error) { reply = { error: "no answer from the server; try again" }; }
-  if (mine === sending) { sending = null; draw(reply.content ? { ...reply, kept: true } : reply); }
+  try { reply = await requestWithRetry(() => request("rows", { do: "show", owner, content }, 130000), () => controller === pendingRequest, (busy) => setStatus(toSentence(busy))); } catch (error) { reply = { error: "no answer from the server; try again" }; }
+  if (controller === pendingRequest) { pendingRequest = null; renderReport(reply.content ? { ...reply, kept: true } : reply); }
 }
-const say = (text) => { $(".state").textContent = text; };
+const setStatus = (text) => { $(".state").textContent = text; };
 
 // ---------------------------------------------------------------- what was found
-function draw(report) {
-  found = report && report.content ? report : null;
-  const lines = (report && report.lines) || [], wrong = (report && report.error) || "";
-  show(".problem", Boolean(wrong));
-  $(".problem p").textContent = lines.length ? plural(report.bad, "line") + " cannot be taken:" : sentenceOf(wrong);
-  $(".problem ul").replaceChildren(...lines.map((line) => el("li", { textContent: sentenceOf(line) })), ...(report && report.bad > lines.length ? [el("li", { textContent: "And " + (report.bad - lines.length).toLocaleString("en") + " more." })] : []));
-  if (report && report.columns && report.columns.length) { show(".columns", true); $("datalist").replaceChildren(...report.columns.map((name) => el("option", { value: name }))); }
-  show(".found", Boolean(report && report.preview));
+function renderReport(report) {
+  datasetReport = report && report.content ? report : null;
+  const lines = (report && report.lines) || [], errorMessage = (report && report.error) || "";
+  setVisible(".problem", Boolean(errorMessage));
+  $(".problem p").textContent = lines.length ? pluralize(report.bad, "line") + " cannot be taken:" : toSentence(errorMessage);
+  $(".problem ul").replaceChildren(...lines.map((line) => el("li", { textContent: toSentence(line) })), ...(report && report.bad > lines.length ? [el("li", { textContent: "And " + (report.bad - lines.length).toLocaleString("en") + " more." })] : []));
+  if (report && report.columns && report.columns.length) { setVisible(".columns", true); $("datalist").replaceChildren(...report.columns.map((name) => el("option", { value: name }))); }
+  setVisible(".found", Boolean(report && report.preview));
   $(".found").classList.remove("old");
-  if (report && report.preview) { $(".preview tbody").replaceChildren(...report.preview.map(([source, target]) => el("tr", {}, tokens(source), tokens(target)))); counts(report); }
-  settle();
+  if (report && report.preview) { $(".preview tbody").replaceChildren(...report.preview.map(([source, target]) => el("tr", {}, createTokenCell(source), createTokenCell(target)))); renderCounts(report); }
+  updateUseButton();
 }
-const tokens = (symbols) => el("td", {}, ...symbols.flatMap((symbol) => [el("span", { className: "token", textContent: symbol }), ""]));
-function counts(report) {
+const createTokenCell = (symbols) => el("td", {}, ...symbols.flatMap((symbol) => [el("span", { className: "token", textContent: symbol }), ""]));
+function renderCounts(report) {
   const alphabet = report.vocabulary.slice(0, 12).join(" ") + (report.symbols > 12 ? " …" : "");
   const pairs = [
     ["rows", report.rows.toLocaleString("en"), "Distinct sources"],
     ["vocabulary", report.symbols.toLocaleString("en") + " different " + (report.words ? "words: " : "characters: ") + alphabet, "Of sources and targets together"],
-    ["sources", span(report.source), "Shortest and longest"], ["targets", span(report.target), "Shortest and longest"],
+    ["sources", formatLengthRange(report.source), "Shortest and longest"], ["targets", formatLengthRange(report.target), "Shortest and longest"],
     ["held out", report.held_out === null ? "one in sixteen" : report.held_out.toLocaleString("en"), "Never train the model; a hash of the source chooses them"],
-    report.duplicates && ["repeated", plural(report.duplicates, "row") + ", left out", "An earlier line has the same source and target"],
-    report.contradictions && ["contradicting", plural(report.contradictions, "row") + ", left out: line " + report.contradicted.map((n) => n.toLocaleString("en")).join(", ") + (report.contradictions > report.contradicted.length ? " and more" : ""), "Their source stood there before with another target; the first is kept"],
+    report.duplicates && ["repeated", pluralize(report.duplicates, "row") + ", left out", "An earlier line has the same source and target"],
+    report.contradictions && ["contradicting", pluralize(report.contradictions, "row") + ", left out: line " + report.contradicted.map((n) => n.toLocaleString("en")).join(", ") + (report.contradictions > report.contradicted.length ? " and more" : ""), "Their source stood there before with another target; the first is kept"],
   ].filter(Boolean);
   $(".counts").replaceChildren(...pairs.flatMap(([name, value, title]) => [el("dt", { textContent: name, title }), el("dd", { textContent: value, title })]));
 }
 // The button and the line above it follow from what was found and what the form has.
-function settle() {
-  const same = found && found.content === inForm;
-  $(".use").disabled = !found || same;
+function updateUseButton() {
+  const same = datasetReport && datasetReport.content === formDataset;
+  $(".use").disabled = !datasetReport || same;
   $(".use").textContent = same ? "The form uses this dataset" : "Use this dataset";
-  say(same ? "" : inForm && found ? "The form uses another dataset." : "");
+  setStatus(same ? "" : formDataset && datasetReport ? "The form uses another dataset." : "");
 }
 
 // ---------------------------------------------------------------- using and keeping
-async function use() {
-  $(".use").disabled = true; say("Saving the dataset");
+async function useDataset() {
+  $(".use").disabled = true; setStatus("Saving the dataset");
   let reply;
   try {
-    reply = await call("rows", { do: "use", owner, content: found.content }, 60000);
-    if (reply.again) { await read(); if (!found) return; reply = await call("rows", { do: "use", owner, content: found.content }, 60000); }
+    reply = await request("rows", { do: "use", owner, content: datasetReport.content }, 60000);
+    if (reply.again) { await uploadDataset(); if (!datasetReport) return; reply = await request("rows", { do: "use", owner, content: datasetReport.content }, 60000); }
     if (reply.again) reply = { error: "the server no longer has this dataset; upload it again" };
   } catch (error) { reply = { error: "no answer from the server; try again" }; }
-  if (reply.error) { draw({ ...found, error: reply.error }); return; }
-  trigger("select", { index: 0, value: { rows: found.content, min_length: found.source[0], max_length: found.source[1] } });
-  inForm = found.content;
-  settle(); shelve();
+  if (reply.error) { renderReport({ ...datasetReport, error: reply.error }); return; }
+  trigger("select", { index: 0, value: { rows: datasetReport.content, min_length: datasetReport.source[0], max_length: datasetReport.source[1] } });
+  formDataset = datasetReport.content;
+  updateUseButton(); renderKeptDatasets();
 }
-async function shelve() {
-  let kept;
-  try { kept = (await call("rows", { do: "list", owner })).kept || []; } catch (error) { return; }
-  show(".shelf", kept.length > 0);
-  $(".shelf summary").textContent = plural(kept.length, "dataset") + " on this server";
-  $(".shelf ul").replaceChildren(...kept.map((each) => {
+async function renderKeptDatasets() {
+  let datasets;
+  try { datasets = (await request("rows", { do: "list", owner })).kept || []; } catch (error) { return; }
+  setVisible(".shelf", datasets.length > 0);
+  $(".shelf summary").textContent = pluralize(datasets.length, "dataset") + " on this server";
+  $(".shelf ul").replaceChildren(...datasets.map((each) => {
     const words = each.rows.toLocaleString("en") + " rows of " + each.vocabulary.join(" ") + (each.symbols > each.vocabulary.length ? " …" : "");
-    const pick = el("button", { type: "button", className: "pick", textContent: words, title: plural(each.symbols, "symbol") + " · " + bytes(each.bytes) + " · " + each.content.slice(0, 12) });
+    const pick = el("button", { type: "button", className: "pick", textContent: words, title: pluralize(each.symbols, "symbol") + " · " + formatBytes(each.bytes) + " · " + each.content.slice(0, 12) });
     const remove = el("button", { type: "button", className: "quiet", textContent: "Remove", title: "Removes it from this server" });
-    pick.addEventListener("click", () => look(each.content));
+    pick.addEventListener("click", () => previewDataset(each.content));
     remove.addEventListener("click", async () => {
       remove.disabled = true;
       let reply;
-      try { reply = await call("rows", { do: "remove", owner, content: each.content }); } catch (error) { reply = { error: "no answer from the server; try again" }; }
-      if (reply.error) { draw({ error: reply.error }); remove.disabled = false; } else shelve();
+      try { reply = await request("rows", { do: "remove", owner, content: each.content }); } catch (error) { reply = { error: "no answer from the server; try again" }; }
+      if (reply.error) { renderReport({ error: reply.error }); remove.disabled = false; } else renderKeptDatasets();
     });
     return el("li", {}, pick, remove);
   }));
 }
 
 // ---------------------------------------------------------------- what a person does
-function forgetColumns() {
+function clearColumns() {
   for (const name of ["source", "target"]) $(".column-" + name).value = "";
   $("datalist").replaceChildren();
 }
-function go(wanted) {
-  if (wanted !== way) forgetColumns();
-  way = wanted;
-  for (const button of $(".ways").children) button.setAttribute("aria-pressed", String(button.dataset.way === way));
-  for (const name of ["text", "file", "hub"]) show(".of-" + name, name === way);
-  show(".columns", way === "hub" || (way === "file" && Boolean(file) && /\.csv$/i.test(file.name)));
-  if (way !== "hub") read(); else draw(null);
+function selectMode(mode) {
+  if (mode !== inputMode) clearColumns();
+  inputMode = mode;
+  for (const button of $(".ways").children) button.setAttribute("aria-pressed", String(button.dataset.way === inputMode));
+  for (const name of ["text", "file", "hub"]) setVisible(".of-" + name, name === inputMode);
+  setVisible(".columns", inputMode === "hub" || (inputMode === "file" && Boolean(file) && /\.csv$/i.test(file.name)));
+  if (inputMode !== "hub") uploadDataset(); else renderReport(null);
 }
-$(".ways").addEventListener("click", (event) => { const button = event.target.closest("button"); if (button) go(button.dataset.way); });
-$(".text").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(read, 500); });
+$(".ways").addEventListener("click", (event) => { const button = event.target.closest("button"); if (button) selectMode(button.dataset.way); });
+$(".text").addEventListener("input", () => { clearTimeout(debounceTimer); debounceTimer = setTimeout(uploadDataset, 500); });
 // The key between source and target: a line without a tab takes one, any other lets the key go on to the next field.
 $(".text").addEventListener("keydown", (event) => {
   const box = event.target;
@@ -146,24 +146,24 @@ $(".choose").addEventListener("click", () => $(".file").click());
 $(".file").addEventListener("change", (event) => {
   if (!event.target.files[0]) return;
   file = event.target.files[0]; event.target.value = "";
-  $(".file-name").textContent = file.name + ", " + bytes(file.size);
-  forgetColumns();
-  go("file");
+  $(".file-name").textContent = file.name + ", " + formatBytes(file.size);
+  clearColumns();
+  selectMode("file");
 });
-$(".of-hub").addEventListener("submit", (event) => { event.preventDefault(); read(); });
-$(".words").addEventListener("change", read);
+$(".of-hub").addEventListener("submit", (event) => { event.preventDefault(); uploadDataset(); });
+$(".words").addEventListener("change", uploadDataset);
 for (const name of ["source", "target"]) $(".column-" + name).addEventListener("change", () => {
-  if (Boolean($(".column-source").value.trim()) === Boolean($(".column-target").value.trim())) read(); // else the other one is still to come
+  if (Boolean($(".column-source").value.trim()) === Boolean($(".column-target").value.trim())) uploadDataset(); // else the other one is still to come
 });
-$(".use").addEventListener("click", use);
+$(".use").addEventListener("click", useDataset);
 
-function attach() {
+function mount() {
   let value = {};
   try { value = JSON.parse(props.value) || {}; } catch (error) { return; }
-  const before = inForm;
-  owner = value.owner || ""; inForm = value.rows || "";
-  if (before === null) shelve();
-  if (inForm && inForm !== before && !(found && found.content === inForm)) look(inForm); else settle();
+  const before = formDataset;
+  owner = value.owner || ""; formDataset = value.rows || "";
+  if (before === null) renderKeptDatasets();
+  if (formDataset && formDataset !== before && !(datasetReport && datasetReport.content === formDataset)) previewDataset(formDataset); else updateUseButton();
 }
-watch("value", attach);
-attach();
+watch("value", mount);
+mount();

@@ -182,7 +182,7 @@ class DatasetUploads:
         """Write what is sent to a file.
 
         Raises:
-            Refused: when it is too large.
+            UserError: when it is too large.
         """
         self._active_uploads[owner] = transfer
         try:
@@ -221,7 +221,7 @@ class DatasetUploads:
                 self._reader_processes.pop(owner, None)
 
     def _set_pending(self, owner: str, content: str, folder: Path) -> None:
-        """Leave what was read where `use` finds it; what this visitor sent before goes."""
+        """Leave what was read where `keep` finds it; what this visitor sent before goes."""
         with self._lock:
             discarded = [self._pending.pop(owner)[1]] if owner in self._pending else []
             if content:
@@ -236,7 +236,7 @@ class DatasetUploads:
     # Keeping
 
     async def handle_action(self, payload: object, _: Request) -> dict[str, Any]:
-        """What the panel asks: `use` these rows, `show` some that are kept, `list` the visitor's, `remove` some of them."""
+        """What the panel asks: `keep` these rows, `show` some that are kept, `list` the visitor's, `remove` some of them."""
         payload = payload if isinstance(payload, dict) else {}
         owner, content, action = payload.get("owner"), payload.get("content"), payload.get("do")
         if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
@@ -281,7 +281,7 @@ class DatasetUploads:
         """Keep rows that were read, under the visitor's name. `again`: they must be sent once more.
 
         Raises:
-            Refused: where the visitor, or all together, keep as much as is possible already.
+            UserError: where the visitor, or all together, keep as much as is possible already.
         """
         with self._lock:
             pending_content, folder = self._pending.get(owner, ("", Path()))
@@ -328,7 +328,7 @@ class DatasetUploads:
         """Take rows off a visitor's list; they themselves go when nobody else keeps them and no run is made of them.
 
         Raises:
-            Refused: for rows that somebody else brought.
+            UserError: for rows that somebody else brought.
         """
         owns_machine = self.registry.single_owner and secrets.compare_digest(
             owner, self.registry.single_owner
@@ -355,7 +355,7 @@ class DatasetUploads:
         return datasets_dir() / ".owners" / owner_id(owner)[:32]
 
     def _ensure_quota(self, owner: str, size: int, new_bytes: int) -> None:
-        """Whether a visitor may keep rows of this size, and the server `more` bytes. Raises Refused."""
+        """Whether a visitor may keep rows of this size, and the server `new_bytes` bytes. Raises Refused."""
         dataset_sizes = [
             flat_directory_size(datasets_dir() / marker.name)
             for marker in self._owner_markers(owner).glob("*")

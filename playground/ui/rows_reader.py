@@ -27,7 +27,7 @@ MAX_PREVIEW_TOKENS = 60  # symbols of a source or a target in the preview
 
 
 def main(connection: Connection, request: dict[str, Any]) -> None:
-    """The entry of the process. `order` has `kept` (the content of rows that are kept here), `hub` (user/dataset) or `file` with
+    """The entry of the process. `request` has `kept` (the content of rows that are kept here), `hub` (user/dataset) or `file` with
     its `name`; and `columns`, `words` and `folder`, which is made for rows that can be taken."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _limit_memory()

@@ -54,7 +54,7 @@ def match_parameters(config: RunConfig, family: str) -> RunConfig:
     """Return the settings of `family` with a matched parameter count.
 
     Raises:
-        SettingError: when no size is close enough.
+        ConfigError: when no size is close enough.
     """
     with _search_lock:
         return _match_parameters(config, family)

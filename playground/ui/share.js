@@ -1,17 +1,17 @@
 // ------------------------------------------------------- links to a view, embedded frames and code
 // A link names a model (watch=ID or model=NAME) and a view of it: step, attention type, head, curve
 // and sequence.
-const ofLink = new URLSearchParams(location.search),
-  embedded = document.documentElement.dataset.embed || "";
+const linkParams = new URLSearchParams(location.search),
+  embeddedView = document.documentElement.dataset.embed || "";
 // The link's view, until the model is drawn.
-let toTake = ["watch", "model"].some((name) => ofLink.has(name)) ? ofLink : null;
+let pendingLinkState = ["watch", "model"].some((name) => linkParams.has(name)) ? linkParams : null;
 
-function takeView() {
-  if (!toTake || !shown || !/^(watch|checkpoint):/.test(subject)) return;
-  const link = toTake,
-    wanted = link.get("kind");
-  toTake = null;
-  if (Object.hasOwn(stage.axes, wanted)) setKind(wanted);
+function applyLinkState() {
+  if (!pendingLinkState || !displayedSnapshot || !/^(watch|checkpoint):/.test(modelRef)) return;
+  const link = pendingLinkState,
+    linkedKind = link.get("kind");
+  pendingLinkState = null;
+  if (Object.hasOwn(probeInfo.axes, linkedKind)) selectKind(linkedKind);
   if (Object.hasOwn(METRICS, link.get("curve"))) {
     $(".metric").value = link.get("curve");
     $(".metric").dispatchEvent(new Event("change"));
@@ -19,28 +19,28 @@ function takeView() {
   if (link.get("log") === "no") $(".log").checked = false;
   if (link.has("text")) {
     $(".sequence").value = link.get("text").slice(0, 400);
-    ask();
+    predict();
   }
   const step = Number(link.get("step"));
-  if (link.has("step") && Number.isInteger(step) && canRewind()) view(step);
-  else draw();
+  if (link.has("step") && Number.isInteger(step) && hasHistory()) showStep(step);
+  else scheduleRender();
 }
 
 // Return the head of the link while its model is displayed; null if the model lacks this head.
-function headOfLink(layers) {
-  const at = subject === linked && /^(\d{1,2})\.(\d{1,2})$/.exec(ofLink.get("head") || "");
+function linkedHead(layers) {
+  const at = modelRef === linkedModel && /^(\d{1,2})\.(\d{1,2})$/.exec(linkParams.get("head") || "");
   return at && layers[at[1] - 1]?.[at[2] - 1] ? [at[1] - 1, at[2] - 1] : null;
 }
 
 // Return the query of a link to the current view. `named` is {watch: ID} or {model: NAME}.
-function viewNow(named) {
+function currentLinkState(named) {
   const query = new URLSearchParams();
-  if (viewed !== null) query.set("step", viewed);
-  if (kind !== "cross") query.set("kind", kind);
-  const layers = shown && shown.attention[kind];
-  if (layers && (head[0] !== layers.length - 1 || head[1]))
-    query.set("head", head[0] + 1 + "." + (head[1] + 1));
-  if (metric !== "loss") query.set("curve", metric);
+  if (viewedStep !== null) query.set("step", viewedStep);
+  if (selectedKind !== "cross") query.set("kind", selectedKind);
+  const layers = displayedSnapshot && displayedSnapshot.attention[selectedKind];
+  if (layers && (selectedHead[0] !== layers.length - 1 || selectedHead[1]))
+    query.set("head", selectedHead[0] + 1 + "." + (selectedHead[1] + 1));
+  if (selectedMetric !== "loss") query.set("curve", selectedMetric);
   if (!$(".log").checked) query.set("log", "no");
   const text = $(".sequence").value;
   if (text && text !== $(".sequence").placeholder) query.set("text", text);
@@ -48,74 +48,74 @@ function viewNow(named) {
   return query;
 }
 
-const HEIGHTS = { learning: 480, attention: 520, try: 160, samples: 300 };
-function drawFrame() {
-  const which = $(".embed-view").value,
+const EMBED_HEIGHTS = { learning: 480, attention: 520, try: 160, samples: 300 };
+function renderEmbedCode() {
+  const view = $(".embed-view").value,
     dialog = $(".sharing"),
     query = new URLSearchParams(dialog.dataset.query || "");
-  query.set("embed", which);
+  query.set("embed", view);
   if ($(".embed-dark").checked) query.set("__theme", "dark");
-  const address = (page() + "?" + query).replaceAll("&", "&amp;");
-  const size = `width="100%" height="${HEIGHTS[which]}" style="border: 0" loading="lazy"`;
+  const url = (pageUrl() + "?" + query).replaceAll("&", "&amp;");
+  const size = `width="100%" height="${EMBED_HEIGHTS[view]}" style="border: 0" loading="lazy"`;
   $(".embed-code").value =
-    `<iframe src="${address}" title="Transformer Playground: ${which}" ${size}></iframe>`;
+    `<iframe src="${url}" title="Transformer Playground: ${view}" ${size}></iframe>`;
 }
 
 // Return a Python program that runs the displayed model and starts a run with its task.
-function program(model, settings) {
+function renderSnippet(model, settings) {
   const text = JSON.stringify($(".sequence").value || $(".sequence").placeholder);
   const { task, min_length, max_length, rows } = settings;
   const named = { task, min_length, max_length, ...(rows ? { rows } : {}) };
   return `from gradio_client import Client
 
-playground = Client(${JSON.stringify(page())})
+playground = Client(${JSON.stringify(pageUrl())})
 print(playground.predict(model=${JSON.stringify(model)}, sequence=${text}, api_name="/predict"))
 
 run = playground.predict(settings=${JSON.stringify(named)}, api_name="/start")
 print(playground.predict(model=run["run"], owner=run["owner"], api_name="/status"))`;
 }
 
-async function share() {
-  const told = await about(subject);
-  if (told.error) {
-    note($(".hand-note"), told.error, "error");
+async function openShareDialog() {
+  const response = await fetchDetails(modelRef);
+  if (response.error) {
+    setMessage($(".hand-note"), response.error, "error");
     return;
   }
-  const watched = told.watch || (subject.startsWith("watch:") ? subject.slice(6) : "");
-  const named = watched ? { watch: watched } : { model: subject.split(":")[1] },
-    query = viewNow(named).toString();
-  $(".watch-link").value = page() + "?" + query;
-  $(".link-means").textContent = watched
+  const shareId = response.watch || (modelRef.startsWith("watch:") ? modelRef.slice(6) : "");
+  const linkTarget = shareId ? { watch: shareId } : { model: modelRef.split(":")[1] },
+    query = currentLinkState(linkTarget).toString();
+  $(".watch-link").value = pageUrl() + "?" + query;
+  $(".link-means").textContent = shareId
     ? "Link to this view of the run. Viewers can replay it, but cannot pause, stop or delete it."
     : "Link to this view of the model";
   $(".settings-link").value =
-    page() + "?settings=" + encodeURIComponent(JSON.stringify(told.settings));
-  $(".settings-json").value = JSON.stringify(told.settings, null, 1);
-  $(".program").value = program(watched ? "watch:" + watched : subject, told.settings);
+    pageUrl() + "?settings=" + encodeURIComponent(JSON.stringify(response.settings));
+  $(".settings-json").value = JSON.stringify(response.settings, null, 1);
+  $(".program").value = renderSnippet(shareId ? "watch:" + shareId : modelRef, response.settings);
   $(".agents").hidden = !(window.gradio_config || {}).mcp_server;
-  $(".agents-address").textContent = page().replace(/\/?$/, "/") + "gradio_api/mcp/";
+  $(".agents-address").textContent = pageUrl().replace(/\/?$/, "/") + "gradio_api/mcp/";
   $(".sharing").dataset.query = query;
-  note($(".report-note"), "");
-  drawFrame();
+  setMessage($(".report-note"), "");
+  renderEmbedCode();
   $(".sharing").showModal();
 }
-$(".share").addEventListener("click", share);
+$(".share").addEventListener("click", openShareDialog);
 for (const name of ["embed-view", "embed-dark"])
-  $("." + name).addEventListener("change", drawFrame);
+  $("." + name).addEventListener("change", renderEmbedCode);
 
 $(".make-report").addEventListener("click", async () => {
   const button = $(".make-report"),
-    of = subject;
+    of = modelRef;
   button.disabled = true;
-  note($(".report-note"), "Creating the report");
+  setMessage($(".report-note"), "Creating the report");
   let reply;
   try {
-    reply = await call("report", { owner, subject: of }, 120000);
+    reply = await request("report", { owner, subject: of }, 120000);
   } catch (error) {
     reply = { error: "no response from the server; try again" };
   }
   button.disabled = false;
-  note($(".report-note"), sentenceOf(reply.error || ""), "error");
+  setMessage($(".report-note"), toSentence(reply.error || ""), "error");
   if (reply.error) return;
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([reply.html], { type: "text/html" }));
@@ -127,18 +127,18 @@ $(".make-report").addEventListener("click", async () => {
 });
 
 // In a frame, a link to the whole page with the same model and view.
-if (embedded) {
+if (embeddedView) {
   const whole = new URLSearchParams(location.search),
-    inspect = embedded === "inspect";
+    inspect = embeddedView === "inspect";
   whole.delete("embed");
   whole.delete("__theme");
-  $(".open-whole").href = page() + "?" + whole;
+  $(".open-whole").href = pageUrl() + "?" + whole;
   if (inspect)
     document.querySelector("#inspect .open-whole")?.setAttribute("href", $(".open-whole").href);
 }
 
 $(".sequence").value = "3 1 4 1 5";
-begin();
-watch("value", attach);
-attach();
-keepListing();
+resetView();
+watch("value", mount);
+mount();
+pollRuns();

@@ -23,7 +23,7 @@ RUN_PREFIX, SHARE_PREFIX, CHECKPOINT_PREFIX = "run:", "watch:", "checkpoint:"
 
 
 def non_negative_int(value: object, minimum: int = 0) -> int:
-    """Return an untrusted value as a count, or `least` if it is invalid."""
+    """Return an untrusted value as a count, or `minimum` if it is invalid."""
     return (
         value
         if isinstance(value, int) and not isinstance(value, bool) and minimum <= value < 2**31

@@ -57,7 +57,7 @@ FORM_WITH_SPEED_JS = "(visit, speed, ...form) => [visit, document.querySelector(
 def build_train_tab(
     registry: Registry, browser_state: gr.BrowserState
 ) -> tuple[list[Any], Callable[..., Any]]:
-    """Place the tab. Returns the components that `opening` fills when a page loads, and `opening`."""
+    """Place the tab. Returns the components that `on_load` fills when a page loads, and `on_load`."""
     with gr.Row(elem_id="train-page"):
         with gr.Column(elem_id="buttons", min_width=200):
             with gr.Row():

@@ -44,7 +44,7 @@ from .visit import OWNER_KEY_PATTERN
 
 CHECKPOINT_PATH = "/playground/checkpoint"
 MAX_UPLOAD_BYTES = env_bytes("UPLOAD_MB")  # bytes of the zip file
-MAX_EXPANSION = 3  # maximum ratio of the unpacked size to LARGEST_UPLOAD
+MAX_EXPANSION = 3  # maximum ratio of the unpacked size to MAX_UPLOAD_BYTES
 VALIDATION_TIMEOUT_S = 60  # seconds
 MAX_CONCURRENT_UPLOADS, MAX_CONCURRENT_DOWNLOADS = 2, 16
 UPLOAD_TIMEOUT_S, DOWNLOAD_TIMEOUT_S = 300, 600  # seconds
@@ -227,7 +227,7 @@ async def save_body(request: Request, path: Path, transfer: Transfer | None = No
     """Write the body of a request to a file, and count its bytes for the transfer.
 
     Raises:
-        Refused: if the body is larger than LARGEST_UPLOAD.
+        UserError: if the body is larger than MAX_UPLOAD_BYTES.
     """
     received = 0
     with open(path, "wb") as file:
@@ -249,7 +249,7 @@ def check_central_directory(zip_path: Path) -> None:
 
     Raises:
         zipfile.BadZipFile: if it is not a zip file.
-        Refused: if the directory is larger than that of a checkpoint.
+        UserError: if the directory is larger than that of a checkpoint.
     """
     with open(zip_path, "rb") as file:
         file.seek(max(0, zip_path.stat().st_size - 42))
@@ -270,7 +270,7 @@ def extract_checkpoint(zip_path: Path, folder: Path) -> None:
     """Extract the files of a checkpoint from an untrusted zip file.
 
     Raises:
-        Refused: if it has another file, lacks a file, or is too large.
+        UserError: if it has another file, lacks a file, or is too large.
         zipfile.BadZipFile: if it is not a zip file.
     """
     folder.mkdir()

@@ -45,8 +45,8 @@ class TransferSlots:
 
     Args:
         slots: the number of transfers at a time.
-        seconds: the maximum duration of a transfer.
-        busy: the error message if no slot is free.
+        timeout_s: the maximum duration of a transfer.
+        busy_message: the error message if no slot is free.
     """
 
     def __init__(self, slots: int, timeout_s: float, busy_message: str) -> None:
@@ -58,7 +58,7 @@ class TransferSlots:
         """Hold a slot; the body runs under a deadline, which expires at once if it loses the slot.
 
         Raises:
-            Refused: if no slot is free and no transfer is slow.
+            UserError: if no slot is free and no transfer is slow.
             TimeoutError: if the deadline expires.
         """
         same_address = [

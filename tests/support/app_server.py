@@ -46,7 +46,7 @@ def free_port() -> int:
 
 class AppServer:
     """`python app.py` on a free port, over a copy of the shipped checkpoints; of another checkout, or by way of another command; or as it
-    stands in another `house`, over what lies there."""
+    stands in another `root`, over what lies there."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """A Hugging Face Hub on this machine, for tests: the HTTP that huggingface_hub 2.4 speaks, and faults on demand.
 
-    with StandInHub() as hub:
+    with FakeHub() as hub:
         api = HfApi(endpoint=hub.url, token=hub.ADA)
         hub.put("ben/counting", {"README.md": b"...", "model.safetensors": weights})   # a repository without a client
         with hub.fault(hub.COMMIT, 503, times=1): ...                                 # the next commit is refused
@@ -288,7 +288,7 @@ class FakeHub:
         """Let the next `times` requests (None: all until it is healed) whose path `pattern` is found in meet a fault:
 
         - an HTTP status: refused, with `message` and `X-Error-Code: code`; 429 bears `Retry-After: 86400` unless
-          `retry_after` says otherwise (0: none); `page` makes the answer the HTML page of a gateway;
+          `retry_after` says otherwise (0: none); `page_size` makes the answer the HTML page of a gateway;
         - "reset": the connection is reset before anything is read;
         - "silent": the request is read and never answered;
         - "lost": the request is carried out, then the connection is reset: the answer is lost;

@@ -73,7 +73,7 @@ class FixtureError(AssertionError):
 
 
 def sample_sentence(rng: random.Random, truncate: bool = False) -> str:
-    """One sentence of the grammar, half of them reversed digits, which are the hardest to learn. With `cut`, counting ends anywhere:
+    """One sentence of the grammar, half of them reversed digits, which are the hardest to learn. With `truncate`, counting ends anywhere:
     who fills gaps is to go by the neighbours and not by the end."""
     kind = rng.random()
     if kind < 0.45:

@@ -154,7 +154,7 @@ def test_a_run_on_rows_resumes_is_asked_and_is_read_without_them(tmp_path, monke
     view = SnapshotBuilder(manifest.config.task.load(), manifest.config, torch.device("cpu"))
     reply = view.predict(family, "w1 w2")
     assert (reply["answer"], reply["right"]) == (None, None)
-    assert "not known" in reply["note"]
+    assert "is unknown" in reply["note"]
     assert "'w99' is not a symbol" in view.predict(family, "w99")["error"]
     lost, _ = resume_trainer(tmp_path / "c", steps=5)
     with pytest.raises(DatasetError, match=f"{rows.sha256[:12]}.* is not stored here"):

@@ -197,7 +197,7 @@ def _require_target(batch: Example) -> Example:
     """Return the batch.
 
     Raises:
-        NotInspectable: if its target is unknown.
+        InspectionError: if its target is unknown.
     """
     if not batch.has_target:
         raise InspectionError(

@@ -72,12 +72,12 @@ def head_scores(subject: InspectedModel, request: dict[str, Any]) -> dict[str, A
 
 
 def heads_over_training(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the scores at up to `MOST_STEPS` training steps, or fewer for a slow model.
+    """Return the scores at up to `MAX_STEPS` training steps, or fewer for a slow model.
 
     The steps are log-spaced, because most changes happen early.
 
     Raises:
-        NotInspectable: for a model without stored weights of earlier steps.
+        InspectionError: for a model without stored weights of earlier steps.
     """
     history: Mapping[int, Path] = request.get("history") or {}
     if len(history) < 2:
@@ -118,7 +118,7 @@ def heads_over_training(subject: InspectedModel, request: dict[str, Any]) -> dic
 
 
 def log_spaced(steps: list[int], max_count: int) -> list[int]:
-    """Select at most `most` of the sorted steps, about evenly spaced in log(1 + step).
+    """Select at most `max_count` of the sorted steps, about evenly spaced in log(1 + step).
 
     The first and the last step are always included.
     """
@@ -182,7 +182,7 @@ def ablation_view(subject: InspectedModel, request: dict[str, Any]) -> dict[str,
 def sequences_within_budget(subject: InspectedModel, passes: int, seconds: float) -> int:
     """Return how many sequences allow `passes` passes of the model within `seconds`.
 
-    It is at most `SEQUENCES` and at least `FEWEST`. The first pass is a warm-up and is not timed.
+    It is at most `NUM_SEQUENCES` and at least `MIN_SEQUENCES`. The first pass is a warm-up and is not timed.
     """
     ablation = Ablation(subject, MIN_SEQUENCES)
     ablation.score({})
@@ -478,7 +478,7 @@ def length_range(subject: InspectedModel) -> list[int]:
 
 
 def token_id_field(request: dict[str, Any], name: str, names: list[str], default: int) -> int:
-    """Return the id of a token that the request names; `usual` is the default."""
+    """Return the id of a token that the request names; `default` is the default."""
     value = request.get(name)
     if value is None:
         return default

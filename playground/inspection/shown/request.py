@@ -14,7 +14,7 @@ def source_text(request: dict[str, Any]) -> str:
     """Return the sequence that the user entered.
 
     Raises:
-        NotInspectable: for a missing or long text.
+        InspectionError: for a missing or long text.
     """
     text = request.get("text")
     if not isinstance(text, str) or len(text) > 2000:
@@ -23,10 +23,10 @@ def source_text(request: dict[str, Any]) -> str:
 
 
 def text_field(request: dict[str, Any], name: str, max_length: int, default: str) -> str:
-    """Return a text field of at most `longest` characters; `usual` is the default.
+    """Return a text field of at most `max_length` characters; `default` is the default.
 
     Raises:
-        NotInspectable: for another type, or a longer text.
+        InspectionError: for another type, or a longer text.
     """
     value = request.get(name, default)
     if not isinstance(value, str) or len(value) > max_length:
@@ -37,10 +37,10 @@ def text_field(request: dict[str, Any], name: str, max_length: int, default: str
 
 
 def int_field(request: dict[str, Any], name: str, low: int, high: int, default: int = 0) -> int:
-    """Return an integer field from `low` to `high`; `usual` is the default.
+    """Return an integer field from `low` to `high`; `default` is the default.
 
     Raises:
-        NotInspectable: for another type, or a number out of range.
+        InspectionError: for another type, or a number out of range.
     """
     value = request.get(name, default)
     if type(value) is not int or not low <= value <= high:
@@ -54,7 +54,7 @@ def choice_field(request: dict[str, Any], name: str, choices: tuple[str, ...]) -
     """Return a choice field; the first choice is the default.
 
     Raises:
-        NotInspectable: for any other value.
+        InspectionError: for any other value.
     """
     value = request.get(name, choices[0])
     if value not in choices:

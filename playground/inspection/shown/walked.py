@@ -81,7 +81,7 @@ def trace_cell(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
     parts     any other equation, with the values of its variables
 
     Raises:
-        NotInspectable: for a stage, head or cell that does not exist.
+        InspectionError: for a stage, head or cell that does not exist.
     """
     wanted, head = text_field(request, "stage", 100, ""), int_field(request, "head", 0, 63)
     row, column = (

@@ -13,7 +13,7 @@ import transformers
 
 from playground.families import ARCHITECTURES
 from playground.hub.jobs import start_job
-from playground.hub.names import PLAYGROUND_FILES
+from playground.hub.names import PACKAGE_FILES
 from playground.hub.package import build_package, checkpoint_from_package
 from playground.hub.work import HubTask
 from playground.runs.processes import warm_up
@@ -129,7 +129,7 @@ def test_it_is_pulled_bit_for_bit(hub, published, tmp_path):
 
 def test_a_later_push_may_remove_all_that_this_one_wrote(hub, published):
     _, repo = published
-    assert set(hub.files(repo)) - {"LICENSE"} <= PLAYGROUND_FILES
+    assert set(hub.files(repo)) - {"LICENSE"} <= PACKAGE_FILES
 
 
 def test_its_card_counts_the_code_that_is_run(hub, published):

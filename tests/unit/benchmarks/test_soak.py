@@ -43,7 +43,7 @@ class OneAnswer:
     def close(self):
         pass
 
-    met = Scenario.record_error
+    record_error = Scenario.record_error
 
 
 def points(*steps, whole=False, epoch=1):

@@ -35,14 +35,14 @@ def test_head_ablation_matters_only_for_the_working_head(handmade, how):
     assert len(effects) == 3 * 2 * 2 + 4 + 2
     for head in all_heads(handmade.model.config):
         if head == WORKING_HEAD:
-            assert effects[head].after.exact_match == 0
+            assert effects[head].ablated.exact_match == 0
             assert effects[head].log_prob_drop > 5
         else:
-            assert effects[head].after.exact_match == 1
+            assert effects[head].ablated.exact_match == 1
             assert abs(effects[head].log_prob_drop) < 0.01
     for kind in ("encoder feed-forward", "decoder feed-forward"):  # they write zero
-        assert effects[Component(kind, 0)].after == handmade.before
-    assert effects[Component("source positions")].after.exact_match == effects[Component("target positions")].after.exact_match == 0
+        assert effects[Component(kind, 0)].ablated == handmade.baseline
+    assert effects[Component("source positions")].ablated.exact_match == effects[Component("target positions")].ablated.exact_match == 0
     everywhere = [effect.name for effect in handmade.rank_components(how)[:3]]
     assert WORKING_HEAD.name in everywhere
 
@@ -112,9 +112,9 @@ def test_the_log_probability_is_that_of_the_whole_right_answer(mixed):
     for source, target in zip(ablation.batch.source_BS, ablation.batch.target_BT, strict=True):
         n = int((source != PAD).sum())
         with torch.no_grad():
-            log_TV = mixed.transformer.log_probs(mixed.transformer.decode(target[None, :n], mixed.transformer.encode(source[None, :n]), source[None, :n]))[
-                0
-            ]
+            log_TV = mixed.transformer.log_probs(
+                mixed.transformer.decode(target[None, :n], mixed.transformer.encode(source[None, :n]), source[None, :n])
+            )[0]
         logs.append(sum(float(log_TV[t, token]) for t, token in enumerate(target[1 : n + 1])))
     assert ablation.baseline.log_prob == pytest.approx(sum(logs) / 40, abs=1e-5)
 

@@ -26,7 +26,9 @@ def scored(monkeypatch):
         batch = subject.encode_text("31415")
         recording = record_teacher_forced(subject.transformer, batch)
         said = dict(recording.attention_weights) | {kind: weights_QM[None, None, None]}
-        monkeypatch.setattr(heads_module, "record_teacher_forced", lambda family, batch: dataclasses.replace(recording, attention_weights=said))
+        monkeypatch.setattr(
+            heads_module, "record_teacher_forced", lambda family, batch: dataclasses.replace(recording, attention_weights=said)
+        )
         return next(s for s in score_heads_on_batch(subject, batch) if s.head.kind == kind)
 
     return score
@@ -71,7 +73,7 @@ def test_uniform_attention_scores_one_on_uniform_baseline_elsewhere(scored, kind
         if name != "uniform" and score.patterns[name] is not None:
             assert score.patterns[name] == pytest.approx(score.uniform_baseline[name], abs=1e-6)
     assert score.best_pattern == "uniform"
-    assert score.chance["first"] == pytest.approx(sum(1 / k for k in range(2, 7)) / 5 if kind == "decoder" else 1 / 6)
+    assert score.uniform_baseline["first"] == pytest.approx(sum(1 / k for k in range(2, 7)) / 5 if kind == "decoder" else 1 / 6)
 
 
 def test_single_position_attention_has_baseline_uniform_score(scored):

@@ -80,7 +80,7 @@ def test_patching_rejects_insensitive_models_and_tasks():
     class Tail(type(deaf.task)):
         name = "tail"
 
-        def answer(self, sequence_BL, lengths_B):
+        def target(self, sequence_BL, lengths_B):
             return sequence_BL.roll(-1, dims=1), lengths_B - 1
 
     careless = type(deaf)(deaf.config, deaf.transformer, Tail())

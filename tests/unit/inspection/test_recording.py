@@ -102,5 +102,5 @@ def test_looking_leaves_the_model_as_it_was(mixed):
     before = mixed.transformer(batch.source_BS, batch.decoder_input_BT)
     record_teacher_forced(mixed.transformer, batch)
     record_free_running(mixed.transformer, batch.source_BS, 11, temperature=1.0)
-    assert torch.equal(mixed.family(batch.source_BS, batch.decoder_input_BT), before)
+    assert torch.equal(mixed.transformer(batch.source_BS, batch.decoder_input_BT), before)
     assert torch.equal(torch.get_rng_state(), state)

@@ -213,7 +213,7 @@ def test_internal_view_error_is_logged_and_not_blamed_on_the_user(mixed, monkeyp
 
 def test_a_share_is_written_as_everywhere_else(handmade, monkeypatch):
     least = dataclasses.replace(Ablation(handmade, 40).baseline, exact_match=1 / 2000)
-    monkeypatch.setattr(Ablation, "before", least)
+    monkeypatch.setattr(Ablation, "baseline", least)
     assert "only < 0.1 %, so" in shown(handmade, "away", set="groups")["finding"]
 
 

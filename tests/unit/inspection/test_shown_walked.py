@@ -109,7 +109,7 @@ def test_the_six_steps_tell_of_this_very_sequence(mixed):
     assert "Decoder input SOS 9 3 5, target 9 3 5 EOS" in steps[3]["sentence"]
     assert "positions 3 2 1" in steps[4]["sentence"]  # backwards over the memory
     assert steps[5]["sentence"].endswith("9 3 5 EOS.")
-    own = record_teacher_forced(mixed.transformer, mixed.read("5 3 9")).attention_weights["encoder"][0, 0, 0, 0]
+    own = record_teacher_forced(mixed.transformer, mixed.encode_text("5 3 9")).attention_weights["encoder"][0, 0, 0, 0]
     assert f"{float(own.max()):.2f} of " in steps[2]["sentence"]
     assert "64 → 128 → 64" in steps[2]["sentence"]
     crossing = ask(mixed, "walk", stage=found["stages"][steps[4]["stage"]]["block"] + "/softmax", head=steps[4]["head"])["chosen"]
@@ -392,7 +392,9 @@ def test_shapes_and_counts_cover_the_model_and_the_published_base():
 
 
 def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):
-    monkeypatch.setattr("playground.inspection.shown.apart._cached_attention_benchmark", lambda length: [4 * length**2, 0.1] if length < 9000 else None)
+    monkeypatch.setattr(
+        "playground.inspection.shown.apart._cached_attention_benchmark", lambda length: [4 * length**2, 0.1] if length < 9000 else None
+    )
     found = ask(random_model(), "sizes")["quadratic"]
     assert [row[0] for row in found] == [4, 512, 2048, 8192, 128_000]
     assert found[0] == [4, 16, 64, None, None]

@@ -63,7 +63,7 @@ def test_unknown_target_is_replaced_by_the_generated_tokens(rowed):
     batch = rowed.encode_text("b a")
     written = rowed.generated_tokens(batch)
     assert rowed.token_names(batch.labels_BT[0].tolist())[:-1] == written[:-1]
-    assert (batch.known, rowed.read("a b").known) == (False, True)
+    assert (batch.has_target, rowed.encode_text("a b").has_target) == (False, True)
 
 
 def test_the_held_out_set_of_the_same_settings_is_made_once(mixed, monkeypatch):

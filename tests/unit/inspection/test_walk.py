@@ -161,7 +161,7 @@ def test_the_decoder_is_given_the_answer_shifted_right(mixed):
     walk = ForwardTrace(mixed.transformer, mixed.encode_text("5 3 9"))
     assert mixed.token_names(walk.decoder_input) == ["SOS", "9", "3", "5"]
     logits_TV = walk.stage("output", "logits").tensor
-    assert mixed.names(logits_TV.argmax(-1).tolist()) == ["9", "3", "5", "EOS"]
+    assert mixed.token_names(logits_TV.argmax(-1).tolist()) == ["9", "3", "5", "EOS"]
 
 
 def test_shapes_are_told_in_letters_and_numbers():
@@ -187,9 +187,9 @@ def test_every_stage_names_a_line_that_stands_in_the_source(recipe):
 
 
 def test_a_line_that_is_gone_or_is_there_twice_fails_loudly():
-    with pytest.raises(LookupError, match="attend has 0 lines with 'cosine'"):
+    with pytest.raises(LookupError, match="scaled_dot_product_attention has 0 lines with 'cosine'"):
         find_source_line(scaled_dot_product_attention, "cosine")
-    with pytest.raises(LookupError, match="attend has 2 lines"):
+    with pytest.raises(LookupError, match="scaled_dot_product_attention has 2 lines"):
         find_source_line(scaled_dot_product_attention, "weights_BHQM")
     assert find_source_line(FeedForward.forward, "relu").text == "return self.narrow(self.widen(x_BSD).relu())"
 

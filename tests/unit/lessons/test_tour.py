@@ -120,7 +120,7 @@ def test_the_crossing_is_the_first_look_with_half_of_them_right(trained):
     told = MEASURES["half_accuracy_step"]([run], {})
     steps = [line["step"] for line in run.lines if line.get("exact_match", 0) >= 0.5]
     assert told["answer"] == steps[0]
-    assert f"{run.evaluations[0]['evaluations']} held-out" in told["says"]
+    assert f"{run.evaluations[0]['scored']} held-out" in told["says"]
     agrees(LESSONS["stop-1"], told)
     never = MEASURES["half_accuracy_step"]([with_lines(run, "slow", [0.1, 0.4])], {})
     assert never["answer"] is None
@@ -191,7 +191,9 @@ def test_the_head_that_is_missed_most_leads_the_list(trained):
 
 
 def test_unneeded_heads_are_distinguished_from_redundant_heads():
-    idle, doubled = (MEASURES["most_important_head"]([SimpleNamespace(subject=made())], {}) for made in (reversing_model, redundant_heads_model))
+    idle, doubled = (
+        MEASURES["most_important_head"]([SimpleNamespace(subject=made())], {}) for made in (reversing_model, redundant_heads_model)
+    )
     assert "redundant" not in idle["says"]
     assert "11 of 12 heads have a negligible effect one at a time" in idle["says"]
     assert "without all 11 together, exact match is 100\u00a0%: this task does not need them." in idle["says"]

@@ -352,7 +352,7 @@ for size in (1_200_000, 10):
     except OSError:
         failed += 1
 assert not list((run / "history").glob(".*")), "an unfinished write stayed"
-assert weight_steps(run) == history.kept() == [1, 2]
+assert weight_steps(run) == history.steps() == [1, 2]
 make_room()
 history.add([{"step": 40_002, "loss": 1.0}])
 history.flush()

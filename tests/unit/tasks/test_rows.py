@@ -175,7 +175,7 @@ def test_the_file_is_one_that_safetensors_reads(kept):
 def test_reading_rows_and_their_settings_loads_no_torch():
     code = (
         "import sys; from playground.origins import from_text; from playground.training.config import RunConfig;"
-        "rows = from_text(''.join(f'{i:03d}\\t{i}\\n' for i in range(200))); RunConfig.from_fields(rows.settings()); rows.files();"
+        "rows = from_text(''.join(f'{i:03d}\\t{i}\\n' for i in range(200))); RunConfig.from_flat(rows.task_settings()); rows.to_files();"
         "sys.exit('torch' in sys.modules or 'datasets' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
