@@ -9,34 +9,34 @@ import click
 
 from benchmarks import (
     accuracy,
-    accuracy_peers,
-    before,
+    accuracy_vs_references,
     decoding,
     distributed,
     gpu,
-    growth,
-    ingredients,
-    inspecting,
+    inspection_latency,
     lengths,
+    load_soak,
     one_client,
     page,
+    page_history,
+    preset_ablation,
     published,
-    recurrent,
-    soak,
+    recurrent_lengths,
+    scaling,
     startup,
     steps,
     tasks,
-    watching,
+    viewer_overhead,
 )
-from benchmarks.crowd import POLLS_PER_SECOND
-from benchmarks.keeping import format_commit, load_results, replace_row, save_results
+from benchmarks._results import format_commit, load_results, replace_row, save_results
+from benchmarks.load_users import POLLS_PER_SECOND
 from playground.tasks import TASKS
 
 BENCHMARKS_DIR = Path(__file__).parent
 NO_GPU_NOTE = (
     "Nothing here was run on a GPU yet: eager, compiled and captured steps a second against width and batch, beside the limits of "
     "bandwidth and matrix products (`python -m benchmarks gpu`), and several GPUs or machines. Captured steps equal single ones to the bit "
-    "on a processor, with the capturing call replaced (`tests/unit/training/test_captured.py`)."
+    "on a processor, with the capturing call replaced (`tests/unit/training/test_cuda_graphs.py`)."
 )
 ACCURACY_NOTE = (
     "Presets of `playground/training/presets.py`; scored every 10 steps (paper and write-up: 25) on 256 held-out sequences, and on "
@@ -55,7 +55,7 @@ SUBSETS: dict[
 ] = {  # what has measure() and table(rows), its title, what holds for all of its rows
     "accuracy": (accuracy, "Steps to 99.9 % exact match", ACCURACY_NOTE),
     "ingredients": (
-        ingredients,
+        preset_ablation,
         "What each ingredient buys",
         f"Reversal; what is named is taken out, all else stays. {ACCURACY_NOTE}",
     ),
@@ -79,7 +79,7 @@ SUBSETS: dict[
         "Tables of learned positions have rows for all 50, of which training never reaches those behind the tenth.",
     ),
     "recurrent": (
-        recurrent,
+        recurrent_lengths,
         "Where recurrent models break",
         "Reversal, trained on lengths 1 to 10 for 1,000 steps, asked 200 held-out sequences of each length to 30; median over 3 seeds.",
     ),
@@ -89,9 +89,9 @@ SUBSETS: dict[
         "One run, batch 128 in all, length 10, 2+2 layers, d_ff twice d_model; on one machine over gloo, a thread for each process. Gain: "
         "two against one in the same round, median and range.",
     ),
-    "peers": (accuracy_peers.SHORT, "Beside the peers: learning", REFERENCES_NOTE),
+    "peers": (accuracy_vs_references.SHORT, "Beside the peers: learning", REFERENCES_NOTE),
     "peers-long": (
-        accuracy_peers.LONG,
+        accuracy_vs_references.LONG,
         "Beside the peers: learning longer sequences",
         REFERENCES_NOTE,
     ),
@@ -109,18 +109,18 @@ SUBSETS: dict[
         "20 symbols from sources of 20 (d_model 64, 4 heads, 2+2 layers, d_ff 128), in turns as above. Nobody ends early.",
     ),
     "growth": (
-        growth,
+        scaling,
         "How a step grows",
         "The median over steps that take turns; memory is that of tensors, as torch hands it out.",
     ),
     "watching": (
-        watching,
+        viewer_overhead,
         "What watching costs",
         "d_model 64, 2+2 layers, batch 32, length 10. Training is pinned to one core, server and watchers to another.",
     ),
     "page": (page, "The page", "A real Chromium on the same machine, drawing in software."),
     "inspecting": (
-        inspecting,
+        inspection_latency,
         "Looking into models",
         "A real Chromium on the same machine, drawing in software.",
     ),
@@ -131,11 +131,11 @@ SUBSETS: dict[
         "row of CUDA graphs; a step reads and writes at least 9 numbers a parameter.",
     ),
     "soak": (
-        soak,
+        load_soak,
         "Many at once, for long, with faults",
-        f"Four owners' runs hold the four places, {soak.N_SESSIONS} sessions watch at {POLLS_PER_SECOND} Hz, {soak.N_USERS} visitors at a time "
+        f"Four owners' runs hold the four places, {load_soak.N_SESSIONS} sessions watch at {POLLS_PER_SECOND} Hz, {load_soak.N_USERS} visitors at a time "
         "come, start runs that wait in line, pause, inspect, ask, send, fetch and publish, and go. Survived: every owner's run goes on, or "
-        "waits in line again. Client, Hub and app share the machine. `python -m benchmarks.soak --minutes 120 --keep` takes as long as one "
+        "waits in line again. Client, Hub and app share the machine. `python -m benchmarks.load_soak --minutes 120 --keep` takes as long as one "
         "likes.",
     ),
     "one-client": (
@@ -150,7 +150,7 @@ SUBSETS: dict[
         "Whole processes, timed from outside; the machine's file cache is warm.",
     ),
     "before": (
-        before,
+        page_history,
         "The page, before and after",
         "First measurements, out of this repository's history, and the latest ones, from other days and hours of a shared machine: tenfold "
         "differences say something, small ones nothing. Start-up has all the tabs to build that came since.",

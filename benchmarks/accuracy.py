@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from playground.statistics import censored_summary
+from playground.stats import censored_summary
 from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
 
-from .keeping import Progress
+from ._results import Progress
 
 TARGET_SCORE = 0.999
 

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from playground.decoding import generate
-from playground.families.encoder_decoder import EncoderDecoder
-from playground.families.family import greedy_decode as written_anew
+from playground.architectures.base import greedy_decode as written_anew
+from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.generation import generate
 from playground.models.config import ModelConfig
 from playground.tasks import EOS, SOS
 
-from .interleaving import format_interval, rounds, speedup
-from .peers import OURS, Bart, X, XTransformers, reference_versions
+from ._timing import format_interval, rounds, speedup
+from .reference_models import OURS, Bart, X, XTransformers, reference_versions
 
 N_SYMBOLS = 20
 BATCHES = {1: 5, 256: 1}  # and how often each is answered in a turn

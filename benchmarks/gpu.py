@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from benchmarks._results import save_results
 from benchmarks.flops import counted_flops
-from benchmarks.keeping import save_results
-from playground.training.captured import CudaGraphSteps
 from playground.training.config import RunConfig
+from playground.training.cuda_graphs import CudaGraphSteps
 from playground.training.trainer import Trainer
 
 SIZES = (

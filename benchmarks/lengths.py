@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .keeping import COMMIT_AT_START
+from ._results import COMMIT_AT_START
 
 LENGTHS = (10, 11, 12, 15, 20, 50)  # lengths that the table names; training ends at 10
 

@@ -15,9 +15,9 @@ from typing import Any
 import click
 import psutil
 
-from benchmarks.keeping import save_results
-from benchmarks.soak import quantiles
-from playground.ui.visit import new_owner_key
+from benchmarks._results import save_results
+from benchmarks.load_soak import quantiles
+from playground.ui.session import new_owner_key
 from tests.support.app_server import ROOT, AppServer
 from tests.support.attacks import ATTACKS, Attacker
 from tests.support.page_client import PageClient, PollingThread, zipped_small_checkpoint

@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from playground.runs.history import is_retained
 from playground.runs.run import Run, owner_id
+from playground.runs.weight_history import is_retained
 from playground.training.config import RunConfig
 from tests.support.app_server import ROOT, AppServer
 from tests.support.chromium import FLAGS, find_browser

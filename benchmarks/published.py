@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from playground.lab.published import claims
+from playground.experiments.replications import claims
 
-from .keeping import Progress, run_once
+from ._results import Progress, run_once
 
 SEED = 0
 

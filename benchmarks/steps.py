@@ -14,15 +14,15 @@ from typing import Any
 
 import torch
 
-from playground.families.family import Seq2SeqModel
+from playground.architectures.base import Seq2SeqModel
 from playground.tasks.held_out import sample_training_batch
 from playground.training.config import RunConfig
 from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
 
+from ._timing import format_interval, interval, rounds, speedup
 from .flops import counted_flops
-from .interleaving import format_interval, interval, rounds, speedup
-from .peers import CANDIDATES, OURS, REFERENCES, reference_versions
+from .reference_models import CANDIDATES, OURS, REFERENCES, reference_versions
 
 PEAK_SIZE = 1024  # rows and columns of the matrices whose product is the processor's peak
 TWO_THREADS = f"{OURS}, two threads"

@@ -8,8 +8,8 @@ from playground.tasks import TASKS
 from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
 
+from ._results import Progress, format_commit
 from .accuracy import format_median
-from .keeping import Progress, format_commit
 
 TARGET_SCORE = 0.99
 SEEDS = 1

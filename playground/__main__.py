@@ -12,15 +12,15 @@ if __name__ == "__main__":
 import click
 
 from playground import __version__
-from playground.commands.comparing import compare, finetune
-from playground.commands.experiments import experiment, lengths, published
-from playground.commands.inspecting import inspect
-from playground.commands.publishing import deploy, gallery, pull, push, reproduce
-from playground.commands.reporting import report
-from playground.commands.serving import app
-from playground.commands.terminal import Group, exit_with_error
-from playground.commands.training import evaluate, predict, rows, train
-from playground.training.environment import EnvError, validate_env
+from playground.cli.app import app
+from playground.cli.benchmark import compare, finetune
+from playground.cli.common import Group, exit_with_error
+from playground.cli.experiments import experiment, lengths, published
+from playground.cli.hub import deploy, gallery, pull, push, reproduce
+from playground.cli.inspect import inspect
+from playground.cli.report import report
+from playground.cli.train import evaluate, predict, rows, train
+from playground.training.env import EnvError, validate_env
 
 EXAMPLES = """\
 python -m playground app

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from playground.families.family import Seq2SeqModel, eval_mode, split_into_chunks
+from playground.architectures.base import Seq2SeqModel, eval_mode, split_into_chunks
 from playground.models.transformer import Transformer
 from playground.tasks import PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set

@@ -28,7 +28,7 @@ from playground.tasks.rows import (
     read_pairs,
 )
 from playground.tasks.vocabulary import ALPHABET
-from playground.training.files import write_dir
+from playground.training.atomic_write import write_dir
 
 MAX_BYTES = 50_000_000  # bytes of a file or a text, and characters from the Hub
 FUNCTION_EXAMPLES = 20_000  # sequences that a function is called with

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from playground.runs import processes
+from playground.runs import worker_process
 from playground.runs.registry import CLIENT_ADDRESS
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
@@ -19,7 +19,7 @@ os.environ.setdefault("PLAYGROUND_THREADS", "1")  # for runs in processes of the
 
 # What figures and transformers import as well: whatever is forked for a test and needs them is there two seconds sooner. Nothing that
 # reads the environment when it is imported, as huggingface_hub does: that is for each process to do in its own.
-processes.PRELOAD += ["pandas", "scipy.stats", "sklearn.metrics", "matplotlib.backends.backend_agg"]
+worker_process.PRELOAD += ["pandas", "scipy.stats", "sklearn.metrics", "matplotlib.backends.backend_agg"]
 
 pytest_plugins = ["tests.support.layers", "tests.support.fixtures"]
 

@@ -26,11 +26,10 @@ from torch.nn.functional import cross_entropy
 
 from playground import CHECKPOINTS_DIR
 from playground.runs.memory import free_memory
-from playground.statistics import wilson_interval
-from playground.training.files import clean_up_stale
+from playground.stats import wilson_interval
+from playground.training.atomic_write import clean_up_stale
 
-from .asked import choice_field, integer_field, number_field, text_field
-from .free import UNTRAINED_NOTE, classify_text, tokenize
+from .inference import UNTRAINED_NOTE, classify_text, tokenize
 from .pretrained import (
     ResolvedModel,
     local_paths_allowed,
@@ -39,7 +38,8 @@ from .pretrained import (
     resolve,
     unload,
 )
-from .work import JobError, ProgressReporter
+from .process import JobError, ProgressReporter
+from .request_fields import choice_field, integer_field, number_field, text_field
 
 MAX_ROWS, MAX_LABELS, MAX_BYTES = 2000, 20, 1_000_000
 MAX_ROW_LENGTH, MAX_LABEL_LENGTH = 1000, 40  # characters

@@ -27,12 +27,13 @@ from safetensors import SafetensorError
 from playground.models.config import ConfigError, ModelConfig
 from playground.runs.memory import free_memory
 from playground.tasks.vocabulary import SPECIAL_TOKENS
+from playground.training.atomic_write import remove_dir, replacing_dir
 from playground.training.checkpoint import metrics_record
 from playground.training.config import RunConfig, TaskConfig, TrainConfig
-from playground.training.files import remove_dir, replacing_dir
 from playground.training.manifest import read_manifest
 from playground.training.trainer import Trainer, TrainingDivergedError
 
+from .benchmark import METADATA_FILE, load_and_detect_kind
 from .pretrained import (
     CAUSAL,
     FINETUNED_PREFIX,
@@ -45,15 +46,14 @@ from .pretrained import (
     resolve,
     unload,
 )
-from .table import METADATA_FILE, load_and_detect_kind
-from .tuned import (
+from .pretrained_families import (
     MAX_POSITIONS,
     PretrainedCausalFamily,
     PretrainedFamily,
     PretrainedFamilyConfig,
     PretrainedMaskedFamily,
 )
-from .work import JobCancelled, JobError, ProgressReporter
+from .process import JobCancelled, JobError, ProgressReporter
 
 STEPS = 100
 LEARNING_RATE = 2e-4

@@ -24,10 +24,10 @@ from typing import Any
 
 from playground import CHECKPOINTS_DIR
 from playground.runs.memory import free_memory
-from playground.training.environment import env_bytes
-from playground.training.files import clean_up_stale, remove_dir
+from playground.training.atomic_write import clean_up_stale, remove_dir
+from playground.training.env import env_bytes
 
-from .work import JobCancelled, JobError, ProgressReporter, to_job_error
+from .process import JobCancelled, JobError, ProgressReporter, to_job_error
 
 log = logging.getLogger(__name__)
 
@@ -692,7 +692,7 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
         )
     import torch
 
-    from playground.runs.processes import usable_cores
+    from playground.runs.worker_process import usable_cores
 
     torch.set_num_threads(max(1, usable_cores() // 2))  # the other half is for training
     key = (task, resolved.folder)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .items import Example
+from .examples import Example
 
 
 def few_shot_prompt(example: Example, examples: Sequence[Example]) -> str:

@@ -3,7 +3,7 @@
 A `Hub` belongs to one user and one job. It always passes the token explicitly, as a string or
 False, because huggingface_hub would otherwise use the token of the machine. On a Space that is the
 token of its owner. Errors are raised as HubError, with a message that says what to do and does not
-contain the token. The client runs in its own process (work.py), because a hanging request can then
+contain the token. The client runs in its own process (tasks.py), because a hanging request can then
 be ended and the settings below apply to the whole process.
 """
 
@@ -41,7 +41,7 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
 from huggingface_hub.utils._http import hf_request_event_hook, parse_ratelimit_headers
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
-from .names import MANIFEST, PACKAGE_FILES, TAG, Phase, is_branch, is_repo, is_revision
+from .repo_ids import MANIFEST, PACKAGE_FILES, TAG, Phase, is_branch, is_repo, is_revision
 from .space import is_deployed_path
 
 CONNECT_TIMEOUT_S = 2.5  # connection timeout, in seconds

@@ -22,11 +22,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from playground.families.family import split_into_chunks
+from playground.architectures.base import split_into_chunks
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
-from .components import (
+from .hooks import (
     Component,
     all_components,
     all_heads,
@@ -34,7 +34,7 @@ from .components import (
     mean_outputs,
     replace_outputs,
 )
-from .subject import InspectedModel
+from .inspected_model import InspectedModel
 
 NUM_SEQUENCES = 512
 METHODS = ("zero", "mean")

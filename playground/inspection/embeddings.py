@@ -15,7 +15,7 @@ from torch import Tensor
 from playground.models.config import ModelConfig
 from playground.models.positions import InputEmbedding, build_token_embedding
 
-from .subject import InspectedModel, InspectionError
+from .inspected_model import InspectedModel, InspectionError
 
 
 def wavelength(dimension: int, d_model: int) -> float:

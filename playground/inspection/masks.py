@@ -21,8 +21,8 @@ from playground.models.attention import (
 )
 from playground.tasks.task import Batch
 
-from .components import Component, record_activations
-from .subject import InspectedModel, InspectionError
+from .hooks import Component, record_activations
+from .inspected_model import InspectedModel, InspectionError
 
 # Rows of scores from a tutorial, in which zeros are padding, and its results to four digits.
 TUTORIAL_EXAMPLE = {

@@ -15,13 +15,13 @@ from playground.models.positions import sinusoidal_positions
 from playground.tasks.task import Batch
 
 from .ablation import METHODS, NUM_SEQUENCES, Ablation, AblationEffect
-from .components import ATTENTION_KINDS, Component, all_heads
+from .attention_recording import AttentionRecording, record_free_running
 from .embeddings import position_vectors, wavelength
-from .heads import PATTERNS, HeadScore, score_heads, scores_over_training
-from .lens import direct_logit_attribution, logit_lens
-from .recording import AttentionRecording, record_free_running
-from .steps import recorded_steps
-from .subject import Example, InspectedModel
+from .generation_steps import recorded_steps
+from .head_patterns import PATTERNS, HeadScore, score_heads, scores_over_training
+from .hooks import ATTENTION_KINDS, Component, all_heads
+from .inspected_model import Example, InspectedModel
+from .logit_lens import direct_logit_attribution, logit_lens
 
 DECIMALS = 6
 

@@ -31,7 +31,7 @@ from .automodel_base import (
 )
 from .decoder_only import DecoderOnly, DecoderOnlyEmbedding
 from .positions import sinusoidal_positions
-from .sizes import DecoderOnlyConfig
+from .variant_configs import DecoderOnlyConfig
 
 
 class PlaygroundDecoderOnlyConfig(ArchitectureConfig):

@@ -26,7 +26,7 @@ from .automodel_base import (
 )
 from .encoder_only import EncoderOnly
 from .positions import InputEmbedding, sinusoidal_positions
-from .sizes import EncoderOnlyConfig
+from .variant_configs import EncoderOnlyConfig
 
 
 class PlaygroundEncoderOnlyConfig(ArchitectureConfig):

@@ -25,8 +25,8 @@ from .automodel_base import (
     cross_entropy,
     shift_right,
 )
-from .prebuilt import TorchTransformer
-from .sizes import TorchTransformerConfig
+from .torch_transformer import TorchTransformer
+from .variant_configs import TorchTransformerConfig
 
 
 class PlaygroundPrebuiltConfig(Seq2SeqConfig):

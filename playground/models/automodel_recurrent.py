@@ -30,8 +30,8 @@ from .automodel_base import (
     cross_entropy,
     shift_right,
 )
-from .recurrent import RNNSeq2Seq
-from .sizes import RNNSeq2SeqConfig
+from .rnn_seq2seq import RNNSeq2Seq
+from .variant_configs import RNNSeq2SeqConfig
 
 
 class PlaygroundRecurrentConfig(Seq2SeqConfig):

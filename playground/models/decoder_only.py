@@ -14,7 +14,7 @@ from .attention import causal_mask, padding_mask
 from .layers import EncoderLayer
 from .norms import build_norm
 from .positions import build_token_embedding, sinusoidal_positions
-from .sizes import DecoderOnlyConfig
+from .variant_configs import DecoderOnlyConfig
 
 
 class DecoderOnlyEmbedding(nn.Module):

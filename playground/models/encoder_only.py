@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from .layers import EncoderLayer
 from .norms import build_norm
 from .positions import InputEmbedding, build_token_embedding
-from .sizes import EncoderOnlyConfig
+from .variant_configs import EncoderOnlyConfig
 
 
 class EncoderOnly(nn.Module):

@@ -15,7 +15,7 @@ import torch
 from playground.training.devices import is_zero_gpu
 from playground.training.trainer import resolve_device
 
-from .processes import usable_cores
+from .worker_process import usable_cores
 
 
 def device_summary() -> str:

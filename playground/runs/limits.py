@@ -13,10 +13,10 @@ from pathlib import Path
 
 from playground.models.config import ConfigError, format_number
 from playground.training.config import RunConfig
-from playground.training.environment import env_bytes, env_number
+from playground.training.env import env_bytes, env_number
 
-from .processes import usable_cores
 from .run import UserError
+from .worker_process import usable_cores
 
 LIMIT_ENV_NAMES = {
     "d_model": "MAX_D_MODEL",
@@ -65,7 +65,7 @@ class Limits:
     def shared_instance(cls) -> Limits:
         """Return the limits of a public server, from environment variables.
 
-        `environment.py` has the defaults.
+        `env.py` has the defaults.
 
         Raises:
             EnvError: if a variable is not a number.

@@ -3,7 +3,7 @@
 This module holds no tensors and does not import torch.
 
 Threads: the registry is safe to call from any thread. Each worker has its own threads
-(`processes.py`), and one thread does the housekeeping. A thread that holds the registry's lock may
+(`worker_process.py`), and one thread does the housekeeping. A thread that holds the registry's lock may
 take the lock of a run, never the other way round.
 """
 
@@ -29,6 +29,7 @@ import filelock
 import psutil
 
 from playground.models.config import ConfigError
+from playground.training.atomic_write import clean_up_stale, remedy
 from playground.training.config import (
     MAX_CHANGES,
     RunConfig,
@@ -36,22 +37,19 @@ from playground.training.config import (
     add_change,
     config_at_step,
 )
-from playground.training.environment import env_number
-from playground.training.files import clean_up_stale, remedy
+from playground.training.env import env_number
 from playground.training.manifest import Manifest, read_manifest
 
 from .addresses import CLIENT_ADDRESS as CLIENT_ADDRESS
 from .addresses import max_per_address, uses_full_share
-from .eyes import BUSY_MESSAGE, InspectorClient, retryable, set_result_if_pending
-from .history import weights_path
+from .download_tokens import DownloadTokens
+from .inspection_cost import min_seconds
 from .inspection_queue import NO_CLIENT, Client
+from .inspector_client import BUSY_MESSAGE, InspectorClient, retryable, set_result_if_pending
 from .limits import TIME_WARNING_S, Limits, estimated_run_bytes
 from .limits import default_slots as usual_slots
 from .memory import ensure_memory_available
-from .points import MetricSeries
-from .pricing import min_seconds
-from .processes import WorkerProcess, cpu_seconds
-from .room import StorageQuota, directory_size
+from .metric_series import MetricSeries
 from .run import (
     ACTIVE_STATUSES,
     MAX_NAME_LENGTH,
@@ -69,8 +67,10 @@ from .run import (
     to_summary,
 )
 from .run import UserError as UserError  # callers of the registry import it from here
-from .tickets import DownloadTokens
-from .zero import SLICE_SECONDS, SliceRunner, ZeroGpuWorker, describe_error
+from .storage_quota import StorageQuota, directory_size
+from .weight_history import weights_path
+from .worker_process import WorkerProcess, cpu_seconds
+from .zerogpu import SLICE_SECONDS, SliceRunner, ZeroGpuWorker, describe_error
 
 log = logging.getLogger(__name__)
 
@@ -577,7 +577,7 @@ class Registry:
     def _launch(self, run: Run) -> None:
         with run.lock:
             run.worker = WorkerProcess(
-                "playground.runs.worker:main",
+                "playground.runs.training_worker:main",
                 f"run-{run.folder.name}",
                 self._worker_spec(run),
                 on_message=lambda *message: self._on_worker_message(run, *message),

@@ -3,7 +3,7 @@
 A run's folder contains:
 
     run.json                   the record: owner, configuration and status (this module)
-    metrics.jsonl  history/    metrics and weights by step (`history.py`)
+    metrics.jsonl  history/    metrics and weights by step (`weight_history.py`)
     checkpoints/               a folder per checkpoint, named by its step; see
                                `training/checkpoint.py`
 """
@@ -25,8 +25,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from playground.families import ARCHITECTURES
+from playground.architectures import ARCHITECTURES
 from playground.models.config import short_repr
+from playground.training.atomic_write import write_file
 from playground.training.config import (
     RESULT_NEUTRAL_SETTINGS,
     RunConfig,
@@ -34,7 +35,6 @@ from playground.training.config import (
     config_at_step,
 )
 from playground.training.devices import ZERO_GPU, is_zero_gpu
-from playground.training.files import write_file
 from playground.training.manifest import (
     CheckpointError,
     Manifest,
@@ -44,10 +44,10 @@ from playground.training.manifest import (
     validate_scores,
 )
 
-from .history import read_lines, weight_steps
 from .inspection_queue import Client
-from .points import MetricSeries
-from .processes import WorkerProcess
+from .metric_series import MetricSeries
+from .weight_history import read_lines, weight_steps
+from .worker_process import WorkerProcess
 
 ACTIVE_STATUSES = ("starting", "training", "stopping")  # statuses with an active worker
 TERMINAL_STATUSES = ("done", "stopped", "failed")
@@ -255,7 +255,7 @@ class Run:
 
     @property
     def uses_zerogpu(self) -> bool:
-        """Whether it trains in ZeroGPU slices (`zero.py`)."""
+        """Whether it trains in ZeroGPU slices (`zerogpu.py`)."""
         return self.config.training.device == ZERO_GPU and is_zero_gpu()
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .about import TASKS, TaskSpec
+from .specs import TASKS, TaskSpec
 from .vocabulary import EOS, PAD, SOS, UnknownSymbolError, Vocabulary
 
 if TYPE_CHECKING:

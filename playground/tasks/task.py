@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .about import DEFAULT_SPEC, TASKS
+from .specs import DEFAULT_SPEC, TASKS
 from .vocabulary import EOS, PAD, SOS, SPECIAL_TOKENS, Vocabulary
 
 
 class Task:
     """A rule that maps sequences to sequences.
 
-    To add a task, write a subclass with a name and `target`, and add it to `TASKS` (about.py).
+    To add a task, write a subclass with a name and `target`, and add it to `TASKS` (specs.py).
     `target` processes a whole padded batch at once. An example is the rule "drop the first symbol":
 
 

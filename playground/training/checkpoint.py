@@ -25,14 +25,14 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from playground.architectures import load_architecture
+from playground.architectures.base import Seq2SeqModel
 from playground.evaluation import EvalResult
-from playground.families import load_architecture
-from playground.families.family import Seq2SeqModel
 from playground.models.config import short_repr
 
+from .atomic_write import wait_for_replacement, write_dir
 from .config import RunConfig, TrainConfig
 from .distributed import SINGLE_PROCESS, DistributedContext
-from .files import wait_for_replacement, write_dir
 from .manifest import CheckpointError, Manifest, is_number, parse_strict_json, read_manifest
 from .optimizers import has_step_count, optimizer_state_keys
 from .trainer import MAX_THREADS, Metrics, Trainer

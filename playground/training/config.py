@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from playground.families import ARCHITECTURES
+from playground.architectures import ARCHITECTURES
 from playground.models.config import (
     ConfigError,
     ModelConfig,

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from playground.families.family import Seq2SeqModel
+from playground.architectures.base import Seq2SeqModel
 from playground.models.config import ConfigError
 from playground.tasks import PAD
 from playground.tasks.task import Batch

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import playground
-from playground.families import ARCHITECTURES
+from playground.architectures import ARCHITECTURES
 from playground.models.config import ConfigError, short_repr
 
 from .config import RunConfig, SettingChange, TaskConfig, TrainConfig

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from playground.families import ARCHITECTURES
+from playground.architectures import ARCHITECTURES
 
 from .config import RunConfig
 

@@ -13,21 +13,21 @@ from math import isfinite
 import torch
 from torch import Tensor
 
+from playground.architectures import load_architecture
+from playground.architectures.base import Seq2SeqModel
 from playground.evaluation import EvalResult, aggregate, count_correct
-from playground.families import load_architecture
-from playground.families.family import Seq2SeqModel
 from playground.models.config import ConfigError
 from playground.tasks import LOOKUP, PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set, sample_training_batch
 from playground.tasks.task import Batch
 
-from .captured import RING_SIZE, CudaGraphSteps, StepResult
 from .config import MAX_CHANGES, RunConfig, SettingChange, TrainConfig, add_change, config_at_step
+from .cuda_graphs import RING_SIZE, CudaGraphSteps, StepResult
 from .devices import is_zero_gpu
 from .distributed import SINGLE_PROCESS, DistributedContext
+from .lr_schedule import learning_rate_at
 from .optimizers import build_optimizer, has_step_count, optimizer_state_keys
-from .schedules import learning_rate_at
-from .update import train_step
+from .train_step import train_step
 
 FINAL_EVAL_SIZE = 2000  # held-out sequences of a final evaluation
 MAX_THREADS = 256  # the maximum of the setting
@@ -168,7 +168,7 @@ class Trainer:
 
     @property
     def threads(self) -> int:
-        """Return the number of CPU threads in effect; one without a choice (see threads.py)."""
+        """Return the number of CPU threads in effect; one without a choice (see thread_tuning.py)."""
         return min(self.active_config.threads or 1, self.max_threads)
 
     def _set_threads(self) -> None:

@@ -1,6 +1,6 @@
 """Serve the public API: endpoints for gradio_client, plain HTTP and MCP.
 
-MCP needs `gradio[mcp]`. Each endpoint calls a handler of the page (asked.py), so one place decides
+MCP needs `gradio[mcp]`. Each endpoint calls a handler of the page (routes.py), so one place decides
 what a caller may read and do.
 
 Ownership: `start` returns the run's id and a random owner key; a caller with both may control the
@@ -25,26 +25,22 @@ from typing import Any, Literal
 import gradio as gr
 from starlette.requests import Request
 
-from playground.comparison.sheet import latest_rows
-from playground.families import ARCHITECTURES
+from playground.architectures import ARCHITECTURES
+from playground.comparison.export import latest_rows
 from playground.models.config import ConfigError, short_repr
 from playground.runs.registry import CLIENT_ADDRESS, Registry
 from playground.runs.run import ACTIVE_STATUSES, UserError
-from playground.statistics import wilson_interval
+from playground.stats import wilson_interval
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig, field_named, section_of_field
 from playground.training.devices import ZERO_GPU, is_zero_gpu
-from playground.training.environment import env_number
+from playground.training.env import env_number
 from playground.training.manifest import CheckpointError
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 
-from .asked import Handler
-from .form import dataset_settings
-from .hub import is_space
-from .limits import BoundedSemaphoreQueue, RateLimiter, resolve_client_address
-from .live import await_result
-from .origin import is_own_origin
-from .subject import (
+from .hub_api import is_space
+from .live_api import await_result
+from .model_ref import (
     CHECKPOINT_PREFIX,
     RUN_PREFIX,
     SHARE_PREFIX,
@@ -52,7 +48,11 @@ from .subject import (
     resolve_client,
     resolve_run,
 )
-from .visit import OWNER_KEY_PATTERN, new_owner_key
+from .origin import is_own_origin
+from .rate_limit import BoundedSemaphoreQueue, RateLimiter, resolve_client_address
+from .routes import Handler
+from .session import OWNER_KEY_PATTERN, new_owner_key
+from .training_form import dataset_settings
 
 STATUS_CHANGE_TIMEOUT_S = 10.0  # seconds to wait for pause, resume and stop to take effect
 MAX_WAIT_S = 240.0  # maximum wait of compare, push and job, in seconds
@@ -640,7 +640,7 @@ class Endpoints:
         return owner
 
     def _model_ref(self, model: object, owner: object) -> dict[str, str]:
-        """Return the request fields of a model name (subject.py).
+        """Return the request fields of a model name (model_ref.py).
 
         Raises:
             UserError: for an unknown model, or a run of another owner.

@@ -17,36 +17,35 @@ os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "50")
 
 import gradio as gr
 
-from playground.comparison.jobs import JobQueue
-from playground.hub.jobs import AutoPublisher
-from playground.lab.laboratory import ExperimentService
-from playground.lessons.classroom import LessonService
+from playground.comparison.job_queue import JobQueue
+from playground.experiments.service import ExperimentService
+from playground.hub.publisher import AutoPublisher
+from playground.lessons.service import LessonService
 from playground.logs import configure_logging
-from playground.runs.home import resolve_storage
 from playground.runs.limits import Limits
-from playground.runs.processes import WorkerProcess, warm_up
 from playground.runs.registry import Registry
-from playground.runs.zero import find_slice_runner
-from playground.training.environment import set_env_default, withhold_secrets
+from playground.runs.storage import resolve_storage
+from playground.runs.worker_process import WorkerProcess, warm_up
+from playground.runs.zerogpu import find_slice_runner
+from playground.training.env import set_env_default, withhold_secrets
 
 from .api import Endpoints, has_mcp
-from .asked import Handler, build_routes
+from .checkpoint_transfer import build_transfer_routes
 from .compare import ComparePage, compare_view
 from .connections import bound_connections
-from .embed import EMBED_HEAD, is_embedded
+from .datasets_api import DatasetUploads
+from .embedding import EMBED_HEAD, is_embedded
+from .experiments_api import LabPage, lab_view
 from .gradio_patches import apply_patches, bound_sessions
-from .hub import HubPage, can_sign_in, hub_view
-from .inspect import inspect_handlers, inspect_view
-from .lab import LabPage, lab_view
-from .learn import LearnPage, learn_view
-from .limits import LoadLimits
-from .live import live_handlers
+from .hub_api import HubPage, can_sign_in, hub_view
+from .inspect_api import inspect_handlers, inspect_view
+from .lessons_api import LearnPage, learn_view
+from .live_api import live_handlers
 from .middleware import build_middleware
-from .report import report_handlers
-from .rows import DatasetUploads
-from .train import build_train_tab
-from .transfer import build_transfer_routes
-from .visit import (
+from .rate_limit import LoadLimits
+from .report_api import report_handlers
+from .routes import Handler, build_routes
+from .session import (
     machine_owner_key,
     new_owner_key,
     owner_from_cookie,
@@ -54,6 +53,7 @@ from .visit import (
     session_handlers,
     session_value,
 )
+from .train import build_train_tab
 
 UI_DIR = Path(__file__).parent
 # Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
@@ -195,7 +195,7 @@ def launch_options(
     load = LoadLimits.from_environment(public)
     return {
         "theme": theme(),
-        "css": (UI_DIR / "page.css").read_text(encoding="utf-8"),
+        "css": (UI_DIR / "theme.css").read_text(encoding="utf-8"),
         "head": EMBED_HEAD,
         "server_name": host,
         "server_port": port,
@@ -258,7 +258,7 @@ def serve(
     """Serve the page until the process is told to end; then let every run save, and exit 0. With `browser`, open it where there is
     a screen; with `share`, Gradio's tunnel gives it a link for everybody.
 
-    Checkpoints and runs live where home.py finds a place for them.
+    Checkpoints and runs live where storage.py finds a place for them.
     """
     configure_logging()
     withhold_secrets()  # Gradio has read the one that it needs when it was imported

@@ -9,7 +9,7 @@ const formatBytes = (n) => (n < 1e6 ? Math.max(1, Math.round(n / 1e3)) + " KB" :
 // As a sentence; a name such as user/name or gpt2 in front stays as it is written.
 const toSentence = (text) => (text ? (/^\S*[/_.\d]\S*\s/.test(text) ? text[0] : text[0].toUpperCase()) + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".") : "");
 const baseUrl = new URL("playground/", location.origin + location.pathname.replace(/\/?$/, "/"));
-// Ask the server (asked.py). Throws when there is no answer. A rate limit (limits.py) delays the request instead of failing it.
+// Ask the server (routes.py). Throws when there is no answer. A rate limit (limits.py) delays the request instead of failing it.
 async function request(name, payload, timeoutMs = 20000) {
   const until = Date.now() + timeoutMs;
   for (;;) {

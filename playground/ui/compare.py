@@ -1,7 +1,7 @@
 """Serve the Compare tab: the user's model beside pretrained models and other architectures.
 
 The front end is compare.html, .css and the scripts in this folder. Everything that needs
-transformers is a job (comparison/jobs.py) in a process that starts with the first job; the page
+transformers is a job (comparison/job_queue.py) in a process that starts with the first job; the page
 polls it. This module loads neither torch nor transformers.
 """
 
@@ -16,28 +16,28 @@ from typing import Any
 import gradio as gr
 from starlette.requests import Request
 
-from playground.comparison.jobs import JobQueue
-from playground.comparison.work import JobError
+from playground.comparison.job_queue import JobQueue
+from playground.comparison.process import JobError
 from playground.runs.registry import Registry
 from playground.runs.run import owner_id
 from playground.training.manifest import CheckpointError
 
-from . import same_budget
-from .asked import Handler
-from .subject import non_negative_int, resolve_checkpoint, resolve_run
-from .view import build_view
-from .visit import OWNER_KEY_PATTERN
+from . import matched_parameters
+from .model_ref import non_negative_int, resolve_checkpoint, resolve_run
+from .mount import build_view
+from .routes import Handler
+from .session import OWNER_KEY_PATTERN
 
-SHARED_SCRIPTS = ("common.js", "elements.js", "paint.js", "matrix.js", "compare.js")
+SHARED_SCRIPTS = ("common.js", "dom.js", "canvas.js", "heatmap.js", "compare.js")
 VIEW_SCRIPTS = (
-    "compare_table.js",
-    "compare_families.js",
+    "compare_benchmark.js",
+    "compare_matched_parameters.js",
     "compare_finetune.js",
-    "compare_free.js",
+    "compare_inference.js",
     "compare_attention.js",
-    "compare_meaning.js",
+    "compare_embeddings.js",
 )
-SCRIPTS = (*SHARED_SCRIPTS, *VIEW_SCRIPTS, "compare_begin.js")
+SCRIPTS = (*SHARED_SCRIPTS, *VIEW_SCRIPTS, "compare_start.js")
 STYLES = ("common.css", "compare.css")
 MAX_REQUEST_LENGTH = 20_000  # characters of a job request
 MAX_REQUEST_LENGTH_WITH_DATA = 1_000_000  # characters of a request with a table
@@ -159,13 +159,15 @@ class ComparePage:
             return {"error": str(error)}
 
     async def model_facts(self, payload: object, _: Request) -> dict[str, Any]:
-        return same_budget.family_facts()
+        return matched_parameters.family_facts()
 
     async def matched_families(self, payload: object, _: Request) -> dict[str, Any]:
         """Return the architectures at the size of the selected model, or an `error`."""
         payload = payload if isinstance(payload, dict) else {}
         try:
-            return await asyncio.to_thread(same_budget.available_families, self.registry, payload)
+            return await asyncio.to_thread(
+                matched_parameters.available_families, self.registry, payload
+            )
         except (ValueError, OSError) as error:
             return {"error": str(error)}
 
@@ -174,14 +176,16 @@ class ComparePage:
         payload = payload if isinstance(payload, dict) else {}
         try:
             return await asyncio.to_thread(
-                same_budget.train_families, self.registry, require_owner(payload), payload
+                matched_parameters.train_families, self.registry, require_owner(payload), payload
             )
         except (ValueError, OSError) as error:
             return {"error": str(error)}
 
     async def family_curves(self, payload: object, _: Request) -> dict[str, Any]:
         return await asyncio.to_thread(
-            same_budget.family_curves, self.registry, payload if isinstance(payload, dict) else {}
+            matched_parameters.family_curves,
+            self.registry,
+            payload if isinstance(payload, dict) else {},
         )
 
 

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from playground.logs import FORMAT, RepeatFilter, SafeFormatter
 
-from .limits import network_of
+from .rate_limit import network_of
 
 try:
     import resource

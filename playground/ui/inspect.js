@@ -286,7 +286,7 @@ async function buildViewLink() {
 $(".link").addEventListener("click", async () =>
   copyText(await buildViewLink(), $(".link"), "The link"),
 );
-// HTML that embeds this view in another site (embed.py).
+// HTML that embeds this view in another site (embedding.py).
 async function copyEmbedCode() {
   const title = "Transformer Playground: " + VIEWS[state.view].title;
   const code =

@@ -26,14 +26,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from playground.runs.registry import CLIENT_ADDRESS
 from playground.training.manifest import parse_strict_json
 
-from .asked import MAX_BRACKETS
-from .embed import EMBED_HEAD, is_embedded
+from .checkpoint_transfer import CHECKPOINT_PATH as CHECKPOINT_PATH
+from .checkpoint_transfer import MAX_UPLOAD_BYTES
+from .datasets_api import UPLOAD_PATH as ROWS_PATH
+from .embedding import EMBED_HEAD, is_embedded
 from .gradio_patches import StreamCleanupMiddleware
-from .limits import LoadLimits, resolve_client_address
 from .origin import configured_hosts, is_own_origin, public_hosts
-from .rows import UPLOAD_PATH as ROWS_PATH
-from .transfer import CHECKPOINT_PATH as CHECKPOINT_PATH
-from .transfer import MAX_UPLOAD_BYTES
+from .rate_limit import LoadLimits, resolve_client_address
+from .routes import MAX_BRACKETS
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 HUB = "https://huggingface.co"  # shows a Space in a frame
@@ -47,7 +47,7 @@ DATA_BODY_PATH = "/playground/ask/compare-begin"
 TRANSFER_PATHS = (CHECKPOINT_PATH, ROWS_PATH)
 
 # Everything that is served, as (methods, pattern of the path, load). The load is an estimate of the
-# milliseconds that the server's event loop works for a request; asked.py has those of its routes.
+# milliseconds that the server's event loop works for a request; routes.py has those of its routes.
 PAGE_METHODS = "GET HEAD"
 SERVED_ROUTES: tuple[tuple[str, str, float], ...] = (
     (PAGE_METHODS, r"/", 60),

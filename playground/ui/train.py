@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from playground.families import ARCHITECTURES
+from playground.architectures import ARCHITECTURES
 from playground.runs.registry import CLIENT_ADDRESS, Registry
 from playground.runs.run import UserError
 from playground.tasks import LOOKUP, TASKS
@@ -18,9 +18,14 @@ from playground.training.config import RunConfig, SettingChange
 from playground.training.devices import ZERO_GPU, is_zero_gpu
 from playground.training.presets import PRESETS
 
-from .acts import parse_settings
-from .difficulty import task_description_html
-from .form import (
+from .datasets_api import panel_state
+from .live_api import live_view
+from .model_ref import CHECKPOINT_PREFIX, RUN_PREFIX, SHARE_PREFIX, resolve_run
+from .rate_limit import resolve_client_address
+from .runs_api import parse_settings
+from .session import new_owner_key, owner_from_session, session_value
+from .task_info import task_description_html
+from .training_form import (
     ADVANCED_SETTINGS,
     FORM_PRESETS,
     PRESET_SETTINGS,
@@ -34,11 +39,6 @@ from .form import (
     suggested_max_length,
     validate_form,
 )
-from .limits import resolve_client_address
-from .live import live_view
-from .rows import panel_state
-from .subject import CHECKPOINT_PREFIX, RUN_PREFIX, SHARE_PREFIX, resolve_run
-from .visit import new_owner_key, owner_from_session, session_value
 
 FIRST_CHECKPOINT = "reverse"
 SILENT_EVENT: dict[str, Any] = {

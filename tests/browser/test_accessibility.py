@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.support.pages import go_to, wait_until
+from tests.support.browser_page import go_to, wait_until
 
 LONG = 120_000
 WIDE, NARROW = {"width": 1440, "height": 950}, {"width": 390, "height": 844}

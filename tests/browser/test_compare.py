@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.app_server import AppServer
-from tests.support.pages import count_colors, wait_until
+from tests.support.browser_page import count_colors, wait_until
 
 
 def to_compare(page, view="Benchmark"):

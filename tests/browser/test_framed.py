@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.support.pages import run_names, settings_link, wait_for_status, wait_until
+from tests.support.browser_page import run_names, settings_link, wait_for_status, wait_until
 
 NO_STORAGE = """if (window.top !== window) Object.defineProperty(window, "localStorage", {
   get() { throw new DOMException("Access is denied for this document.", "SecurityError"); } });"""

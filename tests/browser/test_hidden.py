@@ -1,6 +1,6 @@
 """A page that is hidden: it waits for being shown again instead of waking up several times a second."""
 
-from tests.support.pages import wait_for_status
+from tests.support.browser_page import wait_for_status
 
 HIDE = """(() => {
   let hidden = false;

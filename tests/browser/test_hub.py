@@ -7,8 +7,8 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from playground.hub.jobs import MAX_CONCURRENT_TASKS
-from tests.support.pages import selected_head_image, start_run, wait_for_status, wait_until
+from playground.hub.publisher import MAX_CONCURRENT_TASKS
+from tests.support.browser_page import selected_head_image, start_run, wait_for_status, wait_until
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import zipfile
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.pages import count_colors, start_run, wait_for_status, wait_for_step, wait_until
+from tests.support.browser_page import count_colors, start_run, wait_for_status, wait_for_step, wait_until
 
 
 def inspect(page):

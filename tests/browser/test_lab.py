@@ -8,7 +8,7 @@ import zipfile
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.pages import count_colors, go_to, wait_for_status, wait_until
+from tests.support.browser_page import count_colors, go_to, wait_for_status, wait_until
 
 BASE = "checkpoint:reverse-one-head"
 

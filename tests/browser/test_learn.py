@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.pages import wait_until
+from tests.support.browser_page import wait_until
 
 # Somebody was told that it is not this mistake, or that it is; that it is not this line, or that it is.
 NAMED = """title => document.querySelector('.ask-name').hidden

@@ -13,18 +13,18 @@ from urllib.parse import quote, urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from playground.lab.laboratory import ExperimentService
+from playground.experiments.service import ExperimentService
+from playground.figures.attention import write
 from playground.origins import store
-from playground.plots.heads import write
 from playground.runs.registry import Registry
 from playground.tasks.rows import read_pairs
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from playground.ui.visit import machine_owner_key
+from playground.ui.session import machine_owner_key
 from tests.support.app_server import AppServer
-from tests.support.faults import TINY_SETTINGS
-from tests.support.pages import wait_until
+from tests.support.browser_page import wait_until
+from tests.support.small_runs import TINY_SETTINGS
 
 # Each at most 40 characters and without blanks, as a symbol of rows may be.
 PAYLOADS = [

@@ -5,7 +5,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.pages import settings_link, wait_for_status, wait_for_text, wait_until
+from tests.support.browser_page import settings_link, wait_for_status, wait_for_text, wait_until
 
 WORDS = [a + b + c for a in "abcdef" for b in "abcdef" for c in "abcdef"]
 TEXT = "\n".join(f"{word}\t{word[::-1]}" for word in WORDS)

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from playground.training.manifest import read_manifest
 from tests.support.app_server import AppServer, wait_for
-from tests.support.pages import (
+from tests.support.browser_page import (
     SMALL_SETTINGS,
     choose_run_action,
     displayed_step,

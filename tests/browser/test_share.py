@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.support.pages import count_colors, plotted_steps, start_run, wait_for_status, wait_for_text
+from tests.support.browser_page import count_colors, plotted_steps, start_run, wait_for_status, wait_for_text
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from playwright.sync_api import Page, expect
 
 from playground.training.presets import preset_config
 from tests.support.app_server import wait_for
-from tests.support.pages import count_colors, displayed_step, fill_field, wait_for_status, wait_until
+from tests.support.browser_page import count_colors, displayed_step, fill_field, wait_for_status, wait_until
 
 
 def open_advanced(page: Page, group: str) -> None:

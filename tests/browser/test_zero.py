@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.app_server import ROOT, AppServer
-from tests.support.pages import fill_field, wait_for_status, wait_until
+from tests.support.browser_page import fill_field, wait_for_status, wait_until
 
 # As the real one, it refuses to be imported by Gradio in the making, and knows whose event calls from Gradio's own context.
 SPACES = """

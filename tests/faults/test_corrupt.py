@@ -10,7 +10,7 @@ from playground.runs.registry import Registry
 from playground.training.checkpoint import load_checked_tensors, load_model, resume_trainer, save_checkpoint
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
-from tests.support.faults import (
+from tests.support.small_runs import (
     assert_complete_series,
     newest_checkpoint_step,
     pause_and_wait,

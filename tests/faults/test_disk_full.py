@@ -8,7 +8,7 @@ import pytest
 from playground.runs.run import UserError
 from playground.training.checkpoint import resume_trainer
 from tests.support.app_server import wait_for
-from tests.support.faults import (
+from tests.support.small_runs import (
     IN_CI,
     assert_complete_series,
     newest_checkpoint_step,

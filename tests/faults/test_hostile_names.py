@@ -16,17 +16,17 @@ import pytest
 from starlette.requests import Request
 
 from playground.comparison.pretrained import validate_name
-from playground.comparison.work import JobError as NoModel
+from playground.comparison.process import JobError as NoModel
 from playground.data import stream_hub_columns
 from playground.hub.client import Hub, HubError
-from playground.hub.names import is_repo, is_revision
+from playground.hub.repo_ids import is_repo, is_revision
 from playground.origins import from_cli_argument, from_text, store
 from playground.tasks.rows import DatasetError, load_metadata, load_pairs
 from playground.training.config import RunConfig
 from playground.ui.api import Endpoints
 from playground.ui.app import build_app
-from playground.ui.asked import ROUTE_PREFIX as ASK
-from playground.ui.transfer import CHECKPOINT_FILES, CHECKPOINT_PATH, extract_checkpoint
+from playground.ui.checkpoint_transfer import CHECKPOINT_FILES, CHECKPOINT_PATH, extract_checkpoint
+from playground.ui.routes import ROUTE_PREFIX as ASK
 from tests.faults.test_hostile_requests import checkpoint, server  # noqa: F401
 from tests.support.coroutines import run_in_thread
 

@@ -13,31 +13,31 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from playground.comparison import asked as comparison_asked
-from playground.comparison.jobs import JobQueue
-from playground.comparison.work import JobError as NotAsked
-from playground.families import ARCHITECTURES
-from playground.hub import jobs
+from playground.architectures import ARCHITECTURES
+from playground.comparison import request_fields as comparison_asked
+from playground.comparison.job_queue import JobQueue
+from playground.comparison.process import JobError as NotAsked
+from playground.experiments.service import ExperimentService
+from playground.hub import publisher
 from playground.inspection.ablation import NUM_SEQUENCES
-from playground.inspection.shown import VIEWS, proof
-from playground.lab.laboratory import ExperimentService
-from playground.lessons.classroom import LessonService
-from playground.lessons.mistakes import BUGS, RANDOM_BUG
-from playground.lessons.tour import LESSONS
-from playground.runs.inspector import Inspector
-from playground.runs.points import MAX_DELTA_POINTS, MetricSeries
+from playground.inspection.views import VIEWS, head_analysis
+from playground.lessons.bugs import BUGS, RANDOM_BUG
+from playground.lessons.lessons import LESSONS
+from playground.lessons.service import LessonService
+from playground.runs.inspector_process import Inspector
+from playground.runs.metric_series import MAX_DELTA_POINTS, MetricSeries
 from playground.runs.registry import COMMANDS
-from playground.runs.view import SnapshotBuilder
+from playground.runs.snapshot import SnapshotBuilder
 from playground.training.checkpoint import build_model, load_model, resume_trainer, save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from playground.ui import inspect as inspect_page
-from playground.ui import lab as lab_page
+from playground.ui import experiments_api as lab_page
+from playground.ui import inspect_api as inspect_page
 from playground.ui.app import build_handlers, launch_options
-from playground.ui.asked import ROUTE_PREFIX
 from playground.ui.middleware import MAX_DATA_BODY_BYTES
-from playground.ui.visit import new_owner_key
-from tests.support.faults import TINY_SETTINGS, repeat_counts, tiny_config
+from playground.ui.routes import ROUTE_PREFIX
+from playground.ui.session import new_owner_key
+from tests.support.small_runs import TINY_SETTINGS, repeat_counts, tiny_config
 
 FEWEST_ANSWERED = 5  # one request in so many must be answered
 STEPS = 6
@@ -68,7 +68,7 @@ def nothing_drawn(*_, on_message, on_exit):
 
 def no_errand(errand, owner="", on_done=None, **_):
     """In the place of the process that goes to the Hub: it is over at once."""
-    job = jobs.Job("errand", owner, errand, status="failed", message="there is no network here")
+    job = publisher.Job("errand", owner, errand, status="failed", message="there is no network here")
     job.finished.set()
     return job
 
@@ -88,10 +88,10 @@ def server(registries, checkpoint, tmp_path, monkeypatch):
     shutil.copytree(checkpoint, tmp_path / "small")
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr(JobQueue, "_go_on", lambda self: None)
-    monkeypatch.setattr(jobs, "begin", no_errand)
+    monkeypatch.setattr(publisher, "begin", no_errand)
     monkeypatch.setattr(inspect_page, "WorkerProcess", nothing_drawn)
     monkeypatch.setattr(lab_page, "WorkerProcess", nothing_drawn)
-    monkeypatch.setattr(proof, "TIME_BUDGET", 0.0)
+    monkeypatch.setattr(head_analysis, "TIME_BUDGET", 0.0)
     monkeypatch.setattr(LessonService, "_measure", lambda self, question, what: None)
     registry = registries()
     registry._schedule = lambda: None

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playground.families import ARCHITECTURES, load_architecture
+from playground.architectures import ARCHITECTURES, load_architecture
 from playground.models.config import ConfigError, ModelConfig
 from playground.runs.memory import ensure_memory_available
 from playground.training.checkpoint import _expected_tensors
 from playground.training.config import MUTABLE_SETTINGS, SECTIONS, RunConfig, SettingChange, field_named, section_of_field
 from playground.training.manifest import CheckpointError, Manifest, read_manifest
-from playground.ui.acts import MAX_SETTINGS_LENGTH, describe_config, parse_settings, settings_for_viewer
-from playground.ui.difficulty import task_description_html
-from playground.ui.form import (
+from playground.ui.runs_api import MAX_SETTINGS_LENGTH, describe_config, parse_settings, settings_for_viewer
+from playground.ui.task_info import task_description_html
+from playground.ui.training_form import (
     ADVANCED_SETTINGS,
     BASIC_SETTINGS,
     DERIVED_SETTINGS,
@@ -28,7 +28,7 @@ from playground.ui.form import (
     run_config,
     validate_form,
 )
-from tests.support.faults import repeat_counts
+from tests.support.small_runs import repeat_counts
 
 MOST = 50_000_000  # bytes that one of them may take
 NAMES = [*BASIC_SETTINGS, *(name for names in ADVANCED_SETTINGS.values() for name in names)]

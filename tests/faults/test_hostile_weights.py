@@ -18,17 +18,17 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from playground.comparison.pretrained import _parameter_count
-from playground.comparison.work import JobError
-from playground.hub.package import FILE_MAP, checkpoint_from_package
-from playground.runs.inspector import Inspector
+from playground.comparison.process import JobError
+from playground.hub.export import FILE_MAP, checkpoint_from_package
+from playground.runs.inspector_process import Inspector
 from playground.training import checkpoint
 from playground.training.checkpoint import load_model, restore_trainer, save_checkpoint, weights_by_name
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
-from playground.ui.transfer import CHECKPOINT_PATH, build_transfer_routes
-from playground.ui.visit import new_owner_key
+from playground.ui.checkpoint_transfer import CHECKPOINT_PATH, build_transfer_routes
+from playground.ui.session import new_owner_key
 from tests.faults.test_corrupt import refused
-from tests.support.faults import repeat_counts, tiny_config
+from tests.support.small_runs import repeat_counts, tiny_config
 
 WEIGHTS, STATE = "model.safetensors", "training.safetensors"
 MODEL_AND_HEADER = 2_000_000  # bytes that reading the good file may take, and then some

@@ -18,14 +18,14 @@ from huggingface_hub.utils._http import default_client_factory
 
 from playground.hub import client as hub_client
 from playground.hub.client import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, Hub, HubError, configure_process
-from playground.hub.jobs import cancel, check_timeouts, start_job
-from playground.hub.work import HubTask
-from playground.runs.gather import CHECKPOINT_FILES
+from playground.hub.publisher import cancel, check_timeouts, start_job
+from playground.hub.tasks import HubTask
+from playground.runs.export import CHECKPOINT_FILES
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
 from tests.support.app_server import wait_for
 from tests.support.fake_hub import FakeHub
-from tests.support.faults import start_run, tiny_config, wait_for_status
+from tests.support.small_runs import start_run, tiny_config, wait_for_status
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -9,11 +9,11 @@ import pytest
 
 from playground.runs.registry import COMMANDS, MAX_QUEUED_PER_OWNER
 from playground.runs.run import UserError
-from playground.ui.acts import list_runs, run_action
-from playground.ui.live import HANDLERS, poll_model
-from playground.ui.visit import new_owner_key
+from playground.ui.live_api import HANDLERS, poll_model
+from playground.ui.runs_api import list_runs, run_action
+from playground.ui.session import new_owner_key
 from tests.support.coroutines import run_in_thread
-from tests.support.faults import pause_and_wait, repeat_counts, start_run, wait_for
+from tests.support.small_runs import pause_and_wait, repeat_counts, start_run, wait_for
 
 ACTS = (*COMMANDS, "change", "extend", "rename", "hide", "show", "delete", "undelete", "again", "branch", "download", "remove", "explode")
 SYMBOLS = 62  # letters too, so that no sequence of the one comes up with the other by chance

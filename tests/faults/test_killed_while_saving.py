@@ -9,16 +9,16 @@ import time
 
 import pytest
 
-from playground.runs.history import read_lines, state_path, state_steps, weight_steps, weights_path
-from playground.runs.processes import WorkerProcess, context
 from playground.runs.run import Run, WorkerSpec
-from playground.runs.worker import KEPT_CHECKPOINTS, TrainingWorker
+from playground.runs.training_worker import KEPT_CHECKPOINTS, TrainingWorker
+from playground.runs.weight_history import read_lines, state_path, state_steps, weight_steps, weights_path
+from playground.runs.worker_process import WorkerProcess, context
+from playground.training.atomic_write import clean_up_stale
 from playground.training.checkpoint import build_model, load_weights, restore_trainer, resume_trainer
-from playground.training.files import clean_up_stale
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
-from tests.support.deaths import ExitAtCall
-from tests.support.faults import repeat_counts, start_run, tiny_config, wait_for_status
+from tests.support.exit_at_call import ExitAtCall
+from tests.support.small_runs import repeat_counts, start_run, tiny_config, wait_for_status
 
 
 class Saving:
@@ -31,7 +31,7 @@ class Saving:
         self.gone = threading.Event()
         order = WorkerSpec(str(folder), config.to_flat())
         self.child = WorkerProcess(
-            "playground.runs.worker:main", "saving", order, on_message=self.take, on_exit=lambda code: self.gone.set()
+            "playground.runs.training_worker:main", "saving", order, on_message=self.take, on_exit=lambda code: self.gone.set()
         )
 
     def take(self, kind, *content):

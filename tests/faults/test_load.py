@@ -7,10 +7,10 @@ import psutil
 import pytest
 
 from playground.runs.run import Run
-from playground.ui.visit import new_owner_key
+from playground.ui.session import new_owner_key
 from tests.support.app_server import AppServer, wait_for
-from tests.support.faults import tiny_config
 from tests.support.page_client import PageClient, PollingThread, run_folders, zipped_small_checkpoint
+from tests.support.small_runs import tiny_config
 
 SLOTS, WATCHERS, A_SECOND = 4, 16, 4
 P95, LONGEST, FAIRNESS, MEMORY = 0.5, 2.0, 0.95, 150_000_000  # the gate's own limits: seconds, seconds, Jain's index, bytes

@@ -5,13 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from playground.ui.inspect import load_view
-from playground.ui.live import predict
+from playground.ui.inspect_api import load_view
+from playground.ui.live_api import predict
 from tests.support.app_server import wait_for
-from tests.support.faults import start_run, wait_for_status
+from tests.support.small_runs import start_run, wait_for_status
 
 SLOTS = 4
-WITHIN = 15  # seconds: what the page itself waits for an answer (live.py)
+WITHIN = 15  # seconds: what the page itself waits for an answer (live_api.py)
 LARGE = {"d_model": 64, "n_heads": 4, "n_layers": 2, "d_ff": 128, "batch_size": 128, "max_length": 10, "threads": 1}
 
 

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from playground.ui.visit import new_owner_key
+from playground.ui.session import new_owner_key
 from tests.support.app_server import AppServer
 from tests.support.attacks import ATTACKS, Attacker
-from tests.support.faults import repeat_counts
 from tests.support.page_client import PageClient, PollingThread, zipped_small_checkpoint
+from tests.support.small_runs import repeat_counts
 
 MEDIAN = 1.0  # seconds of a poll: before the limits these were 2 to 10
 

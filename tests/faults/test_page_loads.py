@@ -9,10 +9,10 @@ from contextlib import ExitStack
 import psutil
 import pytest
 
-from playground.ui.visit import new_owner_key
+from playground.ui.session import new_owner_key
 from tests.support.app_server import AppServer, wait_for
-from tests.support.faults import repeat_counts
 from tests.support.page_client import PageClient
+from tests.support.small_runs import repeat_counts
 
 KEPT = 20e6  # bytes; the allocator alone may hold 12 MB more after 100 visits
 

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from playground.runs.processes import context
 from playground.runs.run import UserError, WorkerSpec
-from playground.runs.worker import TrainingWorker
+from playground.runs.training_worker import TrainingWorker
+from playground.runs.worker_process import context
 from playground.training.checkpoint import resume_trainer
-from playground.ui.visit import new_owner_key
+from playground.ui.session import new_owner_key
 from tests.support.app_server import ROOT, AppServer, wait_for
-from tests.support.faults import IN_CI, run_as_root, tiny_config
 from tests.support.page_client import PageClient, run_folders, zipped_small_checkpoint
+from tests.support.small_runs import IN_CI, run_as_root, tiny_config
 
 STEPS = 12
 SMALL = {"steps": STEPS, "batch_size": 16, "max_length": 5, "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "eval_every": 6}

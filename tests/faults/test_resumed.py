@@ -10,15 +10,15 @@ import pytest
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
-from tests.support.faults import tiny_config
-from tests.support.fingerprint import fingerprint
+from tests.support.small_runs import tiny_config
+from tests.support.trainer_fingerprint import fingerprint
 
 STEPS = 12
 RESUME = """
 import sys
 from pathlib import Path
 from playground.training.checkpoint import resume_trainer
-from tests.support.fingerprint import fingerprint
+from tests.support.trainer_fingerprint import fingerprint
 for folder in sys.argv[1:]:
     trainer, _ = resume_trainer(Path(folder))
     list(trainer)

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from playground.runs.history import read_lines
 from playground.runs.run import Run
-from playground.ui.visit import new_owner_key
+from playground.runs.weight_history import read_lines
+from playground.ui.session import new_owner_key
 from tests.support.app_server import AppServer, wait_for
-from tests.support.faults import repeat_counts, resumable_steps
 from tests.support.page_client import PageClient, run_folders, zipped_small_checkpoint
+from tests.support.small_runs import repeat_counts, resumable_steps
 
 RUNS = 2
 SAVED_WITHIN = 5.0  # seconds: the gate's own limit

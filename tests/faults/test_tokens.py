@@ -12,15 +12,15 @@ import psutil
 import pytest
 from huggingface_hub import constants
 
-from playground.hub.jobs import AutoPublisher
+from playground.hub.publisher import AutoPublisher
 from playground.runs.run import UserError
-from playground.ui.hub import HubPage, resolve_token
-from playground.ui.visit import new_owner_key
+from playground.ui.hub_api import HubPage, resolve_token
+from playground.ui.session import new_owner_key
 from tests.support.app_server import AppServer, wait_for
 from tests.support.coroutines import run_in_thread
 from tests.support.fake_hub import FakeHub
-from tests.support.faults import tiny_config
 from tests.support.page_client import PageClient
+from tests.support.small_runs import tiny_config
 
 REVERSE = "checkpoint:reverse-one-head"
 SIGNED_IN = 3600

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.support.app_server import wait_for
-from tests.support.faults import (
+from tests.support.small_runs import (
     assert_complete_series,
     newest_checkpoint_step,
     pause_and_wait,

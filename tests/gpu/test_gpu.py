@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from playground.families import ARCHITECTURES
+from playground.architectures import ARCHITECTURES
 from playground.tasks import TASKS
-from playground.training.captured import CudaGraphSteps
 from playground.training.checkpoint import resume_trainer, save_checkpoint
 from playground.training.config import RunConfig
+from playground.training.cuda_graphs import CudaGraphSteps
 from playground.training.presets import architecture_preset
 from playground.training.trainer import Trainer
 

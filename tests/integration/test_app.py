@@ -7,10 +7,10 @@ from contextlib import closing
 import pytest
 
 from playground.runs.registry import Registry
-from playground.ui.acts import list_runs, run_action, run_details
 from playground.ui.app import is_public
-from playground.ui.live import overlay_curves, poll_model, predict, snapshot
-from playground.ui.visit import new_owner_key, owner_from_session, session_value
+from playground.ui.live_api import overlay_curves, poll_model, predict, snapshot
+from playground.ui.runs_api import list_runs, run_action, run_details
+from playground.ui.session import new_owner_key, owner_from_session, session_value
 from tests.support.app_server import ROOT, AppServer
 from tests.support.coroutines import run_in_thread
 

@@ -13,12 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from playground.__main__ import main
-from playground.commands import training as commands
-from playground.commands.training import build_config
+from playground.cli import train as commands
+from playground.cli.train import build_config
 from playground.training.presets import architecture_preset
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
-from tests.support.commands import COMMAND, run_command, run_in_interpreter
+from tests.support.command_runner import COMMAND, run_command, run_in_interpreter
 
 TINY = [
     "--d-model",
@@ -271,7 +271,7 @@ CTRL_C_AT = {
     "while modules are imported": """
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name == "playground.commands.training":
+        if name == "playground.cli.train":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Finder())
 """,

@@ -17,7 +17,7 @@ from huggingface_hub import HfApi, ModelCard
 from huggingface_hub.utils import close_session
 
 from tests.support.app_server import ROOT, wait_for
-from tests.support.commands import COMMAND, run_command, run_in_interpreter
+from tests.support.command_runner import COMMAND, run_command, run_in_interpreter
 from tests.support.fake_hub import FakeHub
 
 TINY = [

@@ -21,9 +21,9 @@ from typing import Any
 
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
-from playground.ui.visit import new_owner_key
+from playground.ui.session import new_owner_key
 from tests.support.app_server import AppServer
-from tests.support.faults import tiny_config
+from tests.support.small_runs import tiny_config
 
 ATTACKER_ADDRESS = "127.0.0.2"
 JSON_HEADERS = {"Content-Type": "application/json"}

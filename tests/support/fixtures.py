@@ -55,8 +55,8 @@ def served_hub():
 @pytest.fixture
 def registry(tmp_path):
     """A registry with two training places, in a folder of its own."""
-    from playground.runs.processes import warm_up
     from playground.runs.registry import Registry
+    from playground.runs.worker_process import warm_up
 
     warm_up().join()
     registry = Registry(tmp_path, slots=2)
@@ -92,7 +92,7 @@ def run_task_in_process(monkeypatch):
     from huggingface_hub.utils._http import default_client_factory
     from transformers.utils import logging
 
-    from playground.hub.work import main
+    from playground.hub.tasks import main
 
     previous_handler, verbosity = signal.getsignal(signal.SIGINT), logging.get_verbosity()
     monkeypatch.setattr(os, "environ", os.environ.copy())

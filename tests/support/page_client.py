@@ -17,9 +17,9 @@ from typing import Any
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from playground.ui.visit import session_value
+from playground.ui.session import session_value
 from tests.support.app_server import AppServer
-from tests.support.faults import tiny_config
+from tests.support.small_runs import tiny_config
 
 
 class PageClient:

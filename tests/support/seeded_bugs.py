@@ -35,7 +35,7 @@ BUGS = (
     Bug("no causal mask", "playground/models/attention.py", "device=device).tril()", "device=device)", ("unit/models",)),
     Bug(
         "a write that is not atomic",
-        "playground/training/files.py",
+        "playground/training/atomic_write.py",
         '    try:\n        with open(fresh, "xb")',
         '    path.write_bytes(data)\n    try:\n        with open(fresh, "xb")',
         ("unit/training/test_files.py",),
@@ -49,7 +49,11 @@ BUGS = (
         ("unit/ui", "browser/test_markup.py"),
     ),
     Bug(
-        "a cursor off by one", "playground/runs/points.py", "self.columns[name][known:]", "self.columns[name][known + 1 :]", ("unit/runs",)
+        "a cursor off by one",
+        "playground/runs/metric_series.py",
+        "self.columns[name][known:]",
+        "self.columns[name][known + 1 :]",
+        ("unit/runs",),
     ),
     Bug(
         "a swallowed worker failure",
@@ -60,7 +64,7 @@ BUGS = (
     ),
     Bug(
         "a wrong chance level",
-        "playground/comparison/answerers.py",
+        "playground/comparison/respondents.py",
         '"token_accuracy": 1 / symbols,',
         '"token_accuracy": 1 / (symbols + 3),',
         ("integration/comparison/test_answerers.py",),
@@ -74,14 +78,14 @@ BUGS = (
     ),
     Bug(
         "a missing rate limit",
-        "playground/ui/limits.py",
+        "playground/ui/rate_limit.py",
         "        return 0.0 if is_enough else (tokens - level) / self.per_second",
         "        return 0.0",
         ("unit/ui", "integration/ui/test_api.py"),
     ),
     Bug(
         "an export without its first row",
-        "playground/plots/heads.py",
+        "playground/figures/attention.py",
         "table.writerows(data)",
         "table.writerows(data[1:])",
         ("unit/plots", "integration/test_command_line.py"),

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from playground.architectures.base import Seq2SeqModel
 from playground.evaluation import evaluate, safe_divide
-from playground.families.family import Seq2SeqModel
 from playground.models.config import ModelConfig
 from playground.tasks import PAD, load_task
 from playground.tasks.held_out import build_held_out_set

@@ -21,15 +21,15 @@ AUTOMODELS = ("", "_base", "_decoder_only", "_encoder_only", "_prebuilt", "_recu
 ONLY_IN = {
     "transformers": {
         *(f"models/automodel{kind}.py" for kind in AUTOMODELS),
-        "hub/package.py",
-        "families/bert.py",
-        "families/gpt2.py",
-        "families/bart.py",
+        "hub/export.py",
+        "architectures/bert.py",
+        "architectures/gpt2.py",
+        "architectures/bart.py",
     }
-    | COMPARING - {"comparison/jobs.py"},
-    "huggingface_hub": {"hub/client.py", "hub/card.py", "data.py", "ui/hub.py", "commands/publishing.py", "comparison/pretrained.py"},
+    | COMPARING - {"comparison/job_queue.py"},
+    "huggingface_hub": {"hub/client.py", "hub/model_card.py", "data.py", "ui/hub_api.py", "cli/hub.py", "comparison/pretrained.py"},
     "datasets": {"data.py"},
-    "spaces": {"runs/zero.py"},
+    "spaces": {"runs/zerogpu.py"},
 }
 
 

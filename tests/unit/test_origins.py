@@ -23,7 +23,7 @@ from playground.origins import (
     is_dataset_argument,
     store,
 )
-from playground.runs.view import SnapshotBuilder
+from playground.runs.snapshot import SnapshotBuilder
 from playground.tasks.rows import DatasetError, dataset_origin
 from playground.training.checkpoint import load_model, resume_trainer, save_checkpoint
 from playground.training.config import RunConfig

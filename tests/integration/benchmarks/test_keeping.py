@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import accuracy, keeping, lengths, tasks
+from benchmarks import _results, accuracy, lengths, tasks
 from tests.support.app_server import ROOT
 
 SETTING = accuracy.Setting("tried", 4, None, "fast", {})
@@ -16,7 +16,7 @@ SETTING = accuracy.Setting("tried", 4, None, "fast", {})
 
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch, tmp_path):
-    monkeypatch.setattr(keeping, "RESULTS_DIR", tmp_path)
+    monkeypatch.setattr(_results, "RESULTS_DIR", tmp_path)
     monkeypatch.setattr(command, "HERE", tmp_path)
     return tmp_path
 
@@ -74,7 +74,7 @@ def test_tasks_count_seeds_that_never_reach_the_goal_too():
 
 @pytest.mark.smoke
 def test_every_table_names_the_commit_it_was_measured_at(elsewhere):
-    keeping.save_results("accuracy", [row()])
+    _results.save_results("accuracy", [row()])
     kept = json.loads((elsewhere / "accuracy.json").read_text())
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False).stdout.strip()
     if not head:
@@ -109,15 +109,15 @@ def test_what_was_cut_off_at_another_commit_begins_anew(fake, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         accuracy.measure((SETTING,))
     fake.interrupted = None
-    monkeypatch.setattr(keeping, "COMMIT_AT_START", {"commit": "another", "clean": True})
+    monkeypatch.setattr(_results, "COMMIT_AT_START", {"commit": "another", "clean": True})
     accuracy.measure((SETTING,))
     assert fake.trained == [0, 1, 0, 1, 2, 3]
 
 
 def test_a_task_measured_alone_replaces_its_row_and_says_when(fake, elsewhere):
-    keeping.save_results("tasks", [tasks.measure_task("copy"), tasks.measure_task("brackets") | {"scores": [0.1]}])
-    keeping.replace_row("tasks", "task", tasks.measure_task("brackets"))
-    found = keeping.load_results("tasks")["rows"]
+    _results.save_results("tasks", [tasks.measure_task("copy"), tasks.measure_task("brackets") | {"scores": [0.1]}])
+    _results.replace_row("tasks", "task", tasks.measure_task("brackets"))
+    found = _results.load_results("tasks")["rows"]
     assert [(each["task"], each["scores"], each["lengths"]) for each in found] == [("copy", [1.0], [1, 10]), ("brackets", [1.0], [1, 16])]
     assert "Measured again alone: brackets on" in tasks.table(found)
 

@@ -7,7 +7,7 @@ import pytest
 
 from playground.comparison import classifier
 from playground.comparison.pretrained import newly_initialized_weights, open_pipeline, resolve
-from playground.comparison.work import JobCancelled, JobError, ProgressReporter, run
+from playground.comparison.process import JobCancelled, JobError, ProgressReporter, run
 
 GOOD = ["good", "great", "fine", "lovely", "pleasant", "superb"]
 BAD = ["bad", "awful", "poor", "dreadful", "nasty", "dull"]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from playground.commands.comparing import compare
+from playground.cli.benchmark import compare
 from tests.support.app_server import ROOT
-from tests.support.commands import run_command, run_in_interpreter
+from tests.support.command_runner import run_command, run_in_interpreter
 
 
 def files_of(folder):

@@ -12,15 +12,15 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from playground.comparison import finetune, pretrained, tuned, work
-from playground.comparison.items import Example
+from playground.comparison import finetune, pretrained, pretrained_families, process
+from playground.comparison.examples import Example
+from playground.comparison.process import JobCancelled, JobError, ProgressReporter
 from playground.comparison.prompts import few_shot_prompt, masked_prompt
-from playground.comparison.work import JobCancelled, JobError, ProgressReporter
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import build_held_out_set
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
-from tests.support.commands import run_command
+from tests.support.command_runner import run_command
 
 ROOT = Path(__file__).resolve().parents[3]
 BOTH = pytest.mark.parametrize("fixture", ["tiny-gpt2", "tiny-bert"])
@@ -78,7 +78,7 @@ def family(tiny_models):
         found = pretrained.resolve(str(tiny_models / fixture), heard.tell)
         kind = "text-generation" if fixture == "tiny-gpt2" else "fill-mask"
         pipe = pretrained.open_pipeline(kind, found, heard.tell)
-        make = tuned.PretrainedCausalFamily if fixture == "tiny-gpt2" else tuned.PretrainedMaskedFamily
+        make = pretrained_families.PretrainedCausalFamily if fixture == "tiny-gpt2" else pretrained_families.PretrainedMaskedFamily
         return make(pipe.model, pipe.tokenizer, load_task("reverse", symbols), fixture), pipe.tokenizer
 
     return make
@@ -94,7 +94,7 @@ def test_finetuned_model_beats_few_shot_and_joins_the_benchmark(fixture, asked, 
     assert [row["step"] for row in heard.steps] == list(range(STEPS[fixture] + 1))
     assert os.listdir(root / "compared") == [f"{fixture}-reverse-3-4"]
 
-    table = work.run("table", asked(models=[asked(fixture)["model"], told["model"]], n=12, shots=4, rank=0), ProgressReporter())
+    table = process.run("table", asked(models=[asked(fixture)["model"], told["model"]], n=12, shots=4, rank=0), ProgressReporter())
     shots, after = (
         next(row for row in table["rows"] if row["model"] == name and "leaks" not in row["way"])
         for name in (asked(fixture)["model"], told["model"])
@@ -271,11 +271,11 @@ def test_a_disk_that_is_full_already_refuses_before_training(asked, monkeypatch)
 )
 def test_what_cannot_be_asked_is_refused_in_a_sentence(asked, wrong, sentence):
     with pytest.raises(JobError, match=sentence):
-        work.run("finetune", asked(**wrong), ProgressReporter())
+        process.run("finetune", asked(**wrong), ProgressReporter())
 
 
 def test_too_large_a_learning_rate_is_said_and_nothing_is_saved(asked, root, monkeypatch):
-    monkeypatch.setattr(tuned.PretrainedCausalFamily, "_loss", lambda *_: torch.tensor(float("nan"), requires_grad=True))
+    monkeypatch.setattr(pretrained_families.PretrainedCausalFamily, "_loss", lambda *_: torch.tensor(float("nan"), requires_grad=True))
     with pytest.raises(JobError, match="try again with a learning rate below"):
         finetune.finetune(asked(), ProgressReporter())
     assert not (root / "compared").exists()

@@ -16,9 +16,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from playground.comparison import pretrained
-from playground.comparison.mismatch import load_other_tokenizer
 from playground.comparison.pretrained import describe_models, kind_of, list_cached, list_cached_names, open_pipeline, resolve, unload
-from playground.comparison.work import JobCancelled, JobError, ProgressReporter
+from playground.comparison.process import JobCancelled, JobError, ProgressReporter
+from playground.comparison.tokenizer_mismatch import load_other_tokenizer
 
 pytestmark = pytest.mark.usefixtures("restore_hub_client")
 

@@ -11,17 +11,17 @@ import pytest
 import torch
 import transformers
 
-from playground.families import ARCHITECTURES
-from playground.hub.jobs import start_job
-from playground.hub.names import PACKAGE_FILES
-from playground.hub.package import build_package, checkpoint_from_package
-from playground.hub.work import HubTask
-from playground.runs.processes import warm_up
+from playground.architectures import ARCHITECTURES
+from playground.hub.export import build_package, checkpoint_from_package
+from playground.hub.publisher import start_job
+from playground.hub.repo_ids import PACKAGE_FILES
+from playground.hub.tasks import HubTask
+from playground.runs.worker_process import warm_up
 from playground.tasks.held_out import build_held_out_set
 from playground.training.checkpoint import load_model, save_checkpoint
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
-from tests.support.small_families import small_config
+from tests.support.small_configs import small_config
 
 CODELESS = {"bert", "gpt2", "bart"}  # classes of transformers
 STEPS = 50
@@ -146,7 +146,7 @@ def test_its_card_counts_the_code_that_is_run(hub, published):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_batch_is_answered_as_its_rows_are(variant, tmp_path):
     """Rows of different lengths stand together: padding changes no answer."""
-    from playground.hub.forms import package_format
+    from playground.hub.formats import package_format
 
     folder = trained(tmp_path / "checkpoint", *VARIANTS[variant])
     texts, answers = questions(folder)

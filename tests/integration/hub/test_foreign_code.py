@@ -11,13 +11,13 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from playground.comparison.pretrained import open_pipeline, resolve
-from playground.comparison.work import JobError, ProgressReporter
-from playground.hub.package import tokenizer
-from playground.hub.work import HubTask
+from playground.comparison.process import JobError, ProgressReporter
+from playground.hub.export import tokenizer
+from playground.hub.tasks import HubTask
 from playground.tasks import Vocabulary
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
-from tests.support.faults import tiny_config
+from tests.support.small_runs import tiny_config
 
 
 class Singing:

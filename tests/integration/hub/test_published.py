@@ -8,8 +8,8 @@ import sys
 import pytest
 from huggingface_hub import ModelCard
 
-from playground.hub.jobs import start_job
-from playground.hub.work import HubTask
+from playground.hub.publisher import start_job
+from playground.hub.tasks import HubTask
 from tests.support.app_server import ROOT
 
 

@@ -10,9 +10,9 @@ from huggingface_hub.utils import close_session
 
 from playground.hub.client import Hub, HubError
 from playground.hub.space import REPO_ROOT, THUMBNAIL, is_deployed_path, space_files
-from playground.hub.work import HubTask, HubTaskRunner
+from playground.hub.tasks import HubTask, HubTaskRunner
 from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT, AppServer
-from tests.support.commands import run_command
+from tests.support.command_runner import run_command
 from tests.support.fake_hub import FakeHub
 
 

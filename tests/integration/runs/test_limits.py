@@ -10,22 +10,22 @@ from dataclasses import replace
 import pytest
 import torch
 
-from playground.lab.laboratory import ExperimentService
+from playground.experiments.service import ExperimentService
 from playground.models.config import ConfigError
-from playground.runs.history import read_lines, state_steps, weight_steps
 from playground.runs.limits import MAX_METRICS_BYTES, Limits, estimated_run_bytes
-from playground.runs.processes import usable_cores, warm_up
 from playground.runs.registry import Registry
-from playground.runs.room import directory_size, surplus_weights
 from playground.runs.run import HISTORY_THINNED, WEIGHTS_EVICTED, Run, UserError, owner_id
+from playground.runs.storage_quota import directory_size, surplus_weights
+from playground.runs.weight_history import read_lines, state_steps, weight_steps
+from playground.runs.worker_process import usable_cores, warm_up
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig, SettingChange
-from playground.training.environment import DEPRECATED_NAMES, ENV_NUMBERS, EnvError, env_number, set_env_default, validate_env
+from playground.training.env import DEPRECATED_NAMES, ENV_NUMBERS, EnvError, env_number, set_env_default, validate_env
 from playground.training.presets import PRESETS, preset_config
 from playground.training.trainer import Trainer
-from playground.ui.acts import _run_action
-from playground.ui.form import estimate_and_validate, form_values, validate_form
-from playground.ui.same_budget import train_families
+from playground.ui.matched_parameters import train_families
+from playground.ui.runs_api import _run_action
+from playground.ui.training_form import estimate_and_validate, form_values, validate_form
 from tests.support.app_server import ROOT, wait_for
 
 SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50}
@@ -107,7 +107,7 @@ def test_a_variable_of_version_0_1_0_still_sets_its_limit(monkeypatch, caplog, n
 def test_every_number_that_is_read_is_one_of_the_table():
     """A number that somebody reads past the table would be told by Python's own error."""
     for path in (ROOT / "playground").rglob("*.py"):
-        assert "int(os.environ.get(" not in path.read_text() or path.name == "terminal.py", path  # torchrun's own
+        assert "int(os.environ.get(" not in path.read_text() or path.name == "common.py", path  # torchrun's own
         assert "float(os.environ" not in path.read_text(), path
 
 

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from playground.runs import room as room_module
 from playground.runs import run as run_module
+from playground.runs import storage_quota as room_module
 from playground.runs.registry import Registry
 from playground.training.config import RunConfig
 

@@ -15,7 +15,7 @@ from playground.training.checkpoint import resume_trainer, save_checkpoint
 from playground.training.distributed import SINGLE_PROCESS, DistributedContext, ShardedLoss, init_distributed
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
-from tests.support.distributed_ranks import ends_early, families, summarize, uninterrupted
+from tests.support.distributed_worker import ends_early, families, summarize, uninterrupted
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 TINY = ["--length", "4", "--d-model", "16", "--n-heads", "2", "--n-layers", "1", "--d-ff", "16", "--batch-size", "16", "--eval-n", "32"]
@@ -36,7 +36,7 @@ def saw(run, tmp_path_factory):
     trainer = Trainer(run)
     save_checkpoint(folder / "one", trainer, [trainer.train_step() for _ in range(5)])
     (folder / "order.json").write_text(json.dumps({"fields": run.to_flat(), "arguments": [*TINY, "--steps", "3", "--device", "cpu"]}))
-    command = [*TORCHRUN, "-m", "tests.support.distributed_ranks", str(folder)]
+    command = [*TORCHRUN, "-m", "tests.support.distributed_worker", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     both = [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]

@@ -12,7 +12,7 @@ from playground.training.checkpoint import resume_trainer, save_checkpoint
 from playground.training.config import SettingChange
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
-from tests.support.fingerprint import fingerprint
+from tests.support.trainer_fingerprint import fingerprint
 
 ROOT = Path(__file__).resolve().parents[3]
 N = 14
@@ -20,7 +20,7 @@ RESUME = """
 import sys
 from pathlib import Path
 from playground.training.checkpoint import resume_trainer
-from tests.support.fingerprint import fingerprint
+from tests.support.trainer_fingerprint import fingerprint
 for folder in sys.argv[1:]:
     trainer, _ = resume_trainer(Path(folder))
     for _ in trainer:
@@ -33,7 +33,7 @@ from pathlib import Path
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import SettingChange, RunConfig
 from playground.training.trainer import Trainer
-from tests.support.fingerprint import fingerprint
+from tests.support.trainer_fingerprint import fingerprint
 order = json.loads(sys.argv[1])
 trainer = Trainer(RunConfig.from_fields(order["fields"]), SettingChange.read(order["scheduled"]))
 while trainer.should_continue() and trainer.step_count < order["until"]:

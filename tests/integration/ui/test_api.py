@@ -14,20 +14,20 @@ import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
-from playground.comparison.jobs import JobQueue
-from playground.hub.jobs import AutoPublisher
+from playground.comparison.job_queue import JobQueue
+from playground.hub.publisher import AutoPublisher
 from playground.runs.registry import Registry
 from playground.runs.run import UserError
 from playground.ui.api import Endpoints
 from playground.ui.compare import ComparePage
-from playground.ui.hub import HubPage
-from playground.ui.inspect import inspect_handlers
-from playground.ui.limits import resolve_client_address
-from playground.ui.live import live_handlers
-from playground.ui.visit import new_owner_key
+from playground.ui.hub_api import HubPage
+from playground.ui.inspect_api import inspect_handlers
+from playground.ui.live_api import live_handlers
+from playground.ui.rate_limit import resolve_client_address
+from playground.ui.session import new_owner_key
 from tests.support.app_server import ROOT, AppServer, wait_for
 from tests.support.coroutines import run_in_thread
-from tests.support.faults import TINY_SETTINGS
+from tests.support.small_runs import TINY_SETTINGS
 
 ENDPOINTS = ("settings", "models", "start", "status", "pause", "resume", "stop", "predict", "attention", "evaluate", "compare", "push",
              "job", "cancel")  # fmt: skip

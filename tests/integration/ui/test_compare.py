@@ -5,15 +5,15 @@ import sys
 
 import pytest
 
-from playground.comparison.jobs import JobQueue
-from playground.families import ARCHITECTURES
+from playground.architectures import ARCHITECTURES
+from playground.comparison.job_queue import JobQueue
 from playground.runs.registry import Registry
 from playground.runs.run import owner_id
 from playground.training.config import RunConfig
 from playground.training.manifest import read_manifest
-from playground.ui import same_budget
+from playground.ui import matched_parameters
 from playground.ui.compare import SHARED_MAX_EXAMPLES, ComparePage
-from playground.ui.subject import RUN_PREFIX
+from playground.ui.model_ref import RUN_PREFIX
 from tests.support.app_server import ROOT, wait_for
 from tests.support.coroutines import run_in_thread
 
@@ -108,7 +108,7 @@ def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
     code = (
         "import asyncio, sys, time\n"
         "from pathlib import Path\n"
-        "from playground.comparison.jobs import Comparer\n"
+        "from playground.comparison.job_queue import Comparer\n"
         "from playground.runs.registry import Registry\n"
         "from playground.ui.compare import ComparePage\n"
         "if __name__ == '__main__':\n"
@@ -132,7 +132,7 @@ def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
 
 
 def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeypatch):
-    monkeypatch.setattr(same_budget, "match_parameters", lambda config, family: config)
+    monkeypatch.setattr(matched_parameters, "match_parameters", lambda config, family: config)
     told = ask(page, "budget", {"owner": OWNER, "subject": "checkpoint:reverse"})
     config = read_manifest(ROOT / "checkpoints" / "reverse").config
     assert {each["family"] for each in told["families"]} == set(ARCHITECTURES)
@@ -147,7 +147,7 @@ def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeyp
 
 def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, monkeypatch):
     small = {"d_model": 32, "n_heads": 2, "n_layers": 1, "d_ff": 64, "steps": 400, "decay_steps": 400, "max_length": 3, "eval_n": 64}
-    monkeypatch.setattr(same_budget, "match_parameters", lambda config, family: config.replace(**small, min_length=1))
+    monkeypatch.setattr(matched_parameters, "match_parameters", lambda config, family: config.replace(**small, min_length=1))
     told = ask(page, "train", {"owner": OWNER, "subject": "checkpoint:reverse", "families": ["transformer"], "max_length": 3})
     (begun,) = told["runs"]
     assert not told["error"]
@@ -156,9 +156,9 @@ def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, 
     (curve,) = ask(page, "curves", asked)["curves"]
     run = registry.find(begun["subject"].removeprefix(RUN_PREFIX), OWNER)
     step, seconds = curve["reached"]
-    assert run.config.training.until == same_budget.TARGET_SCORE
+    assert run.config.training.until == matched_parameters.TARGET_SCORE
     assert curve["step"] < 400
-    assert next(each[0] for each in curve["scored"] if each[1] >= same_budget.TARGET_SCORE) == step
+    assert next(each[0] for each in curve["scored"] if each[1] >= matched_parameters.TARGET_SCORE) == step
     assert seconds == pytest.approx(run.points.columns["seconds"][step - 1])
     assert [each[0] for each in curve["loss"]][-1] == curve["step"]
     assert ask(page, "curves", asked | {"owner": OTHER}) == {"curves": []}
@@ -174,7 +174,7 @@ def test_the_families_of_transformers_come_near_the_budget(page):
     told = ask(page, "budget", {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 6})
     for row in told["families"][:3]:
         assert row["parameters"] == pytest.approx(told["parameters"], rel=0.05)
-    assert [row["family"] for row in told["families"][:3]] == list(same_budget.DEFAULT_FAMILIES)
+    assert [row["family"] for row in told["families"][:3]] == list(matched_parameters.DEFAULT_FAMILIES)
 
 
 def test_what_is_fine_tuned_is_its_owners_and_no_browser_says_whose(page):

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from playground.comparison import jobs as comparison
-from playground.comparison.work import ENTRY_POINTS
-from playground.lessons import classroom
-from playground.lessons.mistakes import STEPS_RANGE
-from playground.ui import lab as lab_page
+from playground.comparison import job_queue as comparison
+from playground.comparison.process import ENTRY_POINTS
+from playground.lessons import service
+from playground.lessons.bugs import STEPS_RANGE
+from playground.ui import experiments_api as lab_page
 from tests.support.app_server import wait_for
 from tests.support.coroutines import run_in_thread
 
@@ -82,7 +82,7 @@ def test_comparison_jobs_go_on_after_a_failed_start(comparer, fail, tmp_path, mo
 @FAILURES
 @pytest.mark.parametrize("kind", ["stop", "bug"])
 def test_a_lesson_fails_with_a_sentence_and_the_next_one_works(registry, kind, fail):
-    lessons = classroom.LessonService(registry, SMALL)
+    lessons = service.LessonService(registry, SMALL)
     try:
         if kind == "stop":  # its run has ended, so only the process that measures is to start
             over(lessons.poll, lessons.start_lesson("stop-1", 10, {}, OWNER), OWNER)
@@ -92,8 +92,8 @@ def test_a_lesson_fails_with_a_sentence_and_the_next_one_works(registry, kind, f
                 lessons.start_lesson("stop-1", 10, {}, OWNER) if kind == "stop" else lessons.start_bug("mystery", 1, STEPS_RANGE[0], OWNER)
             )
 
-        for _ in range(classroom.MAX_PER_OWNER + 1):  # none of them stays under way
-            with failing(fail, classroom):
+        for _ in range(service.MAX_PER_OWNER + 1):  # none of them stays under way
+            with failing(fail, service):
                 check_sentence(over(lessons.poll, begin(), OWNER))
         assert over(lessons.poll, begin(), OWNER)["status"] == "done"
     finally:

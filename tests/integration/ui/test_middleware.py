@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from playground.ui.limits import LoadLimits
 from playground.ui.middleware import RouteFilterMiddleware, build_middleware, check_json
+from playground.ui.rate_limit import LoadLimits
 from tests.support.app_server import ROOT
 
 # All that Gradio 6.31 registers with this page, as (method, template).
@@ -51,7 +51,7 @@ import json, sys, tempfile
 from pathlib import Path
 from gradio.routes import App
 from starlette.routing import Mount
-from playground.lab.laboratory import ExperimentService
+from playground.experiments.service import ExperimentService
 from playground.runs.registry import Registry
 from playground.ui.api import Endpoints
 from playground.ui.app import build_handlers, build_app, launch_options

@@ -9,19 +9,19 @@ from types import SimpleNamespace
 import pytest
 from starlette.requests import Request
 
-from playground.lab.laboratory import ExperimentService
+from playground.experiments.service import ExperimentService
+from playground.figures.report import write_report
 from playground.origins import from_text, store
-from playground.plots.report import write_report
 from playground.runs.registry import Registry
 from playground.tasks.rows import load_pairs
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from playground.ui import inspect as inspect_page
-from playground.ui import report as report_page
+from playground.ui import inspect_api as inspect_page
+from playground.ui import report_api as report_page
 from playground.ui.app import build_handlers
-from playground.ui.subject import resolve_config
-from playground.ui.visit import new_owner_key
+from playground.ui.model_ref import resolve_config
+from playground.ui.session import new_owner_key
 from tests.support.coroutines import run_in_thread
 
 TEXT = "".join(f"{a} {b}\t{b} {a}\n" for a in "abcdef" for b in "abcdef")

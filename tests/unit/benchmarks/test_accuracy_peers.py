@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from benchmarks import accuracy_peers, keeping
-from benchmarks.accuracy_peers import REFERENCES, SWEEP_SEED, Comparison, Setting, train_until
-from benchmarks.peers import BART, BEST, CANDIDATES, OURS, TUTORIAL
+from benchmarks import _results, accuracy_vs_references
+from benchmarks.accuracy_vs_references import REFERENCES, SWEEP_SEED, Comparison, Setting, train_until
+from benchmarks.reference_models import BART, BEST, CANDIDATES, OURS, TUTORIAL
 
 COPY = Setting("copy of four", {"task": "copy", "symbols": 4, "min_length": 4, "max_length": 4, "batch_size": 16})
 COMPARISON = Comparison("tried", (COPY,), seconds=60, seeds=2, rates=(2e-3, 4e-3, 1e-3), budget=100)
@@ -32,8 +32,8 @@ def asked(monkeypatch, tmp_path):
             runs.append((name, config.training.seed, config.training.learning_rate, config.training.decay_steps, beaten_at))
         return goes(config, beaten_at)
 
-    monkeypatch.setattr(accuracy_peers, "train_until", fake)
-    monkeypatch.setattr(keeping, "RESULTS_DIR", tmp_path)
+    monkeypatch.setattr(accuracy_vs_references, "train_until", fake)
+    monkeypatch.setattr(_results, "RESULTS_DIR", tmp_path)
     return runs
 
 
@@ -59,12 +59,12 @@ def test_an_interrupted_measurement_goes_on_where_it_was(asked, monkeypatch):
             raise KeyboardInterrupt
         return fake(name, config, seconds, beaten_at)
 
-    fake = accuracy_peers.train_until
-    monkeypatch.setattr(accuracy_peers, "train_until", tired)
+    fake = accuracy_vs_references.train_until
+    monkeypatch.setattr(accuracy_vs_references, "train_until", tired)
     with pytest.raises(KeyboardInterrupt):
         COMPARISON.measure()
-    monkeypatch.setattr(accuracy_peers, "train_until", fake)
-    left = json.loads((keeping.RESULTS_DIR / "tried.json").read_text())
+    monkeypatch.setattr(accuracy_vs_references, "train_until", fake)
+    left = json.loads((_results.RESULTS_DIR / "tried.json").read_text())
     assert left["unfinished"]
     assert len(left["rows"]["runs"]) == 7
     assert f"| {BEST} | 0.002 over 80: step 60; " in COMPARISON.table(left["rows"])
@@ -78,8 +78,8 @@ def test_what_was_measured_on_other_terms_is_not_gone_on_with(asked):
     other = Comparison("tried", (COPY,), seconds=61, seeds=2, rates=COMPARISON.rates, budget=100)
     other.measure()
     assert len(asked) == 2 * trained_once
-    keeping.save_results("tried", other.measure())  # finished: the next one begins anew
-    assert keeping.load_unfinished("tried") is None
+    _results.save_results("tried", other.measure())  # finished: the next one begins anew
+    assert _results.load_unfinished("tried") is None
 
 
 def test_a_run_tells_why_it_ended(monkeypatch):

@@ -1,7 +1,7 @@
 import gc
 import time
 
-from benchmarks.interleaving import MIN_ROUNDS, format_interval, interval, rounds, speedup
+from benchmarks._timing import MIN_ROUNDS, format_interval, interval, rounds, speedup
 
 
 def test_everybody_has_as_many_turns_in_an_order_that_turns_round():

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from benchmarks.peers import CANDIDATES, REFERENCES, TUTORIAL
+from benchmarks.reference_models import CANDIDATES, REFERENCES, TUTORIAL
 from playground.models.config import ModelConfig
 from playground.tasks import EOS, PAD, load_task
 from playground.tasks.task import Batch, make_batch

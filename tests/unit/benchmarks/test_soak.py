@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
-from benchmarks import soak
-from benchmarks.crowd import Phase, RunOwner, Scenario, Session
+from benchmarks import load_soak
+from benchmarks.load_users import Phase, RunOwner, Scenario, Session
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
-from tests.support.faults import tiny_config
+from tests.support.small_runs import tiny_config
 
 
 class OneAnswer:
@@ -61,7 +61,7 @@ def run_folder(tmp_path):
 
 
 def test_what_is_whole_counts_as_whole(run_folder):
-    told = soak.check([run_folder])
+    told = load_soak.check([run_folder])
     assert (told["points"], told["points_missing"], told["points_twice"]) == (3, 0, 0)
     assert (told["checkpoints"], told["checkpoints_unreadable"]) == (1, 0)
 
@@ -70,7 +70,7 @@ def test_a_lost_point_and_a_damaged_checkpoint_count(run_folder):
     lines = (run_folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     (run_folder / "metrics.jsonl").write_text(lines[0] + lines[2])
     (run_folder / "checkpoints" / "0000003" / "model.safetensors").write_bytes(b"half of it")
-    told = soak.check([run_folder])
+    told = load_soak.check([run_folder])
     assert (told["points"], told["points_missing"]) == (2, 1)
     assert told["checkpoints_unreadable"] == 1
 
@@ -97,17 +97,17 @@ def test_an_owner_notices_a_run_that_is_before_its_newest_checkpoint():
 
 def test_fault_by_fault_the_table_tells_what_was_survived():
     phases = [
-        soak.phase_result(Phase("a worker hangs", [100.0, 120.0], [0.01, 0.02], [0.1], [], 3, 2.0)),
-        soak.phase_result(Phase("a worker hangs", [100.0, 140.0], [0.03], [], ["500"], 0, None)),
+        load_soak.phase_result(Phase("a worker hangs", [100.0, 120.0], [0.01, 0.02], [0.1], [], 3, 2.0)),
+        load_soak.phase_result(Phase("a worker hangs", [100.0, 140.0], [0.03], [], ["500"], 0, None)),
     ]
     rows = {
-        "minutes": 2, "busy_before": 10, "disk": False, "phases": phases, "fairness": 1.0, "in_all": soak.quantiles([0.01, 0.02, 0.03]),
-        "looked_in_all": soak.quantiles([0.1]), "done": dict(Counter(started=2)), "refused": {}, "errors": ["500"], "runs": 1, "points": 3,
+        "minutes": 2, "busy_before": 10, "disk": False, "phases": phases, "fairness": 1.0, "in_all": load_soak.quantiles([0.01, 0.02, 0.03]),
+        "looked_in_all": load_soak.quantiles([0.1]), "done": dict(Counter(started=2)), "refused": {}, "errors": ["500"], "runs": 1, "points": 3,
         "points_missing": 0, "points_twice": 0, "shown_twice": 0, "checkpoints": 1, "checkpoints_unreadable": 0,
         "begun_before_a_checkpoint": 0,
         "memory": {"idle": 90.0, "most": 140.0, "in_the_end": 95.0}, "workers_left": 0, "tracebacks": 0, "exit_codes": {"0": 1},
     }  # fmt: skip
-    told = soak.table(rows)
+    told = load_soak.table(rows)
     assert "| a worker hangs | 2 | 1 | 2, 2 | 3 |" in told
     assert "| in all | 2 | 1 | | 3 | 20 | 30 | 30 | 1 |" in told
     assert "Errors: 500: 1." in told

@@ -3,16 +3,16 @@
 import pytest
 import torch
 
-from benchmarks import decoding, growth, interleaving, steps
+from benchmarks import _timing, decoding, scaling, steps
 from benchmarks.flops import counted_flops
-from benchmarks.peers import CANDIDATES, OURS
+from benchmarks.reference_models import CANDIDATES, OURS
 from playground.training.trainer import Trainer
 
 
 @pytest.fixture(autouse=True)
 def briefly(monkeypatch):
     """Few rounds, and as many threads afterwards as before."""
-    monkeypatch.setattr(interleaving, "MIN_ROUNDS", 2)
+    monkeypatch.setattr(_timing, "MIN_ROUNDS", 2)
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -69,22 +69,22 @@ def test_decoding_takes_twenty_symbols_in_every_way():
 
 def test_an_exponent_is_found_again():
     sizes = [8, 16, 32, 64]
-    assert growth.exponent(sizes, [3.0 * n**1.7 for n in sizes]) == pytest.approx(1.7)
-    assert growth.exponent(sizes, [1.0, 1.0, 32.0, 64.0]) == pytest.approx(1.0)  # the upper half alone counts
+    assert scaling.exponent(sizes, [3.0 * n**1.7 for n in sizes]) == pytest.approx(1.7)
+    assert scaling.exponent(sizes, [1.0, 1.0, 32.0, 64.0]) == pytest.approx(1.0)  # the upper half alone counts
 
 
 def test_training_memory_is_reproducible_and_covers_adam_state():
-    one = growth.trainer(4, 64)
+    one = scaling.trainer(4, 64)
     one.train_step()
     weights = sum(weight.nbytes for weight in one.model.parameters())
-    alive = growth.peak_tensor_bytes(one)
+    alive = scaling.peak_tensor_bytes(one)
     assert 4 * weights < alive < 4 * weights + 2_000_000
-    assert growth.peak_tensor_bytes(one) == pytest.approx(alive, rel=0.01)
+    assert scaling.peak_tensor_bytes(one) == pytest.approx(alive, rel=0.01)
 
 
 def test_growth_is_told_beside_the_theory():
-    rows = growth.measure(lengths=(4, 8, 16), widths=(8, 16, 32), seconds=0)
-    told = growth.table(rows)
+    rows = scaling.measure(lengths=(4, 8, 16), widths=(8, 16, 32), seconds=0)
+    told = scaling.table(rows)
     assert "| length | 16 | 3 |" in told
     assert f"| width | {rows['exponents']['width']['seconds']:.2f} |" in told
     assert rows["exponents"]["length"]["flops"] > 1

@@ -1,10 +1,10 @@
 import pytest
 
-from playground.inspection.subject import load_inspected_model
+from playground.inspection.inspected_model import load_inspected_model
 from playground.origins import from_text, store
 from playground.tasks.rows import load_pairs
 from tests.support.app_server import ROOT
-from tests.support.handmade import random_model
+from tests.support.handcrafted_models import random_model
 
 ROWS = "".join(f"{a} {b}\t{b} {a}\n" for a in "abcdef" for b in "abcdef" if (a, b) != ("b", "a"))
 

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from playground.inspection.ablation import METHODS, Ablation
-from playground.inspection.components import Component, all_components, all_heads, component_groups, replace_outputs
+from playground.inspection.hooks import Component, all_components, all_heads, component_groups, replace_outputs
 from playground.tasks import PAD
-from tests.support.handmade import REVERSING_HEAD, reversing_model
+from tests.support.handcrafted_models import REVERSING_HEAD, reversing_model
 
 WORKING_HEAD = Component("cross", *REVERSING_HEAD)
 

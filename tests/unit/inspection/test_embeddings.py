@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from playground.inspection.embeddings import embedding_pca, nearest_tokens, token_embeddings, wavelength, word_order_distance
-from playground.inspection.subject import InspectionError
+from playground.inspection.inspected_model import InspectionError
 from playground.models.positions import sinusoidal_positions
-from tests.support.handmade import random_model
+from tests.support.handcrafted_models import random_model
 
 
 @pytest.mark.parametrize(("dimension", "period"), [(0, 6.3), (1, 6.3), (14, 47), (15, 47)])

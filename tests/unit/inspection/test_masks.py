@@ -1,10 +1,10 @@
 import pytest
 import torch
 
+from playground.inspection.attention_recording import record_teacher_forced
+from playground.inspection.inspected_model import InspectionError
 from playground.inspection.masks import TUTORIAL_EXAMPLE, causal_mask_rows, compare_attention_types, masked_softmax, padding_mask_row
-from playground.inspection.recording import record_teacher_forced
-from playground.inspection.subject import InspectionError
-from tests.support.handmade import NON_STANDARD_SETTINGS, random_model
+from tests.support.handcrafted_models import NON_STANDARD_SETTINGS, random_model
 
 
 def test_the_padding_mask_is_one_at_real_tokens():

@@ -3,9 +3,11 @@ import json
 import pytest
 import torch
 
-from playground.inspection import recording
-from playground.inspection.components import Component
-from playground.inspection.recording import record_free_running
+from playground.figures.attention import FIGURES
+from playground.inspection import attention_recording
+from playground.inspection.attention_recording import record_free_running
+from playground.inspection.hooks import Component
+from playground.inspection.inspected_model import InspectionError
 from playground.inspection.report import (
     attention,
     build_report,
@@ -16,10 +18,8 @@ from playground.inspection.report import (
     single_head,
     sinusoidal_table,
 )
-from playground.inspection.subject import InspectionError
-from playground.plots.heads import FIGURES
 from playground.training.checkpoint import serialize_tensors, weights_by_name
-from tests.support.handmade import random_model
+from tests.support.handcrafted_models import random_model
 
 OF_TRAINING = {"loss", "exact-match-by-length"}  # they need a run, not a sequence
 
@@ -44,8 +44,8 @@ def test_everything_has_a_figure_and_fits_into_json(reported):
 
 
 def test_a_report_generates_the_answer_once(one_head, monkeypatch):
-    calls, generate = [], recording.generate
-    monkeypatch.setattr(recording, "generate", lambda *args, **more: calls.append(args) or generate(*args, **more))
+    calls, generate = [], attention_recording.generate
+    monkeypatch.setattr(attention_recording, "generate", lambda *args, **more: calls.append(args) or generate(*args, **more))
     found = build_report(one_head, "3 1 4", n=8)
     assert len(calls) == 1
     assert [step["next"] for step in found["cross-attention-by-step"]["steps"]] == found["cross-attention"]["rows"]
@@ -54,12 +54,12 @@ def test_a_report_generates_the_answer_once(one_head, monkeypatch):
 
 def test_the_attention_is_that_of_the_models_own_answer(mixed):
     batch = mixed.encode_text("3 1 4")
-    recording, _ = record_free_running(mixed.transformer, batch.source_BS, mixed.max_new_tokens(batch))
+    attention_recording, _ = record_free_running(mixed.transformer, batch.source_BS, mixed.max_new_tokens(batch))
     found = attention(mixed, batch)
     for kind, data in found.items():
         shown = torch.tensor(data["weights"])
-        torch.testing.assert_close(shown, recording.attention_weights[kind][:, 0], atol=1e-6, rtol=0)
-        assert data["possible"] == recording.attn_mask[kind][0].tolist()
+        torch.testing.assert_close(shown, attention_recording.attention_weights[kind][:, 0], atol=1e-6, rtol=0)
+        assert data["possible"] == attention_recording.attn_mask[kind][0].tolist()
         assert shown.shape[2:] == (len(data["rows"]), len(data["columns"]))
     assert (found["encoder"]["rows"], found["cross"]["columns"]) == (["3", "1", "4", "EOS"], ["3", "1", "4", "EOS"])
     assert (found["decoder"]["rows"], found["decoder"]["columns"]) == (["4", "1", "3", "EOS"], ["SOS", "4", "1", "3"])

@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM
 
-from playground.decoding import generate
-from playground.families.encoder_decoder import EncoderDecoder
+from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.generation import generate
 from playground.models import attention
 from playground.models.automodel import CONFIG_FIELDS, PlaygroundConfig, PlaygroundForSeq2SeqLM, register
 from playground.models.config import POSITION_TYPES, ConfigError, ModelConfig
@@ -15,7 +15,7 @@ from playground.models.positions import InputEmbedding
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import build_held_out_set
 from playground.training.checkpoint import serialize_tensors, weights_by_name
-from tests.support.models import build_small
+from tests.support.small_models import build_small
 
 FLAGS = ("share_embeddings", "tie_output", "attention_bias")
 OPTIONS = [

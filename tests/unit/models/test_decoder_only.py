@@ -3,7 +3,7 @@ import torch
 
 from playground.models.config import ConfigError
 from playground.models.decoder_only import DecoderOnly, left_padded_position_ids
-from playground.models.sizes import DecoderOnlyConfig
+from playground.models.variant_configs import DecoderOnlyConfig
 
 
 def model(**sizes):

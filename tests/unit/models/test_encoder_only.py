@@ -1,7 +1,7 @@
 import torch
 
-from playground.families.encoder_only import EncoderOnly, with_blanks
-from playground.models.sizes import EncoderOnlyConfig
+from playground.architectures.encoder_only import EncoderOnly, with_blanks
+from playground.models.variant_configs import EncoderOnlyConfig
 
 
 def family(**sizes):

@@ -8,7 +8,7 @@ from torch import nn
 from playground.models.attention import padding_mask
 from playground.models.config import ModelConfig
 from playground.models.transformer import Transformer
-from tests.support.models import build_small
+from tests.support.small_models import build_small
 
 S, T = 7, 6
 PARTS = [

@@ -7,7 +7,7 @@ import torch
 
 from playground.runs import device
 from playground.runs.device import device_summary
-from playground.runs.processes import WorkerProcess
+from playground.runs.worker_process import WorkerProcess
 from playground.training.trainer import resolve_device
 from tests.support.app_server import wait_for
 

@@ -8,9 +8,8 @@ from typing import ClassVar
 import pytest
 from starlette.requests import Request
 
-from playground.runs import eyes as eyes_module
-from playground.runs import inspector
-from playground.runs.eyes import InspectorClient
+from playground.runs import inspector_client as eyes_module
+from playground.runs import inspector_process
 from playground.runs.inspection_queue import (
     MAX_PER_ADDRESS,
     MAX_PER_CLIENT,
@@ -18,7 +17,8 @@ from playground.runs.inspection_queue import (
     InspectionQueue,
     InspectionRequest,
 )
-from playground.ui.live import await_result
+from playground.runs.inspector_client import InspectorClient
+from playground.ui.live_api import await_result
 from tests.support.coroutines import run_in_thread
 
 ADA, BOB, EVE = Client("10.0.0.1", "ada"), Client("10.0.0.2", "bob"), Client("10.0.0.1", "eve")
@@ -219,8 +219,8 @@ def test_an_unexpected_error_of_a_view_is_answered_and_logged(monkeypatch, caplo
     def fail(*_):
         raise ZeroDivisionError("a defect of a view")
 
-    monkeypatch.setattr(inspector.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(inspector.Inspector, "dispatch", fail)
-    inspector.main(SimpleNamespace(recv=receive, send=answers.append))
+    monkeypatch.setattr(inspector_process.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(inspector_process.Inspector, "dispatch", fail)
+    inspector_process.main(SimpleNamespace(recv=receive, send=answers.append))
     assert answers == [(1, {"error": "ZeroDivisionError: a defect of a view"})]
     assert "Traceback" in caplog.text

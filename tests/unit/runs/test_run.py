@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from playground.runs.history import WeightHistory, weights_path
 from playground.runs.registry import Registry
 from playground.runs.run import MAX_NAME_LENGTH, TERMINAL_STATUSES, Run, flat_directory_size, owner_id, to_summary
+from playground.runs.weight_history import WeightHistory, weights_path
 from playground.training.config import RunConfig, SettingChange
 from tests.support.app_server import wait_for
 

@@ -3,8 +3,8 @@ import textwrap
 
 import torch
 
+from playground.architectures.encoder_decoder import EncoderDecoder
 from playground.evaluation import evaluate
-from playground.families.encoder_decoder import EncoderDecoder
 from playground.models.config import ModelConfig
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import build_held_out_set, sample_training_batch

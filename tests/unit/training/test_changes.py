@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from playground.models.config import ConfigError
 from playground.training.config import MUTABLE_SETTINGS, SettingChange, TrainConfig, config_at_step
 from playground.training.trainer import Trainer
-from tests.support.fingerprint import fingerprint
+from tests.support.trainer_fingerprint import fingerprint
 
 CHANGES = st.one_of(
     st.builds(SettingChange, st.integers(0, 300), st.just("learning_rate"), st.floats(1e-9, 100)),

@@ -26,7 +26,7 @@ from playground.training.checkpoint import (
 from playground.training.config import SettingChange
 from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.trainer import Metrics, Trainer
-from tests.support.fingerprint import fingerprint
+from tests.support.trainer_fingerprint import fingerprint
 
 STEPS = 3
 FILES = ("config.json", "metrics.jsonl", "model.safetensors", "training.safetensors")

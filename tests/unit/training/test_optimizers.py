@@ -8,7 +8,7 @@ from playground.training.config import RunConfig, TrainConfig
 from playground.training.optimizers import build_optimizer
 from playground.training.trainer import Trainer, TrainingDivergedError
 from tests.support.app_server import ROOT
-from tests.support.fingerprint import fingerprint
+from tests.support.trainer_fingerprint import fingerprint
 
 SMALL = {
     "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "max_length": 6, "steps": 12, "warmup": 0, "schedule": "constant",
@@ -136,6 +136,6 @@ def test_a_torch_whose_optimizers_take_no_scale_is_refused(monkeypatch):
 
 
 def test_installed_torch_is_the_pinned_version():
-    """Also `torch._C._cuda_endAllocateToPool` (captured.py), which only a GPU can show: run tests/gpu with a new version."""
+    """Also `torch._C._cuda_endAllocateToPool` (cuda_graphs.py), which only a GPU can show: run tests/gpu with a new version."""
     pinned = next(line for line in (ROOT / "requirements.txt").read_text().splitlines() if line.startswith("torch=="))
     assert torch.__version__.split("+")[0] == pinned.removeprefix("torch==").split()[0]

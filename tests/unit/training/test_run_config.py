@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playground.models.config import ConfigError, ModelConfig
-from playground.models.recurrent import RNNSeq2Seq
+from playground.models.rnn_seq2seq import RNNSeq2Seq
 from playground.tasks import TASKS
 from playground.training.config import SECTIONS, RunConfig, TaskConfig, TrainConfig, field_named, section_of_field
 

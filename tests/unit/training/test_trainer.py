@@ -6,9 +6,9 @@ import torch
 
 from playground.tasks.held_out import build_held_out_set, sample_training_batch
 from playground.training.config import SettingChange
+from playground.training.train_step import global_grad_norm as joint_norm
 from playground.training.trainer import Metrics, Trainer, TrainingDivergedError, resolve_device
-from playground.training.update import global_grad_norm as joint_norm
-from tests.support.fingerprint import fingerprint
+from tests.support.trainer_fingerprint import fingerprint
 
 
 def trained(run, steps):
@@ -249,6 +249,6 @@ def test_an_update_is_the_one_that_people_write_out(small_run, clip, optimizer):
 def test_the_norm_of_many_gradients_is_the_same_however_it_is_taken(monkeypatch):
     gradients = [torch.randn(shape, generator=torch.Generator().manual_seed(0)) for shape in ((3, 4), (7,), (2, 5, 2))]
     joined = joint_norm(gradients)
-    monkeypatch.setattr("playground.training.update.MAX_CONCAT_NUMEL", 10)
+    monkeypatch.setattr("playground.training.train_step.MAX_CONCAT_NUMEL", 10)
     assert joint_norm(gradients).item() == pytest.approx(joined.item(), rel=1e-6)
     assert joined.item() == pytest.approx(math.sqrt(sum(float((each.double() ** 2).sum()) for each in gradients)), rel=1e-6)

@@ -12,11 +12,11 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from playground.ui import asked as asked_module
-from playground.ui.asked import build_routes
+from playground.ui import routes as asked_module
 from playground.ui.gradio_patches import apply_patches
-from playground.ui.limits import LoadLimits
 from playground.ui.middleware import RouteFilterMiddleware
+from playground.ui.rate_limit import LoadLimits
+from playground.ui.routes import build_routes
 
 
 @pytest.mark.parametrize("module", [gradio.queueing, gradio.routes])

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from playground.lab.laboratory import ExperimentService
-from playground.ui import lab, report
+from playground.experiments.service import ExperimentService
+from playground.ui import experiments_api, report_api
 from tests.support.coroutines import run_in_thread
 
 
@@ -20,13 +20,13 @@ def answer(request, monkeypatch, tmp_path):
         return SimpleNamespace(kill=lambda: None)
 
     if request.param == "report":
-        monkeypatch.setattr(report, "WorkerProcess", begin)
-        monkeypatch.setattr(report, "resolve_checkpoint", lambda *_: tmp_path)
-        ask = report.report_handlers(None)["report"]
+        monkeypatch.setattr(report_api, "WorkerProcess", begin)
+        monkeypatch.setattr(report_api, "resolve_checkpoint", lambda *_: tmp_path)
+        ask = report_api.report_handlers(None)["report"]
     else:
-        monkeypatch.setattr(lab, "WorkerProcess", begin)
+        monkeypatch.setattr(experiments_api, "WorkerProcess", begin)
         monkeypatch.setattr(ExperimentService, "__init__", lambda *_: None)
-        page = lab.LabPage(None, ExperimentService(None))
+        page = experiments_api.LabPage(None, ExperimentService(None))
         monkeypatch.setattr(page, "_figure_data", lambda *_: {})
         ask = page.export_figures
     return going, lambda page=None: ask({"owner": "o" * 32}, page)

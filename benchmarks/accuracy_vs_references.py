@@ -1,0 +1,309 @@
+"""Steps and seconds until 99.9 % exact match, ours and the peers', on the same batches and the same held-out sequences.
+
+Ours trains by the fast preset. A peer has the same batches, Adam, clipping, warm-up and a cosine too, a budget of 600 steps and a
+learning rate of its own: of five, with the cosine over 480 steps, the one that needs fewest steps on the task itself (or scores highest
+in the end); then that rate with ours' shorter cosine, which is kept if it needs fewer still. The sweep has a seed of its own. A run of
+the sweep ends as soon as it can no longer win. Seconds are those of the processor, of which one thread is used: what else the machine
+does meanwhile lengthens the wait and not them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+
+from playground.evaluation import EvalResult
+from playground.training.config import RunConfig
+from playground.training.presets import preset_config
+from playground.training.trainer import FINAL_EVAL_SIZE, Trainer, TrainingDivergedError
+
+from ._results import load_unfinished, save_results
+from .accuracy import LONGER, TARGET_SCORE
+from .reference_models import BART, BEST, CANDIDATES, OURS, TUTORIAL, X, reference_versions
+
+MAX_STEPS = 600  # steps of a peer's run
+LEARNING_RATES = (
+    2e-3,
+    4e-3,
+    1e-3,
+    8e-3,
+    5e-4,
+)  # likeliest first: what cannot win any more is ended early
+SWEEP_SEED = 100
+SEEDS = 3
+REFERENCES = (BEST, BART, X, TUTORIAL)
+
+
+class TimedTrainer(Trainer):
+    """A Trainer that knows how many seconds of the processor went into scoring."""
+
+    evaluation_seconds = 0.0
+
+    def evaluate(self, n: int = FINAL_EVAL_SIZE) -> EvalResult:
+        started = time.process_time()
+        scores = super().evaluate(n)
+        self.evaluation_seconds += time.process_time() - started
+        return scores
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A task, by what it changes in the fast preset."""
+
+    name: str
+    fields: dict[str, Any]
+
+    def own_config(self, seed: int) -> RunConfig:
+        return preset_config(
+            "fast", {**self.fields, "seed": seed, "until": TARGET_SCORE, "device": "cpu"}
+        )
+
+    def reference_configs(
+        self, seed: int, rate: float, decay: int, budget: int = MAX_STEPS
+    ) -> RunConfig:
+        return self.own_config(seed).replace(learning_rate=rate, decay_steps=decay, steps=budget)
+
+
+def train_until(
+    name: str, config: RunConfig, seconds: float, beaten_at: int | None = None
+) -> dict[str, Any]:
+    """One run: where it ended and why. It ends at the goal, at its budget, after `seconds`, or at the step at which it is beaten."""
+    trainer = TimedTrainer(config, model=CANDIDATES[name].built(config.model, config.training.seed))
+    end_reason, score, started = "budget", None, time.process_time()
+    try:
+        for metrics in trainer:
+            score = metrics.exact_match
+            if trainer.stopped_early:
+                end_reason = "goal"
+            elif beaten_at is not None and trainer.step_count >= beaten_at:
+                end_reason = "beaten"
+            elif time.process_time() - started > seconds and trainer.should_continue():
+                end_reason = "time"
+            if end_reason != "budget":
+                break
+    except TrainingDivergedError:
+        end_reason = "diverged"
+    training = time.process_time() - started - trainer.evaluation_seconds
+    run = {
+        "why": end_reason,
+        "steps": trainer.step_count,
+        "seconds": round(training, 3),
+        "scoring": round(trainer.evaluation_seconds, 3),
+    }
+    return run | {
+        "score": score if end_reason in ("goal", "beaten") else trainer.evaluate().exact_match
+    }
+
+
+def sort_key(run: dict[str, Any]) -> tuple[int, float]:
+    """What makes one run of a sweep better than another: fewer steps to the goal, or else a higher score."""
+    return (0, -run["steps"]) if run["why"] == "goal" else (-1, run["score"] or 0.0)
+
+
+class Measurement:
+    """The runs of a comparison so far. A run that is there already is not trained again; a new one goes to the file at once."""
+
+    def __init__(self, name: str, conditions: dict[str, Any]) -> None:
+        self.name = name
+        conditions = conditions | {"versions": reference_versions()}
+        found = load_unfinished(name)
+        same = (
+            found is not None
+            and {key: value for key, value in found.items() if key != "runs"} == conditions
+        )
+        self.rows: dict[str, Any] = found if same else conditions | {"runs": []}
+
+    def run(self, key: dict[str, Any], train: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        for run in self.rows["runs"]:
+            if all(run.get(name) == value for name, value in key.items()):
+                return run
+        run = key | train()
+        self.rows["runs"].append(run)
+        save_results(self.name, self.rows, unfinished=True)
+        result = ", ".join(
+            f"{value:g}" if isinstance(value, float) else str(value) for value in key.values()
+        )
+        score = "" if run["score"] is None else f", {run['score']:.2%}"
+        print(
+            f"{result}: {run['why']} at step {run['steps']}, {run['seconds']:.1f} s + {run['scoring']:.1f} s scoring{score}",
+            flush=True,
+        )
+        return run
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A subset of the benchmarks: `name` is its file's, `seconds` the most that one run may take, scoring included."""
+
+    name: str
+    settings: tuple[Setting, ...]
+    seconds: float
+    seeds: int = SEEDS
+    rates: tuple[float, ...] = LEARNING_RATES
+    budget: int = MAX_STEPS
+    references: tuple[str, ...] = REFERENCES
+
+    def measure(self) -> dict[str, Any]:
+        """Every setting: the peers' sweeps, then seed by seed ours and each peer in turn."""
+        measurement = Measurement(
+            self.name, {"seeds": self.seeds, "limit": self.seconds, "budget": self.budget}
+        )
+        for name in (
+            OURS,
+            *self.references,
+        ):  # what torch does only once must fall on nobody's clock
+            train_until(
+                name,
+                self.settings[0].reference_configs(SWEEP_SEED, 1e-4, 10, budget=3),
+                self.seconds,
+            )
+        for setting in self.settings:
+            best = {peer: self.sweep(measurement, setting, peer) for peer in self.references}
+            for seed in range(self.seeds):
+                for name in (OURS, *self.references):
+                    ours = setting.own_config(seed)
+                    config = (
+                        ours
+                        if name == OURS
+                        else setting.reference_configs(seed, *best[name], self.budget)
+                    )
+                    key = {"part": "seeds", "setting": setting.name, "model": name, "seed": seed}
+                    key |= {
+                        "rate": config.training.learning_rate,
+                        "decay": config.training.decay_steps,
+                    }
+                    measurement.run(key, partial(train_until, name, config, self.seconds))
+        return measurement.rows
+
+    def sweep(self, measurement: Measurement, setting: Setting, peer: str) -> tuple[float, int]:
+        """A peer's best learning rate for a task, and the step at which it has fallen. Of equals, what was tried first."""
+        tried: list[dict[str, Any]] = []
+
+        def attempt(rate: float, decay: int) -> None:
+            best = max(tried, key=sort_key, default=None)
+            beaten_at = best["steps"] if best and best["why"] == "goal" else None
+            config = setting.reference_configs(SWEEP_SEED, rate, decay, self.budget)
+            key = {
+                "part": "sweep",
+                "setting": setting.name,
+                "model": peer,
+                "seed": SWEEP_SEED,
+                "rate": rate,
+                "decay": decay,
+            }
+            tried.append(
+                measurement.run(key, partial(train_until, peer, config, self.seconds, beaten_at))
+            )
+
+        for rate in self.rates:
+            attempt(rate, self.budget * 4 // 5)
+        attempt(
+            max(tried, key=sort_key)["rate"], setting.own_config(SWEEP_SEED).training.decay_steps
+        )
+        best = max(tried, key=sort_key)
+        return best["rate"], best["decay"]
+
+    def table(self, rows: dict[str, Any]) -> str:
+        """The rows as Markdown: the seeds, then the sweeps."""
+        runs = rows["runs"]
+        lines = [
+            "| task | model | learning rate, falling over | seeds that reach it | steps: median (most) | seconds of training: "
+            "median (most) | with scoring | training seconds over ours, seed by seed: median (range) | lowest score of a seed at its end |",
+            "|---|---|---|---|---|---|---|---|---|",
+        ]
+        for setting in self.settings:
+            of_setting = [
+                run for run in runs if run["setting"] == setting.name and run["part"] == "seeds"
+            ]
+            ours = {run["seed"]: run for run in of_setting if run["model"] == OURS}
+            for name in (OURS, *self.references):
+                mine = [run for run in of_setting if run["model"] == name]
+                if mine:
+                    lines.append(f"| {setting.name} | {name} | {_result_row(name, mine, ours)} |")
+        lines += [
+            "",
+            "The sweeps, each with one seed that is not among those above:",
+            "",
+            "| task | model | runs |",
+            "|---|---|---|",
+        ]
+        for setting in self.settings:
+            for peer in self.references:
+                tried = [
+                    run
+                    for run in runs
+                    if (run["part"], run["setting"], run["model"]) == ("sweep", setting.name, peer)
+                ]
+                if tried:
+                    lines.append(
+                        f"| {setting.name} | {peer} | {'; '.join(map(_sweep_cell, tried))} |"
+                    )
+        limit = f"A run ends after {rows['budget']:,} steps (ours: those of the preset) or {rows['limit']:g} seconds, scoring included"
+        return "\n".join([*lines, "", f"{limit}. {rows['seeds']} seeds; {rows['versions']}."])
+
+
+def _result_row(name: str, mine: list[dict[str, Any]], ours: dict[int, dict[str, Any]]) -> str:
+    """What a table says of a model's runs with several seeds. Where dropout differs there is no ratio."""
+    reached = [run for run in mine if run["why"] == "goal"]
+    cells = [f"{mine[0]['rate']:g}, {mine[0]['decay']} steps", f"{len(reached)} of {len(mine)}"]
+    if reached:
+        steps, seconds = [run["steps"] for run in reached], [run["seconds"] for run in reached]
+        both = [run["seconds"] + run["scoring"] for run in reached]
+        cells += [
+            f"{median(steps):g} ({max(steps)})",
+            f"{median(seconds):.2f} ({max(seconds):.2f})",
+            f"{median(both):.2f}",
+        ]
+    else:
+        cells += [
+            f"not in {max(run['steps'] for run in mine)}",
+            f"more than {min(run['seconds'] for run in mine):.1f}",
+            "",
+        ]
+    pairs = [
+        run["seconds"] / ours[run["seed"]]["seconds"]
+        for run in reached
+        if ours.get(run["seed"], {}).get("why") == "goal"
+    ]
+    compared = bool(pairs) and name not in (OURS, TUTORIAL)
+    cells.append(f"{median(pairs):.2f} ({min(pairs):.2f} to {max(pairs):.2f})" if compared else "")
+    return " | ".join([*cells, f"{min(run['score'] or 0.0 for run in mine):.2%}"])
+
+
+def _sweep_cell(run: dict[str, Any]) -> str:
+    """A run of a sweep in a few words."""
+    ended = {
+        "goal": f"step {run['steps']}",
+        "beaten": f"not by step {run['steps']}",
+        "budget": f"{run['score'] or 0:.1%} at the end",
+        "time": f"{run['score'] or 0:.1%} at step {run['steps']}, out of time",
+        "diverged": f"diverged at step {run['steps']}",
+    }
+    return f"{run['rate']:g} over {run['decay']}: {ended[run['why']]}"
+
+
+SHORT = Comparison(
+    "peers",
+    (
+        Setting("reverse, length 10", {"min_length": 10}),
+        Setting("reverse, lengths 1 to 10", {}),
+        Setting("copy, length 10", {"task": "copy", "min_length": 10}),
+        Setting("copy, lengths 1 to 10", {"task": "copy"}),
+    ),
+    seconds=120,
+)
+LONG = Comparison(
+    "peers-long",
+    (
+        Setting("reverse, length 20", {**LONGER, "min_length": 20}),
+        Setting("reverse, lengths 1 to 20", LONGER),
+        Setting("copy, length 20", {**LONGER, "task": "copy", "min_length": 20}),
+        Setting("copy, lengths 1 to 20", {**LONGER, "task": "copy"}),
+    ),
+    seconds=300,
+    references=(BEST, BART, X),
+)

@@ -1,0 +1,316 @@
+"""Who uses the app during a soak (load_soak.py): sessions that watch, owners who keep a run training, visitors who come and go. Each is a
+thread that speaks HTTP as a page does; what they meet is written down in the phase that is under way."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import threading
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Any
+
+from playground.ui.session import new_owner_key
+from tests.support.app_server import AppServer
+from tests.support.page_client import PageClient
+
+POLLS_PER_SECOND = 4  # polls of a session
+PAUSE_INTERVAL_POLLS = 30  # seconds of an owner, on the average
+ACTIVE_STATUSES = ("starting", "training", "waiting")
+VISITOR_SETTINGS: dict[str, Any] = {
+    "steps": 300,
+    "batch_size": 16,
+    "max_length": 5,
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 32,
+}
+REJECTION_STATUSES = ("400", "503", "507")  # answers of the upload that say in a sentence why not
+EXPECTED_ERRORS = (
+    OSError,
+    RuntimeError,
+    ValueError,
+    KeyError,
+    http.client.HTTPException,
+    zipfile.BadZipFile,
+)
+
+
+@dataclass
+class Phase:
+    """A stretch of the soak: what was done to the app in it, and what came of it."""
+
+    kind: str
+    memory: list[float] = field(
+        default_factory=list
+    )  # megabytes of the server, at the begin and at the end
+    seconds: list[float] = field(default_factory=list)  # what the answers to polls took
+    inspection_seconds: list[float] = field(
+        default_factory=list
+    )  # likewise for Inspect and "Try it"
+    errors: list[str] = field(default_factory=list)
+    failed_connections: int = 0  # requests that met no server, because it was being started again
+    recovery_seconds: float | None = (
+        None  # seconds until every run went on; None: never, or nothing was done
+    )
+
+
+class Scenario:
+    """The app that runs now, and the phase under way. Its port stays, so that pages find the next server."""
+
+    def __init__(self, start: Callable[[int], AppServer]) -> None:
+        self.start, self.app = start, start(0)
+        self.is_server_down = False  # the server is not there, on purpose
+        self.phase = Phase("calm")
+        self.finished_actions: Counter[str] = Counter()  # what visitors did
+        self.rejections: Counter[str] = Counter()  # what they were told instead
+        self.stopped = threading.Event()
+        self.tracebacks = 0
+        self.exit_codes: list[int] = []  # with which the servers ended that were told to
+
+    def page(self, owner: str, stays: bool = False) -> PageClient:
+        return PageClient(self.app, owner, stays)
+
+    def restart(self) -> None:
+        """The next server, on the same port."""
+        self.tracebacks += self.app.log.read_text(errors="replace").count("Traceback")
+        self.app = self.start(self.app.port)
+
+    def record_error(self, error: Exception, was_gone: bool) -> None:
+        """Take down what went wrong with a request that began when the server was there, or was not."""
+        if self.is_server_down or was_gone:
+            self.phase.failed_connections += 1
+        else:
+            self.phase.errors.append(repr(error)[:300])
+
+
+class Session(threading.Thread):
+    """A page that has a run on show."""
+
+    def __init__(self, stage: Scenario, owner: str, subject: str) -> None:
+        super().__init__(daemon=True)
+        self.scenario, self.page, self.subject = stage, stage.page(owner, stays=True), subject
+        self.answers, self.duplicate_steps = 0, 0
+
+    def run(self) -> None:
+        known, epoch, looks, last, due = 0, -1, 0, 0, time.monotonic()
+        while not self.scenario.stopped.wait(max(0.0, due - time.monotonic())):
+            due = max(due + 1 / POLLS_PER_SECOND, time.monotonic())
+            started, was_gone = time.monotonic(), self.scenario.is_server_down
+            try:
+                told = self.page.poll(self.subject, known, epoch, looks)
+            except EXPECTED_ERRORS as error:
+                self.page.close()
+                self.scenario.record_error(error, was_gone)
+                continue
+            self.answers += 1
+            self.scenario.phase.seconds.append(time.monotonic() - started)
+            points = told["points"]
+            last = 0 if points["whole"] or told["epoch"] != epoch else last
+            for step in points["steps"]:
+                self.duplicate_steps += step <= last
+                last = step
+            known, epoch, looks = points["count"], told["epoch"], told.get("looks", 0)
+        self.page.close()
+
+
+class RunOwner(threading.Thread):
+    """An owner who resumes a run whenever it has stopped, and remembers its newest checkpoint: it may never begin before that. Now
+    and then the owner pauses it, and so lets one of those who wait have the place."""
+
+    def __init__(self, stage: Scenario, owner: str, subject: str) -> None:
+        super().__init__(daemon=True)
+        self.scenario, self.page, self.subject = stage, stage.page(owner), subject
+        self.saved_steps, self.lost_checkpoints = (
+            0,
+            0,
+        )  # the newest checkpoint's step; how often the run was seen before it
+        self.status, self.step, self.last_step_at = "", 0, 0.0
+        self.stopping = threading.Event()
+        self.rng = random.Random(subject)
+
+    def run(self) -> None:
+        while not self.stopping.wait(0.5):
+            was_gone = self.scenario.is_server_down
+            try:
+                told = self.page.poll(self.subject, known=1_000_000)
+                self.lost_checkpoints += told["step"] < self.saved_steps
+                self.status, self.step, self.last_step_at = (
+                    told["status"],
+                    told["step"],
+                    time.monotonic(),
+                )
+                if told["status"] not in ACTIVE_STATUSES and told["status"] != "stopping":
+                    self.page.call("do", subject=self.subject, do="resume")
+                elif self.rng.random() < 0.5 / PAUSE_INTERVAL_POLLS:
+                    self.page.call("do", subject=self.subject, do="pause")
+                saved = [
+                    each["step"]
+                    for each in self.page.call("about", subject=self.subject)["checkpoints"]
+                ]
+                self.saved_steps = max([self.saved_steps, *saved])
+            except EXPECTED_ERRORS as error:
+                self.scenario.record_error(error, was_gone)
+
+
+class UserThread(threading.Thread):
+    """One visitor after the other: starts a run, does some of what one can do, and leaves, one way or another."""
+
+    def __init__(self, stage: Scenario, number: int, packed: bytes, token: str) -> None:
+        super().__init__(daemon=True)
+        self.scenario, self.number, self.packed, self.token = stage, number, packed, token
+        self.rng = random.Random(number)
+        self.actions = (
+            self.inspect,
+            self.inspect,
+            self.ask,
+            self.ask,
+            self.control,
+            self.edit,
+            self.upload,
+            self.download,
+            self.publish,
+        )
+
+    def run(self) -> None:
+        while not self.scenario.stopped.is_set():
+            was_gone = self.scenario.is_server_down
+            try:
+                self.visit(self.scenario.page(new_owner_key()))
+                self.scenario.finished_actions["visits"] += 1
+            except EXPECTED_ERRORS as error:
+                if any(f": {status} " in str(error) for status in REJECTION_STATUSES):
+                    self.scenario.rejections["upload"] += 1
+                else:
+                    self.scenario.record_error(error, was_gone)
+                self.scenario.stopped.wait(1)
+
+    def visit(self, page: PageClient) -> None:
+        page.get("/")
+        subject = page.train(**VISITOR_SETTINGS, seed=self.rng.randrange(1000))
+        if not subject.startswith("run:"):
+            self.scenario.rejections["train"] += 1
+            self.scenario.stopped.wait(2)
+            return
+        self.scenario.finished_actions["started"] += 1
+        response = page.poll(subject)
+        if response["status"] == "waiting" and response["place"]:
+            self.scenario.finished_actions["waited, with a place in line"] += 1
+        for act in self.rng.choices(self.actions, k=self.rng.randrange(2, 7)):
+            for _ in range(self.rng.randrange(1, 9)):
+                page.poll(subject)
+                if self.scenario.stopped.wait(1 / POLLS_PER_SECOND):
+                    return
+            act(page, subject)
+        leaving = self.rng.choice(("delete", "delete", "stop", ""))  # or just goes
+        if leaving:
+            self.check_response(leaving, page.call("do", subject=subject, do=leaving))
+
+    def check_response(self, action: str, answer: dict[str, Any]) -> bool:
+        """Count an answer; whether it was one."""
+        counter = self.scenario.rejections if "error" in answer else self.scenario.finished_actions
+        counter[action] += 1
+        return "error" not in answer
+
+    def timed(self, action: str, call: Callable[[], dict[str, Any]]) -> None:
+        started = time.monotonic()
+        if self.check_response(action, call()):
+            self.scenario.phase.inspection_seconds.append(time.monotonic() - started)
+
+    def inspect(self, page: PageClient, subject: str) -> None:
+        subject = self.rng.choice((subject, "checkpoint:reverse", "checkpoint:copy"))
+        view = self.rng.choice(("attention", "steps", "symbols"))
+        self.timed(
+            "inspect", lambda: page.call("inspect", subject=subject, view=view, text=self.digits())
+        )
+
+    def ask(self, page: PageClient, subject: str) -> None:
+        subject = self.rng.choice((subject, "checkpoint:reverse"))
+        self.timed("try", lambda: page.call("try", subject=subject, text=self.digits()))
+
+    def digits(self) -> str:
+        return " ".join(str(self.rng.randrange(10)) for _ in range(self.rng.randrange(1, 6)))
+
+    def control(self, page: PageClient, subject: str) -> None:
+        for do in ("pause", "step", "keep", "resume"):
+            self.check_response(do, page.call("do", subject=subject, do=do))
+            time.sleep(0.2)
+
+    def edit(self, page: PageClient, subject: str) -> None:
+        self.check_response(
+            "rename",
+            page.call("do", subject=subject, do="rename", name=f"visit {self.rng.randrange(100)}"),
+        )
+        self.check_response(
+            "change",
+            page.call("do", subject=subject, do="change", setting="learning_rate", value=1e-3),
+        )
+
+    def upload(self, page: PageClient, subject: str) -> None:
+        begun = page.upload(self.packed)
+        self.scenario.finished_actions["upload"] += 1
+        self.check_response("delete", page.call("do", subject=begun, do="delete"))
+
+    def download(self, page: PageClient, subject: str) -> None:
+        for each in page.call("about", subject=subject).get("checkpoints", [])[:1]:
+            answer = page.call("do", subject=subject, do="download", checkpoint=each["name"])
+            if self.check_response("download", answer):
+                connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
+                connection.request("GET", f"/playground/checkpoint/{answer['ticket']}")
+                sent = connection.getresponse().read()
+                connection.close()
+                with zipfile.ZipFile(BytesIO(sent)) as archive:
+                    json.loads(archive.read("config.json"))
+
+    def publish(self, page: PageClient, subject: str) -> None:
+        """To the Hub that stands in for the real one, with a token that is typed; a model of this machine while one has none."""
+        if not page.call("about", subject=subject).get("checkpoints"):
+            subject = "checkpoint:reverse"
+        repo = f"ada/visit-{self.rng.randrange(20)}"
+        begun = page.call("hub-start", kind="push", repo=repo, subject=subject, token=self.token)
+        if not self.check_response("publish", begun):
+            return
+        ends = time.monotonic() + 120
+        while (job := page.call("hub-job", job=begun["job"]))[
+            "status"
+        ] == "working" and time.monotonic() < ends:
+            if self.scenario.stopped.wait(0.5):
+                return
+        counter = (
+            self.scenario.finished_actions if job["status"] == "done" else self.scenario.rejections
+        )
+        counter["published"] += 1
+        if job["status"] == "working":
+            self.scenario.phase.errors.append(f"publishing took more than 120 s: {job['sentence']}")
+
+
+class BackgroundUser(threading.Thread):
+    """Opens the page again and again as a new visitor, and leaves it at once."""
+
+    def __init__(self, stage: Scenario, seconds: float = 1.0) -> None:
+        super().__init__(daemon=True)
+        self.stage, self.seconds = stage, seconds
+
+    def run(self) -> None:
+        while not self.stage.stopped.wait(self.seconds):
+            was_gone = self.stage.is_server_down
+            try:
+                page = self.stage.page(new_owner_key())
+                page.get("/")
+                if page.load():
+                    self.stage.finished_actions["page loads"] += 1
+            except EXPECTED_ERRORS as error:
+                self.stage.record_error(error, was_gone)
+
+
+def leave_page(page: PageClient, subject: str) -> None:
+    """Stop a run for good."""
+    with suppress(*EXPECTED_ERRORS):
+        page.call("do", subject=subject, do="stop")

@@ -1,0 +1,84 @@
+"""The page before it was made quick and now: figures out of this repository's own history, beside today's from the same commands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+from ._results import RESULTS_DIR, load_results
+
+# What, the subset that measures it, where in its rows, and the commit whose file has the figure from before.
+FIGURES: tuple[tuple[str, str, Callable[[Any], float], str], ...] = (
+    (
+        "a poll, milliseconds until its answer (median)",
+        "watching",
+        lambda rows: rows["poll_ms"]["median"],
+        "06170d9",
+    ),
+    (
+        "a poll, the same (95th percentile)",
+        "watching",
+        lambda rows: rows["poll_ms"]["p95"],
+        "06170d9",
+    ),
+    (
+        "speed of training beside 16 watchers, to training alone (median of pairs)",
+        "watching",
+        lambda rows: median(each["watched"] / each["alone"] for each in rows["rounds"]),
+        "06170d9",
+    ),
+    (
+        "click on Train to the first point on screen, seconds",
+        "page",
+        lambda rows: median(rows["first_point_seconds"]),
+        "06170d9",
+    ),
+    (
+        "click on Train to the end of the default run on screen, seconds",
+        "page",
+        lambda rows: median(rows["done_seconds"]),
+        "06170d9",
+    ),
+    (
+        "`python app.py` to a page that answers, seconds",
+        "startup",
+        lambda rows: median(rows["page_seconds"]),
+        "2beba3d",
+    ),
+)
+
+
+def measure() -> dict[str, Any]:
+    """Both figures of each line, with the days on which they were measured."""
+    lines = []
+    for what, subset, figure, commit in FIGURES:
+        displayed = subprocess.run(
+            ["git", "show", f"{commit}:benchmarks/results/{subset}.json"],
+            cwd=RESULTS_DIR,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        before, now = json.loads(displayed.stdout), load_results(subset)
+        if now is not None:
+            line = {
+                when: {"date": match["date"], "figure": round(figure(match["rows"]), 3)}
+                for when, match in (("before", before), ("now", now))
+            }
+            lines.append({"what": what, "subset": subset, "commit": commit, **line})
+    return {"lines": lines}
+
+
+def table(rows: dict[str, Any]) -> str:
+    """The figures as Markdown."""
+    lines = ["| what | before (commit) | now | measured by |", "|---|---|---|---|"]
+    for line in rows["lines"]:
+        before, now = (
+            f"{line['before']['figure']:g} ({line['commit']})",
+            f"{line['now']['figure']:g}",
+        )
+        lines += [f"| {line['what']} | {before} | {now} | {line['subset']} |"]
+    return "\n".join(lines)

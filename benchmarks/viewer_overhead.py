@@ -1,0 +1,215 @@
+"""What watching costs the one who trains. Training is pinned to one core, the server and those who watch to another.
+
+Taking turns in one run, a few times: the Trainer alone, as the command line runs it; the same while a loop that has nothing to
+do with it keeps the other core busy, because cores share caches, memory and often more; a run of the app that nobody watches;
+that run with 16 pollers at 4 Hz, over HTTP, asking for what a page asks for. Steps a second by the wall clock.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import multiprocessing
+import os
+import tempfile
+import threading
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+
+VIEWERS, POLLS_PER_SECOND = 16, 4.0
+ROUNDS, SECONDS = 12, 6.0
+FIELDS = {"steps": 1_000_000, "batch_size": 32, "min_length": 10, "max_length": 10, "eval_every": 1_000_000, "schedule": "constant",
+          "learning_rate": 1e-3}  # fmt: skip
+
+
+def unloaded_speed(pipe: Any, core: int) -> None:
+    """A process with nothing but a Trainer: for every message it trains so many seconds and tells steps a second."""
+    psutil.Process().cpu_affinity([core])
+    from playground.training.config import RunConfig
+    from playground.training.trainer import Trainer
+
+    trainer = Trainer(RunConfig.from_flat(FIELDS))
+    for _ in range(50):
+        trainer.train_step()
+    while (seconds := pipe.recv()) is not None:
+        before, started = trainer.step_count, time.perf_counter()
+        while time.perf_counter() - started < seconds:
+            trainer.train_step()
+        pipe.send((trainer.step_count - before) / (time.perf_counter() - started))
+
+
+def occupy_core(core: int) -> None:
+    """A process that keeps a core busy with text and lists, as a server is."""
+    psutil.Process().cpu_affinity([core])
+    numbers = list(range(10_000))
+    while True:
+        json.loads(json.dumps(numbers))
+
+
+def poll_as_viewer(
+    port: int, requests: list[dict[str, Any]], core: int, on: Any, stop: Any, waits: Any
+) -> None:
+    """A process with the pollers: each asks, as a page does, for what it does not know yet, and keeps how long it waited."""
+    psutil.Process().cpu_affinity([core])
+
+    def poll(request: dict[str, Any]) -> None:
+        known, epoch, looks = 0, -1, 0
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", port, timeout=20
+        )  # kept open, as a browser does
+        while not stop.is_set():
+            if not on.is_set():
+                connection.close()  # the next request opens it again
+                time.sleep(0.05)
+                continue
+            started = time.perf_counter()
+            body = request | {"known": known, "epoch": epoch, "looks": looks}
+            connection.request("POST", "/playground/ask/poll", json.dumps(body))
+            response = json.loads(connection.getresponse().read())
+            waits.append(time.perf_counter() - started)
+            known, epoch, looks = response["points"]["count"], response["epoch"], response["looks"]
+            time.sleep(max(0.0, 1 / POLLS_PER_SECOND - (time.perf_counter() - started)))
+
+    threads = [threading.Thread(target=poll, args=(request,)) for request in requests]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def steps_per_second(run: Any, seconds: float) -> float:
+    """Steps a second of a live run: between two messages of its worker, which come right after a step."""
+
+    def next_message() -> tuple[int, float]:
+        known = run.step
+        while run.step == known:
+            time.sleep(0.0005)
+        return run.step, time.perf_counter()
+
+    first, started = next_message()
+    time.sleep(seconds)
+    last, ended = next_message()
+    return (last - first) / (ended - started)
+
+
+def measure() -> dict[str, Any]:
+    cores = sorted(os.sched_getaffinity(0))
+    training, serving = cores[0], cores[-1]
+    os.environ["PLAYGROUND_IDLE_TIMEOUT_S"] = "0"
+    from playground.experiments.service import ExperimentService
+    from playground.runs.registry import Registry
+    from playground.runs.worker_process import warm_up
+    from playground.training.config import RunConfig
+    from playground.ui.api import Endpoints
+    from playground.ui.app import build_app, build_handlers, launch_options
+
+    warm_up().join()
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    baseline = context.Process(target=unloaded_speed, args=(theirs, training), daemon=True)
+    baseline.start()
+    psutil.Process().cpu_affinity([serving])
+    with tempfile.TemporaryDirectory() as root, context.Manager() as shared:
+        registry = Registry(Path(root))
+        answers = build_handlers(registry, ExperimentService(registry), public=False)
+        page = build_app(registry, Endpoints(registry, answers, is_public=False))
+        page.launch(
+            prevent_thread_lock=True,
+            quiet=True,
+            **launch_options(registry, answers, None, None, share=False),
+        )
+        run = registry.start(RunConfig.from_flat(FIELDS), "benchmark")
+        while run.step < 50:
+            time.sleep(0.1)
+        worker = psutil.Process(run.worker.process.pid)  # type: ignore[union-attr]
+        worker.cpu_affinity([training])
+        request = {"owner": "benchmark", "subject": f"run:{run.id}"}
+        on, stop, waits = context.Event(), context.Event(), shared.list()
+        pollers = context.Process(
+            target=poll_as_viewer,
+            args=(page.server_port, [request] * VIEWERS, serving, on, stop, waits),
+            daemon=True,
+        )
+        pollers.start()
+        rounds = []
+        for number in range(ROUNDS + 1):
+            registry.control(run, "pause")
+            while run.status != "paused":
+                time.sleep(0.01)
+            ours.send(SECONDS)
+            by_itself = ours.recv()
+            busy = context.Process(target=occupy_core, args=(serving,), daemon=True)
+            busy.start()
+            time.sleep(1)
+            ours.send(SECONDS)
+            beside = ours.recv()
+            busy.kill()
+            busy.join()
+            registry.control(run, "resume")
+            on.clear()
+            time.sleep(6)  # until the run knows that nobody watches
+            unwatched = steps_per_second(run, SECONDS)
+            on.set()
+            time.sleep(1)
+            watched = steps_per_second(run, SECONDS)
+            if number:  # the first one warms up
+                measured = {
+                    "alone": by_itself,
+                    "beside": beside,
+                    "unwatched": unwatched,
+                    "watched": watched,
+                }
+                rounds.append({name: round(speed, 1) for name, speed in measured.items()})
+                print(rounds[-1], flush=True)
+        stop.set()
+        on.set()
+        pollers.join(10)
+        times = sorted(1000 * wait for wait in waits)
+        ours.send(None)
+        registry.shutdown()
+        page.close()
+    psutil.Process().cpu_affinity(cores)
+    longest = {"median": median(times), "p95": times[int(0.95 * len(times))], "most": times[-1]}
+    return {
+        "rounds": rounds,
+        "polls": len(times),
+        "poll_ms": {name: round(ms, 1) for name, ms in longest.items()},
+    }
+
+
+def table(rows: dict[str, Any]) -> str:
+    """The figures as Markdown."""
+    rounds, polls = rows["rounds"], rows["poll_ms"]
+
+    def line(name: str, key: str, against: str) -> str:
+        ratios = sorted(r[key] / r[against] for r in rounds)
+        return f"| {name} | {median(r[key] for r in rounds):.1f} | {median(ratios):.1%} | {ratios[0]:.1%} to {ratios[-1]:.1%} |"
+
+    return "\n".join(
+        [
+            "| | steps/s, median | ratio, median of pairs | its range |",
+            "|---|---|---|---|",
+            f"| the Trainer alone | {median(r['alone'] for r in rounds):.1f} | | |",
+            line(
+                "the Trainer alone while the other core is busy with something else, to the Trainer alone",
+                "beside",
+                "alone",
+            ),
+            line("a run that nobody watches, to the Trainer alone", "unwatched", "alone"),
+            line(
+                f"a run with {VIEWERS} watchers at {POLLS_PER_SECOND:g} Hz, to the Trainer alone",
+                "watched",
+                "alone",
+            ),
+            line(
+                "the same, to the Trainer alone while the other core is busy", "watched", "beside"
+            ),
+            "",
+            f"{len(rounds)} rounds of {SECONDS:g} s each, interleaved. {rows['polls']:,} polls: median {polls['median']} ms, "
+            f"95th percentile {polls['p95']} ms, longest {polls['most']} ms.",
+        ]
+    )

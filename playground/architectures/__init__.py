@@ -1,0 +1,119 @@
+"""The architectures that the Trainer can train, registered by name with an import string.
+
+Importing this package alone does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from playground.models.config import ModelConfig
+from playground.models.variant_configs import (
+    BartSizes,
+    BertSizes,
+    DecoderOnlyConfig,
+    EncoderOnlyConfig,
+    GPT2Sizes,
+    RNNSeq2SeqConfig,
+    TorchTransformerConfig,
+)
+
+if TYPE_CHECKING:
+    from .base import Seq2SeqModel
+
+
+@dataclass(frozen=True)
+class ArchitectureSpec:
+    """An architecture by name: its class, its settings, and the texts of forms."""
+
+    class_path: str
+    config_class: type[ModelConfig]
+    title: str
+    description: str
+    # settings other than the defaults, with which it learns well
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    def setting_names(self) -> list[str]:
+        """Return the settings that this architecture uses."""
+        return [
+            each.name
+            for each in fields(self.config_class)
+            if each.name not in self.config_class.unused
+        ]
+
+
+ARCHITECTURES = {
+    "transformer": ArchitectureSpec(
+        "playground.architectures.encoder_decoder:EncoderDecoder",
+        ModelConfig,
+        "Transformer",
+        "Encoder and decoder, as in the paper: the encoder reads the source, the decoder generates "
+        "the target token by token.",
+    ),
+    "prebuilt": ArchitectureSpec(
+        "playground.architectures.torch_transformer:Prebuilt",
+        TorchTransformerConfig,
+        "Transformer, prebuilt",
+        "The same network, built from PyTorch's own layers, as in most tutorials.",
+    ),
+    "encoder-only": ArchitectureSpec(
+        "playground.architectures.encoder_only:EncoderOnly",
+        EncoderOnlyConfig,
+        "Encoder only",
+        "A single stack that attends to the whole input and predicts all tokens of the target in "
+        "parallel.",
+    ),
+    "decoder-only": ArchitectureSpec(
+        "playground.architectures.decoder_only:DecoderOnly",
+        DecoderOnlyConfig,
+        "Decoder only",
+        "A single causal stack: the target is the continuation of the source, generated token by "
+        "token.",
+        {"steps": 400, "decay_steps": 400},
+    ),
+    "recurrent": ArchitectureSpec(
+        "playground.architectures.rnn_seq2seq:Recurrent",
+        RNNSeq2SeqConfig,
+        "Recurrent",
+        "RNN, LSTM or GRU: one network reads the source, another generates the target, with or "
+        "without attention to the source.",
+        {"alignment": "additive", "n_layers": 1, "steps": 1000, "decay_steps": 1000},
+    ),
+    "bert": ArchitectureSpec(
+        "playground.architectures.bert:Bert",
+        BertSizes,
+        "BERT, from scratch",
+        "BERT's architecture from transformers with random weights: it predicts all blanks of the "
+        "target at once.",
+        {"learning_rate": 2e-3, "steps": 400, "decay_steps": 400},
+    ),
+    "gpt2": ArchitectureSpec(
+        "playground.architectures.gpt2:GPT2",
+        GPT2Sizes,
+        "GPT-2, from scratch",
+        "GPT-2's architecture from transformers with random weights: it continues the source with "
+        "the target.",
+        {"learning_rate": 3e-3, "steps": 1000, "decay_steps": 1000},
+    ),
+    "bart": ArchitectureSpec(
+        "playground.architectures.bart:Bart",
+        BartSizes,
+        "BART, from scratch",
+        "BART's architecture from transformers with random weights: an encoder and a decoder.",
+        {"learning_rate": 3e-3, "steps": 300, "decay_steps": 300},
+    ),
+}
+
+
+def load_architecture(name: str) -> type[Seq2SeqModel]:
+    """Return the class registered under `name`; only its module is imported."""
+    if name not in ARCHITECTURES:
+        raise ValueError(f"family is {name!r}; choose one of {', '.join(ARCHITECTURES)}")
+    module, attribute = ARCHITECTURES[name].class_path.split(":")
+    return getattr(import_module(module), attribute)
+
+
+__all__ = ["ARCHITECTURES", "ArchitectureSpec", "load_architecture"]

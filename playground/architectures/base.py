@@ -1,0 +1,139 @@
+"""The interface of a trainable model for Trainer, evaluation and checkpoints."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from playground.generation import eval_mode as eval_mode
+from playground.models.config import ModelConfig
+from playground.models.transformer import AttentionWeights
+from playground.tasks import EOS, PAD, SOS
+from playground.tasks.task import Batch
+
+
+class Seq2SeqModel(nn.Module, ABC):
+    """A model with a loss, generation and attention weights, independent of runs and pages."""
+
+    config: ModelConfig
+    saveable = (
+        True  # whether its weights may be saved; not those of a copy with a bug from a lesson
+    )
+
+    @abstractmethod
+    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        """Return the mean loss over the tokens of the examples whose loss weight is not zero."""
+
+    @abstractmethod
+    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        """Generate targets (BT) with EOS and PAD, each token from the previous own tokens."""
+
+    @abstractmethod
+    def is_exact_match(self, batch: Batch) -> Tensor:
+        """Return whether `generate` generates exactly the target of each example (B booleans).
+
+        The implementation may use a faster method than `generate`.
+        """
+
+    @abstractmethod
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        """Return the attention weights of a teacher-forced pass; absent kinds stay empty."""
+
+    @abstractmethod
+    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        """Return the query tokens (BQ) and the key tokens (BM) of each kind of attention.
+
+        The kinds are those of `attention_weights` ("encoder", "decoder", "cross"). The result is empty for an
+        architecture without attention.
+        """
+
+
+class TeacherForcedModel(Seq2SeqModel):
+    """A model with logits for each target token; an autoregressive one uses teacher forcing."""
+
+    @abstractmethod
+    def logits(self, batch: Batch) -> Tensor:
+        """Return the logits (BTV) for each label."""
+
+    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        return masked_cross_entropy(self.logits(batch), batch, label_smoothing)
+
+    @torch.no_grad()
+    def is_exact_match(self, batch: Batch) -> Tensor:
+        """Compare the most likely tokens of one teacher-forced pass with the target.
+
+        By induction on the prefix: if every token is the most likely one after the correct prefix,
+        greedy decoding generates that prefix, and so the same tokens. If some token is not, greedy
+        decoding deviates from the target there.
+        """
+        with eval_mode(self):
+            return exact_match_mask(self.logits(batch), batch)
+
+
+def split_into_chunks(
+    config: ModelConfig, batch: Batch, start: int = 0, stride: int = 1
+) -> tuple[Tensor, ...]:
+    """Split the indices of a batch into chunks that fit without gradients.
+
+    Source and target both count for the size of an example. With `start` and `stride`, the indices
+    are `start` and each `stride`-th one after it.
+    """
+    width = config.sequence_length(batch.source_BS.shape[1], batch.target_BT.shape[1])
+    return torch.arange(len(batch.source_BS))[start::stride].split(config.max_batch_size(width))
+
+
+def masked_cross_entropy(logits_BTV: Tensor, batch: Batch, label_smoothing: float) -> Tensor:
+    """Return the mean cross-entropy of the labels over the tokens of training examples.
+
+    Label smoothing (Szegedy et al. 2016; section 5.4 in Vaswani et al. 2017) spreads probability
+    over the whole vocabulary, including PAD and SOS. `evaluation.symbol_loss` leaves PAD out, as
+    The Annotated Transformer does.
+    """
+    labels_BT = batch.labels_BT
+    loss_BT = F.cross_entropy(
+        logits_BTV.transpose(1, 2), labels_BT, reduction="none", label_smoothing=label_smoothing
+    )
+    weight_BT = (labels_BT != PAD) * batch.loss_weight_B[:, None]
+    return (loss_BT * weight_BT).sum() / weight_BT.sum().clamp(min=1)
+
+
+def exact_match_mask(logits_BTV: Tensor, batch: Batch) -> Tensor:
+    """Return whether the most likely tokens equal the target, for each example (B booleans)."""
+    return ((logits_BTV.argmax(-1) == batch.labels_BT) | (batch.labels_BT == PAD)).all(1)
+
+
+def check_lengths(config: ModelConfig, source_BS: Tensor, max_tokens: int) -> None:
+    """Raise ValueError for sources or targets longer than the model has positions for."""
+    if source_BS.shape[1] > config.max_positions:
+        raise ValueError(
+            f"a source has {source_BS.shape[1]} tokens, but the model has max_positions "
+            f"{config.max_positions}; shorten it"
+        )
+    if max_tokens > config.max_positions:
+        raise ValueError(
+            f"max_tokens is {max_tokens}, but the model has max_positions {config.max_positions}; "
+            f"lower it"
+        )
+
+
+def greedy_decode(
+    next_token: Callable[[Tensor], Tensor], source_BS: Tensor, max_tokens: int
+) -> Tensor:
+    """Generate targets (BT) token by token, greedily.
+
+    `next_token` maps SOS and the generated tokens to the logits (BV) of the next token.
+    """
+    generated_BT = torch.full_like(source_BS[:, :1], SOS)
+    finished_B = torch.zeros_like(source_BS[:, 0], dtype=torch.bool)
+    for t in range(max_tokens):
+        token_B = next_token(generated_BT).argmax(-1).masked_fill(finished_B, PAD)
+        generated_BT = torch.cat([generated_BT, token_B[:, None]], dim=1)
+        finished_B |= token_B == EOS
+        # Checking at every token would make the CPU wait for the GPU each time.
+        if t % 4 == 3 and bool(finished_B.all()):
+            break
+    return F.pad(generated_BT[:, 1:], (0, max_tokens + 1 - generated_BT.shape[1]), value=PAD)

@@ -1,0 +1,282 @@
+"""compare and finetune: pretrained models on the task of a checkpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+
+from playground.comparison.process import QUIET_ENV
+
+from .common import (
+    MultiValueOption,
+    check_output_dir,
+    exit_with_error,
+    load_manifest_or_exit,
+    progress_bar,
+    reserve_output_dir,
+)
+
+MAX_LINE_WIDTH = 100  # columns of a caption
+
+
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option(
+    "--models",
+    cls=MultiValueOption,
+    multiple=True,
+    metavar="MODEL ...",
+    show_default=True,
+    default=("gpt2", "bert-base-uncased"),
+    help="Pretrained models: names on the Hub, or folders that hold one; several after one flag.",
+)
+@click.option(
+    "--n",
+    type=click.IntRange(1, 500),
+    default=20,
+    show_default=True,
+    help="Number of held-out sequences.",
+)
+@click.option(
+    "--shots",
+    type=click.IntRange(0, 32),
+    default=8,
+    show_default=True,
+    help="Few-shot examples in a prompt, as far as they fit.",
+)
+@click.option(
+    "--rank",
+    type=click.IntRange(0, 500),
+    default=None,
+    help="How many examples are ranked among candidates, too. [default: 10]",
+)
+@click.option(
+    "--csv",
+    "csv_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    help="Write the table to this file.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="End with one line of JSON: the table, and every example with its prediction.",
+)
+def compare(
+    checkpoint: Path,
+    models: tuple[str, ...],
+    n: int,
+    shots: int,
+    rank: int | None,
+    csv_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare a checkpoint with pretrained models on the same held-out sequences.
+
+    The exit code is 1 if a model could not be evaluated.
+    """
+    load_manifest_or_exit(checkpoint)
+    if csv_file and not csv_file.resolve().parent.is_dir():
+        exit_with_error(
+            f"--csv {csv_file} cannot be written: there is no such folder; choose another file"
+        )
+    # before the import of huggingface_hub, which reads them; no token is sent
+    os.environ.update(QUIET_ENV | {"HF_TOKEN": ""})
+
+    from playground.comparison.benchmark import format_row
+    from playground.comparison.export import latest_rows, to_csv, to_json
+
+    events: list[dict[str, Any]] = []
+    request = {
+        "checkpoint": str(checkpoint),
+        "models": list(models),
+        "n": n,
+        "shots": shots,
+        "rank": rank,
+    }
+    result, status = run_job("table", request, events)
+    if result is None:
+        click.echo("playground: stopped by a signal; the rows so far:", err=True)
+    rows = latest_rows(events)
+    if csv_file:
+        try:
+            csv_file.write_text(to_csv(events), encoding="utf-8")
+        except OSError as error:
+            exit_with_error(
+                f"--csv {csv_file} cannot be written: {error.strerror}; choose another file"
+            )
+    if as_json:
+        click.echo(to_json(events, result, indent=None))
+    else:
+        click.echo(
+            f"{'':34} {'exact match':^19} {'token accuracy':^19} {'rank accuracy':^19} "
+            f"{'parameters':>13}"
+        )
+        for row in rows:
+            click.echo(format_row(row))
+        for note in [
+            *(row["note"] for row in rows if row["note"]),
+            *(row["sentence"] for row in events if row["kind"] == "leak"),
+        ]:
+            click.echo(
+                click.wrap_text(note, MAX_LINE_WIDTH, initial_indent="  ", subsequent_indent="  ")
+            )
+        caption = next((row["caption"] for row in events if row["kind"] == "settings"), "")
+        click.echo(click.wrap_text(caption, MAX_LINE_WIDTH))
+    if status or any(row["error"] for row in rows):
+        raise SystemExit(128 + status if status else 1)
+
+
+@click.command()
+@click.argument("model")
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option(
+    "--steps",
+    type=click.IntRange(1, 5000),
+    default=100,
+    show_default=True,
+    help="Training steps.",
+)
+@click.option(
+    "--learning-rate",
+    type=float,
+    default=2e-4,
+    show_default=True,
+    help="Peak learning rate.",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1, 256),
+    default=16,
+    show_default=True,
+    help="Sequences per step.",
+)
+@click.option(
+    "--n",
+    type=click.IntRange(1, 1000),
+    default=64,
+    show_default=True,
+    help="Held-out sequences per evaluation.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**31 - 1),
+    default=0,
+    show_default=True,
+    help="The same seed gives the same losses.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Output folder of the model.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the model that --out already holds.")
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+def finetune(
+    model: str,
+    checkpoint: Path,
+    steps: int,
+    learning_rate: float,
+    batch_size: int,
+    n: int,
+    seed: int,
+    out: Path,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Train a pretrained MODEL (a name on the Hub, or a folder) on the task of a CHECKPOINT.
+
+    `compare --models` accepts the result. Ctrl-C saves the weights so far.
+    """
+    load_manifest_or_exit(checkpoint)
+    if out.resolve() == checkpoint.resolve() or (
+        out.exists() and any(out.iterdir()) and not (out / "fine-tuned.json").is_file()
+    ):
+        exit_with_error(
+            f"--out {out} is a folder with other things in it; choose a new or empty one"
+        )
+    if (out / "fine-tuned.json").is_file() and not overwrite:
+        exit_with_error(
+            f"--out {out} already holds a fine-tuned model; choose another folder, or add "
+            "--overwrite"
+        )
+    click.get_current_context().with_resource(
+        reserve_output_dir(out, lambda: check_output_dir(out, keeps_existing=False))
+    )
+    request = {
+        "model": model,
+        "checkpoint": str(checkpoint),
+        "into": str(out),
+        "steps": steps,
+        "learning_rate": learning_rate,
+        "batch_size": batch_size,
+        "n": n,
+        "seed": seed,
+    }
+    result, status = run_job("finetune", request, [])
+    if result is None:
+        exit_with_error("stopped by a signal before the first step; nothing was written")
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        before, after = result["before"], result["after"]
+        scored = f"exact match {before['exact_match']:.2%} before" + (
+            f", {after['exact_match']:.2%} at step {after['step']}" if after else ""
+        )
+        click.echo(f"{scored}, of {before['scored']} held-out sequences, zero-shot")
+        click.echo(
+            f"{result['steps']} steps in {result['seconds']:.1f} s; compare with --models {out}"
+        )
+    if status:
+        raise SystemExit(128 + status)
+
+
+def run_job(
+    kind: str, request: dict[str, Any], events: list[dict[str, Any]]
+) -> tuple[dict[str, Any] | None, int]:
+    """Run a job of the comparison in this process with a progress bar; its rows go to `events`.
+
+    Returns its result, or None if a signal ended it before there was one, and the number of
+    that signal.
+    """
+    from playground.comparison.process import JobCancelled, JobError, ProgressReporter
+    from playground.comparison.process import run as do
+
+    interrupted: list[int] = []
+    cancelled = threading.Event()
+
+    def end(number: int, frame: object) -> None:
+        interrupted.append(number)
+        cancelled.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    result = None
+    with progress_bar(unit_scale=True) as bar:
+
+        def on_message(kind: str, *content: Any) -> None:
+            if kind == "row":
+                events.append(content[0])
+            elif kind == "say":
+                bar.write(content[0], file=sys.stderr)
+                bar.reset()
+            else:
+                bar.total, bar.n, bar.unit = content[1], content[0], content[2]
+                bar.refresh()
+
+        try:
+            result = do(kind, request, ProgressReporter(on_message, cancelled))
+        except JobCancelled:
+            pass
+        except JobError as error:
+            exit_with_error(str(error))
+    return result, interrupted[0] if interrupted else 0

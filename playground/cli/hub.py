@@ -1,0 +1,288 @@
+"""push, pull, reproduce, gallery and deploy: commands for the Hub."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from playground.hub.repo_ids import LICENSES, is_branch, is_repo, is_revision
+
+from .common import CHECKPOINTS_ROOT, check_output_dir, exit_with_error, load_manifest_or_exit
+
+
+def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of every Hub command."""
+    asks = click.option(
+        "--ask-token",
+        is_flag=True,
+        help="Prompt for a token instead of using that of `hf auth login` or HF_TOKEN.",
+    )
+    return asks(
+        click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")(command)
+    )
+
+
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("repo", metavar="USER/NAME")
+@click.option(
+    "--branch",
+    default="main",
+    show_default=True,
+    help="The branch for the commit; created if it is missing.",
+)
+@click.option("--private", is_flag=True, help="Make a new repository private.")
+@click.option(
+    "--with-data",
+    is_flag=True,
+    help="Publish the exact training set too, as the dataset USER/NAME-data.",
+)
+@click.option(
+    "--license",
+    "licence",
+    default="",
+    metavar="ID",
+    help=(
+        "The licence of the model, such as mit or cc-by-4.0. [default: mit for built-in tasks; "
+        "that of the source dataset for a dataset from the Hub; none for other datasets]"
+    ),
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="List every file and what would happen to it; write nothing. Needs no account.",
+)
+@hub_options
+def push(
+    checkpoint: Path,
+    repo: str,
+    branch: str,
+    private: bool,
+    with_data: bool,
+    licence: str,
+    dry_run: bool,
+    ask_token: bool,
+    as_json: bool,
+) -> None:
+    """Publish a checkpoint on the Hugging Face Hub, in one commit."""
+    from playground.hub.formats import NotPublishableError, package_format
+
+    validate_repo_id(repo)
+    if not is_branch(branch):
+        exit_with_error(
+            f"--branch {branch!r} is not a valid branch name; use letters, digits, dots, "
+            "dashes, underscores and slashes"
+        )
+    if licence and licence not in LICENSES:
+        exit_with_error(
+            f"--license {licence!r} is not known to the Hub; give one such as mit, apache-2.0, "
+            "cc-by-4.0 or cc0-1.0"
+        )
+    try:
+        package_format(load_manifest_or_exit(checkpoint).config.family)
+    except NotPublishableError as error:
+        exit_with_error(str(error))
+    run = (
+        checkpoint.parent.parent
+        if checkpoint.parent.name == "checkpoints"
+        and (checkpoint.parent.parent / "run.json").is_file()
+        else None
+    )
+    result = run_hub_task(
+        ask_token,
+        needed=not dry_run,
+        kind="plan" if dry_run else "push",
+        license=licence,
+        repo=repo,
+        revision=branch,
+        private=private,
+        with_data=with_data,
+        checkpoint=str(checkpoint.resolve()),
+        run=str(run) if run else "",
+    )
+    if as_json:
+        result.pop("card", None)
+        click.echo(json.dumps(result))
+        return
+    print_plans(result, dry_run)
+
+
+def print_plans(result: dict[str, Any], dry_run: bool) -> None:
+    """Print each file with what was done, or would be done."""
+    for plan in result["plans"]:
+        whose = "private" if plan["private"] else "public"
+        state = "exists" if plan["exists"] else "would be created" if dry_run else "was created"
+        click.echo(f"{plan['kind']} {plan['repo']} ({whose}, branch {plan['revision']}): {state}")
+        for change in plan["changes"]:
+            click.echo(f"  {change['what']:8}{change['size']:>12,} bytes  {change['path']}")
+    if not result.get("compared", True):
+        click.echo("no token was found, so this was not compared with the Hub", err=True)
+    click.echo("nothing was written" if dry_run else result["url"])
+
+
+@click.command()
+@click.argument("repo", metavar="USER/NAME")
+@click.option("--revision", default="main", show_default=True, help="A branch, a tag or a commit.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    help="The folder. [default: checkpoints/NAME]",
+)
+@hub_options
+def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: bool) -> None:
+    """Download a published model as a checkpoint; every file is validated."""
+    validate_repo_id(repo, revision)
+    out = out or CHECKPOINTS_ROOT / repo.rpartition("/")[2]
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        exit_with_error(
+            f"--out {out} already exists and stays as it is; choose a new or an empty folder"
+        )
+    check_output_dir(out, keeps_existing=True)
+    result = run_hub_task(
+        ask_token, kind="pull", repo=repo, revision=revision, into=str(out.resolve())
+    )
+    if as_json:
+        click.echo(
+            json.dumps({"checkpoint": str(out), "commit": result["commit"], "step": result["step"]})
+        )
+    else:
+        click.echo(
+            f"{out}: {result['task']}, {result['parameters']:,} parameters, step {result['step']}, "
+            f"commit {result['commit'][:12]}"
+        )
+
+
+@click.command()
+@click.argument("repo", metavar="USER/NAME")
+@click.option("--revision", default="main", show_default=True, help="A branch, a tag or a commit.")
+@hub_options
+def reproduce(repo: str, revision: str, ask_token: bool, as_json: bool) -> None:
+    """Evaluate a published model, and compare the result with its card.
+
+    The exit code is 1 if they differ.
+    """
+    validate_repo_id(repo, revision)
+    result = run_hub_task(ask_token, kind="reproduce", repo=repo, revision=revision)
+    card, measured = result["card"], result["measured"]
+    if as_json:
+        click.echo(
+            json.dumps(
+                {"repo": repo, "commit": result["commit"], "card": card, "measured": measured}
+            )
+        )
+    else:
+        sentence = (
+            f"{card['exact_match']:.2%}" + (f" of {card['n']:,}" if card.get("n") else "")
+            if card
+            else "no score"
+        )
+        click.echo(
+            f"the card reports {sentence}; measured here {measured['exact_match']:.2%} of "
+            f"{measured['n']:,} held-out sequences"
+        )
+    if card and abs(card["exact_match"] - measured["exact_match"]) >= 0.5 / measured["n"]:
+        raise SystemExit(1)
+
+
+@click.command()
+@hub_options
+def gallery(ask_token: bool, as_json: bool) -> None:
+    """List the models on the Hub that carry the playground's tag, most liked first."""
+    models = run_hub_task(ask_token, kind="gallery")["models"]
+    if as_json:
+        click.echo(json.dumps(models))
+        return
+    for model in models:
+        exact = "" if model["exact_match"] is None else f"{model['exact_match']:.2%}"
+        size = "" if model["parameters"] is None else f"{model['parameters']:,} parameters"
+        click.echo(
+            f"{model['repo']:40} {model['task']:16} {size:>23} {exact:>8} {model['likes']:>5} likes"
+        )
+    if not models:
+        click.echo("no model has the playground's tag yet")
+
+
+@click.command()
+@click.argument("space", metavar="USER/SPACE")
+@click.option(
+    "--public",
+    is_flag=True,
+    help="Make a new Space public; without it, your settings on the Hub decide.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="List every file and what would happen to it; write nothing."
+)
+@hub_options
+def deploy(space: str, public: bool, dry_run: bool, ask_token: bool, as_json: bool) -> None:
+    """Deploy the playground to a Hugging Face Space, in one commit; create a missing Space."""
+    validate_repo_id(space)
+    result = run_hub_task(
+        ask_token,
+        needed=True,
+        kind="stage" if dry_run else "deploy",
+        repo=space,
+        private=not public,
+    )
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        print_plans(result, dry_run)
+
+
+def validate_repo_id(repo: str, revision: str = "main") -> None:
+    """Reject an invalid name of a repository, or of a revision in it."""
+    if not is_repo(repo):
+        exit_with_error(
+            f"{repo!r} is not the name of a repository; write user/name, with letters, digits, "
+            "dots, dashes and underscores"
+        )
+    if not is_revision(revision):
+        exit_with_error(f"--revision {revision!r} is not valid; name a branch, a tag or a commit")
+
+
+def run_hub_task(ask_token: bool, needed: bool = False, **errand: Any) -> dict[str, Any]:
+    """Run a Hub operation and return its result; progress goes to stderr. A signal ends it.
+
+    Without a token, a plan becomes a preview, which sends no authenticated request.
+    """
+    from playground.hub.publisher import cancel, check_timeouts, start_job
+    from playground.hub.tasks import HubTask
+
+    token = click.prompt("Token", hide_input=True, err=True).strip() if ask_token else ""
+    if not token:
+        from huggingface_hub import get_token
+
+        token = get_token() or ""
+    if needed and not token:
+        exit_with_error(
+            "publishing needs a token with write access: run `hf auth login`, set HF_TOKEN, or "
+            "add --ask-token"
+        )
+    if errand["kind"] == "plan" and not token:
+        errand["kind"] = "preview"
+    interrupted: list[int] = []
+    # The child inherits this. Ctrl-C reaches both processes, and this one ends the other.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    job = start_job(
+        HubTask(**errand, token=token),
+        on_progress=lambda sentence: click.echo(f"{sentence} ...", err=True),
+        fresh=True,
+    )
+    while job.process and job.process.process.pid is None and not job.finished.wait(0.01):
+        pass
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: interrupted.append(number))
+    while not job.finished.wait(0.2):
+        check_timeouts(job)
+        if interrupted:
+            cancel(job)
+    if job.result is None:
+        click.echo(f"playground: {job.message}", err=True)
+        raise SystemExit(128 + interrupted[0] if interrupted else 1)
+    return job.result

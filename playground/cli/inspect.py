@@ -1,0 +1,118 @@
+"""inspect: every figure of a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from playground.training.manifest import CheckpointError
+
+from .common import exit_with_error, load_model_or_exit
+
+
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("sequence")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Output folder of the figures.",
+)
+@click.option(
+    "--n",
+    type=click.IntRange(1, 10_000),
+    default=512,
+    show_default=True,
+    help="Held-out sequences for the ablation of each component.",
+)
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -> None:
+    """Export figures of a checkpoint on a sequence such as "3 1 4".
+
+    They show attention weights, ablations and the logit lens. Each figure is saved as PNG, SVG
+    and PDF, with its data as CSV or JSON.
+    """
+    from playground.figures.attention import FIGURES
+
+    manifest, family = load_model_or_exit(checkpoint)
+    positions = {
+        f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg", "pdf", "csv", "json")
+    }
+    if out.exists() and any(path.name not in positions for path in out.iterdir()):
+        exit_with_error(
+            f"--out {out} is a folder with other things in it; choose a new or empty one"
+        )
+
+    import torch
+
+    from playground.figures.export import export_figures
+    from playground.inspection.inspected_model import InspectionError
+    from playground.runs.weight_history import read_lines
+    from playground.tasks import UnknownSymbolError
+
+    torch.set_num_threads(1)  # more threads are slower at this size
+
+    def report_progress(sentence: str) -> None:
+        click.echo(f"{sentence} ...", err=True)
+
+    run = run_folder(checkpoint)
+    try:
+        lines = [line for line in read_lines(run) if line["step"] <= manifest.step]
+        history = weight_history(run, manifest.step)
+        files_found, files = export_figures(
+            out,
+            manifest.config,
+            family,
+            sequence,
+            n,
+            lines=lines,
+            scores=manifest.scores,
+            history=history,
+            report_progress=report_progress,
+        )
+    except (UnknownSymbolError, InspectionError, CheckpointError) as error:
+        exit_with_error(str(error))
+    except OSError as error:
+        exit_with_error(f"--out {out} cannot be written: {error.strerror}; choose another folder")
+    missed = next(
+        row for row in files_found["ablation"] if row["name"] == files_found["head"]["title"]
+    )
+    if as_json:
+        click.echo(
+            json.dumps(
+                {"out": str(out), "files": [path.name for path in files], "most_missed": missed}
+            )
+        )
+        return
+    before, after, requested = missed["exact_match_before"], missed["exact_match"], missed["n"]
+    click.echo(
+        f"most important head: {missed['name']}; without it {after:.2%} instead of {before:.2%} "
+        f"of {requested:,} held-out sequences"
+    )
+    click.echo(f"{len(files_found)} figures with their data in {out}: {', '.join(files_found)}")
+
+
+def run_folder(checkpoint: Path) -> Path:
+    """Return the folder with a checkpoint's metrics and weight history: its run's, or its own."""
+    parent = checkpoint.resolve().parent.parent
+    return (
+        parent
+        if not (checkpoint / "metrics.jsonl").is_file() and (parent / "metrics.jsonl").is_file()
+        else checkpoint
+    )
+
+
+def weight_history(run: Path, step: int) -> dict[int, Path]:
+    """Return the stored weights of a run up to `step`, evenly thinned: {step: file}.
+
+    Empty for a checkpoint without a run.
+    """
+    from playground.runs.weight_history import subsample, weight_steps, weights_path
+
+    return {
+        each: weights_path(run, each)
+        for each in subsample([each for each in weight_steps(run) if each <= step])
+    }

@@ -1,0 +1,59 @@
+"""report: write an HTML report of a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from playground.training.atomic_write import write_file
+from playground.training.manifest import CheckpointError
+
+from .common import exit_with_error, load_manifest_or_exit
+from .inspect import run_folder
+
+
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="Output HTML file.",
+)
+@click.option(
+    "--name", default="", help="Name of the model in the report. [default: the name of its folder]"
+)
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+def report(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: bool) -> None:
+    """Write a report of a checkpoint as one self-contained HTML file.
+
+    It has scores with intervals, curves, attention, predictions, settings and the command that
+    repeats the training.
+    """
+    manifest = load_manifest_or_exit(checkpoint)
+    if not out.resolve().parent.is_dir():
+        exit_with_error(
+            f"--out {out} cannot be written: there is no such folder; choose another file"
+        )
+    if out.exists() and not overwrite:
+        exit_with_error(f"--out {out} already exists; choose another file, or add --overwrite")
+
+    from playground.figures.report import write_report
+    from playground.tasks.rows import DatasetError
+
+    try:
+        text = write_report(checkpoint, run_folder(checkpoint), name)
+        write_file(out, text.encode())
+    except (CheckpointError, DatasetError) as error:
+        exit_with_error(str(error))
+    except OSError as error:
+        exit_with_error(f"--out {out} cannot be written: {error.strerror}; choose another file")
+    if as_json:
+        click.echo(
+            json.dumps({"report": str(out), "bytes": len(text.encode()), "step": manifest.step})
+        )
+    else:
+        click.echo(f"report of step {manifest.step:,} in {out}; open it in any browser")

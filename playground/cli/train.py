@@ -1,0 +1,570 @@
+"""train, rows, evaluate and predict."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import click
+
+from playground.architectures import ARCHITECTURES
+from playground.models.config import ConfigError
+from playground.origins import from_cli_argument, is_dataset_argument, store
+from playground.runs.memory import ensure_memory_available
+from playground.tasks import TASKS
+from playground.tasks.rows import DatasetError
+from playground.training.config import (
+    RunConfig,
+    TaskConfig,
+    config_at_step,
+    default_max_length,
+    field_named,
+    section_of_field,
+)
+from playground.training.manifest import CheckpointError
+from playground.training.presets import PRESETS, architecture_preset, preset_config
+
+from .common import (
+    CHECKPOINTS_ROOT,
+    check_output_dir,
+    exit_with_error,
+    load_manifest_or_exit,
+    load_model_or_exit,
+    new_run_folder,
+    only_rank_zero_prints,
+    option_name,
+    progress_bar,
+    reserve_output_dir,
+    torchrun_rank,
+    write_examples,
+)
+
+if TYPE_CHECKING:
+    from playground.training.trainer import Trainer
+
+
+OPTION_NAMES = (
+    "task",
+    "min_length",
+    "max_length",
+    "source_vocabulary",
+    "target_vocabulary",
+    "rows",
+    "vocabulary",
+    "longest_answer",
+)
+
+
+RESUMABLE_SETTINGS = ("steps", "until", "eval_every", "eval_n", "device")
+
+
+def with_option_names(message: str, flags: Mapping[str, str]) -> str:
+    """Replace setting names in a message by the options of the command line."""
+    for name in sorted(flags, key=len, reverse=True):
+        message = re.sub(rf"(?<![\w-]){name}(?!\w)", flags[name], message)
+    return message
+
+
+def translating_option_names(error: ConfigError, **flags: str) -> str:
+    """Return a setting's error message with the option names of the command line.
+
+    Names that are also English words (steps, norm) are replaced only if the error is about
+    them, at their first occurrence.
+    """
+    options = (
+        {name: option_name(name) for name in section_of_field() if "_" in name}
+        | {"max_length": "--length"}
+        | flags
+    )
+    message = with_option_names(str(error), options)
+    if error.field in options:
+        return message
+    return message.replace(
+        error.field, {"rows": "--task"}.get(error.field, option_name(error.field)), 1
+    )
+
+
+def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add an option for every setting of a run; the config validates the values."""
+    for name in reversed([n for n in section_of_field() if n not in OPTION_NAMES]):
+        field = field_named(name)
+        kind = type(field.default)
+        shown = f"{field.metadata['help']} [{field.default}]"
+        if kind is bool:
+            command = click.option(
+                f"{option_name(name)}/--no-{name.replace('_', '-')}", name, default=None, help=shown
+            )(command)
+        else:
+            value_type = (
+                click.Choice(field.metadata["choices"]) if field.metadata["choices"] else kind
+            )
+            command = click.option(
+                option_name(name), name, type=value_type, default=None, help=shown
+            )(command)
+    return command
+
+
+class Train(click.Command):
+    """A command with its help in sections, because sixty options in one list are hard to search."""
+
+    SECTIONS: ClassVar = {
+        "task": "Task",
+        "model": "Model",
+        "training": "Training",
+        "": "Output and resuming",
+    }
+    OWNERS: ClassVar = {"words": "task", "columns": "task", "family": "model", "preset": "training"}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        owners = {**section_of_field(), **self.OWNERS}
+        for owner, title in self.SECTIONS.items():
+            records = [
+                record
+                for parameter in self.get_params(ctx)
+                if owners.get(parameter.name or "", "") == owner
+                and (record := parameter.get_help_record(ctx))
+            ]
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_examples(self.epilog, formatter)
+
+
+TRAIN_EXAMPLES = """\
+python -m playground train --task sort --length 8 --steps 500 --out sorter
+python -m playground train --preset one-head --positions rope --seed 3
+python -m playground train --task rows.tsv --family recurrent
+python -m playground train --resume sorter --steps 1000"""
+
+
+def dataset_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for reading a dataset."""
+    apart = click.option(
+        "--words/--characters",
+        "words",
+        default=None,
+        help="Whether a token of the dataset is a word or a character. [default: detected]",
+    )
+    return click.option(
+        "--columns",
+        default="",
+        metavar="SOURCE,TARGET",
+        help="The columns of a table with source and target.",
+    )(apart(command))
+
+
+@click.command(cls=Train, epilog=TRAIN_EXAMPLES)
+@click.option(
+    "--task",
+    default=None,
+    help=(
+        f"The task: {', '.join(TASKS)}; or rows.tsv, data.csv, hub:user/dataset, "
+        "path.py:function. [default: reverse]"
+    ),
+)
+@dataset_options
+@click.option(
+    "--length",
+    "max_length",
+    type=int,
+    default=None,
+    help="Maximum length. [default: 10; brackets: 16]",
+)
+@click.option(
+    "--min-length",
+    type=int,
+    default=None,
+    help="Minimum length. [default: the same as --length]",
+)
+@click.option(
+    "--family",
+    type=click.Choice(list(ARCHITECTURES)),
+    default=None,
+    help="The architecture of the model. [default: transformer]",
+)
+@click.option(
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    default=None,
+    help="A preset of settings. [default: fast, or the architecture's]",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    help="Output folder of the checkpoint. [default: in checkpoints/runs]",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the checkpoint that --out already holds.")
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Continue from this checkpoint; --steps is the total number.",
+)
+@click.option(
+    "--weights-only", is_flag=True, help="Save no state for resuming: a third of the size."
+)
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+@setting_options
+def train(
+    task: str | None,
+    columns: str,
+    words: bool | None,
+    max_length: int | None,
+    min_length: int | None,
+    preset: str | None,
+    out: Path | None,
+    overwrite: bool,
+    resume: Path | None,
+    weights_only: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Train a model and save its checkpoint.
+
+    Defaults of settings are in brackets; a preset or an architecture may have others.
+
+    Under torchrun, several processes train it together. --batch-size is that of the whole
+    batch, which is divided among the processes. Only the first process prints and writes.
+    """
+    click.get_current_context().with_resource(only_rank_zero_prints())
+    options = {k: v for k, v in settings.items() if v is not None}
+    options |= {
+        k: v
+        for k, v in (("task", task), ("max_length", max_length), ("min_length", min_length))
+        if v is not None
+    }
+    if resume is None and task is not None and is_dataset_argument(task):
+        options |= dataset_settings(task, columns, words, options)
+    elif columns or words is not None:
+        exit_with_error(
+            "--columns, --words and --characters describe a dataset; name the dataset with --task"
+        )
+    if resume is not None:
+        if weights_only and out in (None, resume):
+            exit_with_error(
+                "--weights-only would replace the checkpoint by one that cannot be resumed; "
+                "name another folder with --out"
+            )
+        config = resume_config(resume, options, preset)
+        out = out or resume
+    else:
+        config = build_config(options, preset)
+    if not torchrun_rank("RANK"):  # only the first process writes
+        out = out or new_run_folder(
+            CHECKPOINTS_ROOT / "runs", config.task.task, config.training.seed
+        )
+        replaces = overwrite or out == resume
+        where_to_save = click.get_current_context().with_resource(
+            reserve_output_dir(out, lambda: check_output_dir(out, keeps_existing=not replaces))
+        )
+
+    from playground.training.checkpoint import resume_trainer, save_checkpoint
+    from playground.training.distributed import init_distributed
+    from playground.training.trainer import Trainer, resolve_device
+
+    try:
+        process_ranks = init_distributed(resolve_device(config.training.device))
+        trainer, metrics = (
+            resume_trainer(resume, process_ranks, **options)
+            if resume is not None
+            else (Trainer(config, dist=process_ranks), [])
+        )
+        trainer.task.check_lengths(trainer.config.task.min_length, trainer.config.task.max_length)
+    except ConfigError as error:
+        exit_with_error(translating_option_names(error))
+    except ValueError as error:
+        exit_with_error(str(error))
+    failure, exit_code = train_with_progress(trainer, metrics)
+    scores = None if failure else trainer.evaluate()
+    if scores:
+        process_ranks.shutdown()
+    if not process_ranks.is_main or out is None:
+        # The first process reports the result. An error here would make torchrun end it while
+        # it saves.
+        return
+    saved = where_to_save()
+    try:
+        save_checkpoint(saved, trainer, metrics, scores, resumable=not weights_only)
+    except CheckpointError as error:
+        failure, exit_code = f"{failure}; {error}" if failure else str(error), exit_code or 1
+    else:
+        failure = failure and f"{failure}; saved to {saved}, continue with --resume {saved}"
+        if saved != out:
+            changed = (
+                f"--out {out} changed during training and stays as it is; this run is in {saved}"
+            )
+            failure, exit_code = f"{failure}; {changed}" if failure else changed, exit_code or 1
+    if failure or scores is None:
+        click.echo(f"playground: {failure}", err=True)
+        raise SystemExit(exit_code)
+    result = {
+        "exact_match": scores.exact_match,
+        "token_accuracy": scores.token_accuracy,
+        "steps": trainer.step_count,
+        "seconds": round(trainer.seconds, 3),
+        "parameters": trainer.config.model.parameter_count(),
+        "device": trainer.device.type,
+        "checkpoint": str(out),
+    }
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        click.echo(
+            f"exact match {scores.exact_match:.2%}, tokens {scores.token_accuracy:.2%}, of "
+            f"{scores.n:,} held-out sequences"
+        )
+        click.echo(
+            f"{trainer.step_count} steps in {trainer.seconds:.1f} s on {trainer.device.type}; "
+            f"checkpoint {out}"
+        )
+
+
+@click.command()
+@click.argument("task", metavar="ROWS")
+@dataset_options
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+def rows(task: str, columns: str, words: bool | None, as_json: bool) -> None:
+    """Check and store a dataset, and print its first examples.
+
+    TASK is a file (source, tab, target; or a CSV) or hub:user/dataset. Checkpoints that were
+    trained on the dataset find it where it is stored.
+    """
+    dataset = dataset_settings(task, columns, words, {}, displayed=0 if as_json else 8)
+    if as_json:
+        click.echo(json.dumps(dataset))
+
+
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option(
+    "--n",
+    type=click.IntRange(1, 100_000),
+    default=2000,
+    show_default=True,
+    help="Number of held-out sequences.",
+)
+@click.option(
+    "--min-length", type=int, default=None, help="Minimum length. [default: the model's own]"
+)
+@click.option(
+    "--length",
+    "max_length",
+    type=int,
+    default=None,
+    help="Maximum length. [default: the model's own]",
+)
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+def evaluate(
+    checkpoint: Path, n: int, min_length: int | None, max_length: int | None, as_json: bool
+) -> None:
+    """Evaluate a checkpoint on held-out sequences, which are not in its training data."""
+    manifest = load_manifest_or_exit(checkpoint)
+    task_config = manifest.config.task
+    try:
+        longest = task_config.max_length if max_length is None else max_length
+        shortest = min(task_config.min_length, longest) if min_length is None else min_length
+        task = dataclasses.replace(task_config, max_length=longest, min_length=shortest)
+        RunConfig(task, manifest.config.model, manifest.config.training, manifest.config.family)
+    except ConfigError as error:
+        exit_with_error(translating_option_names(error))
+
+    from playground.evaluation import evaluate as score
+    from playground.tasks.held_out import build_held_out_set
+
+    _, family = load_model_or_exit(checkpoint)
+    try:
+        scores = score(family, build_held_out_set(task.load(), n, task.min_length, task.max_length))
+    except DatasetError as error:
+        exit_with_error(str(error))
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(scores) | {"checkpoint": str(checkpoint)}))
+        return
+    click.echo(
+        f"exact match {scores.exact_match:.2%}, tokens {scores.token_accuracy:.2%}, of "
+        f"{scores.n:,} held-out sequences"
+    )
+    for line in scores.by_length:
+        exact = (
+            "none held out" if line.exact_match is None else f"{line.exact_match:7.2%} of {line.n}"
+        )
+        click.echo(
+            f"  length {line.length:3}   {exact}"
+            + (f" ({line.available} exist)" if line.available is not None else "")
+        )
+
+
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("sequences", metavar="SEQUENCE ...", nargs=-1, required=True)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="End with one line of JSON: a list with an object for each sequence.",
+)
+def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None:
+    """Print a checkpoint's predictions for sequences such as "3 1 4", one line for each.
+
+    `-` reads sequences from the lines of stdin.
+    """
+    manifest, family = load_model_or_exit(checkpoint)
+    import torch
+
+    from playground.runs.snapshot import SnapshotBuilder
+
+    config = manifest.config
+    view = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
+    if sequences == ("-",):
+        sequences = tuple(line.strip() for line in sys.stdin if line.strip())
+    predictions = [view.predict(family, sequence) for sequence in sequences]
+    for sequence, reply in zip(sequences, predictions, strict=True):
+        if "error" in reply:
+            exit_with_error(
+                f"{sequence}: {reply['error']}" if len(sequences) > 1 else reply["error"]
+            )
+    for note in dict.fromkeys(reply["note"] for reply in predictions if reply["note"]):
+        click.echo(f"playground: {note}", err=True)
+    if as_json:
+        answers = zip(sequences, predictions, strict=True)
+        click.echo(json.dumps([{"sequence": sequence, **reply} for sequence, reply in answers]))
+        return
+    for reply in predictions:
+        click.echo(" ".join(reply["given"]))
+
+
+def build_config(options: dict[str, Any], preset: str | None) -> RunConfig:
+    """Return the run that the options describe, after a check that it fits this machine."""
+    flags = {} if "min_length" in options else {"min_length": "--length"}
+    options.setdefault(
+        "min_length", options.get("max_length", default_max_length(options.get("task")))
+    )
+    if preset and "family" in options:
+        of_preset = PRESETS[preset].settings.get("family", options["family"])
+        if of_preset != options["family"]:
+            exit_with_error(
+                f"--preset {preset} is of the architecture {of_preset}, but --family is "
+                f"{options['family']}; leave one of them out"
+            )
+    try:
+        config = (
+            preset_config(preset or "fast", options)
+            if preset or "family" not in options
+            else architecture_preset(**options)
+        )
+        ensure_memory_available(config)
+    except ConfigError as error:
+        exit_with_error(translating_option_names(error, **flags))
+    return config
+
+
+def dataset_settings(
+    task: str, columns: str, words: bool | None, options: dict[str, Any], displayed: int = 0
+) -> dict[str, Any]:
+    """Store the dataset that `task` names, and return the settings of a run on it.
+
+    A description of the dataset is printed, and its first examples if they are requested.
+    """
+    longest = options.get("max_length", TaskConfig().max_length)
+    sampling_note = {
+        "symbols": options.get("symbols", 10),
+        "min_length": options.get("min_length", longest),
+        "max_length": longest,
+    }
+    try:
+        dataset = from_cli_argument(
+            task,
+            [name.strip() for name in columns.split(",")] if columns else [],
+            words,
+            **sampling_note,
+        )
+        store(dataset)
+    except DatasetError as error:
+        exit_with_error(str(error))
+    except OSError as error:
+        exit_with_error(
+            f"the dataset cannot be stored: {error.strerror or error}; free some space, or set "
+            "PLAYGROUND_CHECKPOINTS to another folder"
+        )
+    for source, target in dataset.preview(displayed):
+        click.echo(f"{' '.join(source)} → {' '.join(target)}")
+    for sentence in dataset.summary():
+        click.echo(f"playground: {sentence}", err=True)
+    return dataset.task_settings() | {
+        name: options[name] for name in ("min_length", "max_length") if name in options
+    }
+
+
+def resume_config(checkpoint: Path, options: dict[str, Any], preset: str | None) -> RunConfig:
+    """Return the checkpoint's configuration with the changes that resuming allows."""
+    fixed = sorted(set(options) - set(RESUMABLE_SETTINGS)) + (["preset"] if preset else [])
+    if fixed:
+        allowed = ", ".join(map(option_name, RESUMABLE_SETTINGS))
+        exit_with_error(
+            f"{option_name(fixed[0])} cannot change on --resume, which accepts {allowed}; leave "
+            "it out"
+        )
+    manifest = load_manifest_or_exit(checkpoint)
+    if (
+        options.get(
+            "steps", config_at_step(manifest.config.training, manifest.changes, manifest.step).steps
+        )
+        <= manifest.step
+    ):
+        exit_with_error(
+            f"{checkpoint} is at step {manifest.step} already; give the total number of steps "
+            "with --steps"
+        )
+    try:
+        config = manifest.config.replace(**options)
+        ensure_memory_available(config)
+    except ConfigError as error:
+        exit_with_error(translating_option_names(error))
+    return config
+
+
+def train_with_progress(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
+    """Train to the end with a progress bar.
+
+    Returns the reason if it ended early, and the exit code. Signals are handled between two
+    steps, because weights and generators are inconsistent within one. Several processes all end
+    after the same step.
+    """
+    from playground.training.thread_tuning import ThreadTuner
+    from playground.training.trainer import REPORT_INTERVAL, TrainingDivergedError
+
+    interrupted: list[int] = []
+    threads = ThreadTuner(trainer)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: interrupted.append(number))
+    total = trainer.active_config.steps
+    shown = None if trainer.dist.is_main else True  # None: tqdm draws on a terminal only
+    with progress_bar(total=total, initial=trainer.step_count, unit="step", disable=shown) as bar:
+        try:
+            while trainer.should_continue():
+                steps = trainer.train_steps(
+                    max(1, int(REPORT_INTERVAL * trainer.recent_steps_per_second))
+                )
+                metrics += steps
+                threads.maybe_tune()
+                bar.update(len(steps))
+                if steps[-1].exact_match is not None:
+                    bar.set_postfix(
+                        loss=f"{steps[-1].loss:.4f}", exact_match=f"{steps[-1].exact_match:.2%}"
+                    )
+                if reported := trainer.dist.all_reduce_max(max(interrupted, default=0)):
+                    return f"stopped by a signal at step {trainer.step_count}", 128 + reported
+        except TrainingDivergedError as error:
+            return str(error), 1
+        except RuntimeError as error:
+            if trainer.dist.world_size == 1 or not trainer.dist.is_main:
+                raise
+            return f"a process failed or ended at step {trainer.step_count} ({error})", 1
+    return "", 0

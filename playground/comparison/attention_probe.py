@@ -1,0 +1,286 @@
+"""Attention weights and attention scores of a pretrained model on a prompt.
+
+Shapes: L layers, H heads, Q queries, M memory, B batch, K head size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import eager_mask
+
+from playground.inspection.views.attention import pack_uint16
+
+from .pretrained import CAUSAL, MASKED, ResolvedModel, kind_of, open_pipeline, read_config, resolve
+from .process import JobError, ProgressReporter
+from .request_fields import integer_field, text_field
+
+# tokens of a prompt; 12 x 12 heads of 64 x 64 weights take 1.2 MB of JSON
+MAX_TOKENS = 64
+DEFAULT_PROMPT = "The cat sat on the mat"
+ATTENTION_IMPLEMENTATION = "eager-with-scores"
+
+Scores = list[tuple[Tensor, Tensor | None]]  # per layer: BHQM, and the mask that was added
+_scores: ContextVar[Scores] = ContextVar("_scores")
+
+
+@dataclass(frozen=True)
+class InspectedModel:
+    """A model loaded for inspection.
+
+    model        the model of transformers without its task head, with eager attention
+    tokenizer    its fast tokenizer, which returns the offsets of the tokens
+    kind         "causal", "masked", or empty for an encoder without either head
+    """
+
+    resolved: ResolvedModel
+    model: Any
+    tokenizer: Any
+    kind: str
+
+
+@dataclass(frozen=True)
+class AttentionOutputs:
+    """The attention and the hidden states of one forward pass.
+
+    weights_LHQM    attention weights: each query's sum to one
+    scores_LHQM     queries times keys, scaled, before the mask and the softmax
+    mask_QM     True where a query may attend to a key
+    hidden_LQD      the residual stream, L + 1 vectors with the embedding first; if a final norm
+                    follows the last layer (`ends_with_norm`), the last one is its output
+    """
+
+    ids: list[int]
+    weights_LHQM: Tensor
+    scores_LHQM: Tensor
+    mask_QM: Tensor
+    hidden_LQD: Tensor
+
+
+def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
+    """Return all attention weights on a prompt, one head's scores, and the tokens of a word.
+
+    `request`: model, text (`DEFAULT_PROMPT`), layer and head (1 and 1, counted from one; for the scores),
+    word ("sat", may be absent from the text). `weights` holds LHQM thousandths, packed as in
+    Inspect; `scores` and `head_weights` are the QM numbers of the one head.
+    """
+    text, word = text_field(request, default=DEFAULT_PROMPT), request.get("word", "sat")
+    model = load_for_inspection(request.get("model"), progress)
+    layer, head = (
+        integer_field(request, "layer", 1, 1, 1000),
+        integer_field(request, "head", 1, 1, 1000),
+    )
+    coded = model.tokenizer(
+        text, truncation=True, max_length=MAX_TOKENS, return_offsets_mapping=True
+    )
+    spans, ids = [tuple(span) for span in coded["offset_mapping"]], coded["input_ids"]
+    if not ids:
+        raise JobError("the text has no tokens for this model; type some words")
+    progress.message(f"Running the model on {len(ids)} tokens")
+    outputs = forward(model.model, ids)
+    layers, heads = outputs.weights_LHQM.shape[:2]
+    if layer > layers or head > heads:
+        raise JobError(
+            f"layer {layer}, head {head} does not exist: {model.resolved.name} has {layers} "
+            f"layers of {heads} heads"
+        )
+    total = len(model.tokenizer(text, verbose=False)["input_ids"])
+    return {
+        "model": model.resolved.name,
+        "text": text,
+        "kind": model.kind,
+        "direction": "left to right: each token attends to itself and earlier tokens"
+        if model.kind == CAUSAL
+        else "bidirectional: every token attends to every token",
+        "tokens": model.tokenizer.convert_ids_to_tokens(ids),
+        "spans": [list(span) for span in spans],
+        "layers": layers,
+        "heads": heads,
+        "weights": pack_uint16(outputs.weights_LHQM),
+        "possible": outputs.mask_QM.int().tolist(),
+        "layer": layer,
+        "head": head,
+        "scores": _rounded(outputs.scores_LHQM[layer - 1, head - 1]),
+        "head_weights": _rounded(outputs.weights_LHQM[layer - 1, head - 1]),
+        "word": word if isinstance(word, str) else "",
+        "word_at": word_token_indices(str(word), text, spans)[:1],
+        "note": f"the text has {total} tokens; the first {MAX_TOKENS} of them are shown"
+        if total > len(ids)
+        else "",
+    }
+
+
+def load_for_inspection(name: Any, progress: ProgressReporter) -> InspectedModel:
+    """Load a model of transformers for inspection; an already loaded one is shared.
+
+    Raises:
+        JobError: for a model without self-attention over one text, or with a tokenizer that does
+            not return offsets.
+    """
+    resolved = resolve(name, progress)
+    config = read_config(resolved.folder, resolved.name)
+    built = config.get("architectures")
+    with_head = isinstance(built, list) and any(
+        str(each).endswith(("LMHeadModel", "ForCausalLM", "ForMaskedLM")) for each in built
+    )
+    kind = kind_of(config)
+    task = {CAUSAL: "text-generation", MASKED: "fill-mask"}.get(
+        kind if with_head else "", "feature-extraction"
+    )
+    pipe = open_pipeline(task, resolved, progress)
+    if pipe.model.config.is_encoder_decoder:
+        raise JobError(
+            f"{resolved.name} has an encoder and a decoder; name an encoder such as BERT or a "
+            "decoder such as GPT-2"
+        )
+    if not getattr(pipe.tokenizer, "is_fast", False):
+        raise JobError(
+            f"{resolved.name} has a tokenizer that returns no token offsets; choose another model"
+        )
+    return InspectedModel(resolved, pipe.model.base_model, pipe.tokenizer, kind)
+
+
+@torch.no_grad()
+def forward(model: Any, ids: list[int]) -> AttentionOutputs:
+    """Run the model on one text.
+
+    Raises:
+        JobError: if the text is too long for the model, or the model does not return its attention.
+    """
+    longest = getattr(model.config, "max_position_embeddings", None) or len(ids)
+    if len(ids) > longest:
+        raise JobError(
+            f"the text has {len(ids):,} tokens and this model accepts at most {longest:,}; "
+            "shorten the text"
+        )
+    given_BQ = torch.tensor([ids], device=model.device)
+    with recording_scores(model) as scores:
+        output = model(
+            input_ids=given_BQ,
+            attention_mask=torch.ones_like(given_BQ),
+            output_attentions=True,
+            output_hidden_states=True,
+        )
+    weights = getattr(output, "attentions", None)
+    if not weights or not scores or len(weights) != len(scores):
+        raise JobError(
+            f"{type(model).__name__} does not return its attention; choose a model such as BERT "
+            "or GPT-2"
+        )
+    weights_LHQM = torch.cat([each.float() for each in weights]).cpu()
+    hidden_LQD = torch.cat([each.float() for each in output.hidden_states]).cpu()
+    scores_LHQM = torch.cat([each.float() for each, _ in scores]).cpu()
+    possible_QM = torch.zeros(scores_LHQM.shape[2:], dtype=torch.bool)
+    # masks may differ between layers; a position is possible if any layer may attend to it
+    for each, mask in scores:
+        possible_QM |= (
+            torch.ones_like(possible_QM)
+            if mask is None
+            else (mask > torch.finfo(each.dtype).min / 2)[0, 0].cpu()
+        )
+    return AttentionOutputs(ids, weights_LHQM, scores_LHQM, possible_QM, hidden_LQD)
+
+
+def ends_with_norm(model: Any) -> bool:
+    """Return whether a norm follows the last layer, as in GPT-2 and LLaMA models.
+
+    For these, transformers returns the last layer's hidden states after the norm only.
+    """
+    stack = getattr(model, "decoder", model)  # OPT keeps its layers in a submodule
+    return any(type(part).__name__.endswith("Norm") for part in stack.children())
+
+
+@contextmanager
+def recording_scores(model: Any) -> Iterator[Scores]:
+    """Record the scores and the mask of every attention call in a `with` block.
+
+    Only the calls of this model in this thread are recorded.
+
+    Raises:
+        JobError: for a model whose attention implementation cannot be replaced.
+    """
+    before, recorded = model.config._attn_implementation, Scores()
+    token = _scores.set(recorded)
+    try:
+        model.set_attn_implementation(ATTENTION_IMPLEMENTATION)
+        if model.config._attn_implementation != ATTENTION_IMPLEMENTATION:
+            raise JobError(
+                f"{type(model).__name__} does not support recording of its attention; choose a "
+                "model such as BERT or GPT-2"
+            )
+        yield recorded
+    finally:
+        model.set_attn_implementation(before)
+        _scores.reset(token)
+
+
+def eager_attention_with_scores(
+    module: Any,
+    query_BHQK: Tensor,
+    key_BHMK: Tensor,
+    value_BHMK: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """Compute attention as in Vaswani et al. 2017, section 3.2.1, and record the scores.
+
+    Shared key and value heads are repeated.
+
+    Raises:
+        JobError: if the model changes its scores (Gemma 2 caps them, GPT-OSS adds sinks),
+            because the recorded scores would not be those of the model.
+    """
+    changes = [
+        name for name, value in (("softcap", softcap), ("s_aux", s_aux)) if value is not None
+    ]
+    if changes:
+        raise JobError(
+            f"{type(module).__name__} changes its scores before the softmax ({changes[0]}); "
+            "choose a model such as BERT or GPT-2"
+        )
+    shared = query_BHQK.shape[1] // key_BHMK.shape[1]
+    key_BHMK, value_BHMK = (
+        key_BHMK.repeat_interleave(shared, 1),
+        value_BHMK.repeat_interleave(shared, 1),
+    )
+    scale = query_BHQK.shape[-1] ** -0.5 if scaling is None else scaling
+    scores_BHQM = query_BHQK @ key_BHMK.transpose(-1, -2) * scale
+    _scores.get().append((scores_BHQM, attention_mask))
+    masked_BHQM = scores_BHQM if attention_mask is None else scores_BHQM + attention_mask
+    weights_BHQM = masked_BHQM.softmax(-1, dtype=torch.float32).to(value_BHMK.dtype)
+    return (weights_BHQM @ value_BHMK).transpose(1, 2).contiguous(), weights_BHQM
+
+
+AttentionInterface.register(ATTENTION_IMPLEMENTATION, eager_attention_with_scores)
+AttentionMaskInterface.register(ATTENTION_IMPLEMENTATION, eager_mask)
+
+
+def word_token_indices(word: str, text: str, spans: list[tuple[int, int]]) -> list[list[int]]:
+    """Return the tokens of every occurrence of a whole word, in upper or lower case.
+
+    A token that includes the preceding space belongs to the word.
+    """
+    if not word.strip():
+        return []
+    matches = re.finditer(rf"(?<!\w){re.escape(word.strip())}(?!\w)", text, re.IGNORECASE)
+    places = [
+        [i for i, (begin, end) in enumerate(spans) if begin < match.end() and end > match.start()]
+        for match in matches
+    ]
+    return [place for place in places if place]
+
+
+def _rounded(values_QM: Tensor) -> list[list[float]]:
+    return [[round(value, 6) for value in row] for row in values_QM.tolist()]

@@ -1,0 +1,535 @@
+"""The benchmark: a checkpoint, pretrained models and baselines on the same held-out examples.
+
+All get the same metrics. Rows as they are reported, each with its "kind":
+
+    settings   a note on the examples, the few-shot examples, the caption
+    model      the metrics of a model so far (see sheet.COLUMNS), reported after every example;
+               `place` is its line, `over` whether it is done
+    estimate   the expected seconds of a model, from a measured forward pass
+    item       a prediction: prompt, tokens, raw output, parsed symbols, whether each is
+               correct, candidates with their scores
+    leak       the gain of a masked model if the other symbols of the target are shown
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from playground.stats import format_percent
+from playground.training.checkpoint import load_model
+from playground.training.config import TaskConfig
+
+from .examples import MAX_FEW_SHOT_EXAMPLES, Example, ExampleSet, choices_for, sample_examples
+from .metrics import MetricAccumulator, correct_positions, exact_match, first_credit, rank_of
+from .pretrained import (
+    ResolvedModel,
+    kind_of,
+    local_paths_allowed,
+    memory_delta,
+    memory_used,
+    open_pipeline,
+    read_config,
+    resolve,
+)
+from .process import JobCancelled, JobError, ProgressReporter, to_job_error
+from .respondents import (
+    BenchmarkModel,
+    CausalLM,
+    CheckpointModel,
+    CopyBaseline,
+    MajoritySymbolBaseline,
+    MajorityTargetBaseline,
+    MaskedLM,
+    RandomBaseline,
+    elimination_baseline,
+)
+
+MAX_EXAMPLES = 500
+MAX_MODELS = 6
+# examples to rank by default; BERT needs some 140 forward passes for each of ten symbols
+DEFAULT_RANKED = 10
+SHARED_MAX_RANKED = 5  # maximum on a shared instance
+# in a folder written by fine-tuning: {"from": name, "task": name, "steps": n}
+METADATA_FILE = "fine-tuned.json"
+PIPELINE_BY_KIND = {"causal": "text-generation", "masked": "fill-mask"}
+
+
+@dataclass(frozen=True)
+class BenchmarkRequest:
+    """A benchmark request.
+
+    checkpoint   a folder; set by the server or the command line, never by a browser
+    name         the name of the checkpoint in the table
+    models       names of models on the Hub, or of folders if those are allowed
+    n            number of held-out examples
+    shots        few-shot examples for pretrained models, at most as many as fit
+    rank         number of examples to rank; a masked model needs a forward pass for each symbol
+                 of each candidate
+    """
+
+    checkpoint: str
+    name: str
+    models: tuple[str, ...]
+    n: int
+    shots: int
+    rank: int
+
+    @classmethod
+    def parse(cls, request: dict[str, Any]) -> BenchmarkRequest:
+        """Validate a request; raises JobError if it is invalid."""
+
+        def number(name: str, default: int, low: int, high: int) -> int:
+            value = request.get(name, default)
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                raise JobError(
+                    f"{name} is {str(value)[:40]}; give a whole number from {low} to {high}"
+                )
+            return value
+
+        checkpoint, models = request.get("checkpoint"), request.get("models", [])
+        if not isinstance(checkpoint, str) or not checkpoint:
+            raise JobError("choose a checkpoint to compare with")
+        if (
+            not isinstance(models, list | tuple)
+            or len(models) > MAX_MODELS
+            or not all(isinstance(each, str) for each in models)
+        ):
+            raise JobError(f"models is {str(models)[:80]}; name up to {MAX_MODELS} models")
+        n = number("n", 20, 1, MAX_EXAMPLES)
+        max_ranked = MAX_EXAMPLES if local_paths_allowed() else SHARED_MAX_RANKED
+        rank = (
+            min(n, DEFAULT_RANKED, max_ranked)
+            if request.get("rank") is None
+            else number("rank", n, 0, max_ranked)
+        )
+        name = str(request.get("name") or Path(checkpoint).name)[:120]
+        return cls(
+            checkpoint,
+            name,
+            tuple(dict.fromkeys(models)),
+            n,
+            number("shots", 8, 0, MAX_FEW_SHOT_EXAMPLES),
+            rank,
+        )
+
+
+def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
+    """Run the benchmark. `request`: see Asked.
+
+    A model that cannot be evaluated becomes a row with the error, and the others continue.
+
+    Raises:
+        JobError: for an unusable checkpoint or invalid settings.
+        JobCancelled: between two examples at the latest; the rows reported so far stay valid.
+    """
+    parsed_request = BenchmarkRequest.parse(request)
+    progress.message(f"Loading {parsed_request.name}")
+    # more threads are slower at this size; pretrained models use more (pretrained.py)
+    torch.set_num_threads(1)
+    manifest, family = load_model(Path(parsed_request.checkpoint))
+    settings = manifest.config.task
+    task = settings.load()
+    example_set = sample_examples(task, parsed_request.n, settings.min_length, settings.max_length)
+    if not example_set.items:
+        raise JobError(
+            f"there is no held-out sequence of {settings.max_length} symbols or fewer; choose a "
+            "checkpoint of longer ones"
+        )
+    table = Benchmark(
+        parsed_request, example_set, settings, tuple(task.vocabulary.symbols), progress
+    )
+    scratch = CheckpointModel(parsed_request.name, task, family)
+    progress.row(
+        {
+            "kind": "settings",
+            "note": example_set.note,
+            "caption": table.caption(scratch.parameters or 0),
+            "examples": [
+                [each.prompt, each.target] for each in example_set.examples[: parsed_request.shots]
+            ],
+            "asked": dataclasses.asdict(parsed_request),
+            "task": dataclasses.asdict(settings),
+        }
+    )
+    table.add_random_baseline()
+    for baseline in (
+        CopyBaseline(),
+        MajoritySymbolBaseline(),
+        MajorityTargetBaseline(example_set.items),
+    ):
+        table.evaluate(baseline, note=False)
+    table.evaluate(scratch)
+    for name in parsed_request.models:
+        table.evaluate_pretrained(name)
+    return {
+        "rows": table.rows,
+        "leaks": table.leak_by_model,
+        "caption": table.caption(scratch.parameters or 0),
+        "note": example_set.note,
+        "asked": dataclasses.asdict(parsed_request),
+        "task": dataclasses.asdict(settings),
+    }
+
+
+class Benchmark:
+    """A benchmark in progress."""
+
+    def __init__(
+        self,
+        settings: BenchmarkRequest,
+        example_set: ExampleSet,
+        task: TaskConfig,
+        symbols: Sequence[str],
+        progress: ProgressReporter,
+    ) -> None:
+        self.settings, self.example_set, self.task, self.symbols, self.progress = (
+            settings,
+            example_set,
+            task,
+            symbols,
+            progress,
+        )
+        self.examples = example_set.items
+        self.rankable_examples = [
+            item for item in self.examples if len(choices_for(item, self.examples)) > 1
+        ]
+        self.ranked = self.rankable_examples[: settings.rank]
+        self.rows: list[dict[str, Any]] = []
+        self.leak_by_model: list[dict[str, Any]] = []
+
+    def caption(self, parameters: int) -> str:
+        """Describe what is compared, and the limits of the comparison."""
+        name, task = self.settings.name, self.task
+        lengths = (
+            f"{task.min_length} to {task.max_length}"
+            if task.min_length < task.max_length
+            else f"{task.max_length}"
+        )
+        return (
+            f"{name} ({parameters:,} parameters) was trained on exactly this task, {task.task} "
+            f"of {lengths} symbols. Pretrained models were trained on text and get up to "
+            f"{self.settings.shots} few-shot examples, unless their row says fine-tuned. So the "
+            "models do not compete on equal terms: the table shows what training on the task "
+            "achieves with a small model, and how far pretraining on text carries a large one. "
+            "An answer counts only as symbols separated by spaces; masked models are given its "
+            "length. Brackets: 95 % intervals (Wilson), those of tokens as if each were "
+            f"independent.{self.ranking_note()}"
+        )
+
+    def ranking_note(self) -> str:
+        """Describe how many examples are ranked, and why not more."""
+        if not self.settings.rank:
+            return ""
+        sentence = (
+            f" {len(self.ranked)} of the {len(self.examples)} sequences are also ranked: the "
+            "target among other candidates of the same length"
+        )
+        single = len(self.examples) - len(self.rankable_examples)
+        return sentence + (f"; {single} have no other candidate." if single else ".")
+
+    # Rows
+
+    def new_row(self, model: Any, **more: Any) -> dict[str, Any]:
+        """Return the row of a model before its first example."""
+        return {
+            "kind": "model",
+            "place": len(self.rows),
+            "model": model.name,
+            "what": model.kind,
+            "way": model.decoding,
+            "note": getattr(model, "caveat", ""),
+            "error": "",
+            "parameters": getattr(model, "parameters", None),
+            "examples": len(getattr(model, "examples", ())) or None,
+            "weights_bytes": getattr(model, "weights", None),
+            "grown_bytes": None,
+            "over": False,
+            **MetricAccumulator().compute(),
+            **more,
+        }
+
+    def emit(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+        self.progress.row(row)
+
+    def add_random_baseline(self) -> None:
+        scores = RandomBaseline.scores(
+            self.examples, len(self.example_set.target_symbols), self.ranked
+        )
+        more = {
+            "n": len(self.examples),
+            "ranked": len(self.ranked),
+            "rank_chance": scores["rank_accuracy"],
+            "over": True,
+        }
+        self.emit(self.new_row(RandomBaseline) | scores | more)
+
+    def evaluate(
+        self,
+        model: BenchmarkModel,
+        note: bool = True,
+        memory_delta: Callable[[], int] | None = None,
+    ) -> tuple[MetricAccumulator, float | None]:
+        """Evaluate a model on every example.
+
+        Returns its metrics, and the summed log-probability of the targets if it was measured.
+        An error is stored in the row, which keeps the metrics so far.
+        """
+        tally, row = MetricAccumulator(), self.new_row(model)
+        self.rows.append(row)
+        summed: float | None = 0.0
+        self.progress.message(f"Evaluating {model.name}: {model.decoding}")
+        try:
+            if estimate := model.estimate_seconds(self.examples, self.ranked):
+                sentence = (
+                    f"{model.name}: about {_format_duration(estimate[0])} for {len(self.examples)} "
+                    f"items ({estimate[1]})"
+                )
+                self.progress.row(
+                    {
+                        "kind": "estimate",
+                        "place": row["place"],
+                        "model": model.name,
+                        "seconds": estimate[0],
+                        "sentence": sentence,
+                    }
+                )
+                self.progress.message(sentence)
+            for number, item in enumerate(self.examples):
+                self.progress.progress(number, len(self.examples), "questions")
+                entry, log_probability = self.evaluate_example(model, item, number, tally)
+                summed = (
+                    None if summed is None or log_probability is None else summed + log_probability
+                )
+                row |= tally.compute() | {"grown_bytes": memory_delta() if memory_delta else None}
+                if note:
+                    self.progress.row(
+                        entry | {"place": row["place"], "model": model.name, "way": model.decoding}
+                    )
+                    self.progress.row(row)
+            self.progress.progress(len(self.examples), len(self.examples), "questions")
+        except JobCancelled:
+            raise
+        except Exception as error:
+            row["error"] = str(to_job_error(error, model.name))
+        row["over"] = True
+        self.progress.row(row)
+        return tally, summed if tally.n else None
+
+    def evaluate_example(
+        self, model: BenchmarkModel, example: Example, number: int, tally: MetricAccumulator
+    ) -> tuple[dict[str, Any], float | None]:
+        started = time.perf_counter()
+        answer = model.generate(example)
+        seconds = time.perf_counter() - started
+        tally.add(answer.parsed, example.answer, seconds)
+        entry: dict[str, Any] = {
+            "kind": "item",
+            "number": number + 1,
+            "question": example.prompt,
+            "answer": example.target,
+            "prompt": answer.prompt,
+            "tokens": answer.tokens,
+            "ids": answer.ids,
+            "raw": answer.raw_output,
+            "read": answer.parsed and list(answer.parsed),
+            "right": exact_match(answer.parsed, example.answer),
+            "places": correct_positions(answer.parsed, example.answer),
+            "seconds": seconds,
+            "candidates": [],
+            "rank": None,
+        }
+        if model.can_rank and example in self.ranked:
+            candidates = choices_for(example, self.examples)
+            started = time.perf_counter()
+            scores = model.loglikelihoods(example, [each.symbols for each in candidates])
+            target = [each.symbols for each in candidates].index(example.answer)
+            entry["rank"] = rank_of(scores, target)
+            tally.add_rank(
+                first_credit(scores, target), len(candidates), time.perf_counter() - started
+            )
+            entry["candidates"] = [
+                {
+                    "symbols": " ".join(each.symbols),
+                    "made": each.origin,
+                    "score": score,
+                    "right": place == target,
+                }
+                for place, (each, score) in enumerate(zip(candidates, scores, strict=True))
+            ]
+        return entry, answer.log_prob
+
+    # Pretrained models
+
+    def evaluate_pretrained(self, name: str) -> None:
+        """Resolve, load and evaluate one model; an error is stored in its row."""
+        resolved: ResolvedModel | None = None
+        try:
+            resolved = resolve(name, self.progress)
+            kind_label = training_data_note(resolved)
+            pipe, kind = load_and_detect_kind(resolved, self.progress)
+            task = PIPELINE_BY_KIND[kind]
+            base = memory_used() - memory_delta(task, resolved)
+            # a fine-tuned model was trained on prompts without examples
+            shots = 0 if is_finetuned(resolved) else self.settings.shots
+            asked = (
+                resolved.name,
+                kind_label,
+                pipe,
+                self.symbols,
+                self.progress,
+                self.examples,
+                self.example_set.examples,
+                shots,
+            )
+
+            def memory_delta_of() -> int:
+                return memory_used() - base
+
+            if kind == "causal":
+                self.evaluate(CausalLM(*asked), memory_delta=memory_delta_of)
+                return
+            at_once = self.evaluate(
+                MaskedLM(*asked, fills_jointly=True), memory_delta=memory_delta_of
+            )
+            one_by_one = self.evaluate(
+                MaskedLM(*asked, fills_jointly=False), memory_delta=memory_delta_of
+            )
+            self.elimination_gain(resolved.name, at_once, one_by_one)
+        except JobCancelled:
+            raise
+        except Exception as error:
+            row = {
+                "model": name,
+                "what": training_data_note(resolved) if resolved else "not evaluated",
+                "way": "",
+            }
+            self.emit(
+                self.new_row(RandomBaseline)
+                | row
+                | {"error": str(to_job_error(error, name)), "over": True}
+            )
+
+    def elimination_gain(
+        self,
+        name: str,
+        at_once: tuple[MetricAccumulator, float | None],
+        one_by_one: tuple[MetricAccumulator, float | None],
+    ) -> None:
+        """Report how much a masked model gains if the other symbols of the target are shown."""
+        (hidden, log_hidden), (shown, log_shown) = at_once, one_by_one
+        if (
+            not (hidden.n == shown.n == len(self.examples))
+            or log_hidden is None
+            or log_shown is None
+        ):
+            return
+        left_over = [
+            correct_positions(elimination_baseline(item), item.answer) for item in self.examples
+        ]
+        guessed = sum(map(sum, left_over)) / shown.symbols
+        before, after = (
+            hidden.correct_symbols / hidden.symbols,
+            shown.correct_symbols / shown.symbols,
+        )
+        gained = (log_shown - log_hidden) / shown.symbols
+        row = {
+            "kind": "leak",
+            "model": name,
+            "at_once": before,
+            "one_at_a_time": after,
+            "gain": after - before,
+            "nats_a_symbol": gained,
+            "by_elimination": guessed,
+            "n": shown.n,
+            "symbols": shown.symbols,
+            "sentence": (
+                f"{name}: with the target shown at the other positions, {100 * after:.1f} % of "
+                f"the positions are correct, with all of them masked {100 * before:.1f} %; each "
+                f"symbol of the target becomes {_likelihood_ratio(gained)}. Choosing the one symbol of the "
+                f"input that is left over gets {100 * guessed:.1f} % without knowing the rule: "
+                "only the row with all positions masked is comparable with the other models."
+            ),
+        }
+        self.leak_by_model.append(row)
+        self.progress.row(row)
+
+
+def is_finetuned(resolved: ResolvedModel) -> bool:
+    """Return whether a model was fine-tuned here."""
+    return resolved.where == "directory" and (Path(resolved.folder) / METADATA_FILE).is_file()
+
+
+def training_data_note(resolved: ResolvedModel) -> str:
+    """Describe the training data of a model, as far as it is known."""
+    if resolved.where != "directory":
+        return "pretrained, never trained on this task"
+    try:
+        metadata = json.loads((Path(resolved.folder) / METADATA_FILE).read_text(encoding="utf-8"))
+        return (
+            f"fine-tuned: {int(metadata['steps'])} steps on {str(metadata['task'])[:40]}, from "
+            f"{str(metadata['from'])[:100]}"
+        )
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return "a folder; its training data is unknown"
+
+
+def load_and_detect_kind(resolved: ResolvedModel, progress: ProgressReporter) -> tuple[Any, str]:
+    """Load a model as a pipeline, and return whether it is causal or masked.
+
+    If its config does not determine the kind, the class that loads decides.
+
+    Raises:
+        JobError: if it loads as neither.
+    """
+    said = kind_of(read_config(resolved.folder, resolved.name))
+    if said:
+        return open_pipeline(PIPELINE_BY_KIND[said], resolved, progress), said
+    for kind, task in PIPELINE_BY_KIND.items():
+        try:
+            return open_pipeline(task, resolved, progress), kind
+        except JobError as error:
+            if error.retryable:
+                raise
+    raise JobError(
+        f"{resolved.name} is neither a causal nor a masked language model, so it cannot be "
+        "evaluated; choose a model such as gpt2"
+    )
+
+
+def _format_duration(seconds: float) -> str:
+    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def _likelihood_ratio(nats: float) -> str:
+    """Describe a gain in log-probability as a ratio."""
+    if abs(nats) < 0.005:
+        return "neither more nor less likely"
+    factor = math.exp(min(abs(nats), 50.0))
+    return f"{factor:.3g} times as likely" if nats >= 0 else f"{factor:.3g} times less likely"
+
+
+def format_row(row: dict[str, Any]) -> str:
+    """Format a row of the table for a terminal."""
+
+    def share(name: str) -> str:
+        if row[name] is None:
+            return f"{'-':>19}"
+        low, high = row[f"{name}_low"], row[f"{name}_high"]
+        return f"{format_percent(row[name]):>7} " + (
+            f"[{low:4.0%}, {high:4.0%}]" if low is not None else " " * 12
+        )
+
+    shown = f"{row['model'][:34]:34} {share('exact_match')} {share('token_accuracy')}"
+    shown += f" {share('rank_accuracy')}"
+    shown += f" {row['parameters'] or 0:>13,}" if row["parameters"] else f" {'':>13}"
+    return shown + (f"  {row['error']}" if row["error"] else f"  {row['way']}")

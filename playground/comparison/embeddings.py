@@ -1,0 +1,296 @@
+"""Word vectors of a pretrained model: one word in two contexts, layer by layer, and analogies.
+
+Shapes: L layers (the embedding first), Q tokens, D hidden size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from .attention_probe import (
+    AttentionOutputs,
+    InspectedModel,
+    ends_with_norm,
+    forward,
+    load_for_inspection,
+    word_token_indices,
+)
+from .process import JobError, ProgressReporter
+from .request_fields import integer_field, text_field, words_field
+
+DEFAULT_SENTENCES = "The bank by the river was steep, but the bank refused my loan"
+CONTROL_SENTENCES = ("river", "shore", "money", "loan")
+MAX_TOKENS = 256
+MAX_CONTROLS = 8
+
+
+def word_in_context(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
+    """Compare two occurrences of one word, layer by layer.
+
+    `request`: model, text (`DEFAULT_SENTENCES`), word ("bank"), beside (reference words, each encoded
+    without context). A word of several tokens is represented by their mean. Layer 0 is the
+    input of the first layer: token embedding, position and whatever else the model adds.
+
+    `layers` has for each layer: `alike`, the cosine of the two; `others`, the mean cosine of
+    all pairs of two different words of the text, as a baseline, because in most models all
+    vectors have a high cosine (Ethayarajh 2019, section 4.1); `beside`, for every reference
+    word the cosine with the first and with the second.
+    """
+    text, word = (
+        text_field(request, default=DEFAULT_SENTENCES),
+        text_field(request, "word", 40, "bank"),
+    )
+    references = words_field(request, "beside", CONTROL_SENTENCES, MAX_CONTROLS)
+    model = load_for_inspection(request.get("model"), progress)
+    spans, outputs = _read(model, text)
+    places = word_token_indices(word, text, spans)
+    if len(places) < 2:
+        times = "once" if places else "not at all"
+        raise JobError(
+            f"{word.strip()!r} occurs {times} in the text; write it twice, with two meanings"
+        )
+    first, second = places[0], places[1]
+    tokens = model.tokenizer.convert_ids_to_tokens(outputs.ids)
+    one_LD, two_LD = outputs.hidden_LQD[:, first].mean(1), outputs.hidden_LQD[:, second].mean(1)
+    alone = []
+    for done, reference in enumerate(references):
+        progress.progress(done, len(references), "words")
+        alone.append(_static_embedding(model, reference))
+    others_L = _control_pairs(outputs, spans, [*first, *second])
+    layers = [
+        {
+            "layer": layer,
+            "alike": _cosine(one_LD[layer], two_LD[layer]),
+            "others": others_L[layer],
+            "beside": [
+                [_cosine(one_LD[layer], each[layer]), _cosine(two_LD[layer], each[layer])]
+                if each is not None
+                else None
+                for each in alone
+            ],
+        }
+        for layer in range(len(outputs.hidden_LQD))
+    ]
+    table_VD = model.model.get_input_embeddings().weight.detach()
+    ids = torch.tensor(outputs.ids, device=table_VD.device)
+    words = [table_VD[ids[place]].mean(0).float().cpu() for place in (first, second)]
+    notes, normed = [], ends_with_norm(model.model)
+    if [outputs.ids[i] for i in first] != [outputs.ids[i] for i in second]:
+        notes.append(
+            "the two occurrences have different tokens, so they differ before the first layer, too"
+        )
+    if len(places) > 2:
+        notes.append(f"the word occurs {len(places)} times; the first two are compared")
+    if model.kind == "causal":
+        notes.append(
+            "this model reads left to right: the first occurrence does not depend on the text "
+            "after it"
+        )
+    if normed:
+        notes.append("the last layer is shown after the final norm, the others before it")
+    if 0 in first:
+        notes.append(
+            "the first occurrence is the first token, which differs from all others in many "
+            "models; put a word before it"
+        )
+    return {
+        "model": model.resolved.name,
+        "text": text,
+        "word": word.strip(),
+        "tokens": tokens,
+        "spans": [list(span) for span in spans],
+        "places": [first, second],
+        "word_vectors": _cosine(*words),
+        "layers": layers,
+        "beside": references,
+        "finding": _argmax_distance(layers, word.strip(), normed),
+        "notes": notes,
+    }
+
+
+def _argmax_distance(layers: list[dict[str, Any]], word: str, normed: bool) -> str:
+    """Describe in which layer the two occurrences are least similar.
+
+    If the last layer is `normed`, it is left out of the comparison.
+    """
+    first, last = layers[0]["alike"], layers[-1]["alike"]
+    least = min(layers[:-1] if normed else layers, key=lambda each: each["alike"])
+    said = f"The cosine of the two {word!r} begins at {first:.2f} (one word, two positions), "
+    if normed:
+        distance = (
+            f"is lowest after layer {least['layer']} of {len(layers) - 1}, at "
+            f"{least['alike']:.2f}, "
+        )
+        said += distance if least["layer"] else "no layer before the last reduces it, "
+        return said + (
+            f"and it is {last:.2f} after the last layer and the final norm, which rescales the "
+            "vectors."
+        )
+    if least["layer"] == 0:
+        return said + f"and no layer reduces it; after the last one it is {last:.2f}."
+    said += f"is lowest after layer {least['layer']} of {len(layers) - 1}, at {least['alike']:.2f}"
+    if least["layer"] == len(layers) - 1:
+        return said + ", the last one."
+    return said + (
+        f", and ends at {last:.2f}: the last layers serve the training objective, which "
+        "need not separate two meanings."
+    )
+
+
+def _read(
+    model: InspectedModel, text: str, behind_another: bool = False
+) -> tuple[list[tuple[int, int]], AttentionOutputs]:
+    """Tokenize a text and run the model on it; return the offsets and the hidden states.
+
+    With `behind_another`, the model's begin or end token comes first if the tokenizer adds none.
+    """
+    coded = model.tokenizer(text, return_offsets_mapping=True, verbose=False)
+    ids, spans = coded["input_ids"], [tuple(span) for span in coded["offset_mapping"]]
+    if len(ids) > MAX_TOKENS or not ids:
+        raise JobError(f"this text has {len(ids):,} tokens; give 1 to {MAX_TOKENS}")
+    neutral = next(
+        (
+            each
+            for each in (model.tokenizer.bos_token_id, model.tokenizer.eos_token_id)
+            if each is not None
+        ),
+        None,
+    )
+    if behind_another and neutral is not None and spans[0][1] > spans[0][0]:
+        ids, spans = [neutral, *ids], [(0, 0), *spans]
+    return spans, forward(model.model, ids)
+
+
+def _static_embedding(model: InspectedModel, word: str) -> Tensor | None:
+    """Return a word's vectors (LD) without context, written with a leading space.
+
+    It is never the first token: GPT-2 and LLaMA models have a few huge activations there,
+    whatever the word (Sun et al. 2024, "Massive Activations").
+    """
+    spans, look = _read(model, f" {word}", behind_another=True)
+    its = [i for i, (begin, end) in enumerate(spans) if end > max(begin, 1)]
+    return look.hidden_LQD[:, its].mean(1) if its else None
+
+
+def _control_pairs(
+    look: AttentionOutputs, spans: list[tuple[int, int]], without: list[int]
+) -> list[float | None]:
+    """Return for each layer the mean cosine of all pairs of different tokens of the text.
+
+    The first token is left out, as in `_static_embedding`.
+    """
+    keep = [i for i, (begin, end) in enumerate(spans) if i > 0 and end > begin and i not in without]
+    ids_Q = torch.tensor([look.ids[i] for i in keep])
+    pairs_QQ = (ids_Q[:, None] != ids_Q[None, :]).triu(1)
+    if not pairs_QQ.any():
+        return [None] * len(look.hidden_LQD)
+    unit_LQD = normalize(look.hidden_LQD[:, keep], dim=-1)
+    return [round(float((each @ each.T)[pairs_QQ].mean()), 6) for each in unit_LQD]
+
+
+def _cosine(one_D: Tensor, two_D: Tensor) -> float:
+    return round(float(normalize(one_D, dim=0) @ normalize(two_D, dim=0)), 6)
+
+
+def analogy(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
+    """Solve king - man + woman with the vectors of a model's input embedding.
+
+    `request`: model, plus ("king"), minus ("man"), also ("woman"), expected ("queen"), n (10).
+
+    Mikolov et al. 2013 exclude the three given words from the nearest ones. `ranks` shows the
+    effect (1 is the nearest; distances are cosines): `with_given`, among all tokens;
+    `without_given`, as they do; `of_the_first_alone`, the rank of the expected word by distance
+    to the first word alone, without the three words (Rogers et al. 2017 and Linzen 2016 found
+    most of the success there).
+    """
+    words = {
+        name: text_field(request, name, 40, usual).strip()
+        for name, usual in (
+            ("plus", "king"),
+            ("minus", "man"),
+            ("also", "woman"),
+            ("expected", "queen"),
+        )
+    }
+    n = integer_field(request, "n", 10, 1, 50)
+    model = load_for_inspection(request.get("model"), progress)
+    raw_VD = model.model.get_input_embeddings().weight.detach().float().cpu()
+    table_VD = normalize(raw_VD, dim=-1)
+    ids = {name: _single_token(model.tokenizer, word, len(raw_VD)) for name, word in words.items()}
+    target_D = raw_VD[ids["plus"]] - raw_VD[ids["minus"]] + raw_VD[ids["also"]]
+    input_ids = [ids["plus"], ids["minus"], ids["also"]]
+    near_V, near_first_V = table_VD @ normalize(target_D, dim=0), table_VD @ table_VD[ids["plus"]]
+    expected = ids["expected"]
+    if expected in input_ids:
+        raise JobError(f"{words['expected']!r} is one of the three given words; expect another one")
+    ranks = {
+        "with_given": _rank_of(near_V, expected, []),
+        "without_given": _rank_of(near_V, expected, input_ids),
+        "of_the_first_alone": _rank_of(near_first_V, expected, input_ids),
+    }
+    nearest = [
+        {
+            "token": model.tokenizer.convert_ids_to_tokens(int(token)),
+            "id": int(token),
+            "cosine": round(float(near_V[token]), 6),
+            "given": int(token) in input_ids,
+        }
+        for token in near_V.topk(min(n + len(set(input_ids)), len(near_V))).indices
+    ]
+    return {
+        "model": model.resolved.name,
+        "words": words,
+        "tokens": {
+            name: model.tokenizer.convert_ids_to_tokens(token) for name, token in ids.items()
+        },
+        "vocabulary": len(raw_VD),
+        "nearest": nearest,
+        "expected": {"cosine": round(float(near_V[expected]), 6), **ranks},
+        "finding": _summary(words, nearest, ranks),
+    }
+
+
+def _single_token(tokenizer: Any, word: str, size: int) -> int:
+    """Return the single token of a word inside a sentence.
+
+    Raises:
+        JobError: for a word of several tokens, which has no vector of its own.
+    """
+    unknown = tokenizer.unk_token_id
+    for written in (f" {word}", word):
+        ids = tokenizer(written, add_special_tokens=False)["input_ids"]
+        if len(ids) == 1 and ids[0] < size and (ids[0] != unknown or word == tokenizer.unk_token):
+            return int(ids[0])
+    pieces = tokenizer.convert_ids_to_tokens(
+        tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
+    )
+    raise JobError(
+        f"{word!r} is not a single token of this model, but {' '.join(pieces[:8])}; choose a "
+        "more common word"
+    )
+
+
+def _rank_of(near_V: Tensor, token: int, without: list[int]) -> int:
+    """Return the rank of a token by nearness without some tokens, from 1; it loses ties."""
+    before_V = near_V >= near_V[token]
+    before_V[[*without, token]] = False
+    return 1 + int(before_V.sum())
+
+
+def _summary(words: dict[str, str], nearest: list[dict[str, Any]], ranks: dict[str, int]) -> str:
+    sum_of, expected = f"{words['plus']} - {words['minus']} + {words['also']}", words["expected"]
+    said = f"The nearest token to {sum_of} is {nearest[0]['token']!r}"
+    said += ", one of the given words. " if nearest[0]["given"] else ". "
+    said += f"{expected!r} has rank {ranks['with_given']:,}"
+    said += f", and rank {ranks['without_given']:,} without the three given words. "
+    by_itself = ranks["of_the_first_alone"]
+    better = (
+        "so the arithmetic improves its rank"
+        if ranks["without_given"] < by_itself
+        else "so the arithmetic does not improve its rank"
+    )
+    return said + f"By distance to {words['plus']!r} alone it has rank {by_itself:,}: {better}."

@@ -1,0 +1,301 @@
+"""Inference with pretrained models: fill-mask, text generation and text classification."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .pretrained import newly_initialized_weights, open_pipeline, resolve
+from .process import JobError, ProgressReporter
+from .request_fields import choice_field, integer_field, number_field, text_field
+
+MASK_PLACEHOLDER = "[MASK]"  # the mask in user input, whatever the model's own mask token is
+MAX_NEW_TOKENS = 200
+MAX_CANDIDATES = 50
+MAX_TEMPERATURE = 5.0  # maximum temperature
+UNTRAINED_NOTE = "untrained: randomly initialized"
+
+
+def run_inference(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
+    """Run a model for one of three tasks.
+
+    `request`: task ("fill-mask", "text-generation", "text-classification"), model, text, top_k
+    (5), and for text-generation: new_tokens (40), way ("greedy" or "drawn"), temperature (1),
+    top_p (1), seed (0).
+
+    Every result has the model's name and size, the text as `tokens` (the model's own names and
+    ids), and `notes`, sentences.
+    """
+    task = choice_field(
+        request, "task", ("fill-mask", "text-generation", "text-classification"), "fill-mask"
+    )
+    text, top_k = text_field(request), integer_field(request, "top_k", 5, 1, MAX_CANDIDATES)
+    sampling = _sampling_params(request) if task == "text-generation" else None
+    resolved = resolve(request.get("model", ""), progress)
+    pipe = open_pipeline(task, resolved, progress)
+    result = {"task": task, "model": resolved.name, "parameters": resolved.parameters, "text": text}
+    top_k = min(top_k, pipe.model.get_input_embeddings().num_embeddings)
+    progress.raise_if_cancelled()
+    if sampling is not None:
+        return result | generate_text(pipe, text, sampling, top_k, progress)
+    if task == "fill-mask":
+        return result | fill_mask(pipe, text, top_k)
+    return result | classify_text(pipe, text, newly_initialized_weights(task, resolved))
+
+
+# Fill-mask
+
+
+def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
+    """Predict the tokens at the masks of a text.
+
+    `gaps` has for each mask its `place` among the tokens, and `candidates` with token, id,
+    probability and the whole text. Several masks are predicted independently, while the others
+    stay masked.
+    """
+    mask_token = pipe.tokenizer.mask_token
+    if mask_token is None:
+        raise JobError(
+            "this model has no mask token; choose a masked language model, such as "
+            "bert-base-uncased"
+        )
+    input_text = text if mask_token in text else text.replace(MASK_PLACEHOLDER, mask_token)
+    ids = tokenize(pipe, input_text)
+    mask_positions = [
+        place for place, token in enumerate(ids) if token == pipe.tokenizer.mask_token_id
+    ]
+    if not mask_positions:
+        raise JobError(
+            f"the text has no mask; write {MASK_PLACEHOLDER} where a word is to be predicted"
+        )
+    fills = pipe(input_text, top_k=top_k)
+    answers = [fills] if len(mask_positions) == 1 else fills
+    notes = [
+        (
+            f"{len(mask_positions)} masks: each is predicted independently while the others stay masked, "
+            "so the words may not fit together"
+        )
+    ]
+    return {
+        "tokens": tokens(pipe, ids),
+        "gaps": [
+            {
+                "place": place,
+                "candidates": [
+                    {
+                        "token": pipe.tokenizer.convert_ids_to_tokens(each["token"]),
+                        "word": each["token_str"],
+                        "id": each["token"],
+                        "probability": each["score"],
+                        "text": each["sequence"],
+                    }
+                    for each in answer
+                ],
+            }
+            for place, answer in zip(mask_positions, answers, strict=True)
+        ],
+        "notes": notes if len(mask_positions) > 1 else [],
+    }
+
+
+# Text generation
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """Sampling parameters: greedy decoding, or sampling.
+
+    temperature    divides the logits: below 1 the distribution gets sharper
+    top_p          sample from the smallest set of tokens with this total probability (Holtzman
+                   et al. 2020, section 3.1)
+    """
+
+    greedy: bool
+    temperature: float
+    top_p: float
+    seed: int
+    max_new_tokens: int
+
+
+@dataclass(frozen=True)
+class GeneratedToken:
+    """A generated token, its probability before temperature and top-p, and the alternatives."""
+
+    id: int
+    probability: float
+    candidates: list[tuple[int, float]]
+
+
+def _sampling_params(request: dict[str, Any]) -> SamplingParams:
+    return SamplingParams(
+        greedy=choice_field(request, "way", ("greedy", "drawn"), "greedy") == "greedy",
+        temperature=number_field(request, "temperature", 1.0, 0.01, MAX_TEMPERATURE),
+        top_p=number_field(request, "top_p", 1.0, 0.01, 1.0),
+        seed=integer_field(request, "seed", 0, 0, 2**31 - 1),
+        max_new_tokens=integer_field(request, "new_tokens", 40, 1, MAX_NEW_TOKENS),
+    )
+
+
+def generate_text(
+    pipe: Any, text: str, sampling: SamplingParams, top_k: int, progress: ProgressReporter
+) -> dict[str, Any]:
+    """Generate a continuation of a text.
+
+    Each token reports a row: `n`, `token`, `id`, `text` (the added text, as soon as its
+    characters are complete), `probability` and `candidates` (token, word, id, probability),
+    both before temperature and top-p.
+    """
+    ids = tokenize(pipe, text)
+    rows: list[dict[str, Any]] = []
+    steps, ended = "", ""
+    progress.message(f"Generating up to {sampling.max_new_tokens} tokens")
+    for written in generate_tokens(pipe.model, ids, sampling, top_k, eos_token_ids(pipe)):
+        generated_ids = pipe.tokenizer.decode(
+            [*(row["id"] for row in rows), written.id], skip_special_tokens=True
+        )
+        full_text = generated_ids.rstrip("\ufffd")  # incomplete bytes of a character
+        row = token_info(pipe, written.id) | {
+            "n": len(rows) + 1,
+            "text": full_text[len(steps) :] if full_text.startswith(steps) else "",
+            "probability": written.probability,
+            "candidates": [
+                token_info(pipe, token) | {"probability": probability}
+                for token, probability in written.candidates
+            ],
+        }
+        steps += row["text"]
+        rows.append(row)
+        progress.row(row)
+        progress.progress(len(rows), sampling.max_new_tokens, "tokens")
+    if rows and rows[-1]["id"] in eos_token_ids(pipe):
+        ended = "the model ended the text"
+    elif len(rows) < sampling.max_new_tokens:
+        ended = f"the text has reached this model's maximum of {max_input_tokens(pipe):,} tokens"
+    else:
+        ended = f"stopped at the limit of {sampling.max_new_tokens} new tokens"
+    return {
+        "tokens": tokens(pipe, ids),
+        "written": rows,
+        "continuation": steps,
+        "ended": ended,
+        "notes": [],
+    }
+
+
+@torch.no_grad()
+def generate_tokens(
+    model: Any, ids: list[int], sampling: SamplingParams, top_k: int, eos_ids: set[int]
+) -> Iterator[GeneratedToken]:
+    """Generate token by token with a KV cache, until an end token or the maximum length."""
+    max_tokens = (
+        getattr(model.config, "max_position_embeddings", None) or len(ids) + sampling.max_new_tokens
+    )
+    generator = torch.Generator().manual_seed(sampling.seed)
+    input_BQ, past = torch.tensor([ids], device=model.device), None
+    for _ in range(min(sampling.max_new_tokens, max_tokens - len(ids))):
+        output = model(input_ids=input_BQ, past_key_values=past, use_cache=True)
+        past = output.past_key_values
+        logits_V = output.logits[0, -1].float().cpu()
+        probabilities_V = logits_V.softmax(-1)
+        chosen = (
+            int(logits_V.argmax()) if sampling.greedy else sample(logits_V, sampling, generator)
+        )
+        best = probabilities_V.topk(top_k)
+        yield GeneratedToken(
+            chosen,
+            float(probabilities_V[chosen]),
+            list(zip(best.indices.tolist(), best.values.tolist(), strict=True)),
+        )
+        if chosen in eos_ids:
+            return
+        input_BQ = torch.tensor([[chosen]], device=model.device)
+
+
+def sample(logits_V: Tensor, sampling: SamplingParams, generator: torch.Generator) -> int:
+    """Sample one token. The most probable one always stays eligible."""
+    ordered_V, indices_V = (logits_V / sampling.temperature).softmax(-1).sort(descending=True)
+    allowed_V = ordered_V * (ordered_V.cumsum(-1) - ordered_V < sampling.top_p)
+    return int(indices_V[torch.multinomial(allowed_V, 1, generator=generator)])
+
+
+# Text classification
+
+
+def classify_text(pipe: Any, text: str, newly_initialized: list[str]) -> dict[str, Any]:
+    """Return a text's labels with their probabilities, the most probable first.
+
+    `trained` is false if the head is newly initialized.
+    """
+    ids = tokenize(pipe, text)
+    labels = [
+        {"label": each["label"], "probability": each["score"]} for each in pipe(text, top_k=None)
+    ]
+    notes = [
+        (
+            f"{UNTRAINED_NOTE}. This model has no classification head, so these weights were "
+            f"randomly initialized when it was loaded: {', '.join(newly_initialized[:4])}. Train a head "
+            "below; until then the label means nothing"
+        )
+    ]
+    return {
+        "tokens": tokens(pipe, ids),
+        "labels": labels,
+        "trained": not newly_initialized,
+        "notes": notes if newly_initialized else [],
+    }
+
+
+# Tokens
+
+
+def tokenize(pipe: Any, text: str) -> list[int]:
+    """Tokenize a text.
+
+    Raises:
+        JobError: if it has no tokens, or more than the model accepts.
+    """
+    ids: list[int] = pipe.tokenizer(text, verbose=False)["input_ids"]
+    if not ids:
+        raise JobError("the text has no tokens for this model; type some words")
+    if len(ids) > max_input_tokens(pipe):
+        raise JobError(
+            f"the text has {len(ids):,} tokens and this model accepts at most "
+            f"{max_input_tokens(pipe):,}; shorten it"
+        )
+    return ids
+
+
+def max_input_tokens(pipe: Any) -> int:
+    """Return the maximum number of tokens of a model's input."""
+    positions = getattr(pipe.model.config, "max_position_embeddings", None)
+    return min(int(positions or 10**9), int(pipe.tokenizer.model_max_length))
+
+
+def eos_token_ids(pipe: Any) -> set[int]:
+    """Return the ids of the tokens that end a text."""
+    settings = getattr(pipe.model, "generation_config", None)
+    configured = getattr(settings, "eos_token_id", None)
+    configured = pipe.tokenizer.eos_token_id if configured is None else configured
+    return {
+        int(each)
+        for each in (configured if isinstance(configured, list) else [configured])
+        if each is not None
+    }
+
+
+def token_info(pipe: Any, token: int) -> dict[str, Any]:
+    """Return a token's name in the vocabulary, its text and its id."""
+    name = pipe.tokenizer.convert_ids_to_tokens(token)
+    return {
+        "token": name if name is not None else f"(id {token})",
+        "word": pipe.tokenizer.decode([token]),
+        "id": token,
+    }
+
+
+def tokens(pipe: Any, ids: list[int]) -> list[dict[str, Any]]:
+    return [token_info(pipe, token) for token in ids]

@@ -1,0 +1,119 @@
+"""Metrics of predicted symbol sequences, with confidence intervals.
+
+exact match      fraction of examples whose whole prediction is correct
+token accuracy   fraction of the targets' symbols that are predicted at their position; a
+missing or unparsable symbol is wrong rank accuracy    fraction of examples whose target has a
+higher log-probability than every other candidate; a tie of k counts 1/k
+
+Pure Python, because the page's process uses it too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from playground.stats import wilson_interval
+
+# nats; sequences of one batch differ by float noise of 1e-7 even if they are equal
+TIE_TOLERANCE = 1e-4
+
+
+def parse_answer(text: str, symbols: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the symbols of an answer of symbols and spaces only; None for any other text."""
+    parts = text.split(" ")
+    read = tuple(part for part in parts if part)
+    return read if read and set(read) <= set(symbols) else None
+
+
+def correct_positions(predicted: Sequence[str | None] | None, answer: Sequence[str]) -> list[bool]:
+    """Return for each symbol of the target whether it is predicted at its position."""
+    predicted = predicted or ()
+    return [
+        place < len(predicted) and predicted[place] == symbol for place, symbol in enumerate(answer)
+    ]
+
+
+def exact_match(predicted: Sequence[str | None] | None, answer: Sequence[str]) -> bool:
+    """Return whether the prediction equals the target."""
+    return predicted is not None and tuple(predicted) == tuple(answer)
+
+
+def rank_of(scores: Sequence[float], target: int) -> int:
+    """Return the rank of the target among the candidates, from 1.
+
+    Candidates that tie with it, within TIE, rank before it. A NaN score ranks last.
+    """
+    known = _ordered(scores)
+    return 1 + sum(
+        score > known[target] or _is_tie(score, known[target])
+        for place, score in enumerate(known)
+        if place != target
+    )
+
+
+def first_credit(scores: Sequence[float], target: int) -> float:
+    """Return 1 if the target has the best score, 1/k if k candidates tie for it, else 0.
+
+    A model that scores all candidates equally gets the accuracy of random guessing. A model
+    that gives no candidate any probability gets nothing.
+    """
+    known = _ordered(scores)
+    best = max(known)
+    if best == -math.inf:
+        return 0.0
+    tied = [_is_tie(score, best) for score in known]
+    return 1 / sum(tied) if tied[target] else 0.0
+
+
+def _ordered(scores: Sequence[float]) -> list[float]:
+    return [score if not math.isnan(score) else -math.inf for score in scores]
+
+
+def _is_tie(one: float, other: float) -> bool:
+    return one == other or abs(one - other) < TIE_TOLERANCE
+
+
+class MetricAccumulator:
+    """Accumulates the metrics of one model's predictions."""
+
+    def __init__(self) -> None:
+        self.n = self.exact = self.symbols = self.correct_symbols = self.ranked = 0
+        self.first = self.seconds = self.rank_seconds = 0.0
+        self.chance: list[float] = []  # of ranking the target first, per ranked example
+
+    def add(
+        self, predicted: Sequence[str | None] | None, answer: Sequence[str], seconds: float
+    ) -> None:
+        places = correct_positions(predicted, answer)
+        self.n += 1
+        self.exact += exact_match(predicted, answer)
+        self.symbols += len(places)
+        self.correct_symbols += sum(places)
+        self.seconds += seconds
+
+    def add_rank(self, credit: float, of: int, seconds: float) -> None:
+        """Add a ranking; `credit` is the example's `first_credit` among `of` candidates."""
+        self.ranked += 1
+        self.first += credit
+        self.chance.append(1 / of)
+        self.rank_seconds += seconds
+
+    def compute(self) -> dict[str, float | int | None]:
+        """Return the metrics with their 95 % intervals; None for those without a count."""
+        row: dict[str, float | int | None] = {
+            "n": self.n,
+            "symbols": self.symbols,
+            "ranked": self.ranked,
+        }
+        for name, right, of in (
+            ("exact_match", self.exact, self.n),
+            ("token_accuracy", self.correct_symbols, self.symbols),
+            ("rank_accuracy", self.first, self.ranked),
+        ):
+            low, high = wilson_interval(right, of) if of else (None, None)
+            row |= {name: right / of if of else None, f"{name}_low": low, f"{name}_high": high}
+        row["rank_chance"] = sum(self.chance) / len(self.chance) if self.chance else None
+        row["seconds_an_item"] = self.seconds / self.n if self.n else None
+        row["rank_seconds_an_item"] = self.rank_seconds / self.ranked if self.ranked else None
+        return row

@@ -1,0 +1,246 @@
+"""Facts on well-known transformers: parameter counts, architectures and contributions.
+
+Counts are either computed from a configuration on torch's meta device, which allocates no
+memory, or cited with their source. Importing this loads nothing heavy.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from .process import ProgressReporter
+from .request_fields import integer_field, text_field
+
+# Name, class and configuration of transformers (defaults if none are given), and the checkpoint.
+COUNTED: list[tuple[str, str, str, dict[str, int], str]] = [
+    (
+        "BERT base",
+        "BertModel",
+        "BertConfig",
+        {},
+        "bert-base-uncased: 12 layers of 768, 12 heads, 30,522 tokens; 110 M in Devlin 2018",
+    ),
+    (
+        "BERT large",
+        "BertModel",
+        "BertConfig",
+        {
+            "hidden_size": 1024,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+            "intermediate_size": 4096,
+        },
+        "bert-large-uncased: 24 layers of 1,024, 16 heads; 340 M in Devlin 2018",
+    ),
+    (
+        "GPT-2",
+        "GPT2LMHeadModel",
+        "GPT2Config",
+        {},
+        (
+            "gpt2: 12 layers of 768, 12 heads, 50,257 tokens; tied input and output "
+            "embeddings; 117 M in Radford 2019"
+        ),
+    ),
+    (
+        "GPT-2 XL",
+        "GPT2LMHeadModel",
+        "GPT2Config",
+        {"n_embd": 1600, "n_layer": 48, "n_head": 25},
+        "gpt2-xl: 48 layers of 1,600, 25 heads",
+    ),
+    (
+        "T5 base",
+        "T5ForConditionalGeneration",
+        "T5Config",
+        {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
+        "t5-base: 12 layers of 768 in the encoder, as many in the decoder",
+    ),
+    (
+        "ViT-B/16",
+        "ViTModel",
+        "ViTConfig",
+        {},
+        "12 layers of 768 on 14 x 14 patches of 16 x 16 pixels, without a classification head",
+    ),
+]
+
+CITED: list[tuple[str, int, str]] = [
+    ("Transformer base", 65_000_000, "Vaswani et al. 2017, table 3"),
+    ("Transformer big", 213_000_000, "Vaswani et al. 2017, table 3"),
+    ("T5-11B", 11_000_000_000, "Raffel et al. 2020, section 3.7"),
+    ("LLaMA 7B", 6_700_000_000, "Touvron et al. 2023, table 2"),
+    ("Mistral 7B", 7_000_000_000, "Jiang et al. 2023, abstract"),
+    ("LLaMA 65B", 65_200_000_000, "Touvron et al. 2023, table 2"),
+    ("GPT-3", 175_000_000_000, "Brown et al. 2020, table 2.1"),
+    ("PaLM", 540_000_000_000, "Chowdhery et al. 2022, table 1"),
+]
+
+FAMILIES: list[dict[str, str]] = [
+    {
+        "family": "encoder only",
+        "examples": "BERT, RoBERTa, ViT",
+        "direction": "bidirectional: every token attends to every token",
+        "generates": "no: it predicts masked tokens and returns vectors",
+        "best_for": "classifying, tagging, searching, comparing texts",
+        "objective": "masked language modelling: predict the masked tokens (BERT masks 15 %)",
+        "cross_attention": "none",
+    },
+    {
+        "family": "decoder only",
+        "examples": "GPT-2, GPT-3, LLaMA, Mistral",
+        "direction": "left to right: each token attends to itself and earlier tokens",
+        "generates": "yes, token by token",
+        "best_for": "text generation, and tasks given as a prompt with few-shot examples",
+        "objective": "the next token",
+        "cross_attention": "none: the prompt and the answer are one sequence",
+    },
+    {
+        "family": "encoder-decoder",
+        "examples": "the Transformer of 2017, T5, BART, the model of the Train tab",
+        "direction": "the encoder bidirectional, the decoder left to right",
+        "generates": "yes, token by token",
+        "best_for": "sequence to sequence: translation, summarization, reversal",
+        "objective": "the next token of the target, given the source (T5: the masked spans)",
+        "cross_attention": (
+            "in every layer of the decoder: its queries, the encoder's keys and values"
+        ),
+    },
+]
+
+ARCHITECTURE_TREE: list[dict[str, Any]] = [
+    {
+        "name": "Transformer",
+        "year": 2017,
+        "from": [],
+        "family": "encoder-decoder",
+        "idea": "attention alone, without recurrence: all positions in parallel during training",
+        "use": "translation",
+        "here": (
+            "built from scratch: train it on reversal, inspect every head, ablate heads, publish it"
+        ),
+        "source": "Vaswani et al. 2017, Attention Is All You Need",
+    },
+    {
+        "name": "BERT",
+        "year": 2018,
+        "from": ["Transformer"],
+        "family": "encoder only",
+        "idea": "the encoder alone, pretrained on masked tokens, then fine-tuned with a small head",
+        "use": "classification, tagging, question answering, search",
+        "here": (
+            "fill-mask, its heads, word in context, a classification head to train, the benchmark"
+        ),
+        "source": "Devlin et al. 2018, BERT",
+    },
+    {
+        "name": "GPT-2",
+        "year": 2019,
+        "from": ["Transformer"],
+        "family": "decoder only",
+        "idea": (
+            "the decoder alone, trained on much text: it solves tasks by continuing a prompt, "
+            "without fine-tuning"
+        ),
+        "use": "writing text",
+        "here": (
+            "text generation with the probabilities of each token, its heads, few-shot reversal"
+        ),
+        "source": "Radford et al. 2019, Language Models are Unsupervised Multitask Learners",
+    },
+    {
+        "name": "T5",
+        "year": 2019,
+        "from": ["Transformer"],
+        "family": "encoder-decoder",
+        "idea": "every task as text in, text out; positions as a bias that depends on the distance",
+        "use": "translation, summaries, question answering",
+        "here": (
+            "the model in the Train tab has the same architecture; T5's own weights are not "
+            "loaded here"
+        ),
+        "source": (
+            "Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified "
+            "Text-to-Text Transformer"
+        ),
+    },
+    {
+        "name": "ViT",
+        "year": 2020,
+        "from": ["BERT"],
+        "family": "encoder only",
+        "idea": "an image as a sequence of patches, processed like tokens",
+        "use": "classifying images",
+        "here": "its parameter count; images are not supported here",
+        "source": "Dosovitskiy et al. 2021, An Image is Worth 16x16 Words",
+    },
+    {
+        "name": "LLaMA, Mistral",
+        "year": 2023,
+        "from": ["GPT-2"],
+        "family": "decoder only",
+        "idea": (
+            "rotary positions, RMSNorm, gated feed-forward layers; Mistral and larger models "
+            "share keys among heads"
+        ),
+        "use": "assistants, writing, code",
+        "here": (
+            "a small model of this kind with open weights can be used in Compare; those of 7 B "
+            "are too large"
+        ),
+        "source": "Touvron et al. 2023, LLaMA; Jiang et al. 2023, Mistral 7B",
+    },
+]
+
+
+def model_sizes(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
+    """Return the parameter counts of well-known models in ascending order, `FAMILIES` and `TREE`.
+
+    `request`: parameters and name ("this model") of the user's model; without parameters it is
+    left out. `how` is "here", "counted" or "cited"; `source` is the configuration or the
+    reference; `times` is the ratio to the user's model.
+    """
+    rows: list[dict[str, Any]] = []
+    for done, (name, built, config, fields, source) in enumerate(COUNTED):
+        progress.progress(done, len(COUNTED), "models")
+        rows.append(
+            {
+                "name": name,
+                "parameters": count_parameters(built, config, tuple(fields.items())),
+                "how": "counted",
+                "source": source,
+            }
+        )
+    rows += [
+        {"name": name, "parameters": parameters, "how": "cited", "source": source}
+        for name, parameters, source in CITED
+    ]
+    own = integer_field(request, "parameters", 0, 0, 10**13)
+    if own:
+        rows.append(
+            {
+                "name": text_field(request, "name", 80, "this model"),
+                "parameters": own,
+                "how": "here",
+                "source": "this model",
+            }
+        )
+    for row in rows:
+        row["times"] = row["parameters"] / own if own else None
+    return {
+        "models": sorted(rows, key=lambda row: row["parameters"]),
+        "families": FAMILIES,
+        "tree": ARCHITECTURE_TREE,
+    }
+
+
+@cache
+def count_parameters(built: str, config: str, fields: tuple[tuple[str, int], ...]) -> int:
+    """Count the parameters of a model of transformers; shared ones count once."""
+    import torch
+    import transformers
+
+    with torch.device("meta"):
+        model = getattr(transformers, built)(getattr(transformers, config)(**dict(fields)))
+    return sum(each.numel() for each in model.parameters())

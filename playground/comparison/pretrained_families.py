@@ -1,0 +1,431 @@
+"""Pretrained models as trainable architectures: the Trainer trains them on the same tasks.
+
+The model gets the prompt of the benchmark without few-shot examples, and learns the answer:
+
+    Input: 3 1 4
+    Output: 4 1 3
+
+A table maps each token of the task to one token of the model, so training tokenizes no text.
+
+Shapes: B batch, S source, T target, P tokens of a prompt, W tokens of a sequence, V vocabulary
+of the model, Y vocabulary of the task.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from playground.architectures.base import Seq2SeqModel, eval_mode
+from playground.models.config import ModelConfig, config_field
+from playground.models.transformer import AttentionWeights
+from playground.tasks import EOS, PAD, SOS
+from playground.tasks.task import Batch, Task
+
+from .examples import Example
+from .pretrained import CAUSAL
+from .process import JobError
+from .prompts import few_shot_prompt, masked_prompt
+
+MAX_LOGITS_PER_BATCH = 16_000_000  # maximum number of logits in one evaluation batch: 64 MB
+MAX_POSITIONS = 1_000_000
+
+
+@dataclass(frozen=True)
+class PretrainedFamilyConfig(ModelConfig):
+    """Sizes of a pretrained model, and the number of its prompt's tokens besides the symbols."""
+
+    wording: int = config_field(0, "Tokens of a prompt besides its symbols.", low=0, high=1000)
+    parameters: int = config_field(1, "Trainable parameters.", low=1, high=10**12)
+    reads_all: bool = config_field(
+        False, "Compute logits at all positions, not only at the answer's."
+    )
+
+    @classmethod
+    def of(
+        cls, config: Any, positions: int, wording: int, parameters: int, reads_all: bool
+    ) -> PretrainedFamilyConfig:
+        """Read the sizes from the `config` of transformers."""
+        wide = (
+            getattr(config, "intermediate_size", None)
+            or getattr(config, "n_inner", None)
+            or 4 * config.hidden_size
+        )
+        return cls(
+            d_model=config.hidden_size,
+            n_heads=config.num_attention_heads,
+            n_layers=config.num_hidden_layers,
+            d_ff=wide,
+            source_vocabulary=config.vocab_size,
+            target_vocabulary=config.vocab_size,
+            max_positions=positions,
+            wording=wording,
+            parameters=parameters,
+            reads_all=reads_all,
+        )
+
+    def parameter_count(self) -> int:
+        return self.parameters
+
+    def tokens_per_row(self, source: int, target: int) -> int:
+        return self.wording + source + target
+
+    def eval_batch_size(self, length: int) -> int:
+        return max(
+            1,
+            min(
+                super().max_batch_size(length),
+                MAX_LOGITS_PER_BATCH // (length * self.target_vocabulary),
+            ),
+        )
+
+    def training_bytes(self, rows: int, source: int, target: int) -> dict[str, int]:
+        """Estimate the bytes that training with `rows` sequences per step takes, by purpose.
+
+        A parameter has four bytes, and its gradient and Adam's two moments have as many.
+        Activations are the tensors stored for the backward pass, including the logits of the
+        whole vocabulary.
+        """
+        width = self.tokens_per_row(source, target)
+        stored = (
+            self.n_layers * (30 * self.d_model + 5 * self.d_ff + 6 * self.n_heads * width) * width
+        )
+        scored = 4 * self.target_vocabulary * (width if self.reads_all else target)
+        return {
+            "weights": 4 * self.parameters,
+            "gradients": 4 * self.parameters,
+            "averages": 8 * self.parameters,
+            "activations": 4 * rows * (stored + scored),
+        }
+
+
+@dataclass(frozen=True)
+class PromptTemplate:
+    """The prompt as token ids: before the input, between input and answer, after it; the
+    symbols."""
+
+    prefix: list[int]
+    separator: list[int]
+    suffix: list[int]
+    symbols: list[int]
+
+    def __len__(self) -> int:
+        return len(self.prefix) + len(self.separator) + len(self.suffix)
+
+    @classmethod
+    def of(cls, tokenizer: Any, symbols: Sequence[str], name: str, kind: str) -> PromptTemplate:
+        """Split the prompt into its parts, and check that joined they equal a tokenized prompt.
+
+        Raises:
+            JobError: if a symbol is not a single token, or the tokens depend on their neighbours.
+        """
+
+        def coded(text: str) -> list[int]:
+            ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
+            return ids
+
+        own: list[int] = []
+        for symbol in symbols:
+            ids = coded(f" {symbol}")
+            if len(ids) != 1 or ids[0] == tokenizer.unk_token_id or ids[0] in own:
+                raise JobError(
+                    f"{name} has no single token for the symbol {symbol}, so it cannot be "
+                    "trained on this task; choose a checkpoint whose task has digits only, or "
+                    "another model"
+                )
+            own += ids
+        item = Example(tuple(symbols), tuple(reversed(symbols)))
+        end = "\n" if kind == CAUSAL else ""
+        text = (
+            f"{few_shot_prompt(item, [])} {item.target}{end}"
+            if kind == CAUSAL
+            else masked_prompt(item, [], tokenizer.mask_token)
+        )
+        answer = own[::-1] if kind == CAUSAL else [tokenizer.mask_token_id] * len(own)
+        before, between, behind = coded("Input:"), coded("\nOutput:"), coded(end)
+        parts = [*before, *own, *between, *answer, *behind]
+        whole: list[int] = tokenizer(text)["input_ids"]
+        starts = [
+            at for at in range(len(whole) - len(parts) + 1) if whole[at : at + len(parts)] == parts
+        ]
+        if not starts or (kind == CAUSAL and len(behind) != 1):
+            raise JobError(
+                f"{name} has a tokenizer that merges symbols with their neighbours; choose "
+                "another model"
+            )
+        special, ends = whole[: starts[0]], whole[starts[0] + len(parts) :]
+        return cls(special + before, between, behind if kind == CAUSAL else ends, own)
+
+
+class PretrainedFamily(Seq2SeqModel):
+    """The common part: the maps between the two vocabularies, and vectorized packing of sequences.
+
+    Tokens of the model that the task does not have map to SOS, which no target contains.
+    """
+
+    config: PretrainedFamilyConfig
+    ids_Y: Tensor
+    to_task_ids_V: Tensor
+    prefix_P: Tensor
+    separator_P: Tensor
+    suffix_P: Tensor
+    kind = CAUSAL
+
+    def __init__(self, model: Any, tokenizer: Any, task: Task, name: str) -> None:
+        super().__init__()
+        wording = PromptTemplate.of(tokenizer, task.vocabulary.symbols, name, self.kind)
+        told = [
+            getattr(model.config, "max_position_embeddings", None),
+            getattr(tokenizer, "model_max_length", None),
+        ]
+        positions = min(
+            [each for each in told if isinstance(each, int) and each > 0], default=MAX_POSITIONS
+        )
+        parameters = sum(each.numel() for each in model.parameters())
+        self.config = PretrainedFamilyConfig.of(
+            model.config,
+            min(positions, MAX_POSITIONS),
+            len(wording),
+            parameters,
+            self.kind != CAUSAL,
+        )
+        self.model, self.task = model, task
+        self._positions = {"position_ids"} & set(inspect.signature(model.forward).parameters)
+        end = wording.suffix[0] if self.kind == CAUSAL else 0
+        tables = {
+            "ids_Y": torch.tensor([0, 0, end, *wording.symbols]),
+            "to_task_ids_V": torch.full((model.config.vocab_size,), SOS),
+            "before_P": torch.tensor(wording.prefix),
+            "separator_P": torch.tensor(wording.separator),
+            "suffix_P": torch.tensor(wording.suffix),
+        }
+        tables["to_task_ids_V"][wording.symbols] = (
+            torch.arange(len(wording.symbols)) + len(tables["ids_Y"]) - len(wording.symbols)
+        )
+        if self.kind == CAUSAL:
+            tables["to_task_ids_V"][end] = EOS
+        for key, table in tables.items():
+            self.register_buffer(key, table.long(), persistent=False)
+        self.train()
+
+    def ensure_fits_context(self, max_length: int) -> None:
+        """Check that the longest sequence and its answer fit into the model's positions.
+
+        Raises:
+            JobError: if they do not fit.
+        """
+        width = self.config.tokens_per_row(max_length, self.task.max_target_length(max_length))
+        if width > self.config.max_positions:
+            raise JobError(
+                f"sequences of {max_length} take {width:,} tokens with their answers, and this "
+                f"model has {self.config.max_positions:,} positions; choose a checkpoint of "
+                "shorter sequences"
+            )
+
+    def _prompt(self, source_BS: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Return the parts of the prompt: the model's tokens, and True where they are not
+        padding."""
+        source_BS = source_BS[:, :-1]  # the last column is EOS or padding
+        return [
+            expand_tokens(self.prefix_P, source_BS),
+            (self.ids_Y[source_BS], source_BS > EOS),
+            expand_tokens(self.separator_P, source_BS),
+        ]
+
+    def _loss(
+        self,
+        logits_BTV: Tensor,
+        labels_BT: Tensor,
+        counts_BT: Tensor,
+        batch: Batch,
+        label_smoothing: float,
+    ) -> Tensor:
+        """Return the mean cross-entropy over the target tokens that have a loss weight."""
+        loss_BT = F.cross_entropy(
+            logits_BTV.float().transpose(1, 2),
+            self.ids_Y[labels_BT],
+            reduction="none",
+            label_smoothing=label_smoothing,
+        )
+        weight_BT = counts_BT * batch.loss_weight_B[:, None]
+        return (loss_BT * weight_BT).sum() / weight_BT.sum().clamp(min=1)
+
+    def _to_task_ids(self, ids_BW: Tensor, there_BW: Tensor) -> Tensor:
+        """Map the model's tokens to the task's ids; tokens of the prompt become SOS."""
+        return self.to_task_ids_V[ids_BW].masked_fill(~there_BW, PAD)
+
+
+class PretrainedCausalFamily(PretrainedFamily):
+    """A causal language model: generates the answer token by token, with the end of the line as
+    EOS.
+
+    Prompts are left-padded, so that all answers begin in the same column.
+    """
+
+    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        labels_BT = batch.labels_BT
+        return self._loss(self._logits(batch), labels_BT, labels_BT != PAD, batch, label_smoothing)
+
+    @torch.no_grad()
+    def is_exact_match(self, batch: Batch) -> Tensor:
+        labels_BT = batch.labels_BT
+        with eval_mode(self):
+            choice_BT = self._logits(batch).argmax(-1)
+        return ((choice_BT == self.ids_Y[labels_BT]) | (labels_BT == PAD)).all(1)
+
+    @torch.no_grad()
+    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        ids_BW, there_BP = pack_rows(self._prompt(source_BS), left=True)
+        written_BT = torch.full((len(source_BS), max_tokens), PAD, device=source_BS.device)
+        ended_B = torch.zeros(len(source_BS), dtype=torch.bool, device=source_BS.device)
+        past = None
+        with eval_mode(self):
+            for t in range(max_tokens):
+                given = self._decoder_inputs(ids_BW, there_BP)
+                told = self.model(**given, past_key_values=past, use_cache=True, logits_to_keep=1)
+                best_B, past = told.logits[:, -1].argmax(-1), told.past_key_values
+                written_BT[:, t] = self.to_task_ids_V[best_B].masked_fill(ended_B, PAD)
+                ended_B |= written_BT[:, t] == EOS
+                if bool(ended_B.all()):
+                    break
+                ids_BW, there_BP = best_B[:, None], F.pad(there_BP, (0, 1), value=True)
+        return written_BT
+
+    @torch.no_grad()
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        with eval_mode(self):
+            told = self.model(
+                **self._decoder_inputs(*self._row(batch)), use_cache=False, output_attentions=True
+            )
+        return AttentionWeights(decoder=list(told.attentions))
+
+    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        row_BW = self._to_task_ids(*self._row(batch))
+        return {"decoder": (row_BW, row_BW)}
+
+    def _row(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the prompt and the target without its last token, which is only predicted."""
+        ids_BP, there_BP = pack_rows(self._prompt(batch.source_BS), left=True)
+        answer_BT = batch.labels_BT[:, :-1]
+        return torch.cat((ids_BP, self.ids_Y[answer_BT]), 1), torch.cat(
+            (there_BP, answer_BT != PAD), 1
+        )
+
+    def _logits(self, batch: Batch) -> Tensor:
+        """Return the logits (BTV) of the answer's tokens with teacher forcing."""
+        n_tokens = batch.labels_BT.shape[1]
+        told = self.model(
+            **self._decoder_inputs(*self._row(batch)), use_cache=False, logits_to_keep=n_tokens
+        )
+        logits_BTV: Tensor = told.logits
+        return logits_BTV
+
+    def _decoder_inputs(self, ids_BW: Tensor, there_BP: Tensor) -> dict[str, Tensor]:
+        """Return the arguments of the model: the new tokens, and the mask of all tokens so far."""
+        given = {"input_ids": ids_BW, "attention_mask": there_BP.long()}
+        if self._positions:
+            given["position_ids"] = (there_BP.cumsum(1) - 1).clamp(min=0)[:, -ids_BW.shape[1] :]
+        return given
+
+
+class PretrainedMaskedFamily(PretrainedFamily):
+    """A masked language model: predicts all symbols of the answer at once.
+
+    As in the benchmark, the length of the answer is given, so its EOS is always correct and has
+    no loss.
+    """
+
+    kind = "masked"
+
+    def __init__(self, model: Any, tokenizer: Any, task: Task, name: str) -> None:
+        if tokenizer.mask_token is None:
+            raise JobError(
+                f"{name} has no mask token, so it cannot predict masked positions; choose a "
+                "masked language model"
+            )
+        self._mask = int(tokenizer.mask_token_id)
+        super().__init__(model, tokenizer, task, name)
+
+    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        labels_BT = batch.labels_BT
+        return self._loss(
+            self._logits(batch.source_BS, labels_BT > EOS),
+            labels_BT,
+            labels_BT > EOS,
+            batch,
+            label_smoothing,
+        )
+
+    @torch.no_grad()
+    def is_exact_match(self, batch: Batch) -> Tensor:
+        slots_BT = batch.labels_BT > EOS
+        with eval_mode(self):
+            choice_BT = self._logits(batch.source_BS, slots_BT).argmax(-1)
+        return ((choice_BT == self.ids_Y[batch.labels_BT]) | ~slots_BT).all(1)
+
+    @torch.no_grad()
+    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        _, lengths_B = self.task.target(source_BS[:, :-1], (source_BS > EOS).sum(1))
+        place_T = torch.arange(max_tokens, device=source_BS.device)
+        slots_BT = place_T < lengths_B[:, None]
+        with eval_mode(self):
+            answer_BT = self.to_task_ids_V[self._logits(source_BS, slots_BT).argmax(-1)]
+        behind_BT = torch.where(place_T == lengths_B[:, None], EOS, PAD)
+        return torch.where(slots_BT, answer_BT, behind_BT)
+
+    @torch.no_grad()
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        ids_BW, there_BW = self._row(batch.source_BS, batch.labels_BT > EOS)
+        with eval_mode(self):
+            told = self.model(
+                input_ids=ids_BW, attention_mask=there_BW.long(), output_attentions=True
+            )
+        return AttentionWeights(encoder=list(told.attentions))
+
+    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        row_BW = self._to_task_ids(*self._row(batch.source_BS, batch.labels_BT > EOS))
+        return {"encoder": (row_BW, row_BW)}
+
+    def _row(self, source_BS: Tensor, slots_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the prompt with a mask at each position of the answer."""
+        masks_BT = torch.full(slots_BT.shape, self._mask, device=source_BS.device)
+        return pack_rows(
+            [
+                *self._prompt(source_BS),
+                (masks_BT, slots_BT),
+                expand_tokens(self.suffix_P, source_BS),
+            ],
+            left=False,
+        )
+
+    def _logits(self, source_BS: Tensor, slots_BT: Tensor) -> Tensor:
+        """Return the logits (BTV) of the answer's positions; padding gets arbitrary ones."""
+        ids_BW, there_BW = self._row(source_BS, slots_BT)
+        logits_BWV: Tensor = self.model(input_ids=ids_BW, attention_mask=there_BW.long()).logits
+        first_B = there_BW.sum(1) - len(self.suffix_P) - slots_BT.sum(1)
+        place_BT = (
+            first_B[:, None] + torch.arange(slots_BT.shape[1], device=source_BS.device)
+        ).clamp(max=ids_BW.shape[1] - 1)
+        return logits_BWV[torch.arange(len(source_BS), device=source_BS.device)[:, None], place_BT]
+
+
+def expand_tokens(ids_P: Tensor, like_BS: Tensor) -> tuple[Tensor, Tensor]:
+    """Repeat the same tokens for every sequence of a batch."""
+    ids_BP = ids_P.expand(len(like_BS), -1)
+    return ids_BP, torch.ones_like(ids_BP, dtype=torch.bool)
+
+
+def pack_rows(parts: list[tuple[Tensor, Tensor]], left: bool) -> tuple[Tensor, Tensor]:
+    """Join parts without gaps (BW), padded on the left or on the right; return the mask too."""
+    ids_BW, there_BW = (
+        torch.cat([ids for ids, _ in parts], 1),
+        torch.cat([there for _, there in parts], 1),
+    )
+    order_BW = (there_BW if left else ~there_BW).int().argsort(dim=1, stable=True)
+    return ids_BW.gather(1, order_BW), there_BW.gather(1, order_BW)

@@ -1,0 +1,341 @@
+"""Summarize an experiment: medians, ranges and curves of each variant, and one sentence.
+
+The functions take measured numbers; they do not access runs or files.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from playground.stats import (
+    censored_summary,
+    five_number_summary,
+    min_p_value,
+    quantile,
+    ranges_disjoint,
+    rank_test,
+)
+
+from .spec import VARIANT_KEY, Variant
+
+TARGET_SCORE = 0.99  # exact match of a learned task
+SIGNIFICANCE_LEVEL = 0.05  # significance level
+MAX_POINTS = 200  # of one curve
+MAX_EVALUATIONS = 400  # maximum evaluations of one run in a curve
+
+
+def first_step_reaching(
+    evaluations: Sequence[tuple[int, float]], share: float = TARGET_SCORE, every: int = 1
+) -> int | None:
+    """Return the step of the first evaluation with at least this exact match, or None.
+
+    Only evaluations at multiples of `every` and the last one count: an interrupted run has an extra
+    evaluation, which would otherwise favor it.
+    """
+    planned = [
+        (step, exact)
+        for step, exact in evaluations
+        if step % every == 0 or step == evaluations[-1][0]
+    ]
+    return next((step for step, exact in planned if exact >= share), None)
+
+
+def subsample_steps(steps: Sequence[int], every: int, planned: int) -> list[int]:
+    """Return at most a few hundred of the evaluation steps, including the last one.
+
+    The selection depends only on `every` and `planned`, so all seeds of a variant share it.
+    """
+    apart = every * max(1, -(-planned // (every * MAX_EVALUATIONS)))
+    return [step for step in steps if step % apart == 0 or step == steps[-1]]
+
+
+def interval_means(
+    evaluations: Sequence[int], losses: Sequence[float], first: int = 1
+) -> list[list[float]]:
+    """Return the mean training loss between evaluations: [[step, mean], ...].
+
+    `evaluations` lists the evaluation steps; `losses` has one value per step, starting at `first`.
+    """
+    means, begin = [], 0
+    for step in evaluations:
+        part = losses[begin : step - first + 1]
+        if part:
+            means.append([step, sum(part) / len(part)])
+        begin = step - first + 1
+    return means
+
+
+def summarize_variant(variant: Variant, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Summarize one variant.
+
+    Each of `runs` has seed, done, exact_match (final; None before the end), steps (total), steps_to
+    (None: not reached), seconds, curve ([[step, exact match], ...]) and loss (see `stretches`).
+    Only finished runs count, and only with unchanged settings (changed: []). A diverged run counts
+    as ended without reaching the target.
+    """
+    done = [
+        run
+        for run in runs
+        if run["done"] and run["exact_match"] is not None and not run.get("changed")
+    ]
+    diverged = sum(bool(run.get("diverged")) and not run.get("changed") for run in runs)
+    exact_match = [run["exact_match"] for run in done]
+    steps_needed = [run["steps_to"] for run in done] + [None] * diverged
+    return {
+        "label": variant.full_label,
+        "short": variant.short_label,
+        "values": variant.values,
+        "planned": len(runs),
+        "n": len(done),
+        "diverged": diverged,
+        "changed": sum(
+            bool(run.get("changed")) and (run["done"] or bool(run.get("diverged"))) for run in runs
+        ),
+        "exact_match": five_number_summary(exact_match),
+        "steps_to": censored_summary(steps_needed),
+        "by_seed": {"exact_match": exact_match, "steps_to": steps_needed},
+        "steps": max((run["steps"] for run in runs), default=0),
+        "seconds": five_number_summary([run["seconds"] for run in done]),
+        "curve": median_and_range([run["curve"] for run in done]),
+        "loss": median_and_range([run["loss"] for run in done]),
+    }
+
+
+def median_and_range(curves: Sequence[Sequence[Sequence[float]]]) -> dict[str, list[float]]:
+    """Return median and range over seeds at the steps that all curves share."""
+    by_step = [{int(step): value for step, value in curve} for curve in curves]
+    common = sorted(set.intersection(*map(set, by_step))) if by_step else []
+    if len(common) > MAX_POINTS:
+        common = [common[i * (len(common) - 1) // (MAX_POINTS - 1)] for i in range(MAX_POINTS)]
+    at = [[curve[step] for curve in by_step] for step in common]
+    return {
+        "steps": list(common),
+        "median": [quantile(shares, 0.5) for shares in at],
+        "low": [min(shares) for shares in at],
+        "high": [max(shares) for shares in at],
+    }
+
+
+# The sentence
+
+
+def sentence(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
+    """Summarize the effect of the varied settings (`names`) in one sentence.
+
+    An exact rank test over the seeds compares the best two variants; the sentence has its p-value.
+    """
+    done = [cell for cell in cells if _ended(cell)]
+    planned, changed = (sum(cell[name] for cell in cells) for name in ("planned", "changed"))
+    finished = sum(map(_ended, cells)) + changed
+    left_out = (
+        f" Left out: {changed} of {planned} runs, whose settings were changed on the way."
+        if changed
+        else ""
+    )
+    if not done:
+        return "No run has finished yet." + left_out
+    varied = " and ".join(
+        "several settings together" if name == VARIANT_KEY else name for name in names
+    )
+    begin = (
+        f"Changing {varied}, so far with {finished} of {planned} runs: "
+        if finished < planned
+        else f"Changing {varied}: "
+    )
+    return begin + _compared(done) + left_out
+
+
+def _ended(cell: Mapping[str, Any]) -> int:
+    """Return the number of ended runs of a variant that count."""
+    return cell["n"] + cell["diverged"]
+
+
+def _compared(cells: Sequence[Mapping[str, Any]]) -> str:
+    learned = any(cell["steps_to"]["reached"] for cell in cells)
+    measure = "steps_to" if learned else "exact_match"
+    order = sorted(cells, key=_ranking_key if learned else lambda cell: -_median_score(cell))
+    best, rest = order[0], order[1:]
+    seeds = " each, ".join(dict.fromkeys(_format_seeds(_ended(cell)) for cell in cells))
+    if not rest:
+        return f"{best['short']} {_describe(best, learned)} ({seeds})."
+    first, last = rest[0], rest[-1]
+    descriptions = [f"{best['short']} {_describe(best, learned)}"]
+    descriptions += [f"{first['short']} {_describe(first, learned)}"] if first is not last else []
+    descriptions += [f"{last['short']} {_describe(last, learned)}"]
+    head = (
+        ""
+        if learned
+        else f"nothing reached 99 % exact match in {max(cell['steps'] for cell in cells):,} steps: "
+    )
+    gap = f" ({seeds}{' each' if ' each' not in seeds else ''}); "
+    return f"{head}{'; '.join(descriptions)}{gap}{_significance_sentence(best, first, measure, len(cells))}."
+
+
+def _ranking_key(cell: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Rank by the fraction of seeds that learned, then by speed, then by final score."""
+    told = cell["steps_to"]
+    return (
+        -told["reached"] / told["n"],
+        told["median"] if told["median"] is not None else float("inf"),
+        -_median_score(cell),
+    )
+
+
+def _median_score(cell: Mapping[str, Any]) -> float:
+    """Return the median score, or -1 when all runs diverged."""
+    return cell["exact_match"]["median"] if cell["exact_match"] else -1.0
+
+
+def _describe(cell: Mapping[str, Any], learned: bool) -> str:
+    if not cell["n"]:
+        return f"diverged in {cell['diverged']} of {cell['diverged']} seeds"
+    odd = f" ({cell['diverged']} of {_ended(cell)} diverged)" if cell["diverged"] else ""
+    return _describe_scores(cell, learned) + odd
+
+
+def _describe_scores(cell: Mapping[str, Any], learned: bool) -> str:
+    if not learned:
+        return f"ended at {_format_range(cell['exact_match'], percent)}"
+    told = cell["steps_to"]
+    if told["reached"] == told["n"]:
+        return f"reached 99 % after {_format_range(told, count)} steps"
+    end = f"within {cell['steps']:,} steps, ending at {_format_range(cell['exact_match'], percent)}"
+    if not told["reached"]:
+        return f"did not reach 99 % {end}"
+    return f"reached 99 % in {told['reached']} of {told['n']} seeds {end}"
+
+
+def _significance_sentence(
+    best: Mapping[str, Any], other: Mapping[str, Any], measure: str, n_cells: int
+) -> str:
+    """Describe whether the best variant differs from the second of `n_cells`."""
+    one, two = best[measure], other[measure]
+    if one is None or two is None:
+        return "what diverged has no score to compare"
+    ratio = ""
+    if (
+        measure == "steps_to"
+        and two["median"] is not None
+        and one["median"]
+        and ranges_disjoint(one, two)
+    ):
+        ratio = f"{two['median'] / one['median']:.1f} times as many steps, and "
+    names = (best["short"], other["short"])
+    return ratio + describe_rank_test(
+        names, best["by_seed"][measure], other["by_seed"][measure], n_cells
+    )
+
+
+def describe_rank_test(
+    names: tuple[str, str], one: Sequence[float | None], other: Sequence[float | None], n_cells: int
+) -> str:
+    """Whether the seeds of two cells, the best of `n_cells`, differ by an exact rank test.
+
+    Several cells are several comparisons. The best two are no pair that was chosen beforehand,
+    so the sentence says which p-value a reader of the whole table needs (Bonferroni).
+    """
+    if min(len(one), len(other)) == 1:
+        return "with a single seed there is no telling whether this is more than chance"
+    p = rank_test(one, other)
+    between = f"between {names[0]} and {names[1]} " if n_cells > 2 else ""
+    result = f"an exact rank test {between}gives p {format_p_value(p)}"
+    if p < SIGNIFICANCE_LEVEL:
+        result += ", so they differ by more than chance"
+    elif p <= min_p_value(len(one), len(other)):
+        result += f", the least that {len(one)} and {len(other)} seeds can give: more seeds are needed to call it a difference"
+    else:
+        result += ", so these seeds do not tell them apart"
+    if n_cells > 2:
+        pairs = n_cells * (n_cells - 1) // 2
+        result += f"; only the best two of {n_cells} are tested, and among all {pairs} pairs one counts below p = {SIGNIFICANCE_LEVEL / pairs:.2g}"
+    return result
+
+
+def format_p_value(p: float) -> str:
+    """A p-value with two digits and its sign: "= 0.031" or "< 0.0001"."""
+    return f"= {p:.2g}" if p >= 1e-4 else "< 0.0001"
+
+
+def _format_range(told: Mapping[str, Any], write: Any) -> str:
+    low, high = write(told["low"]), write(told["high"])
+    return write(told["median"]) + (f" ({low}–{high})" if low != high else "")
+
+
+def _format_seeds(n: int) -> str:
+    return "1 seed" if n == 1 else f"median and range of {n} seeds"
+
+
+def percent(share: float) -> str:
+    """Format a fraction as a percentage; never round up to 100 %."""
+    return "100 %" if share == 1 else f"{min(99.9, 100 * share):.3g} %"
+
+
+def count(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+# For spreadsheets
+
+CSV_COLUMNS = (
+    "label",
+    "n",
+    "diverged",
+    "planned",
+    "exact_match_median",
+    "exact_match_low",
+    "exact_match_high",
+    "steps_to_99_median",
+    "steps_to_99_low",
+    "steps_to_99_high",
+    "reached_99",
+    "not_reached_within",
+    "seconds_median",
+)
+
+
+def to_csv(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
+    """Return CSV with a row for each variant.
+
+    A target that was not reached is an empty field, with the number of steps in
+    `not_reached_within`. `n` runs have a score; `diverged` runs have none and count as not reached.
+    """
+    lines = []
+    for cell in cells:
+        exact, steps, seconds = (
+            cell["exact_match"] or {},
+            cell["steps_to"] or {},
+            cell["seconds"] or {},
+        )
+        censored_at = cell["steps"] if steps and steps["reached"] < steps["n"] else None
+        row = [
+            cell["label"],
+            cell["n"],
+            cell["diverged"],
+            cell["planned"],
+            exact.get("median"),
+            exact.get("low"),
+            exact.get("high"),
+            steps.get("median"),
+            steps.get("low"),
+            steps.get("high"),
+            steps.get("reached"),
+            censored_at,
+            seconds.get("median"),
+        ]
+        varied = [
+            cell["values"].get(name) for name in names if name != VARIANT_KEY
+        ]  # whose label says it
+        lines.append([*varied, *row])
+    return to_csv_text([*(name for name in names if name != VARIANT_KEY), *CSV_COLUMNS], lines)
+
+
+def to_csv_text(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
+    """Format rows as CSV."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(head)
+    table.writerows([["" if value is None else value for value in line] for line in lines])
+    return text.getvalue()

@@ -1,0 +1,290 @@
+"""Measure length generalization: exact match at each length beyond the training lengths.
+
+The inspection process (runs/inspector_process.py) counts correct outputs. This module converts the counts
+to fractions, confidence intervals, maximum lengths and a summary.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from playground.stats import five_number_summary, quantile, wilson_interval
+from playground.tasks import LOOKUP, TASKS
+from playground.training.atomic_write import write_file
+from playground.training.config import RunConfig
+from playground.training.manifest import CheckpointError, read_json
+
+from .analysis import TARGET_SCORE, describe_rank_test, percent, to_csv_text
+from .spec import MIN_PER_LENGTH, evaluation_cost
+
+SCORES_FILE = "lengths.json"  # in the folder of the run
+LENGTHS_PER_REQUEST = 5  # lengths in one request, so that other requests run in between
+MAX_FLOPS_PER_REQUEST = 1e12  # cost limit of one request (experiment.work): seconds on one core
+LEARNED_POSITION_TABLES = ("learned", "from-the-end")  # encodings with a table of learned vectors
+
+
+def load_scores(folder: Path, step: int, n: int) -> list[dict[str, int]]:
+    """Read the stored counts of a run at this step with `n` sequences per length, or []."""
+    with suppress(CheckpointError, TypeError, KeyError, ValueError):
+        content = read_json(folder / SCORES_FILE)
+        if (content["step"], content["asked"]) == (step, n):
+            counts = [
+                {name: line[name] for name in ("length", "right", "n")}
+                for line in content["scores"]
+            ]
+            if all(type(value) is int for line in counts for value in line.values()) and all(
+                0 <= c["right"] <= c["n"] for c in counts
+            ):
+                return counts
+    return []
+
+
+def save_scores(folder: Path, step: int, n: int, counts: Sequence[Mapping[str, int]]) -> None:
+    """Store the counts.
+
+    Raises:
+        OSError: when the file cannot be written; an earlier file stays unchanged.
+    """
+    content = {"step": step, "asked": n, "scores": list(counts)}
+    write_file(folder / SCORES_FILE, json.dumps(content).encode() + b"\n")
+
+
+def next_lengths(left: Sequence[int], parameters: int, n: int) -> list[int]:
+    """Return the lengths of the next request: at least one, within the cost limit."""
+    selected: list[int] = []
+    spent = 0.0
+    for length in left[:LENGTHS_PER_REQUEST]:
+        spent += evaluation_cost(parameters, n, length)
+        if selected and spent > MAX_FLOPS_PER_REQUEST:
+            break
+        selected.append(length)
+    return selected
+
+
+def scores(counts: Sequence[Mapping[str, int]]) -> list[dict[str, Any]]:
+    """Return exact match by length with its 95 % Wilson interval; None without sequences."""
+    lines = []
+    for line in sorted(counts, key=lambda each: each["length"]):
+        low, high = wilson_interval(line["right"], line["n"]) if line["n"] else (None, None)
+        lines.append(
+            dict(line)
+            | {
+                "exact_match": line["right"] / line["n"] if line["n"] else None,
+                "low": low,
+                "high": high,
+            }
+        )
+    return lines
+
+
+def max_reliable_length(lines: Sequence[Mapping[str, Any]], share: float = TARGET_SCORE) -> int:
+    """Return the length up to which every length scores at least `share`; 0 if the first fails.
+
+    Lengths with fewer than 20 held-out sequences are skipped: one wrong output would decide them.
+    """
+    last = 0
+    for line in lines:
+        if line["n"] < MIN_PER_LENGTH:
+            continue
+        if line["exact_match"] < share:
+            break
+        last = line["length"]
+    return last
+
+
+def untrained_positions(config: RunConfig) -> dict[str, list[int]] | None:
+    """Return the learned positions that no training sequence reaches: first and last, from 0.
+
+    The keys are source and target, or the one sequence of a one-stack architecture. These vectors
+    keep their random initialization, so longer sequences get noise there. None when there are no
+    such positions, and for architectures without a position setting.
+    """
+    task, model = config.task, config.model
+    if model.positions not in LEARNED_POSITION_TABLES or "positions" in model.unused:
+        return None
+    answer = (
+        task.longest_answer
+        if task.task == LOOKUP
+        else TASKS[task.task].max_target_length(task.max_length)
+    )
+    source, target = task.max_length + 1, answer + 1
+    if config.family == "transformer":
+        places = model.untrained_positions(source, target)
+    else:
+        places = {
+            "row": range(
+                model.sequence_length(source, target),
+                model.sequence_length(model.max_positions, model.max_positions),
+            )
+        }
+    return {side: [rows[0], rows[-1]] for side, rows in places.items() if rows} or None
+
+
+def summarize_scheme(
+    label: str, runs: Sequence[Mapping[str, Any]], config: RunConfig
+) -> dict[str, Any]:
+    """Summarize one scheme over its seeds.
+
+    Each of `runs` has seed and scores; only runs with scores count. `out` marks a run that will
+    never have scores.
+    """
+    done = [run for run in runs if run["scores"]]
+    by_length: dict[int, list[float]] = {}
+    for run in done:
+        for line in run["scores"]:
+            if line["exact_match"] is not None:
+                by_length.setdefault(line["length"], []).append(line["exact_match"])
+    lengths = sorted(length for length, shares in by_length.items() if len(shares) == len(done))
+    return {
+        "label": label,
+        "planned": len(runs),
+        "n": len(done),
+        "out": sum(run.get("out", False) for run in runs),
+        "lengths": lengths,
+        "median": [quantile(by_length[length], 0.5) for length in lengths],
+        "low": [min(by_length[length]) for length in lengths],
+        "high": [max(by_length[length]) for length in lengths],
+        "reach": five_number_summary(
+            reaches := [max_reliable_length(run["scores"]) for run in done]
+        ),
+        "reaches": reaches,
+        "longest": max((line["length"] for run in done for line in run["scores"]), default=0),
+        "beyond": five_number_summary(
+            [
+                share
+                for run in done
+                if (share := mean_extrapolation_score(run["scores"], config.task.max_length))
+                is not None
+            ]
+        ),
+        "untrained": untrained_positions(config),
+        "runs": list(runs),
+    }
+
+
+def mean_extrapolation_score(lines: Sequence[Mapping[str, Any]], trained: int) -> float | None:
+    """Return the mean exact match beyond the training lengths, or None without scores."""
+    shares = [
+        line["exact_match"]
+        for line in lines
+        if line["length"] > trained and line["exact_match"] is not None
+    ]
+    return sum(shares) / len(shares) if shares else None
+
+
+def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], longest: int) -> str:
+    """Summarize the results of the schemes in one sentence."""
+    done = [row for row in rows if row["n"]]
+    planned, finished, out = (sum(row[name] for row in rows) for name in ("planned", "n", "out"))
+    left_out = (
+        f" Left out: {out} of {planned} runs, which diverged or whose settings were changed on the way."
+        if out
+        else ""
+    )
+    if not done:
+        return "No run has been asked yet." + left_out
+    return (
+        _comparison(
+            done,
+            trained,
+            longest,
+            f"So far, with {finished} of {planned} runs: " if finished + out < planned else "",
+        )
+        + left_out
+    )
+
+
+def checkpoints_sentence(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Summarize the results of checkpoints, one by one where tasks or lengths differ.
+
+    Each row has `task` and `trained` besides what `summarize_scheme` returns.
+    """
+    if len({(row["task"], *row["trained"]) for row in rows}) == 1:
+        return sentence(rows, rows[0]["trained"], max(row["longest"] for row in rows))
+    told = [
+        f"{row['label']} (task {row['task']}): {sentence([row], row['trained'], row['longest'])}"
+        for row in rows
+    ]
+    return (
+        " ".join(told) + " Their tasks or trained lengths differ, so these results do not compare."
+    )
+
+
+def _comparison(
+    done: Sequence[Mapping[str, Any]], trained: Sequence[int], longest: int, begin: str
+) -> str:
+    low, high = trained
+    begin += "trained" if begin else "Trained"
+    begin += f" on length {low}–{high}" if low < high else f" on length {high}"
+    begin += f" and asked up to {longest}, "
+    order = sorted(
+        done,
+        key=lambda row: (-row["reach"]["median"], -(row["beyond"] or {"median": 0.0})["median"]),
+    )
+    best, rest = order[0], order[1:]
+    seeds = "1 seed" if best["n"] == 1 else f"median and range of {best['n']} seeds"
+    if not best["reach"]["high"]:
+        return f"{begin}nothing keeps 99 % exact match at any length; train for more steps."
+    lengths_by_scheme = (
+        f"{best['label']} keeps 99 % exact match up to length {_reach_sentence(best, longest)}"
+    )
+    if rest:
+        lengths_by_scheme += ", " + ", ".join(
+            f"{row['label']} to {_reach_sentence(row, longest)}" for row in rest
+        )
+    lengths_by_scheme += f" ({seeds})"
+    tested = [
+        row for row in done if row["beyond"] and row["longest"] == longest
+    ]  # shares over the same lengths
+    if not tested:
+        lengths_by_scheme += f"; no length beyond {longest} was asked"
+    elif len(tested) == 1:
+        subject = tested[0]["label"] if rest else "it"
+        lengths_by_scheme += f"; beyond length {high}, {subject} is right on {percent(tested[0]['beyond']['median'])}"
+    else:
+        further = max(tested, key=lambda row: row["beyond"]["median"])
+        lengths_by_scheme += f"; beyond length {high}, {further['label']} is right most often, on {percent(further['beyond']['median'])}"
+    if not rest:
+        return f"{begin}{lengths_by_scheme}."
+    second = rest[0]
+    conclusion = describe_rank_test(
+        (best["label"], second["label"]), best["reaches"], second["reaches"], len(done)
+    )
+    return f"{begin}{lengths_by_scheme}; {conclusion}."
+
+
+def _reach_sentence(row: Mapping[str, Any], longest: int) -> str:
+    limit = f", asked up to {row['longest']} only" if row["longest"] < longest else ""
+    return _format_range(row["reach"]) + limit
+
+
+def _format_range(told: Mapping[str, Any]) -> str:
+    low, high = told["low"], told["high"]
+    return f"{told['median']:g}" + (f" ({low:g}–{high:g})" if low != high else "")
+
+
+def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return CSV with a row for each scheme, seed and length."""
+    lines = [
+        [
+            row["label"],
+            run["seed"],
+            line["length"],
+            line["n"],
+            line["right"],
+            line["exact_match"],
+            line["low"],
+            line["high"],
+        ]
+        for row in rows
+        for run in row["runs"]
+        for line in run["scores"]
+    ]
+    return to_csv_text(
+        ["scheme", "seed", "length", "n", "right", "exact_match", "wilson_low", "wilson_high"],
+        lines,
+    )

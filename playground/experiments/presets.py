@@ -1,0 +1,143 @@
+"""Define the prepared experiments, each with its question and its motivation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from playground.models.config import ConfigError
+from playground.runs.run import owner_id
+
+from .spec import GRID, LENGTHS, Experiment
+
+BASE_SETTINGS: dict[str, Any] = {"task": "reverse", "min_length": 1, "max_length": 10}
+LONG_SETTINGS = BASE_SETTINGS | {"steps": 600, "decay_steps": 600}
+
+
+@dataclass(frozen=True)
+class ExperimentPreset:
+    """A question, its motivation and the experiment that answers it."""
+
+    title: str
+    why: str
+    base: dict[str, Any]
+    grid: dict[str, list[Any]]
+    kind: str = GRID
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+
+EXPERIMENT_PRESETS = {
+    "positions": ExperimentPreset(
+        "Which positions reach length 50?",
+        "Trained on 1 to 10 tokens and tested on up to 50: beyond length 10, a learned "
+        "table has vectors that no step trained; the other encodings are defined for "
+        "every position.",
+        BASE_SETTINGS | {"steps": 1000, "decay_steps": 1000, "eval_every": 50},
+        {"positions": ["learned", "sinusoidal", "rope", "alibi", "t5"]},
+        LENGTHS,
+    ),
+    "heads": ExperimentPreset(
+        "One head or four?",
+        "The heads share d_model between them, so the number of parameters stays the "
+        "same. More heads can attend to several positions at once.",
+        LONG_SETTINGS,
+        {"n_heads": [1, 2, 4]},
+    ),
+    "warm-up": ExperimentPreset(
+        "What does warm-up buy?",
+        "With the norm after each sublayer, the first gradients are large. Post-norm is "
+        "said to need a learning rate that rises slowly; pre-norm is said to work "
+        "without it.",
+        LONG_SETTINGS,
+        {"norm": ["pre", "post"], "warmup": [0, 20, 100]},
+    ),
+    "norm": ExperimentPreset(
+        "Pre or post norm?",
+        "The paper normalizes after each sublayer; most later models normalize before it.",
+        LONG_SETTINGS,
+        {"norm": ["pre", "post"]},
+    ),
+    "learning-rate": ExperimentPreset(
+        "How large a step?",
+        "Too small a rate is slow, and too large a rate does not converge: the same "
+        "model at rates from 0.0005 to 0.03.",
+        LONG_SETTINGS,
+        {"learning_rate": [5e-4, 2e-3, 6e-3, 1.5e-2, 3e-2]},
+    ),
+    "size": ExperimentPreset(
+        "Deeper or wider?",
+        "Two ways to spend parameters on the same task.",
+        LONG_SETTINGS,
+        {"n_layers": [1, 2, 3], "d_model": [32, 64]},
+    ),
+    "length": ExperimentPreset(
+        "What does a longer sequence cost?",
+        "Each additional token must also be right: steps to 99 % exact match as the "
+        "maximum length grows.",
+        {"task": "reverse", "min_length": 1, "steps": 1000, "decay_steps": 1000},
+        {"max_length": [5, 10, 15]},
+    ),
+    "recurrent": ExperimentPreset(
+        "Where do recurrent models break?",
+        "From recurrent models to the transformer on one task: a single state, a gated "
+        "state, and attention; and the length at which each fails beyond training.",
+        BASE_SETTINGS,
+        {
+            "variant": [
+                {"family": "recurrent", "cell": "rnn", "alignment": "none"},
+                {"family": "recurrent", "cell": "lstm", "alignment": "none"},
+                {"family": "recurrent", "cell": "gru", "alignment": "none"},
+                {"family": "recurrent", "cell": "gru", "alignment": "additive"},
+                {"family": "recurrent", "cell": "gru", "alignment": "dot"},
+                {"family": "transformer", "steps": 1000, "decay_steps": 1000},
+            ]
+        },
+        LENGTHS,
+    ),
+}
+
+
+def spec(name: str) -> dict[str, Any]:
+    """Return the specification of a prepared experiment, for `ExperimentService.begin`.
+
+    Raises:
+        ConfigError: when the name is unknown.
+    """
+    if name not in EXPERIMENT_PRESETS:
+        raise ConfigError(
+            "question", f"question is {name!r}; choose one of {', '.join(EXPERIMENT_PRESETS)}"
+        )
+    asked = EXPERIMENT_PRESETS[name]
+    times = {"times": 3} if name == "recurrent" else {}
+    return {
+        "name": name,
+        "question": asked.title,
+        "base": dict(asked.base),
+        "grid": dict(asked.grid),
+        "kind": asked.kind,
+        "seeds": list(asked.seeds),
+        **times,
+    }
+
+
+def list_presets() -> list[dict[str, Any]]:
+    """Return the prepared experiments for JSON: name, title, why, spec, runs, missing.
+
+    `missing` is "" when the experiment can run, otherwise the reason why it cannot.
+    """
+    presets = []
+    for name, asked in EXPERIMENT_PRESETS.items():
+        line: dict[str, Any] = {
+            "name": name,
+            "title": asked.title,
+            "why": asked.why,
+            "spec": spec(name),
+            "runs": 0,
+            "missing": "",
+        }
+        try:
+            line["runs"] = Experiment(owner=owner_id("nobody"), **spec(name)).n_runs
+        except ConfigError as error:
+            line["missing"] = str(error)
+        presets.append(line)
+    return presets

@@ -1,0 +1,153 @@
+"""Export of all figures of a model and a sequence, or of an experiment, with their data.
+
+The command line writes them to a folder. The page gets them as a zip file from a separate process.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import io
+import signal
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from playground.architectures.base import Seq2SeqModel
+from playground.training.config import RunConfig
+
+from . import experiments
+from .attention import write
+
+METRIC_COLUMNS = ("step", "loss", "learning_rate", "gradient_norm", "exact_match", "token_accuracy")
+
+
+def export_figures(
+    out_folder: Path,
+    config: RunConfig,
+    family: Seq2SeqModel,
+    sequence: str,
+    n: int,
+    *,
+    lines: Sequence[Mapping[str, Any]] = (),
+    scores: Mapping[str, Any] | None = None,
+    history: Mapping[int, Path] | None = None,
+    report_progress: Callable[[str], None] = lambda _: None,
+) -> tuple[dict[str, Any], list[Path]]:
+    """Write every figure to `out_folder` as PNG, SVG and PDF, with its data.
+
+    lines     the metrics up to this step
+    scores    the scores of the checkpoint; computed if None
+    history   the weights of earlier training steps, {step: file}
+    report_progress      called with a message at each stage
+
+    Returns the data by the name of the figure, and the files.
+
+    Raises:
+        UnknownSymbolError, InspectionError: for an invalid sequence.
+        OSError: if the folder cannot be written.
+    """
+    from playground.evaluation import evaluate
+    from playground.inspection.inspected_model import InspectedModel
+    from playground.inspection.report import build_report
+
+    subject = InspectedModel.from_model(config, family)
+    figures = build_report(subject, sequence, n, history, report_progress)
+    if scores is None:
+        report_progress("evaluating on held-out sequences")
+        scores = dataclasses.asdict(evaluate(family, subject.held_out(2000)))
+    figures["exact-match-by-length"] = scores
+    if lines:
+        figures["loss"] = [{name: line.get(name) for name in METRIC_COLUMNS} for line in lines]
+    report_progress("drawing figures")
+    out_folder.mkdir(parents=True, exist_ok=True)
+    return figures, [
+        path for name, data in figures.items() for path in write(out_folder, name, data)
+    ]
+
+
+def main(connection: Connection, model_ref: dict[str, Any], sequence: str, n: int) -> None:
+    """Run the export process of the page; send {"zip": base64} or {"error": message}.
+
+    `model_ref` identifies the model, as for the inspector.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    import torch
+
+    from playground.runs.inspector_process import Inspector
+    from playground.runs.weight_history import read_lines, subsample, weight_steps, weights_path
+    from playground.training.manifest import read_manifest
+
+    torch.set_num_threads(1)
+    try:
+        run = Path(model_ref["run"]) if "run" in model_ref else None
+        opened = (
+            Inspector().load_at_step(model_ref)
+            if run
+            else Inspector().checkpoint(Path(model_ref["checkpoint"]))
+        )
+        folder = run or Path(model_ref["checkpoint"])
+        lines = [line for line in read_lines(folder) if line["step"] <= opened.step]
+        history = (
+            {
+                step: weights_path(folder, step)
+                for step in subsample([s for s in weight_steps(folder) if s <= opened.step])
+            }
+            if run
+            else None
+        )
+        scores = None if run else read_manifest(folder).scores
+        with tempfile.TemporaryDirectory() as scratch:
+            _, files = export_figures(
+                Path(scratch),
+                opened.config,
+                opened.family,
+                sequence,
+                n,
+                lines=lines,
+                scores=scores,
+                history=history,
+            )
+            response = {"zip": zip_base64(files)}
+    except (ValueError, OSError) as error:
+        response = {"error": str(error)}
+    with suppress(OSError):
+        connection.send((response,))
+    connection.close()
+
+
+def export_experiment(connection: Connection, results: Mapping[str, Mapping[str, Any]]) -> None:
+    """Run the export process of an experiment; send {"zip": base64} or {"error": message}.
+
+    `results` is the data of each figure by the name of the figure.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            response = {
+                "zip": zip_base64(
+                    [
+                        path
+                        for name, data in results.items()
+                        for path in experiments.write(Path(scratch), name, data)
+                    ]
+                )
+            }
+    except (ValueError, OSError) as error:
+        response = {"error": str(error)}
+    with suppress(OSError):
+        connection.send((response,))
+    connection.close()
+
+
+def zip_base64(files: Sequence[Path]) -> str:
+    """Pack files into one zip file, encoded in base64."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in files:
+            archive.write(path, path.name)
+    return base64.b64encode(content.getvalue()).decode()

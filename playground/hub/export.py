@@ -1,0 +1,265 @@
+"""Convert a checkpoint to a package for the Hub, and a package to a checkpoint.
+
+A package contains:
+
+    config.json, generation_config.json       the configuration for transformers
+    tokenizer.json, tokenizer_config.json     the tokenizer, without custom code
+    automodel*.py and the files it imports    the model of playground/models, with the LICENSE
+    model.safetensors                         copied from the checkpoint, like the next three
+    training.safetensors, metrics.jsonl       optional
+    playground.json                           the checkpoint's config.json, under another name
+                                              because transformers uses that name
+
+BERT, GPT-2 and BART are classes of transformers: their package has no code, and their weights have
+the names of transformers. A package contains no pickle.
+
+The playground never runs the code of a package. `checkpoint_from_package` reads only the files of the
+checkpoint, and `register` in a module of playground.models registers the local classes with
+transformers instead.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import shutil
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers, processors
+from tokenizers.models import WordLevel
+from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerFast
+from transformers.dynamic_module_utils import get_relative_import_files
+
+from playground import ASSETS_DIR
+from playground.architectures.base import Seq2SeqModel
+from playground.models.config import ModelConfig
+from playground.tasks import EOS, PAD, SOS, Vocabulary
+from playground.tasks.vocabulary import SPECIAL_TOKENS
+from playground.training.atomic_write import write_dir
+from playground.training.checkpoint import (
+    load_checked_tensors,
+    load_model,
+    serialize_tensors,
+    shapes_of,
+    weights_by_name,
+)
+from playground.training.manifest import CheckpointError, Manifest, read_manifest
+
+from .formats import (
+    CAUSAL,
+    MASKED,
+    PACKAGE_FORMATS,
+    SEQ2SEQ,
+    NotPublishableError,
+    PackageFormat,
+    package_format,
+)
+from .repo_ids import MANIFEST
+
+FILE_MAP = {  # file of the checkpoint: file of the package
+    "config.json": MANIFEST,
+    "model.safetensors": "model.safetensors",
+    "training.safetensors": "training.safetensors",
+    "metrics.jsonl": "metrics.jsonl",
+}
+WEIGHTS_FILE = "model.safetensors"
+WEIGHT_PREFIX = (
+    "model."  # of the weight names of an architecture that wraps a model of transformers
+)
+LICENSE = ASSETS_DIR / "LICENSE"
+
+__all__ = ["NotPublishableError", "build_package", "checkpoint_from_package", "tokenizer"]
+
+
+def build_package(checkpoint: Path, folder: Path) -> list[Path]:
+    """Write the package of a checkpoint into an empty folder, and return its files.
+
+    transformers alone can load the package.
+
+    Raises:
+        NotPublishableError: if transformers has no class for the architecture.
+        CheckpointError: if a file of the checkpoint is missing or invalid.
+        FileExistsError: if `folder` is not empty.
+        OSError: if a file cannot be read or written.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not empty; name an empty folder for the package")
+    manifest, family, files = _read(Path(checkpoint))
+    form_of_family, sizes = package_format(manifest.config.family), manifest.config.model
+    for name, data in files.items():
+        (folder / FILE_MAP[name]).write_bytes(data)
+    if form_of_family.has_code:
+        module = import_module(f"playground.models.{form_of_family.module}")
+        config = _config(module, form_of_family, sizes)
+        generation = (
+            config.default_generation_config()
+            if hasattr(config, "default_generation_config")
+            else None
+        )
+        for path in {module.__file__, *get_relative_import_files(module.__file__ or "")}:
+            shutil.copyfile(path or "", folder / Path(path or "").name)
+        if LICENSE.is_file():
+            shutil.copyfile(LICENSE, folder / LICENSE.name)
+    else:
+        config, generation = (
+            _native_config(family, form_of_family),
+            _native_generation_config(form_of_family, sizes),
+        )
+        tensors = {
+            name.removeprefix(WEIGHT_PREFIX): tensor
+            for name, tensor in weights_by_name(family).items()
+        }
+        (folder / WEIGHTS_FILE).write_bytes(serialize_tensors(tensors))
+    config.save_pretrained(folder)
+    if generation is not None:
+        generation.save_pretrained(folder)
+    vocabulary_files = tokenizer(
+        manifest.config.task.load().vocabulary, sizes.max_positions, form_of_family
+    )
+    vocabulary_files.save_pretrained(folder)
+    return sorted(folder.iterdir())
+
+
+def checkpoint_from_package(package: Path, folder: Path) -> None:
+    """Write the checkpoint of a package into a new folder, with its original files.
+
+    The package is untrusted: none of its code is run, and an invalid checkpoint leaves no folder.
+    Limit the file sizes before the call, because the files are read as a whole.
+
+    Raises:
+        CheckpointError: if the package has no valid model of the playground.
+        FileExistsError: if `folder` is not empty.
+        OSError: if a file cannot be read or written.
+    """
+    package, folder = Path(package), Path(folder)
+    if not (package / MANIFEST).is_file():
+        raise CheckpointError(
+            f"this repository has no playground model: {MANIFEST} is missing; "
+            "choose one that the playground published"
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} already exists; name a new folder")
+    # The config.json of transformers repeats the sizes. Only playground.json is used here, and the
+    # weights are validated against it.
+    files = {
+        name: (package / kept).read_bytes()
+        for name, kept in FILE_MAP.items()
+        if (package / kept).is_file()
+    }
+    write_dir(folder, files)
+    try:
+        config = read_manifest(folder).config
+        if (
+            config.family in PACKAGE_FORMATS
+            and not PACKAGE_FORMATS[config.family].has_code
+            and WEIGHTS_FILE in files
+        ):
+            expected = {
+                name.removeprefix(WEIGHT_PREFIX): shape for name, shape in shapes_of(config).items()
+            }
+            tensors = load_checked_tensors(folder / WEIGHTS_FILE, expected)
+            (folder / WEIGHTS_FILE).write_bytes(
+                serialize_tensors(
+                    {WEIGHT_PREFIX + name: tensor for name, tensor in tensors.items()}
+                )
+            )
+        load_model(folder)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+
+
+def tokenizer(
+    vocabulary: Vocabulary, max_positions: int, form: PackageFormat = PACKAGE_FORMATS["transformer"]
+) -> PreTrainedTokenizerFast:
+    """Return a tokenizer that does the same as `Vocabulary.encode` and appends EOS.
+
+    A causal model is padded on the left. The input of a masked model with blanks has one blank
+    token per position of the target as its second segment.
+
+    Spaces and commas between symbols of one character are optional, longer symbols are separated by
+    spaces, and an unknown symbol is an error, because the vocabulary has no unknown token. The
+    special tokens are <PAD>, <SOS> and <EOS>, which cannot occur in a sequence of symbols.
+    """
+    pad, sos, eos = (f"<{name}>" for name in SPECIAL_TOKENS)
+    numbers = {pad: PAD, sos: SOS, eos: EOS} | vocabulary.token_ids
+    words = Tokenizer(WordLevel(numbers))
+    apart: list[Any] = [pre_tokenizers.WhitespaceSplit()]
+    if vocabulary.single_characters:
+        apart.append(pre_tokenizers.Split(Regex("."), behavior="isolated"))
+        if "," not in vocabulary.token_ids:
+            words.normalizer = normalizers.Replace(",", " ")
+    words.pre_tokenizer = pre_tokenizers.Sequence(apart)
+    row = f"$A:0 {eos}:0" + f" {sos}:1" * (max_positions if form.needs_mask_tokens else 0)
+    words.post_processor = processors.TemplateProcessing(
+        single=row, special_tokens=[(eos, EOS), (sos, SOS)]
+    )
+    segments = ["token_type_ids"] if form.needs_mask_tokens else []
+    return PreTrainedTokenizerFast(
+        tokenizer_object=words,
+        pad_token=pad,
+        bos_token=sos,
+        eos_token=eos,
+        padding_side="left" if form.auto_class == CAUSAL else "right",
+        model_max_length=max_positions * (2 if form.needs_mask_tokens else 1),
+        model_input_names=["input_ids", *segments, "attention_mask"],
+        **({"mask_token": sos} if form.auto_class == MASKED else {}),
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def _read(checkpoint: Path) -> tuple[Manifest, Seq2SeqModel, dict[str, bytes]]:
+    """Return the manifest, the model and the files of a checkpoint, all of the same step.
+
+    The run may replace the checkpoint at any time, so a changed manifest repeats the reading.
+    """
+    while True:
+        package_format(read_manifest(checkpoint).config.family)
+        manifest, family = load_model(checkpoint)
+        files = {
+            name: (checkpoint / name).read_bytes()
+            for name in FILE_MAP
+            if (checkpoint / name).is_file()
+        }
+        if read_manifest(checkpoint) == manifest:
+            return manifest, family, files
+
+
+def _config(module: ModuleType, form: PackageFormat, sizes: ModelConfig) -> Any:
+    """Return the configuration of a model whose package includes its code."""
+    names = dict.fromkeys(("AutoModel", form.auto_class), f"{form.module}.{form.model}")
+    return getattr(module, form.config)(
+        **dataclasses.asdict(sizes),
+        architectures=[form.model],
+        auto_map={"AutoConfig": f"{form.module}.{form.config}", **names},
+        dtype="float32",
+    )
+
+
+def _native_config(family: Seq2SeqModel, form: PackageFormat) -> PreTrainedConfig:
+    """Return the configuration of a model that is a class of transformers."""
+    model: Any = family.get_submodule("model")
+    config: PreTrainedConfig = copy.deepcopy(model.config)
+    config.architectures, config.dtype = [form.model], "float32"
+    if form.auto_class != MASKED:
+        config.use_cache = True
+    return config
+
+
+def _native_generation_config(form: PackageFormat, sizes: ModelConfig) -> GenerationConfig | None:
+    """Return the greedy generation defaults of a model that is a class of transformers."""
+    special = {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": EOS}
+    if form.auto_class == SEQ2SEQ:
+        return GenerationConfig(
+            **special, decoder_start_token_id=SOS, max_length=sizes.max_positions + 1
+        )
+    return (
+        GenerationConfig(**special, max_new_tokens=sizes.max_positions)
+        if form.auto_class == CAUSAL
+        else None
+    )

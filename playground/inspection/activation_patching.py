@@ -1,0 +1,122 @@
+"""Activation patching (Meng et al. 2022, Wang et al. 2023).
+
+One token of the clean source is replaced, which gives the corrupted source. The model then runs on
+the corrupted source with one head's output at a time restored from the clean run. The logit
+difference that returns shows which heads carry the token.
+
+Shapes: B batch, T target, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .hooks import Component, all_heads, component_outputs, record_activations, replace_outputs
+from .inspected_model import InspectedModel, InspectionError
+
+MIN_LOGIT_DIFF = 0.01  # logits; fractions of a smaller change are not meaningful
+
+
+@dataclass(frozen=True)
+class PatchingResult:
+    """The effect of one replaced token, and the fraction of it that each head restores.
+
+    clean_source      the clean source
+    corrupted_source     the corrupted source
+    position    the first position at which the two targets differ (0: the first target token)
+    clean_token       the target token there for the clean source
+    corrupted_token       the target token there for the corrupted source
+    clean_logit_diff      logit of `clean_token` minus logit of `corrupted_token` on the clean source; positive if the model
+                prefers the target
+    corrupted_logit_diff       the same logit difference on the corrupted source
+    recovered_fraction   for each head, run on the corrupted source with this head's clean output: the
+                fraction of the change from `corrupted_logit_diff` to `clean_logit_diff`. 0: no effect; 1: full recovery;
+                below 0: the head opposes it. The fractions need not sum to 1, because the output
+                of a head is an input of later heads
+    """
+
+    clean_source: list[int]
+    corrupted_source: list[int]
+    position: int
+    clean_token: int
+    corrupted_token: int
+    clean_logit_diff: float
+    corrupted_logit_diff: float
+    recovered_fraction: dict[Component, float]
+
+
+@torch.no_grad()
+def patch_heads(subject: InspectedModel, text: str, position: int, symbol: str) -> PatchingResult:
+    """Replace the token at `position` (from 0) of a sequence by `symbol`, and patch each head.
+
+    Both runs are teacher-forced with the target of the clean source, so only the source differs.
+
+    Raises:
+        UnknownSymbolError: for a symbol that is not in the task's vocabulary.
+        InspectionError: for a position outside of the sequence, a replacement that does not change
+            the source, its target or the model's logits, or a sequence without a known target.
+    """
+    tokens = subject.task.vocabulary.encode(text)
+    batch = subject.encode_text(text)
+    new = subject.task.vocabulary.encode(symbol)
+    if not 0 <= position < len(tokens):
+        raise InspectionError(
+            f"position is {position}; this sequence has the positions 0 to {len(tokens) - 1}"
+        )
+    if len(new) != 1 or new[0] == tokens[position]:
+        is_there = subject.task.vocabulary.token_name(tokens[position])
+        raise InspectionError(
+            f"symbol is {symbol[:20]!r}; give one symbol of "
+            f"{subject.task.vocabulary.describe()} other than {is_there}"
+        )
+    corrupted = subject.encode_text(
+        " ".join(subject.token_names([*tokens[:position], *new, *tokens[position + 1 :]]))
+    )
+    for each in (batch, corrupted):
+        if not each.has_target:
+            asked = " ".join(subject.token_names(each.source_BS[0, :-1].tolist()))
+            raise InspectionError(
+                f"the target of {asked[:60]} is unknown: the dataset has no pair with this source; "
+                "choose a sequence, position and symbol so that the dataset has both sources"
+            )
+    width = min(batch.labels_BT.shape[1], corrupted.labels_BT.shape[1])
+    differ = (batch.labels_BT[0, :width] != corrupted.labels_BT[0, :width]).nonzero()[:, 0].tolist()
+    if not differ:
+        raise InspectionError(
+            f"the target does not depend on position {position}; replace another symbol"
+        )
+    t = differ[0]
+    clean_token, corrupted_token = int(batch.labels_BT[0, t]), int(corrupted.labels_BT[0, t])
+
+    def logit_diff(source_BS: Tensor) -> float:
+        logits_V = subject.transformer(source_BS, batch.decoder_input_BT)[0, t]
+        return float(logits_V[clean_token] - logits_V[corrupted_token])
+
+    with record_activations(subject.transformer) as calls:
+        clean_logit_diff = logit_diff(batch.source_BS)
+    clean_outputs = component_outputs(subject.transformer, calls)
+    corrupted_logit_diff = logit_diff(corrupted.source_BS)
+    if abs(clean_logit_diff - corrupted_logit_diff) < MIN_LOGIT_DIFF:
+        raise InspectionError(
+            f"{symbol} at position {position} hardly changes the logits; replace another symbol, "
+            "or train the model further"
+        )
+    recovered = {}
+    for head in all_heads(subject.transformer.config):
+        with replace_outputs(subject.transformer, {head: clean_outputs[head]}):
+            recovered[head] = (logit_diff(corrupted.source_BS) - corrupted_logit_diff) / (
+                clean_logit_diff - corrupted_logit_diff
+            )
+    return PatchingResult(
+        tokens,
+        corrupted.source_BS[0, :-1].tolist(),
+        t,
+        clean_token,
+        corrupted_token,
+        clean_logit_diff,
+        corrupted_logit_diff,
+        recovered,
+    )

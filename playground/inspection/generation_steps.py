@@ -1,0 +1,127 @@
+"""Decoding step by step: the prefix, the next-token distribution and the attention weights.
+
+Shapes: L layers, H heads, S source, T target, V vocabulary; M positions of the prefix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.tasks import PAD
+from playground.tasks.task import Batch
+
+from .attention_recording import AttentionRecording, record_free_running, record_teacher_forced
+
+TOP_K = 5
+
+
+@dataclass(frozen=True)
+class GenerationStep:
+    """One output position of one sequence.
+
+    prefix         the decoder input up to here: SOS and the prefix
+    top_tokens    the most likely next tokens with their probabilities, the most likely first
+    token        the token at this position: the generated one, or the target if teacher-forced
+    probability   the model's probability of `token`
+    target         the target token here; None after the end of the target
+    decoder_LHM   decoder self-attention weights over the decoder input up to here
+    cross_LHS     cross-attention weights over the source
+    """
+
+    position: int
+    prefix: list[int]
+    top_tokens: list[tuple[int, float]]
+    token: int
+    probability: float
+    target: int | None
+    decoder_LHM: Tensor
+    cross_LHS: Tensor
+
+
+def teacher_forced_steps(model: EncoderDecoder, batch: Batch) -> list[GenerationStep]:
+    """Return the steps of a teacher-forced pass.
+
+    As in training, the decoder input is the target, shifted right.
+
+    Raises:
+        ValueError: unless the batch has one sequence.
+    """
+    _require_single_sequence(batch)
+    return _steps(
+        record_teacher_forced(model, batch), _target_tokens(batch), batch, temperature=0.0
+    )
+
+
+def free_running_steps(
+    model: EncoderDecoder,
+    batch: Batch,
+    max_tokens: int,
+    *,
+    temperature: float = 0.0,
+    seed: int = 0,
+) -> list[GenerationStep]:
+    """Return the steps of free-running decoding, until EOS or `max_tokens`.
+
+    Temperature 0 is greedy decoding. A temperature above 0 samples the tokens; equal seeds give
+    equal samples. The probabilities are then softmax(logits / temperature), the distribution that
+    the tokens are sampled from.
+
+    Raises:
+        ValueError: unless the batch has one sequence; for a negative temperature, or more tokens
+            than the model has positions.
+    """
+    _require_single_sequence(batch)
+    recording, generated_BT = record_free_running(
+        model, batch.source_BS, max_tokens, temperature=temperature, seed=seed
+    )
+    return recorded_steps(recording, generated_BT, batch, temperature)
+
+
+def recorded_steps(
+    recording: AttentionRecording, generated_BT: Tensor, batch: Batch, temperature: float = 0.0
+) -> list[GenerationStep]:
+    """Return the steps of a decoding that `record_free_running` recorded."""
+    return _steps(recording, generated_BT[0].tolist(), batch, temperature)
+
+
+def _require_single_sequence(batch: Batch) -> None:
+    if len(batch.source_BS) != 1:
+        raise ValueError(
+            f"the batch has {len(batch.source_BS)} sequences; this takes one sequence at a time"
+        )
+
+
+def _target_tokens(batch: Batch) -> list[int]:
+    """Return the target of a batch of one sequence, with EOS."""
+    return [token for token in batch.labels_BT[0].tolist() if token != PAD]
+
+
+def _steps(
+    recording: AttentionRecording, tokens: list[int], batch: Batch, temperature: float
+) -> list[GenerationStep]:
+    labels, prefix = _target_tokens(batch), recording.decoder_input_BT[0].tolist()
+    logits_TV = recording.logits_BTV[0]
+    if temperature:
+        logits_TV = (logits_TV - logits_TV.amax(-1, keepdim=True)) / temperature
+    probabilities_TV = logits_TV.softmax(-1)
+    steps = []
+    for t, token in enumerate(tokens):
+        best = torch.topk(probabilities_TV[t], min(TOP_K, probabilities_TV.shape[1]))
+        candidates = list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+        steps.append(
+            GenerationStep(
+                position=t,
+                prefix=prefix[: t + 1],
+                top_tokens=candidates,
+                token=token,
+                probability=float(probabilities_TV[t, token]),
+                target=labels[t] if t < len(labels) else None,
+                decoder_LHM=recording.attention_weights["decoder"][:, 0, :, t, : t + 1],
+                cross_LHS=recording.attention_weights["cross"][:, 0, :, t],
+            )
+        )
+    return steps

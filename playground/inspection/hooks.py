@@ -1,0 +1,319 @@
+"""Components of the transformer, and forward hooks that record or replace their outputs.
+
+`watched` records the inputs and outputs of every module. `replaced` substitutes the outputs of
+components. Both act in one thread, only inside their `with` block, and remove their hooks when it
+ends. Outside of the blocks the model's results are bit-identical to those without hooks.
+
+The output of a head is its weighted sum of the values (BQK): its slice of `output_BQD`, just before
+the output projection combines the heads. The bias of the projection belongs to no head and stays
+when heads are replaced.
+
+Shapes: B batch, Q queries, S source, T target, P positions, H heads, K head size, D d_model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from playground.architectures.base import split_into_chunks
+from playground.models.attention import MultiHeadAttention
+from playground.models.config import ModelConfig
+from playground.models.positions import InputEmbedding
+from playground.models.transformer import Transformer
+from playground.tasks import EOS, PAD
+from playground.tasks.task import Batch
+
+# Encoder self-attention, decoder self-attention, cross-attention.
+ATTENTION_KINDS = ("encoder", "decoder", "cross")
+FEED_FORWARD_KINDS = ("encoder feed-forward", "decoder feed-forward")
+POSITION_KINDS = ("source positions", "target positions")
+
+
+@dataclass(frozen=True)
+class Component:
+    """A head, a feed-forward network, or the position vectors of one side.
+
+    Layers and heads count from 0.
+    """
+
+    kind: str
+    layer: int | None = None
+    head: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the displayed name, which counts layers and heads from 1.
+
+        Examples: "cross-attention, layer 1, head 3", "decoder feed-forward, layer 2".
+        """
+        kind = {
+            "encoder": "encoder self-attention",
+            "decoder": "decoder self-attention",
+            "cross": "cross-attention",
+        }.get(self.kind, self.kind)
+        indices = (("layer", self.layer), ("head", self.head))
+        return ", ".join(
+            [kind, *(f"{noun} {number + 1}" for noun, number in indices if number is not None)]
+        )
+
+    @property
+    def side(self) -> str:
+        """Return the side whose positions it computes: "source" or "target"."""
+        return "source" if self.kind.startswith(("encoder", "source")) else "target"
+
+    @property
+    def module_name(self) -> str:
+        """Return the name of the transformer's module that computes it."""
+        if self.kind in POSITION_KINDS:
+            return f"{self.side}_embedding"
+        stack = "encoder_layers" if self.side == "source" else "decoder_layers"
+        part = {
+            "cross": "cross_attention",
+            "encoder": "self_attention",
+            "decoder": "self_attention",
+        }.get(self.kind, "feed_forward")
+        return f"{stack}.{self.layer}.{part}"
+
+
+def all_heads(config: ModelConfig, *kinds: str) -> list[Component]:
+    """List every head of these types of attention (default: all three), layer by layer."""
+    return [
+        Component(kind, layer, head)
+        for kind in kinds or ATTENTION_KINDS
+        for layer in range(config.n_layers)
+        for head in range(config.n_heads)
+    ]
+
+
+def all_components(config: ModelConfig) -> list[Component]:
+    """List every component that can be replaced.
+
+    These are the heads, the feed-forward networks, and the position vectors if the model adds any.
+    """
+    networks = [
+        Component(kind, layer) for kind in FEED_FORWARD_KINDS for layer in range(config.n_layers)
+    ]
+    return [
+        *all_heads(config),
+        *networks,
+        *(Component(kind) for kind in POSITION_KINDS if config.n_position_vectors),
+    ]
+
+
+def component_groups(config: ModelConfig) -> dict[str, list[Component]]:
+    """Return the groups of components by name.
+
+    A group holds all heads of one type of attention in one layer, all heads of one type, or all
+    feed-forward networks of one side.
+    """
+    result: dict[str, list[Component]] = {}
+    for kind in ATTENTION_KINDS:
+        kind_name = Component(kind).name
+        for layer in range(config.n_layers) if config.n_layers > 1 else ():
+            result[f"{kind_name}, layer {layer + 1}"] = [
+                head for head in all_heads(config, kind) if head.layer == layer
+            ]
+        result[f"{kind_name}, every layer" if config.n_layers > 1 else kind_name] = all_heads(
+            config, kind
+        )
+    for kind in FEED_FORWARD_KINDS if config.n_layers > 1 else ():
+        result[f"{kind}, every layer"] = [
+            Component(kind, layer) for layer in range(config.n_layers)
+        ]
+    return result
+
+
+@dataclass(frozen=True)
+class ModuleCall:
+    """The positional inputs of a module, and its output."""
+
+    inputs: tuple[Any, ...]
+    output: Any
+
+
+@contextmanager
+def record_activations(model: Transformer, *names: str) -> Iterator[dict[str, list[ModuleCall]]]:
+    """Record the calls of every module, or only of the named ones, inside the block.
+
+    Returns the calls by the name of the module. Blocks can be nested.
+    """
+    calls: dict[str, list[ModuleCall]] = {}
+
+    def store(name: str) -> Any:
+        def hook(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+            calls[name].append(ModuleCall(inputs, output))
+
+        return hook
+
+    with ExitStack() as undo:
+        for name, module in model.named_modules():
+            if name and (name in names or not names):
+                calls[name] = []
+                undo.callback(module.register_forward_hook(store(name)).remove)
+                if isinstance(module, MultiHeadAttention):
+                    undo.callback(_restore_watched, module, vars(module).get("watched"))
+                    module.watched = True
+        yield calls
+
+
+def _restore_watched(module: MultiHeadAttention, before: bool | None) -> None:
+    """Restore the attribute of an attention module; None if only the class had it."""
+    if before is None:
+        del module.watched
+    else:
+        module.watched = before
+
+
+def component_outputs(
+    model: Transformer, calls: Mapping[str, list[ModuleCall]]
+) -> dict[Component, Tensor]:
+    """Return the outputs of all heads (BQK) and feed-forward networks (BQD).
+
+    They are those of the last recorded forward pass.
+    """
+    result = {}
+    for part in all_components(model.config):
+        if part.kind in ATTENTION_KINDS:
+            head_outputs_BQHK = (
+                calls[f"{part.module_name}.output"][-1]
+                .inputs[0]
+                .unflatten(-1, (model.config.n_heads, -1))
+            )
+            result[part] = head_outputs_BQHK[..., part.head, :]
+        elif part.kind in FEED_FORWARD_KINDS:
+            result[part] = calls[part.module_name][-1].output
+    return result
+
+
+@contextmanager
+def replace_outputs(model: Transformer, values: Mapping[Component, Tensor]) -> Iterator[None]:
+    """Replace the outputs of components by `values` inside the block.
+
+    A value is a scalar, or PX or BPX with one row per position (X: the value size of a head for
+    heads, D otherwise). Incremental decoding uses the row of the current position. For the
+    position components, the value replaces the position vectors.
+
+    Raises:
+        ValueError: for a component that the model does not have.
+    """
+    known = all_components(model.config)
+    for part in values:
+        if part not in known:
+            if part.kind in POSITION_KINDS:
+                raise ValueError(
+                    f"this model has no {part.name} to replace: with positions "
+                    f"{model.config.positions!r} it adds no position vectors"
+                )
+            raise ValueError(
+                f"this model has no {part.name}; it has layers 1 to {model.config.n_layers} "
+                f"and heads 1 to {model.config.n_heads}"
+            )
+    # The first position of the current call; `track_position` updates it in incremental decoding.
+    first_position = {"source": 0, "target": 0}
+
+    def values_at(value: Tensor, side: str, n: int) -> Tensor:
+        return (
+            value[..., first_position[side] : first_position[side] + n, :] if value.dim() else value
+        )
+
+    def track_position(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        first_position["target"] = kwargs.get("first_position", args[1] if len(args) > 1 else 0)
+
+    def replace_head_outputs(parts: list[Component]) -> Any:
+        def hook(module: nn.Module, inputs: tuple[Tensor]) -> Tensor:
+            head_outputs_BQHK = inputs[0].unflatten(-1, (model.config.n_heads, -1)).clone()
+            for part in parts:
+                head_outputs_BQHK[..., part.head, :] = values_at(
+                    values[part], part.side, head_outputs_BQHK.shape[1]
+                )
+            return head_outputs_BQHK.flatten(2)
+
+        return hook
+
+    def replace_module_output(part: Component) -> Any:
+        def hook(module: nn.Module, inputs: tuple[Tensor], output_BQD: Tensor) -> Tensor:
+            return values_at(values[part], part.side, output_BQD.shape[1]).expand_as(output_BQD)
+
+        return hook
+
+    def replace_position_vectors(part: Component) -> Any:
+        def hook(module: nn.Module, inputs: tuple[Tensor], output_BSD: Tensor) -> Tensor:
+            positions_SD = cast(InputEmbedding, module).position_vectors(
+                inputs[0], first_position[part.side]
+            )
+            assert positions_SD is not None
+            return (
+                output_BSD - positions_SD + values_at(values[part], part.side, output_BSD.shape[1])
+            )
+
+        return hook
+
+    handles = [model.target_embedding.register_forward_pre_hook(track_position, with_kwargs=True)]
+    by_module: dict[str, list[Component]] = {}
+    for part in values:
+        by_module.setdefault(part.module_name, []).append(part)
+    for name, parts in by_module.items():
+        module = model.get_submodule(name)
+        if isinstance(module, MultiHeadAttention):
+            handles.append(module.output.register_forward_pre_hook(replace_head_outputs(parts)))
+        else:
+            hook = (
+                replace_position_vectors(parts[0])
+                if isinstance(module, InputEmbedding)
+                else replace_module_output(parts[0])
+            )
+            handles.append(module.register_forward_hook(hook))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@torch.no_grad()
+def mean_outputs(model: Transformer, batch: Batch) -> dict[Component, Tensor]:
+    """Return the mean output of each component at each position.
+
+    Shapes are PK for heads and PD otherwise, with P = `max_positions`. The mean is over the
+    sequences of `batch` that have a token at the position. At a position without tokens it is the
+    mean over all positions. The mean of the position vectors is over the positions, because
+    each position has a single vector.
+    """
+    is_token = {"source": batch.source_BS != PAD, "target": batch.labels_BT != PAD}
+    computed = [part for part in all_components(model.config) if part.kind not in POSITION_KINDS]
+    names = {
+        f"{part.module_name}.output" if part.kind in ATTENTION_KINDS else part.module_name
+        for part in computed
+    }
+    sums: dict[Component, Tensor] = {}
+    for rows in split_into_chunks(model.config, batch):
+        some = batch.select(rows.to(batch.source_BS.device))
+        with record_activations(model, *names) as calls:
+            model(some.source_BS, some.decoder_input_BT)
+        for part, output_BQX in component_outputs(model, calls).items():
+            sum_QX = (output_BQX * is_token[part.side][rows][..., None]).sum(0)
+            sums[part] = sums[part] + sum_QX if part in sums else sum_QX
+    result = {}
+    for part, sum_QX in sums.items():
+        n_Q1 = is_token[part.side].sum(0)[:, None]
+        everywhere_X = sum_QX.sum(0) / n_Q1.sum()
+        mean_PX = everywhere_X.repeat(model.config.max_positions, 1)
+        mean_PX[: len(sum_QX)] = torch.where(n_Q1 > 0, sum_QX / n_Q1.clamp(min=1), everywhere_X)
+        result[part] = mean_PX
+    for part in (part for part in all_components(model.config) if part.kind in POSITION_KINDS):
+        longest = is_token[part.side].shape[1]
+        tokens_1P = batch.source_BS.new_full((1, longest), EOS)
+        used_PD = cast(InputEmbedding, model.get_submodule(part.module_name)).position_vectors(
+            tokens_1P
+        )
+        assert used_PD is not None
+        result[part] = (
+            used_PD.reshape(-1, used_PD.shape[-1]).mean(0).expand(model.config.max_positions, -1)
+        )
+    return result

@@ -1,0 +1,167 @@
+"""The model under inspection, with the task that defines its vocabulary and its targets.
+
+Shapes: B batch, S source, T target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from playground.architectures import ARCHITECTURES
+from playground.architectures.base import Seq2SeqModel
+from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.models.transformer import Transformer
+from playground.tasks import EOS, SOS
+from playground.tasks.held_out import HeldOutSet, build_held_out_set
+from playground.tasks.task import Batch, Task
+from playground.training.checkpoint import load_model
+from playground.training.config import RunConfig, TaskConfig
+
+MAX_HELD_OUT_SETS = 8
+# A cache, because every view needs a held-out set and building one takes 0.15 s.
+_held_out_sets: dict[tuple[type[Task], TaskConfig, int], HeldOutSet] = {}
+
+
+class InspectionError(ValueError):
+    """An inspection that is not possible for this model or input; the message states what is."""
+
+
+@dataclass(frozen=True)
+class Example(Batch):
+    """A sequence entered by the user, as a batch of one example (source 1S, target 1T).
+
+    has_target   whether the target is known. If it is not, for example because the user's dataset has no
+            pair with this source, the target holds the model's generated tokens, so that there is
+            a decoder input
+    """
+
+    has_target: bool
+
+
+@dataclass(frozen=True)
+class InspectedModel:
+    """A model in evaluation mode, its training configuration, and its task."""
+
+    config: RunConfig
+    model: Seq2SeqModel
+    task: Task
+
+    @classmethod
+    def from_model(cls, config: RunConfig, model: Seq2SeqModel) -> InspectedModel:
+        """Wrap a model; it is switched to evaluation mode, without dropout, and stays in it."""
+        return cls(config, model.eval(), config.task.load())
+
+    @property
+    def transformer(self) -> EncoderDecoder:
+        """Return the encoder-decoder from scratch, whose components can be ablated.
+
+        Raises:
+            InspectionError: for another architecture, for which only attention weights are
+                available.
+        """
+        if not isinstance(self.model, Transformer):
+            title = ARCHITECTURES[self.config.family].title
+            raise InspectionError(
+                "this view needs the encoder-decoder transformer from scratch; for the "
+                f"architecture {title!r}, open the attention view"
+            )
+        return cast(EncoderDecoder, self.model)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def encode_text(self, text: str) -> Example:
+        """Encode a sequence entered by the user, with its target.
+
+        Raises:
+            UnknownSymbolError: for a symbol that is not in the task's vocabulary.
+            InspectionError: for an empty sequence, or one with more symbols than the model has
+                positions.
+        """
+        vocabulary = self.task.vocabulary
+        tokens = vocabulary.encode(text)
+        if not tokens:
+            raise InspectionError(
+                f"there is no symbol in {text[:20]!r}; type a sequence of "
+                f"{vocabulary.describe()}, as in {self.task.example_source()}"
+            )
+        if error := self.task.validate_source(tokens):
+            raise InspectionError(error)
+        max_symbols = self.model.config.max_positions - 1
+        if max(len(tokens), self.task.max_target_length(len(tokens))) > max_symbols:
+            raise InspectionError(
+                f"the sequence has {len(tokens)} symbols; this model has positions for {max_symbols}, "
+                "so type at most as many"
+            )
+        source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
+        target = self.task.target_for(tokens)
+        if target is None:
+            generated = self._generate(source_BS, self.max_target_tokens)
+            answer = generated[:-1]  # drops EOS, or the last token, so that EOS fits below
+        else:
+            answer = target
+        target_BT = torch.tensor([[SOS, *answer, EOS]], device=self.device)
+        return Example(
+            source_BS, target_BT, torch.ones(1, device=self.device), has_target=target is not None
+        )
+
+    def held_out(self, n: int) -> HeldOutSet:
+        """Return `n` held-out sequences of the training lengths, the same at every call."""
+        key = (type(self.task), self.config.task, n)
+        cached = _held_out_sets.get(key)
+        if cached is None:
+            task = self.config.task
+            cached = _held_out_sets[key] = build_held_out_set(
+                self.task, n, task.min_length, task.max_length
+            )
+            while len(_held_out_sets) > MAX_HELD_OUT_SETS:
+                _held_out_sets.pop(next(iter(_held_out_sets)))
+        return cached.to(self.device)
+
+    @property
+    def max_target_tokens(self) -> int:
+        """Return the maximum target length for training lengths, with EOS.
+
+        It is at most `max_positions`.
+        """
+        return min(
+            self.task.max_target_length(self.config.task.max_length) + 1,
+            self.model.config.max_positions,
+        )
+
+    def max_new_tokens(self, batch: Batch) -> int:
+        """Return the maximum number of tokens to generate for a sequence.
+
+        It is `max_target_tokens`, or the length of the target with EOS if that is longer.
+        """
+        return min(
+            max(self.max_target_tokens, batch.labels_BT.shape[1]), self.model.config.max_positions
+        )
+
+    def generated_tokens(self, batch: Batch) -> list[str]:
+        """Generate the model's output for one sequence, with EOS if it generates one."""
+        return self.token_names(self._generate(batch.source_BS, self.max_new_tokens(batch)))
+
+    def _generate(self, source_BS: Tensor, max_tokens: int) -> list[int]:
+        tokens = self.model.generate(source_BS, max_tokens)[0].tolist()
+        return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
+
+    def token_names(self, tokens: list[int]) -> list[str]:
+        """Return the name of each token: a symbol, or the name of a special token."""
+        return [self.task.vocabulary.token_name(token) for token in tokens]
+
+
+def load_inspected_model(folder: Path) -> InspectedModel:
+    """Load the model of a checkpoint for inspection.
+
+    Raises:
+        CheckpointError: for a checkpoint that cannot be loaded.
+    """
+    manifest, model = load_model(folder)
+    return InspectedModel.from_model(manifest.config, model)

@@ -1,0 +1,178 @@
+"""The logit lens and direct logit attribution.
+
+The logit lens (nostalgebraist 2020) decodes the vectors after each decoder layer as if it were the
+last one, with the final norm, if there is one, and the output layer. At the last layer the result
+is the model's output.
+
+Direct logit attribution (Elhage et al. 2021) decomposes one logit. In a pre-norm model, the input
+of the final norm is a sum: the token embedding, the position vector if there is one, and the
+outputs of every head, every feed-forward network and the biases of the attention. The final norm
+subtracts the mean and divides by the standard deviation (RMSNorm: by the root mean square). With
+that scale held fixed (frozen) the norm is linear, and the logit is exactly the sum of the
+components' contributions. The effect of a component on the scale is not included. Contributions
+describe how a logit is composed, not what happens without the component (see `ablation`).
+
+In a post-norm model, a norm after every sublayer rescales the sum so far, so this decomposition
+does not exist. The logit lens, ablation and activation patching work there as well.
+
+Shapes: L layers, B batch, T target, H heads, K head size, D d_model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from playground.models.attention import MultiHeadAttention
+from playground.models.norms import NORM_EPS, RMSNorm
+from playground.models.transformer import Transformer
+from playground.tasks.task import Batch
+
+from .hooks import ATTENTION_KINDS, Component, component_outputs, record_activations
+from .inspected_model import InspectionError
+
+
+def logit_lens(model: Transformer, batch: Batch) -> Tensor:
+    """Return the logits decoded from the embedding and after each layer of the decoder (LBTV).
+
+    L is one more than the number of decoder layers. The pass is teacher-forced. The logits of the
+    last layer are the model's.
+    """
+    with torch.no_grad(), record_activations(model) as calls:
+        model(batch.source_BS, batch.decoder_input_BT)
+        x_BTD = [calls["target_embedding"][-1].output]
+        x_BTD += [
+            calls[f"decoder_layers.{layer}"][-1].output[0] for layer in range(model.config.n_layers)
+        ]
+        return torch.stack([model.output(model.decoder_norm(each_BTD)) for each_BTD in x_BTD])
+
+
+@dataclass(frozen=True)
+class LogitContribution:
+    """The contribution of one component to a logit.
+
+    `component` is None for terms that are not a `Component`: the token embedding and the biases.
+    """
+
+    name: str
+    component: Component | None
+    logit: float
+
+
+@torch.no_grad()
+def direct_logit_attribution(
+    model: Transformer, batch: Batch, position: int, token: int, baseline_token: int | None = None
+) -> list[LogitContribution]:
+    """Decompose the logit of `token` at an output position of a single sequence.
+
+    The contributions are in the order in which the model adds them, and their sum is the logit.
+    With `baseline_token`, they decompose the logit of `token` minus that of `baseline_token`. The pass is
+    teacher-forced.
+
+    The contribution of a component is its vector minus the vector's mean, divided by the frozen
+    scale of the final norm, times the weight of the norm, times the token's row of the output
+    layer. Logit differences are more informative than logits, because a constant added to all
+    logits changes no probability.
+
+    Raises:
+        InspectionError: for a post-norm model, more than one sequence, or an invalid position or
+            token.
+    """
+    if model.config.norm != "pre":
+        raise InspectionError(
+            "logit attribution needs a pre-norm model; in this post-norm model each norm rescales "
+            "the sum before it, so the logit is not a sum of components; use the logit lens, "
+            "ablation or activation patching"
+        )
+    n_rows, n_positions = batch.decoder_input_BT.shape
+    if n_rows != 1:
+        raise InspectionError(
+            f"the batch has {n_rows} sequences; logit attribution takes one sequence at a time"
+        )
+    if not 0 <= position < n_positions:
+        raise InspectionError(
+            f"position is {position}; this target has the positions 0 to {n_positions - 1}"
+        )
+    for each in (token, baseline_token):
+        if each is not None and not 0 <= each < model.config.target_vocabulary:
+            raise InspectionError(
+                f"token is {each}; the tokens are 0 to {model.config.target_vocabulary - 1}"
+            )
+
+    with record_activations(model) as calls:
+        model(batch.source_BS, batch.decoder_input_BT)
+    norm = cast(nn.LayerNorm | RMSNorm, model.decoder_norm)
+    subtracts_mean = isinstance(norm, nn.LayerNorm)  # RMSNorm does not subtract the mean
+    last_D = calls["decoder_norm"][-1].inputs[0][0, position]
+    scale = (
+        (last_D.var(correction=0) + NORM_EPS).sqrt()
+        if subtracts_mean
+        else (last_D.pow(2).mean() + NORM_EPS).sqrt()
+    )
+    direction_D = model.output.weight[token] - (
+        0 if baseline_token is None else model.output.weight[baseline_token]
+    )
+
+    def attribute(vector_D: Tensor) -> float:
+        return float(
+            (vector_D - vector_D.mean() if subtracts_mean else vector_D)
+            / scale
+            * norm.weight
+            @ direction_D
+        )
+
+    embedding = model.target_embedding
+    symbol_D = embedding.tokens.weight[batch.decoder_input_BT[0, position]] * embedding.scale
+    contributions = [LogitContribution("token embedding", None, attribute(symbol_D))]
+    positions_TD = embedding.position_vectors(batch.decoder_input_BT)
+    if positions_TD is not None:
+        contributions.append(
+            LogitContribution(
+                "position vector", Component("target positions"), attribute(positions_TD[position])
+            )
+        )
+    outputs_by_component = component_outputs(model, calls)
+    for layer in range(model.config.n_layers):
+        for kind in ATTENTION_KINDS[1:]:
+            attention = cast(
+                MultiHeadAttention, model.get_submodule(Component(kind, layer).module_name)
+            )
+            out_proj_DHK = attention.output.weight.unflatten(1, (model.config.n_heads, -1))
+            for head in range(model.config.n_heads):
+                part = Component(kind, layer, head)
+                contributions.append(
+                    LogitContribution(
+                        part.name,
+                        part,
+                        attribute(out_proj_DHK[:, head] @ outputs_by_component[part][0, position]),
+                    )
+                )
+            if attention.output.bias is not None:
+                contributions.append(
+                    LogitContribution(
+                        f"{Component(kind, layer).name}, bias",
+                        None,
+                        attribute(attention.output.bias),
+                    )
+                )
+        part = Component("decoder feed-forward", layer)
+        contributions.append(
+            LogitContribution(part.name, part, attribute(outputs_by_component[part][0, position]))
+        )
+    if isinstance(norm, nn.LayerNorm) and model.config.bias:
+        contributions.append(
+            LogitContribution("final norm, bias", None, float(norm.bias @ direction_D))
+        )
+    if model.config.bias:
+        bias_V = model.output.bias
+        contributions.append(
+            LogitContribution(
+                "output layer, bias",
+                None,
+                float(bias_V[token] - (0 if baseline_token is None else bias_V[baseline_token])),
+            )
+        )
+    return contributions

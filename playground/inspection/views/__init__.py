@@ -1,0 +1,43 @@
+"""The views of the Inspect tab as plain data.
+
+A view is a function of a subject and a request. Requests are untrusted input and are validated.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from playground.inspection.inspected_model import InspectedModel, InspectionError
+from playground.tasks import UnknownSymbolError
+from playground.tasks.rows import DatasetError
+from playground.training.manifest import CheckpointError
+
+from . import attention, head_analysis, trace
+
+log = logging.getLogger(__name__)
+ViewFunction = Callable[[InspectedModel, dict[str, Any]], dict[str, Any]]
+VIEWS: dict[str, ViewFunction] = {**attention.VIEWS, **head_analysis.VIEWS, **trace.VIEWS}
+# Views for which `request["history"]` is {step: file of weights}.
+NEEDS_HISTORY = ("heads-over-training",)
+
+
+def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of a view, or an `error` for an invalid request.
+
+    Any other ValueError is a bug. It is logged, and the error states that the request is not the
+    cause.
+    """
+    if not isinstance(view, str) or view not in VIEWS:
+        return {"error": f"{str(view)[:40]!r} is not a view; choose one of {', '.join(VIEWS)}"}
+    try:
+        return VIEWS[view](subject, request)
+    except (UnknownSymbolError, InspectionError, CheckpointError, DatasetError) as error:
+        return {"error": str(error)}
+    except ValueError:
+        log.exception("view %s failed", view)
+        return {
+            "error": f"the view {view!r} failed by a fault of the program; the log has the "
+            "details; try another view or sequence"
+        }

@@ -1,0 +1,311 @@
+"""Views of embeddings, masks, parameter counts and the memory of attention.
+
+Shapes: B batch, S source, H heads, Q queries, M memory, D d_model, P positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from playground.inspection.embeddings import (
+    embedding_pca,
+    nearest_tokens,
+    position_vectors,
+    token_embeddings,
+    wavelength,
+    word_order_distance,
+)
+from playground.inspection.inspected_model import InspectedModel, InspectionError
+from playground.inspection.masks import (
+    TUTORIAL_EXAMPLE,
+    causal_mask_rows,
+    compare_attention_types,
+    masked_softmax,
+    padding_mask_row,
+)
+from playground.inspection.parameter_counts import (
+    PUBLISHED_BASE,
+    attention_memory,
+    attention_shapes,
+    benchmark_attention,
+    compare_with_torch,
+    tutorial_base_config,
+)
+from playground.models.config import ModelConfig
+from playground.models.positions import InputEmbedding, sinusoidal_positions
+from playground.tasks import PAD
+from playground.tasks.task import Batch
+
+from .attention import answer_fields
+from .origin import MAX_COLUMNS, MAX_ROWS
+from .request import choice_field, int_field, json_array, json_number, source_text, text_field
+
+# The numbers of positions and d_model in the figures of tutorials.
+SINUSOID_SIZES = {"50 x 64": (50, 64), "200 x 64": (200, 64), "100 x 128": (100, 128)}
+EXAMPLE_SENTENCES = ("The dog bit the man", "The man bit the dog")
+MAX_TOKENS = 32  # of a heatmap, if several are displayed side by side
+MAX_HEADS = 8
+EXTRA_PADDING = 3
+
+
+def with_answer(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the model's output for the sequence, and the target; every view has both."""
+    batch = subject.encode_text(source_text(request))
+    return answer_fields(subject, batch, subject.generated_tokens(batch))
+
+
+@torch.no_grad()
+def symbols(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the token embeddings and position vectors of the model, and sinusoidal positions."""
+    side, picture = (
+        choice_field(request, "side", ("source", "target")),
+        choice_field(request, "waves", tuple(SINUSOID_SIZES)),
+    )
+    names, _ = token_embeddings(subject, side)
+    requested = text_field(request, "symbol", 20, "")
+    # The page may have selected the token for another model.
+    symbol = requested if requested in names else subject.token_names([3])[0]
+    n, width = SINUSOID_SIZES[picture]
+    sinusoidal_PD = sinusoidal_positions(n, width)
+    dimensions = [0, 14, int_field(request, "dimension", 0, width - 1, default=30)]
+    embedding = cast(InputEmbedding, subject.transformer.get_submodule(f"{side}_embedding"))
+    positions_PD = position_vectors(subject, side)
+    pca = embedding_pca(subject, side)
+    return {
+        "side": side,
+        "positions": {
+            "kind": subject.transformer.config.positions,
+            "weights": []
+            if positions_PD is None
+            else json_array(positions_PD[:MAX_ROWS, :MAX_COLUMNS], 3),
+            "of": [0, subject.transformer.config.d_model]
+            if positions_PD is None
+            else list(positions_PD.shape),
+            "loudness": None
+            if positions_PD is None
+            else json_number(float(positions_PD.pow(2).mean().sqrt())),
+            "symbols": json_number(
+                float((token_embeddings(subject, side)[1] * embedding.scale).pow(2).mean().sqrt())
+            ),
+            "told": position_description(subject, side),
+        },
+        "waves": {
+            "picture": picture,
+            "pictures": list(SINUSOID_SIZES),
+            "weights": json_array(sinusoidal_PD.T, 3),
+            "positions": n,
+            "width": width,
+        },
+        "dimensions": [
+            {
+                "dimension": d,
+                "wavelength": json_number(wavelength(d, width)),
+                "values": json_array(sinusoidal_PD[:, d], 4),
+            }
+            for d in dimensions
+        ],
+        "symbols": names,
+        "symbol": symbol,
+        "neighbours": [
+            [name, json_number(similarity)]
+            for name, similarity in nearest_tokens(subject, side, symbol)
+        ],
+        "map": {
+            "names": pca.names,
+            "places": [[json_number(x), json_number(y)] for x, y in pca.coordinates],
+            "explained": list(map(json_number, pca.explained_variance)),
+        },
+        "order": _word_order_fields(request),
+        **with_answer(subject, request),
+    }
+
+
+def position_description(subject: InspectedModel, side: str) -> str:
+    """Describe the position encoding of one side."""
+    inside = "The model adds no position vectors: "
+    return {
+        "learned": "learned in training",
+        "sinusoidal": "sinusoidal",
+        "from-the-end": "learned in training, and counted from the end (0 is EOS)"
+        if side == "source"
+        else "learned in training",
+        "randomised": "learned in training at randomly sampled positions; these are the evenly "
+        "spaced ones used at inference",
+        "rope": f"{inside}self-attention rotates queries and keys by their positions (RoPE). "
+        "Activations shows this as the stage “turned queries”.",
+        "alibi": f"{inside}self-attention subtracts a multiple of the distance from the scores "
+        "(ALiBi). Activations shows this as the stage “distance”.",
+        "t5": f"{inside}self-attention adds a learned bias for the distance to the scores (T5). "
+        "Activations shows this as the stage “distance”.",
+        "none": f"{inside}it has no position encoding. The encoder processes a set. The decoder "
+        "can still infer positions from its causal mask.",
+    }[subject.transformer.config.positions]
+
+
+def _word_order_fields(request: dict[str, Any]) -> dict[str, Any]:
+    """Compare two sentences; an invalid sentence gives an error for this field only."""
+    sentences = [
+        text_field(request, "first", 2000, EXAMPLE_SENTENCES[0]),
+        text_field(request, "second", 2000, EXAMPLE_SENTENCES[1]),
+    ]
+    try:
+        order = word_order_distance(sentences[0], sentences[1])
+    except InspectionError as error:
+        return {"sentences": sentences, "error": str(error)}
+    return {
+        "sentences": sentences,
+        "words": [sorted(order.first), sorted(order.second)],
+        "without": json_number(order.without_positions),
+        "with": json_number(order.with_positions),
+    }
+
+
+def sizes(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+    """Return masks and four types of attention on the sequence, and the sizes of the model."""
+    layer = min(int_field(request, "layer", 0, 63), subject.transformer.config.n_layers - 1)
+    which, measure = (
+        choice_field(request, "of", ("model", "base")),
+        choice_field(request, "measure", ("no", "yes")) == "yes",
+    )
+    batch = subject.encode_text(source_text(request))
+    length = batch.source_BS.shape[1]
+    config = tutorial_base_config() if which == "base" else subject.transformer.config
+    given = subject.token_names(batch.decoder_input_BT[0, :MAX_TOKENS].tolist())
+    return {
+        "padding": padding_demo(subject, batch),
+        "look_ahead": {"names": given, "mask": causal_mask_rows(len(given))},
+        "softmax": _softmax_demo(request),
+        "kinds": attention_types(subject, batch, layer),
+        "layer": layer,
+        "layers": subject.transformer.config.n_layers,
+        "shapes": [
+            [row.name, row.formula, list(row.shape)]
+            for row in attention_shapes(subject.transformer.config, length)
+        ],
+        "length": length,
+        "parameters": {
+            "of": which,
+            "rows": [
+                [each.group, each.ours, each.torch, each.reason]
+                for each in _cached_parameter_counts(config)
+            ],
+            "published": PUBLISHED_BASE if which == "base" else None,
+        },
+        "quadratic": [
+            [
+                cost.length,
+                cost.num_scores,
+                cost.bytes,
+                cost.published,
+                _cached_attention_benchmark(cost.length) if measure else None,
+            ]
+            for cost in [*attention_memory([length]), *attention_memory()]
+        ],
+        "measured": measure,
+        **with_answer(subject, request),
+    }
+
+
+@torch.no_grad()
+def padding_demo(subject: InspectedModel, batch: Batch) -> dict[str, Any]:
+    """Return the sequence with padding, as in a batch with a longer one.
+
+    The result has its tokens, the padding mask, and the change of the logits by padding.
+    """
+    room = subject.transformer.config.max_positions - batch.source_BS.shape[1]
+    source_BS = nn.functional.pad(batch.source_BS, (0, min(EXTRA_PADDING, room)), value=PAD)
+    tokens = source_BS[0].tolist()
+    logits, padded = (
+        subject.transformer(source, batch.decoder_input_BT)
+        for source in (batch.source_BS, source_BS)
+    )
+    return {
+        "tokens": tokens,
+        "names": subject.token_names(tokens),
+        "mask": padding_mask_row(tokens),
+        "added": source_BS.shape[1] - batch.source_BS.shape[1],
+        "changed": json_number(float((logits - padded).abs().max())),
+        "published": [[87, 600, 0, 0, 0], padding_mask_row([87, 600, 0, 0, 0])],
+    }
+
+
+def _softmax_demo(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the softmax of the rows of scores that the user entered, one row per line.
+
+    Invalid scores give an error for this field only.
+    """
+    usual = "\n".join(
+        " ".join(map(str, row)) for row in cast(list[list[int]], TUTORIAL_EXAMPLE["scores"])
+    )
+    scores = text_field(request, "scores", 3000, usual)
+    lines = [line.replace(",", " ").split() for line in scores.replace(";", "\n").splitlines()]
+    try:
+        rows = [[_parse_score(word) for word in words] for words in lines if words]
+        found = masked_softmax(rows)
+    except InspectionError as error:
+        return {"typed": scores, "error": str(error)}
+    return {
+        "typed": scores,
+        "scores": found.scores,
+        "real": found.is_token,
+        "plain": [[json_number(x) for x in row] for row in found.unmasked],
+        "masked": [[json_number(x) for x in row] for row in found.masked],
+        "published": {"plain": TUTORIAL_EXAMPLE["plain"], "masked": TUTORIAL_EXAMPLE["masked"]}
+        if found.scores == TUTORIAL_EXAMPLE["scores"]
+        else None,
+    }
+
+
+def _parse_score(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        raise InspectionError(
+            f"{word[:20]!r} is not a number; type rows of scores such as 7 6 0 0 0"
+        ) from None
+
+
+def attention_types(subject: InspectedModel, batch: Batch, layer: int) -> list[dict[str, Any]]:
+    """Return four types of attention, cut to the first tokens and heads."""
+    source = subject.token_names(batch.source_BS[0, :MAX_TOKENS].tolist())
+    given = subject.token_names(batch.decoder_input_BT[0, :MAX_TOKENS].tolist())
+    return [
+        {
+            "name": name,
+            "rows": given if name == "cross" else source,
+            "columns": source,
+            "possible": causal_mask_rows(len(source)) if name == "causal" else None,
+            "heads": [
+                json_array(weights_QM, 4)
+                for weights_QM in weights_HQM[:MAX_HEADS, :MAX_TOKENS, :MAX_TOKENS]
+            ],
+            "of": list(weights_HQM.shape),
+        }
+        for name, weights_HQM in compare_attention_types(subject, batch, layer).items()
+    ]
+
+
+@cache
+def _cached_attention_benchmark(length: int) -> list[float] | None:
+    """Measure bytes and seconds once per process; None for a length that is too long."""
+    try:
+        measured, seconds = benchmark_attention(length)
+    except InspectionError:
+        return None
+    return [measured, float(f"{seconds:.3g}")]
+
+
+@cache
+def _cached_parameter_counts(config: ModelConfig) -> list[Any]:
+    return compare_with_torch(config)
+
+
+VIEWS: dict[str, Callable[[InspectedModel, dict[str, Any]], dict[str, Any]]] = {
+    "symbols": symbols,
+    "sizes": sizes,
+}

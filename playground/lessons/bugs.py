@@ -1,0 +1,206 @@
+"""Define known bugs of transformer tutorials, each as one changed line of this source.
+
+A bug names a function of the real source, a line of that function and its replacement. The correct
+version that the page displays is the source that runs everywhere else, so the bug is the only
+difference. This module does not import torch; bug_injection.py builds the models.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+RANDOM_BUG = "mystery"
+
+# Small enough to train the correct and the buggy copy side by side within seconds.
+BUG_SETTINGS: Mapping[str, Any] = {
+    "task": "reverse",
+    "min_length": 1,
+    "max_length": 6,
+    "d_model": 32,
+    "n_heads": 2,
+    "n_layers": 2,
+    "d_ff": 64,
+    "batch_size": 64,
+    "steps": 240,
+    "decay_steps": 240,
+    "eval_every": 1_000_000,
+    "eval_n": 64,
+    "threads": 1,
+    "device": "cpu",
+}
+STEPS_RANGE = (20, 1000)  # the range that a link can request
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A bug in one line of the source.
+
+    location      the function that contains it: "module:function" or "module:Class.method"
+    correct_line      the correct line
+    buggy_line      the line of the buggy copy
+    met_in     the kind of source in which the bug occurs
+    why        the effect of the bug, and how to find it
+    settings   settings that make the bug visible, in addition to `SETTINGS`
+    silent_settings  settings with which the bug raises no error; `silent_when` describes that case
+    """
+
+    title: str
+    location: str
+    correct_line: str
+    buggy_line: str
+    seen_in: str
+    why: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    silent_settings: Mapping[str, Any] = field(default_factory=dict)
+    silent_when: str = ""
+
+
+BUGS = {
+    "transpose": Bug(
+        "Queries times keys, without the transpose",
+        "playground.models.attention:scaled_dot_product_attention",
+        "scores_BHQM = query_BHQK @ key_BHMK.transpose(-2, -1) / math.sqrt(query_BHQK.shape[-1])",
+        "scores_BHQM = query_BHQK @ key_BHMK / math.sqrt(query_BHQK.shape[-1])",
+        "a tutorial that writes the formula as Q @ K",
+        "Every query is compared with every key by a dot product, so the last two "
+        "dimensions of the keys must be swapped. Without the transpose, the product runs "
+        "over the positions instead, and Python raises an error, unless the head size "
+        "happens to equal the sequence length.",
+        silent_settings={"d_k": 7},
+        silent_when="the head size equals the padded sequence length (7 and 7)",
+    ),
+    "no-return": Bug(
+        "A positional encoding without its return",
+        "playground.models.positions:InputEmbedding.forward",
+        "return self.dropout(x_BSD)",
+        "self.dropout(x_BSD)",
+        "a tutorial whose PositionalEncoding lacks its return",
+        "A Python function without a return statement returns None. The embedding raises "
+        "no error. The error comes one call later, from the first module that receives "
+        "the None, so the line that Python reports is not the line with the bug.",
+    ),
+    "lost-positions": Bug(
+        "Positions that are computed and never returned",
+        "playground.models.positions:InputEmbedding.position_vectors",
+        "else self.positions[self.position_ids(tokens_BS, first_position)]",
+        "None if self.positions is None else self.positions[self.rows(tokens_BS, first)]",
+        "no tutorial: this is the missing return again, in a function that is allowed to "
+        "return None",
+        "Here None means that there are no positions to add, so a missing return raises "
+        "no error. The model trains, but it receives every source as an unordered bag of "
+        "tokens and cannot know their order. Only the scores reveal the bug.",
+    ),
+    "mask-shape": Bug(
+        "A three-dimensional mask for four-dimensional scores",
+        "playground.models.attention:padding_mask",
+        "return (tokens_BM != 0)[:, None, None, :]",
+        "return (tokens_BM != 0)[:, None, :]",
+        "a tutorial that uses a mask for one head with several heads",
+        "Broadcasting aligns shapes from the right, so the batch dimension of the mask "
+        "meets the head dimension of the scores. Python raises an error unless the batch "
+        "size is one, where the bug does no harm, or equals the number of heads. In that "
+        "case the first head uses the padding of the first sequence and the second head "
+        "that of the second, for every sequence in the batch.",
+        silent_settings={"batch_size": 2},
+        silent_when="the batch size equals the number of heads (2 and 2)",
+    ),
+    "last-layer": Bug(
+        "Attention weights stored for the last layer only",
+        "playground.models.transformer:Transformer._decode",
+        "weights.cross.append(cross_weights_BHTS)",
+        "weights.cross = [cross_weights_BHTS]",
+        "a tutorial that stores the weights in one variable, which every layer overwrites",
+        "Training and outputs do not change. Only a figure is incomplete: of the decoder "
+        "layers, only the cross-attention of the last one is stored. A reader who takes "
+        "it for layer 1 sees the weights of another layer.",
+    ),
+    "untrained-head": Bug(
+        "An output layer that was never trained",
+        "playground.models.transformer:Transformer.forward",
+        "return self.output(self.decode(target_BT, self.encode(source_BS), source_BS))",
+        "return nn.Linear(self.config.d_model, self.config.target_vocabulary)(self.decode(target_BT, self.encode(source_BS), source_BS))",
+        "a tutorial that adds a new head to a pretrained model and prints POSITIVE",
+        "A layer created inside forward is a new one at every call. No optimizer updates "
+        "it, so it stays at random weights, and the outputs stay at chance level. The "
+        "model still answers: a softmax always has a largest value, and its probability "
+        "says nothing about training.",
+    ),
+    "loud-embeddings": Bug(
+        "Embeddings much larger than the sine waves",
+        "playground.models.positions:build_token_embedding",
+        "nn.init.normal_(embedding.weight, std=d_model**-0.5)",
+        "nn.init.normal_(embedding.weight)",
+        "a tutorial that scales the N(0, 1) initialization of nn.Embedding by the square "
+        "root of d_model, as the paper scales its smaller embeddings",
+        "The paper multiplies embeddings by the square root of d_model because they are "
+        "small at initialization. Initialized from N(0, 1), they become that many times "
+        "larger than the sine waves, whose amplitude is 1. The token embeddings then "
+        "dominate, and the model cannot read the positions.",
+        settings={"positions": "sinusoidal"},
+    ),
+    "causal-mask": Bug(
+        "No causal mask",
+        "playground.models.attention:causal_mask",
+        "return torch.ones(length, length, dtype=torch.bool, device=device).tril()",
+        "return torch.ones(length, length, dtype=torch.bool, device=device)",
+        "decoders built without it; a known library had such a decoder for years",
+        "In training, the decoder receives the target, shifted by one. Without the mask, "
+        "each position can attend to the next token, which is the token it must predict. "
+        "It learns to copy that token, and the loss falls faster than it should. When "
+        "the model generates on its own, there is nothing to copy.",
+    ),
+}
+
+
+def resolve_bug(name: str, seed: int) -> str:
+    """Return the name of the bug that a link requests.
+
+    For "mystery", the seed chooses the bug.
+
+    Raises:
+        ValueError: when no bug has this name.
+    """
+    if name == RANDOM_BUG:
+        return random.Random(seed).choice(sorted(BUGS))
+    if name not in BUGS:
+        raise ValueError(f"bug is {name[:40]!r}; choose one of {', '.join((*BUGS, RANDOM_BUG))}")
+    return name
+
+
+def hint(result: Mapping[str, Any]) -> str:
+    """Return a hint for a wrong guess, from the most notable of the measurements."""
+    right, broken = result["right"], result["broken"]
+    if broken["trouble"]:
+        failure = broken["trouble"]
+        return (
+            f"Python raised an error in line {failure['line']} of {failure['file']}, "
+            f"after {failure['step']} steps. Read the last line of the traceback: which "
+            "shapes, or which None, does it report?"
+        )
+    if broken["loss"] == right["loss"]:
+        return (
+            "Loss and scores are the same to the last digit, so the computed results do not "
+            "differ: check what is recorded."
+        )
+    if broken["given"] - broken["alone"] > 0.5:
+        return (
+            f"With teacher forcing it predicts {broken['given']:.0%} of the sequences "
+            f"correctly, free-running {broken['alone']:.0%}: what does it have in the "
+            "first case that it lacks in the second?"
+        )
+    tokens = result["vocabulary"]
+    if broken["loss"] > 0.9 * math.log(tokens):
+        return (
+            f"Its loss, {broken['loss']:.2f}, is that of guessing among {tokens} tokens, "
+            f"{math.log(tokens):.2f}: it learns nothing at all."
+        )
+    return (
+        f"It learns, but ends at a loss of {broken['loss']:.2f} against "
+        f"{right['loss']:.4f}. Of its outputs {broken['alone']:.0%} are correct, and "
+        f"{broken['symbols']:.0%} have the correct tokens in any order: which of the two "
+        "did it fail to learn, and how far?"
+    )

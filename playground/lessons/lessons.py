@@ -1,0 +1,304 @@
+"""Define the eight lessons: their runs and a question that is answered by measurement.
+
+This file contains no answers. A lesson names the settings to train, the function of measurements.py
+that evaluates the runs, and the tolerance of a prediction. This module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from playground.models.config import ConfigError, short_repr
+from playground.tasks.vocabulary import UnknownSymbolError, Vocabulary
+from playground.training.config import RunConfig
+
+Settings = dict[str, Any]
+NUMBER, CHOICE = "number", "choice"
+TRAIN_MAX_LENGTH, EVAL_MAX_LENGTH = 5, 20  # tokens, in the lesson on length generalization
+MAX_TEXT_LENGTH = 10  # tokens
+POSITIONS = ("learned", "sinusoidal", "rope", "alibi", "t5")
+SCHEMES = {name: name for name in POSITIONS}
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One lesson.
+
+    runs    a function from the options to the settings of each run, by the label of the run
+    measure   the name of the function of measurements.py that measures the answer
+    low, high, within    for a number: the accepted range, and the tolerance of a correct prediction
+    choices   for a choice: the accepted predictions, each with its label
+    options   the options that the user can change, each with its default; `option_labels` has
+              their labels
+    """
+
+    title: str
+    teaches: str
+    do: str
+    question: str
+    kind: str
+    runs: Callable[[Settings], dict[str, Settings]]
+    measure: str
+    low: int = 0
+    high: int = 0
+    unit: str = ""
+    within: float = 0
+    choices: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+    option_labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def _default_run(options: Settings) -> dict[str, Settings]:
+    return {"the default model": {}}
+
+
+def _short_run(options: Settings) -> dict[str, Settings]:
+    settings = {
+        "max_length": TRAIN_MAX_LENGTH,
+        "max_positions": EVAL_MAX_LENGTH + 1,
+        "positions": options["positions"],
+    }
+    return {f"trained to {TRAIN_MAX_LENGTH}": settings}
+
+
+LESSONS = {
+    "stop-1": Lesson(
+        "Watch it learn",
+        "The model reads up to ten digits and has to write them in reverse order. It "
+        "starts with random weights and receives no rule. It sees only examples, 128 in "
+        "each update, and every update reduces its error on them a little. An output "
+        "counts as correct only when every token in it is correct.",
+        "Train the model and watch the curve.",
+        "At which step will the model first generate half of the held-out sequences exactly right?",
+        NUMBER,
+        _default_run,
+        "half_accuracy_step",
+        0,
+        200,
+        "step",
+        20,
+    ),
+    "stop-2": Lesson(
+        "See what it attends to",
+        "Through cross-attention the decoder reads the source while it generates. For "
+        "every output token, each head distributes a total weight of one over the "
+        "positions of the source. In the figure, rows are output tokens (queries) and "
+        "columns are source positions (keys).",
+        "Enter your own digits, and think about the first output token.",
+        "When the model generates the first output token, which source position receives "
+        "the largest attention weight, averaged over all cross-attention heads? The "
+        "first token is at position 1; EOS follows the last one.",
+        NUMBER,
+        _default_run,
+        "first_token_attention",
+        1,
+        MAX_TEXT_LENGTH + 1,
+        "position",
+        0,
+        options={"text": "3 1 4 1 5"},
+        option_labels={"text": "Sequence"},
+    ),
+    "stop-3": Lesson(
+        "Remove the positions",
+        "Attention compares vectors and does not know their order. A position vector, "
+        "added to each token embedding, tells the model where the token is. Here the "
+        "same model is trained without position vectors.",
+        "Predict what the model loses, then train it.",
+        "What will the outputs look like?",
+        CHOICE,
+        lambda _: {"with positions": {}, "without positions": {"positions": "none"}},
+        "without_positions",
+        choices={
+            "nothing": "as good as before",
+            "order": "mostly the right tokens, mostly in the wrong order",
+            "both": "mostly not even the right tokens",
+        },
+    ),
+    "stop-4": Lesson(
+        "One head against four",
+        "Several heads can attend to several positions at once. A single head of the "
+        "same total width has more dimensions to compare vectors with. Both models below "
+        "have the same number of parameters.",
+        "Predict which model learns faster, then train both.",
+        "Which one reaches 99 % exact match in fewer steps?",
+        CHOICE,
+        lambda _: {"four heads": {}, "one head": {"n_heads": 1}},
+        "faster_run",
+        choices={
+            "four heads": "four heads",
+            "one head": "one head",
+            "same": "neither: at most 10 steps apart, or neither reaches it",
+        },
+    ),
+    "stop-5": Lesson(
+        "Change the learning rate during training",
+        "The learning rate scales each update. A constant learning rate stays the same "
+        "from start to end. A cosine schedule lowers it, so updates are large at first "
+        "and small at the end.",
+        "Predict which run ends with the lower loss, then train both.",
+        "Which schedule ends with the lower training loss, over the last 20 steps?",
+        CHOICE,
+        lambda _: {"cosine": {}, "constant": {"schedule": "constant"}},
+        "lower_loss_run",
+        choices={
+            "cosine": "the cosine schedule",
+            "constant": "the constant learning rate",
+            "same": "neither: the losses differ by less than a tenth",
+        },
+    ),
+    "stop-6": Lesson(
+        "Ablate heads",
+        "A plot of attention shows what a head attends to, but not what the head is "
+        "needed for. An ablation measures that: it sets the output of the head to zero "
+        "and runs the same sequences again. The model has 24 heads of three kinds.",
+        "Predict which kind of head the model depends on most, then ablate every head, "
+        "one at a time.",
+        "Which kind is the head whose ablation lowers the probability of the correct tokens most?",
+        CHOICE,
+        _default_run,
+        "most_important_head",
+        choices={
+            "encoder": "encoder self-attention: the source attends to itself",
+            "decoder": "decoder self-attention: the output attends to the tokens before it",
+            "cross": "cross-attention: the output attends to the source",
+        },
+    ),
+    "stop-7": Lesson(
+        "Train short, test long",
+        f"This model is trained on sequences of up to {TRAIN_MAX_LENGTH} digits and then tested "
+        f"on longer ones, up to {EVAL_MAX_LENGTH}. Whether it has learned to reverse any "
+        "sequence, or only sequences of the lengths it has seen, depends on its position "
+        "encoding.",
+        "Choose a position encoding, predict how far the model generalizes, then train "
+        "and test it.",
+        f"At which length does exact match first fall below 50 %? Enter {EVAL_MAX_LENGTH + 1} if "
+        f"it stays at 50 % or above for all lengths up to {EVAL_MAX_LENGTH}.",
+        NUMBER,
+        _short_run,
+        "failure_length",
+        1,
+        EVAL_MAX_LENGTH + 1,
+        "length",
+        1,
+        options={"positions": "learned"},
+        option_labels={"positions": "Positions"},
+    ),
+    "stop-8": Lesson(
+        "Reduce its confidence",
+        "With label smoothing, the target is no longer a single token with probability "
+        "1. Here a tenth of the probability is spread over all 13 tokens of the "
+        "vocabulary. The loss therefore trains the model not to be fully confident.",
+        "Predict the confidence of the model, then train with and without smoothing.",
+        "After training with label smoothing 0.1, which probability does the model "
+        "assign to its most likely token, on average?",
+        NUMBER,
+        lambda _: {"without smoothing": {}, "with smoothing": {"label_smoothing": 0.1}},
+        "mean_confidence",
+        0,
+        100,
+        "%",
+        3,
+    ),
+}
+
+
+def find(name: object) -> Lesson:
+    """Return the lesson with this name.
+
+    Raises:
+        ConfigError: when no lesson has this name.
+    """
+    if not isinstance(name, str) or name not in LESSONS:
+        raise ConfigError("stop", f"stop is {short_repr(name)}; choose one of {', '.join(LESSONS)}")
+    return LESSONS[name]
+
+
+def validate_options(lesson: Lesson, given: object) -> Settings:
+    """Validate the options of a request and add the defaults and the seed.
+
+    Raises:
+        ConfigError: when an option is invalid; `field` names the option.
+    """
+    given = given if isinstance(given, dict) else {}
+    seed = given.get("seed", 0)
+    if type(seed) is not int or not 0 <= seed < 2**31:
+        raise ConfigError(
+            "seed", f"seed is {short_repr(seed)}; it must be a whole number from 0 to 2,147,483,647"
+        )
+    options: Settings = {name: given.get(name, default) for name, default in lesson.options.items()}
+    if "positions" in options and options["positions"] not in SCHEMES:
+        raise ConfigError(
+            "positions",
+            f"positions is {short_repr(options['positions'])}; choose one of {', '.join(SCHEMES)}",
+        )
+    if "text" in options:
+        options["text"] = _validate_text(options["text"])
+    return options | {"seed": seed}
+
+
+def _validate_text(text: object) -> str:
+    if not isinstance(text, str) or len(text) > 100:
+        raise ConfigError(
+            "text", f"the sequence is {short_repr(text)}; enter 1 to {MAX_TEXT_LENGTH} digits"
+        )
+    try:
+        n = len(Vocabulary("0123456789").encode(text))
+    except UnknownSymbolError as error:
+        raise ConfigError("text", str(error)) from None
+    if not 1 <= n <= MAX_TEXT_LENGTH:
+        raise ConfigError(
+            "text", f"the sequence has {n} tokens; enter 1 to {MAX_TEXT_LENGTH} digits"
+        )
+    return text
+
+
+def validate_prediction(lesson: Lesson, given: object) -> float | str:
+    """Validate the prediction of a request.
+
+    Raises:
+        ConfigError: when the prediction is missing or the lesson does not accept it.
+    """
+    if lesson.kind == CHOICE:
+        if not isinstance(given, str) or given not in lesson.choices:
+            raise ConfigError(
+                "prediction", "enter your prediction first; it is compared with the measurement"
+            )
+        return given
+    if (
+        isinstance(given, bool)
+        or not isinstance(given, int | float)
+        or not lesson.low <= given <= lesson.high
+    ):
+        told = "" if given is None else f"your prediction is {short_repr(given)}; "
+        raise ConfigError(
+            "prediction",
+            f"{told}enter a number from {lesson.low} to {lesson.high} first; it is compared "
+            "with the measurement",
+        )
+    return given
+
+
+def configs(
+    lesson: Lesson, options: Settings, base: Mapping[str, Any] | None = None
+) -> dict[str, RunConfig]:
+    """Return the configuration of each run of a lesson, by its label.
+
+    `base` contains defaults, which the settings of the lesson override.
+    """
+    seed = {"seed": options["seed"]}
+    return {
+        label: RunConfig.from_flat({**(base or {}), **settings, **seed})
+        for label, settings in lesson.runs(options).items()
+    }
+
+
+def is_correct(lesson: Lesson, prediction: float | str, answer: float | str | None) -> bool:
+    """Return whether a prediction agrees with the measured answer, within the tolerance.
+
+    No prediction is right when there is no measured answer.
+    """
+    if lesson.kind == CHOICE or answer is None:
+        return answer is not None and prediction == answer
+    return abs(float(prediction) - float(answer)) <= lesson.within

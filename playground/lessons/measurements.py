@@ -1,0 +1,461 @@
+"""Measure the answers of the lessons on trained runs.
+
+Each function returns values for JSON:
+
+    answer    the value that predictions are compared with; None when there is no measured value
+    told      the same value as text
+    says      one paragraph that explains it, with the numbers of these runs
+    pictures  [{"kind": "curves" | "map" | "bars" | "answers", ...}]
+
+Shapes: B batch, S source, T target, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from playground import stats
+from playground.evaluation import exact_match_at_length
+from playground.inspection.ablation import Ablation
+from playground.inspection.attention_recording import record_teacher_forced
+from playground.inspection.hooks import all_heads
+from playground.inspection.inspected_model import InspectedModel, load_inspected_model
+from playground.inspection.views.head_analysis import MIN_EXACT_MATCH, describe_redundant_heads
+from playground.runs.weight_history import read_lines
+from playground.tasks import EOS, PAD
+from playground.training.config import RunConfig
+
+Result = dict[str, Any]
+TARGET_SCORE = 0.99
+EVAL_INTERVAL = 10  # steps between two evaluations on held-out sequences
+LOSS_WINDOW = 20  # the last steps, whose losses are compared
+EVAL_EXAMPLES = 256  # held-out sequences
+EXAMPLES_PER_LENGTH = 100
+MIN_EXAMPLES = 20  # minimum number of held-out sequences of a length
+EXAMPLES_SHOWN = 5  # generated outputs to display
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A finished run: its label, its metrics for each step and its checkpoint."""
+
+    label: str
+    lines: list[dict[str, Any]]
+    folder: Path
+
+    @classmethod
+    def of(cls, label: str, run: Path, checkpoint: Path) -> TrainedRun:
+        return cls(label, list(read_lines(run)), checkpoint)
+
+    @cached_property
+    def subject(self) -> InspectedModel:
+        return load_inspected_model(self.folder)
+
+    @property
+    def config(self) -> RunConfig:
+        return self.subject.config
+
+    @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line.get("exact_match") is not None]
+
+    def first_at(self, goal: float) -> dict[str, Any] | None:
+        """Return the first evaluation with at least this exact match, or None."""
+        return next((line for line in self.evaluations if line["exact_match"] >= goal), None)
+
+    def last_loss(self) -> float:
+        return mean(line["loss"] for line in self.lines[-LOSS_WINDOW:])
+
+    def curve(self, what: str = "exact_match") -> dict[str, Any]:
+        lines = self.evaluations if what == "exact_match" else self.lines
+        return {
+            "label": self.label,
+            "xs": [line["step"] for line in lines],
+            "ys": [line[what] for line in lines],
+        }
+
+
+def percent(share: float) -> str:
+    """Format a fraction with `statistics.percent` and a non-breaking space."""
+    return stats.format_percent(share).replace(" ", "\u00a0")
+
+
+def exact_match_curves(runs: list[TrainedRun]) -> dict[str, Any]:
+    return {
+        "kind": "curves",
+        "title": "Exact match on held-out sequences",
+        "what": "share",
+        "series": [run.curve() for run in runs],
+    }
+
+
+def half_accuracy_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure the first evaluation with an exact match of at least one half."""
+    run = runs[0]
+    found, last = run.first_at(0.5), run.evaluations[-1]
+    pictures = [exact_match_curves(runs)]
+    if found is None:
+        best = max(line["exact_match"] for line in run.evaluations)
+        says = (
+            f"It never reached one half: the best of {len(run.evaluations)} evaluations was "
+            f"{percent(best)}. Seeds differ; with this one, the training was too short."
+        )
+        return {"answer": None, "told": "at none", "says": says, "pictures": pictures}
+    first = run.lines[0]["loss"]
+    says = (
+        f"At step {found['step']}, exact match was {percent(found['exact_match'])} of "
+        f"{found['scored']} held-out sequences, while token accuracy was "
+        f"{percent(found['token_accuracy'])}. An output is an exact match only when all "
+        "of its tokens are right, so exact match rises late and then quickly. The loss "
+        f"had fallen from {first:.2f} to {found['loss']:.2f}. At the end exact match was "
+        f"{percent(last['exact_match'])}."
+    )
+    return {
+        "answer": found["step"],
+        "told": f"step {found['step']}",
+        "says": says,
+        "pictures": pictures,
+    }
+
+
+@torch.no_grad()
+def first_token_attention(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure what the cross-attention heads attend to for the first output token."""
+    subject = runs[0].subject
+    batch = subject.encode_text(options["text"])
+    cross_LHTS = record_teacher_forced(subject.transformer, batch).attention_weights["cross"][:, 0]
+    row_LHS = cross_LHTS[:, :, 0]
+    mean_S = row_LHS.mean((0, 1))
+    at = int(mean_S.argmax())
+    source, target = (
+        subject.token_names(tokens[0].tolist()) for tokens in (batch.source_BS, batch.labels_BT)
+    )
+    wanted = subject.task.alignment(len(source) - 1)
+    n_heads, agreeing = row_LHS.shape[0] * row_LHS.shape[1], int((row_LHS.argmax(-1) == at).sum())
+    right = "" if wanted is None else f" The correct source token is at position {wanted[0] + 1}."
+    heads_agree = (
+        f"All {n_heads} heads have their largest weight there."
+        if agreeing == n_heads
+        else (
+            f"{agreeing} of {n_heads} heads have their largest weight there; the others "
+            "attend mostly elsewhere, and the average hides this."
+        )
+    )
+    says = (
+        f"On average, {percent(float(mean_S[at]))} of the weight lies on position "
+        f"{at + 1} ({source[at]}); uniform attention would put {percent(1 / len(source))} "
+        f"there.{right} {heads_agree}"
+    )
+    picture = {
+        "kind": "map",
+        "title": f"Cross-attention, mean of {n_heads} heads",
+        "rows": target,
+        "columns": source,
+        "weights": rounded(cross_LHTS.mean((0, 1))),
+        "chosen": [0, at],
+        "written": True,
+    }
+    return {
+        "answer": at + 1,
+        "told": f"position {at + 1} ({source[at]})",
+        "says": says,
+        "pictures": [picture],
+    }
+
+
+@torch.no_grad()
+def without_positions(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure what the model loses without positions: nothing, the order or both."""
+    with_them, without = runs
+    batch = without.subject.held_out(EVAL_EXAMPLES).batch
+    written_BT = without.subject.model.generate(batch.source_BS, batch.labels_BT.shape[1])
+    exact_B, symbols_B = (
+        same(written_BT, batch.labels_BT),
+        same_multiset(written_BT, batch.labels_BT),
+    )
+    exact, symbols, n = float(exact_B.float().mean()), float(symbols_B.float().mean()), len(exact_B)
+    before = with_them.evaluations[-1]["exact_match"]
+    answer = "nothing" if exact >= 0.5 else "order" if symbols >= 0.5 else "both"
+    told = {
+        "nothing": "as good as before",
+        "order": "right tokens, wrong order",
+        "both": "not even the right tokens",
+    }[answer]
+    says = (
+        f"Of {n} held-out sequences, the model generates {percent(exact)} exactly right "
+        f"({percent(before)} with positions), and {percent(symbols)} have exactly the "
+        "right tokens in any order. Without positions, the encoder gives the decoder an "
+        "unordered set of vectors: equal tokens get equal vectors at every position. The "
+        "decoder can generate the tokens of that set, but it cannot know their order"
+        + {
+            "nothing": "; sequences this short hardly need the order.",
+            "order": ".",
+            "both": (
+                ". In so few steps, this model has not even learned to generate the right tokens."
+            ),
+        }[answer]
+    )
+    rows = [
+        {
+            "asked": decode(without.subject, source),
+            "right": decode(without.subject, label),
+            "given": decode(without.subject, given),
+        }
+        for source, label, given in list(
+            zip(batch.source_BS, batch.labels_BT, written_BT, strict=True)
+        )[-EXAMPLES_SHOWN:]
+    ]
+    pictures = [
+        exact_match_curves(runs),
+        {"kind": "answers", "title": "Without positions", "rows": rows},
+    ]
+    return {"answer": answer, "told": told, "says": says, "pictures": pictures}
+
+
+def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure which of two runs reaches an exact match of `TARGET_SCORE` first."""
+    steps = {
+        run.label: found["step"] if (found := run.first_at(TARGET_SCORE)) else None for run in runs
+    }
+    reached = {label: step for label, step in steps.items() if step is not None}
+    best = min(reached, key=lambda label: reached[label]) if reached else "same"
+    close = len(reached) == 2 and abs(steps[runs[0].label] - steps[runs[1].label]) <= EVAL_INTERVAL  # type: ignore[operator]
+    answer = "same" if close or not reached else best
+    sizes = {run.label: run.config.model.parameter_count() for run in runs}
+    line = "; ".join(
+        f"{run.label}: "
+        + (
+            f"step {steps[run.label]}"
+            if steps[run.label]
+            else f"not in {run.lines[-1]['step']} steps, "
+            f"{percent(run.evaluations[-1]['exact_match'])} at the end"
+        )
+        for run in runs
+    )
+    says = (
+        f"{line}. Both have {sizes[runs[0].label]:,} parameters. "
+        if len(set(sizes.values())) == 1
+        else f"{line}. "
+    ) + (
+        "This is one seed of each, and seeds differ: the Lab tab trains both with "
+        "several seeds and reports whether the difference holds."
+    )
+    told = "neither" if answer == "same" else answer
+    return {"answer": answer, "told": told, "says": says, "pictures": [exact_match_curves(runs)]}
+
+
+def lower_loss_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure which of two runs ends with the lower loss."""
+    losses = {run.label: run.last_loss() for run in runs}
+    low, high = sorted(losses, key=lambda label: losses[label])
+    answer = "same" if losses[low] > 0.9 * losses[high] else low
+    rates = {run.label: run.lines[-1]["learning_rate"] for run in runs}
+    told = {run.label: run.evaluations[-1]["exact_match"] for run in runs}
+    says = (
+        f"Mean loss of the last {LOSS_WINDOW} steps: {losses[low]:.4f} with {low}, "
+        f"{losses[high]:.4f} with {high}, {losses[high] / losses[low]:.1f} times as much. "
+        f"At the end, the learning rates were {rates[low]:.2g} and {rates[high]:.2g}, and "
+        f"exact match was {percent(told[low])} and {percent(told[high])}. "
+        + (
+            "The learning rate determines how far each update overshoots when the model "
+            "is close to a minimum."
+            if rates[low] < rates[high] and answer != "same"
+            else (
+                "A decreasing rate makes updates overshoot less when the model is close to a "
+                "minimum; these steps do not show that effect."
+            )
+        )
+    )
+    loss = {
+        "kind": "curves",
+        "title": "Training loss",
+        "what": "loss",
+        "series": [run.curve("loss") for run in runs],
+    }
+    return {
+        "answer": answer,
+        "told": "neither" if answer == "same" else answer,
+        "says": says,
+        "pictures": [loss],
+    }
+
+
+def most_important_head(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure the head whose ablation lowers the probability of the targets most.
+
+    To test whether the others are redundant, all heads that can be spared are ablated together.
+    """
+    subject = runs[0].subject
+    ablation = Ablation(subject, EVAL_EXAMPLES)
+    effects = sorted(
+        (ablation.ablate([head]) for head in all_heads(subject.config.model)),
+        key=lambda each: -each.log_prob_drop,
+    )
+    first, kind = effects[0], effects[0].components[0].kind
+    before, after = first.baseline.exact_match, first.ablated.exact_match
+    others = describe_redundant_heads(ablation, effects, "zero").replace(" %", "\u00a0%")
+    if before < MIN_EXACT_MATCH:
+        others = (
+            f"The whole model gets only {percent(before)} right, so exact match can fall only "
+            "a little, and the result says nothing about the other heads."
+        )
+    elif not others:
+        others = "No other head can replace the remaining ones."
+    says = (
+        f"Without {first.name}, exact match falls from {percent(before)} to "
+        f"{percent(after)} of {len(ablation.batch.source_BS)} held-out sequences, and the "
+        f"log-probability of the targets falls by {first.log_prob_drop:.1f} nats. "
+        f"{others} A plot of its attention does not show how important a head is."
+    )
+    bars = [
+        {
+            "label": each.name,
+            "value": each.log_prob_drop,
+            "note": percent(each.ablated.exact_match),
+        }
+        for each in effects
+    ]
+    picture = {
+        "kind": "bars",
+        "title": "Without each head: loss of log-probability in nats · exact match",
+        "bars": bars,
+    }
+    return {"answer": kind, "told": first.name, "says": says, "pictures": [picture]}
+
+
+def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure the shortest length with an exact match below one half."""
+    subject = runs[0].subject
+    task, trained = subject.config.task, subject.config.task.max_length
+    last = subject.model.config.max_positions - 1
+    shares = {}
+    for length in range(task.min_length, last + 1):
+        right, n = exact_match_at_length(subject.model, subject.task, length, EXAMPLES_PER_LENGTH)
+        if n >= MIN_EXAMPLES:
+            shares[length] = right / n
+    answer = next((length for length, share in shares.items() if share < 0.5), last + 1)
+    at_end = shares[max(length for length in shares if length <= trained)]
+    beyond = shares.get(trained + 1, 0.0)
+    told = f"length {answer}" if answer <= last else f"at none up to {last}"
+    says = (
+        f"With the position encoding {options['positions']}, exact match is "
+        f"{percent(at_end)} at length {trained}, the longest in training, and "
+        f"{percent(beyond)} at length {trained + 1}. Up to {EXAMPLES_PER_LENGTH} sequences of "
+        "each length are tested. "
+        + (
+            "The learned vector of a position beyond the training lengths has never "
+            "received an update. "
+            if options["positions"] == "learned"
+            else (
+                "The model was not trained on longer positions, whatever the formula of its "
+                "position encoding. "
+            )
+        )
+        + "Choose another position encoding and measure again."
+    )
+    series = [{"label": "exact match", "xs": list(shares), "ys": list(shares.values())}]
+    picture = {
+        "kind": "curves",
+        "title": "Exact match by length",
+        "what": "share",
+        "x": "length",
+        "trained": trained,
+        "series": series,
+    }
+    return {"answer": answer, "told": told, "says": says, "pictures": [picture]}
+
+
+@torch.no_grad()
+def mean_confidence(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+    """Measure the mean probability of the most likely token, on held-out targets."""
+    sure = {}
+    for run in runs:
+        batch = run.subject.held_out(EVAL_EXAMPLES).batch
+        top_BT = (
+            run.subject.transformer(batch.source_BS, batch.decoder_input_BT).softmax(-1).amax(-1)
+        )
+        sure[run.label] = float(top_BT[batch.labels_BT != PAD].mean())
+    plain, smooth = (sure[run.label] for run in runs)
+    smoothing, vocabulary = (
+        runs[1].config.training.label_smoothing,
+        runs[1].config.model.target_vocabulary,
+    )
+    wanted = 1 - smoothing + smoothing / vocabulary
+    exact = [run.evaluations[-1]["exact_match"] for run in runs]
+    says = (
+        f"{percent(smooth)} with smoothing, {percent(plain)} without. The smoothed target "
+        f"gives the correct one of {vocabulary} tokens 1 - {smoothing:g} + {smoothing:g} "
+        f"/ {vocabulary} = {percent(wanted)}, and a higher probability increases the "
+        f"loss. Exact match was {percent(exact[1])} and {percent(exact[0])}: confidence "
+        "and accuracy are two different things."
+    )
+    bars = [
+        {"label": run.label, "value": sure[run.label], "note": percent(sure[run.label])}
+        for run in runs
+    ]
+    picture = {
+        "kind": "bars",
+        "title": "Mean probability of the most likely token",
+        "bars": bars,
+        "most": 1,
+    }
+    return {
+        "answer": round(100 * smooth, 1),
+        "told": percent(smooth),
+        "says": says,
+        "pictures": [picture],
+    }
+
+
+def same(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
+    """Return which outputs are exactly right (B booleans)."""
+    return ((written_BT == labels_BT) | (labels_BT == PAD)).all(1)
+
+
+def same_multiset(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
+    """Return which outputs have the right tokens, in any order (B booleans).
+
+    The two tensors can differ in width.
+    """
+    width = max(written_BT.shape[1], labels_BT.shape[1])
+    written_BT, labels_BT = (
+        F.pad(strip_after_eos(each), (0, width - each.shape[1])) for each in (written_BT, labels_BT)
+    )
+    return (written_BT.sort(1).values == labels_BT.sort(1).values).all(1)
+
+
+def strip_after_eos(tokens_BT: Tensor) -> Tensor:
+    """Replace EOS and every token after it by PAD."""
+    return tokens_BT.masked_fill((tokens_BT == EOS).cumsum(1) > 0, PAD)
+
+
+def decode(subject: InspectedModel, tokens: Tensor) -> str:
+    return " ".join(subject.task.vocabulary.decode(tokens.tolist()))
+
+
+def rounded(weights_QM: Tensor) -> list[list[float]]:
+    return [[round(weight, 3) for weight in row] for row in weights_QM.tolist()]
+
+
+MEASURES: dict[str, Callable[[list[TrainedRun], Mapping[str, Any]], Result]] = {
+    each.__name__: each
+    for each in (
+        half_accuracy_step,
+        first_token_attention,
+        without_positions,
+        faster_run,
+        lower_loss_run,
+        most_important_head,
+        failure_length,
+        mean_confidence,
+    )
+}

@@ -1,0 +1,295 @@
+"""The inspection process: it computes snapshots, views and evaluations of models for all clients.
+
+The server process therefore needs no torch, and inspection does not delay training: a worker only
+saves its weights to disk, and this process loads them.
+
+A request is (number, kind, what, text), and its response is (number, dict). `what` is
+{"checkpoint": folder} or {"run": folder, "fields": settings, "step": step}. The kinds are:
+
+    look      the description of the model (`stage`) and a snapshot
+    ask       its prediction for `text`
+    show      a view of the Inspect tab; `text` is the page's request as JSON (inspection/shown/)
+    warm      nothing: the request only starts the process
+    check     whether an uploaded checkpoint is valid and can be resumed
+    lengths   the number of correct held-out sequences of each length; `text` is
+              {"lengths": [...], "n": number of sequences} as JSON
+    evaluate  its scores on held-out sequences of the trained lengths; `text` is their number
+    loss      its loss on held-out sequences, measured as in The Annotated Transformer
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import math
+import os
+import signal
+from collections import OrderedDict
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from playground.architectures.base import Seq2SeqModel
+from playground.evaluation import annotated_transformer_loss, evaluate, exact_match_at_length
+from playground.models.transformer import Transformer
+from playground.tasks.held_out import build_held_out_set
+from playground.tasks.rows import DatasetError
+from playground.training.checkpoint import (
+    METRIC_NAMES,
+    build_model,
+    load_model,
+    load_weights,
+    resume_trainer,
+)
+from playground.training.config import RunConfig
+from playground.training.manifest import CheckpointError, is_number
+from playground.training.trainer import FINAL_EVAL_SIZE
+
+from .metric_series import METRIC_COLUMNS
+from .snapshot import SnapshotBuilder
+from .weight_history import nearest_step, read_lines, weight_steps, weights_path
+
+log = logging.getLogger(__name__)
+
+MODEL_CACHE_SIZE = 8  # models kept loaded
+VIEW_CACHE_SIZE = 32  # cached views
+NOT_FINITE_MESSAGE = (
+    "this model computes numbers that are not finite, because its weights are too large; "
+    "train it again, or choose another one"
+)
+
+
+class LoadedModel:
+    """A loaded model with its view; a run has the weights of one step at a time."""
+
+    def __init__(self, config: RunConfig, family: Seq2SeqModel, step: int) -> None:
+        self.config, self.family, self.step = config, family, step
+        self.snapshots = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
+
+
+class Inspector:
+    """The request handlers of the inspection process, with caches of models and views."""
+
+    def __init__(self) -> None:
+        self._models: OrderedDict[tuple[str, int], LoadedModel] = OrderedDict()
+        self._views: OrderedDict[tuple[Any, ...], dict[str, Any]] = OrderedDict()
+
+    def dispatch(
+        self, method: str, model_ref: dict[str, Any], argument: str = ""
+    ) -> dict[str, Any]:
+        """Return the response to a request; it has `error` if the model or the text is invalid."""
+        try:
+            answer = self.compute(method, model_ref, argument)
+        except (CheckpointError, DatasetError, OSError) as error:
+            return {"error": str(error)}
+        return answer if is_finite(answer) else {"error": NOT_FINITE_MESSAGE}
+
+    def compute(self, method: str, model_ref: dict[str, Any], argument: str) -> dict[str, Any]:
+        """Return the response to a request, which may contain numbers that are not finite.
+
+        Raises:
+            CheckpointError, DatasetError, OSError: if the model or its dataset cannot be read.
+        """
+        if method == "warm":
+            return {}
+        if method == "check":
+            return self.validate(Path(model_ref["checkpoint"]))
+        loaded = (
+            self.load_at_step(model_ref)
+            if "run" in model_ref
+            else self.checkpoint(Path(model_ref["checkpoint"]))
+        )
+        if method == "show":
+            return self.view(loaded, model_ref, argument)
+        if method == "lengths":
+            return self.accuracy_by_length(loaded, json.loads(argument))
+        if method == "evaluate":
+            return self.evaluate(loaded, int(argument))
+        if method == "loss":
+            return self.loss(loaded)
+        if method == "ask":
+            return loaded.snapshots.predict(loaded.family, argument) | {"step": loaded.step}
+        return {
+            "stage": loaded.snapshots.describe(loaded.family),
+            "snapshot": loaded.snapshots.snapshot(loaded.family, loaded.step),
+        }
+
+    def view(self, loaded: LoadedModel, model_ref: dict[str, Any], argument: str) -> dict[str, Any]:
+        """Return a view of a model, cached by its request."""
+        from playground.inspection.inspected_model import InspectedModel
+        from playground.inspection.views import NEEDS_HISTORY, render_view
+
+        request = json.loads(argument)
+        run = model_ref.get("run")
+        kept = weight_steps(Path(run)) if run and request.get("view") in NEEDS_HISTORY else []
+        key = (json.dumps(model_ref, sort_keys=True), loaded.step, len(kept), argument)
+        if key not in self._views:
+            subject = InspectedModel.from_model(loaded.config, loaded.family)
+            request["history"] = (
+                {step: weights_path(Path(run), step) for step in kept} if run else {}
+            )
+            answer = render_view(subject, request.get("view"), request)
+            if "error" in answer:
+                return answer | {"question": loaded.snapshots.validate_input()}
+            self._views[key] = answer | {
+                "step": loaded.step,
+                "question": loaded.snapshots.validate_input(),
+            }
+            while len(self._views) > VIEW_CACHE_SIZE:
+                self._views.popitem(last=False)
+        self._views.move_to_end(key)
+        return self._views[key]
+
+    def accuracy_by_length(self, loaded: LoadedModel, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the number of correct held-out sequences of each requested length."""
+        try:
+            counts = [
+                (
+                    length,
+                    *exact_match_at_length(
+                        loaded.family, loaded.snapshots.task, length, request["n"]
+                    ),
+                )
+                for length in request["lengths"]
+            ]
+        except ValueError as error:
+            return {"error": str(error)}
+        return {
+            "scores": [
+                {"length": length, "right": n_correct, "n": n} for length, n_correct, n in counts
+            ],
+            "step": loaded.step,
+        }
+
+    def evaluate(self, loaded: LoadedModel, n: int) -> dict[str, Any]:
+        """Return the scores on `n` held-out sequences of the trained lengths."""
+        task = loaded.config.task
+        scores = evaluate(
+            loaded.family,
+            build_held_out_set(loaded.snapshots.task, n, task.min_length, task.max_length),
+        )
+        return dataclasses.asdict(scores) | {"step": loaded.step}
+
+    def loss(self, loaded: LoadedModel) -> dict[str, Any]:
+        """Return the loss on held-out sequences; only for the architecture `transformer`."""
+        if not isinstance(loaded.family, Transformer):
+            return {
+                "error": "this loss is defined for the architecture transformer, "
+                f"not for {loaded.config.family}"
+            }
+        task = loaded.config.task
+        held_out = build_held_out_set(
+            loaded.snapshots.task, FINAL_EVAL_SIZE, task.min_length, task.max_length
+        )
+        return {
+            "loss": annotated_transformer_loss(loaded.family, held_out),
+            "n": len(held_out.lengths_B),
+            "step": loaded.step,
+        }
+
+    def checkpoint(self, folder: Path) -> LoadedModel:
+        """Load the model of a checkpoint, unless it is cached."""
+        path = folder / "config.json"
+        key = (str(folder), path.stat().st_mtime_ns if path.is_file() else 0)
+        if key not in self._models:
+            manifest, family = load_model(folder)
+            self._models[key] = LoadedModel(manifest.config, family, manifest.step)
+        return self._touch(key)
+
+    def load_at_step(self, model_ref: dict[str, Any]) -> LoadedModel:
+        """Load the model of a run with the stored weights nearest to the step.
+
+        Raises:
+            CheckpointError: if no weights are stored or they are invalid.
+        """
+        folder, key = Path(model_ref["run"]), (model_ref["run"], -1)
+        step = model_ref["step"]
+        if not weights_path(folder, step).is_file():
+            step = nearest_step(weight_steps(folder), step)
+            if step is None:
+                raise CheckpointError("this run has no stored weights yet; try again in a moment")
+        if key not in self._models:
+            config = RunConfig.from_flat(model_ref["fields"])
+            self._models[key] = LoadedModel(config, build_model(config).eval(), -1)
+        loaded = self._touch(key)
+        if loaded.step != step:
+            loaded.step = -1  # in case the weights are invalid
+            load_weights(loaded.family, weights_path(folder, step))
+            loaded.step = step
+        return loaded
+
+    def validate(self, folder: Path) -> dict[str, Any]:
+        """Validate an uploaded checkpoint.
+
+        Returns:
+            its step, and whether it can be resumed.
+
+        Raises:
+            CheckpointError: if a file is invalid.
+        """
+        manifest, _ = load_model(folder)
+        steps = 0
+        for steps, line in enumerate(read_lines(folder), start=1):
+            if line["step"] != steps or steps > manifest.step:
+                raise CheckpointError(
+                    "metrics.jsonl does not hold a line for each step; remove it and try again"
+                )
+            if not set(METRIC_COLUMNS) <= set(line) <= METRIC_NAMES or not all(
+                is_number(v) and abs(v) < 1e30 for v in line.values()
+            ):
+                raise CheckpointError(
+                    f"metrics.jsonl, line {steps}: these are not the metrics of a step; "
+                    "remove it and try again"
+                )
+            if not all(0 <= line.get(score, 0) <= 1 for score in ("exact_match", "token_accuracy")):
+                raise CheckpointError(
+                    f"metrics.jsonl, line {steps}: a score must be from 0 to 1; "
+                    "remove it and try again"
+                )
+        if (folder / "metrics.jsonl").is_file() and steps != manifest.step:
+            raise CheckpointError(
+                "metrics.jsonl does not hold a line for each step; remove it and try again"
+            )
+        resumable = (folder / "training.safetensors").is_file()
+        if resumable:
+            resume_trainer(folder, device="cpu", threads=1)
+        return {"step": manifest.step, "resumable": resumable}
+
+    def _touch(self, key: tuple[str, int]) -> LoadedModel:
+        """Return a cached model as the most recent one, and evict the oldest."""
+        self._models.move_to_end(key)
+        while len(self._models) > MODEL_CACHE_SIZE:
+            self._models.popitem(last=False)
+        return self._models[key]
+
+
+def is_finite(value: object) -> bool:
+    """Return whether all numbers in a response are finite, as JSON requires."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(is_finite, value.values()))
+    return not isinstance(value, list | tuple) or all(map(is_finite, value))
+
+
+def main(connection: Connection) -> None:
+    """Handle requests until the server closes the pipe: the entry point of the process."""
+    if hasattr(os, "nice"):
+        os.nice(5)  # priority: the server, then inspection, then training
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    inspector = Inspector()
+    while True:
+        try:
+            number, kind, what, text = connection.recv()
+            try:
+                answer = inspector.dispatch(kind, what, text)
+            except Exception as error:  # one model must not stop the process for all clients
+                log.exception("A request of the kind %r failed", kind)
+                answer = {"error": f"{type(error).__name__}: {error}"}
+            connection.send((number, answer))
+        except (EOFError, OSError):
+            return

@@ -1,0 +1,179 @@
+"""Compute the live snapshot of a model: attention weights on a probe, and sample predictions.
+
+It runs in the inspection process. The server process only forwards the numbers.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from playground.architectures.base import Seq2SeqModel
+from playground.tasks import EOS, UnknownSymbolError
+from playground.tasks.held_out import build_held_out_set
+from playground.tasks.task import Batch, Task
+from playground.training.config import RunConfig
+
+SAMPLE_COUNT = 8
+PROBE_LENGTH = 10  # long enough to show a diagonal, short enough to read every cell
+MAX_PROBE_LENGTH = 48
+MAX_WEIGHTS = 100_000  # attention weights in a snapshot, whatever the number of heads
+ATTENTION_KINDS = ("encoder", "decoder", "cross")
+
+
+class SnapshotBuilder:
+    """The fixed sequences of a live view: a probe for attention, and held-out samples."""
+
+    def __init__(self, task: Task, config: RunConfig, device: torch.device) -> None:
+        self.task, self.config, self.device = task, config.task, device
+        low, high = config.task.min_length, config.task.max_length
+        # An upper bound: some architectures have fewer kinds of attention.
+        heads = len(ATTENTION_KINDS) * config.model.n_layers * config.model.n_heads
+        fits = max(3, min(MAX_PROBE_LENGTH, int((MAX_WEIGHTS / heads) ** 0.5) - 1))
+        length = min(high, max(low, PROBE_LENGTH), fits)
+        self._wanted = length
+
+    @cached_property
+    def probe_batch(self) -> Batch:
+        """One held-out sequence, for the attention weights."""
+        return _pick_held_out(self.task, self._wanted, self.config.max_length).to(self.device)
+
+    @cached_property
+    def sample_batch(self) -> Batch:
+        """Held-out sequences for the predictions, long ones if they exist."""
+        low, high = self.config.min_length, self.config.max_length
+        long = build_held_out_set(self.task, SAMPLE_COUNT, max(low, high // 2), high)
+        return (
+            long if len(long.lengths_B) else build_held_out_set(self.task, SAMPLE_COUNT, low, high)
+        ).batch.to(self.device)
+
+    def describe(self, family: Seq2SeqModel) -> dict[str, Any]:
+        """Return the part of the live view that does not change during training.
+
+        It contains the size of the model, and the labels of rows and columns of each kind of
+        attention. The rows of a decoder are labelled with the target tokens.
+        """
+        names = self.task.vocabulary.token_name
+        given_BT = self.probe_batch.decoder_input_BT
+        axes = {}
+        for kind, (rows, columns) in family.attention_tokens(self.probe_batch).items():
+            displayed = self.probe_batch.labels_BT if torch.equal(rows, given_BT) else rows
+            axes[kind] = [[names(t) for t in tokens[0].tolist()] for tokens in (displayed, columns)]
+        return {
+            "source": [names(t) for t in self.probe_batch.source_BS[0].tolist()],
+            "axes": axes,
+            "accepts": self.task.vocabulary.describe(),
+            "question": self.validate_input(),
+            "parameters": family.config.parameter_count(),
+        }
+
+    def validate_input(self) -> str:
+        """Return an example input in the model's symbols, no longer than its training inputs."""
+        tokens = self.task.example_source()
+        if len(self.task.vocabulary.encode(tokens)) <= self.config.max_length:
+            return tokens
+        return " ".join(self.task.vocabulary.decode(self.probe_batch.source_BS[0].tolist()))
+
+    def snapshot(self, family: Seq2SeqModel, step: int) -> dict[str, Any]:
+        """Return the attention weights on the probe and the predictions for the samples.
+
+        The weights are in thousandths, `[kind][layer][head]`, each matrix row by row.
+        """
+        record = family.attention_weights(self.probe_batch)
+        layers = {
+            "encoder": record.encoder,
+            "decoder": record.decoder,
+            "cross": record.cross,
+        }
+        present = {kind: each for kind, each in layers.items() if each}
+        attention = {
+            kind: [(1000 * w_BHQM[0]).round().int().flatten(1).tolist() for w_BHQM in each]
+            for kind, each in present.items()
+        }
+        given_BT = family.generate(
+            self.sample_batch.source_BS, self.sample_batch.labels_BT.shape[1]
+        )
+        names = self.task.vocabulary.decode
+        samples = [
+            {"source": names(source), "answer": names(answer), "given": names(given)}
+            for source, answer, given in zip(
+                self.sample_batch.source_BS.tolist(),
+                self.sample_batch.labels_BT.tolist(),
+                given_BT.tolist(),
+                strict=True,
+            )
+        ]
+        return {"step": step, "attention": attention, "samples": samples}
+
+    def predict(self, family: Seq2SeqModel, text: str) -> dict[str, Any]:
+        """Return the model's prediction for a sequence, and the target.
+
+        The result has only `error` if the sequence is invalid for this model.
+        """
+        longest = family.config.max_positions - 1
+        try:
+            tokens = self.task.vocabulary.encode(text)
+            if not tokens:
+                raise ValueError(
+                    f"type a sequence of {self.task.vocabulary.describe()}, "
+                    f"as in {self.task.example_source()}"
+                )
+            if problem := self.task.validate_source(tokens):
+                raise ValueError(problem)
+            if len(tokens) > longest:
+                raise ValueError(
+                    f"the sequence has {len(tokens)} symbols; this model has positions for "
+                    f"{longest}; type a shorter sequence"
+                )
+            if self.task.max_target_length(len(tokens)) > longest:
+                needed = self.task.max_target_length(len(tokens))
+                raise ValueError(
+                    f"the target of {len(tokens)} symbols may have {needed}; this model has "
+                    f"positions for {longest}; type a shorter sequence"
+                )
+        except (UnknownSymbolError, ValueError) as error:
+            return {"error": str(error)}
+        source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
+        target = self.task.target_for(tokens)
+        longest_answer = (
+            max(len(target or ()), self.task.max_target_length(self.config.max_length)) + 1
+        )
+        names = self.task.vocabulary.decode
+        text_given = names(
+            family.generate(source_BS, min(longest_answer, family.config.max_positions))[0].tolist()
+        )
+        answer = None if target is None else names(target)
+        low, high = self.config.min_length, self.config.max_length
+        notes = (
+            []
+            if low <= len(tokens) <= high
+            else [f"trained on length {f'{low} to {high}' if low < high else high} only"]
+        )
+        if answer is None:
+            notes.append("the target is unknown: no stored example has this source")
+        return {
+            "given": text_given,
+            "answer": answer,
+            "right": None if answer is None else text_given == answer,
+            "note": "; ".join(notes),
+        }
+
+
+def _pick_held_out(task: Task, length: int, longest: int) -> Batch:
+    """Return a held-out sequence of this length, else of a longer one, else of a shorter one.
+
+    With few symbols, short lengths have no held-out sequences.
+
+    Raises:
+        ValueError: if there is none of any length.
+    """
+    for candidate in (*range(length, longest + 1), *range(length - 1, 0, -1)):
+        candidates = build_held_out_set(task, 1, candidate, candidate)
+        if len(candidates.lengths_B):
+            return candidates.batch
+    raise ValueError(
+        f"no held-out sequence of up to {longest} symbols exists; "
+        "use longer sequences or more symbols"
+    )

@@ -1,0 +1,72 @@
+"""Find the folder of checkpoints and runs, and whether it survives a restart.
+
+On a Space, the files beside the code are lost when the Space sleeps or is rebuilt. The files on its
+persistent storage, mounted at /data, remain. This module imports no torch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from playground import ASSETS_DIR, CHECKPOINTS_DIR, IS_INSTALLED
+from playground.training.atomic_write import write_dir
+
+DEFAULT_ROOT = CHECKPOINTS_DIR
+BUNDLED_CHECKPOINTS = ("copy", "reverse", "reverse-one-head")  # the bundled checkpoints
+SPACE_STORAGE_DIR = Path("/data")
+EPHEMERAL_NOTE = (
+    "This Space has no persistent storage: runs and checkpoints are lost when it sleeps or "
+    "restarts. Save them before: use Download under “Checkpoints of this run”, or publish them "
+    "in the Hub tab."
+)
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The folder of checkpoints and runs, with a warning for its visitors.
+
+    `note` is empty if the folder survives a restart.
+    """
+
+    root: Path
+    note: str = ""
+
+
+def resolve_storage(
+    storage: Path = SPACE_STORAGE_DIR, mounted: Callable[[Path], bool] = os.path.ismount
+) -> Storage:
+    """Choose the folder of checkpoints and runs.
+
+    The order is: PLAYGROUND_CHECKPOINTS, the writable storage of a Space, the folder beside the
+    code (for an installed package, the one in the working directory). On a Space with storage, an
+    unset HF_HOME is set to that storage, so that later processes store their downloads there.
+    """
+    on_space = "SPACE_ID" in os.environ
+    stays = on_space and mounted(storage) and os.access(storage, os.W_OK | os.X_OK)
+    if stays:
+        os.environ.setdefault("HF_HOME", str(storage / ".huggingface"))
+    if chosen := os.environ.get("PLAYGROUND_CHECKPOINTS"):
+        within = stays and Path(chosen).resolve().is_relative_to(storage.resolve())
+        return Storage(Path(chosen), EPHEMERAL_NOTE if on_space and not within else "")
+    if not stays:
+        if IS_INSTALLED:
+            _install_bundled(DEFAULT_ROOT)
+        return Storage(DEFAULT_ROOT, EPHEMERAL_NOTE if on_space else "")
+    root = storage / "checkpoints"
+    # In every process, downloaded datasets and models use this variable too.
+    os.environ["PLAYGROUND_CHECKPOINTS"] = str(root)
+    _install_bundled(root)
+    return Storage(root)
+
+
+def _install_bundled(root: Path) -> None:
+    """Copy the bundled checkpoints that are missing in this folder."""
+    for name in BUNDLED_CHECKPOINTS:
+        shipped = ASSETS_DIR / "checkpoints" / name
+        if not (root / name).exists() and shipped.is_dir():
+            with suppress(OSError):  # the server starts even if the storage is full
+                write_dir(root / name, {path.name: path.read_bytes() for path in shipped.iterdir()})

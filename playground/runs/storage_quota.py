@@ -1,0 +1,364 @@
+"""The storage quota of a public server (`limits.py`).
+
+Evicts least recently used data first: weight history, then models, then records. Training restores
+the weight history, of which one step per doubling remains. The record and the curves of a run
+without its model allow an exact repetition. Runs in use are never evicted. A visitor who exceeds
+their share, or a client address that exceeds half of all, takes no space from other visitors: the
+address counts because a client can invent any number of owners.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import filelock
+
+from .addresses import CLIENT_ADDRESS, max_amount_per_address
+from .limits import estimated_run_bytes, format_bytes
+from .run import HISTORY_THINNED, WEIGHTS_EVICTED, Run, UserError
+from .weight_history import STATE_SUFFIX, is_retained, weight_steps, weights_path
+
+if TYPE_CHECKING:
+    from .registry import Registry
+
+MAX_KEPT_METRICS_BYTES = 1_000_000  # bytes of metrics that remain after the eviction of the model
+OWNER_ACTIVE_TTL_S = (
+    60.0  # seconds after the last request for which an owner or a viewer counts as active
+)
+MAX_NAMED_RUNS = 3  # runs named in a message
+Eviction = Callable[[Run], Callable[[], object]]
+
+
+class StorageQuota:
+    """The storage quota of a registry's runs. Safe to call from any thread."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+
+    @property
+    def _runs(self) -> list[Run]:
+        return self.registry.all_runs()
+
+    def ensure_available(self, owner: str, n_bytes: int) -> None:
+        """Ensure that an owner can store more bytes.
+
+        Of the owner's runs, only the weight history is evicted. The owner chooses which models to
+        delete, so that a press on Train never costs a model.
+
+        Args:
+            owner: the owner's fingerprint.
+            n_bytes: number of bytes.
+
+        Raises:
+            UserError: if the quota is used up, with the names of the largest runs.
+        """
+        limits = self.registry.limits
+        if limits.bytes_per_owner:
+            owned = [run for run in self._runs if run.owner == owner and run.deleted_at is None]
+            excess = sum(map(self.size_of_run, owned)) + n_bytes - limits.bytes_per_owner
+            if self._thin_histories(owned, excess) > 0:
+                largest = sorted(owned, key=self.size_of_run, reverse=True)[:MAX_NAMED_RUNS]
+                sized = [f"“{run.name}” ({format_bytes(self.size_of_run(run))})" for run in largest]
+                raise UserError(
+                    f"your runs use {format_bytes(sum(map(self.size_of_run, owned)))} and this needs about "
+                    f"{format_bytes(n_bytes)} more, but {limits.instance_name} stores "
+                    f"{format_bytes(limits.bytes_per_owner)} per visitor: delete {' or '.join(sized)}, "
+                    f"or {limits.how_to_raise('RUNS_MB')}"
+                )
+        address = CLIENT_ADDRESS.get()
+        is_short = bool(limits.bytes_total) and self.enforce(n_bytes, address) > 0
+        if address and limits.bytes_total and self._exceeds_address_quota(n_bytes, address):
+            raise UserError(
+                f"{limits.instance_name} stores {format_bytes(limits.bytes_total)} in total, of which one address "
+                "may use half, and the runs from yours need more than that; delete some, "
+                f"try again later, or {limits.how_to_raise('RUNS_TOTAL_MB')}"
+            )
+        if is_short:
+            raise UserError(
+                f"{limits.instance_name} stores {format_bytes(limits.bytes_total)} in total, and all of it is "
+                f"in use; try again later, or {limits.how_to_raise('RUNS_TOTAL_MB')}"
+            )
+
+    def enforce(self, needed: int = 0, address: str = "") -> int:
+        """Evict data if all runs together, with `needed` more bytes, exceed the total quota.
+
+        Owners above their share lose data first, then addresses above half of the total. Other
+        owners lose data only if the total would be exceeded even without the excess of these.
+
+        Args:
+            needed: additional bytes to store.
+            address: the client address that needs them.
+
+        Returns:
+            the bytes that still exceed the quota.
+        """
+        limits, runs = self.registry.limits, self._runs
+        share = limits.bytes_per_owner or limits.bytes_total
+        used = self._bytes_by_owner(runs)
+        excess = sum(max(0, each - share) for each in used.values())
+        self._evict(
+            [run for run in runs if used[run.owner] > share],
+            min(excess, sum(used.values()) + needed - limits.bytes_total),
+        )
+        half = int(max_amount_per_address(limits.bytes_total))
+        for crowded, size in self._bytes_by_address(self._runs, needed, address).items():
+            if crowded and size > half:
+                over = sum(self._bytes_by_owner(self._runs).values()) + needed - limits.bytes_total
+                self._evict(
+                    [run for run in self._runs if run.address == crowded], min(size - half, over)
+                )
+        fair = self._bytes_by_address(self._runs, needed, address, share)
+        return self._evict(
+            runs,
+            sum(min(size, half) if name else size for name, size in fair.items())
+            - limits.bytes_total,
+        )
+
+    def eviction_message(self, owner: str) -> str:
+        """Return a message about the evicted data of an owner's runs; empty if there is none."""
+        owned = [run for run in self.registry.list_for_owner(owner) if run.deleted_at is None]
+        thinned = [run.name for run in owned if run.removed == HISTORY_THINNED]
+        emptied = [run.name for run in owned if run.removed == WEIGHTS_EVICTED]
+        parts = []
+        if thinned:
+            parts.append(f"Some earlier steps of {_join_names(thinned)} were deleted.")
+        if emptied:
+            parts.append(
+                f"The weights of {_join_names(emptied)} were deleted. "
+                "Use “Run again exactly” to retrain them."
+            )
+        reason = self.registry.limits.storage_limit_message()
+        return " ".join([f"Storage limit reached: {reason}.", *parts]) if parts else ""
+
+    def size_of_run(self, run: Run) -> int:
+        """Return the bytes of a run; for an active run, at least its estimated final size."""
+        size = (
+            directory_size(run.folder)
+            if run.has_worker or run.size_bytes is None
+            else run.size_bytes
+        )
+        run.size_bytes = None if run.has_worker else size
+        return (
+            max(size, estimated_run_bytes(run.config))
+            if run.has_worker or run.status in ("waiting", "starting")
+            else size
+        )
+
+    def evict_if_idle(self, run: Run, evict: Eviction) -> int:
+        """Evict data of a run if it is idle.
+
+        A worker that starts meanwhile waits for the lock file.
+
+        Args:
+            evict: updates the run in memory, with the locks of the registry and the run held, and
+                returns the function that removes the data from disk. That function runs without
+                these locks, because a poll takes the run's lock.
+
+        Returns:
+            the number of freed bytes.
+        """
+        with (
+            suppress(filelock.Timeout, OSError),
+            filelock.FileLock(run.folder / ".lock", timeout=0),
+        ):
+            before = self.size_of_run(run)
+            with self.registry.scheduling_paused(), run.lock:
+                if not self.registry.is_idle(run):
+                    return 0
+                run.size_bytes = None
+                remove = evict(run)
+            remove()
+            return before - self.size_of_run(run)
+        return 0
+
+    def delete_run(self, run: Run) -> Callable[[], object]:
+        """Remove a run, and return the function that removes its folder."""
+        self.registry.remove(run)
+        return lambda: shutil.rmtree(run.folder, ignore_errors=True)
+
+    def _bytes_by_owner(self, runs: list[Run]) -> Counter[str]:
+        """Return the bytes of the runs of each owner."""
+        used = Counter[str]()
+        for run in runs:
+            used[run.owner] += self.size_of_run(run)
+        return used
+
+    def _bytes_by_address(
+        self, runs: list[Run], needed: int, address: str, share: int = 0
+    ) -> Counter[str]:
+        """Return the bytes of the runs of each address; "" is the unknown address.
+
+        Args:
+            needed: additional bytes of `address`.
+            share: the most bytes that count for one owner; 0 for no limit.
+        """
+        sizes = [self.size_of_run(run) for run in runs]
+        owners, used = Counter[str](), Counter[str]({address: needed})
+        for run, size in zip(runs, sizes, strict=True):
+            owners[run.owner] += size
+        for run, size in zip(runs, sizes, strict=True):
+            most = owners[run.owner]
+            used[run.address] += size * share // most if share and most > share else size
+        return used
+
+    def _exceeds_address_quota(self, needed: int, address: str) -> bool:
+        """Return whether more bytes would exceed the half of an address and the total quota."""
+        limit = self.registry.limits.bytes_total
+        used = self._bytes_by_address(self._runs, needed, address)
+        return used[address] > max_amount_per_address(limit) and used.total() > limit
+
+    def _thin_histories(self, runs: list[Run], excess: int) -> int:
+        """Thin the weight histories until `excess` bytes are free; return the bytes still missing."""
+        for run in self._least_recently_used(runs) if excess > 0 else []:
+            if excess > 0:
+                excess -= self._truncate(run, surplus_weights, HISTORY_THINNED)
+        return excess
+
+    def _evict(self, runs: list[Run], excess: int) -> int:
+        """Evict data of idle runs until `excess` bytes are free; return the bytes still missing.
+
+        The order is: deleted runs, weight histories, models, records of runs without a model.
+        Uploaded models of absent owners come first among the models, because their owners have a
+        copy; then those of hidden runs. Uploaded models must not evict models trained on this
+        instance.
+        """
+        if excess <= 0:
+            return excess
+        runs = self._least_recently_used(runs)
+        deleted = [run for run in runs if run.deleted_at is not None]
+        remaining = [run for run in runs if run.deleted_at is None]
+        excess = self._free_until(excess, deleted, self.delete_run)
+        excess = self._thin_histories(remaining, excess)
+        order = sorted(
+            remaining, key=lambda run: (not run.sent or self._in_use(run), not run.hidden)
+        )
+        for run in order:
+            if excess > 0:
+                excess -= self._truncate(run, all_weights, WEIGHTS_EVICTED)
+        return self._free_until(
+            excess, [run for run in remaining if run.removed == WEIGHTS_EVICTED], self.delete_run
+        )
+
+    def _free_until(self, excess: int, runs: list[Run], evict: Eviction) -> int:
+        for run in runs:
+            if excess > 0:
+                excess -= self.evict_if_idle(run, evict)
+        return excess
+
+    def _truncate(self, run: Run, select_files: Callable[[Path], list[Path]], state: str) -> int:
+        """Remove weights of a run and record it in the run.
+
+        Args:
+            select_files: returns the files and folders to remove from the run's folder.
+            state: the value of `removed` from now on.
+
+        Returns:
+            the number of freed bytes.
+        """
+        try:
+            paths, modified_at = select_files(run.folder), (run.folder / "run.json").stat().st_mtime
+        except OSError:
+            return 0
+        if not paths:
+            return 0
+
+        def taking(run: Run) -> Callable[[], None]:
+            run.weight_steps, run.latest_weights_step, run.removed, run.checkpoint_version = (
+                None,
+                None,
+                state,
+                run.checkpoint_version + 1,
+            )
+            if state == WEIGHTS_EVICTED:
+                run.snapshot = run.probe_info = None
+                why = f"{run.message}; " if run.status == "failed" else ""
+                run.message = why + (
+                    "its weights were deleted because the storage limit was reached "
+                    f"({self.registry.limits.storage_limit_message()}); use “Run again exactly” to retrain it"
+                )
+            run.write()
+            return remove
+
+        def remove() -> None:
+            for path in paths:
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            # An eviction does not count as use of the run.
+            os.utime(run.folder / "run.json", (modified_at, modified_at))
+
+        return self.evict_if_idle(run, taking)
+
+    def _least_recently_used(self, runs: list[Run]) -> list[Run]:
+        """Sort runs, least recently used first; runs with an active owner or viewer come last."""
+
+        def age(run: Run) -> tuple[bool, float]:
+            try:
+                written = (run.folder / "run.json").stat().st_mtime
+            except OSError:
+                written = 0.0
+            return self._in_use(run), written
+
+        return sorted(runs, key=age)
+
+    def _in_use(self, run: Run) -> bool:
+        """Return whether a run has an active owner or viewer."""
+        return (
+            time.monotonic()
+            - max(
+                self.registry.owner_last_seen.get(run.owner, -OWNER_ACTIVE_TTL_S),
+                run.last_viewed_at,
+            )
+            < OWNER_ACTIVE_TTL_S
+        )
+
+
+def directory_size(folder: Path) -> int:
+    """Return the bytes of a folder's files.
+
+    A file that several runs share, such as a run and its branch, counts in equal parts.
+    """
+    total = 0
+    for inside, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # the file was removed meanwhile
+                about = os.stat(os.path.join(inside, name))
+                total += about.st_size // max(1, about.st_nlink)
+    return total
+
+
+def surplus_weights(folder: Path) -> list[Path]:
+    """Return the weight files to remove when a history is thinned, and all states.
+
+    The first weights, one per doubling of the step, and the latest weights remain.
+    """
+    weights = [
+        weights_path(folder, step) for step in weight_steps(folder)[:-1] if not is_retained(step, 1)
+    ]
+    return [*weights, *(folder / "history").glob(f"*{STATE_SUFFIX}")]
+
+
+def all_weights(folder: Path) -> list[Path]:
+    """Return what to remove from a run so that only its record and short curves remain.
+
+    Raises:
+        OSError: if the folder cannot be read.
+    """
+    paths = [path for name in ("checkpoints", "history") if directory_size(path := folder / name)]
+    metrics = folder / "metrics.jsonl"
+    if metrics.is_file() and metrics.stat().st_size > MAX_KEPT_METRICS_BYTES:
+        paths.append(metrics)
+    return paths
+
+
+def _join_names(names: list[str]) -> str:
+    """Join names with commas and "and"; at most `NAMED` of them are named."""
+    parts = [f"“{name}”" for name in names[:MAX_NAMED_RUNS]]
+    if len(names) > MAX_NAMED_RUNS:
+        parts.append(f"{len(names) - MAX_NAMED_RUNS} more")
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))

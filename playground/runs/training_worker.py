@@ -1,0 +1,586 @@
+"""The training process of one run: train, handle commands, send messages, and save to disk.
+
+The worker computes no views. It saves its weights in the run's history and reports their steps,
+and another process computes the views from them (`inspector_process.py`).
+
+The pipe carries commands to the worker and messages to the server. Both are tuples that start with
+their kind.
+
+    commands   ("pause",) ("resume",) ("step", n) ("stop",) ("park",) ("keep",)
+               ("watch", bool) ("change", setting, value)
+    messages   ("began", step, device) ("points", [dict]) ("history", [steps], latest step)
+               ("status", name) ("saved", step) ("changes", [[step, setting, value]])
+               ("trouble", text) ("active", seconds of training without pauses)
+               ("ended", status, text, scores or None)
+
+A worker saves and exits when its parent has exited or when it receives a signal. The run can be
+resumed. The worker prints nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import filelock
+import torch
+
+from playground.evaluation import EvalResult
+from playground.models.config import ConfigError
+from playground.training.atomic_write import clean_up_stale, is_read_only, remove_dir
+from playground.training.checkpoint import (
+    WeightsSerializer,
+    metrics_record,
+    restore_trainer,
+    resume_trainer,
+    save_checkpoint,
+    serialize_tensors,
+)
+from playground.training.config import RunConfig, SettingChange
+from playground.training.manifest import CheckpointError
+from playground.training.thread_tuning import ThreadTuner
+from playground.training.trainer import MAX_THREADS, Metrics, Trainer, TrainingDivergedError
+
+from .run import DIVERGED_MESSAGE, NO_USABLE_CHECKPOINT, PINNED_SUFFIX, WorkerSpec
+from .weight_history import WeightHistory, read_lines, state_path, state_steps, weights_path
+
+log = logging.getLogger(__name__)
+
+METRICS_INTERVAL_S = 0.1  # seconds between two messages with points
+SNAPSHOT_INTERVAL_S = 0.2  # least seconds between two weights for the live view
+STEP_BY_STEP_MAX_SPEED = (
+    20  # largest speed in steps per second at which the live view shows every step
+)
+FIRST_CHECKPOINT_AFTER_S = 2.0  # seconds until the first checkpoint of a worker
+CHECKPOINT_INTERVAL_S = 15.0  # least seconds between two later checkpoints
+COMMAND_POLL_INTERVAL_S = 0.05  # seconds of consecutive GPU steps between two polls for commands
+COMMAND_WAIT_S = 0.5  # seconds that a paused worker waits for a command between two loops
+KEPT_CHECKPOINTS = 2  # automatic checkpoints that stay
+HEARTBEAT_INTERVAL_S = 1.0  # seconds between two messages of a worker that is not paused
+LOCK_TIMEOUT_S = 20.0  # seconds to wait for a worker of an earlier server that still saves
+OUT_OF_MEMORY_MESSAGE = "out of memory ({}); use a smaller batch_size, d_model or max_length"
+
+
+def main(connection: Connection, spec: WorkerSpec) -> None:
+    """Run the worker: the entry point of the process."""
+    worker: TrainingWorker | None = None
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if worker is None:
+            raise SystemExit(0)
+        worker.request_exit("paused")
+
+    if hasattr(os, "nice"):
+        os.nice(10)  # the server must respond even if training uses every core
+    # The terminal sends Ctrl-C to the whole process group; the parent handles it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, end)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, end)
+
+    def begun(began: TrainingWorker) -> None:
+        nonlocal worker
+        worker = began
+
+    run_job(connection, spec, begun)
+
+
+def run_job(
+    connection: Connection,
+    spec: WorkerSpec,
+    on_start: Callable[[TrainingWorker], None] = lambda worker: None,
+) -> None:
+    """Run the specified worker, and report in every case how it ended.
+
+    It runs in its own process or in one of ZeroGPU (`zerogpu.py`).
+
+    Args:
+        on_start: called with the worker before it trains.
+    """
+
+    def report_failure(sentence: str) -> None:
+        _send(connection, ("ended", "failed", sentence, None))
+
+    try:
+        folder = Path(spec.folder)
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(folder / ".lock", timeout=LOCK_TIMEOUT_S):
+            worker = TrainingWorker(connection, spec)
+            on_start(worker)
+            worker.run()
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        report_failure(OUT_OF_MEMORY_MESSAGE.format(str(error)[:200] or "no memory left"))
+    except filelock.Timeout:
+        report_failure("another process is training this run; end that one first")
+    except (CheckpointError, ValueError) as error:
+        report_failure(str(error))
+    except OSError as error:
+        report_failure(f"{error.filename or folder}: {error.strerror or error}")
+    except Exception as error:  # the process ends in any case, and the page must get the reason
+        # torch raises a RuntimeError if the CPU memory is insufficient.
+        if isinstance(error, RuntimeError) and "allocate memory" in str(error):
+            report_failure(OUT_OF_MEMORY_MESSAGE.format(str(error).split(": ")[-1][:200]))
+            return
+        log.exception("Training of %s failed", Path(spec.folder).name)
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(frame.filename).name}, line {frame.lineno}"
+        report_failure(f"{type(error).__name__}: {error} ({place})")
+    finally:
+        connection.close()
+
+
+def _send(connection: Connection, message: tuple[Any, ...]) -> None:
+    with suppress(OSError):  # the parent has exited; `TrainingWorker.listen` handles that
+        connection.send(message)
+
+
+class TrainingWorker:
+    """The training loop of a run, with its history and its commands."""
+
+    def __init__(self, connection: Connection, spec: WorkerSpec) -> None:
+        self.connection, self.folder = connection, Path(spec.folder)
+        self.history = WeightHistory(self.folder)
+        self.write_error = ""  # the message about a failed write
+        self.trainer, note, is_new = self.prepare(spec)
+        self.packed_weights = WeightsSerializer(self.trainer.model)
+        self.thread_choice = ThreadTuner(self.trainer)
+        # A branch pauses once, at the step where it leaves its origin.
+        branch_step = spec.branched_from[1] if spec.branched_from else -1
+        self.pause_at_step = (
+            branch_step if is_new or self.trainer.step_count < branch_step else None
+        )
+        self.paused = spec.first_command == "step" or self.pause_at_step == self.trainer.step_count
+        self.steps_to_go = int(spec.first_command == "step")  # single steps requested while paused
+        self.uses_zerogpu = spec.time_slice_s > 0  # on a ZeroGPU slice of that duration
+        self.release_deadline = (
+            time.monotonic() + spec.time_slice_s if self.uses_zerogpu else math.inf
+        )
+        self.first_step = self.trainer.step_count
+        self.exit_status = ""  # the final status, once the worker should exit
+        self.orphaned = False  # the parent has exited
+        self.viewer_active = True
+        self.pending_metrics: list[Metrics] = []
+        self.metrics_sent_at = self.next_snapshot_at = self.next_step_at = 0.0
+        self.next_checkpoint_at = time.monotonic() + FIRST_CHECKPOINT_AFTER_S
+        self.saved_version: tuple[int, list[SettingChange], bool] | None = None
+        self.sent_weight_steps: list[int] = []
+        self.trained_seconds, self.counted_at, self.counting = (
+            spec.trained_seconds,
+            time.monotonic(),
+            False,
+        )
+        if note:
+            self.send("trouble", note)
+
+    def prepare(self, spec: WorkerSpec) -> tuple[Trainer, str, bool]:
+        """Restore the trainer, and cut the history to its step.
+
+        Returns:
+            the trainer, a note for the owner, and whether the run is new.
+
+        Raises:
+            CheckpointError: if there are checkpoints, but neither one of them nor a state of the
+                history can be used.
+        """
+        config, changes = RunConfig.from_flat(spec.config), SettingChange.parse(spec.changes)
+        most_threads = spec.threads or MAX_THREADS
+        checkpoints, note, damaged = self.folder / "checkpoints", "", []
+        clean_up_stale(checkpoints)
+        for path in sorted(checkpoints.glob("[0-9]*"), key=_parse_step, reverse=True):
+            try:
+                trainer, _ = resume_trainer(path, max_threads=most_threads)
+            except CheckpointError as error:
+                note = note or f"{error}. An earlier checkpoint was used"
+                damaged.append(path)
+                continue
+            known = {(change.step, change.setting) for change in changes}
+            # Past changes of the checkpoint count, too: the server may have been killed before it
+            # received them.
+            past_changes = [
+                change for change in trainer.changes if change.step <= trainer.step_count
+            ]
+            added_changes = [
+                change for change in past_changes if (change.step, change.setting) not in known
+            ]
+            trainer.changes = sorted([*changes, *added_changes], key=lambda change: change.step)
+            self.history.open(trainer.step_count)
+            for damaged_path in damaged:  # renamed, so that later starts ignore them
+                with suppress(OSError):
+                    os.rename(damaged_path, damaged_path.with_name(f"damaged-{damaged_path.name}"))
+            return trainer, note, False
+        trainer = Trainer(config, changes, max_threads=most_threads)
+        lines = list(read_lines(self.folder))
+        if (
+            at := self.restore_state_at_or_before(
+                trainer, self.folder, lines[-1]["step"] if lines else 0
+            )
+        ) is not None:
+            trainer.seconds = next(
+                (line.get("seconds", 0.0) for line in reversed(lines) if line["step"] == at), 0.0
+            )
+            self.history.open(trainer.step_count)
+            return trainer, note, False
+        if note:
+            raise CheckpointError(
+                f"{NO_USABLE_CHECKPOINT} ({note.rpartition('.')[0]}); run it again from the list"
+            )
+        lines = self.branch(trainer, *spec.branched_from) if spec.branched_from else []
+        self.history.open(trainer.step_count, lines)
+        return trainer, note, True
+
+    def branch(self, trainer: Trainer, parent_folder: str, step: int) -> list[dict[str, Any]]:
+        """Start from the last state of another run up to `step`, and copy its history.
+
+        The steps in between are trained again, with bitwise identical results.
+
+        Returns:
+            the metrics up to the restored step.
+        """
+        parent = Path(parent_folder)
+        lines = [line for line in read_lines(parent) if line["step"] <= step]
+        # A live run writes its weights a moment before its metrics.
+        at = self.restore_state_at_or_before(trainer, parent, lines[-1]["step"] if lines else step)
+        if at is None:
+            return []
+        (self.folder / "history").mkdir(parents=True, exist_ok=True)
+        for path in (parent / "history").glob("*.safetensors"):
+            if 0 <= _parse_step(path) <= at:
+                with suppress(OSError):  # the history was thinned meanwhile
+                    os.link(path, self.folder / "history" / path.name)
+        lines = [line for line in lines if line["step"] <= at]
+        trainer.seconds = lines[-1].get("seconds", 0.0) if lines else 0.0
+        trainer.reopen()
+        return lines
+
+    def restore_state_at_or_before(self, trainer: Trainer, run: Path, step: int) -> int | None:
+        """Restore the last complete state of a run up to `step`.
+
+        Returns:
+            the step of that state; None if there is none.
+        """
+        states = [(s, weights_path(run, s), state_path(run, s)) for s in state_steps(run)]
+        checkpoint_paths = (run / "checkpoints").glob("[0-9]*")
+        states += [
+            (_parse_step(path), path / "model.safetensors", path / "training.safetensors")
+            for path in checkpoint_paths
+        ]
+        for at, weights, state in sorted(states, reverse=True):
+            if at > step:
+                continue
+            # The run may have trained on another device before.
+            for device in sorted(("cpu", "cuda"), key=lambda each: each != trainer.device.type):
+                with suppress(CheckpointError):  # then use an earlier state
+                    restore_trainer(trainer, weights, state, at, device)
+                    return at
+        return None
+
+    # The loop
+
+    def run(self) -> None:
+        """Train until the run ends or is stopped; then evaluate, save and report it."""
+        self.send("began", self.trainer.step_count, self.trainer.device.type)
+        self.send_changes()
+        self.write_or_pause(self.save_preview_weights)
+        self.send("status", "paused" if self.paused else "training")
+        while not self.finalize(*self.train()):
+            # The weights stay in memory until the owner has freed disk space and presses Resume or
+            # Stop.
+            self.exit_status = ""
+            self.pause_before_exit()
+            while self.paused and not self.exit_status:
+                self.poll_commands(COMMAND_WAIT_S)
+
+    def train(self) -> tuple[str, str]:
+        """Train, handle commands and send messages until the run ends.
+
+        Returns:
+            the final status and its message.
+        """
+        while self.trainer.should_continue() and not self.exit_status:
+            self.poll_commands(self.seconds_until_next_step())
+            self.count_trained_seconds()
+            if time.monotonic() - self.metrics_sent_at > HEARTBEAT_INTERVAL_S and not self.paused:
+                # At a very low speed, this tells the server that the worker is alive.
+                self.write_or_pause(self.send_metrics)
+            if self.uses_zerogpu and not self.exit_status:
+                self.release_gpu_before_deadline()
+            if (
+                self.exit_status
+                or (self.paused and not self.steps_to_go)
+                or time.monotonic() < self.next_step_at
+            ):
+                continue
+            started = time.monotonic()
+            try:
+                self.pending_metrics += self.trainer.train_steps(self.steps_per_iteration())
+            except TrainingDivergedError as error:
+                return "failed", f"{DIVERGED_MESSAGE} at {error}"
+            self.steps_to_go = max(0, self.steps_to_go - 1)
+            self.write_or_pause(self.record_step)
+            if not self.paused and self.thread_choice.maybe_tune():
+                self.send_changes()
+            if self.trainer.step_count == self.pause_at_step and self.trainer.should_continue():
+                self.pause()
+            speed = self.max_steps_per_second()
+            self.next_step_at = (
+                0.0 if self.paused or not speed else max(started, self.next_step_at) + 1 / speed
+            )
+        if self.exit_status:
+            return self.exit_status, ""
+        return "done", ""
+
+    def count_trained_seconds(self) -> None:
+        """Add the time since the last call to the training time, unless the run was paused."""
+        now = time.monotonic()
+        self.trained_seconds += self.counting * (now - self.counted_at)
+        self.counted_at, self.counting = now, not self.paused or self.steps_to_go > 0
+
+    def steps_per_iteration(self) -> int:
+        """Return the number of steps until the next check of commands, clock and history.
+
+        It exceeds 1 only on a GPU with a captured step.
+        """
+        if self.trainer.cuda_graph is None or self.paused or self.max_steps_per_second():
+            return 1
+        step, maximum = (
+            self.trainer.step_count,
+            max(1, int(COMMAND_POLL_INTERVAL_S * self.trainer.recent_steps_per_second)),
+        )
+        if self.pause_at_step is not None and self.pause_at_step > step:
+            maximum = min(maximum, self.pause_at_step - step)
+        return next(
+            (
+                n
+                for n in range(1, maximum)
+                if self.history.should_save_weights(step + n)
+                or self.history.should_save_state(step + n)
+            ),
+            maximum,
+        )
+
+    def seconds_until_next_step(self) -> float:
+        """Return the seconds to wait for a command before the next step; 0 at full speed."""
+        if self.paused and not self.steps_to_go:
+            return 0.0 if self.uses_zerogpu else COMMAND_WAIT_S
+        return max(0.0, min(COMMAND_WAIT_S, self.next_step_at - time.monotonic()))
+
+    def release_gpu_before_deadline(self) -> None:
+        """Exit a ZeroGPU slice when paused, or at the time limit after at least one step."""
+        if self.paused and not self.steps_to_go:
+            self.request_exit("paused")
+        elif time.monotonic() > self.release_deadline and self.trainer.step_count > self.first_step:
+            self.request_exit("waiting")
+
+    def max_steps_per_second(self) -> float:
+        """Return the current maximum of steps per second; 0 for no maximum."""
+        speeds = [
+            c.value
+            for c in self.trainer.changes
+            if c.setting == "speed" and c.step <= self.trainer.step_count
+        ]
+        return speeds[-1] if speeds else 0.0
+
+    def record_step(self) -> None:
+        """Save and send the data that are due after a step."""
+        step, now = self.trainer.step_count, time.monotonic()
+        state_due = self.history.should_save_state(step)
+        snapshot_due = self.viewer_active and (
+            now > self.next_snapshot_at or 0 < self.max_steps_per_second() <= STEP_BY_STEP_MAX_SPEED
+        )
+        if state_due or snapshot_due or self.paused or self.history.should_save_weights(step):
+            self.save_preview_weights(with_state=state_due)
+        if state_due:
+            self.history.save_state(step, serialize_tensors(self.trainer.state_dict()))
+        if self.paused or now - self.metrics_sent_at > METRICS_INTERVAL_S:
+            self.send_metrics()
+        if now > self.next_checkpoint_at:
+            self.save()
+
+    def finalize(self, status: str, message: str) -> bool:
+        """Evaluate, save and report the end of the run.
+
+        Returns:
+            False if it could not be saved and the server is still there to report that.
+        """
+        scores = self.trainer.evaluate() if status == "done" else None
+        saved = (
+            self.write_or_pause(self.send_metrics)
+            and self.write_or_pause(self.save_preview_weights)
+            and self.write_or_pause(lambda: self.save(scores))
+        )
+        if not saved and self.uses_zerogpu:
+            status, message = "paused", self.write_error
+        elif not saved and not self.orphaned:
+            return False
+        self.send("ended", status, message, dataclasses.asdict(scores) if scores else None)
+        return True
+
+    # Commands
+
+    def poll_commands(self, seconds: float) -> None:
+        """Handle the received commands; wait up to `seconds` for the first one."""
+        try:
+            while not self.exit_status and self.connection.poll(seconds):
+                self.handle_command(*self.connection.recv())
+                seconds = 0.0
+        except (EOFError, OSError):
+            self.orphaned = True
+            self.request_exit("paused")
+
+    def handle_command(self, kind: str, *arguments: Any) -> None:
+        """Handle one command."""
+        if kind == "pause" and not self.paused:
+            self.pause()
+        elif kind == "resume" and self.paused:
+            self.paused, self.steps_to_go, self.next_step_at = False, 0, 0.0
+            self.send("status", "training")
+        elif kind == "step" and self.paused:
+            self.steps_to_go += int(arguments[0])
+        elif kind in ("stop", "park"):
+            self.request_exit("stopped" if kind == "stop" else "paused")
+        elif kind == "keep":
+            self.write_or_pause(lambda: self.save(pinned=True))
+        elif kind == "watch":
+            self.viewer_active = bool(arguments[0])
+            if self.viewer_active:
+                self.write_or_pause(self.save_preview_weights)
+        elif kind == "change":
+            try:
+                self.trainer.schedule_change(arguments[0], arguments[1], self.pause_at_step)
+            except ConfigError as error:
+                self.send("trouble", str(error))
+            self.next_step_at = 0.0
+            self.send_changes()
+
+    def pause(self) -> None:
+        """Pause, and save weights and a checkpoint."""
+        # The points come first, so that no page shows the pause at an earlier step.
+        self.write_or_pause(self.send_metrics)
+        self.pause_before_exit()
+        self.write_or_pause(self.save_preview_weights)
+        self.write_or_pause(self.save)
+
+    def pause_before_exit(self) -> None:
+        """Pause without saving."""
+        self.paused, self.steps_to_go = True, 0
+        self.send("status", "paused")
+
+    def request_exit(self, status: str) -> None:
+        """Exit after the current step. Safe in a signal handler."""
+        self.exit_status = self.exit_status or status
+
+    # Saving and messages
+
+    def write_or_pause(self, write: Any) -> bool:
+        """Call a function that writes; if it fails, pause and report the reason.
+
+        The data stay in memory.
+
+        Returns:
+            whether the write succeeded.
+        """
+        try:
+            write()
+        except (OSError, CheckpointError) as error:
+            error_message = (
+                str(error)
+                if isinstance(error, CheckpointError)
+                else f"could not write {self.folder}: {error.strerror or error}"
+            )
+            cause = error.__cause__ if isinstance(error, CheckpointError) else error
+            remedy = (
+                "make its folder writable"
+                if isinstance(cause, OSError) and is_read_only(cause)
+                else "free disk space"
+            )
+            self.write_error = f"{error_message}; the run is paused: {remedy} and resume"
+            self.send("trouble", self.write_error)
+            if not self.paused:
+                self.pause_before_exit()
+            return False
+        return True
+
+    def save_preview_weights(self, with_state: bool = False) -> None:
+        """Save the weights for the live view.
+
+        The next save is delayed so that saving takes at most 1 % of the time, whatever the size.
+        """
+        step, started = self.trainer.step_count, time.monotonic()
+        self.history.save_weights(step, self.packed_weights(), with_state)
+        now = time.monotonic()
+        self.next_snapshot_at = now + max(SNAPSHOT_INTERVAL_S, 100 * (now - started))
+        self.send_weight_steps()
+
+    def send_weight_steps(self) -> None:
+        """Send the steps with stored weights, if they have changed."""
+        steps = self.history.steps()
+        if steps != self.sent_weight_steps:
+            self.sent_weight_steps = steps
+            self.send("history", steps, steps[-1] if steps else None)
+
+    def send_metrics(self) -> None:
+        """Send the new metrics and the training time, and append the metrics to the history."""
+        lines = [metrics_record(metrics) for metrics in self.pending_metrics]
+        self.pending_metrics, self.metrics_sent_at = [], time.monotonic()
+        self.send("points", lines)
+        self.count_trained_seconds()
+        self.send("active", self.trained_seconds)
+        self.history.add(lines)
+
+    def save(self, scores: EvalResult | None = None, pinned: bool = False) -> None:
+        """Write a checkpoint of this step, then delete the oldest ones.
+
+        Args:
+            scores: the final evaluation, if there is one.
+            pinned: whether the owner requested it, so that it is not deleted automatically.
+        """
+        step, started = self.trainer.step_count, time.monotonic()
+        version = (step, list(self.trainer.changes), pinned)
+        if scores is not None or version != self.saved_version:
+            self.send_metrics()
+            self.history.flush()
+            name = f"{step:07d}{PINNED_SUFFIX if pinned else ''}"
+            save_checkpoint(self.folder / "checkpoints" / name, self.trainer, None, scores)
+            self.saved_version = version
+            unpinned = sorted(
+                (
+                    path
+                    for path in (self.folder / "checkpoints").glob("[0-9]*")
+                    if not path.name.endswith(PINNED_SUFFIX)
+                ),
+                key=_parse_step,
+            )
+            past_paths = [path for path in unpinned if _parse_step(path) <= step]
+            later_paths = unpinned[len(past_paths) :]  # damaged ones; their steps are trained again
+            for path in [*later_paths, *past_paths[:-KEPT_CHECKPOINTS]]:
+                with suppress(OSError):
+                    remove_dir(path)
+            self.send("saved", step)
+        now = time.monotonic()
+        self.next_checkpoint_at = now + max(CHECKPOINT_INTERVAL_S, 50 * (now - started))
+        if self.write_error:
+            self.write_error = ""
+            self.send("trouble", "")
+
+    def send_changes(self) -> None:
+        """Send all changes of settings."""
+        self.send("changes", [change.to_list() for change in self.trainer.changes])
+
+    def send(self, *message: Any) -> None:
+        _send(self.connection, message)
+
+
+def _parse_step(path: Path) -> int:
+    digits = path.name.split(".")[0].removesuffix(PINNED_SUFFIX)
+    return int(digits) if digits.isdigit() else -1

@@ -1,0 +1,281 @@
+"""Start worker processes from a fork server that has imported torch.
+
+A worker then starts within hundredths of a second.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from playground.logs import configure_logging
+from playground.training.devices import usable_cores as usable_cores
+
+# The first optimizer of a process imports torch._dynamo.
+PRELOAD = [
+    "torch",
+    "torch._dynamo",
+    "playground.runs.training_worker",
+    "playground.runs.inspector_process",
+]
+OUTBOX_SIZE = 256  # messages that may wait for a busy child
+
+log = logging.getLogger(__name__)
+
+
+def context() -> Any:
+    """Return the multiprocessing context of worker processes.
+
+    It is a fork server with preloaded modules if the system has one, else a new interpreter
+    (Windows). PLAYGROUND_START_METHOD chooses one of the two. The preload is set here, because the
+    first process starts the fork server.
+
+    Raises:
+        ValueError: if the system does not support PLAYGROUND_START_METHOD.
+    """
+    methods = [
+        method
+        for method in ("forkserver", "spawn")
+        if method in multiprocessing.get_all_start_methods()
+    ]
+    requested = os.environ.get("PLAYGROUND_START_METHOD") or methods[0]
+    if requested not in methods:
+        raise ValueError(
+            f"PLAYGROUND_START_METHOD is {requested!r}; this system has {' and '.join(methods)}: "
+            "choose one, or leave it unset"
+        )
+    if requested == "spawn":
+        return multiprocessing.get_context("spawn")
+    selected = multiprocessing.get_context("forkserver")
+    selected.set_forkserver_preload(PRELOAD)
+    return selected
+
+
+def warm_up() -> threading.Thread:
+    """Start the fork server in the background and let it import torch. Safe to call again.
+
+    Raises:
+        ValueError: if the system does not support PLAYGROUND_START_METHOD.
+    """
+    method = context().get_start_method()
+
+    def start() -> None:
+        if method == "forkserver":
+            from multiprocessing import forkserver
+
+            with sigint_blocked():
+                forkserver.ensure_running()
+
+    thread = threading.Thread(target=start, name="warm-up", daemon=True)
+    thread.start()
+    return thread
+
+
+@contextmanager
+def sigint_blocked() -> Iterator[None]:
+    """Start processes inside this context with SIGINT blocked, also during their imports.
+
+    The terminal sends Ctrl-C to the whole process group; the server process handles it for all.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    # Otherwise the first process starts the resource tracker, which unblocks SIGINT afterwards.
+    resource_tracker.ensure_running()
+    # Child processes inherit the mask of this thread.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def describe_exit(process: str, code: int | None) -> str:
+    """Return how a process ended; the exit code None means that it could not be started."""
+    if code is None:
+        return f"{process} could not be started: the machine lacks memory, processes or open files"
+    return f"{process} ended (exit code {code})"
+
+
+def cpu_seconds(pid: int, proc: Path = Path("/proc")) -> float:
+    """Return the CPU seconds of a process, plus its waiting time for a CPU if Linux reports it.
+
+    On a busy machine a worker may get almost no CPU time for a minute. It is not hung then.
+
+    Raises:
+        psutil.Error: if there is no such process.
+    """
+    nanoseconds = 0
+    for path in (proc / str(pid) / "task").glob("*/schedstat"):
+        with suppress(OSError, ValueError):  # the thread has ended
+            ran, waited, _ = path.read_text().split()
+            nanoseconds += int(ran) + int(waited)
+    if nanoseconds:
+        return nanoseconds / 1e9
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
+class WorkerProcess:
+    """A worker process that runs `module:function(pipe, *arguments)`, with a pipe to it.
+
+    The constructor and `send` never block: messages go through a queue and a separate thread, so a
+    busy child, a full pipe or a fork server that still imports delays no page.
+
+    `on_message(*message)` receives the child's messages, and `on_exit(exit code)` its end; the code
+    is None if the process could not be started. One thread makes both calls, never the
+    constructor, and `exited` is set after them. A `fresh` child is a new interpreter; it starts
+    earlier than the first child of a fork server, which imports torch first.
+
+    Raises:
+        RuntimeError: if the first thread for children cannot start; nothing has changed then.
+    """
+
+    def __init__(
+        self,
+        entry: str,
+        name: str,
+        *arguments: Any,
+        on_message: Callable[..., None],
+        on_exit: Callable[[int | None], None],
+        fresh: bool = False,
+    ) -> None:
+        self.exited = threading.Event()
+        start: Any = multiprocessing.get_context("spawn") if fresh else context()
+        self._kill_requested = False
+        self._outbox: queue.Queue[tuple[Any, ...] | None] = queue.Queue(OUTBOX_SIZE)
+        self._on_message, self._on_exit = on_message, on_exit
+        report_failure = _failure_reporter()
+        try:
+            self._connection, self._child_end = start.Pipe()
+        except OSError:
+            self.process: Any = start.Process(name=name)
+            log.exception("%s could not be started", name)
+            report_failure(self._fail)
+            return
+        self.process = start.Process(
+            target=_run_entry, args=(entry, self._child_end, *arguments), name=name, daemon=True
+        )
+        try:
+            for work in (self._send_loop, self._read):  # _read starts the process, so it comes last
+                threading.Thread(target=work, name=f"{name}-{work.__name__}", daemon=True).start()
+        except (RuntimeError, MemoryError):  # what a system without a free thread raises
+            log.exception("%s could not be started", name)
+            self._connection.close()
+            self._child_end.close()
+            report_failure(self._fail)
+
+    def send(self, *message: Any) -> bool:
+        """Queue a message; return False if the child has exited or its queue is full."""
+        if self.exited.is_set():
+            return False
+        try:
+            self._outbox.put_nowait(message)
+            return True
+        except queue.Full:
+            return False
+
+    def kill(self) -> None:
+        """Kill the process, also if it has not started yet."""
+        self._kill_requested = True
+        if self.process.pid is not None:
+            self.process.kill()
+
+    def _fail(self) -> None:
+        """Report the end of a process that could not be started."""
+        try:
+            self._on_exit(None)
+        finally:
+            self.exited.set()
+            with suppress(queue.Full):
+                self._outbox.put_nowait(None)  # lets _write end
+
+    def _send_loop(self) -> None:
+        while (message := self._outbox.get()) is not None:
+            try:
+                self._connection.send(message)
+            except (OSError, ValueError):  # the child has exited, or `_read` closed the pipe
+                return
+
+    def _read(self) -> None:
+        try:
+            with sigint_blocked():
+                self.process.start()
+            self._child_end.close()
+            if self._kill_requested:
+                self.process.kill()
+        except Exception:
+            log.exception("%s could not be started", self.process.name)
+            self._child_end.close()
+        try:
+            self._receive_loop()
+        finally:
+            if self.process.pid is not None:
+                self.process.join(5)
+            try:
+                self._on_exit(self.process.exitcode if self.process.pid is not None else None)
+            finally:
+                self.exited.set()
+                with suppress(queue.Full):
+                    self._outbox.put_nowait(None)  # lets _write end
+                self._connection.close()
+
+    def _receive_loop(self) -> None:
+        """Forward the child's messages until it exits."""
+        with suppress(EOFError, OSError):
+            while True:
+                message = self._connection.recv()
+                try:
+                    self._on_message(*message)
+                except Exception:  # one invalid message must not end the connection
+                    log.exception("A message of %s was dropped after an error", self.process.name)
+
+
+_reporting: queue.SimpleQueue[Callable[[], None]] | None = None
+_reporter_lock = threading.Lock()
+
+
+def _failure_reporter() -> Callable[[Callable[[], None]], None]:
+    """Return a function that queues a call for the thread that reports failed starts.
+
+    The thread starts with the first child. A failed start cannot rely on a new thread, and its
+    caller may hold the locks that the callback takes.
+    """
+    global _reporting
+    with _reporter_lock:
+        if _reporting is None:
+            calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+            threading.Thread(
+                target=_report_failures, args=(calls,), name="failed-starts", daemon=True
+            ).start()
+            _reporting = calls
+        return _reporting.put
+
+
+def _report_failures(calls: queue.SimpleQueue[Callable[[], None]]) -> None:
+    while True:
+        report = calls.get()
+        try:
+            report()
+        except Exception:  # one faulty callback must not delay the others
+            log.exception("The callback for a process that could not be started failed")
+
+
+def _run_entry(entry: str, connection: Connection, *arguments: Any) -> None:
+    from importlib import import_module
+
+    configure_logging()
+    module, function = entry.split(":")
+    getattr(import_module(module), function)(connection, *arguments)

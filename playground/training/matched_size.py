@@ -1,0 +1,121 @@
+"""Another architecture with as many parameters as a given run.
+
+This file does not import torch, because forms use it too.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import math
+
+from playground.architectures import ARCHITECTURES
+from playground.models.config import ConfigError, ModelConfig
+
+from .config import RunConfig
+from .presets import architecture_preset
+
+TOLERANCE = 0.05
+COPIED_SETTINGS = (
+    "task",
+    "symbols",
+    "min_length",
+    "max_length",
+    "rows",
+    "vocabulary",
+    "longest_answer",
+    "max_positions",
+    "seed",
+    "device",
+    "threads",
+    "eval_every",
+    "eval_n",
+    "until",
+)
+SHARED_SIZES = ("d_model", "n_heads", "n_layers", "d_ff", "dropout")
+
+
+def match_parameter_count(config: RunConfig, architecture: str) -> RunConfig:
+    """Configure a run of `architecture` with as many parameters as `config`, within 5 %.
+
+    The data, the seed and the evaluation are those of `config`; the other settings are the
+    architecture's own. Width and heads stay. The number of layers and d_ff compensate for the
+    differences between the architectures. A recurrent architecture has no d_ff: there d_model
+    changes.
+
+    Raises:
+        ConfigError: if no size is close enough.
+    """
+    if architecture not in ARCHITECTURES or architecture == config.family:
+        return config.replace(family=architecture)
+    target_count, fields, spec = (
+        config.model.parameter_count(),
+        config.to_flat(),
+        ARCHITECTURES[architecture],
+    )
+    shared_sizes = {
+        name: fields[name]
+        for name in SHARED_SIZES
+        if name in spec.setting_names() and name in ARCHITECTURES[config.family].setting_names()
+    }
+    base_settings = (
+        shared_sizes | dict(spec.overrides) | {name: fields[name] for name in COPIED_SETTINGS}
+    )
+    heads = base_settings.get("n_heads", spec.config_class.n_heads)
+    base_settings["d_model"] = max(1, round(base_settings["d_model"] / heads)) * heads
+    start = architecture_preset(architecture, **base_settings).model
+    sizes = (
+        _fit_depth_and_d_ff(start, target_count)
+        if "d_ff" in spec.setting_names()
+        else _fit_d_model(start, target_count)
+    )
+    result = architecture_preset(architecture, **base_settings | sizes)
+    if abs(result.model.parameter_count() / target_count - 1) > TOLERANCE:
+        raise ConfigError(
+            "family",
+            f"family is {architecture!r}, which has no size near {target_count:,} parameters on this task; use "
+            f"a larger model",
+        )
+    return result
+
+
+def _fit_depth_and_d_ff(start: ModelConfig, target_count: int) -> dict[str, int]:
+    """Find the d_model, n_layers and d_ff with the closest parameter count.
+
+    Among the depths that can reach it, the one whose d_ff is closest to the default ratio wins.
+    d_model changes only if no depth can reach the count.
+    """
+    default_ratio, fallback = (
+        start.d_ff / start.d_model,
+        {"d_model": start.d_model, "n_layers": start.n_layers, "d_ff": start.d_ff},
+    )
+    for scale in (1, 3 / 4, 1 / 2, 3 / 2, 1 / 4, 2):
+        width = min(4096, max(1, round(start.d_model * scale / start.n_heads)) * start.n_heads)
+        candidates: list[tuple[float, dict[str, int]]] = []
+        for layers in range(1, min(48, 4 * start.n_layers) + 1):
+            sizes = {"d_model": width, "n_layers": layers}
+            narrow, wide = (
+                dataclasses.replace(
+                    start, d_model=width, n_layers=layers, d_ff=d_ff
+                ).parameter_count()
+                for d_ff in (1, 2)
+            )
+            # the count is linear in d_ff
+            d_ff = 1 + round((target_count - narrow) / (wide - narrow))
+            if width * default_ratio / 8 <= d_ff <= min(16384, width * default_ratio * 8):
+                candidates.append(
+                    (abs(math.log(d_ff / width / default_ratio)), sizes | {"d_ff": d_ff})
+                )
+        if candidates:
+            return min(candidates, key=lambda each: each[0])[1]
+    return fallback
+
+
+def _fit_d_model(start: ModelConfig, target_count: int) -> dict[str, int]:
+    """Find the d_model with the closest parameter count."""
+
+    def error(width: int) -> int:
+        return dataclasses.replace(start, d_model=width).parameter_count() - target_count
+
+    above = bisect.bisect_left(range(1, 4096), 0, key=error) + 1
+    return {"d_model": min((max(1, above - 1), above), key=lambda width: abs(error(width)))}

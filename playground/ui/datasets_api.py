@@ -1,0 +1,461 @@
+"""Rows that a visitor brings, to be a task: the panel under the task's field (rows.html, .css, .js), and what the server does.
+
+    POST playground/rows   the body is the text or the file; X-Owner says whose, X-Name what the file is called (or hub:user/dataset
+                           with an empty body), X-Columns source and target apart by a tab, X-Words "words", "characters" or nothing
+
+It answers with a report (dataset_reader.py): counts, the first rows, or what is wrong by the number of its line. Nothing is kept until
+`use`: then the rows are kept under their content, and count against whoever brought them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import shutil
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Container
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import gradio as gr
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from playground.runs.addresses import CLIENT_ADDRESS, max_amount_per_address, uses_full_share
+from playground.runs.inspector_client import set_result_if_pending
+from playground.runs.registry import Registry
+from playground.runs.run import UserError, flat_directory_size, owner_id
+from playground.runs.worker_process import WorkerProcess
+from playground.tasks import LOOKUP
+from playground.tasks.rows import (
+    SHA256_PATTERN,
+    DatasetError,
+    DatasetNotFoundError,
+    datasets_dir,
+    load_metadata,
+)
+from playground.training.atomic_write import remedy, write_dir
+from playground.training.env import env_number
+
+from .checkpoint_transfer import save_body
+from .mount import build_view
+from .rate_limit import FairSemaphoreQueue, resolve_client_address
+from .session import OWNER_KEY_PATTERN
+from .transfer_slots import Transfer, TransferSlots
+
+UPLOAD_PATH = "/playground/rows"
+UPLOAD_TIMEOUT_S = 120  # seconds
+READ_TIMEOUT_S = 120  # seconds
+MAX_CONCURRENT_READS = 2
+MAX_PENDING_UPLOADS = 8
+MAX_CONCURRENT_PREVIEWS = 8  # kept sets that are read, or wait to be read, for `show`
+MAX_UNSAVED_DATASETS = 32  # rows that were read and neither kept nor replaced
+MAX_DATASETS_PER_OWNER = 50  # of one visitor
+MIN_RETENTION_S = 3600.0  # seconds for which rows are kept whatever happens
+MB = 1_000_000
+
+
+def dataset_panel() -> gr.HTML:
+    """The panel. Its value is {"owner": whose page it is, "rows": the content of the rows that the form has}."""
+    return build_view(
+        "rows", ("common.css", "dataset_panel.css"), ("common.js", "dataset_panel.js"), hidden=True
+    )
+
+
+class DatasetUploads:
+    """Reads rows for visitors, one at a time for each, and keeps those that they use.
+
+    On a server that is open to all, a visitor may keep `own_mb`, all together `all_mb`, and those behind one address half of that.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.own_mb = env_number("DATASETS_PER_USER_MB")
+        self.all_mb = env_number("DATASETS_TOTAL_MB")
+        self._pending: OrderedDict[str, tuple[str, Path]] = (
+            OrderedDict()
+        )  # by owner: content and folder of what was read last
+        self._active_uploads: dict[str, Transfer] = {}  # by owner: what they send now
+        self._slots = TransferSlots(
+            MAX_PENDING_UPLOADS,
+            UPLOAD_TIMEOUT_S,
+            "others are bringing rows just now; try again in a moment",
+        )
+        self._reader_processes: dict[str, WorkerProcess] = {}
+        self._addresses: dict[
+            Path, str
+        ] = {}  # by mark: of the client that chose the rows, since this server began
+        self._latest_request: dict[
+            str, object
+        ] = {}  # by owner: which of their questions still counts
+        self._read_slots = FairSemaphoreQueue(
+            MAX_CONCURRENT_READS, MAX_PENDING_UPLOADS + MAX_CONCURRENT_PREVIEWS
+        )
+        self._preview_addresses: list[str] = []  # the address of each `show` that is under way
+        self._lock = threading.Lock()
+
+    def routes(self) -> list[Route]:
+        return [Route(UPLOAD_PATH, self.upload, methods=["POST"])]
+
+    # Reading
+
+    async def upload(self, request: Request) -> Response:
+        """Read what was sent and tell what is in it."""
+        owner, name = (
+            request.headers.get("x-owner", ""),
+            unquote(request.headers.get("x-name", ""))[:300],
+        )
+        columns = [
+            column
+            for column in unquote(request.headers.get("x-columns", ""))[:1000].split("\t")
+            if column
+        ]
+        words = {"words": True, "characters": False}.get(request.headers.get("x-words", ""))
+        if not OWNER_KEY_PATTERN.fullmatch(owner):
+            return JSONResponse(
+                {"error": "this does not say whose rows they are; reload the page and try again"},
+                status_code=400,
+            )
+        if previous := self._active_uploads.pop(
+            owner, None
+        ):  # the same owner now wants this instead
+            self._slots.end(previous, "newer rows came meanwhile")
+        try:
+            async with self._slots.hold(resolve_client_address(request)) as transfer:
+                return JSONResponse(
+                    await self._store_upload(request, transfer, owner, name, columns, words)
+                )
+        except UserError as error:
+            return JSONResponse({"error": str(error)}, status_code=503)
+        except TimeoutError:
+            return JSONResponse(
+                {
+                    "error": transfer.reason
+                    or f"the rows did not arrive within {UPLOAD_TIMEOUT_S} s; bring fewer"
+                }
+            )
+
+    async def _store_upload(
+        self,
+        request: Request,
+        transfer: Transfer,
+        owner: str,
+        name: str,
+        columns: list[str],
+        split_words: bool | None,
+    ) -> dict[str, Any]:
+        folder = datasets_dir() / f".{secrets.token_hex(8)}.tmp"
+        read_request = {
+            "name": name,
+            "columns": columns,
+            "words": split_words,
+            "folder": str(folder / "rows"),
+        }
+        read_request |= (
+            {"hub": name.removeprefix("hub:")}
+            if name.startswith("hub:")
+            else {"file": str(folder / "sent")}
+        )
+        try:
+            folder.mkdir(parents=True)
+            await self._receive(request, transfer, owner, folder / "sent")
+            report = await self.read_dataset(owner, read_request)
+            (folder / "sent").unlink(missing_ok=True)
+        except UserError as error:
+            report = {"error": str(error)}
+        except OSError as error:
+            report = {
+                "error": f"the rows could not be stored: {error.strerror or error}; {remedy(error)} and try again"
+            }
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        await asyncio.to_thread(self._set_pending, owner, report.get("content", ""), folder)
+        return report
+
+    async def _receive(self, request: Request, transfer: Transfer, owner: str, path: Path) -> None:
+        """Write what is sent to a file.
+
+        Raises:
+            UserError: when it is too large.
+        """
+        self._active_uploads[owner] = transfer
+        try:
+            await save_body(request, path, transfer)
+            transfer.complete()
+        finally:
+            if self._active_uploads.get(owner) is transfer:
+                del self._active_uploads[owner]
+
+    async def read_dataset(self, owner: str, read_request: dict[str, Any]) -> dict[str, Any]:
+        """What the reader's process answers. Whoever sends anew does not want the answer to what was sent before."""
+        if previous := self._reader_processes.pop(owner, None):
+            previous.kill()
+        request_token = self._latest_request[owner] = object()
+        try:
+            async with self._read_slots.slot():
+                if self._latest_request.get(owner) is not request_token:
+                    return {"error": "newer rows came meanwhile"}
+                future = Future[dict[str, Any]]()
+                self._reader_processes[owner] = process = WorkerProcess(
+                    "playground.ui.dataset_reader:main", "rows", read_request,
+                    on_message=lambda answer: set_result_if_pending(future, answer),
+                    on_exit=lambda code: set_result_if_pending(future, {"error": f"the process that reads rows ended (exit code {code}); try again"}),
+                )  # fmt: skip
+                try:
+                    return await asyncio.wait_for(asyncio.wrap_future(future), READ_TIMEOUT_S)
+                except TimeoutError:
+                    return {
+                        "error": f"these rows could not be read within {READ_TIMEOUT_S} s; bring fewer"
+                    }
+                finally:
+                    process.kill()
+        finally:
+            if self._latest_request.get(owner) is request_token:
+                del self._latest_request[owner]
+                self._reader_processes.pop(owner, None)
+
+    def _set_pending(self, owner: str, content: str, folder: Path) -> None:
+        """Leave what was read where `keep` finds it; what this visitor sent before goes."""
+        with self._lock:
+            discarded = [self._pending.pop(owner)[1]] if owner in self._pending else []
+            if content:
+                self._pending[owner] = content, folder
+            else:
+                discarded.append(folder)
+            while len(self._pending) > MAX_UNSAVED_DATASETS:
+                discarded.append(self._pending.popitem(last=False)[1][1])
+        for path in discarded:
+            shutil.rmtree(path, ignore_errors=True)
+
+    # Keeping
+
+    async def handle_action(self, payload: object, _: Request) -> dict[str, Any]:
+        """What the panel asks: `keep` these rows, `show` some that are kept, `list` the visitor's, `remove` some of them."""
+        payload = payload if isinstance(payload, dict) else {}
+        owner, content, action = payload.get("owner"), payload.get("content"), payload.get("do")
+        if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
+            return {"error": "this does not say whose rows they are; reload the page and try again"}
+        if action == "list":
+            return {"kept": await asyncio.to_thread(self.list_kept, owner)}
+        if not isinstance(content, str) or not SHA256_PATTERN.fullmatch(content):
+            return {"error": "these are no rows; bring some"}
+        try:
+            if action == "show":
+                return await self._preview(owner, content)
+            return await asyncio.to_thread(
+                self.keep if action == "use" else self.remove, owner, content
+            )
+        except DatasetNotFoundError:
+            return {"error": missing_dataset_message(content)}
+        except (UserError, DatasetError) as error:
+            return {"error": str(error)}
+        except OSError as error:
+            return {
+                "error": f"the rows could not be kept: {error.strerror or error}; {remedy(error)} and try again"
+            }
+
+    async def _preview(self, owner: str, content: str) -> dict[str, Any]:
+        if len(self._preview_addresses) >= MAX_CONCURRENT_PREVIEWS or uses_full_share(
+            self._preview_addresses, MAX_CONCURRENT_PREVIEWS
+        ):
+            return {
+                "error": "other rows are being read just now; try again in a moment",
+                "again": True,
+            }
+        self._preview_addresses.append(address := CLIENT_ADDRESS.get())
+        try:
+            await asyncio.to_thread(
+                load_metadata, content
+            )  # says in a sentence where they are not here
+            return await self.read_dataset(owner, {"kept": content})
+        finally:
+            self._preview_addresses.remove(address)
+
+    def keep(self, owner: str, content: str) -> dict[str, Any]:
+        """Keep rows that were read, under the visitor's name. `again`: they must be sent once more.
+
+        Raises:
+            UserError: where the visitor, or all together, keep as much as is possible already.
+        """
+        with self._lock:
+            pending_content, folder = self._pending.get(owner, ("", Path()))
+            is_owner_kept = (datasets_dir() / content).is_dir()
+            if not is_owner_kept and (pending_content != content or not (folder / "rows").is_dir()):
+                return {"again": True}
+            files = (
+                {}
+                if is_owner_kept
+                else {path.name: path.read_bytes() for path in (folder / "rows").iterdir()}
+            )
+            marker = self._owner_markers(owner) / content
+            if not self.registry.single_owner and not marker.exists():
+                new_bytes = sum(map(len, files.values()))
+                self._ensure_quota(
+                    owner, new_bytes or flat_directory_size(datasets_dir() / content), new_bytes
+                )
+            if files:
+                write_dir(datasets_dir() / content, files)
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
+            self._addresses.setdefault(marker, CLIENT_ADDRESS.get())
+        return {}
+
+    def list_kept(self, owner: str) -> list[dict[str, Any]]:
+        """The rows that a visitor keeps here, those used last first; the owner of this machine has all."""
+        owns_machine = self.registry.single_owner and secrets.compare_digest(
+            owner, self.registry.single_owner
+        )
+        paths = [
+            path
+            for path in (datasets_dir() if owns_machine else self._owner_markers(owner)).glob("*")
+            if SHA256_PATTERN.fullmatch(path.name)
+        ]
+        datasets = []
+        for path in sorted(paths, key=_modified_at, reverse=True)[:MAX_DATASETS_PER_OWNER]:
+            with suppress(DatasetError, OSError):
+                metadata = load_metadata(path.name)
+                datasets.append({"content": path.name, "rows": metadata["rows"], "symbols": len(metadata["vocabulary"]),
+                               "vocabulary": metadata["vocabulary"][:8], "bytes": flat_directory_size(datasets_dir() / path.name)})  # fmt: skip
+        return datasets
+
+    def remove(self, owner: str, content: str) -> dict[str, Any]:
+        """Take rows off a visitor's list; they themselves go when nobody else keeps them and no run is made of them.
+
+        Raises:
+            UserError: for rows that somebody else brought.
+        """
+        owns_machine = self.registry.single_owner and secrets.compare_digest(
+            owner, self.registry.single_owner
+        )
+        with self._lock:
+            marker = self._owner_markers(owner) / content
+            if not owns_machine and not marker.exists():
+                raise UserError("these rows are not on your list")
+            if self._in_use(content) and owns_machine:
+                raise UserError("runs on this machine are made of these rows; delete those first")
+            self._remove_marker(marker)
+            if not self._in_use(content) and not any(datasets_dir().glob(f".owners/*/{content}")):
+                shutil.rmtree(datasets_dir() / content, ignore_errors=True)
+        return {}
+
+    def _in_use(self, content: str) -> bool:
+        return any(
+            config.task.task == LOOKUP and config.task.rows == content
+            for config in self.registry.all_configs()
+        )
+
+    def _owner_markers(self, owner: str) -> Path:
+        """Where it is noted which rows a visitor keeps: an empty file for each, named by its content."""
+        return datasets_dir() / ".owners" / owner_id(owner)[:32]
+
+    def _ensure_quota(self, owner: str, size: int, new_bytes: int) -> None:
+        """Whether a visitor may keep rows of this size, and the server `new_bytes` bytes. Raises Refused."""
+        dataset_sizes = [
+            flat_directory_size(datasets_dir() / marker.name)
+            for marker in self._owner_markers(owner).glob("*")
+            if (datasets_dir() / marker.name).is_dir()
+        ]
+        if len(dataset_sizes) >= MAX_DATASETS_PER_OWNER:
+            raise UserError(
+                f"you keep {MAX_DATASETS_PER_OWNER} sets of rows here, which is as many as can be; remove one first"
+            )
+        if sum(dataset_sizes) + size > self.own_mb * MB:
+            raise UserError(f"you keep {sum(dataset_sizes) / MB:.1f} MB of rows here and these have {size / MB:.1f} MB; "
+                          f"{self.own_mb:g} MB are possible, so remove some or bring fewer")  # fmt: skip
+        if new_bytes and not self._evict_for_address(new_bytes):
+            raise UserError(f"rows from your address take all of the {max_amount_per_address(self.all_mb):g} MB that one address may keep here; "
+                          "remove some, or try again later")  # fmt: skip
+        if new_bytes and not self._evict_for(new_bytes):
+            raise UserError(
+                "this server keeps as many rows as it can; try again later, or run the playground on your own machine"
+            )
+
+    def _evict_for_address(self, new_bytes: int) -> bool:
+        """Whether the client's address may keep so many bytes more."""
+        address = CLIENT_ADDRESS.get()
+        contents = {
+            marker.name
+            for marker, marker_address in self._addresses.items()
+            if marker_address == address
+        }
+        return not address or self._evict_for(
+            new_bytes, contents, max_amount_per_address(self.all_mb)
+        )
+
+    def _remove_marker(self, marker: Path) -> None:
+        marker.unlink(missing_ok=True)
+        self._addresses.pop(marker, None)
+
+    def _evict_for(
+        self, new_bytes: int, contents: Container[str] | None = None, max_mb: float | None = None
+    ) -> bool:
+        """Whether so many bytes more may be kept, of these contents or of all.
+
+        Where they may not, rows go that nobody chose for long and no run is made of.
+        """
+        paths = [
+            path
+            for path in datasets_dir().glob("[!.]*")
+            if path.is_dir() and (contents is None or path.name in contents)
+        ]
+        size_by_path = {path: flat_directory_size(path) for path in paths}
+        excess_bytes = (
+            sum(size_by_path.values())
+            + new_bytes
+            - int((self.all_mb if max_mb is None else max_mb) * MB)
+        )
+        if excess_bytes <= 0:
+            return True
+        markers_by_content: dict[str, list[Path]] = {}
+        for marker in datasets_dir().glob(".owners/*/*"):
+            markers_by_content.setdefault(marker.name, []).append(marker)
+        last_used_at = {
+            path: max(map(_modified_at, markers_by_content.get(path.name, [path])))
+            for path in size_by_path
+        }
+        now = time.time()
+        idle = [
+            path
+            for path in sorted(size_by_path, key=last_used_at.__getitem__)
+            if now - last_used_at[path] > MIN_RETENTION_S and not self._in_use(path.name)
+        ]
+        if sum(size_by_path[path] for path in idle) < excess_bytes:
+            return False
+        for path in idle:
+            if excess_bytes > 0:
+                for marker in markers_by_content.get(path.name, []):
+                    self._remove_marker(marker)
+                shutil.rmtree(path, ignore_errors=True)
+                excess_bytes -= size_by_path[path]
+        return True
+
+
+def _modified_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # removed just now
+        return 0.0
+
+
+def missing_dataset_message(content: object) -> str:
+    """What a visitor is told where rows that a link or a run is made of are not here."""
+    return f"This dataset ({str(content)[:12]}…) is not on this server; upload it below. Its content hash identifies it"
+
+
+def panel_state(owner: str, content: Any) -> str:
+    return json.dumps(
+        {
+            "owner": owner,
+            "rows": content
+            if isinstance(content, str) and SHA256_PATTERN.fullmatch(content)
+            else "",
+        }
+    )

@@ -1,0 +1,253 @@
+"""The live view of one model (live.html, and the .css and .js files beside this one) and what the server tells those who watch.
+
+The page polls; the server holds no connection and keeps no state of a page. Arguments come from anybody's browser and are
+read with care. What is on show is a subject: `run:ID` for the run's owner, `watch:ID` for those who have the link to watch it,
+`checkpoint:NAME` for everybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from starlette.requests import Request
+
+from playground.runs.inspector_client import retryable
+from playground.runs.metric_series import MetricSeries
+from playground.runs.registry import Registry
+from playground.runs.run import Run
+from playground.runs.weight_history import read_lines
+from playground.training.manifest import CheckpointError, read_manifest
+
+from .model_ref import non_negative_int, resolve_checkpoint, resolve_client, resolve_run
+from .mount import build_view
+from .routes import ROUTE_PREFIX, Handler
+from .runs_api import list_runs, run_action, run_details
+
+SCRIPTS = (
+    "common.js",
+    "status.js",
+    "canvas.js",
+    "train_charts.js",
+    "live.js",
+    "timeline.js",
+    "runs.js",
+    "share_dialog.js",
+)  # one program, in this order
+RESPONSE_TIMEOUT_S = 15  # seconds
+MAX_CURVES = 8
+MAX_CURVE_POINTS = 400  # stretches of a curve that is laid over another
+NO_POINTS: dict[str, Any] = {
+    "whole": True,
+    "count": 0,
+    "steps": [],
+    "loss": [],
+    "learning_rate": [],
+    "gradient_norm": [],
+    "scored": [],
+}
+NOT_FOUND_RESPONSE: dict[str, Any] = {
+    "status": "gone",
+    "message": "",
+    "epoch": 0,
+    "points": NO_POINTS,
+    "recorded": [],
+    "step": 0,
+}
+
+
+def live_view() -> gr.HTML:
+    """The view. Its value is {"owner": whose page it is, "subject": what to show first}."""
+    return build_view("live", ("common.css", "live.css"), SCRIPTS)
+
+
+async def poll_model(
+    registry: Registry, payload: object, request: Request | None = None
+) -> dict[str, Any]:
+    """What a page with so many points and snapshots does not know yet about its subject."""
+    run, is_owner = resolve_run(registry, payload)
+    client = resolve_client(payload, is_owner, request)
+    if run and isinstance(payload, dict):
+        await _read_from_disk(run)
+        page_state = (
+            non_negative_int(payload.get("known")),
+            non_negative_int(payload.get("epoch"), -1),
+            non_negative_int(payload.get("looks")),
+        )
+        return registry.poll(
+            run, *page_state, client, non_negative_int(payload.get("changes"), -1)
+        ) | {"own": is_owner}
+    folder = await asyncio.to_thread(resolve_checkpoint, registry, payload)
+    if folder is None:
+        return NOT_FOUND_RESPONSE
+    snapshot_fields = await await_result(
+        registry.inspector.request("look", folder, client=client), request=request
+    )
+    try:
+        if "error" in snapshot_fields:
+            return NOT_FOUND_RESPONSE | {
+                "message": snapshot_fields["error"],
+                "again": snapshot_fields.get("again", False),
+            }
+        manifest = await asyncio.to_thread(read_manifest, folder)
+        points = await asyncio.to_thread(
+            load_metric_series, folder, (folder / "config.json").stat().st_mtime_ns
+        )
+    except (CheckpointError, OSError) as error:
+        return NOT_FOUND_RESPONSE | {"message": str(error)}
+    return snapshot_fields | {
+        "status": "checkpoint", "message": "", "own": False, "name": folder.name, "step": manifest.step, "steps": manifest.step,
+        "parameters": manifest.config.model.parameter_count(), "device": "", "epoch": 0, "points": points.delta_since(0),
+        "latest": points.latest(), "recorded": [], "looks": 1, "scores": manifest.scores, "changes": [], "saved": 0, "live": False,
+        "speed": 0.0, "learning_rate": manifest.config.training.learning_rate,
+    }  # fmt: skip
+
+
+async def _read_from_disk(run: Run) -> None:
+    """Read what a run keeps on disk only, so that the event loop need not."""
+    if run.points is None or run.weight_steps is None:
+        await asyncio.to_thread(lambda: (run.load_points(), run.load_weight_steps()))
+
+
+@lru_cache(maxsize=32)
+def load_metric_series(folder: Path, modified_ns: int) -> MetricSeries:
+    """The points of a checkpoint that was `modified_ns` then."""
+    try:
+        return MetricSeries(read_lines(folder))
+    except ValueError:  # lines of something else: a checkpoint is worth showing without its curves
+        return MetricSeries()
+
+
+async def snapshot(
+    registry: Registry, payload: object, request: Request | None = None
+) -> dict[str, Any]:
+    """What a run's model looked like at an earlier step."""
+    run, is_owner = resolve_run(registry, payload)
+    if run is None or not isinstance(payload, dict):
+        return {"error": "this run is no longer on the server"}
+    await _read_from_disk(run)
+    return await await_result(
+        registry.snapshot_at(
+            run, non_negative_int(payload.get("step")), resolve_client(payload, is_owner, request)
+        ),
+        request=request,
+    )
+
+
+async def predict(
+    registry: Registry, payload: object, request: Request | None = None
+) -> dict[str, Any]:
+    """The subject's answer to what a visitor typed, now or with the weights of an earlier step."""
+    payload = payload if isinstance(payload, dict) else {}
+    text, step = payload.get("text"), payload.get("step")
+    if not isinstance(text, str) or len(text) > 2000:
+        return {"error": "type a sequence of at most 2,000 characters"}
+    run, is_owner = resolve_run(registry, payload)
+    client = resolve_client(payload, is_owner, request)
+    if run:
+        await _read_from_disk(run)
+        return await await_result(
+            registry.predict(run, text, None if step is None else non_negative_int(step), client),
+            request=request,
+        )
+    folder = await asyncio.to_thread(resolve_checkpoint, registry, payload)
+    if folder is None:
+        return {"error": "no model is open; train one, or choose a checkpoint above"}
+    return await await_result(
+        registry.inspector.request("ask", folder, text, client=client), request=request
+    )
+
+
+async def overlay_curves(
+    registry: Registry, payload: object, request: Request | None = None
+) -> dict[str, Any]:
+    """The curves of some runs, to be laid over another's."""
+    return {
+        "curves": await asyncio.to_thread(
+            _overlay_curves, registry, payload if isinstance(payload, dict) else {}
+        )
+    }
+
+
+def _overlay_curves(registry: Registry, payload: dict[str, Any]) -> list[dict[str, Any]]:
+    model_refs, curves = payload.get("subjects"), []
+    for model_ref in model_refs[:MAX_CURVES] if isinstance(model_refs, list) else []:
+        run, _ = resolve_run(registry, {"subject": model_ref, "owner": payload.get("owner")})
+        if run:
+            metadata = {
+                "subject": model_ref,
+                "name": run.name,
+                "status": run.status,
+                "steps_in_all": run.steps,
+            }
+            curves.append(run.load_points().downsampled(MAX_CURVE_POINTS) | metadata)
+    return curves
+
+
+async def await_result(
+    future: Future[dict[str, Any]],
+    timeout_s: float = RESPONSE_TIMEOUT_S,
+    request: Request | None = None,
+) -> dict[str, Any]:
+    """What a process answers, or that it is taking too long.
+
+    Whatever ends the wait, a request that is still in the queue of the process leaves it: the
+    answer, the time limit, or a client that disconnects.
+    """
+    result = asyncio.wrap_future(future)
+    disconnected = (
+        asyncio.ensure_future(_wait_for_disconnect(request))
+        if request and ROUTE_PREFIX in request.scope["path"]
+        else None
+    )
+    try:
+        pending: set[asyncio.Future[Any]] = {result, disconnected} if disconnected else {result}
+        await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if result.done():
+            return result.result()
+        timeout_response = retryable(
+            f"no answer within {timeout_s:g} s; the machine is busy, try again"
+        )
+        return (
+            timeout_response
+            if timeout_s <= RESPONSE_TIMEOUT_S
+            else {"error": timeout_response["error"]}
+        )  # minutes are not waited again without being asked
+    finally:
+        result.cancel()
+        if disconnected:
+            disconnected.cancel()
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    """Return when the client has disconnected. The body must have been read before."""
+    try:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+    except Exception:  # no connection is there to watch, or the server's guards have ended it
+        await asyncio.get_running_loop().create_future()
+
+
+HANDLERS = {
+    "poll": poll_model,
+    "look": snapshot,
+    "try": predict,
+    "curves": overlay_curves,
+    "runs": list_runs,
+    "do": run_action,
+    "about": run_details,
+}
+
+
+def live_handlers(registry: Registry) -> dict[str, Handler]:
+    """What the page's script may ask (routes.py), by the names it uses."""
+
+    def bind(handler: Callable[..., Awaitable[dict[str, Any]]]) -> Handler:
+        return lambda what, http: handler(registry, what, http)
+
+    return {name: bind(handler) for name, handler in HANDLERS.items()}

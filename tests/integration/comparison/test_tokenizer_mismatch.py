@@ -1,0 +1,54 @@
+"""A model with another's tokenizer: the ids are the same numbers and other words."""
+
+import pytest
+import torch
+
+from playground.comparison.pretrained import open_pipeline, resolve
+from playground.comparison.process import JobError, ProgressReporter, run
+from playground.comparison.tokenizer_mismatch import mean_nll
+
+
+@pytest.mark.smoke
+def test_the_wrong_tokenizer_spoils_a_continuation(tiny_gpt2, tiny_bert):
+    found = run("mismatch", {"model": tiny_gpt2, "tokenizer": tiny_bert, "text": "The capital of France is"}, ProgressReporter())
+    assert found["own"]["answer"].startswith(" Paris.")
+    assert " Paris" not in found["other"]["answer"]
+    assert all(token["to_the_model"] == token["token"] for token in found["own"]["tokens"])
+    assert not any(token["to_the_model"] == token["token"] for token in found["other"]["tokens"])
+    assert found["other"]["surprise"] > found["own"]["surprise"] + 3
+    assert found["notes"] == ["0 of 7 ids stand for the same token in both tokenizers"]
+
+
+def test_surprise_is_the_loss_of_the_model_itself(tiny_gpt2):
+    pipe = open_pipeline("text-generation", resolve(tiny_gpt2, ProgressReporter()), ProgressReporter())
+    given = pipe.tokenizer("one two three", return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        probabilities = pipe.model(given).logits[0].log_softmax(-1)
+    by_hand = -sum(probabilities[place, token].item() for place, token in enumerate(given[0, 1:])) / (given.shape[1] - 1)
+    assert mean_nll(pipe.model, given[0].tolist()) == pytest.approx(by_hand, abs=1e-5)
+    assert mean_nll(pipe.model, [5]) is None
+
+
+def test_ids_beyond_the_embedding_are_counted_and_left_out(tiny_gpt2, tiny_bert):
+    found = run("mismatch", {"model": tiny_bert, "tokenizer": tiny_gpt2, "text": "the capital of [MASK] is Paris."}, ProgressReporter())
+    assert found["own"]["answer"] == "france"
+    assert found["other"]["answer"] != "france"
+    embeddings = (
+        open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter()).model.get_input_embeddings().num_embeddings
+    )
+    beyond = [token for token in found["other"]["tokens"] if token["id"] >= embeddings]
+    assert beyond
+    assert all(not token["in_range"] and token["to_the_model"] is None for token in beyond)
+    assert f"{len(beyond)} ids are {embeddings} or more" in found["notes"][1]
+    assert "has no mask token" in found["notes"][2]
+
+
+def test_the_right_tokenizer_under_another_name_spoils_nothing(tiny_gpt2):
+    found = run("mismatch", {"model": tiny_gpt2, "tokenizer": tiny_gpt2, "text": "The capital of Japan is"}, ProgressReporter())
+    assert found["own"] == found["other"]
+    assert found["own"]["answer"].startswith(" Tokyo.")
+
+
+def test_a_text_without_a_gap_is_refused(tiny_gpt2, tiny_bert):
+    with pytest.raises(JobError, match="no mask"):
+        run("mismatch", {"model": tiny_bert, "tokenizer": tiny_gpt2, "text": "the capital of France"}, ProgressReporter())

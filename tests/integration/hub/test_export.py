@@ -1,0 +1,419 @@
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from huggingface_hub import CommitOperationAdd, HfApi
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, dynamic_module_utils
+
+from playground.architectures import ARCHITECTURES
+from playground.hub.export import NotPublishableError, build_package, checkpoint_from_package, tokenizer
+from playground.models.automodel import CONFIG_FIELDS, register
+from playground.models.config import ModelConfig
+from playground.tasks import EOS, PAD, UnknownSymbolError, Vocabulary, load_task
+from playground.tasks.held_out import build_held_out_set
+from playground.tasks.vocabulary import ALPHABET
+from playground.training.checkpoint import load_model, resume_trainer, save_checkpoint
+from playground.training.manifest import CheckpointError
+from playground.training.trainer import Trainer
+from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
+
+REVERSE = ROOT / "checkpoints/reverse"
+CODE = {
+    "attention.py",
+    "automodel.py",
+    "config.py",
+    "layers.py",
+    "positions.py",
+    "transformer.py",
+    "places.py",
+    "relative.py",
+    "rotary.py",
+    "norms.py",
+    "gated.py",
+}
+ALWAYS = CODE | {
+    "LICENSE", "config.json", "generation_config.json", "model.safetensors", "playground.json", "tokenizer.json",
+    "tokenizer_config.json",
+}  # fmt: skip
+
+# Two lines load what was published, in a process that has never heard of this project.
+STRANGER = """
+import json, sys
+try:
+    import playground
+except ModuleNotFoundError:
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+else:
+    sys.exit("the project can be imported here")
+
+model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1], trust_remote_code=True)
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)
+
+inputs = tokenizer(json.load(sys.stdin), padding=True, return_tensors="pt")
+answers = tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
+beams = tokenizer.batch_decode(model.generate(**inputs, num_beams=3), skip_special_tokens=True)
+plain = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=False)
+print(json.dumps({"answers": answers, "beams": beams, "plain": plain("3 1 4")["input_ids"], "module": type(model).__module__}))
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def known():
+    register()
+
+
+@pytest.fixture
+def said():
+    """What transformers logs as a warning or worse."""
+    said = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.append(record.getMessage())
+    logger = logging.getLogger("transformers")
+    logger.addHandler(handler)
+    yield said
+    logger.removeHandler(handler)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """The shipped checkpoint `reverse` as the Hub gets it."""
+    folder = tmp_path_factory.mktemp("package")
+    build_package(REVERSE, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def resumable(small_run, tmp_path_factory):
+    """A checkpoint of everything, of a model with all the other options, over letters too."""
+    run = small_run.replace(
+        symbols=40, d_model=8, n_heads=2, d_ff=8, steps=4, batch_size=8, norm="post", positions="sinusoidal",
+        share_embeddings=True, tie_output=True, attention_bias=False, source_vocabulary=43, target_vocabulary=43,
+    )  # fmt: skip
+    trainer = Trainer(run)
+    metrics = [trainer.train_step() for _ in range(3)]
+    folder = tmp_path_factory.mktemp("resumable") / "checkpoint"
+    save_checkpoint(folder, trainer, metrics, trainer.evaluate(20))
+    return folder
+
+
+@pytest.fixture
+def copied(package, tmp_path):
+    """A copy of the package to do harm to."""
+    return shutil.copytree(package, tmp_path / "copied")
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def held_out(n):
+    """Held-out sequences of 1 to 10 digits as texts, and the right answers."""
+    task = load_task("reverse")
+    batch = build_held_out_set(task, n, 1, 10).batch
+    names = [" ".join(task.vocabulary.decode(row)) for row in batch.source_BS.tolist()]
+    return names, [" ".join(task.vocabulary.decode(row)) for row in batch.labels_BT.tolist()]
+
+
+# What is in it
+
+
+@pytest.mark.smoke
+def test_a_package_holds_what_loads_it_and_nothing_else(package, tmp_path):
+    paths = build_package(REVERSE, tmp_path / "new")
+    assert {path.name for path in paths} == ALWAYS | {"metrics.jsonl"} == {path.name for path in package.iterdir()}
+    assert all(path.parent == tmp_path / "new" for path in paths)
+    assert contents(tmp_path / "new") == contents(package)
+
+
+def test_code_and_checkpoint_are_in_it_unchanged(package):
+    for name in CODE:
+        assert (package / name).read_bytes() == (ROOT / "playground/models" / name).read_bytes()
+    for name in ("model.safetensors", "metrics.jsonl"):
+        assert (package / name).read_bytes() == (REVERSE / name).read_bytes()
+    assert (package / "playground.json").read_bytes() == (REVERSE / "config.json").read_bytes()
+
+
+def test_its_config_says_every_size_and_what_loads_it(package):
+    config = json.loads((package / "config.json").read_text())
+    sizes = json.loads((REVERSE / "config.json").read_text())["model"]
+    assert {name: config[name] for name in CONFIG_FIELDS} == dataclasses.asdict(
+        ModelConfig(**sizes)
+    )  # what the old file does not name, too
+    assert config["auto_map"] == {
+        "AutoConfig": "automodel.PlaygroundConfig",
+        "AutoModel": "automodel.PlaygroundForSeq2SeqLM",
+        "AutoModelForSeq2SeqLM": "automodel.PlaygroundForSeq2SeqLM",
+    }
+    assert (config["architectures"], config["dtype"]) == (["PlaygroundForSeq2SeqLM"], "float32")
+    assert json.loads((package / "generation_config.json").read_text())["max_length"] == 12
+
+
+def test_only_an_empty_folder_is_filled(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="is not empty"):
+        build_package(REVERSE, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_broken_checkpoint_is_not_packed(tmp_path):
+    broken = shutil.copytree(REVERSE, tmp_path / "broken")
+    with open(broken / "model.safetensors", "r+b") as file:
+        file.truncate(100_000)
+    with pytest.raises(CheckpointError, match="cut off"):
+        build_package(broken, tmp_path / "package")
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
+        build_package(tmp_path / "nowhere", tmp_path / "package")
+    assert not any((tmp_path / "package").iterdir())
+
+
+def test_package_of_unsupported_architecture_is_rejected_with_remedy(tmp_path, monkeypatch):
+    monkeypatch.setitem(ARCHITECTURES, "tail", ARCHITECTURES["transformer"])  # as docs/extending.md adds one
+    other = shutil.copytree(REVERSE, tmp_path / "other")
+    manifest = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(manifest | {"family": "tail"}))
+    with pytest.raises(NotPublishableError, match=r"'tail' cannot be published.* Share its folder or a report"):
+        build_package(other, tmp_path / "package")
+    assert issubclass(NotPublishableError, ValueError)
+
+
+# The way back
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("name", BUNDLED_CHECKPOINTS)
+def test_a_shipped_checkpoint_comes_back_bit_for_bit(name, tmp_path):
+    original = ROOT / "checkpoints" / name
+    build_package(original, tmp_path / "package")
+    checkpoint_from_package(tmp_path / "package", tmp_path / "checkpoint")
+    assert contents(tmp_path / "checkpoint") == contents(original)
+
+
+def test_what_resuming_needs_travels_too(resumable, tmp_path):
+    names = {path.name for path in build_package(resumable, tmp_path / "package")}
+    assert names == ALWAYS | {"metrics.jsonl", "training.safetensors"}
+    checkpoint_from_package(tmp_path / "package", tmp_path / "checkpoint")
+    assert contents(tmp_path / "checkpoint") == contents(resumable)
+    trainer, metrics = resume_trainer(tmp_path / "checkpoint")
+    assert (trainer.step_count, len(metrics)) == (3, 3)
+
+
+def test_what_else_lies_in_a_package_stays_there(copied, tmp_path):
+    (copied / "README.md").write_text("# A card")
+    (copied / "pytorch_model.bin").write_bytes(b"\x80\x04")
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(config | {"d_model": 4096, "n_layers": 48}))  # only playground.json counts
+    checkpoint_from_package(copied, tmp_path / "checkpoint")
+    assert contents(tmp_path / "checkpoint") == contents(REVERSE)
+
+
+def test_a_repository_of_something_else_is_refused(copied, tmp_path):
+    (copied / "playground.json").unlink()
+    with pytest.raises(CheckpointError, match=r"this repository has no playground model: playground\.json is missing"):
+        checkpoint_from_package(copied, tmp_path / "checkpoint")
+    assert not (tmp_path / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("harm", ["weights", "no weights", "manifest", "sizes"])
+def test_a_broken_package_leaves_no_checkpoint(copied, tmp_path, harm):
+    if harm == "weights":
+        with open(copied / "model.safetensors", "r+b") as file:
+            file.truncate(100_000)
+    elif harm == "no weights":
+        (copied / "model.safetensors").unlink()
+    elif harm == "manifest":
+        (copied / "playground.json").write_text("{")
+    else:
+        manifest = json.loads((copied / "playground.json").read_text())
+        manifest["model"]["d_ff"] = 64
+        (copied / "playground.json").write_text(json.dumps(manifest))
+    with pytest.raises(CheckpointError):
+        checkpoint_from_package(copied, tmp_path / "checkpoint")
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_a_checkpoint_is_never_written_over(copied, tmp_path):
+    mine = shutil.copytree(ROOT / "checkpoints/copy", tmp_path / "mine")
+    with pytest.raises(FileExistsError, match="already exists"):
+        checkpoint_from_package(copied, mine)
+    assert contents(mine) == contents(ROOT / "checkpoints/copy")
+
+
+# Tokens
+
+
+def test_the_tokenizer_gives_the_vocabularys_tokens(package, said):
+    read = AutoTokenizer.from_pretrained(package)
+    ours = Vocabulary("0123456789")
+    for text in ("3 1 4", "314", "3,1,4", " 3,  1 4\n", "0 1 2 3 4 5 6 7 8 9", ""):
+        assert read.encode(text, add_special_tokens=False) == ours.encode(text)
+        told = read(text)
+        assert set(told) == {"input_ids", "attention_mask"}
+        assert told["input_ids"] == [*ours.encode(text), EOS]
+    assert read(text_target="4 1 3")["input_ids"] == [*ours.encode("4 1 3"), EOS]
+    assert read.decode([1, 7, 4, 6, 2, 0, 0], skip_special_tokens=True) == "4 1 3"
+    assert (read.pad_token_id, read.bos_token_id, read.eos_token_id, len(read)) == (0, 1, 2, 13)
+    padded = read(["3 1 4", "5"], padding=True, return_tensors="pt")
+    assert padded["input_ids"].tolist() == [[6, 4, 7, 2], [8, 2, 0, 0]]
+    assert padded["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
+    assert said == []
+
+
+def test_what_is_no_symbol_is_refused_as_by_the_vocabulary(package):
+    read = AutoTokenizer.from_pretrained(package)
+    for text in ("3 x 4", "é", "3 -1"):
+        with pytest.raises(UnknownSymbolError):
+            Vocabulary("0123456789").encode(text)
+        with pytest.raises(Exception, match="WordLevel"):
+            read(text)
+
+
+@pytest.mark.parametrize("symbols", [1, 12, 36, 62])
+def test_letters_are_tokens_too(symbols, tmp_path):
+    ours = Vocabulary(ALPHABET[:symbols])
+    tokenizer(ours, 11).save_pretrained(tmp_path)
+    read = AutoTokenizer.from_pretrained(tmp_path)
+    text = " ".join(ours.symbols[-9:])
+    assert read.encode(text, add_special_tokens=False) == ours.encode(text)
+    assert read.decode(read(text)["input_ids"], skip_special_tokens=True) == text
+    if symbols == 62:  # words that name special tokens elsewhere are letters here
+        for text in ("PAD", "SOS EOS"):
+            assert read.encode(text, add_special_tokens=False) == ours.encode(text)
+
+
+# The model
+
+
+@pytest.mark.parametrize("name", BUNDLED_CHECKPOINTS)
+def test_generate_gives_our_own_answers(name, tmp_path, said):
+    build_package(ROOT / "checkpoints" / name, tmp_path / "package")
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "package", trust_remote_code=False, use_safetensors=True)
+    batch = build_held_out_set(load_task("reverse"), 200, 1, 10).batch
+    _, family = load_model(ROOT / "checkpoints" / name)
+    ours_BT = family.generate(batch.source_BS, 11)
+    inputs = {"input_ids": batch.source_BS, "attention_mask": (batch.source_BS != PAD).long()}
+    written_BT = model.generate(**inputs)[:, 1:]
+    assert torch.equal(written_BT, ours_BT)
+    beams_BT = model.generate(**inputs, num_beams=4)[:, 1:]
+    past_eos_BT = (ours_BT == EOS).cumsum(1) - (ours_BT == EOS).long() > 0
+    assert torch.equal(beams_BT.masked_fill(past_eos_BT, PAD), ours_BT)  # sure of its answers, so beams find no better ones
+    assert said == []
+
+
+def test_every_option_travels(resumable, tmp_path, said):
+    build_package(resumable, tmp_path / "package")
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "package", trust_remote_code=False, use_safetensors=True)
+    _, family = load_model(resumable)
+    batch = build_held_out_set(load_task("reverse", 40), 100, 1, 5).batch
+    with torch.no_grad():
+        told = model(input_ids=batch.source_BS, decoder_input_ids=batch.decoder_input_BT, output_attentions=True)
+        logits_BTV, record = family.forward_with_attention(batch.source_BS, batch.decoder_input_BT)
+    assert torch.allclose(told.logits, logits_BTV, atol=1e-6, rtol=0)
+    assert torch.allclose(told.cross_attentions[-1], record.cross_attention[-1], atol=1e-6, rtol=0)
+    written_BT = model.generate(input_ids=batch.source_BS, attention_mask=(batch.source_BS != PAD).long())[:, 1:]
+    assert torch.equal(written_BT, family.generate(batch.source_BS, 6)[:, : written_BT.shape[1]])
+    assert said == []
+
+
+def test_code_in_a_package_is_never_run_here(copied, tmp_path, monkeypatch):
+    mark = tmp_path / "executed"
+    with open(copied / "automodel.py", "a") as file:
+        file.write(f"\nopen({str(mark)!r}, 'w').close()\n")
+    model = AutoModelForSeq2SeqLM.from_pretrained(copied, trust_remote_code=False, use_safetensors=True)
+    tokens = AutoTokenizer.from_pretrained(copied, trust_remote_code=False)
+    written = model.generate(**tokens("3 1 4", return_tensors="pt"))
+    assert tokens.batch_decode(written, skip_special_tokens=True) == ["4 1 3"]
+    checkpoint_from_package(copied, tmp_path / "checkpoint")
+    assert type(model).__module__ == "playground.models.automodel"
+    assert not mark.exists()
+
+    # The canary sings: the same file leaves its mark where somebody does run it.
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    dynamic_module_utils.get_class_from_dynamic_module("automodel.PlaygroundConfig", str(copied))
+    assert mark.exists()
+
+
+def test_a_pickle_is_not_loaded(copied):
+    (copied / "model.safetensors").rename(copied / "pytorch_model.bin")
+    with pytest.raises(OSError, match=r"model\.safetensors"):
+        AutoModelForSeq2SeqLM.from_pretrained(copied, trust_remote_code=False, use_safetensors=True)
+
+
+# A stranger's process, and the Hub in between
+
+
+def test_hub_model_loads_without_project_code_and_reverses_correctly(hub, package, tmp_path):
+    api = HfApi(endpoint=hub.url, token=hub.ADA)
+    api.create_repo("ada/reverse-digits")
+    operations = [CommitOperationAdd(path_in_repo=path.name, path_or_fileobj=path) for path in sorted(package.iterdir())]
+    api.create_commit("ada/reverse-digits", operations, commit_message="A model that reverses")
+    published = hub.files("ada/reverse-digits")
+    weights = hashlib.sha256(published["model.safetensors"]).hexdigest()
+    assert weights == hashlib.sha256((REVERSE / "model.safetensors").read_bytes()).hexdigest()
+
+    texts, answers = held_out(100)
+    alone = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_", "TRANSFORMERS_"))}
+    done = subprocess.run(
+        [sys.executable, "-I", "-W", "error", "-c", STRANGER, "ada/reverse-digits"],
+        input=json.dumps(texts),
+        env=alone | hub.environment(tmp_path / "home", HF_MODULES_CACHE=str(tmp_path / "modules"), OMP_NUM_THREADS="1"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert len(answers) == 100
+    assert told["answers"] == answers
+    assert told["beams"] == answers
+    assert told["plain"] == [6, 4, 7, EOS]
+    assert told["module"].startswith("transformers_modules.")
+    # transformers says that there is code in there, and that without it there is no config class; it has nothing else to say.
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("[transformers]")]
+    assert {re.sub(" from http.*| `.*", "", line.removeprefix("[transformers] ")) for line in warnings} == {
+        "A new version of the following files was downloaded",
+        "You are using a model of type",
+    }
+    assert "MISSING" not in done.stderr
+    assert "UNEXPECTED" not in done.stderr
+
+
+def test_what_was_published_comes_back_from_the_hub(hub, resumable, tmp_path):
+    package = tmp_path / "package"
+    api = HfApi(endpoint=hub.url, token=hub.ADA)
+    api.create_repo("ada/whole")
+    operations = [CommitOperationAdd(path_in_repo=path.name, path_or_fileobj=path) for path in build_package(resumable, package)]
+    api.create_commit("ada/whole", operations, commit_message="All of it")
+    pulled = HfApi(endpoint=hub.url, token=False).snapshot_download("ada/whole", cache_dir=tmp_path / "cache")
+    checkpoint_from_package(pulled, tmp_path / "checkpoint")
+    assert contents(tmp_path / "checkpoint") == contents(resumable)
+
+
+WORDS = Vocabulary(("a", "cat,", "it's", "<b>", "`x`", "sat|on", "ÄÖ", "👋🏽"))
+SIGNS = Vocabulary("a,b(|é漢")
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "text"),
+    [
+        (WORDS, " cat,  it's <b> `x` sat|on a ÄÖ 👋🏽"), (SIGNS, "a,b (|é 漢,"), (Vocabulary("01()"), "(()1"),
+        (Vocabulary("012+"), "1 2+0,1"),
+    ],
+    ids=["words", "signs with a comma", "brackets", "sums"],
+)  # fmt: skip
+def test_any_vocabulary_makes_a_tokenizer_that_reads_as_it_does(vocabulary, text, tmp_path):
+    tokenizer(vocabulary, 20).save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert loaded(text)["input_ids"] == [*vocabulary.encode(text), EOS]
+    assert loaded.decode(loaded(text)["input_ids"], skip_special_tokens=True) == " ".join(vocabulary.decode(vocabulary.encode(text)))
+    with pytest.raises(Exception, match="WordLevel"):
+        loaded("nowhere")

@@ -1,0 +1,127 @@
+"""The loop of a worker where steps are taken in rows, as on a GPU; the rest of it is tested through the registry."""
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from playground.runs.run import WorkerSpec
+from playground.runs.training_worker import TrainingWorker
+from playground.runs.weight_history import WeightHistory, read_lines, state_steps, weight_steps
+from playground.runs.worker_process import context
+from playground.training.checkpoint import save_checkpoint
+from playground.training.config import RunConfig
+from playground.training.cuda_graphs import CudaGraphSteps
+from playground.training.trainer import Trainer
+
+SMALL = {
+    "d_model": 8,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 16,
+    "batch_size": 8,
+    "max_length": 4,
+    "eval_every": 50,
+    "eval_n": 20,
+    "steps": 300,
+}
+
+
+@pytest.fixture
+def make(tmp_path):
+    owners = []  # a worker whose owner has gone ends
+
+    def worker(name: str) -> TrainingWorker:
+        owner, pipe = context().Pipe()
+        owners.append(owner)
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        return TrainingWorker(pipe, WorkerSpec(str(tmp_path / name), RunConfig.from_flat(SMALL).to_flat()))
+
+    yield worker
+    for owner in owners:
+        owner.close()
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Steps so quick that only what is due ends a row of them."""
+    monkeypatch.setattr(Trainer, "pace", 1e6)
+
+
+def in_rows(worker: TrainingWorker) -> list[int]:
+    """Let it take steps in rows; returns how long each will have been."""
+    trainer, rows = worker.trainer, []
+    steps = CudaGraphSteps(
+        trainer.model, trainer.optimizer, trainer.config.training, trainer._next_batch, trainer.device, (), lambda work, generators: work
+    )
+    run = steps.run
+    steps.run = lambda rates: rows.append(len(rates)) or run(rates)
+    trainer.cuda_graph = steps
+    return rows
+
+
+@pytest.mark.smoke
+def test_rows_of_steps_leave_the_same_history_as_single_steps(make, quick):
+    plain, worker = make("plain"), make("rows")
+    plain.run()
+    rows = in_rows(worker)
+    worker.run()
+    assert [line["step"] for line in read_lines(worker.folder)] == list(range(1, 301))
+    on_grid = {step for step in range(301) if WeightHistory(worker.folder).should_save_weights(step)}
+    assert on_grid <= set(weight_steps(worker.folder))
+    assert state_steps(worker.folder) == state_steps(plain.folder)
+    assert sum(rows) == 300
+    assert max(rows) > 1
+
+
+def test_slow_motion_and_a_pause_take_single_steps(make, quick):
+    worker = make("run")
+    assert worker.steps_per_iteration() == 1
+    in_rows(worker)
+    worker.trainer.step_count = 192
+    assert worker.steps_per_iteration() > 1
+    worker.handle_command("change", "speed", 40.0)
+    assert worker.steps_per_iteration() == 1
+    worker.handle_command("change", "speed", 0.0)
+    assert worker.steps_per_iteration() > 1
+    worker.pause_before_exit()
+    assert worker.steps_per_iteration() == 1
+
+
+def test_a_row_ends_where_the_run_is_to_wait(make, quick):
+    worker = make("run")
+    in_rows(worker)
+    worker.trainer.step_count, worker.pause_at_step = 192, 194
+    assert worker.steps_per_iteration() == 2
+    worker.pause_at_step = -1
+    assert worker.steps_per_iteration() == next(
+        n for n in range(1, 99) if worker.history.should_save_weights(192 + n) or worker.history.should_save_state(192 + n)
+    )
+
+
+def test_worker_thread_limit_overrides_its_settings(tmp_path, monkeypatch):
+    owner, pipe = context().Pipe()
+    (tmp_path / "checkpoints").mkdir()
+    fields = RunConfig.from_flat(SMALL | {"threads": 2}).to_flat()
+    taken, take = [], torch.set_num_threads
+    monkeypatch.setattr(torch, "set_num_threads", lambda threads: (taken.append(threads), take(threads)))
+    worker = TrainingWorker(pipe, WorkerSpec(str(tmp_path), fields, changes=[[0, "threads", 8]], threads=1))
+    worker.trainer.train_step()
+    assert (worker.trainer.active_config.threads, worker.trainer.threads, torch.get_num_threads()) == (8, 1, 1)
+    save_checkpoint(tmp_path / "checkpoints" / "0000001", worker.trainer, [])
+    TrainingWorker(pipe, WorkerSpec(str(tmp_path), fields, changes=[[0, "threads", 8]], threads=1))
+    assert set(taken) == {1}
+    owner.close()
+
+
+def test_a_state_of_another_kind_of_device_is_taken_up(make, tmp_path):
+    """What a GPU adds to a state is all that this machine can have of one."""
+    first = Trainer(RunConfig.from_flat(SMALL))
+    folder = tmp_path / "moved" / "checkpoints" / "0000003"
+    save_checkpoint(folder, first, [first.train_step() for _ in range(3)])
+    state = folder / "training.safetensors"
+    save_file(load_file(state) | {"generator.cuda": torch.zeros(16, dtype=torch.uint8)}, state)
+    worker = make("here")
+    assert worker.restore_state_at_or_before(worker.trainer, tmp_path / "moved", 3) == 3
+    assert worker.trainer.step_count == 3
+    for name, weight in worker.trainer.model.state_dict().items():
+        assert torch.equal(weight, first.model.state_dict()[name]), name

@@ -1,0 +1,116 @@
+"""How a child process reports that it could not be started."""
+
+import errno
+import os
+import threading
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from playground.runs import worker_process
+from playground.runs.inspector_client import InspectorClient
+from playground.runs.registry import Registry
+from playground.runs.worker_process import WorkerProcess, cpu_seconds
+from playground.training.config import RunConfig
+from playground.ui.inspect_api import inspect_handlers
+from playground.ui.report_api import report_handlers
+from tests.support.app_server import ROOT, wait_for
+from tests.support.coroutines import run_in_thread
+
+SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "steps": 20}
+
+
+@pytest.fixture
+def no_descriptors(monkeypatch):
+    """No pipe can be made: the process has every file descriptor open that it may have."""
+
+    def refuse(*_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    context = worker_process.context()
+    monkeypatch.setattr(worker_process, "context", lambda: SimpleNamespace(Pipe=refuse, Process=context.Process))
+
+
+@pytest.fixture
+def no_threads(monkeypatch):
+    """No thread of a child can be started."""
+    start = threading.Thread.start
+
+    def refuse(thread):
+        if thread.name.startswith("refused"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("missing", ["no_descriptors", "no_threads"])
+def test_failed_child_start_reports_its_end_from_another_thread(missing, request):
+    WorkerProcess("builtins:id", "first", on_message=lambda: None, on_exit=lambda code: None)  # before resources run out
+    request.getfixturevalue(missing)
+    lock, codes = threading.Lock(), []
+
+    def end(code):
+        with lock:  # a callback from the constructor would wait for ever
+            codes.append(code)
+
+    with lock:
+        child = WorkerProcess("builtins:id", "refused", on_message=lambda: None, on_exit=end)
+    assert child.exited.wait(30)
+    assert codes == [None]
+    assert child.process.pid is None
+    assert not child.send("anything")
+    child.kill()
+
+
+def test_a_run_whose_process_cannot_be_started_fails_and_can_be_resumed(tmp_path, request):
+    registry = Registry(tmp_path, slots=2)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            context = worker_process.context()
+            pipes = [OSError(errno.EMFILE, "Too many open files")]
+
+            def refuse(*_):
+                raise pipes[0]
+
+            patch.setattr(worker_process, "context", lambda: SimpleNamespace(Pipe=refuse, Process=context.Process))
+            run = registry.start(RunConfig.from_flat(SMALL), "ada")
+            wait_for(lambda: run.status == "failed", 60, "the end of a run without a process")
+            assert "could not be started" in run.message
+            assert not run.has_worker
+        registry.control(run, "resume")
+        wait_for(lambda: run.status == "done", 120, "the end of a run that was resumed")
+    finally:
+        registry.shutdown()
+
+
+def test_a_request_to_a_process_that_cannot_be_started_is_answered(no_descriptors):
+    answer = InspectorClient().request("warm", {}).result(60)
+    assert "could not be started" in answer["error"]
+    assert answer["again"]
+
+
+@pytest.mark.parametrize("name", ["report", "inspect-figures"])
+def test_report_and_figures_return_error_if_process_cannot_start(name, no_descriptors):
+    registry = Registry(ROOT / "checkpoints")
+    answerer = (report_handlers(registry) | inspect_handlers(registry))[name]
+    told = run_in_thread(answerer({"subject": "checkpoint:reverse", "text": "3 1 4"}, None))
+    assert "could not be started" in told["error"]
+    registry.shutdown()
+
+
+def test_waiting_for_a_processor_counts_as_active(tmp_path):
+    for thread, text in (("7", "1000000000 50000000000 3\n"), ("8", "500000000 0 1\n"), ("9", "odd\n")):
+        folder = tmp_path / "7" / "task" / thread
+        folder.mkdir(parents=True)
+        (folder / "schedstat").write_text(text)
+    assert cpu_seconds(7, tmp_path) == 51.5
+
+
+def test_active_seconds_is_cpu_time_without_scheduler_statistics(tmp_path):
+    times = psutil.Process().cpu_times()
+    assert cpu_seconds(os.getpid(), tmp_path) >= times.user + times.system
+    with pytest.raises(psutil.NoSuchProcess):
+        cpu_seconds(2**22 + 1, tmp_path)

@@ -1,0 +1,331 @@
+"""Training in slices of a GPU that is lent, on a ZeroGPU that is simulated (fake_zerogpu.py)."""
+
+import contextvars
+import errno
+import json
+import os
+import pickle
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from playground.runs import registry as registry_module
+from playground.runs import zerogpu as zero_module
+from playground.runs.registry import Registry
+from playground.runs.run import Run, WorkerSpec
+from playground.runs.zerogpu import SLICE_MARGIN_S, SLICE_SECONDS, describe_error, run_slice, zerogpu_decorated
+from playground.training.checkpoint import load_model, weights_by_name
+from playground.training.config import RunConfig, SettingChange
+from playground.training.trainer import Trainer, resolve_device
+from playground.ui.training_form import component_for
+from tests.support.app_server import ROOT, AppServer, wait_for
+from tests.support.fake_zerogpu import CURRENT_REQUEST, FakeZeroGpu, ZeroGpuError
+
+CONFIG = RunConfig.from_flat(
+    {
+        "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "dropout": 0.1, "eval_every": 20,
+        "eval_n": 32, "steps": 60, "device": "zero",
+    }
+)  # fmt: skip
+LONG = 60.0  # seconds: one slice holds the whole run
+QUOTA = ZeroGpuError(
+    "You have exceeded your free ZeroGPU quota (35s requested vs. 3s left). <a href='x'>Try</a> again in 2:00.", "ZeroGPU quota exceeded"
+)
+
+
+@pytest.fixture(autouse=True)
+def on_zero(monkeypatch):
+    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
+
+
+@pytest.fixture
+def zero():
+    zero = FakeZeroGpu(run_slice, LONG)
+    yield zero
+    zero.kill()
+
+
+@pytest.fixture
+def registry(tmp_path, zero):
+    registry = Registry(tmp_path)
+    registry.slice_runner = zero
+    yield registry
+    registry.shutdown()
+
+
+@pytest.fixture
+def slices_of(monkeypatch):
+    """Sets how many seconds a slice has."""
+    return lambda seconds: monkeypatch.setattr(registry_module, "SLICE_SECONDS", seconds)
+
+
+def in_an_event(registry: Registry, run: Run, who: str = "ada") -> threading.Thread:
+    """A slice in the event of a visitor, under way."""
+    context = contextvars.copy_context()
+    context.run(CURRENT_REQUEST.set, who)
+    thread = threading.Thread(target=context.run, args=(registry.run_slice, run))
+    thread.start()
+    return thread
+
+
+def slice_of(registry: Registry, run: Run) -> None:
+    in_an_event(registry, run).join(60)
+
+
+def to_the_end(registry: Registry, run: Run) -> Run:
+    while run.status == "waiting":
+        slice_of(registry, run)
+    assert run.status == "done", run.message
+    return run
+
+
+def losses(run: Run) -> list[float]:
+    return list(run.load_points().columns["loss"])
+
+
+def weights(run: Run) -> dict[str, list]:
+    _, family = load_model(run.checkpoints()[0][0])
+    return {name: tensor.tolist() for name, tensor in weights_by_name(family).items()}
+
+
+@pytest.fixture(scope="module")
+def at_once():
+    """The same run without any slices: its losses as they are kept, and its weights."""
+    trainer = Trainer(CONFIG)
+    kept = [float(f"{metrics.loss:.6g}") for metrics in trainer]
+    return kept, {name: tensor.tolist() for name, tensor in weights_by_name(trainer.model).items()}
+
+
+@pytest.mark.smoke
+def test_slices_train_what_one_go_trains_to_the_bit(registry, zero, slices_of, at_once):
+    slices_of(0.1)
+    run = registry.start(CONFIG, "ada")
+    assert (run.status, run.has_worker) == ("waiting", False)
+    told = registry.poll(run, 0, -1, 0)
+    assert (told["slice"], told["place"]) == (True, None)
+    to_the_end(registry, run)
+    assert len(zero.calls) >= 3
+    assert len(set(zero.pids)) == 1  # the process that was forked for the first slice was used again
+    assert (losses(run), weights(run)) == at_once
+    assert run.scores["n"] > 0
+    assert registry.poll(run, 0, -1, 0)["slice"] is False
+
+
+def test_a_thread_of_ours_is_not_lent_a_gpu_and_the_run_pauses(registry, zero):
+    run = registry.start(CONFIG, "ada")
+    thread = threading.Thread(target=registry.run_slice, args=(run,))
+    thread.start()
+    thread.join(30)
+    assert run.status == "paused"
+    assert "GPU" in run.message
+
+
+@pytest.mark.parametrize(("action", "status"), [("pause", "paused"), ("stop", "stopped")])
+def test_run_between_slices_pauses_or_stops_at_once_and_resumes(registry, slices_of, at_once, action, status):
+    slices_of(0.02)
+    run = registry.start(CONFIG, "ada")
+    slice_of(registry, run)
+    assert run.status == "waiting"
+    registry.control(run, action)
+    assert run.status == status
+    slice_of(registry, run)  # a page that has not heard of it yet
+    assert run.status == status
+    registry.control(run, "resume")
+    slices_of(LONG)
+    assert losses(to_the_end(registry, run)) == at_once[0]
+
+
+@pytest.mark.parametrize(("action", "status"), [("pause", "paused"), ("stop", "stopped")])
+def test_within_a_slice_a_pause_saves_and_gives_the_gpu_back(registry, slices_of, at_once, action, status):
+    slices_of(LONG)
+    run = registry.start(CONFIG, "ada", changes=[SettingChange(0, "speed", 20)])
+    event = in_an_event(registry, run)
+    wait_for(lambda: run.step >= 3, description="three steps")
+    registry.control(run, action)
+    event.join(30)
+    assert not event.is_alive()
+    assert (run.status, run.has_worker) == (status, False)
+    assert run.checkpoints()[0][1].step == run.step >= 3
+    registry.change_setting(run, "speed", 0)
+    registry.control(run, "resume")
+    slices_of(LONG)
+    assert losses(to_the_end(registry, run)) == at_once[0]
+
+
+def test_a_step_takes_one_slice(registry, slices_of):
+    slices_of(0.02)
+    run = registry.start(CONFIG, "ada")
+    slice_of(registry, run)
+    registry.control(run, "pause")
+    before = run.step
+    registry.control(run, "step")
+    assert run.status == "waiting"
+    slice_of(registry, run)
+    assert (run.status, run.step) == ("paused", before + 1)
+
+
+def test_killed_in_mid_slice_it_pauses_and_no_point_that_was_told_is_lost(registry, zero, slices_of, at_once):
+    slices_of(LONG)
+    run = registry.start(CONFIG, "ada", changes=[SettingChange(0, "speed", 20)])
+    event = in_an_event(registry, run)
+    wait_for(lambda: run.step >= 5, description="five steps")
+    zero.kill()
+    event.join(30)
+    assert (run.status, run.has_worker) == ("paused", False)
+    assert run.message.startswith("the slice was interrupted (GPU task aborted)")
+    told = losses(run)
+    assert len(told) >= 5
+    assert told == at_once[0][: len(told)]
+    registry.change_setting(run, "speed", 0)
+    registry.control(run, "resume")
+    to_the_end(registry, run)
+    assert (losses(run), weights(run)) == at_once
+    assert len(set(zero.pids)) == 2
+
+
+def test_a_slice_that_outlasts_what_was_granted_is_cut_off(registry, zero, slices_of):
+    slices_of(LONG)
+    zero.duration = 1.0
+    run = registry.start(CONFIG.replace(steps=100_000), "ada")
+    slice_of(registry, run)
+    assert (run.status, run.has_worker) == ("paused", False)
+    assert "cut off" in run.message
+
+
+def test_a_quota_that_is_used_up_pauses_the_run_with_its_checkpoint(registry, zero, slices_of, at_once):
+    slices_of(0.02)
+    run = registry.start(CONFIG, "ada")
+    zero.next_error = QUOTA
+    slice_of(registry, run)
+    assert run.status == "paused"
+    assert run.message == (
+        "the GPU time that ZeroGPU grants a visitor is used up (You have exceeded your free ZeroGPU quota (35s requested vs. 3s left). "
+        "Try again in 2:00); it has no checkpoint yet"
+    )
+    registry.control(run, "resume")
+    slice_of(registry, run)
+    at = run.step
+    zero.next_error = QUOTA
+    slice_of(registry, run)
+    assert run.message.endswith(f"its checkpoint of step {at} is saved, Resume continues from there")
+    registry.control(run, "resume")
+    slices_of(LONG)
+    assert losses(to_the_end(registry, run)) == at_once[0]
+
+
+def test_slice_without_connection_pauses_the_run_which_resumes_later(registry, zero, slices_of, at_once, monkeypatch):
+    def full(*arguments: object, **more: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    slices_of(LONG)
+    run = registry.start(CONFIG, "ada")
+    with monkeypatch.context() as patch:
+        patch.setattr(zero_module, "Listener", full)
+        slice_of(registry, run)
+    assert (run.status, run.has_worker, zero.calls) == ("paused", False, [])
+    assert run.message == "the GPU was not available ([Errno 24] Too many open files); it has no checkpoint yet"
+    assert registry.poll(run, 0, -1, 0)["message"] == run.message
+    registry.control(run, "resume")
+    assert losses(to_the_end(registry, run)) == at_once[0]
+    assert run.message == ""
+
+
+def test_two_pages_that_ask_at_once_get_one_slice(registry, zero, slices_of):
+    slices_of(LONG)
+    run = registry.start(CONFIG, "ada")
+    events = [in_an_event(registry, run) for _ in range(2)]
+    for event in events:
+        event.join(60)
+    assert (run.status, len(zero.calls)) == ("done", 1)
+
+
+def test_a_run_in_slices_takes_no_place_from_those_that_train_here(registry, slices_of):
+    slices_of(LONG)
+    registry.slots = registry.slots_per_owner = 1
+    sliced = registry.start(CONFIG.replace(steps=100_000), "ada")
+    event = in_an_event(registry, sliced)
+    wait_for(lambda: sliced.step, description="a step on the GPU that is lent")
+    here = registry.start(CONFIG.replace(device="auto"), "ada")
+    wait_for(lambda: here.status == "done", description="the end of a run beside it")
+    assert sliced.status == "training"
+    registry.control(sliced, "stop")
+    event.join(30)
+    assert sliced.status == "stopped"
+
+
+def test_the_end_of_the_server_saves_what_a_slice_has(registry, slices_of, tmp_path):
+    slices_of(LONG)
+    run = registry.start(CONFIG.replace(steps=100_000), "ada")
+    event = in_an_event(registry, run)
+    wait_for(lambda: run.step >= 3, description="three steps")
+    assert registry.shutdown() == (1, 0)
+    event.join(30)
+    (found,) = Registry(tmp_path).list_for_owner("ada")
+    assert (found.status, found.checkpoints()[0][1].step) == ("paused", run.step)
+
+
+def test_elsewhere_the_device_zero_is_auto(registry, monkeypatch):
+    monkeypatch.delenv("SPACES_ZERO_GPU")
+    assert resolve_device("zero") == resolve_device("auto")
+    run = registry.start(CONFIG, "ada")
+    assert not run.awaits_zerogpu
+    wait_for(lambda: run.status == "done", description="the end of a run in a process of its own")
+
+
+def test_the_form_offers_slices_where_there_are_any(monkeypatch):
+    def offered() -> list[str]:
+        return [value for _, value in component_for("device").choices]
+
+    assert offered() == ["auto", "cpu", "cuda", "zero"]
+    monkeypatch.delenv("SPACES_ZERO_GPU")
+    assert offered() == ["auto", "cpu", "cuda"]
+
+
+def test_what_is_lent_a_gpu_asks_for_more_than_it_trains_and_travels(monkeypatch):
+    asked = {}
+    monkeypatch.setitem(sys.modules, "spaces", SimpleNamespace(GPU=lambda **how: asked.update(how) or (lambda task: task)))
+    assert zerogpu_decorated() is run_slice
+    assert asked == {"duration": SLICE_SECONDS + SLICE_MARGIN_S}
+    order = WorkerSpec("folder", CONFIG.to_flat(), [[0, "speed", 2.0]], "train", None, SLICE_SECONDS)
+    assert pickle.loads(pickle.dumps((run_slice, order))) == (run_slice, order)
+
+
+SPACES = """
+import json, multiprocessing, os, threading
+from multiprocessing import forkserver
+state = {"threads": threading.active_count(), "fork server": forkserver._forkserver._forkserver_pid is not None}
+open(os.environ["SEEN"], "w").write(json.dumps(state))
+raise RuntimeError("no device API")
+"""
+
+
+def test_app_imports_spaces_first_and_trains_on_cpu_if_that_fails(tmp_path):
+    (tmp_path / "spaces.py").write_text(SPACES)
+    path, seen = os.pathsep.join((str(tmp_path), str(ROOT))), tmp_path / "seen.json"
+    app = AppServer(tmp_path, PYTHONPATH=path, SPACES_ZERO_GPU="true", SEEN=str(seen))
+    try:
+        wait_for(lambda: "Training on" in app.log.read_text(), 60, "the line about the device")
+        told = app.request("runs", {"owner": ""})
+    finally:
+        app.stop()
+    assert json.loads(seen.read_text()) == {"threads": 1, "fork server": False}
+    log = app.log.read_text()
+    assert "RuntimeError: no device API" in log
+    assert "Runs train on the CPU" in log
+    assert "slices" not in log
+    assert "Runs train on the CPU" in told["note"]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "says"),
+    [
+        (ZeroGpuError("No GPU was available after 60s", "ZeroGPU queue timeout"), "no GPU was free (No GPU was available after 60s)"),
+        (ZeroGpuError("AssertionError", "ZeroGPU worker error"), "the slice was interrupted (AssertionError)"),
+        (RuntimeError("ZeroGPU API /schedule error: 500"), "the GPU was not available (ZeroGPU API /schedule error: 500)"),
+        (TimeoutError(), "the GPU was not available (TimeoutError)"),
+    ],
+)
+def test_what_went_wrong_becomes_a_sentence(trouble, says):
+    assert describe_error(trouble) == says

@@ -1,0 +1,170 @@
+"""What each of two processes does in test_distributed.py; torchrun starts this file, and every process writes down what it saw."""
+
+import faulthandler
+import hashlib
+import json
+import os
+import signal
+import sys
+import warnings
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+
+from playground.__main__ import run
+from playground.cli.train import train_with_progress
+from playground.training.checkpoint import resume_trainer, save_checkpoint
+from playground.training.config import RunConfig
+from playground.training.distributed import DistributedContext, init_distributed
+from playground.training.trainer import Trainer
+
+FROM_SCRATCH_FAMILIES = ("prebuilt", "encoder-only", "decoder-only", "recurrent")
+
+
+def digest(trainer):
+    """Of the weights and of what the optimizer remembers, to the bit."""
+    state = {name: tensor for name, tensor in trainer.state_dict().items() if not name.startswith("generator")}
+    parts = sorted([*trainer.model.state_dict().items(), *state.items()])
+    return hashlib.sha256(b"".join(name.encode() + tensor.numpy().tobytes() for name, tensor in parts)).hexdigest()
+
+
+def summarize(trainer, metrics):
+    rows = [[entry.loss, entry.gradient_norm, entry.exact_match, entry.token_accuracy] for entry in metrics]
+    return {"digest": digest(trainer), "step": trainer.step_count, "metrics": rows}
+
+
+def uninterrupted(ranks, config, folder):
+    trainer = Trainer(config, dist=ranks)
+    metrics = list(trainer)
+    if ranks.is_main:
+        save_checkpoint(folder / "uncut", trainer, metrics)
+    return summarize(trainer, metrics)
+
+
+def resumed(ranks, config, folder):
+    """Saved by the first after five steps, taken up by both."""
+    trainer = Trainer(config, dist=ranks)
+    metrics = [trainer.train_step() for _ in range(5)]
+    if ranks.is_main:
+        save_checkpoint(folder / "cut", trainer, metrics)
+    ranks.all_reduce_max(0)  # nobody reads before it is there
+    resumed_trainer, _ = resume_trainer(folder / "cut", ranks)
+    return summarize(resumed_trainer, metrics + list(resumed_trainer))
+
+
+def resumed_from_single_process(ranks, config, folder):
+    trainer, _ = resume_trainer(folder / "one", ranks)
+    return summarize(trainer, list(trainer))
+
+
+def with_dropout(ranks, config, folder):
+    trainer = Trainer(config.replace(dropout=0.5, steps=3), dist=ranks)
+    if ranks.is_main:
+        save_checkpoint(folder / "dropping", trainer, [])
+    ranks.all_reduce_max(0)
+    resumed_trainer, _ = resume_trainer(folder / "dropping", ranks)
+    return summarize(trainer, list(trainer)) | {
+        "drawn": torch.rand(4).tolist(),
+        "again": summarize(resumed_trainer, list(resumed_trainer))["digest"],
+    }
+
+
+def ends_early(ranks, config, folder):
+    trainer = Trainer(config.replace(until=0.001, steps=200, eval_every=5), dist=ranks)
+    return summarize(trainer, list(trainer))
+
+
+def loss_is_nan_on_one_rank(ranks, config, folder):
+    trainer = Trainer(config, dist=ranks)
+    trainer.train_step()
+    before, original_loss = digest(trainer), trainer.model.loss
+    if ranks.rank == 1:
+        trainer.model.loss = lambda batch, smoothing: original_loss(batch, smoothing) * torch.nan
+    return {"ended": train_with_progress(trainer, []), "kept": digest(trainer) == before, "step": trainer.step_count}
+
+
+def gradient_is_infinite_on_one_rank(ranks, config, folder):
+    trainer = Trainer(config, dist=ranks)
+    trainer.train_step()
+    before = digest(trainer)
+    if ranks.rank == 1:
+        next(trainer.model.parameters()).register_hook(lambda gradient: gradient + torch.inf)
+    return {"ended": train_with_progress(trainer, []), "kept": digest(trainer) == before, "step": trainer.step_count}
+
+
+def one_rank_gets_sigterm(ranks, config, folder):
+    trainer, metrics = Trainer(config, dist=ranks), []
+    one_step = trainer.train_step
+
+    def step():
+        if ranks.rank == 1 and trainer.step_count == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return one_step()
+
+    trainer.train_step = step
+    return {"ended": train_with_progress(trainer, metrics), "digest": digest(trainer), "steps": len(metrics)}
+
+
+def rejected_setups(ranks, config, folder):
+    """What is said to runs that cannot be trained together."""
+    builders = {
+        "uneven": lambda: Trainer(config.replace(batch_size=33), dist=ranks),
+        "apart": lambda: Trainer(config.replace(seed=ranks.rank), dist=ranks),
+        "elsewhere": lambda: resume_trainer(folder / ("one" if ranks.is_main else "cut"), ranks),
+    }
+    message_by_case = {}
+    for name, build in builders.items():
+        try:
+            build()
+        except ValueError as error:
+            message_by_case[name] = str(error)
+    return message_by_case
+
+
+def families(ranks, config, folder):
+    """Two steps of every family that is written here."""
+    sizes = {"steps": 2, "batch_size": 16, "max_length": 4, "device": "cpu", "epsilon": 1e-6}
+    trainers = {name: Trainer(RunConfig.from_flat(sizes | {"family": name}), dist=ranks) for name in FROM_SCRATCH_FAMILIES}
+    return {name: summarize(trainer, list(trainer)) for name, trainer in trainers.items()}
+
+
+def by_command(ranks, config, folder):
+    """As `python -m playground train` would, but for meeting and leaving, which torchrun's processes do once."""
+    with patch("playground.training.distributed.join", return_value=ranks), patch.object(DistributedContext, "leave"):
+        run(["train", *json.loads((folder / "order.json").read_text())["arguments"], "--out", str(folder / "told"), "--json"])
+
+
+def one_rank_exits(ranks, config, folder):
+    """The last one: the second process leaves in the middle of a step, after writing down what it saw before."""
+    trainer, metrics = Trainer(config, dist=ranks), []
+    one_step = trainer.train_step
+
+    def step():
+        if ranks.rank == 1 and trainer.step_count == 3:
+            os._exit(0)
+        return one_step()
+
+    trainer.train_step = step
+    ended = train_with_progress(trainer, metrics)
+    save_checkpoint(folder / "alone", trainer, metrics)
+    return {"ended": ended, "step": resume_trainer(folder / "alone")[0].step_count}
+
+
+def main(folder):
+    warnings.simplefilter("error")
+    faulthandler.dump_traceback_later(120, exit=True)  # should one wait for the other for ever
+    config = RunConfig.from_flat(json.loads((folder / "order.json").read_text())["fields"])
+    ranks = init_distributed(torch.device("cpu"))
+    results = {"rank": ranks.rank, "size": ranks.world_size}
+    for case in (
+        uninterrupted, resumed, resumed_from_single_process, with_dropout, ends_early, loss_is_nan_on_one_rank, gradient_is_infinite_on_one_rank,
+        one_rank_gets_sigterm, rejected_setups, families, by_command, one_rank_exits,
+    ):  # fmt: skip
+        (folder / f"{ranks.rank}.json").write_text(json.dumps(results))
+        results[case.__name__] = case(ranks, config, folder)
+    (folder / f"{ranks.rank}.json").write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

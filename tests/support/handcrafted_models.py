@@ -1,0 +1,100 @@
+"""Models that are not trained: one of random weights, and one whose every weight is set by hand so that what each part is for
+is known beforehand."""
+
+import torch
+
+from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.inspection.inspected_model import InspectedModel
+from playground.training.config import RunConfig
+
+SEQUENCE_LENGTH = 5
+VOCAB_SIZE = 13  # PAD, SOS, EOS and ten digits
+POSITION_COLUMNS = slice(13, 19)
+REVERSING_HEAD = (0, 0)  # layer and head of the cross-attention that reverses
+
+NON_STANDARD_SETTINGS = [  # models in which something is not as in the paper
+    {"positions": "none", "activation": "gelu", "bias": False},
+    {"positions": "from-the-end", "norm_kind": "rms", "norm": "post"},
+    {"positions": "rope", "kv_heads": 2, "d_k": 6, "d_v": 5},
+    {"positions": "alibi", "kv_heads": 1, "activation": "swiglu", "n_layers": 1},
+    {"positions": "t5", "norm_kind": "rms", "bias": False, "activation": "swiglu", "n_layers": 1},
+    {"positions": "randomised", "n_heads": 3, "d_k": 4, "d_v": 4, "n_layers": 1},
+]
+
+
+def random_model(**changes):
+    """A small model in which no bias and no norm is at its default, so that each of them matters."""
+    torch.manual_seed(0)
+    settings = {"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 24, "max_length": 6, "max_positions": 9}
+    config = RunConfig.from_flat(settings | changes)
+    model = EncoderDecoder(config.model)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += 0.1 * torch.randn_like(weight)
+    return InspectedModel.from_model(config, model.eval())
+
+
+@torch.no_grad()
+def reversing_model():
+    """Reverses five digits by one cross-attention head alone. A vector is laid out as [what the token is: 13 | where it
+    stands: 6 | what comes next: 13].
+
+    The working head asks, at target position t, for the source position that holds what comes next, 4 - t (EOS for t = 5),
+    and carries what the token there is over to the third part, which the output layer reads. All other heads have random
+    queries, keys and values, and write random numbers where nobody reads them: into the first part in the decoder, into the
+    third in the encoder. Feed-forward networks write zero.
+    """
+    torch.manual_seed(0)
+    config = RunConfig.from_flat(
+        {
+            "min_length": SEQUENCE_LENGTH,
+            "max_length": SEQUENCE_LENGTH,
+            "d_model": 32,
+            "n_heads": 2,
+            "n_layers": 2,
+            "d_ff": 8,
+            "max_positions": SEQUENCE_LENGTH + 1,
+        }
+    )
+    model = EncoderDecoder(config.model)
+    for embedding in (model.source_embedding, model.target_embedding):
+        embedding.tokens.weight.copy_(torch.eye(VOCAB_SIZE, 32) / embedding.scale)
+        embedding.positions.copy_(torch.roll(torch.eye(SEQUENCE_LENGTH + 1, 32), POSITION_COLUMNS.start, dims=1))
+    for layer in [*model.encoder_layers, *model.decoder_layers]:
+        layer.feed_forward.narrow.weight.zero_()
+        layer.feed_forward.narrow.bias.zero_()
+    ignored_outputs = [*[(layer.self_attention, slice(19, 32)) for layer in model.encoder_layers]]
+    for layer in model.decoder_layers:
+        ignored_outputs += [(layer.self_attention, slice(0, 13)), (layer.cross_attention, slice(0, 13))]
+    for attention, columns in ignored_outputs:
+        attention.output.weight.zero_()
+        attention.output.bias.zero_()
+        attention.output.weight[columns] = 0.02 * torch.randn(13, 32)
+
+    attention_layer = model.decoder_layers[REVERSING_HEAD[0]].cross_attention
+    head = slice(REVERSING_HEAD[1] * 16, REVERSING_HEAD[1] * 16 + 16)
+    query, (key, value) = attention_layer.query.weight, attention_layer.key_value.weight.chunk(2)
+    for matrix in (query, key, value):
+        matrix[head] = 0
+    for t in range(SEQUENCE_LENGTH + 1):
+        query[head][t, POSITION_COLUMNS.start + t] = 10
+        key[head][t, POSITION_COLUMNS.start + (SEQUENCE_LENGTH - 1 - t) % (SEQUENCE_LENGTH + 1)] = 10
+    value[head][:VOCAB_SIZE, :VOCAB_SIZE] = torch.eye(VOCAB_SIZE)
+    attention_layer.output.weight[:, head] = 0
+    attention_layer.output.weight[19:32, head.start : head.start + VOCAB_SIZE] = torch.eye(VOCAB_SIZE)
+
+    model.output.weight.zero_()
+    model.output.bias.zero_()
+    model.output.weight[:, 19:32] = 10 * torch.eye(VOCAB_SIZE)
+    return InspectedModel.from_model(config, model)
+
+
+@torch.no_grad()
+def redundant_heads_model():
+    """The same, but two cross-attention heads of the first layer do the same work, so that either can be missed."""
+    model = reversing_model()
+    attention = model.transformer.decoder_layers[0].cross_attention
+    for matrix in (attention.query.weight, *attention.key_value.weight.chunk(2)):
+        matrix[16:] = matrix[:16]
+    attention.output.weight[:, 16:] = attention.output.weight[:, :16]
+    return model

@@ -1,0 +1,105 @@
+"""Small runs, and what must hold of every run whatever has happened to it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from playground.runs.registry import Registry
+from playground.runs.run import Run
+from playground.runs.weight_history import read_lines, weight_steps
+from playground.training.checkpoint import resume_trainer
+from playground.training.config import RunConfig
+from playground.training.manifest import CheckpointError
+from tests.support.app_server import wait_for
+
+IN_CI = os.environ.get("CI") == "true"
+ENDLESS = 1_000_000
+TINY_SETTINGS = {"d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50,
+        "schedule": "constant", "warmup": 0, "learning_rate": 1e-3, "device": "cpu"}  # fmt: skip
+
+
+def repeat_counts(default: int, long: int) -> pytest.MarkDecorator:
+    """Runs a test so many times, or with so many tries, in every run, and with more under `-m soak`."""
+    marks = [pytest.mark.soak, pytest.mark.timeout(3 * 3600)]
+    return pytest.mark.parametrize("count", [default, pytest.param(long, marks=marks)])
+
+
+def run_as_root(*command: str) -> bool:
+    """Carry out what takes root, or sudo without a password; whether it went well."""
+    prefixes = [[], ["sudo", "-n"]] if shutil.which("sudo") else [[]]
+    return any(subprocess.run([*prefix, *command], capture_output=True).returncode == 0 for prefix in prefixes)
+
+
+def tiny_config(**fields: object) -> RunConfig:
+    return RunConfig.from_flat(TINY_SETTINGS | {"steps": ENDLESS} | fields)
+
+
+def start_run(registry: Registry, owner: str = "ada", **fields: object) -> Run:
+    return registry.start(tiny_config(**fields), owner)
+
+
+def wait_for_status(run: Run, *statuses: str, seconds: float = 120) -> None:
+    try:
+        wait_for(lambda: run.status in statuses, seconds)
+    except TimeoutError:
+        raise TimeoutError(f"status {run.status!r} ({run.message}) instead of one of {statuses} after {seconds} s") from None
+
+
+def wait_for_end(run: Run) -> None:
+    """Wait until its process has gone."""
+    wait_for(lambda: not run.has_worker, 120, "the end of the worker")
+
+
+def start_trained_runs(registry: Registry, *owners: str, **fields: object) -> list[Run]:
+    """A run of each owner that trains and has a checkpoint."""
+    runs = [start_run(registry, owner, **fields) for owner in owners]
+    for run in runs:
+        wait_for(lambda run=run: run.step > 0, 120, "the first points")
+        pause_and_wait(registry, run)
+        registry.control(run, "resume")
+        wait_for_status(run, "training")
+    return runs
+
+
+def pause_and_wait(registry: Registry, run: Run) -> None:
+    """Pause a run, and wait until it has saved."""
+    before = run.checkpoint_version
+    registry.control(run, "pause")
+    wait_for_status(run, "paused")
+    wait_for(lambda: run.checkpoint_version > before, 60, "the checkpoint of a paused run")
+
+
+def newest_checkpoint_step(run: Run) -> int:
+    checkpoints = run.checkpoints()
+    return checkpoints[0][1].step if checkpoints else 0
+
+
+def resumable_steps(run: Run) -> list[int]:
+    """The steps of the checkpoints from which training can go on, newest first."""
+    steps = []
+    for path in (run.folder / "checkpoints").glob("[0-9]*"):
+        try:
+            steps.append(resume_trainer(path)[0].step_count)
+        except CheckpointError:
+            continue
+    return sorted(steps, reverse=True)
+
+
+def polled_steps(registry: Registry, run: Run) -> list[int]:
+    """The steps that a page sees that has just been opened (short runs only: longer curves are decimated)."""
+    return registry.poll(run, 0, -1, 0)["points"]["steps"]
+
+
+def assert_complete_series(registry: Registry, run: Run, steps: int) -> None:
+    """In a page, on disk, and in a page of the next server."""
+    expected = list(range(1, steps + 1))
+    assert polled_steps(registry, run) == expected
+    assert [line["step"] for line in read_lines(run.folder)] == expected
+    assert [step for step in weight_steps(run.folder) if step > steps] == []
+    reloaded = Run.read(run.folder)
+    assert reloaded.load_points().last == steps
+    assert len(reloaded.load_points()) == steps

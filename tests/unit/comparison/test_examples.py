@@ -1,0 +1,92 @@
+import pytest
+import torch
+
+from playground.comparison.examples import MAX_FEW_SHOT_EXAMPLES, Example, choices_for, sample_examples
+from playground.comparison.prompts import few_shot_prompt, masked_prompt
+from playground.tasks import load_task
+from playground.tasks.held_out import is_held_out
+
+REVERSE, COPY = load_task("reverse", 10), load_task("copy", 10)
+
+
+def held_out(items, task=REVERSE):
+    longest = max(len(item.source) for item in items)
+    rows = [task.vocabulary.encode(item.prompt) for item in items]
+    padded = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+    return is_held_out(padded, torch.tensor([len(row) for row in rows])).tolist()
+
+
+def test_evaluation_examples_are_held_out_distinct_and_balanced():
+    questions = sample_examples(REVERSE, 60, 1, 6)
+    assert len({item.source for item in questions.items}) == 60
+    assert all(held_out(questions.items))
+    assert all(item.answer == item.source[::-1] != item.source for item in questions.items)
+    counts = {length: sum(len(item.source) == length for item in questions.items) for length in range(1, 7)}
+    assert counts[1] == 0  # a single symbol is a palindrome
+    assert counts[2] < 12  # few are held out
+    assert max(counts.values()) - min(counts[length] for length in (3, 4, 5, 6)) <= 2
+    assert "left out" in questions.note
+    assert questions == sample_examples(REVERSE, 60, 1, 6)
+
+
+def test_where_the_rule_is_to_copy_none_are_left_out_and_that_is_said():
+    questions = sample_examples(COPY, 20, 3, 3)
+    assert len(questions.items) == 20
+    assert all(item.answer == item.source for item in questions.items)
+    assert "none are left out" in questions.note
+
+
+def test_fewer_come_where_fewer_exist():
+    questions = sample_examples(REVERSE, 500, 3, 3)
+    assert 20 < len(questions.items) < 70  # of a thousand sequences one in sixteen is held out
+    assert f"only {len(questions.items)} exist" in questions.note
+
+
+@pytest.mark.parametrize(("low", "high"), [(3, 3), (1, 10)])
+def test_worked_examples_are_no_items_and_could_be_training_data(low, high):
+    questions = sample_examples(REVERSE, 40, low, high)
+    assert len(set(questions.examples)) == MAX_FEW_SHOT_EXAMPLES
+    assert not any(held_out(questions.examples))
+    assert not {item.source for item in questions.items} & {item.source for item in questions.examples}
+    assert all(item.answer == item.source[::-1] != item.source for item in questions.examples)
+
+
+def test_choices_are_distinct_permutations_that_include_the_target():
+    item = Example(("3", "1", "4", "5"), ("5", "4", "1", "3"))
+    candidates = choices_for(item)
+    assert [each.origin for each in candidates[:5]] == ["as it is", "reversed", "rotated by 1", "rotated by 2", "rotated by 3"]
+    assert len({each.symbols for each in candidates}) == len(candidates)
+    assert all(sorted(each.symbols) == sorted(item.source) for each in candidates)
+    assert item.answer in {each.symbols for each in candidates}
+    assert candidates == choices_for(item)
+    assert 6 <= len(candidates) <= 8
+
+
+def test_identical_choices_are_merged_and_include_the_target():
+    assert len(choices_for(Example(("3", "3", "3"), ("3", "3", "3")))) == 1
+
+
+@pytest.mark.parametrize("name", ["parity", "brackets", "duplicate", "addition", "dedupe", "reverse", "sort"])
+def test_candidates_are_as_long_as_the_answer_whatever_the_rule(name):
+    items = sample_examples(load_task(name), 40, 4, 16 if name == "brackets" else 7).items
+    chosen = {item: choices_for(item, items) for item in items}
+    assert sum(len(candidates) > 1 for candidates in chosen.values()) > 30
+    for item, candidates in chosen.items():
+        assert {len(each.symbols) for each in candidates} == {len(item.answer)}
+        assert item.answer in {each.symbols for each in candidates}
+        assert len({each.symbols for each in candidates}) == len(candidates)
+        assert candidates == choices_for(item, items)
+
+
+def test_choices_come_only_from_targets_of_equal_length():
+    single, other = Example(("3", "1", "2"), ("0",)), Example(("5", "6"), ("5", "6", "5"))
+    assert [each.symbols for each in choices_for(single, [single, other])] == [("0",)]
+    assert {each.symbols for each in choices_for(single, [single, Example(("5", "6"), ("1",))])} == {("0",), ("1",)}
+
+
+def test_prompts_are_as_they_are_said_to_be():
+    item, example = Example(("3", "1", "4"), ("4", "1", "3")), Example(("2", "7"), ("7", "2"))
+    assert few_shot_prompt(item, []) == "Input: 3 1 4\nOutput:"
+    assert few_shot_prompt(item, [example]) == "Input: 2 7\nOutput: 7 2\n\nInput: 3 1 4\nOutput:"
+    assert masked_prompt(item, [], "[MASK]") == "Input: 3 1 4\nOutput: [MASK] [MASK] [MASK]"
+    assert masked_prompt(item, [], "[MASK]", {1}) == "Input: 3 1 4\nOutput: 4 [MASK] 3"

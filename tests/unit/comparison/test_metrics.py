@@ -1,0 +1,132 @@
+import csv
+import io
+import json
+import math
+
+import pytest
+
+from playground.comparison.export import RESULT_COLUMNS, examples_to_csv, latest_rows, to_csv, to_json
+from playground.comparison.metrics import MetricAccumulator, correct_positions, exact_match, first_credit, parse_answer, rank_of
+from playground.comparison.prompts import first_line, max_fitting_examples
+from playground.stats import wilson_interval
+
+
+def test_wilsons_interval_is_the_published_one():
+    # 95 % intervals that follow from the formula with z = 1.96, worked out apart from this code
+    assert wilson_interval(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert wilson_interval(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
+    assert wilson_interval(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
+    assert wilson_interval(20, 20) == pytest.approx((0.8389, 1.0), abs=1e-4)
+
+
+def test_wilsons_interval_holds_the_shares_that_do_not_surprise():
+    """Its ends are the shares at which what was seen is just 1.96 standard deviations away."""
+    for right, n in ((1, 7), (3, 20), (190, 200)):
+        for end in wilson_interval(right, n):
+            assert abs(right / n - end) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / n), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (" 4 1 3", ("4", "1", "3")),
+        ("4  1 3 ", ("4", "1", "3")),
+        ("413", None),
+        (" 4, 1, 3", None),
+        (" 4 1 3.", None),
+        (" 4 1 3 and so on", None),
+        (" [4 1 3]", None),
+        (" 4 1\t3", None),
+        (" 4 1 a", None),
+        (" ４ 1 3", None),
+        (" four 1 3", None),
+        ("", None),
+        ("   ", None),
+    ],
+)
+def test_an_answer_is_read_strictly(text, read):
+    assert parse_answer(text, "0123456789") == read
+
+
+def test_only_the_first_line_is_an_answer():
+    assert first_line(" 4 1 3\n\nInput: 2 2 1") == " 4 1 3"
+    assert parse_answer(first_line("\n4 1 3"), "0123456789") is None
+
+
+def test_symbols_are_right_at_their_place_and_too_many_are_no_exact_match():
+    assert correct_positions(("4", "1", "3"), ("4", "1", "3")) == [True] * 3
+    assert correct_positions(("1", "4", "3", "9"), ("4", "1", "3")) == [False, False, True]
+    assert correct_positions(("4",), ("4", "1", "3")) == [True, False, False]
+    assert correct_positions(("4", None, "3"), ("4", "1", "3")) == [True, False, True]
+    assert correct_positions(None, ("4", "1", "3")) == [False] * 3
+    assert exact_match(("4", "1", "3"), ("4", "1", "3"))
+    assert not exact_match(("4", "1", "3", "9"), ("4", "1", "3"))
+    assert not exact_match(None, ())
+
+
+def test_a_tie_is_no_first_place():
+    assert rank_of([-1.0, -3.0, -2.0], 0) == 1
+    assert rank_of([-1.0, -3.0, -2.0], 1) == 3
+    assert rank_of([-1.0, -1.0, -2.0], 0) == 2
+    assert rank_of([0.0, 0.0, 0.0], 2) == 3
+    assert rank_of([math.nan, -1.0], 0) == 2
+    assert rank_of([-5.0, math.nan], 0) == 1
+    assert rank_of([-5.0, -5.0 - 1e-6, -7.0], 0) == 2
+    assert rank_of([-5.0, -5.0 - 1e-3, -7.0], 0) == 1
+
+
+def test_a_tie_of_k_candidates_counts_as_1_in_k_of_a_first_place():
+    assert first_credit([-1.0, -3.0, -2.0], 0) == 1
+    assert first_credit([-1.0, -3.0, -2.0], 2) == 0
+    assert first_credit([-1.0, -1.0 - 1e-6, -2.0], 1) == 1 / 2
+    assert first_credit([0.0] * 5, 2) == 1 / 5
+    assert first_credit([math.nan, -1.0], 0) == 0
+    assert first_credit([-math.inf, -math.inf], 0) == first_credit([math.nan], 0) == 0
+
+
+def test_a_tally_counts_items_symbols_and_ranks():
+    tally = MetricAccumulator()
+    assert tally.compute()["exact_match"] is None
+    tally.add(("4", "1"), ("4", "1"), 1.0)
+    tally.add(("4", "9", "3"), ("4", "1", "3"), 2.0)
+    tally.add(None, ("4", "1", "3", "5", "5"), 6.0)
+    tally.add_rank(1, 4, 0.5)
+    tally.add_rank(0, 8, 1.5)
+    told = tally.compute()
+    assert (told["n"], told["symbols"], told["ranked"]) == (3, 10, 2)
+    assert told["exact_match"] == pytest.approx(1 / 3)
+    assert told["token_accuracy"] == pytest.approx(4 / 10)
+    assert (told["token_accuracy_low"], told["token_accuracy_high"]) == wilson_interval(4, 10)
+    assert (told["rank_accuracy"], told["rank_chance"]) == (0.5, (1 / 4 + 1 / 8) / 2)
+    assert (told["seconds_an_item"], told["rank_seconds_an_item"]) == (3.0, 1.0)
+
+
+def test_as_many_examples_as_fit_are_taken():
+    for positions in range(20, 120, 7):
+        most = max_fitting_examples(8, positions, lambda k: 20 + 12 * k)
+        assert most == min(8, (positions - 20) // 12)
+    assert max_fitting_examples(8, 19, lambda k: 20 + 12 * k) is None
+    assert max_fitting_examples(0, 20, lambda k: 20) == 0
+
+
+TOLD = [
+    {"kind": "settings", "caption": "what is compared"},
+    {"kind": "model", "place": 1, "model": "a, b", "exact_match": 0.0, "over": False},
+    {"kind": "model", "place": 0, "model": "chance", "exact_match": None, "over": True},
+    {"kind": "item", "model": "a, b", "number": 1, "raw": ' 4 "1"\n', "read": ["4", None], "right": False, "places": [True, False],
+     "candidates": [{}, {}], "rank": 2},
+    {"kind": "model", "place": 1, "model": "a, b", "exact_match": 0.25, "over": True},
+    {"kind": "leak", "model": "a, b"},
+]  # fmt: skip
+
+
+def test_the_table_as_files_holds_the_latest_line_of_each_model():
+    assert [(row["model"], row["exact_match"]) for row in latest_rows(TOLD)] == [("chance", None), ("a, b", 0.25)]
+    rows = list(csv.DictReader(io.StringIO(to_csv(TOLD))))
+    assert list(rows[0]) == list(RESULT_COLUMNS)
+    assert [(row["model"], row["exact_match"]) for row in rows] == [("chance", ""), ("a, b", "0.25")]
+    (item,) = csv.DictReader(io.StringIO(examples_to_csv(TOLD)))
+    assert (item["raw"], item["read"], item["places"], item["right"], item["candidates"]) == (' 4 "1"\n', "4 ?", "10", "0", "2")
+    whole = json.loads(to_json(TOLD))
+    assert (len(whole["rows"]), len(whole["items"]), len(whole["leaks"])) == (2, 1, 1)
+    assert json.loads(to_json(TOLD, {"caption": "done", "rows": []}))["caption"] == "done"

@@ -1,0 +1,43 @@
+"""Parameter counts of well-known models, and what is told of the families."""
+
+import subprocess
+import sys
+
+import pytest
+
+from playground.comparison.model_facts import ARCHITECTURE_TREE, FAMILIES
+from playground.comparison.process import JobError, ProgressReporter, run
+
+
+def test_counts_are_those_of_the_published_weights():
+    found = run("sizes", {"parameters": 200_000, "name": "mine"}, ProgressReporter())
+    sizes = {row["name"]: row for row in found["models"]}
+    assert sizes["GPT-2"]["parameters"] == 124_439_808
+    assert sizes["BERT base"]["parameters"] == 109_482_240
+    assert sizes["BERT base"]["how"] == "counted"
+    assert (sizes["GPT-3"]["parameters"], sizes["GPT-3"]["how"]) == (175_000_000_000, "cited")
+    assert sizes["GPT-3"]["times"] == 875_000
+    assert all(row["source"] for row in found["models"])
+    assert found["models"][0]["name"] == "mine"
+    counts = [row["parameters"] for row in found["models"]]
+    assert counts == sorted(counts)
+    assert "this model" not in {row["name"] for row in run("sizes", {}, ProgressReporter())["models"]}
+
+
+def test_odd_sizes_are_refused():
+    with pytest.raises(JobError, match="parameters is many"):
+        run("sizes", {"parameters": "many"}, ProgressReporter())
+
+
+def test_the_families_and_the_tree_are_whole():
+    columns = {"family", "examples", "direction", "generates", "best_for", "objective", "cross_attention"}
+    assert all(set(row) == columns and all(row.values()) for row in FAMILIES)
+    names = [row["name"] for row in ARCHITECTURE_TREE]
+    assert [row["year"] for row in ARCHITECTURE_TREE] == sorted(row["year"] for row in ARCHITECTURE_TREE)
+    assert all(parent in names[:place] for place, row in enumerate(ARCHITECTURE_TREE) for parent in row["from"])
+    assert {row["family"] for row in ARCHITECTURE_TREE} == {row["family"] for row in FAMILIES}
+
+
+def test_the_page_can_read_them_without_torch():
+    code = "import sys, playground.comparison.model_facts; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,104 @@
+import pytest
+
+from playground.architectures import ARCHITECTURES
+from playground.experiments.spec import MAX_RUNS, Experiment, parse_value, positions_for
+from playground.models.config import ConfigError
+from playground.training.config import RunConfig
+
+
+def make(base=None, grid=None, **more) -> Experiment:
+    return Experiment(owner="ada", name="a question", base=base or {}, grid=grid or {"norm": ["pre", "post"]}, **more)
+
+
+def test_a_cell_is_known_by_what_varies_in_short_unless_that_is_not_enough():
+    def shorts(*variants, **more):
+        return [cell.short_label for cell in make({}, {"variant": list(variants)} | more).variants]
+
+    assert [cell.short_label for cell in make({}, {"norm": ["pre", "post"]}).variants] == ["pre", "post"]
+    gru = {"family": "recurrent", "cell": "gru"}
+    assert shorts(gru | {"alignment": "none"}, gru | {"alignment": "dot"}, {"family": "transformer", "steps": 9}) == [
+        "recurrent gru", "recurrent gru dot", "transformer",
+    ]  # fmt: skip
+    assert shorts({"family": "transformer", "steps": 8}, {"family": "transformer", "steps": 9})[0] == "family transformer, steps 8"
+    assert shorts({"family": "transformer", "norm": "pre"}) == ["family transformer, norm pre"]
+
+
+def test_grid_plans_all_variants_of_one_seed_before_the_next_seed():
+    asked = make({"steps": 30}, {"n_heads": [1, 2, 4], "norm": ["pre", "post"]}, seeds=(5, 7))
+    planned = [(cell.full_label, seed) for _, cell, seed in asked.planned_runs()]
+    labels = [f"n_heads {heads}, norm {norm}" for heads in (1, 2, 4) for norm in ("pre", "post")]
+    assert planned == [(label, 5) for label in labels] + [(label, 7) for label in labels]
+    assert asked.n_runs == 12 == len({key for key, _, _ in asked.planned_runs()})
+    config = asked.variants[3].config(7)
+    assert config == RunConfig.from_flat({"steps": 30, "n_heads": 2, "norm": "post", "seed": 7})
+
+
+def test_varied_architectures_receive_only_the_settings_they_use():
+    asked = make({"tie_output": True, "d_model": 32}, {"family": ["transformer", "encoder-only"], "task": ["reverse", "copy"]})
+    configs = {cell.full_label: cell.config(0) for cell in asked.variants}
+    assert configs["family transformer, task copy"].model.tie_output
+    assert type(configs["family encoder-only, task copy"].model) is ARCHITECTURES["encoder-only"].config_class
+    assert {config.model.d_model for config in configs.values()} == {32}
+    with pytest.raises(ConfigError, match="does not use it"):  # where the family does not vary, it is a mistake
+        make({"tie_output": True, "family": "encoder-only"})
+
+
+def test_a_variant_differs_by_several_settings_at_once():
+    asked = make({"d_model": 32}, {"variant": [{"n_heads": 1, "norm": "pre"}, {"n_heads": 4, "norm": "post"}]})
+    assert [cell.full_label for cell in asked.variants] == ["n_heads 1, norm pre", "n_heads 4, norm post"]
+    assert asked.variants[1].config(0).model.n_heads == 4
+    with pytest.raises(ConfigError, match="stands in base and in grid"):
+        make({"norm": "pre"}, {"variant": [{"norm": "post"}]})
+
+
+def test_where_lengths_are_asked_the_models_have_positions_for_them():
+    asked = make({"max_length": 10}, {"positions": ["learned", "sinusoidal"]}, kind="lengths", times=5)
+    assert {cell.config(0).model.max_positions for cell in asked.variants} == {51}
+    assert positions_for({"task": "copy", "d_model": 8}, 30) == 31
+    assert positions_for({"task": "duplicate"}, 30) == 61
+    added = make({"task": "addition", "min_length": 3, "max_length": 7}, {"positions": ["rope"]}, kind="lengths", times=2)
+    assert added.evaluated_lengths(added.variants[0].settings) == range(3, 15)
+
+
+@pytest.mark.parametrize(
+    ("more", "field", "says"),
+    [
+        ({"name": ""}, "name", "1 to 80 characters"),
+        ({"grid": {"heads": [1]}}, "grid", "'heads' is no setting of a run"),
+        ({"grid": {"norm": ["pre"], "n_heads": [1], "steps": [5]}}, "grid", "one or two settings"),
+        ({"grid": {"norm": "pre"}}, "norm", "give a list of 1 to 12"),
+        ({"grid": {"norm": ["pre", "pre"]}}, "norm", "one value occurs twice"),
+        ({"grid": {"seed": [1, 2]}}, "seed", "give seeds instead"),
+        ({"grid": {"n_heads": [4, 5]}}, "n_heads", "n_heads 5: n_heads is 5"),
+        ({"grid": {"positions": ["learned", "nonsense"]}}, "positions", "choose one of learned"),
+        ({"grid": {"variant": [1]}}, "variant", "settings by name"),
+        ({"base": {"norm": "pre"}}, "norm", "stands in base and in grid"),
+        ({"base": {"wings": 2}}, "wings", "not a setting of a run"),
+        ({"seeds": ()}, "seeds", "at least one"),
+        ({"seeds": (1, 1)}, "seeds", "the same seed twice"),
+        ({"seeds": tuple(range(31))}, "seeds", f"make 62 runs; at most {MAX_RUNS}"),
+        ({"kind": "walk"}, "kind", "choose one of grid, lengths"),
+        ({"kind": "lengths", "base": {"max_length": 200}}, "times", "1000 symbols; at most 512"),
+        ({"kind": "lengths", "grid": {"max_length": [5, 6]}}, "max_length", "put it in base"),
+        ({"n": 19}, "n", "from 20 to 2,000"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_by_its_field(more, field, says):
+    given = {"owner": "ada", "name": "a question", "base": {}, "grid": {"norm": ["pre", "post"]}} | more
+    with pytest.raises(ConfigError, match=says) as refused:
+        Experiment(**given)
+    assert refused.value.field == field
+
+
+def test_texts_become_values_of_the_settings_kind():
+    given = {"n_heads": "4", "dropout": "0.1", "norm": "pre", "tie_output": "off", "family": "x"}
+    assert [parse_value(name, text) for name, text in given.items()] == [4, 0.1, "pre", False, "x"]
+    for name, text in (("n_heads", "four"), ("tie_output", "perhaps"), ("wings", "2")):
+        with pytest.raises(ConfigError):
+            parse_value(name, text)
+
+
+def test_two_experiments_are_the_same_when_they_ask_for_the_same_runs():
+    assert make().is_equivalent(make())
+    assert not make().is_equivalent(make(seeds=(0, 1)))
+    assert not make().is_equivalent(make({"steps": 5}))

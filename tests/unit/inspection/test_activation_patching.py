@@ -1,0 +1,94 @@
+import pytest
+
+from playground.inspection.activation_patching import patch_heads
+from playground.inspection.hooks import Component, all_heads, replace_outputs
+from playground.inspection.inspected_model import InspectionError
+from playground.tasks import UnknownSymbolError
+from tests.support.handcrafted_models import REVERSING_HEAD, random_model, reversing_model
+
+
+def test_only_the_reversing_head_recovers_the_patched_symbol():
+    subject = reversing_model()
+    patching = patch_heads(subject, "3 1 4 1 5", 3, "7")
+    assert (patching.clean_source, patching.corrupted_source) == ([6, 4, 7, 4, 8], [6, 4, 7, 10, 8])
+    assert (patching.position, patching.clean_token, patching.corrupted_token) == (1, 4, 10)
+    assert patching.clean_logit_diff > 5
+    assert patching.corrupted_logit_diff < -5
+    assert list(patching.recovered_fraction) == all_heads(subject.transformer.config)
+    for head, share in patching.recovered_fraction.items():
+        assert share == pytest.approx(1.0 if head == Component("cross", *REVERSING_HEAD) else 0.0, abs=0.01)
+
+
+def test_the_share_is_of_the_way_back_to_the_logit_difference_before(one_head):
+    family, task = one_head.transformer, one_head.task
+    patching = patch_heads(one_head, "2 7 1 8", 0, "5")
+    assert (task.vocabulary.token_name(patching.clean_token), task.vocabulary.token_name(patching.corrupted_token), patching.position) == (
+        "2",
+        "5",
+        3,
+    )
+    given_BT = one_head.encode_text("2718").decoder_input_BT
+
+    def difference(text):
+        logits_V = family(one_head.encode_text(text).source_BS, given_BT)[0, 3].detach()
+        return float(logits_V[patching.clean_token] - logits_V[patching.corrupted_token])
+
+    assert patching.clean_logit_diff == pytest.approx(difference("2718"))
+    assert patching.corrupted_logit_diff == pytest.approx(difference("5718"))
+    assert patching.clean_logit_diff > 0 > patching.corrupted_logit_diff
+    cross = Component("cross", 0, 0)
+    mixes = []
+    handle = family.decoder_layers[0].cross_attention.output.register_forward_pre_hook(lambda module, given: mixes.append(given[0]))
+    difference("2718")
+    handle.remove()
+    with replace_outputs(family, {cross: mixes[0].detach()}):
+        back = difference("5718")
+    assert patching.recovered_fraction[cross] == pytest.approx(
+        (back - patching.corrupted_logit_diff) / (patching.clean_logit_diff - patching.corrupted_logit_diff), abs=1e-5
+    )
+    assert patching.recovered_fraction[cross] > 0.8
+
+
+@pytest.mark.parametrize(
+    ("place", "symbol", "says"),
+    [
+        (3, "7", "position is 3; this sequence has the positions 0 to 2"),
+        (-1, "7", "position is -1"),
+        (1, "1", "other than 1"),
+        (1, "", "give one symbol of 0–9"),
+        (1, "23", "give one symbol of 0–9"),
+    ],
+)
+def test_a_replacement_that_says_nothing_is_refused(mixed, place, symbol, says):
+    with pytest.raises(InspectionError, match=says):
+        patch_heads(mixed, "3 1 4", place, symbol)
+
+
+def test_unknown_symbols_and_sequences_that_cannot_be_read_are_refused(mixed):
+    with pytest.raises(UnknownSymbolError):
+        patch_heads(mixed, "3 1 4", 1, "x")
+    with pytest.raises(InspectionError, match="no symbol"):
+        patch_heads(mixed, "", 0, "1")
+
+
+def test_patching_rejects_insensitive_models_and_tasks():
+    deaf = random_model()
+    deaf.transformer.output.weight.data.zero_()
+    with pytest.raises(InspectionError, match="hardly changes"):
+        patch_heads(deaf, "3 1 4", 1, "7")
+
+    class Tail(type(deaf.task)):
+        name = "tail"
+
+        def target(self, sequence_BL, lengths_B):
+            return sequence_BL.roll(-1, dims=1), lengths_B - 1
+
+    careless = type(deaf)(deaf.config, deaf.transformer, Tail())
+    with pytest.raises(InspectionError, match="does not depend on position 0"):
+        patch_heads(careless, "3 1 4", 0, "7")
+
+
+def test_where_nobody_knows_the_right_answer_nothing_is_patched(rowed):
+    for text, place, symbol in (("b a", 0, "c"), ("c a", 0, "b")):
+        with pytest.raises(InspectionError, match="the target of b a is unknown"):
+            patch_heads(rowed, text, place, symbol)

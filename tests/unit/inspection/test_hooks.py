@@ -1,0 +1,226 @@
+import copy
+
+import pytest
+import torch
+
+from playground.inspection.ablation import Ablation
+from playground.inspection.head_patterns import score_heads_on_batch
+from playground.inspection.hooks import (
+    Component,
+    all_components,
+    all_heads,
+    component_groups,
+    component_outputs,
+    mean_outputs,
+    record_activations,
+    replace_outputs,
+)
+from playground.models.attention import padding_mask
+from playground.models.config import MAX_ATTENTION_SCORES
+from playground.tasks import PAD
+from tests.support.handcrafted_models import NON_STANDARD_SETTINGS, random_model
+
+ZERO = torch.zeros(())
+
+
+def logits(family, batch):
+    with torch.no_grad():
+        return family(batch.source_BS, batch.decoder_input_BT)
+
+
+@torch.no_grad()
+def with_zeroed_weights(family, part):
+    """A copy of the model without `part`, made by changing weights rather than by looking in."""
+    model = copy.deepcopy(family)
+    module = model.get_submodule(part.module_name)
+    if part.head is not None:
+        module.output.weight.unflatten(1, (model.config.n_heads, -1))[:, part.head] = 0
+    elif part.layer is not None:
+        module.narrow.weight.zero_()
+        if module.narrow.bias is not None:
+            module.narrow.bias.zero_()
+    else:
+        module.positions.zero_()
+    return model
+
+
+def check_zeroing(family, batch, plain_BTV, least_change):
+    """Check that zeroing a component's output equals setting its weights to zero, for each component."""
+    for part in all_components(family.config):
+        with replace_outputs(family, {part: ZERO}):
+            changed_BTV = logits(family, batch)
+            written_BT = family.generate(batch.source_BS, 7)
+        expected = with_zeroed_weights(family, part)
+        torch.testing.assert_close(changed_BTV, logits(expected, batch), atol=1e-5, rtol=1e-5)
+        assert torch.equal(written_BT, expected.generate(batch.source_BS, 7)), part.name
+        assert (changed_BTV - plain_BTV).abs().max() > least_change, part.name
+
+
+@pytest.mark.parametrize("part", NON_STANDARD_SETTINGS, ids=lambda part: part["positions"])
+def test_parts_of_models_of_other_parts_are_replaced_as_well(part):
+    subject = random_model(**part)
+    config, batch = subject.transformer.config, subject.held_out(8).batch
+    plain_BTV = logits(subject.transformer, batch)
+    assert ("source positions" in [each.kind for each in all_components(config)]) == bool(config.n_position_vectors)
+    check_zeroing(subject.transformer, batch, plain_BTV, least_change=1e-5)
+    with record_activations(subject.transformer) as calls:
+        logits(subject.transformer, batch)
+    with replace_outputs(subject.transformer, component_outputs(subject.transformer, calls)):
+        assert torch.allclose(logits(subject.transformer, batch), plain_BTV, atol=1e-5)
+    found = mean_outputs(subject.transformer, batch)
+    assert list(found) == all_components(config)
+    with replace_outputs(subject.transformer, found):
+        assert logits(subject.transformer, batch).isfinite().all()
+
+
+def test_positions_that_are_no_vectors_cannot_be_replaced():
+    family = random_model(positions="rope").transformer
+    with (
+        pytest.raises(ValueError, match="no source positions to replace: with positions 'rope' it adds no"),
+        replace_outputs(family, {Component("source positions"): ZERO}),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_component_replaced_by_zero_is_as_if_its_weights_were_zero(norm):
+    subject = random_model(norm=norm)
+    batch = subject.held_out(8).batch
+    plain_BTV = logits(subject.transformer, batch)
+    assert len(all_components(subject.transformer.config)) == 3 * 2 * 4 + 4 + 2
+    check_zeroing(subject.transformer, batch, plain_BTV, least_change=1e-4)
+
+
+def test_a_component_replaced_by_its_own_output_changes_nothing():
+    subject = random_model()
+    batch = subject.held_out(8).batch
+    with record_activations(subject.transformer) as calls:
+        plain_BTV = logits(subject.transformer, batch)
+    own = component_outputs(subject.transformer, calls)
+    assert list(own) == all_components(subject.transformer.config)[:-2]
+    with replace_outputs(subject.transformer, own):
+        assert torch.allclose(logits(subject.transformer, batch), plain_BTV, atol=1e-5)
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder", "cross", "decoder feed-forward", "target positions"])
+def test_position_replacements_match_step_by_step_decoding(side):
+    subject = random_model()
+    family, batch = subject.transformer, subject.held_out(8).batch
+    width = 4 if side in ("encoder", "decoder", "cross") else 16
+    part = next(part for part in all_components(family.config) if part.kind == side)
+    values = {part: 3 * torch.randn(9, width, generator=torch.Generator().manual_seed(5))}
+    with replace_outputs(family, values), torch.no_grad():
+        given_BT = torch.randint(3, 13, (len(batch.source_BS), 7), generator=torch.Generator().manual_seed(6))
+        together_BTD = family.decode(given_BT, family.encode(batch.source_BS), batch.source_BS)
+        keys, past = family.project_memory(family.encode(batch.source_BS)), family.new_cache(len(batch.source_BS), 7)
+        steps = [family.decode_step(given_BT[:, t : t + 1], keys, padding_mask(batch.source_BS), past) for t in range(7)]
+    torch.testing.assert_close(torch.cat(steps, dim=1), together_BTD, atol=1e-5, rtol=1e-5)
+
+
+def test_mean_outputs_average_real_tokens_at_each_position():
+    subject = random_model()
+    family, batch = subject.transformer, subject.held_out(40).batch
+    found = mean_outputs(family, batch)
+    assert list(found) == all_components(family.config)
+    own = {part: [[] for _ in range(9)] for part in found}
+    for row in range(len(batch.source_BS)):  # one by one, without padding
+        one = batch.select(torch.tensor([row]))
+        n = int((one.source_BS != PAD).sum())
+        with record_activations(family) as calls:
+            family(one.source_BS[:, :n], one.decoder_input_BT[:, :n])
+        for part, output_BQX in component_outputs(family, calls).items():
+            for q in range(n):
+                own[part][q].append(output_BQX[0, q].detach())
+    for part in list(found)[:-2]:
+        for q in range(7):
+            torch.testing.assert_close(found[part][q], torch.stack(own[part][q]).mean(0), atol=1e-5, rtol=1e-4)
+        everywhere = torch.stack([x for rows in own[part] for x in rows]).mean(0)
+        for q in (7, 8):  # held-out sequences have six symbols and EOS; the model has places for nine tokens
+            torch.testing.assert_close(found[part][q], everywhere, atol=1e-5, rtol=1e-4)
+    for side, embedding in (("source", family.source_embedding), ("target", family.target_embedding)):
+        mean_PD = found[Component(f"{side} positions")]
+        torch.testing.assert_close(mean_PD, embedding.positions[:7].detach().mean(0).expand(9, 16))
+
+
+def test_means_of_many_sequences_at_a_time_or_few_are_the_same(monkeypatch):
+    subject = random_model()
+    batch = subject.held_out(40).batch
+    together = mean_outputs(subject.transformer, batch)
+    monkeypatch.setattr(type(subject.transformer.config), "max_batch_size", lambda config, width: 7)
+    for part, apart_PX in mean_outputs(subject.transformer, batch).items():
+        torch.testing.assert_close(apart_PX, together[part], atol=1e-5, rtol=1e-5)
+
+
+def test_nothing_is_left_on_the_model_even_when_the_block_fails():
+    subject = random_model()
+    family, batch = subject.transformer, subject.held_out(4).batch
+    plain_BTV = logits(family, batch)
+
+    def hooks():
+        return [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in family.modules()]
+
+    def look_in_and_fail():
+        with replace_outputs(family, dict.fromkeys(all_components(family.config), ZERO)), record_activations(family):
+            assert sum(hooks()) > 50
+            raise RuntimeError("inside")
+
+    with pytest.raises(RuntimeError, match="inside"):
+        look_in_and_fail()
+    assert sum(hooks()) == 0
+    assert torch.allclose(logits(family, batch), plain_BTV, atol=1e-5)
+
+
+def test_a_component_that_is_not_there_is_refused():
+    family = random_model().transformer
+    for part in (Component("cross", 2, 0), Component("cross", 0, 4), Component("nose", 0, 0), Component("cross", 0)):
+        with pytest.raises(ValueError, match="it has layers 1 to 2 and heads 1 to 4"), replace_outputs(family, {part: ZERO}):
+            pass
+
+
+def test_components_are_named_as_people_count():
+    assert Component("cross", 0, 2).name == "cross-attention, layer 1, head 3"
+    assert Component("decoder feed-forward", 1).name == "decoder feed-forward, layer 2"
+    assert Component("target positions").name == "target positions"
+
+
+def test_groups_hold_every_head_of_a_kind_in_a_layer_and_in_all(mixed, one_head):
+    found = component_groups(mixed.transformer.config)
+    assert found["cross-attention, layer 2"] == [Component("cross", 1, head) for head in range(4)]
+    assert found["decoder self-attention, every layer"] == all_heads(mixed.transformer.config, "decoder")
+    assert found["encoder feed-forward, every layer"] == [Component("encoder feed-forward", 0), Component("encoder feed-forward", 1)]
+    assert list(component_groups(one_head.transformer.config)) == ["encoder self-attention", "decoder self-attention", "cross-attention"]
+
+
+def attributes(family):
+    return {name: set(vars(module)) for name, module in family.named_modules()}
+
+
+def test_blocks_that_watch_a_model_nest_and_leave_no_attribute_behind():
+    subject = random_model()
+    family, batch = subject.transformer, subject.held_out(4).batch
+    before = attributes(family)
+    with record_activations(family) as outer:
+        with record_activations(family, "encoder_layers.0.self_attention") as inner:
+            logits(family, batch)
+        logits(family, batch)
+    for name in (f"{side}_layers.{layer}.self_attention" for side in ("encoder", "decoder") for layer in (0, 1)):
+        assert [call.output[1] is None for call in outer[name]] == [False, False], name
+    assert len(inner["encoder_layers.0.self_attention"]) == 1
+    assert attributes(family) == before
+
+
+@pytest.mark.parametrize("measure", ["heads", "means", "ablation"])
+def test_passes_respect_the_attention_score_limit_for_short_targets(measure):
+    subject = random_model(task="parity", min_length=120, max_length=128, max_positions=130, n_heads=8)
+    sizes = []
+    family = subject.transformer
+    family.encoder_layers[0].register_forward_pre_hook(lambda module, given: sizes.append(given[0].shape[:2]))
+    batch = subject.held_out(100).batch
+    if measure == "heads":
+        score_heads_on_batch(subject, batch)
+    elif measure == "means":
+        mean_outputs(family, batch)
+    else:
+        Ablation(subject, 100).score({})
+    assert sum(rows for rows, _ in sizes) == 100
+    assert max(8 * rows * width**2 for rows, width in sizes) <= MAX_ATTENTION_SCORES

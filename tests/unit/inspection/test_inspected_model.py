@@ -1,0 +1,81 @@
+import pytest
+import torch
+
+from playground.inspection import inspected_model as subject_module
+from playground.inspection.inspected_model import InspectedModel, InspectionError, load_inspected_model
+from playground.inspection.views import VIEWS, render_view
+from playground.tasks import EOS, SOS, UnknownSymbolError
+from playground.tasks.held_out import build_held_out_set
+from playground.training.checkpoint import build_model
+from playground.training.config import RunConfig
+from playground.training.manifest import CheckpointError
+
+
+def test_a_sequence_is_read_with_its_right_answer(mixed):
+    batch = mixed.encode_text("3 1,4")
+    assert (batch.source_BS.tolist(), batch.target_BT.tolist()) == ([[6, 4, 7, EOS]], [[SOS, 7, 4, 6, EOS]])
+    assert mixed.token_names(batch.target_BT[0].tolist()) == ["SOS", "4", "1", "3", "EOS"]
+
+
+@pytest.mark.parametrize("text", ["", "   ", ", ,"])
+def test_no_symbols_at_all_are_refused_with_an_example(mixed, text):
+    with pytest.raises(InspectionError, match="type a sequence of 0–9, as in 3 1 4"):
+        mixed.encode_text(text)
+
+
+def test_an_unknown_symbol_is_named_with_what_is_accepted(mixed):
+    with pytest.raises(UnknownSymbolError, match="'x' is not a symbol of this task; use 0–9"):
+        mixed.encode_text("3 x 4")
+
+
+def test_sequence_beyond_max_positions_is_rejected_with_the_limit(mixed):
+    assert mixed.encode_text("1234567890").source_BS.shape == (1, 11)
+    with pytest.raises(InspectionError, match="11 symbols; this model has positions for 10"):
+        mixed.encode_text("12345678901")
+
+
+def test_held_out_sequences_have_the_lengths_of_training(mixed):
+    held_out = mixed.held_out(300)
+    assert len(held_out.lengths_B) == 300
+    assert (int(held_out.lengths_B.min()), int(held_out.lengths_B.max())) == (1, 10)
+    assert torch.equal(held_out.batch.source_BS, mixed.held_out(300).batch.source_BS)
+
+
+def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
+        load_inspected_model(tmp_path)
+
+
+def test_other_architectures_have_attention_and_explain_other_views():
+    config = RunConfig.from_flat({"family": "encoder-only"})
+    subject = InspectedModel.from_model(config, build_model(config))
+    told = render_view(subject, "attention", {"text": "3 1 4", "kind": "cross"})
+    assert (told["kind"], told["kinds"], told["layers"], told["heads"]) == ("encoder", ["encoder"], 2, 4)
+    assert told["rows"][:4] == ["3", "1", "4", "EOS"]
+    with pytest.raises(InspectionError, match="needs the encoder-decoder transformer from scratch; for the architecture 'Encoder only'"):
+        _ = subject.transformer
+    for view in VIEWS:
+        told = render_view(subject, view, {"text": "3 1 4"})
+        assert "error" in told or view in ("attention", "sizes", "masks", "waves"), view
+
+
+def test_unknown_target_is_replaced_by_the_generated_tokens(rowed):
+    batch = rowed.encode_text("b a")
+    written = rowed.generated_tokens(batch)
+    assert rowed.token_names(batch.labels_BT[0].tolist())[:-1] == written[:-1]
+    assert (batch.has_target, rowed.encode_text("a b").has_target) == (False, True)
+
+
+def test_the_held_out_set_of_the_same_settings_is_made_once(mixed, monkeypatch):
+    made = []
+    monkeypatch.setattr(subject_module, "build_held_out_set", lambda *args: made.append(args) or build_held_out_set(*args))
+    again = InspectedModel.from_model(mixed.config, mixed.transformer)
+    first, second = mixed.held_out(37), again.held_out(37)
+    assert len(made) == 1
+    assert torch.equal(first.batch.source_BS, second.batch.source_BS)
+    assert len(mixed.held_out(38).lengths_B) == 38
+    shorter = mixed.config.replace(max_length=5, max_positions=mixed.config.model.max_positions)
+    assert InspectedModel.from_model(shorter, mixed.transformer).held_out(37).lengths_B.max() == 5
+    for n in range(40, 60):
+        mixed.held_out(n)
+    assert torch.equal(mixed.held_out(37).batch.source_BS, first.batch.source_BS)

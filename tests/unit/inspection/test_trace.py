@@ -1,0 +1,249 @@
+import itertools
+
+import pytest
+import torch
+
+from playground.inspection import trace as walk_module
+from playground.inspection.attention_recording import record_teacher_forced
+from playground.inspection.hooks import Component, all_heads
+from playground.inspection.inspected_model import InspectionError
+from playground.inspection.trace import AXIS_NAMES, ForwardTrace, find_source_line
+from playground.models.attention import scaled_dot_product_attention
+from playground.models.layers import FeedForward
+from tests.support.app_server import ROOT
+from tests.support.handcrafted_models import NON_STANDARD_SETTINGS, random_model
+
+RECIPES = [
+    {"norm": "pre"},
+    {"norm": "post", "positions": "sinusoidal", "attention_bias": False},
+    {"norm": "pre", "n_layers": 1, "n_heads": 1, "tie_output": True, "share_embeddings": True},
+    *NON_STANDARD_SETTINGS,
+]
+ATTENTION = ["queries", "keys", "values", "scores", "mask", "masked scores", "softmax", "weighted sum", "output projection"]
+NETWORK = {"relu": ["widen", "ReLU", "narrow"], "gelu": ["widen", "GELU", "narrow"], "swiglu": ["gate", "widen", "SwiGLU", "narrow"]}
+
+
+def own_attention(config):
+    """The stages of self-attention, where relative positions act."""
+    before, after = ATTENTION[: ATTENTION.index("scores")], ATTENTION[ATTENTION.index("scores") + 1 :]
+    turned = ["turned queries", "turned keys"] if config.positions == "rope" else []
+    distance = ["distance", "scores and distance"] if config.positions in ("alibi", "t5") else []
+    return [*before, *turned, "scores", *distance, *after]
+
+
+def trace_of(text="5 3 9", **changes):
+    subject = random_model(**changes)
+    batch = subject.encode_text(text)
+    return subject, batch, ForwardTrace(subject.transformer, batch)
+
+
+def blocks(walk):
+    return {block: list(stages) for block, stages in itertools.groupby(walk.stages, key=lambda stage: stage.block)}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_stages_stand_in_the_order_in_which_the_model_computes_them(recipe):
+    subject, _, walk = trace_of(**recipe)
+    found = {block: [stage.name for stage in stages] for block, stages in blocks(walk).items()}
+    config = subject.transformer.config
+    pre, network, own = config.norm == "pre", NETWORK[config.activation], own_attention(config)
+    embedding = ["symbols", "positions", "sum"] if config.n_position_vectors else ["symbols"]
+    expected = {"source embedding": embedding}
+    layers = range(1, subject.transformer.config.n_layers + 1)
+
+    def sublayer(names):
+        return ["norm", *names, "residual"] if pre else [*names, "residual", "norm"]
+
+    for i in layers:
+        expected |= {f"encoder self-attention, layer {i}": sublayer(own), f"encoder feed-forward, layer {i}": sublayer(network)}
+    expected |= {"encoder final norm": ["norm"]} if pre else {}
+    expected |= {"target embedding": embedding}
+    for i in layers:
+        expected[f"decoder self-attention, layer {i}"] = sublayer(own)
+        expected[f"cross-attention, layer {i}"] = sublayer(ATTENTION)
+        expected[f"decoder feed-forward, layer {i}"] = sublayer(network)
+    expected |= {"decoder final norm": ["norm"]} if pre else {}
+    expected |= {"output": ["logits", "probabilities"]}
+    assert found == expected
+    assert list(found) == list(expected)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_stage_follows_from_the_stages_before_it(recipe):
+    """Each formula applied to the tensors on show, sublayer by sublayer, gives the next tensor on show."""
+    subject, _, walk = trace_of(**recipe)
+    family, pre = subject.transformer, subject.transformer.config.norm == "pre"
+    close = {"atol": 1e-5, "rtol": 1e-5}
+    x = memory = None
+    for block, stages in blocks(walk).items():
+        tensor = {stage.name: stage.tensor for stage in stages}
+        if block.endswith("embedding"):
+            memory = x
+            tokens = walk.source if block.startswith("source") else walk.decoder_input
+            table = family.source_embedding if block.startswith("source") else family.target_embedding
+            torch.testing.assert_close(tensor["symbols"], table.tokens.weight.detach()[tokens] * table.scale)
+            x = table(torch.tensor([tokens]))[0].detach()
+            if subject.transformer.config.n_position_vectors:
+                torch.testing.assert_close(tensor["sum"], tensor["symbols"] + tensor["positions"])
+            torch.testing.assert_close(tensor["sum" if subject.transformer.config.n_position_vectors else "symbols"], x)
+            if subject.transformer.config.positions in ("learned", "sinusoidal"):
+                assert torch.equal(tensor["positions"], table.positions.detach()[: len(tokens)])
+        elif block.endswith("final norm"):
+            norm = family.encoder_norm if block.startswith("encoder") else family.decoder_norm
+            torch.testing.assert_close(tensor["norm"], norm(x).detach(), **close)
+            x = tensor["norm"]
+        elif block == "output":
+            torch.testing.assert_close(tensor["logits"], family.output(x).detach(), **close)
+            torch.testing.assert_close(tensor["probabilities"], tensor["logits"].softmax(-1))
+        else:
+            part = next(c for c in [*all_heads(family.config), *map_networks(family.config)] if c.name.startswith(block))
+            layer_name, name = part.module_name.rsplit(".", 1)
+            around = family.get_submodule(f"{layer_name}.around_{name}")
+            module = family.get_submodule(part.module_name)
+            given = tensor["norm"] if pre else x
+            if pre:
+                torch.testing.assert_close(tensor["norm"], around.norm(x).detach(), **close)
+            if "narrow" in tensor:
+                torch.testing.assert_close(tensor["widen"], module.widen(given).detach(), **close)
+                if "gate" in tensor:
+                    inside = torch.nn.functional.silu(module.gate(given)) * tensor["widen"]
+                else:
+                    inside = getattr(torch.nn.functional, family.config.activation)(tensor["widen"])
+                shown = tensor[NETWORK[family.config.activation][-2]]
+                torch.testing.assert_close(shown, inside.detach(), **close)
+                result = tensor["narrow"]
+                torch.testing.assert_close(result, module.narrow(shown).detach(), **close)
+            else:
+                key, value = module.project_kv((memory if part.kind == "cross" else given)[None])
+                sharing = family.config.n_heads // family.config.n_kv_heads_resolved
+                seen = tensor.get("turned keys", tensor["keys"])
+                torch.testing.assert_close(seen, key[0].detach().repeat_interleave(sharing, 0), **close)
+                torch.testing.assert_close(tensor["values"], value[0].detach().repeat_interleave(sharing, 0), **close)
+                queries = module.query(given).unflatten(-1, (family.config.n_heads, -1)).transpose(0, 1)
+                torch.testing.assert_close(tensor["queries"], queries.detach(), **close)
+                if "turned queries" in tensor:
+                    for name in ("queries", "keys"):
+                        rotated = module.relation.rotate(tensor[name][None])[0]
+                        torch.testing.assert_close(tensor[f"turned {name}"], rotated, **close)
+                query, key = (tensor.get(f"turned {name}", tensor[name]) for name in ("queries", "keys"))
+                scores = torch.einsum("hqk,hmk->hqm", query, key) / query.shape[-1] ** 0.5
+                torch.testing.assert_close(tensor["scores"], scores, **close)
+                if "distance" in tensor:
+                    torch.testing.assert_close(tensor["scores and distance"], tensor["scores"] + tensor["distance"], **close)
+                assert torch.equal(tensor["masked scores"].isinf(), ~tensor["mask"].expand_as(scores))
+                assert torch.equal(tensor["masked scores"].softmax(-1), tensor["softmax"])
+                torch.testing.assert_close(tensor["weighted sum"], tensor["softmax"] @ tensor["values"])
+                result = tensor["output projection"]
+                torch.testing.assert_close(result, module.output(tensor["weighted sum"].transpose(0, 1).flatten(1)).detach(), **close)
+            torch.testing.assert_close(tensor["residual"], x + result)
+            x = tensor["residual"]
+            if not pre:
+                torch.testing.assert_close(tensor["norm"], around.norm(x).detach(), **close)
+                x = tensor["norm"]
+
+
+def map_networks(config):
+    return [Component(f"{side} feed-forward", layer) for side in ("encoder", "decoder") for layer in range(config.n_layers)]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_trace_ends_at_model_logits_and_matches_recorded_attention(recipe):
+    subject, batch, walk = trace_of(**recipe)
+    recording = record_teacher_forced(subject.transformer, batch)
+    assert torch.equal(walk.stage("output", "logits").tensor, recording.logits_BTV[0])
+    for kind, layer in itertools.product(("encoder", "decoder", "cross"), range(subject.transformer.config.n_layers)):
+        shown = walk.stage(Component(kind, layer).name, "softmax").tensor
+        assert torch.equal(shown, recording.attention_weights[kind][layer, 0])
+        assert torch.equal(walk.stage(Component(kind, layer).name, "mask").tensor, recording.attn_mask[kind][0])
+
+
+def test_the_decoder_is_given_the_answer_shifted_right(mixed):
+    walk = ForwardTrace(mixed.transformer, mixed.encode_text("5 3 9"))
+    assert mixed.token_names(walk.decoder_input) == ["SOS", "9", "3", "5"]
+    logits_TV = walk.stage("output", "logits").tensor
+    assert mixed.token_names(logits_TV.argmax(-1).tolist()) == ["9", "3", "5", "EOS"]
+
+
+def test_shapes_are_told_in_letters_and_numbers():
+    _, _, walk = trace_of("5 3 9 1")
+    assert walk.stage("cross-attention, layer 2", "scores").size == "H Q M = 4 × 5 × 5"
+    assert walk.stage("encoder feed-forward, layer 1", "widen").size == "S F = 5 × 24"
+    assert walk.stage("output", "logits").size == "T V = 5 × 13"
+    for stage in walk.stages:
+        assert len(stage.shape) == stage.tensor.dim()
+        assert set(stage.shape) <= set(AXIS_NAMES)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_stage_names_a_line_that_stands_in_the_source(recipe):
+    _, _, walk = trace_of(**recipe)
+    for stage in walk.stages:
+        lines = (ROOT / stage.code.file).read_text(encoding="utf-8").splitlines()
+        assert stage.code.file.startswith("playground/models/")
+        assert lines[stage.code.line - 1].strip() == stage.code.text
+        assert stage.code.text
+    scores = walk.stage("cross-attention, layer 1", "scores")
+    assert scores.code.text.startswith("scores_BHQM = query_BHQK @ key_BHMK.transpose(-2, -1)")
+
+
+def test_a_line_that_is_gone_or_is_there_twice_fails_loudly():
+    with pytest.raises(LookupError, match="scaled_dot_product_attention has 0 lines with 'cosine'"):
+        find_source_line(scaled_dot_product_attention, "cosine")
+    with pytest.raises(LookupError, match="scaled_dot_product_attention has 2 lines"):
+        find_source_line(scaled_dot_product_attention, "weights_BHQM")
+    assert find_source_line(FeedForward.forward, "relu").text == "return self.narrow(self.widen(x_BSD).relu())"
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_any_score_is_the_dot_product_that_made_it(kind):
+    _, _, walk = trace_of("5 3 9 1")
+    for layer, head, query, memory in itertools.product(range(2), range(4), range(5), range(5)):
+        part = Component(kind, layer, head)
+        product = walk.score(part, query, memory)
+        block = Component(kind, layer).name
+        assert product.score == pytest.approx(float(walk.stage(block, "scores").tensor[head, query, memory]), abs=1e-5)
+        assert product.score == pytest.approx(sum(product.products_K.tolist()) / product.root, abs=1e-5)
+        assert torch.equal(product.products_K, product.query_K * product.key_K)
+        assert product.root == 2
+        assert product.attended == (kind != "decoder" or memory <= query)
+
+
+@pytest.mark.parametrize("positions", ["rope", "alibi", "t5"])
+def test_a_score_holds_what_self_attention_is_told_of_places(positions):
+    _, _, walk = trace_of("5 3 9 1", positions=positions, kv_heads=2)
+    for kind, query, memory in itertools.product(("encoder", "decoder", "cross"), range(5), range(5)):
+        product = walk.score(Component(kind, 1, 3), query, memory)
+        name = "scores and distance" if positions != "rope" and kind != "cross" else "scores"
+        shown = float(walk.stage(Component(kind, 1).name, name).tensor[3, query, memory])
+        assert product.score == pytest.approx(shown, abs=1e-5)
+        assert (product.bias is not None) == (name != "scores")
+        assert product.score == pytest.approx(sum(product.products_K.tolist()) / product.root + (product.bias or 0), abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_any_output_is_its_weighted_sum(kind):
+    _, _, walk = trace_of("5 3 9 1")
+    for layer, head, query in itertools.product(range(2), range(4), range(5)):
+        total = walk.weighted_sum(Component(kind, layer, head), query)
+        shown = walk.stage(Component(kind, layer).name, "weighted sum").tensor[head, query]
+        torch.testing.assert_close(total.result_K, shown, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(total.result_K, total.weights_M @ total.values_MK, atol=1e-5, rtol=1e-5)
+        assert total.terms_MK.shape == (5, 4)
+
+
+def test_what_is_not_there_is_refused(mixed):
+    _, _, walk = trace_of()
+    with pytest.raises(KeyError, match="no stage 'colour'"):
+        walk.stage("output", "colour")
+    with pytest.raises(InspectionError, match="this model has no cross-attention, layer 3, head 1"):
+        walk.score(Component("cross", 2, 0), 0, 0)
+    with pytest.raises(IndexError):
+        walk.score(Component("cross", 0, 0), 9, 0)
+    with pytest.raises(InspectionError, match="the batch has 2 sequences"):
+        ForwardTrace(mixed.transformer, mixed.held_out(2).batch)
+
+
+def test_a_walk_needs_every_line_it_names(monkeypatch):
+    monkeypatch.setattr(walk_module, "scaled_dot_product_attention", FeedForward.forward)
+    with pytest.raises(LookupError, match="forward has 0 lines with 'scores_BHQM = '"):
+        trace_of()

@@ -1,0 +1,114 @@
+"""The views of where heads look, as a page gets them."""
+
+import base64
+
+import numpy as np
+import pytest
+import torch
+
+from playground.inspection.attention_recording import record_free_running, record_teacher_forced
+from playground.inspection.inspected_model import InspectedModel, load_inspected_model
+from playground.inspection.views import render_view
+from playground.tasks import EOS
+from playground.training.checkpoint import build_model
+from playground.training.config import RunConfig
+from tests.support.app_server import ROOT
+from tests.support.handcrafted_models import random_model
+
+
+@pytest.fixture(scope="module")
+def subject():
+    return load_inspected_model(ROOT / "checkpoints" / "reverse")
+
+
+def weights_of(told):
+    flat = np.frombuffer(base64.b64decode(told["weights"]), "<i2") / 1000
+    return flat.reshape(told["layers"], told["heads"], len(told["rows"]), len(told["columns"]))
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("way", ["own", "right"])
+def test_attention_is_what_was_recorded(subject, kind, way):
+    told = render_view(subject, "attention", {"text": "3 1 4 1 5", "kind": kind, "way": way})
+    batch = subject.encode_text("3 1 4 1 5")
+    max_tokens = subject.max_new_tokens(batch)
+    recording = (
+        record_teacher_forced(subject.transformer, batch)
+        if way == "right"
+        else record_free_running(subject.transformer, batch.source_BS, max_tokens)[0]
+    )
+    np.testing.assert_allclose(weights_of(told), recording.attention_weights[kind][:, 0].numpy(), atol=5.1e-4)
+    assert told["possible"] == recording.attn_mask[kind][0].int().tolist()
+    assert told["rows"] == (["3", "1", "4", "1", "5", "EOS"] if kind == "encoder" else ["5", "1", "4", "1", "3", "EOS"])
+    assert told["note"] == ""
+
+
+def test_a_longer_sequence_than_it_was_trained_on_is_said(subject):
+    from dataclasses import replace
+
+    short = replace(subject, config=subject.config.replace(max_length=10, min_length=8))
+    assert "trained on 8 to 10 only" in render_view(short, "attention", {"text": "3 1"})["note"]
+
+
+def test_steps_are_the_answer_with_its_probabilities(subject):
+    told = render_view(subject, "steps", {"text": "3 1 4"})
+    assert [step["chosen"] for step in told["steps"]] == ["4", "1", "3", "EOS"] == told["written"]
+    assert [step["given"] for step in told["steps"]] == [["SOS"], ["SOS", "4"], ["SOS", "4", "1"], ["SOS", "4", "1", "3"]]
+    for step in told["steps"]:
+        assert step["candidates"][0][0] == step["chosen"]
+        assert len(step["candidates"]) == 5
+        assert np.shape(step["cross"]) == (8, 4)
+        np.testing.assert_allclose(np.sum(step["decoder"], axis=1), 1000, atol=4)
+
+
+def test_drawn_steps_follow_their_seed(subject):
+    def drawn(seed):
+        asked = {"text": "3 1 4 1 5", "way": "drawn", "temperature": 5.0, "seed": seed}
+        return [step["chosen"] for step in render_view(subject, "steps", asked)["steps"]]
+
+    assert drawn(1) == drawn(1)
+    assert len({tuple(drawn(seed)) for seed in range(4)}) > 1
+
+
+@pytest.mark.parametrize("view", ["attention", "steps"])
+def test_the_right_answer_that_is_given_is_not_taken_for_the_models_own(view):
+    untrained = random_model()
+    own, given = (render_view(untrained, view, {"text": "3 1 4", "way": way}) for way in ("own", "right"))
+    assert given["written"] == own["written"] != given["answer"] == ["4", "1", "3", "EOS"]
+    at = given["rows"] if view == "attention" else [step["chosen"] for step in given["steps"]]
+    assert at == given["answer"]
+
+
+@pytest.mark.parametrize("family", ["prebuilt", "decoder-only", "bert"])
+def test_nor_is_it_of_another_family(family):
+    config = RunConfig.from_flat({"family": family})
+    untrained = InspectedModel.from_model(config, build_model(config))
+    own, given = (render_view(untrained, "attention", {"text": "3 1 4", "way": way}) for way in ("own", "right"))
+    assert given["written"] == own["written"] != given["answer"] == ["4", "1", "3", "EOS"]
+    assert given["family"] == family  # the page's caption goes by it
+
+
+def test_whether_an_answer_is_right_is_not_said_where_nobody_knows(rowed):
+    for view in ("attention", "steps", "lens", "away-answer", "walk", "sizes", "symbols"):
+        told = render_view(rowed, view, {"text": "b a"})
+        assert told["answer"] is None, view
+        assert told["written"], view
+        assert "the target is unknown" in told["note"], view
+    assert {step["right"] for step in render_view(rowed, "steps", {"text": "b a"})["steps"]} == {None}
+    assert "generated tokens " in render_view(rowed, "walk", {"text": "b a"})["steps"][3]["sentence"]
+    known = render_view(rowed, "steps", {"text": "a b"})
+    assert (known["answer"], known["note"], known["steps"][0]["right"]) == (["b", "a", "EOS"], "", "b")
+
+
+@pytest.mark.parametrize("view", ["attention", "steps"])
+def test_a_right_answer_that_nobody_knows_cannot_be_given(rowed, view):
+    assert "the target is unknown" in render_view(rowed, view, {"text": "b a", "way": "right"})["error"]
+
+
+def test_output_beyond_the_training_length_is_not_truncated():
+    subject = random_model(max_length=3)
+    with torch.no_grad():
+        subject.transformer.output.bias[EOS] = -1e6  # it never ends
+    for text, n in (("3 1 4", 4), ("3 1 4 1 5 9 2", 8), ("3 1 4 1 5 9 2 6", 9)):
+        for view in ("attention", "steps", "lens", "away-answer", "walk"):
+            assert len(render_view(subject, view, {"text": text})["written"]) == n, view

@@ -1,0 +1,437 @@
+import itertools
+import json
+import math
+
+import pytest
+import torch
+
+from playground.inspection.attention_recording import record_teacher_forced
+from playground.inspection.hooks import Component
+from playground.inspection.masks import TUTORIAL_EXAMPLE
+from playground.inspection.parameter_counts import PUBLISHED_BASE
+from playground.inspection.trace import ForwardTrace
+from playground.inspection.views import VIEWS, render_view, trace
+from playground.inspection.views.embeddings_and_masks import SINUSOID_SIZES
+from playground.inspection.views.origin import MAX_COLUMNS, MAX_ROWS
+from tests.support.app_server import ROOT
+from tests.support.handcrafted_models import NON_STANDARD_SETTINGS, random_model
+
+RECIPES = [
+    {"norm": "pre"},
+    {"norm": "post", "positions": "sinusoidal", "attention_bias": False, "position_scale": 0.7},
+    {"norm": "pre", "n_layers": 1, "n_heads": 1, "tie_output": True, "share_embeddings": True},
+    *NON_STANDARD_SETTINGS,
+]
+
+
+def ask(subject, view, text="5 3 9", **options):
+    found = render_view(subject, view, {"text": text, **options})
+    assert "error" not in found, found
+    json.dumps(found, allow_nan=False)  # no infinity, no tensor
+    return found
+
+
+@pytest.fixture
+def walks_once(monkeypatch):
+    """Keep the walk of each model and batch: the views of one test read the same walk."""
+    walks = {}
+
+    def walk(family, batch):
+        key = id(family), str(batch.source_BS.tolist()), str(batch.target_BT.tolist())
+        if key not in walks:
+            walks[key] = ForwardTrace(family, batch)
+        return walks[key]
+
+    monkeypatch.setattr(trace, "ForwardTrace", walk)
+
+
+def refused(subject, view, **options):
+    return render_view(subject, view, {"text": "5 3 9", **options})["error"]
+
+
+def close(value):
+    return pytest.approx(value, abs=2e-4, rel=2e-4)
+
+
+# The walk-through.
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.usefixtures("walks_once")
+def test_trace_lists_every_stage_in_order_and_renders_each_head(recipe):
+    subject = random_model(**recipe)
+    path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
+    stages = ask(subject, "walk")["stages"]
+    assert [(stage["block"], stage["name"]) for stage in stages] == [(stage.block, stage.name) for stage in path.stages]
+    for i, stage in enumerate(path.stages):
+        assert (stages[i]["formula"], stages[i]["shape"]) == (stage.formula, stage.size)
+        assert (ROOT / stages[i]["file"]).read_text().splitlines()[stages[i]["line"] - 1].strip() == stages[i]["text"]
+        head = subject.transformer.config.n_heads - 1
+        chosen = ask(subject, "walk", stage=f"{stage.block}/{stage.name}", head=head)["chosen"]
+        expected = (stage.tensor[head] if stage.shape.startswith("H") else stage.tensor).float()
+        assert chosen["stage"] == i
+        assert chosen["heads"] == (subject.transformer.config.n_heads if stage.shape.startswith("H") else 0)
+        assert (len(chosen["rows"]), len(chosen["columns"])) == tuple(expected.shape)
+        assert [len(row) for row in chosen["weights"]] == [expected.shape[1]] * len(expected)
+        for row, wanted in zip(chosen["weights"], expected.tolist(), strict=True):
+            assert row == [pytest.approx(x, rel=1e-3, abs=1e-9) if math.isfinite(x) else None for x in wanted]
+        assert chosen["signed"] == bool((expected[expected.isfinite()] < 0).any())
+        assert not chosen["cut"]
+
+
+def test_axes_carry_the_tokens_that_stand_there():
+    subject = random_model()
+    source, given, symbols = ["5", "3", "9", "EOS"], ["SOS", "9", "3", "5"], ["PAD", "SOS", "EOS", *"0123456789"]
+    for stage, rows, columns in [
+        ("encoder self-attention, layer 2/scores", source, source),
+        ("decoder self-attention, layer 1/softmax", given, given),
+        ("cross-attention, layer 1/softmax", given, source),
+        ("cross-attention, layer 1/keys", source, list("0123")),
+        ("decoder feed-forward, layer 1/ReLU", given, [str(i) for i in range(24)]),
+        ("output/logits", given, symbols),
+    ]:
+        chosen = ask(subject, "walk", stage=stage)["chosen"]
+        assert (chosen["rows"], chosen["columns"]) == (rows, columns)
+
+
+def test_what_cannot_be_looked_at_is_marked_and_is_no_number():
+    chosen = ask(random_model(), "walk", stage="decoder self-attention, layer 1/masked scores")["chosen"]
+    assert chosen["possible"] == [[int(k <= q) for k in range(4)] for q in range(4)]
+    assert [[value is not None for value in row] for row in chosen["weights"]] == [[k <= q for k in range(4)] for q in range(4)]
+
+
+def test_the_six_steps_tell_of_this_very_sequence(mixed):
+    found = ask(mixed, "walk")
+    steps = found["steps"]
+    assert len(steps) == 6
+    assert [found["stages"][step["stage"]]["step"] for step in steps] == list(range(6))
+    assert "5 3 9 EOS: 4 vectors of size 64" in steps[0]["sentence"]
+    assert "Decoder input SOS 9 3 5, target 9 3 5 EOS" in steps[3]["sentence"]
+    assert "positions 3 2 1" in steps[4]["sentence"]  # backwards over the memory
+    assert steps[5]["sentence"].endswith("9 3 5 EOS.")
+    own = record_teacher_forced(mixed.transformer, mixed.encode_text("5 3 9")).attention_weights["encoder"][0, 0, 0, 0]
+    assert f"{float(own.max()):.2f} of " in steps[2]["sentence"]
+    assert "64 → 128 → 64" in steps[2]["sentence"]
+    crossing = ask(mixed, "walk", stage=found["stages"][steps[4]["stage"]]["block"] + "/softmax", head=steps[4]["head"])["chosen"]
+    assert [row.index(max(row)) for row in crossing["weights"]][:3] == [2, 1, 0]
+
+
+def test_unknown_stage_or_head_falls_back_to_an_existing_one(one_head):
+    chosen = ask(one_head, "walk", stage="cross-attention, layer 2/softmax", head=3)["chosen"]
+    assert (chosen["stage"], chosen["head"]) == (0, 0)
+
+
+def test_wide_tensors_are_cut_and_say_so():
+    found = ask(random_model(d_model=160), "walk", stage="source embedding/sum")["chosen"]
+    assert [len(row) for row in found["weights"]] == [MAX_COLUMNS] * 4
+    assert found["cut"] == "the first 4 of 4 rows, 128 of 160 columns"
+    product = ask(random_model(d_model=160), "walk-cell", stage="encoder feed-forward, layer 1/widen", row=0, column=0)
+    assert (len(product["products"]), product["terms"]) == (MAX_COLUMNS, 160)
+    assert product["at"] == sorted(product["at"])
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.usefixtures("walks_once")
+def test_any_number_of_any_stage_follows_from_what_is_shown_of_its_origin(recipe):
+    """Recomputed from the parts alone, without the model, every number comes out as the stage has it."""
+    subject = random_model(**recipe)
+    path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
+    head = subject.transformer.config.n_heads - 1
+    kinds = set()
+    for stage in path.stages:
+        table = stage.tensor[head] if stage.shape.startswith("H") else stage.tensor
+        for row, column in itertools.product((0, len(table) - 1), (0, 1, table.shape[1] - 1)):
+            origin = ask(subject, "walk-cell", stage=f"{stage.block}/{stage.name}", head=head, row=row, column=column)
+            expected = float(table[row, column].detach())
+            kinds.add(origin["kind"])
+            if math.isinf(expected):
+                assert (origin["value"], origin["may_look"]) == (None, False)
+                continue
+            assert origin["value"] == close(expected)
+            assert {"product": summed, "mixed": mixed_up, "parts": joined}[origin["kind"]](origin, column) == close(expected)
+    assert kinds == {"product", "mixed", "parts"}
+
+
+def summed(origin, _):
+    assert origin["products"] == [close(a * b) for a, b in zip(origin["left"], origin["right"], strict=True)]
+    return sum(origin["products"]) / (origin["root"] or 1) + (origin["bias"] or 0)
+
+
+def mixed_up(origin, column):
+    for k, result in enumerate(origin["result"]):
+        assert sum(row[k] for row in origin["terms"]) == close(result)
+    if origin["weights"]:
+        assert sum(origin["weights"]) == close(1)
+    return origin["result"][column]
+
+
+def joined(origin, column):
+    """The equation of each kind of stage, applied to the parts."""
+    values = [value for _, value in origin["parts"]]
+    if "score" in origin:
+        assert origin["score"]["kind"] == "product"
+    return {
+        "exp(score − maximum) / sum": lambda a, b: a / b,
+        "exp(logit − maximum) / sum": lambda a, b: a / b,
+        "(x − mean) / deviation · weight + bias": lambda x, mean, deviation, gain, shift: (x - mean) / deviation * gain + shift,
+        "(x − mean) / deviation · weight": lambda x, mean, deviation, gain: (x - mean) / deviation * gain,
+        "x / RMS · weight": lambda x, root, gain: x / root * gain,
+        "a · probability": lambda a, chance: a * chance,
+        "g · sigmoid(g) · a": lambda g, sigmoid, a: g * sigmoid * a,
+        "first · cosine − second · sine": lambda first, second, cosine, sine: first * cosine - second * sine,
+        "second · cosine + first · sine": lambda first, second, cosine, sine: second * cosine + first * sine,
+        "−slope · distance": lambda slope, apart: -slope * apart,
+        "learned bias of this head for this bucket": lambda offset, bucket: origin["value"],
+        "x + output": lambda x, result: x + result,
+        "token embedding + position vector": lambda symbol, position: symbol + position,
+        "max(0, a)": lambda a: max(0, a),
+        "E · scale": lambda entry, root: entry * root,
+        "1 where column ≤ row": lambda row, column: float(column <= row),
+        "1 where the token is not PAD (id 0)": lambda token: float(token != 0),
+        "learned, a row of the position table": lambda position: origin["value"],
+        "factor · sin(2π · position / wavelength)": lambda f, i, wave: f * math.sin(2 * math.pi * i / wave),
+        "factor · cos(2π · position / wavelength)": lambda f, i, wave: f * math.cos(2 * math.pi * i / wave),
+    }[origin["equation"]](*values)
+
+
+def test_a_mix_of_more_tokens_than_are_shown_adds_up():
+    text, subject = " ".join("3141592653" * 9), random_model(max_length=90, max_positions=91)
+    origin = ask(subject, "walk-cell", text, stage="encoder self-attention, layer 1/weighted sum", row=0, column=2)
+    assert (len(origin["rows"]), origin["rows"][-1], origin["others"]) == (MAX_ROWS + 1, "the other 11", 11)
+    assert mixed_up(origin, 2) == close(origin["value"])
+
+
+def test_a_score_is_the_dot_product_of_its_query_and_its_key():
+    subject = random_model()
+    path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
+    origin = ask(subject, "walk-cell", stage="cross-attention, layer 2/scores", head=1, row=2, column=0)
+    product = path.score(Component("cross", 1, 1), 2, 0)
+    assert origin["names"] == ["query of 3", "key of 5"]
+    assert origin["left"] == close(product.query_K.tolist())
+    assert (origin["root"], origin["value"]) == (2, close(product.score))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"stage": 3}, "it must be text"),
+        ({"stage": "x" * 101}, "it must be text"),
+        ({"head": -1}, "from 0 to 63"),
+        ({"head": True}, "whole number"),
+        ({"head": 1.0}, "whole number"),
+        ({"text": None}, "type a sequence"),
+        ({"text": ""}, "no symbol"),
+        ({"text": "5 x"}, "'x' is not a symbol"),
+        ({"text": "5 " * 9}, "positions for"),
+    ],
+)
+def test_odd_requests_for_the_walk_are_refused(options, says):
+    assert says in refused(random_model(), "walk", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"stage": "output/colour"}, "no stage 'output/colour'"),
+        ({"stage": "output/logits", "row": 4}, "no cell in row 5, column 1; logits is 4 x 13"),
+        ({"stage": "output/logits", "column": 13}, "no cell"),
+        ({"stage": "output/logits", "column": -1}, "column is -1"),
+        ({"stage": "output/logits", "row": "0"}, "row is 0; it must be a whole number"),
+        ({"stage": "cross-attention, layer 1/scores", "head": 4}, "this model has 4 in each layer"),
+    ],
+)
+def test_numbers_that_are_not_there_are_refused(options, says):
+    assert says in refused(random_model(), "walk-cell", **options)
+
+
+# Positions and symbols.
+
+
+def test_waves_repeat_after_the_published_wavelengths():
+    found = ask(random_model(), "symbols")
+    first, second, third = found["dimensions"]
+    assert (first["dimension"], round(first["wavelength"], 1)) == (0, 6.3)
+    assert (second["dimension"], round(second["wavelength"])) == (14, 47)
+    assert second["values"][0] == pytest.approx(second["values"][47], abs=0.02)
+    assert third["dimension"] == 30
+    assert found["dimensions"][0]["values"] == [close(math.sin(i)) for i in range(50)]
+
+
+@pytest.mark.parametrize("picture", SINUSOID_SIZES)
+def test_the_pictures_have_the_sizes_that_they_say(picture):
+    waves = ask(random_model(), "symbols", waves=picture, dimension=63)["waves"]
+    assert f"{waves['positions']} x {waves['width']}" == picture
+    assert [len(row) for row in waves["weights"]] == [waves["positions"]] * waves["width"]
+    assert waves["weights"][1][0] == 1  # the cosine of the first position
+
+
+def test_positions_neighbours_and_map_use_the_requested_side():
+    subject = random_model()
+    with torch.no_grad():
+        table = subject.transformer.target_embedding.tokens.weight
+        table[6] = 2 * table[5]  # 2 and 3
+    found = ask(subject, "symbols", side="target", symbol="2")
+    assert found["neighbours"][0] == ["3", close(1.0)]
+    assert len(found["neighbours"]) == 11
+    shown = torch.tensor(found["positions"]["weights"])
+    torch.testing.assert_close(shown, subject.transformer.target_embedding.positions.detach(), rtol=1e-2, atol=1e-3)
+    assert found["map"]["names"] == found["symbols"]
+    assert ask(subject, "symbols", symbol="no longer there")["symbol"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("none", "processes a set"),
+        ("rope", "rotates queries and keys"),
+        ("alibi", "distance from the scores"),
+        ("t5", "learned bias for the distance"),
+    ],
+)
+def test_model_without_position_vectors_describes_its_alternative(kind, says):
+    found = ask(random_model(positions=kind), "symbols")["positions"]
+    assert (found["weights"], found["of"], found["loudness"]) == ([], [0, 16], None)
+    assert found["told"].startswith("The model adds no position vectors: ")
+    assert says in found["told"]
+
+
+def test_positions_on_show_are_those_that_are_taken():
+    ended = random_model(positions="from-the-end")
+    found = ask(ended, "symbols")["positions"]
+    assert "counted from the end" in found["told"]
+    assert "counted from the end" not in ask(ended, "symbols", side="target")["positions"]["told"]
+    subject = random_model(positions="randomised", position_range=27)
+    found = ask(subject, "symbols")["positions"]
+    assert found["of"] == [9, 16]
+    torch.testing.assert_close(
+        torch.tensor(found["weights"]), subject.transformer.source_embedding.positions.detach()[::3], rtol=1e-2, atol=1e-3
+    )
+
+
+def test_two_sentences_of_the_same_words_differ_by_their_places_alone():
+    order = ask(random_model(), "symbols")["order"]
+    assert order["words"][0] == order["words"][1]
+    assert (order["without"], order["with"] > 1) == (0, True)
+    other = ask(random_model(), "symbols", first="a b", second="")["order"]
+    assert "1 to 200 words" in other["error"]  # and all the rest is there
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"side": "left"}, "choose one of source, target"),
+        ({"side": ["source"]}, "choose one of"),
+        ({"waves": "9 x 9"}, "choose one of 50 x 64"),
+        ({"dimension": 64}, "from 0 to 63"),
+        ({"dimension": None}, "whole number"),
+        ({"symbol": {}}, "it must be text"),
+        ({"first": "word " * 401}, "at most 2,000"),
+    ],
+)
+def test_odd_requests_for_symbols_are_refused(options, says):
+    assert says in refused(random_model(), "symbols", **options)
+
+
+# Masks and sizes.
+
+
+def test_padding_and_causal_masks_match_the_sequence():
+    found = ask(random_model(), "sizes")
+    assert found["padding"]["names"] == ["5", "3", "9", "EOS", "PAD", "PAD", "PAD"]
+    assert found["padding"]["mask"] == [1, 1, 1, 1, 0, 0, 0]
+    assert found["padding"]["published"] == [[87, 600, 0, 0, 0], [1, 1, 0, 0, 0]]
+    assert found["padding"]["changed"] < 1e-4
+    assert found["look_ahead"] == {"names": ["SOS", "9", "3", "5"], "mask": [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]}
+    full = ask(random_model(), "sizes", text="5 3 9 1 2 3 4 5")["padding"]
+    assert (full["added"], full["mask"]) == (0, [1] * 9)
+
+
+def test_the_typed_softmax_begins_with_the_published_rows():
+    found = ask(random_model(), "sizes")["softmax"]
+    for which in ("plain", "masked"):
+        assert found["published"][which] == TUTORIAL_EXAMPLE[which]
+        for row, published in zip(found[which], TUTORIAL_EXAMPLE[which], strict=True):
+            assert row == pytest.approx(published, abs=6e-5)
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [("7 x", "'x' is not a number"), ("1 2\n3", "equal length"), ("", "type 1 to 64 rows"), ("0 0", "only zeros"), ("1 nan", "not finite")],
+)
+def test_invalid_softmax_scores_are_reported_and_the_rest_remains(typed, says):
+    found = ask(random_model(), "sizes", scores=typed)
+    assert says in found["softmax"]["error"]
+    assert found["parameters"]["rows"]
+
+
+def test_rows_of_scores_may_be_parted_by_lines_or_semicolons():
+    found = ask(random_model(), "sizes", scores="1, 1, 0; 2 0 0")["softmax"]
+    assert (found["masked"], found["published"]) == ([[0.5, 0.5, 0], [1, 0, 0]], None)
+
+
+def test_four_kinds_stand_side_by_side():
+    subject = random_model()
+    kinds = {kind["name"]: kind for kind in ask(subject, "sizes", layer=1)["kinds"]}
+    assert list(kinds) == ["bidirectional", "causal", "cross", "multi-head"]
+    assert [len(kind["heads"]) for kind in kinds.values()] == [1, 1, 1, 4]
+    assert kinds["cross"]["rows"] == ["SOS", "9", "3", "5"]
+    own = record_teacher_forced(subject.transformer, subject.encode_text("5 3 9")).attention_weights["encoder"][1, 0]
+    torch.testing.assert_close(torch.tensor(kinds["multi-head"]["heads"]), own, rtol=1e-3, atol=1e-4)
+    assert kinds["causal"]["heads"][0][0][1:] == [0, 0, 0]
+    assert ask(subject, "sizes", layer=9)["layer"] == 1
+
+
+def test_shapes_and_counts_cover_the_model_and_the_published_base():
+    subject = random_model()
+    found = ask(subject, "sizes")
+    assert ["weights, all heads", "softmax(Q Kᵀ / sqrt(head size))", [4, 4, 4]] in found["shapes"]
+    assert sum(row[1] for row in found["parameters"]["rows"]) == sum(w.numel() for w in subject.transformer.parameters())
+    base = ask(subject, "sizes", of="base")["parameters"]
+    assert base["published"] == PUBLISHED_BASE
+    assert [sum(row[k] for row in base["rows"]) for k in (1, 2)] == [PUBLISHED_BASE["ours"], PUBLISHED_BASE["torch"]]
+
+
+def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):
+    monkeypatch.setattr(
+        "playground.inspection.views.embeddings_and_masks._cached_attention_benchmark",
+        lambda length: [4 * length**2, 0.1] if length < 9000 else None,
+    )
+    found = ask(random_model(), "sizes")["quadratic"]
+    assert [row[0] for row in found] == [4, 512, 2048, 8192, 128_000]
+    assert found[0] == [4, 16, 64, None, None]
+    assert found[-1] == [128_000, 16_384_000_000, 65_536_000_000, "64 GB", None]
+    measured = ask(random_model(), "sizes", measure="yes")["quadratic"]
+    assert [row[4] and row[4][0] == row[2] for row in measured] == [True, True, True, True, None]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"layer": -1}, "from 0 to 63"),
+        ({"layer": "0"}, "whole number"),
+        ({"of": "all"}, "choose one of model, base"),
+        ({"measure": 1}, "choose one of no, yes"),
+        ({"scores": 7}, "it must be text"),
+        ({"scores": "1 " * 2000}, "at most 3,000"),
+    ],
+)
+def test_odd_requests_for_sizes_are_refused(options, says):
+    assert says in refused(random_model(), "sizes", **options)
+
+
+@pytest.mark.parametrize("view", ["walk", "symbols", "sizes"])
+def test_every_view_says_what_the_model_answers(mixed, view):
+    found = ask(mixed, view)
+    assert found["written"] == found["answer"] == ["9", "3", "5", "EOS"]
+
+
+def test_the_range_of_a_stage_leaves_out_what_is_masked():
+    subject = random_model()
+    path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
+    for told, stage in zip(ask(subject, "walk")["stages"], path.stages, strict=True):
+        finite = stage.tensor[stage.tensor.isfinite()].float()
+        assert (told["low"], told["high"]) == (close(float(finite.min().detach())), close(float(finite.max().detach())))
+
+
+def test_the_views_are_known_by_name():
+    assert {"walk", "walk-cell", "symbols", "sizes"} <= set(VIEWS)

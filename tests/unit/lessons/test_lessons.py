@@ -1,0 +1,230 @@
+"""What a stop asks is measured on the runs, and a prediction can be right and wrong."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from playground.evaluation import exact_match_at_length
+from playground.inspection.hooks import Component
+from playground.lessons import lessons, measurements
+from playground.lessons.lessons import CHOICE, LESSONS, NUMBER, configs, is_correct, validate_options, validate_prediction
+from playground.lessons.measurements import MEASURES, TrainedRun, same, same_multiset
+from playground.models.config import ConfigError
+from playground.tasks import EOS, PAD
+from playground.training.checkpoint import save_checkpoint
+from playground.training.config import RunConfig
+from playground.training.trainer import Trainer
+from tests.support.handcrafted_models import random_model, redundant_heads_model, reversing_model
+
+SMALL = {
+    "max_length": 3, "symbols": 10, "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32, "batch_size": 64, "steps": 120,
+    "decay_steps": 120, "eval_every": 10, "eval_n": 64, "learning_rate": 1e-2,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of the small model, trained once for each of its settings."""
+    runs = {}
+
+    def train(label="the default model", **settings):
+        config = RunConfig.from_flat(SMALL | settings)
+        key = tuple(sorted(settings.items()))
+        if key not in runs:
+            folder = tmp_path_factory.mktemp("run") / "checkpoint"
+            trainer = Trainer(config)
+            save_checkpoint(folder, trainer, list(trainer))
+            runs[key] = folder
+        return TrainedRun.of(label, runs[key], runs[key])
+
+    return train
+
+
+def with_lines(run, label, exact, loss=(1.0,)):
+    """A run with these scores instead of its own, one every ten steps, and these losses at its last steps."""
+    n = 10 * len(exact)
+    losses = [1.0] * max(0, n - measurements.LOSS_WINDOW) + [loss[i % len(loss)] for i in range(min(n, measurements.LOSS_WINDOW))]
+    lines = [{"step": step, "loss": losses[step - 1], "learning_rate": 0.001 if label == "cosine" else 0.01} for step in range(1, n + 1)]
+    for at, score in enumerate(exact, start=1):
+        lines[10 * at - 1] |= {"exact_match": score, "token_accuracy": score, "scored": 64}
+    return dataclasses.replace(run, label=label, lines=lines)
+
+
+def test_every_lesson_has_a_known_measurement_and_valid_runs():
+    assert len(LESSONS) == 8
+    for stop in LESSONS.values():
+        assert stop.measure in MEASURES
+        assert configs(stop, validate_options(stop, {}))
+        assert bool(stop.choices) == (stop.kind == CHOICE)
+        assert stop.kind == CHOICE or (stop.kind == NUMBER and stop.low < stop.high)
+
+
+def test_seeds_and_options_are_those_of_the_runs():
+    stop = LESSONS["stop-7"]
+    (config,) = configs(stop, validate_options(stop, {"positions": "rope", "seed": 7})).values()
+    assert (config.model.positions, config.training.seed, config.task.max_length) == ("rope", 7, lessons.TRAIN_MAX_LENGTH)
+    assert config.model.max_positions == lessons.EVAL_MAX_LENGTH + 1
+    first, second = (next(iter(configs(LESSONS[name], {"seed": 0}).values())) for name in ("stop-1", "stop-4"))
+    assert first == second == RunConfig()  # the tour trains it once
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "field"),
+    [
+        ("stop-7", {"positions": "none of them"}, "positions"),
+        ("stop-2", {"text": "3 1 x"}, "text"),
+        ("stop-2", {"text": ""}, "text"),
+        ("stop-2", {"text": "12345678901"}, "text"),
+        ("stop-2", {"text": ["3"]}, "text"),
+        ("stop-1", {"seed": -1}, "seed"),
+        ("stop-1", {"seed": True}, "seed"),
+    ],
+)
+def test_an_option_that_a_stop_does_not_take_is_named(name, given, field):
+    with pytest.raises(ConfigError) as error:
+        validate_options(LESSONS[name], given)
+    assert error.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [("stop-1", None), ("stop-1", 201), ("stop-1", "60"), ("stop-1", float("nan")), ("stop-4", "five")]
+)
+def test_without_a_prediction_nothing_is_measured(name, given):
+    with pytest.raises(ConfigError) as error:
+        validate_prediction(LESSONS[name], given)
+    assert error.value.field == "prediction"
+
+
+def test_a_number_is_right_as_near_as_the_stop_asks_for():
+    stop = LESSONS["stop-1"]
+    assert is_correct(stop, 60, 70)
+    assert is_correct(stop, 90, 70)
+    assert not is_correct(stop, 91, 70)
+    assert not is_correct(stop, 60, None)
+    assert not is_correct(LESSONS["stop-2"], 4, 5)
+
+
+def agrees(stop, told):
+    """The measured answer as a prediction is right, and another one is not."""
+    assert is_correct(stop, told["answer"], told["answer"])
+    others = stop.choices if stop.kind == CHOICE else range(stop.low, stop.high + 1)
+    assert any(not is_correct(stop, other, told["answer"]) for other in others)
+    assert told["says"]
+    assert told["pictures"]
+
+
+def test_the_crossing_is_the_first_look_with_half_of_them_right(trained):
+    run = trained()
+    told = MEASURES["half_accuracy_step"]([run], {})
+    steps = [line["step"] for line in run.lines if line.get("exact_match", 0) >= 0.5]
+    assert told["answer"] == steps[0]
+    assert f"{run.evaluations[0]['scored']} held-out" in told["says"]
+    agrees(LESSONS["stop-1"], told)
+    never = MEASURES["half_accuracy_step"]([with_lines(run, "slow", [0.1, 0.4])], {})
+    assert never["answer"] is None
+    assert "never reached one half" in never["says"]
+
+
+def test_the_first_look_is_where_most_weight_lies(trained):
+    run = trained()
+    told = MEASURES["first_token_attention"]([run], {"text": "3 1 4"})
+    source = torch.tensor([[6, 4, 7, EOS]])
+    record = run.subject.transformer.forward_with_attention(source, torch.tensor([[1]]))[1]
+    weights = torch.stack([each[0, :, 0] for each in record.cross]).mean((0, 1))
+    assert told["answer"] == int(weights.argmax()) + 1
+    assert measurements.percent(float(weights.detach().max())) in told["says"]
+    agrees(LESSONS["stop-2"], told)
+
+
+def test_symbols_and_their_order_are_told_apart():
+    labels = torch.tensor([[3, 4, 5, EOS], [3, 4, EOS, PAD], [3, 4, 5, EOS], [3, 3, 4, EOS]])
+    written = torch.tensor([[3, 4, 5, EOS], [4, 3, EOS, PAD], [3, 5, EOS, PAD], [3, 4, 4, EOS]])
+    assert same(written, labels).tolist() == [True, False, False, False]
+    assert same_multiset(written, labels).tolist() == [True, True, False, False]
+
+
+def test_without_positions_the_order_is_lost(trained):
+    told = MEASURES["without_positions"]([trained("with positions"), trained("without positions", positions="none")], {})
+    assert told["answer"] in ("order", "both")
+    assert ("not even learned to generate the right tokens" in told["says"]) == (told["answer"] == "both")
+    agrees(LESSONS["stop-3"], told)
+    with_them = trained("with positions")
+    assert MEASURES["without_positions"]([with_them, with_them], {})["answer"] == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("four", "one", "answer"),
+    [
+        ([0.5, 0.99, 1.0, 1.0], [0.1, 0.5, 0.9, 1.0], "four heads"),
+        ([0.1, 0.5, 0.9, 1.0], [0.5, 0.99, 1.0, 1.0], "one head"),
+        ([0.5, 0.99], [0.995, 1.0], "same"),
+        ([0.5, 0.6], [0.5, 0.6], "same"),
+        ([0.5, 0.6], [0.5, 0.99], "one head"),
+    ],
+)
+def test_which_is_sooner(trained, four, one, answer):
+    run = trained()
+    told = MEASURES["faster_run"]([with_lines(run, "four heads", four), with_lines(run, "one head", one)], {})
+    assert told["answer"] == answer
+    agrees(LESSONS["stop-4"], told)
+
+
+@pytest.mark.parametrize(("cosine", "constant", "answer"), [(0.1, 0.2, "cosine"), (0.2, 0.1, "constant"), (0.1, 0.105, "same")])
+def test_which_loss_is_lower(trained, cosine, constant, answer):
+    run, scores = trained(), [0.5, 0.6, 0.7]
+    told = MEASURES["lower_loss_run"]([with_lines(run, "cosine", scores, (cosine,)), with_lines(run, "constant", scores, (constant,))], {})
+    assert told["answer"] == answer
+    assert ("do not show that effect" in told["says"]) == (answer != "cosine")
+    agrees(LESSONS["stop-5"], told)
+
+
+def test_the_head_that_is_missed_most_leads_the_list(trained):
+    told = MEASURES["most_important_head"]([trained()], {})
+    bars = told["pictures"][0]["bars"]
+    assert len(bars) == 6  # three kinds, one layer, two heads
+    assert bars[0]["value"] == max(bar["value"] for bar in bars)
+    assert bars[0]["label"] == told["told"]
+    assert told["told"].startswith(Component(told["answer"], 0).name)
+    agrees(LESSONS["stop-6"], told)
+
+
+def test_unneeded_heads_are_distinguished_from_redundant_heads():
+    idle, doubled = (
+        MEASURES["most_important_head"]([SimpleNamespace(subject=made())], {}) for made in (reversing_model, redundant_heads_model)
+    )
+    assert "redundant" not in idle["says"]
+    assert "11 of 12 heads have a negligible effect one at a time" in idle["says"]
+    assert "without all 11 together, exact match is 100\u00a0%: this task does not need them." in idle["says"]
+    assert "These heads are redundant" in doubled["says"]
+    assert "without all 12 together, exact match is 0\u00a0%" in doubled["says"]
+
+
+def test_of_a_model_that_has_learned_nothing_nothing_is_said_of_its_heads():
+    told = MEASURES["most_important_head"]([SimpleNamespace(subject=random_model())], {})
+    assert "can fall only a little" in told["says"]
+    assert "redundant" not in told["says"]
+
+
+def test_the_length_at_which_it_falls_is_counted(trained):
+    run = trained(max_positions=8)
+    told = MEASURES["failure_length"]([run], {"positions": "learned"})
+    shares = {}
+    for length in range(1, 8):
+        right, n = exact_match_at_length(run.subject.model, run.subject.task, length, measurements.EXAMPLES_PER_LENGTH)
+        if n >= 20:  # of length 1 one sequence is held out, of length 2 six
+            shares[length] = right / n
+    assert list(shares) == [3, 4, 5, 6, 7]
+    assert told["pictures"][0]["series"][0]["ys"] == list(shares.values())
+    assert told["answer"] == next((length for length, share in shares.items() if share < 0.5), 8)
+    assert told["answer"] > 3
+    agrees(LESSONS["stop-7"], told)
+
+
+def test_smoothing_makes_it_less_sure(trained):
+    plain, smooth = trained("without smoothing"), trained("with smoothing", label_smoothing=0.1)
+    told = MEASURES["mean_confidence"]([plain, smooth], {})
+    assert told["answer"] < 100 * told["pictures"][0]["bars"][0]["value"]
+    assert measurements.percent(0.9 + 0.1 / 13) in told["says"]
+    agrees(LESSONS["stop-8"], told)

@@ -1,0 +1,119 @@
+import pytest
+import torch
+from torch import nn
+
+from playground.models.rnn_seq2seq import CELLS, RNNSeq2Seq
+from playground.models.variant_configs import RNNSeq2SeqConfig
+
+TORCH = {"rnn": (nn.RNN, nn.RNNCell), "lstm": (nn.LSTM, nn.LSTMCell), "gru": (nn.GRU, nn.GRUCell)}
+SOURCE_BS = torch.tensor([[3, 4, 5, 6, 2], [7, 2, 0, 0, 0], [2, 0, 0, 0, 0]])
+TARGET_BT = torch.tensor([[1, 6, 5, 4], [1, 7, 2, 0], [1, 2, 0, 0]])
+
+
+def network(**sizes):
+    torch.manual_seed(0)
+    return RNNSeq2Seq(RNNSeq2SeqConfig(**{"d_model": 8, "n_layers": 2} | sizes)).eval()
+
+
+def copied(module, cells):
+    """torch's module with the weights of these cells, layer by layer."""
+    with torch.no_grad():
+        for layer, cell in enumerate(cells):
+            for theirs, ours in (("ih", cell.given), ("hh", cell.kept)):
+                end = f"_{theirs}_l{layer}" if hasattr(module, "weight_ih_l0") else f"_{theirs}"
+                getattr(module, "weight" + end).copy_(ours.weight)
+                getattr(module, "bias" + end).copy_(ours.bias)
+    return module
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_cell_equals_torchs_with_the_same_weights(name):
+    torch.manual_seed(1)
+    cell, theirs = CELLS[name](5, 8), TORCH[name][1](5, 8)
+    for weight in cell.parameters():
+        nn.init.normal_(weight)
+    copied(theirs, [cell])
+    x_BD, state = torch.randn(7, 5), tuple(torch.randn(7, 8) for _ in range(cell.n_states))
+    ours = cell(cell.given(x_BD), state)
+    expected = theirs(x_BD, state if name == "lstm" else state[0])
+    for mine, its in zip(ours, expected if name == "lstm" else (expected,), strict=True):
+        torch.testing.assert_close(mine, its, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_the_encoder_equals_torchs_on_packed_sequences(name):
+    """What stands behind a sequence does not count: neither for the states on the way nor for the last one."""
+    model = network(cell=name)
+    theirs = copied(TORCH[name][0](8, 8, num_layers=2, batch_first=True), model.encoder_cells)
+    lengths = (SOURCE_BS != 0).sum(1)
+    packed = nn.utils.rnn.pack_padded_sequence(model.source_tokens(SOURCE_BS), lengths, batch_first=True)
+    expected, last = theirs(packed)
+    expected_BSD, _ = nn.utils.rnn.pad_packed_sequence(expected, batch_first=True)
+    memory_BSD, states = model.encode(SOURCE_BS)
+    real_BS = SOURCE_BS != 0
+    torch.testing.assert_close(memory_BSD[real_BS], expected_BSD[real_BS], atol=1e-5, rtol=1e-5)
+    for part, its in enumerate(last if name == "lstm" else (last,)):
+        torch.testing.assert_close(torch.stack([state[part] for state in states]), its, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_decoder_without_attention_equals_torch_rnn(name):
+    model = network(cell=name)
+    theirs = copied(TORCH[name][0](8, 8, num_layers=2, batch_first=True), model.decoder_cells)
+    _, states = model.encode(SOURCE_BS)
+    start = tuple(torch.stack([state[part] for state in states]) for part in range(len(states[0])))
+    hidden_BTD, _ = theirs(model.target_tokens(TARGET_BT), start if name == "lstm" else start[0])
+    torch.testing.assert_close(model(SOURCE_BS, TARGET_BT), model.output(hidden_BTD), atol=1e-5, rtol=1e-5)
+
+
+def test_dot_attention_is_softmax_of_products_joined_with_state():
+    model, weights = network(alignment="dot"), []
+    logits_BTV = model(SOURCE_BS, TARGET_BT, weights)
+    memory_BSD, states = model.encode(SOURCE_BS)
+    hidden_BTD, _ = model._run_layers(model.target_tokens(TARGET_BT), states)
+    for b, length in enumerate([5, 2, 1]):
+        for t in range(4):
+            share_S = torch.stack([hidden_BTD[b, t] @ memory_BSD[b, s] for s in range(length)]).softmax(-1)
+            torch.testing.assert_close(weights[0][b, 0, t, :length], share_S, atol=1e-6, rtol=1e-5)
+            context_D = sum(share_S[s] * memory_BSD[b, s] for s in range(length))
+            seen_D = model.combine(torch.cat([context_D, hidden_BTD[b, t]])).tanh()
+            torch.testing.assert_close(logits_BTV[b, t], model.output(seen_D), atol=1e-5, rtol=1e-5)
+
+
+def test_additive_attention_is_mlp_softmax_and_context_enters_step():
+    model, weights = network(alignment="additive", n_layers=1), []
+    logits_BTV = model(SOURCE_BS, TARGET_BT, weights)
+    memory_BSD, ((before_BD,),) = model.encode(SOURCE_BS)
+    attention = model.attention
+    for b, length in enumerate([5, 2, 1]):
+        state = (before_BD[b : b + 1],)
+        for t in range(4):
+            scores = [attention.score((attention.query(state[0][0]) + attention.memory(memory_BSD[b, s])).tanh()) for s in range(length)]
+            share_S = torch.cat(scores).softmax(-1)
+            torch.testing.assert_close(weights[0][b, 0, t, :length], share_S, atol=1e-6, rtol=1e-5)
+            context_D = sum(share_S[s] * memory_BSD[b, s] for s in range(length))
+            cell = model.decoder_cells[0]
+            state = cell(cell.given(torch.cat([model.target_tokens(TARGET_BT[b, t]), context_D]))[None], state)
+            torch.testing.assert_close(logits_BTV[b, t], model.output(state[0][0]), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("alignment", ["additive", "dot"])
+def test_padding_gets_no_weight_at_all(alignment):
+    weights = []
+    network(alignment=alignment)(SOURCE_BS, TARGET_BT, weights)
+    assert weights[0].shape == (3, 1, 4, 5)
+    torch.testing.assert_close(weights[0].sum(-1), torch.ones(3, 1, 4))
+    assert not weights[0][1, 0, :, 2:].any()
+    assert not weights[0][2, 0, :, 1:].any()
+
+
+def test_without_alignment_there_is_nothing_to_see():
+    weights = []
+    network(alignment="none")(SOURCE_BS, TARGET_BT, weights)
+    assert weights == []
+
+
+def test_an_lstm_begins_by_remembering():
+    cell = CELLS["lstm"](8, 8)
+    assert (cell.given.bias[8:16] == 1).all()
+    assert not cell.given.bias[:8].any()

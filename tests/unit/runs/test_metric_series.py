@@ -1,0 +1,219 @@
+"""The metrics of a run as the page is told them: what it lacks, and curves that fit a screen."""
+
+import json
+import random
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playground.runs.metric_series import MAX_DELTA_POINTS, METRIC_COLUMNS, PLOTTED_COLUMNS, MetricSeries, downsample_evaluations
+
+
+def line(step, **more):
+    return {"step": step, "loss": 1 / step, "learning_rate": step / 7, "gradient_norm": step + 0.5, "seconds": step / 10,
+            "steps_per_second": 10.0, "tokens_per_second": 9.0} | more  # fmt: skip
+
+
+def up_to(last, first=1, score_every=0):
+    scores = {"exact_match": 0.25, "token_accuracy": 0.5, "scored": 64}
+    return MetricSeries(line(step, **(scores if score_every and step % score_every == 0 else {})) for step in range(first, last + 1))
+
+
+def noisy(last, seed=0):
+    rng = random.Random(seed)
+    return MetricSeries(line(step, loss=rng.random(), exact_match=rng.random(), scored=64) for step in range(1, last + 1))
+
+
+class Page:
+    """What a page does with what it is told."""
+
+    def __init__(self):
+        self.known, self.points, self.scored = 0, {}, []
+
+    def take(self, told):
+        assert len({len(told[name]) for name in ("steps", *PLOTTED_COLUMNS)}) == 1
+        if told["whole"]:
+            self.points, self.scored = {}, []
+        assert not set(told["steps"]) & set(self.points)
+        assert told["steps"] == sorted(set(told["steps"]))
+        assert min(told["steps"], default=10**9) > max(self.points, default=0)
+        self.points |= {step: values for step, *values in zip(told["steps"], *(told[name] for name in PLOTTED_COLUMNS), strict=True)}
+        self.scored += told["scored"]
+        self.known = told["count"]
+
+
+# What is kept
+
+
+def test_points_are_what_was_measured():
+    points = MetricSeries([line(1), line(2, exact_match=0.5, token_accuracy=0.75, scored=64), line(3)])
+    assert (len(points), points.first, points.last, points.best) == (3, 1, 3, 0.5)
+    assert {name: list(column) for name, column in points.columns.items()} == {
+        name: [line(step)[name] for step in (1, 2, 3)] for name in METRIC_COLUMNS
+    }
+    assert points.evaluations == [(2, 0.5, 0.75, 64)]
+    assert points.latest() == {"step": 3} | {name: line(3)[name] for name in METRIC_COLUMNS}
+
+
+def test_where_nothing_was_measured_yet_there_is_nothing():
+    points = MetricSeries()
+    assert (len(points), points.last, points.best, points.latest()) == (0, 0, None, {"step": 0})
+    for told in (points.delta_since(0), points.downsampled(100)):
+        assert (told["count"], told["steps"], told["loss"], told["scored"]) == (0, [], [], [])
+        assert told["whole"] is True
+
+
+def test_points_can_start_at_any_step():
+    points = up_to(12, first=10)
+    assert (points.first, points.last, len(points)) == (10, 12, 3)
+    assert points.delta_since(0)["steps"] == [10, 11, 12]
+    assert points.delta_since(2)["steps"] == [12]
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 100])
+def test_a_step_that_does_not_follow_is_refused_and_what_was_there_stays(step):
+    points = up_to(3)
+    with pytest.raises(ValueError, match=f"step {step} does not follow step 3"):
+        points.add([line(step)])
+    assert points.delta_since(0)["steps"] == [1, 2, 3]
+    points.add([line(4)])
+    assert points.last == 4
+
+
+def test_what_was_not_measured_counts_as_nothing():
+    points = MetricSeries([{"step": 1, "loss": 2.0}])
+    assert points.latest() == {"step": 1, "loss": 2.0, "learning_rate": 0.0, "gradient_norm": 0.0, "seconds": 0.0, "steps_per_second": 0.0}
+
+
+def test_the_best_score_is_the_highest_and_may_be_none_at_all():
+    scored = MetricSeries([line(1, exact_match=0.0), line(2, exact_match=0.5), line(3, exact_match=0.25)])
+    assert scored.best == 0.5
+    assert MetricSeries([line(1, exact_match=0.0)]).best == 0.0
+
+
+# What a page lacks
+
+
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=12))
+def test_a_page_that_follows_has_every_point_once_and_in_order(portions):
+    points, page, step = MetricSeries(), Page(), 0
+    for portion in portions:
+        points.add(line(each, exact_match=0.5, scored=1) for each in range(step + 1, step + portion + 1))
+        step += portion
+        page.take(points.delta_since(page.known))
+    assert list(page.points) == list(range(1, step + 1))
+    assert all(values == [line(each)[name] for name in PLOTTED_COLUMNS] for each, values in page.points.items())
+    assert [each for each, *_ in page.scored] == list(range(1, step + 1))
+
+
+def test_what_a_page_has_is_not_told_again():
+    points = up_to(50, score_every=10)
+    told = points.delta_since(20)
+    assert (told["whole"], told["count"], told["steps"]) == (False, 50, list(range(21, 51)))
+    assert [step for step, *_ in told["scored"]] == [30, 40, 50]
+    nothing = points.delta_since(50)
+    assert (nothing["whole"], nothing["count"], nothing["steps"], nothing["scored"]) == (False, 50, [], [])
+
+
+def test_a_page_that_claims_more_than_there_is_gets_the_whole():
+    told = up_to(50).delta_since(51)
+    assert (told["whole"], told["count"], told["steps"]) == (True, 50, list(range(1, 51)))
+
+
+def test_a_page_that_has_been_away_for_long_gets_the_whole_curve_decimated():
+    points = noisy(10 * MAX_DELTA_POINTS)
+    told = points.delta_since(3)
+    assert told["whole"] is True
+    assert told["count"] == len(points)
+    assert MAX_DELTA_POINTS / 2 < len(told["steps"]) <= MAX_DELTA_POINTS + 2
+    told = points.delta_since(len(points) - MAX_DELTA_POINTS)
+    assert told["whole"] is False
+    assert len(told["steps"]) == MAX_DELTA_POINTS
+
+
+def test_an_answer_is_plain_json_and_small_after_a_hundred_thousand_steps():
+    told = noisy(100_000).delta_since(0)
+    text = json.dumps(told, allow_nan=False)
+    assert len(told["steps"]) <= 3_002
+    assert len(told["scored"]) <= 1_001
+    assert len(text) < 400_000
+
+
+# Curves
+
+
+@given(st.integers(1, 5000), st.integers(1, 300), st.integers(0, 3))
+def test_every_point_of_a_curve_is_a_measured_one(last, columns, seed):
+    points = noisy(last, seed)
+    told = points.downsampled(columns)
+    assert told["steps"] == sorted(set(told["steps"]))
+    for name in PLOTTED_COLUMNS:
+        assert told[name] == [points.columns[name][step - 1] for step in told["steps"]]
+    assert (told["steps"][0], told["steps"][-1]) == (1, last)
+    assert len(told["steps"]) <= 2 * columns + 2
+    assert told["count"] == last
+    if last <= 2 * columns:
+        assert told["steps"] == list(range(1, last + 1))
+
+
+@given(st.integers(1, 3000), st.integers(1, 60), st.integers(0, 3), st.data())
+def test_curve_keeps_extremes_of_any_interval_within_one_column(last, columns, seed, data):
+    points = noisy(last, seed)
+    loss, shown = list(points.columns["loss"]), set(points.downsampled(columns)["steps"])
+    low = data.draw(st.integers(1, last))
+    high = data.draw(st.integers(low, last))
+    close = -(-last // columns)
+    drawn = [loss[step - 1] for step in range(max(1, low - close), min(last, high + close) + 1) if step in shown]
+    assert min(drawn) <= min(loss[low - 1 : high])
+    assert max(drawn) >= max(loss[low - 1 : high])
+    assert {loss.index(min(loss)) + 1, loss.index(max(loss)) + 1} <= shown
+
+
+@pytest.mark.parametrize("height", [-50.0, 50.0])
+@pytest.mark.parametrize("at", [1, 2, 777, 50_000, 99_999, 100_000])
+def test_a_single_spike_among_a_hundred_thousand_steps_is_drawn(at, height):
+    points = MetricSeries(line(step, loss=height if step == at else 1.0) for step in range(1, 100_001))
+    told = points.delta_since(0)
+    assert told["loss"][told["steps"].index(at)] == height
+    assert told["loss"].count(height) == 1
+    assert len(told["steps"]) <= 3_002
+
+
+def test_a_curve_that_begins_later_is_drawn_at_its_steps():
+    told = MetricSeries(line(step) for step in range(501, 1501)).downsampled(10)
+    assert (told["steps"][0], told["steps"][-1]) == (501, 1500)
+    assert told["loss"] == [1 / step for step in told["steps"]]
+
+
+# Scores
+
+
+@given(st.integers(0, 5000), st.integers(2, 200), st.integers(0, 3))
+def test_of_many_scores_real_ones_stay_with_the_extremes_and_the_last(count, most, seed):
+    rng = random.Random(seed)
+    scored = [(10 * at, rng.random(), rng.random(), 64) for at in range(1, count + 1)]
+    kept = downsample_evaluations(scored, most)
+    assert kept == sorted(set(kept))
+    assert set(kept) <= set(scored)
+    assert len(kept) <= most + 3
+    if count <= most:
+        assert kept == scored
+    elif count:
+        assert kept[-1] == scored[-1]
+        assert {min(scored, key=lambda s: s[1]), max(scored, key=lambda s: s[1])} <= set(kept)
+
+
+def test_curve_time_is_not_quadratic_in_columns():
+    points = MetricSeries({"step": step, "loss": float(step % 7)} for step in range(1, 40_001))
+
+    def seconds(columns):
+        times = []
+        for _ in range(3):
+            before = time.thread_time()
+            points.downsampled(columns)
+            times.append(time.thread_time() - before)
+        return min(times)
+
+    assert seconds(16_000) < 40 * seconds(1_000)  # 16 times as many columns; their square is 256 times as large

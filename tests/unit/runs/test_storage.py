@@ -1,0 +1,74 @@
+import json
+import os
+
+import pytest
+
+from playground.runs.registry import Registry
+from playground.runs.storage import BUNDLED_CHECKPOINTS, DEFAULT_ROOT, resolve_storage
+from playground.training.manifest import read_manifest
+from tests.support import app_server
+from tests.support.app_server import ROOT
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch):
+    for name in ("SPACE_ID", "PLAYGROUND_CHECKPOINTS", "HF_HOME"):
+        monkeypatch.setenv(name, "x")  # so that it is put back, whatever is set meanwhile
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def storage(tmp_path, monkeypatch):
+    """A Space with persistent storage."""
+    monkeypatch.setenv("SPACE_ID", "ada/play")
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def test_the_shipped_checkpoints_are_those_of_the_repository():
+    assert set(BUNDLED_CHECKPOINTS) == set(app_server.BUNDLED_CHECKPOINTS)
+    assert DEFAULT_ROOT == ROOT / "checkpoints"
+
+
+def test_local_storage_is_beside_code_even_if_data_folder_exists(tmp_path):
+    home = resolve_storage(tmp_path, mounted=lambda path: True)
+    assert (home.root, home.note) == (DEFAULT_ROOT, "")
+    assert "HF_HOME" not in os.environ
+
+
+def test_space_storage_holds_runs_downloads_and_shipped_checkpoints(storage):
+    home = resolve_storage(storage, mounted=lambda path: path == storage)
+    assert (home.root, home.note) == (storage / "checkpoints", "")
+    assert os.environ["PLAYGROUND_CHECKPOINTS"] == str(storage / "checkpoints")  # rows and fetched models go by it
+    assert os.environ["HF_HOME"] == str(storage / ".huggingface")
+    registry = Registry(home.root)
+    assert set(registry.list_checkpoints()) == set(BUNDLED_CHECKPOINTS)
+    for name, folder in registry.list_checkpoints().items():
+        assert read_manifest(folder) == read_manifest(ROOT / "checkpoints" / name)
+    registry.shutdown()
+
+
+def test_what_lies_in_the_storage_stays_as_it_is(storage):
+    mine = storage / "checkpoints" / "reverse"
+    mine.mkdir(parents=True)
+    (mine / "config.json").write_text(json.dumps("mine"))
+    resolve_storage(storage, mounted=lambda path: True)
+    assert [path.name for path in mine.iterdir()] == ["config.json"]
+    assert (mine / "config.json").read_text() == '"mine"'
+
+
+def test_storage_that_is_not_mounted_or_cannot_be_written_is_none(storage, monkeypatch):
+    assert resolve_storage(storage).root == DEFAULT_ROOT  # a folder, but no mount
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    home = resolve_storage(storage, mounted=lambda path: True)
+    assert home.root == DEFAULT_ROOT
+    assert home.note.startswith("This Space has no persistent storage")
+    assert "HF_HOME" not in os.environ
+
+
+@pytest.mark.parametrize(("chosen", "lasts"), [("checkpoints", True), ("runs/of/mine", True), ("../elsewhere", False)])
+def test_a_folder_that_the_owner_chose_is_taken_and_judged(storage, monkeypatch, chosen, lasts):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(storage / chosen))
+    home = resolve_storage(storage, mounted=lambda path: True)
+    assert home.root == storage / chosen
+    assert (home.note == "") is lasts

@@ -1,0 +1,404 @@
+"""What a run leaves on disk of its steps. The bytes of weights and states are any bytes here: history does not look into them."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from playground.runs.weight_history import (
+    STATE_EVERY_N_WEIGHTS,
+    TRANSIENT_WEIGHTS,
+    WEIGHTS_PER_DOUBLING,
+    WeightHistory,
+    is_retained,
+    nearest_step,
+    read_lines,
+    state_path,
+    state_steps,
+    weight_steps,
+    weights_path,
+)
+from playground.training.manifest import CheckpointError
+from tests.support.app_server import ROOT
+
+STEPS = st.integers(0, 10_000_000)
+UNLIMITED = 10**9
+ODD = next(
+    step for step in range(0, 10**6, STATE_EVERY_N_WEIGHTS) if not is_retained(step, WEIGHTS_PER_DOUBLING[0])
+)  # off the grid, and with a state
+AFTER = [step for step in range(ODD + 1, ODD + 40) if not is_retained(step, WEIGHTS_PER_DOUBLING[0])]
+
+
+def line(step):
+    return {"step": step, "loss": 1 / step, "seconds": 0.5}
+
+
+def lines_of(run):
+    return [each["step"] for each in read_lines(run)]
+
+
+def opened(run, step=0, budget=UNLIMITED, lines=()):
+    history = WeightHistory(run, budget)
+    history.open(step, lines)
+    return history
+
+
+def trained(history, steps, weight=100, state=200, shown=lambda step: False):
+    """Do what a worker does of each step; gives the last step whose weights were put."""
+    newest = None
+    for step in steps:
+        keep = history.should_save_state(step)
+        if keep or shown(step) or history.should_save_weights(step):
+            history.save_weights(step, b"w" * weight, keep)
+            newest = step
+        if keep:
+            history.save_state(step, b"s" * state)
+    return newest
+
+
+def bytes_in(run):
+    return sum(path.stat().st_size for path in (run / "history").iterdir())
+
+
+# The grid
+
+
+@given(STEPS, st.sampled_from(WEIGHTS_PER_DOUBLING))
+def test_early_on_every_step_is_on_the_grid(step, fineness):
+    assert is_retained(step % (2 * fineness), fineness)
+
+
+@given(st.integers(0, 18), st.sampled_from(WEIGHTS_PER_DOUBLING))
+def test_each_doubling_of_the_step_has_as_many_on_the_grid(doublings, fineness):
+    low = fineness << doublings
+    stride = max(1, (1 << doublings))
+    there = [step for step in range(low, 2 * low, max(1, stride // 4)) if is_retained(step, fineness)]
+    assert len(there) == fineness
+    assert {b - a for a, b in pairwise(there)} <= {stride}
+
+
+@given(STEPS, st.integers(0, 6), st.integers(1, 3))
+def test_a_finer_grid_holds_every_step_of_a_coarser_one(step, halvings, further):
+    coarse, fine = 3 << halvings, 3 << (halvings + further)
+    assert not is_retained(step, coarse) or is_retained(step, fine)
+
+
+def test_each_fineness_only_takes_away_from_the_one_before():
+    grids = [{step for step in range(5000) if is_retained(step, fineness)} for fineness in WEIGHTS_PER_DOUBLING]
+    for finer, coarser in pairwise(grids):
+        assert coarser < finer
+    assert WEIGHTS_PER_DOUBLING[-1] == 1
+
+
+# What stays
+
+
+def test_within_the_budget_all_weights_on_the_grid_and_all_states_stay(tmp_path):
+    history = opened(tmp_path)
+    trained(history, range(1001))
+    states = [step for step in range(1, 1001) if step % STATE_EVERY_N_WEIGHTS == 0]
+    assert state_steps(tmp_path) == states
+    assert (
+        weight_steps(tmp_path)
+        == history.steps()
+        == sorted({s for s in range(1001) if is_retained(s, WEIGHTS_PER_DOUBLING[0])} | set(states))
+    )
+    assert weights_path(tmp_path, states[-1]).read_bytes() == b"w" * 100
+    assert state_path(tmp_path, states[-1]).read_bytes() == b"s" * 200
+
+
+@settings(max_examples=20)
+@given(
+    budget=st.integers(6_000, 60_000),
+    weight=st.integers(20, 200),
+    more=st.integers(0, 200),
+    last=st.integers(1, 1500),
+    showing=st.integers(2, 40),
+)
+def test_the_budget_holds_at_every_step_and_the_first_and_the_newest_stay(tmp_path_factory, budget, weight, more, last, showing):
+    state = 2 * weight + more  # Adam keeps two numbers for each weight
+    run = tmp_path_factory.mktemp("run")
+    history, newest = opened(run, budget=budget), 0
+    for step in range(last + 1):
+        put = trained(history, [step], weight, state, shown=lambda step: step % showing == 0)
+        newest = newest if put is None else put
+        if step % 50 == 0 or step == last:
+            assert weight_steps(run) == history.steps()
+            assert bytes_in(run) <= budget + (TRANSIENT_WEIGHTS + 2) * weight  # those that stay whatever they weigh
+    there, states = weight_steps(run), state_steps(run)
+    assert there[0] == 0
+    assert there[-1] == newest
+    assert set(states) <= set(there)
+    assert {path.name for path in (run / "history").glob("*.state.safetensors")} == {f"{step}.state.safetensors" for step in states}
+
+
+def test_full_history_budget_coarsens_steps_and_keeps_the_range(tmp_path):
+    history = opened(tmp_path, budget=30_000)
+    trained(history, range(5001))
+    there, states = weight_steps(tmp_path), state_steps(tmp_path)
+    assert 30 < len(there) < 200
+    assert all(any(0.5 * step <= other <= step for other in there) for step in range(1, 5001))
+    strides = {b - a for a, b in pairwise(states)}
+    assert len(strides) == 1
+    assert states[0] == strides.pop() > STATE_EVERY_N_WEIGHTS
+    assert states[-1] > 5000 - 2 * states[0]
+
+
+def test_weights_above_history_budget_leave_first_and_newest_step(tmp_path):
+    history = opened(tmp_path, budget=3_000)
+    newest = trained(history, range(3001), weight=2_500, state=5_000)
+    assert state_steps(tmp_path) == []
+    assert weight_steps(tmp_path)[0] == 0
+    assert weight_steps(tmp_path)[-1] == newest
+    assert len(weight_steps(tmp_path)) <= 2 + TRANSIENT_WEIGHTS
+
+
+def test_the_newest_weights_stay_even_off_the_grid(tmp_path):
+    history = opened(tmp_path, budget=3_000)
+    history.save_weights(0, b"w" * 2_000)
+    for step in (1001, 1003, 1007):
+        history.save_weights(step, b"w" * 2_000)
+        assert weight_steps(tmp_path)[-1] == step
+        assert weight_steps(tmp_path)[0] == 0
+
+
+def test_a_step_with_a_state_keeps_its_weights(tmp_path):
+    history = opened(tmp_path, budget=20_000)
+    trained(history, range(4001), weight=50, state=150, shown=lambda step: step % 7 == 0)
+    states = {int(path.name.split(".")[0]) for path in (tmp_path / "history").glob("*.state.safetensors")}
+    assert len(states) > 5
+    assert states <= set(weight_steps(tmp_path))
+    assert any(not is_retained(step, WEIGHTS_PER_DOUBLING[-1]) for step in states)
+
+
+def test_transient_weights_are_retained_if_a_saved_state_needs_them(tmp_path):
+    history = opened(tmp_path)
+    history.save_weights(ODD, b"w", keep=True)
+    history.save_state(ODD, b"s")
+    history.save_weights(ODD, b"w")  # as a pause at this step does
+    for passing in AFTER:
+        history.save_weights(passing, b"w")
+    assert state_steps(tmp_path) == [ODD]
+    again = opened(tmp_path, AFTER[-1])
+    again.save_weights(ODD, b"w")  # as a worker does that goes on from here
+    for passing in AFTER:
+        again.save_weights(passing, b"w")
+    assert state_steps(tmp_path) == [ODD]
+
+
+def test_weights_that_a_state_needs_stay_also_when_somebody_looked_before(tmp_path):
+    history = opened(tmp_path)
+    history.save_weights(ODD, b"w")
+    history.save_weights(ODD, b"w", keep=True)
+    history.save_state(ODD, b"s")
+    for passing in AFTER:
+        history.save_weights(passing, b"w")
+    assert state_steps(tmp_path) == [ODD]
+
+
+def test_only_the_latest_of_the_weights_for_those_who_watch_stay(tmp_path):
+    history = opened(tmp_path)
+    odd = [step for step in range(1001, 1100) if not is_retained(step, WEIGHTS_PER_DOUBLING[0])]
+    for step in odd:
+        history.save_weights(step, b"w")
+    assert weight_steps(tmp_path) == odd[-TRANSIENT_WEIGHTS:]
+    assert history.steps() == odd[-TRANSIENT_WEIGHTS:]
+    history.save_weights(1024, b"w")
+    history.save_weights(odd[-1], b"w")
+    assert weight_steps(tmp_path) == sorted([1024, *odd[-TRANSIENT_WEIGHTS:]])
+
+
+def test_a_state_without_weights_is_nothing_to_go_on_from(tmp_path):
+    history = opened(tmp_path)
+    history.save_state(8, b"s")
+    history.save_weights(16, b"w", keep=True)
+    assert state_steps(tmp_path) == []
+
+
+def test_state_is_due_at_every_stride_and_not_at_step_zero(tmp_path):
+    history = opened(tmp_path)
+    assert [step for step in range(50) if history.should_save_state(step)] == list(range(STATE_EVERY_N_WEIGHTS, 50, STATE_EVERY_N_WEIGHTS))
+
+
+# Looking up
+
+
+def test_where_nothing_was_kept_there_are_no_steps(tmp_path):
+    assert weight_steps(tmp_path / "nowhere") == state_steps(tmp_path) == list(read_lines(tmp_path)) == []
+
+
+def test_files_of_others_in_the_history_are_no_steps(tmp_path):
+    history = opened(tmp_path)
+    history.save_weights(3, b"w")
+    for name in ("x.safetensors", "-4.safetensors", "5.safetensors.tmp", ".6.safetensors.ab.tmp", "7", "8.pt", "3.4.safetensors"):
+        (tmp_path / "history" / name).write_bytes(b"x")
+    assert weight_steps(tmp_path) == [3]
+    assert state_steps(tmp_path) == []
+
+
+@given(st.lists(STEPS, unique=True, max_size=20).map(sorted), STEPS)
+def test_the_nearest_step_is_the_nearest_and_the_earlier_of_two(steps, step):
+    assert nearest_step(steps, step) == min(steps, key=lambda other: (abs(other - step), other), default=None)
+
+
+# Going on, going back
+
+
+def test_going_on_removes_what_lies_beyond_and_leaves_the_rest(tmp_path):
+    history = opened(tmp_path)
+    trained(history, range(101))
+    history.add(line(step) for step in range(1, 101))
+    (tmp_path / "history" / ".99.safetensors.abcd1234.tmp").write_bytes(b"half")
+    before = [step for step in weight_steps(tmp_path) if step <= 60]
+    again = opened(tmp_path, 60)
+    assert weight_steps(tmp_path) == again.steps() == before
+    assert state_steps(tmp_path) == list(range(STATE_EVERY_N_WEIGHTS, 61, STATE_EVERY_N_WEIGHTS))
+    assert lines_of(tmp_path) == list(range(1, 61))
+    assert not list((tmp_path / "history").glob(".*"))
+    again.add([line(61)])
+    assert lines_of(tmp_path) == list(range(1, 62))
+
+
+def test_a_line_that_was_cut_off_is_left_out_and_written_over(tmp_path):
+    history = opened(tmp_path)
+    history.add(line(step) for step in range(1, 11))
+    whole = (tmp_path / "metrics.jsonl").read_bytes()
+    for cut in range(1, len(whole) - whole.rstrip(b"\n").rfind(b"\n") - 1):
+        (tmp_path / "metrics.jsonl").write_bytes(whole[:-cut])
+        assert lines_of(tmp_path) == list(range(1, 10))
+        again = opened(tmp_path, 9)
+        again.add([line(10)])
+        assert (tmp_path / "metrics.jsonl").read_bytes() == whole
+
+
+def test_a_run_can_take_over_the_lines_of_another_one(tmp_path):
+    opened(tmp_path, 4, lines=[line(step) for step in range(1, 5)]).add([line(5)])
+    assert lines_of(tmp_path) == [1, 2, 3, 4, 5]
+
+
+def test_a_history_taken_up_again_stays_within_the_budget(tmp_path):
+    trained(opened(tmp_path, budget=60_000), range(2001))
+    for start in (2000, 2500, 2800):
+        history = opened(tmp_path, start, budget=20_000)
+        assert bytes_in(tmp_path) <= 20_000
+        trained(history, range(start, start + 500))
+        assert bytes_in(tmp_path) <= 20_000
+        assert weight_steps(tmp_path)[0] == 0
+
+
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=12))
+def test_lines_come_back_as_they_were_added_in_whatever_portions(tmp_path_factory, portions):
+    run = tmp_path_factory.mktemp("run")
+    history, step = opened(run), 0
+    for portion in portions:
+        history.add(line(each) for each in range(step + 1, step + portion + 1))
+        step += portion
+    assert list(read_lines(run)) == [line(each) for each in range(1, step + 1)]
+    history.flush()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [b"", b"{", b"null", b"3", b"[]", b"{}", b'{"loss": 1}', b'{"step": "3"}', b'{"step": 1.5}', b'{"step": true}',
+     b'{"step": 2, "loss": NaN}', b'{"step": 2, "step": 3}', b"\xff", b"[" * 50_000],
+)  # fmt: skip
+def test_a_line_in_between_that_is_none_is_named(tmp_path, odd):
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1, "loss": 1}\n' + odd + b'\n{"step": 3, "loss": 1}\n')
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 2: "):
+        list(read_lines(tmp_path))
+
+
+# When the disk does not take it
+
+FULL = """
+import json, sys
+from pathlib import Path
+from playground.runs.weight_history import WeightHistory, weight_steps, read_lines
+run, room = Path(sys.argv[1]), sys.argv[2]
+history = WeightHistory(run)
+history.open(0)
+history.add({"step": step, "loss": 1.0} for step in range(1, 101))
+written = (run / "metrics.jsonl").read_bytes()
+more = [{"step": step, "loss": 1.0} for step in range(101, 40_001)]
+if room == "tmpfs":
+    def make_room():
+        (run / "ballast").unlink()
+    (run / "ballast").write_bytes(b"x" * 300_000)
+else:
+    import resource
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    def make_room():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, hard))
+tries = 0
+for lines in (more, [{"step": 40_001, "loss": 1.0}], []):
+    try:
+        history.add(lines)
+    except OSError:
+        tries += 1
+    assert (run / "metrics.jsonl").read_bytes() == written, "a part of the lines stayed"
+failed = 0
+history.save_weights(1, b"old")
+for size in (1_200_000, 10):
+    try:
+        history.save_weights(2, b"w" * size)
+    except OSError:
+        failed += 1
+assert not list((run / "history").glob(".*")), "an unfinished write stayed"
+assert weight_steps(run) == history.steps() == [1, 2]
+make_room()
+history.add([{"step": 40_002, "loss": 1.0}])
+history.flush()
+print(json.dumps([tries, failed, [line["step"] for line in read_lines(run)] == list(range(1, 40_003))]))
+"""
+
+
+@contextmanager
+def tmpfs(folder, size):
+    """A file system of so many bytes; the test is skipped where none can be mounted."""
+    folder.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, text=True, check=False)
+    if mount.returncode:
+        pytest.skip(f"no small file system can be mounted here: {mount.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def added_where_there_is_no_room(run, room):
+    command = [sys.executable, "-W", "error", "-c", FULL, str(run), room]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_on_a_full_disk_no_line_is_lost_and_the_files_stay_whole(tmp_path):
+    with tmpfs(tmp_path / "small", "1400k") as run:
+        assert added_where_there_is_no_room(run, "tmpfs") == [3, 1, True]
+
+
+@pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="the system has no limit on the size of a file")
+def test_file_size_limit_loses_no_line_and_leaves_files_intact(tmp_path):
+    assert added_where_there_is_no_room(tmp_path, "limit") == [3, 1, True]
+
+
+def test_a_metrics_file_that_was_taken_away_is_an_error_and_its_lines_wait(tmp_path):
+    history = opened(tmp_path)
+    history.add([line(1)])
+    os.rename(tmp_path / "metrics.jsonl", tmp_path / "aside")
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            history.add([line(2)])
+    with pytest.raises(FileNotFoundError):
+        history.flush()
+    os.rename(tmp_path / "aside", tmp_path / "metrics.jsonl")
+    history.add([])
+    assert lines_of(tmp_path) == [1, 2, 2]

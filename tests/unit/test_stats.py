@@ -1,0 +1,108 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playground.stats import (
+    censored_summary,
+    five_number_summary,
+    floor_to,
+    format_percent,
+    min_p_value,
+    quantile,
+    ranges_disjoint,
+    rank_test,
+    wilson_interval,
+)
+
+
+def test_wilson_agrees_with_published_values():
+    assert wilson_interval(0, 10) == pytest.approx((0, 0.2775), abs=1e-4)
+    assert wilson_interval(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
+    assert wilson_interval(10, 10) == pytest.approx((0.7225, 1), abs=1e-4)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=12), st.sampled_from([0, 0.25, 0.5, 0.75, 1]))
+def test_quantiles_are_those_of_numpy(values, share):
+    assert quantile(values, share) == pytest.approx(np.quantile(values, share), abs=1e-6)
+
+
+def test_of_nothing_there_is_no_spread():
+    assert five_number_summary([]) is None
+    assert censored_summary([]) is None
+    with pytest.raises(ValueError, match="at least one value"):
+        quantile([], 0.5)
+
+
+def test_what_was_not_over_is_longer_than_everything_that_was():
+    told = censored_summary([120, None, 80])
+    assert (told["n"], told["reached"], told["low"], told["median"], told["high"]) == (3, 2, 80, 120, None)
+    assert censored_summary([120, None, None])["median"] is None
+    assert censored_summary([120, None])["median"] is None  # the middle of a number and of what is beyond every number
+    assert censored_summary([None, None]) == {"n": 2, "median": None, "low": None, "high": None, "q1": None, "q3": None, "reached": 0}
+
+
+def test_ranges_are_apart_only_where_they_do_not_touch():
+    def of(*values):
+        return censored_summary(values)
+
+    assert ranges_disjoint(of(1, 2), of(3, 4))
+    assert ranges_disjoint(of(3, 4), of(1, 2))
+    assert not ranges_disjoint(of(1, 3), of(3, 4))
+    assert ranges_disjoint(of(1, 2), of(None, None))
+    assert not ranges_disjoint(of(1, None), of(None, None))  # both reach beyond what was watched
+
+
+@pytest.mark.parametrize("n", [1, 5, 48, 200, 2000])
+def test_wilsons_ends_are_exact_where_all_or_none_are_right(n):
+    assert wilson_interval(n, n)[1] == 1.0
+    assert wilson_interval(0, n)[0] == 0.0
+
+
+def test_an_interval_of_no_trials_is_refused():
+    with pytest.raises(ValueError, match="at least one trial"):
+        wilson_interval(0, 0)
+
+
+def brute_p(one, other):
+    """The p-value by trying every way to divide the pooled values."""
+    pooled = [math.inf if value is None else value for value in (*one, *other)]
+    ranks = [sum(other < value for other in pooled) + (sum(other == value for other in pooled) + 1) / 2 for value in pooled]
+    mean = len(one) * (len(pooled) + 1) / 2
+    sums = [abs(sum(chosen) - mean) for chosen in itertools.combinations(ranks, len(one))]
+    return sum(value >= abs(sum(ranks[: len(one)]) - mean) - 1e-9 for value in sums) / len(sums)
+
+
+values = st.lists(st.one_of(st.integers(1, 6), st.none()), min_size=1, max_size=5)
+
+
+@given(values, values)
+def test_the_rank_test_counts_every_order_ties_and_what_was_not_reached(one, other):
+    assert rank_test(one, other) == pytest.approx(brute_p(one, other))
+    assert rank_test(one, other) == pytest.approx(rank_test(other, one))
+    assert 0 < rank_test(one, other) <= 1
+
+
+def test_the_rank_test_agrees_with_published_values():
+    one = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46]  # Hollander and Wolfe 1973, p. 69: membrane permeability
+    other = [1.15, 0.88, 0.90, 0.74, 1.21]
+    assert rank_test(one, other) == pytest.approx(2 * 0.1272, abs=1e-4)
+    assert rank_test([1, 2, 3], [4, 5, 6]) == min_p_value(3, 3) == 0.1
+    assert rank_test([1], [2]) == min_p_value(1, 1) == 1.0
+    with pytest.raises(ValueError, match="empty"):
+        rank_test([], [1])
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(1, "100 %"), (1 - 1e-12, "100 %"), (0.99996, "99.9 %"), (0.29, "29.0 %"), (0.001, "0.1 %"), (0.0009, "< 0.1 %"), (0, "0 %")],
+)
+def test_a_share_that_falls_short_of_all_is_not_called_all(share, said):
+    assert format_percent(share) == said
+
+
+def test_a_share_is_rounded_down():
+    assert [floor_to(share, 2) for share in (0.999, 0.29, 0.57, 1.0, 0.004)] == [0.99, 0.29, 0.57, 1.0, 0.0]

@@ -1,0 +1,266 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from playground.training.atomic_write import clean_up_stale, restore_previous, write_dir, write_file
+
+ROOT = Path(__file__).resolve().parents[3]
+OLD, NEW = {"a": b"old a", "b": b"old b", "only old": b"x"}, {"a": b"new a", "b": b"new b" * 100_000}
+DIE = """
+import os, shutil, sys
+from pathlib import Path
+from playground.training.atomic_write import write_dir
+from tests.support.exit_at_call import ExitAtCall
+mortal = ExitAtCall(int(sys.argv[2])).wrap
+os.fsync, os.rename, os.mkdir, shutil.rmtree = map(mortal, (os.fsync, os.rename, os.mkdir, shutil.rmtree))
+write_dir(Path(sys.argv[1]), {"a": b"new a", "b": b"new b" * 100_000})
+"""
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def fail_at(monkeypatch, name, call):
+    """At that call os.`name` fails as on a full disk; the others are real."""
+    real, calls = getattr(os, name), iter(range(1000))
+
+    def full(*args):
+        if next(calls) == call:
+            raise OSError(28, "No space left on device")
+        return real(*args)
+
+    monkeypatch.setattr(os, name, full)
+
+
+def test_a_folder_is_written_with_parents_and_holds_exactly_the_files(tmp_path):
+    write_dir(tmp_path / "deep" / "er" / "x", NEW)
+    assert content(tmp_path / "deep" / "er" / "x") == NEW
+    assert os.listdir(tmp_path / "deep" / "er") == ["x"]
+
+
+def test_an_earlier_folder_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path):
+    write_dir(tmp_path / "x", OLD)
+    write_dir(tmp_path / "x", NEW)
+    assert content(tmp_path / "x") == NEW
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_kill_at_any_point_leaves_old_or_new_folder_after_sweep(tmp_path):
+    seen = []
+    for point in range(30):
+        parent = tmp_path / str(point)
+        write_dir(parent / "x", OLD)
+        code = subprocess.run([sys.executable, "-c", DIE, str(parent / "x"), str(point)], cwd=ROOT, check=False).returncode
+        clean_up_stale(parent)
+        assert os.listdir(parent) == ["x"]
+        assert content(parent / "x") in (OLD, NEW)
+        seen.append(content(parent / "x") == NEW)
+        if code == 0:
+            break
+        assert code == 9
+    assert seen == sorted(seen)  # once it is the new folder, it stays the new folder
+    assert 5 < len(seen) < 30
+    assert not seen[0]
+    assert seen[-1]
+
+
+def test_a_folder_cut_off_between_its_two_renames_is_recovered(tmp_path):
+    write_dir(tmp_path / "x", OLD)
+    os.rename(tmp_path / "x", tmp_path / ".x.previous")
+    restore_previous(tmp_path / "x")
+    assert content(tmp_path / "x") == OLD
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_recovering_leaves_a_folder_that_is_there_alone(tmp_path):
+    write_dir(tmp_path / "x", NEW)
+    write_dir(tmp_path / ".x.previous", OLD)
+    restore_previous(tmp_path / "x")
+    assert content(tmp_path / "x") == NEW
+    restore_previous(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_writing_after_a_cut_first_recovers_and_then_replaces(tmp_path):
+    write_dir(tmp_path / ".x.previous", OLD)
+    write_dir(tmp_path / "x", NEW)
+    assert content(tmp_path / "x") == NEW
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_sweep_removes_stale_writes_and_returns_their_names(tmp_path):
+    write_dir(tmp_path / "kept", NEW)
+    write_dir(tmp_path / ".kept.previous", OLD)
+    write_dir(tmp_path / ".kept.1234abcd.tmp", NEW)
+    write_dir(tmp_path / ".lost.previous", OLD)
+    write_dir(tmp_path / ".never.1234abcd.tmp", NEW)
+    write_dir(tmp_path / ".git", OLD)
+    (tmp_path / ".hidden.tmp").write_text("a file")
+    assert clean_up_stale(tmp_path) == [".hidden.tmp", ".kept.1234abcd.tmp", ".kept.previous", ".never.1234abcd.tmp"]
+    assert sorted(os.listdir(tmp_path)) == [".git", "kept", "lost"]
+    assert (content(tmp_path / "kept"), content(tmp_path / "lost")) == (NEW, OLD)
+    assert clean_up_stale(tmp_path) == []
+
+
+def test_a_sweep_goes_on_where_another_process_removes_what_it_lists(tmp_path, monkeypatch):
+    write_dir(tmp_path / ".lost.previous", OLD)
+    for name in (".a.tmp", ".b.tmp", ".c.tmp"):
+        (tmp_path / name).write_text("a file")
+    stat = Path.stat
+
+    def remove_and_stat(path, **named):
+        if path.name == ".b.tmp":
+            path.unlink(missing_ok=True)
+        return stat(path, **named)
+
+    monkeypatch.setattr(Path, "stat", remove_and_stat)
+    assert clean_up_stale(tmp_path) == [".a.tmp", ".c.tmp"]
+    assert os.listdir(tmp_path) == ["lost"]
+
+
+def test_sweep_removes_links_without_following_them(tmp_path):
+    write_dir(tmp_path / "other", OLD)
+    (tmp_path / ".dangling.tmp").symlink_to(tmp_path / "gone")
+    (tmp_path / ".link.tmp").symlink_to(tmp_path / "other")
+    assert clean_up_stale(tmp_path) == [".dangling.tmp", ".link.tmp"]
+    assert os.listdir(tmp_path) == ["other"]
+    assert content(tmp_path / "other") == OLD
+
+
+def test_sweeping_where_nothing_is_does_nothing(tmp_path):
+    assert clean_up_stale(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize("failing", range(4))
+def test_failed_fsync_raises_only_if_the_old_folder_remains(tmp_path, monkeypatch, failing):
+    write_dir(tmp_path / "x", OLD)
+    fail_at(monkeypatch, "fsync", failing)
+    error = None
+    try:
+        write_dir(tmp_path / "x", NEW)
+    except OSError as full:
+        error = full
+    assert error is not None or failing == 3  # the last one comes when the new folder is in place
+    assert content(tmp_path / "x") == (OLD if error else NEW)
+    assert os.listdir(tmp_path) == ["x"]
+
+
+@pytest.mark.parametrize("failing", range(2))
+def test_a_rename_that_fails_leaves_the_old_folder(tmp_path, monkeypatch, failing):
+    write_dir(tmp_path / "x", OLD)
+    fail_at(monkeypatch, "rename", failing)
+    with pytest.raises(OSError, match="No space left"):
+        write_dir(tmp_path / "x", NEW)
+    assert content(tmp_path / "x") == OLD
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_a_first_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    fail_at(monkeypatch, "fsync", 1)
+    with pytest.raises(OSError, match="No space left"):
+        write_dir(tmp_path / "x", NEW)
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_interrupt_while_writing_leaves_the_old_folder(tmp_path, monkeypatch):
+    write_dir(tmp_path / "x", OLD)
+
+    def interrupted(descriptor):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_dir(tmp_path / "x", NEW)
+    assert content(tmp_path / "x") == OLD
+    assert os.listdir(tmp_path) == ["x"]
+
+
+# Single files
+
+REPLACE = """
+import sys
+from pathlib import Path
+from playground.training.atomic_write import write_file
+while True:
+    for letter in b"ab":
+        write_file(Path(sys.argv[1]), bytes([letter]) * 200_000, flush=False)
+"""
+
+
+@pytest.mark.parametrize("flush", [True, False])
+def test_write_file_replaces_whole_file_and_leaves_no_other_file(tmp_path, flush):
+    write_file(tmp_path / "x", b"old" * 1000, flush=flush)
+    write_file(tmp_path / "x", b"new", flush=flush)
+    assert content(tmp_path) == {"x": b"new"}
+
+
+def test_reader_gets_complete_old_or_new_file_if_writer_is_killed(tmp_path):
+    path = tmp_path / "x"
+    write_file(path, b"a" * 200_000)
+    with subprocess.Popen([sys.executable, "-c", REPLACE, str(path)], cwd=ROOT) as writer:
+        seen = set()
+        while len(seen) < 2:
+            data = path.read_bytes()
+            assert len(data) == 200_000
+            assert len(set(data)) == 1
+            seen.add(data[0])
+        writer.kill()
+    data = path.read_bytes()
+    assert (len(data), len(set(data))) == (200_000, 1)
+
+
+def test_a_flushed_file_is_flushed_before_it_takes_the_name(tmp_path, monkeypatch):
+    write_file(tmp_path / "x", b"old")
+    seen = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: seen.append((tmp_path / "x").read_bytes()))
+    write_file(tmp_path / "x", b"new")
+    assert seen == [b"old"]
+    write_file(tmp_path / "x", b"newer", flush=False)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("name", ["fsync", "replace"])
+def test_where_writing_a_file_fails_the_old_one_stays_alone(tmp_path, monkeypatch, name):
+    write_file(tmp_path / "x", b"old")
+    fail_at(monkeypatch, name, 0)
+    with pytest.raises(OSError, match="No space left"):
+        write_file(tmp_path / "x", b"new")
+    assert content(tmp_path) == {"x": b"old"}
+
+
+def test_a_file_larger_than_the_system_allows_leaves_the_old_one_alone(tmp_path):
+    resource = pytest.importorskip("resource")
+    write_file(tmp_path / "x", b"old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_file(tmp_path / "x", b"new" * 1000, flush=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert content(tmp_path) == {"x": b"old"}
+
+
+def test_a_first_file_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
+    fail_at(monkeypatch, "replace", 0)
+    with pytest.raises(OSError, match="No space left"):
+        write_file(tmp_path / "x", b"new")
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(FileNotFoundError):
+        write_file(tmp_path / "nowhere" / "x", b"new")
+
+
+def test_an_interrupt_while_writing_a_file_leaves_the_old_one_alone(tmp_path, monkeypatch):
+    write_file(tmp_path / "x", b"old")
+
+    def interrupted(descriptor):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_file(tmp_path / "x", b"new")
+    assert content(tmp_path) == {"x": b"old"}

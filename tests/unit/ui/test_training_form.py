@@ -1,0 +1,119 @@
+import math
+
+import pytest
+
+from playground.architectures import ARCHITECTURES
+from playground.training.config import RunConfig, field_named, section_of_field
+from playground.training.presets import PRESETS, architecture_preset
+from playground.ui import training_form
+from playground.ui.training_form import (
+    ADVANCED_SETTINGS,
+    BASIC_SETTINGS,
+    DERIVED_SETTINGS,
+    PRESET_SETTINGS,
+    estimate_and_validate,
+    family_values,
+    is_used_by_family,
+    preset_values,
+    run_config,
+    suggested_max_length,
+    validate_form,
+)
+
+NAMES = [*BASIC_SETTINGS, *(name for names in ADVANCED_SETTINGS.values() for name in names)]
+
+
+def values(**changed):
+    fields = preset_values("fast") | RunConfig().to_flat() | {"preset": "fast"} | changed
+    return [fields[name] for name in NAMES]
+
+
+def test_every_setting_of_a_run_has_one_component_and_no_other_exists():
+    assert len(NAMES) == len(set(NAMES))
+    assert set(NAMES) - {"preset", "family"} == set(section_of_field()) - set(DERIVED_SETTINGS)
+
+
+def test_every_component_has_a_label_a_sentence_and_the_settings_default():
+    for name in set(NAMES) - {"preset", "family"}:
+        component = training_form.component_for(name)
+        assert component.label
+        assert component.info.endswith(".")
+        assert component.value == field_named(name).default
+
+
+def test_the_form_as_it_opens_describes_the_default_run():
+    assert run_config(dict(zip(NAMES, values(), strict=True))) == RunConfig()
+    assert validate_form(NAMES, values()) == {}
+    weight, problem = estimate_and_validate(dict(zip(NAMES, values(), strict=True)))
+    assert f"a model of {RunConfig().model.parameter_count():,} parameters" in weight
+    assert problem == ""
+    assert estimate_and_validate(dict(zip(NAMES, values(task="<b>"), strict=True)))[1].startswith("Task is &#x27;&lt;b&gt;")
+
+
+@pytest.mark.parametrize(
+    ("field", "bad", "says"),
+    [
+        ("learning_rate", math.nan, "must be a number from"),
+        ("learning_rate", -1.0, "must be a number from"),
+        ("max_length", None, "Longest is empty; it must be a whole number from 1 to 512"),
+        ("max_length", 10_000, "must be a whole number from 1 to 512"),
+        ("max_length", 1, "too few sequences"),
+        ("min_length", 11, "Shortest is 11, above Longest 10; lower it or raise Longest"),
+        ("n_heads", 5, "use one of 1, 2, 4, 8, 16, 32, 64"),
+        ("d_model", 2.5, "d_model is 2.5; it must be a whole number"),
+        ("min_length", 1.5, "must be a whole number"),
+        ("task", "<b>", "choose one of reverse, copy"),
+        ("steps", 10**9, "Steps is 1000000000; it must be a whole number from 1 to 1,000,000"),
+        ("device", "tpu", "choose one of auto, cpu, cuda"),
+        ("share_embeddings", "yes", "true or false"),
+    ],
+)
+def test_a_bad_value_is_explained_at_its_own_field(field, bad, says):
+    wrong = validate_form(NAMES, values(**{field: bad}))
+    assert list(wrong) == [field]
+    assert says in wrong[field]
+    assert wrong[field].endswith(".")
+
+
+def test_a_run_too_big_for_this_machine_is_refused_with_the_number():
+    wrong = validate_form(NAMES, values(d_model=4096, n_layers=48, d_ff=16384, batch_size=65536, max_length=512))
+    assert "GB are free" in wrong["batch_size"]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_preset_sets_model_and_training_but_not_task_or_device(name):
+    now = preset_values(name)
+    assert set(now) == set(PRESET_SETTINGS) >= set(PRESETS[name].settings)
+    assert not set(now) & {"task", "symbols", "min_length", "max_length", "device", "threads", "seed", "until"}
+    for key, value in PRESETS[name].settings.items():
+        assert now[key] == value
+    assert now["d_model"] == 64
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_architecture_sets_its_defaults_and_ignores_unused_settings(name):
+    now = family_values(name)
+    assert set(now) == set(PRESET_SETTINGS)
+    assert {key: now[key] for key in ARCHITECTURES[name].overrides} == dict(ARCHITECTURES[name].overrides)
+    assert run_config(dict(zip(NAMES, values(**now), strict=True))) == architecture_preset(name)
+    stray = {"n_heads": 2, "norm": "post", "cell": "lstm", "tie_output": True}
+    run = run_config(dict(zip(NAMES, values(**now | stray), strict=True)))
+    for setting, value in stray.items():
+        assert (run.to_flat().get(setting) == value) == is_used_by_family(setting, name)
+
+
+def test_an_unknown_family_is_explained():
+    assert "choose one of transformer" in validate_form(NAMES, values(family="mamba"))["family"]
+
+
+def test_whole_numbers_may_come_as_floats_from_the_page():
+    assert run_config(dict(zip(NAMES, values(steps=40.0, max_length=8.0), strict=True))).training.steps == 40
+
+
+def test_a_task_brings_its_own_longest_length_unless_another_one_was_typed():
+    assert suggested_max_length("brackets", 1, 10) == suggested_max_length("brackets", 1.0, 10.0) == 16
+    assert suggested_max_length("reverse", 1, 16) == 10
+    assert suggested_max_length("brackets", 1, 12) is None
+    assert suggested_max_length("brackets", 10, 10) is None
+    assert suggested_max_length("rows", 1, 10) is None
+    assert suggested_max_length(None, None, None) is None
