@@ -69,8 +69,10 @@ def reference_attention(model, source_BS, decoder_input_BT):
             layer, self_weights, cross_weights = f"decoder_layers.{i}", attention["decoder"][i][row], attention["cross"][i][row]
             y = sublayer(y, f"{layer}.around_self_attention", lambda z: attend(z, z, f"{layer}.self_attention", causal_mask, self_weights))  # noqa: B023
             y = sublayer(
-                y, f"{layer}.around_cross_attention", lambda z: attend(z, memory, f"{layer}.cross_attention", is_token, cross_weights)
-            )  # noqa: B023, E501
+                y,
+                f"{layer}.around_cross_attention",
+                lambda z: attend(z, memory, f"{layer}.cross_attention", is_token, cross_weights),  # noqa: B023
+            )
             y = sublayer(y, f"{layer}.around_feed_forward", feed_forward(layer))
         logits.append(linear(norm(y, "decoder_norm") if config.norm == "pre" else y, "output"))
     return attention, logits

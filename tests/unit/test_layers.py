@@ -14,7 +14,7 @@ FILES = sorted(TESTS.rglob("test_*.py"))
 WITHOUT_SMOKE = {
     "browser/test_accessibility.py", "browser/test_hidden.py", "browser/test_markup.py", "browser/test_zero.py",
     "faults/test_load.py", "faults/test_one_client.py", "faults/test_page_loads.py",
-    "integration/test_code.py", "train/families/test_learning.py", "train/test_from_python.py", "train/training/test_parts_learn.py",
+    "integration/test_code.py", "train/architectures/test_learning.py", "train/test_from_python.py", "train/training/test_parts_learn.py",
     "gpu/test_gpu.py",
 }  # fmt: skip
 
