@@ -85,11 +85,11 @@ def test_files_in_models_import_each_other_from_their_own_folder_only():
         "training.manifest",
         "inspection",
         "runs.registry",
-        "comparison.jobs",
-        "lab.laboratory",
-        "lab.questions",
-        "lab.published",
-        "lessons.classroom",
+        "comparison.job_queue",
+        "experiments.service",
+        "experiments.presets",
+        "experiments.replications",
+        "lessons.service",
     ],
 )
 def test_what_the_page_needs_before_the_first_run_does_not_load_torch(module):
