@@ -101,9 +101,9 @@ def push(
         repo=repo,
         revision=branch,
         private=private,
-        with_data=with_data,
+        include_dataset=with_data,
         checkpoint=str(checkpoint.resolve()),
-        run=str(run) if run else "",
+        run_folder=str(run) if run else "",
     )
     if as_json:
         result.pop("card", None)
@@ -145,7 +145,7 @@ def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: b
         )
     check_output_dir(out, keeps_existing=True)
     result = run_hub_task(
-        ask_token, kind="pull", repo=repo, revision=revision, into=str(out.resolve())
+        ask_token, kind="pull", repo=repo, revision=revision, destination=str(out.resolve())
     )
     if as_json:
         click.echo(

@@ -308,9 +308,9 @@ def memory_estimate(
 
     answer = task.load().max_target_length(task.max_length)
     try:
-        told = AutoConfig.from_pretrained(resolved.folder, trust_remote_code=False)
+        result = AutoConfig.from_pretrained(resolved.folder, trust_remote_code=False)
         sizes = PretrainedFamilyConfig.of(
-            told,
+            result,
             MAX_POSITIONS,
             DEFAULT_PROMPT_TOKENS,
             resolved.parameters,

@@ -180,12 +180,12 @@ class PretrainedFamily(Seq2SeqModel):
     def __init__(self, model: Any, tokenizer: Any, task: Task, name: str) -> None:
         super().__init__()
         wording = PromptTemplate.of(tokenizer, task.vocabulary.symbols, name, self.kind)
-        told = [
+        result = [
             getattr(model.config, "max_position_embeddings", None),
             getattr(tokenizer, "model_max_length", None),
         ]
         positions = min(
-            [each for each in told if isinstance(each, int) and each > 0], default=MAX_POSITIONS
+            [each for each in result if isinstance(each, int) and each > 0], default=MAX_POSITIONS
         )
         parameters = sum(each.numel() for each in model.parameters())
         self.config = PretrainedFamilyConfig.of(
@@ -288,8 +288,8 @@ class PretrainedCausalFamily(PretrainedFamily):
         with eval_mode(self):
             for t in range(max_tokens):
                 given = self._decoder_inputs(ids_BW, there_BP)
-                told = self.model(**given, past_key_values=past, use_cache=True, logits_to_keep=1)
-                best_B, past = told.logits[:, -1].argmax(-1), told.past_key_values
+                result = self.model(**given, past_key_values=past, use_cache=True, logits_to_keep=1)
+                best_B, past = result.logits[:, -1].argmax(-1), result.past_key_values
                 written_BT[:, t] = self.to_task_ids_V[best_B].masked_fill(ended_B, PAD)
                 ended_B |= written_BT[:, t] == EOS
                 if bool(ended_B.all()):
@@ -300,10 +300,10 @@ class PretrainedCausalFamily(PretrainedFamily):
     @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:
         with eval_mode(self):
-            told = self.model(
+            result = self.model(
                 **self._decoder_inputs(*self._row(batch)), use_cache=False, output_attentions=True
             )
-        return AttentionWeights(decoder=list(told.attentions))
+        return AttentionWeights(decoder=list(result.attentions))
 
     def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         row_BW = self._to_task_ids(*self._row(batch))
@@ -320,10 +320,10 @@ class PretrainedCausalFamily(PretrainedFamily):
     def _logits(self, batch: Batch) -> Tensor:
         """Return the logits (BTV) of the answer's tokens with teacher forcing."""
         n_tokens = batch.labels_BT.shape[1]
-        told = self.model(
+        result = self.model(
             **self._decoder_inputs(*self._row(batch)), use_cache=False, logits_to_keep=n_tokens
         )
-        logits_BTV: Tensor = told.logits
+        logits_BTV: Tensor = result.logits
         return logits_BTV
 
     def _decoder_inputs(self, ids_BW: Tensor, there_BP: Tensor) -> dict[str, Tensor]:
@@ -383,10 +383,10 @@ class PretrainedMaskedFamily(PretrainedFamily):
     def attention_weights(self, batch: Batch) -> AttentionWeights:
         ids_BW, there_BW = self._row(batch.source_BS, batch.labels_BT > EOS)
         with eval_mode(self):
-            told = self.model(
+            result = self.model(
                 input_ids=ids_BW, attention_mask=there_BW.long(), output_attentions=True
             )
-        return AttentionWeights(encoder=list(told.attentions))
+        return AttentionWeights(encoder=list(result.attentions))
 
     def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         row_BW = self._to_task_ids(*self._row(batch.source_BS, batch.labels_BT > EOS))

@@ -25,17 +25,17 @@ def main(address: str) -> None:
     run = playground.predict(settings=settings, name="from a program", api_name="/start")
     # The owner key is a secret, because it permits stopping the run.
     mine = {"model": run["run"], "owner": run["owner"]}
-    while (told := playground.predict(**mine, api_name="/status"))["status"] in (
+    while (result := playground.predict(**mine, api_name="/status"))["status"] in (
         "waiting",
         "starting",
         "training",
     ):
-        print(f"step {told['step']} of {told['steps']}, exact match {told['exact_match']}")
+        print(f"step {result['step']} of {result['steps']}, exact match {result['exact_match']}")
         time.sleep(1)
     scores = playground.predict(**mine, n=500, api_name="/evaluate")
     low, high = scores["interval"]
     print(
-        f"{told['status']} at step {told['step']}: exact match {scores['exact_match']:.1%} of "
+        f"{result['status']} at step {result['step']}: exact match {scores['exact_match']:.1%} of "
         f"{scores['n']} ({low:.1%} to {high:.1%})"
     )
     answer = playground.predict(**mine, sequence="3 1 4", api_name="/predict")

@@ -184,14 +184,14 @@ def make_http_client() -> httpx.Client:
     """Return an HTTP client like that of huggingface_hub, with a timeout for every request."""
 
     def look(response: httpx.Response) -> None:
-        told = [response.headers.get("retry-after", "").strip()]
+        result = [response.headers.get("retry-after", "").strip()]
         if (
             response.status_code == 429
             and (limit := parse_ratelimit_headers(response.headers))
             and not limit.remaining
         ):
-            told.append(str(limit.reset_in_seconds))
-        waits = [int(wait) for wait in told if wait.isdigit()]
+            result.append(str(limit.reset_in_seconds))
+        waits = [int(wait) for wait in result if wait.isdigit()]
         if response.status_code >= 400 and waits and max(waits) > MAX_RETRY_WAIT_S:
             raise RateLimited(max(waits))
 

@@ -373,7 +373,7 @@ class AutoPublisher:
         if ended and not new:
             self.disable_auto_publish(run)
         elif new and (now >= schedule.next_push_at or (ended and not schedule.is_final)):
-            errand = HubTask(
+            task = HubTask(
                 "push",
                 schedule.repo,
                 schedule.token,
@@ -384,7 +384,7 @@ class AutoPublisher:
                 run_folder=str(run.folder),
             )
             try:
-                schedule.job, schedule.is_final = self.start(errand, schedule.owner), ended
+                schedule.job, schedule.is_final = self.start(task, schedule.owner), ended
             except UserError as error:  # retried at the next housekeeping
                 schedule.error = str(error)
 

@@ -415,16 +415,16 @@ def silent_variant(bug: Bug, config: RunConfig) -> dict[str, Any]:
     """
     # One more step than is taken, to avoid the evaluation at the end.
     fitting = config.replace(**bug.silent_settings, steps=SILENT_VARIANT_STEPS + 1)
-    told: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for which, each in (("right", None), ("broken", bug)):
         learner = TrainingCopy(fitting, each)
         for _ in range(SILENT_VARIANT_STEPS):
             if learner.failure is None:
                 learner.train_step()
-        told[which] = (
+        result[which] = (
             None if learner.failure else {"loss": learner.loss, "leaks": has_future_leak(learner)}
         )
-    return {"when": bug.silent_when, "steps": SILENT_VARIANT_STEPS, **told}
+    return {"when": bug.silent_when, "steps": SILENT_VARIANT_STEPS, **result}
 
 
 @torch.no_grad()

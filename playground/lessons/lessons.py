@@ -271,10 +271,10 @@ def validate_prediction(lesson: Lesson, given: object) -> float | str:
         or not isinstance(given, int | float)
         or not lesson.low <= given <= lesson.high
     ):
-        told = "" if given is None else f"your prediction is {short_repr(given)}; "
+        result = "" if given is None else f"your prediction is {short_repr(given)}; "
         raise ConfigError(
             "prediction",
-            f"{told}enter a number from {lesson.low} to {lesson.high} first; it is compared "
+            f"{result}enter a number from {lesson.low} to {lesson.high} first; it is compared "
             "with the measurement",
         )
     return given

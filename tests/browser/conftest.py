@@ -139,14 +139,14 @@ def open_page(
             page = contexts[-1].new_page()
             page.add_init_script(init_script)
         else:
-            page = pages.pop() if (pages := idle.get(dataset_origin(url))) else browser.new_context(viewport=size).new_page()
+            page = pages.pop() if (pages := idle.get(url_origin(url))) else browser.new_context(viewport=size).new_page()
             if share:
                 left_open.append((page, set()))
             else:
                 contexts.append(page.context)
                 reusable.append((page, url))
         if storage_state:
-            restore(page, dataset_origin(url), storage_state)
+            restore(page, url_origin(url), storage_state)
         if page.viewport_size != size:
             page.set_viewport_size(size)
         page.set_default_timeout(60_000)
@@ -172,7 +172,7 @@ def open_page(
         if context not in [page.context for page, _ in kept]:
             context.close()
     for page, url in kept:
-        idle.setdefault(dataset_origin(url), []).append(page)
+        idle.setdefault(url_origin(url), []).append(page)
     for runs_url, owner in owners:
         delete_runs(runs_url, owner)
     assert complaints == []
@@ -183,7 +183,7 @@ def last_of_file(item: pytest.Item) -> bool:
     return [each for each in item.session.items if each.path == item.path][-1] is item
 
 
-def dataset_origin(url: str) -> str:
+def url_origin(url: str) -> str:
     return "{0.scheme}://{0.netloc}".format(urlsplit(url))
 
 
@@ -214,7 +214,7 @@ def forget(page: Page, url: str) -> bool:
         page.goto("about:blank")
         page.mouse.move(0, 0)
         session = page.context.new_cdp_session(page)
-        session.send("Storage.clearDataForOrigin", {"origin": dataset_origin(url), "storageTypes": "cookies,local_storage,indexeddb"})
+        session.send("Storage.clearDataForOrigin", {"origin": url_origin(url), "storageTypes": "cookies,local_storage,indexeddb"})
         session.detach()
     except Error:
         return False

@@ -80,7 +80,7 @@ def test_everybody_is_asked_the_same_questions(app_with_models, hub, models, ope
         "commonest target",
     ]
     assert loaded(app_with_models, "tokenizers")
-    assert not hub.told(hub.OWNER)  # nobody's token was sent
+    assert not hub.requests_with(hub.OWNER)  # nobody's token was sent
     fairness, sheet = page.locator(".of-table .fairness"), page.locator(".of-table .sheet")
     expect(fairness).to_contain_text("do not compete on equal terms")
     assert fairness.bounding_box()["y"] < sheet.bounding_box()["y"]

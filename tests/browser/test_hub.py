@@ -67,7 +67,7 @@ def test_from_training_to_another_browser(app, hub, open_page):
     assert other.locator(".subject option:checked").text_content() == "ada/from-a-browser"
     expect(other.locator(".probe")).to_contain_text("step 40")
     assert selected_head_image(other) == of_the_first
-    assert not hub.told(hub.OWNER)
+    assert not hub.requests_with(hub.OWNER)
 
 
 def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_page):
@@ -125,7 +125,7 @@ def test_a_run_is_published_as_it_goes_on(app, hub, open_page):
     while hub.repo("ada/goes-on").head.oid == first and time.monotonic() < deadline:
         time.sleep(0.2)
     assert hub.repo("ada/goes-on").head.oid != first  # its end is published too, on main
-    assert not hub.told(hub.OWNER)
+    assert not hub.requests_with(hub.OWNER)
 
 
 def test_without_the_hub_all_else_goes_on(app, hub, open_page):

@@ -533,7 +533,7 @@ def test_a_killed_worker_is_told_with_its_last_checkpoint_and_goes_on(app, open_
     held = {file.path: c for c in children for file in c.open_files() if file.path.endswith("/.lock")}
     held[max(held)].kill()
     wait_for_status(page, "failed")
-    expect(page.locator(".sentence")).to_contain_text(re.compile(r"killed.*checkpoint of step \d+ is kept"))
+    expect(page.locator(".sentence")).to_contain_text(re.compile(r"killed.*checkpoint of step \d+ is saved"))
     page.click(".resume-here")
     wait_for_status(page, "training")
     wait_for_step(page, at + 30)

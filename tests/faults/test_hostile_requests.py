@@ -87,12 +87,12 @@ def server(registries, checkpoint, tmp_path, monkeypatch):
     """Everything that pages may ask, with a checkpoint and an owner's run to ask about. Nothing trains, and no process is started."""
     shutil.copytree(checkpoint, tmp_path / "small")
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    monkeypatch.setattr(JobQueue, "_go_on", lambda self: None)
-    monkeypatch.setattr(publisher, "begin", no_errand)
+    monkeypatch.setattr(JobQueue, "_schedule", lambda self: None)
+    monkeypatch.setattr(publisher, "start_job", no_errand)
     monkeypatch.setattr(inspect_page, "WorkerProcess", nothing_drawn)
     monkeypatch.setattr(lab_page, "WorkerProcess", nothing_drawn)
     monkeypatch.setattr(head_analysis, "TIME_BUDGET", 0.0)
-    monkeypatch.setattr(LessonService, "_measure", lambda self, question, what: None)
+    monkeypatch.setattr(LessonService, "_start_worker", lambda self, question, what: None)
     registry = registries()
     registry._schedule = lambda: None
     registry.inspector = registry.slow_inspector = registry.upload_validator = Here()

@@ -156,7 +156,7 @@ def test_nobody_else_is_the_owner(registries):
 
 
 def test_one_visitor_cannot_fill_the_line_for_the_other(registries):
-    registry = registries(slots=2, slots_an_owner=1)
+    registry = registries(slots=2, slots_per_owner=1)
     for _ in range(1 + MAX_QUEUED_PER_OWNER):
         start_run(registry, "ada")
     with pytest.raises(UserError, match="queued runs, which is the maximum"):

@@ -224,7 +224,7 @@ def test_the_owners_token_of_a_space_is_shown_to_nobody_by_no_errand(hub, space)
     assert {request.path.split("/")[2] for request in seen if request.path.startswith("/api/")} == {"models"}
     assert {request.token for request in seen} == {""}
     assert not [request for request in seen if hub.OWNER in request or hub.ADA in request]
-    assert hub.told(hub.OWNER) == []
+    assert hub.requests_with(hub.OWNER) == []
     assert not visitor.was_told(hub.OWNER, hub.ADA)
     assert holding(folder, hub.OWNER, hub.ADA, but={folder / "home/token"}) == []
 

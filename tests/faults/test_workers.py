@@ -63,7 +63,7 @@ def diverging(registry, run):
 def test_failed_worker_is_reported_and_other_run_is_unaffected(registries, count, fault):
     fields = {out_of_memory: LARGE, diverging: {"clip": 0.0, "n_layers": 4, "d_model": 16}}.get(fault, {})
     for _ in range(count):
-        registry = registries(hung_after=3.0 if fault is hung else 60.0, slots=2)
+        registry = registries(hang_timeout_s=3.0 if fault is hung else 60.0, slots=2)
         run, other = start_run(registry, "ada", **fields), start_run(registry, "bob", steps=100_000)
         wait_for(lambda run=run, other=other: run.step > 2 and other.step, 120, "points of both")
         pause_and_wait(registry, run)
@@ -122,7 +122,7 @@ def test_worker_killed_while_paused_resumes_from_its_checkpoint(registries):
     step = run.step
     killed(registry, run)
     wait_for_status(run, "failed")
-    assert f"its checkpoint of step {step} is kept" in run.message
+    assert f"its checkpoint of step {step} is saved" in run.message
     registry.change_setting(run, "steps", step + MORE)
     registry.control(run, "resume")
     wait_for_status(run, "done")
@@ -169,7 +169,7 @@ def test_change_on_queued_branch_leaves_its_history_unchanged(registries):
 
 
 def test_a_worker_that_is_busy_for_long_is_not_taken_for_a_hung_one(registries):
-    registry = registries(hung_after=0.3)
+    registry = registries(hang_timeout_s=0.3)
     run = start_run(registry, steps=2, batch_size=800, max_length=32, d_model=64, d_ff=256, eval_n=500, eval_every=1)
     wait_for_status(run, "done", "failed", seconds=200)
     assert run.status == "done", run.message

@@ -455,13 +455,13 @@ def test_ctrl_c_before_the_errand_has_begun_is_one_line_too(hub):
 EARLY = """
 import os, signal, threading, time
 from playground import __main__ as training_command
-from playground.hub import jobs
+from playground.hub import publisher
 
 def begin(*arguments, **settings):
     job = real(*arguments, **settings)
 
     def interrupt():
-        while job.child.process.pid is None or signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        while job.process.process.pid is None or signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
             time.sleep(0.001)
         os.killpg(0, signal.SIGINT)
 
@@ -469,6 +469,6 @@ def begin(*arguments, **settings):
     return job
 
 if __name__ == "__main__":
-    real, jobs.begin = jobs.begin, begin
+    real, publisher.start_job = publisher.start_job, begin
     training_command.run(["gallery"])
 """

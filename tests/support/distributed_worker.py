@@ -131,7 +131,7 @@ def families(ranks, config, folder):
 
 def by_command(ranks, config, folder):
     """As `python -m playground train` would, but for meeting and leaving, which torchrun's processes do once."""
-    with patch("playground.training.distributed.join", return_value=ranks), patch.object(DistributedContext, "leave"):
+    with patch("playground.training.distributed.init_distributed", return_value=ranks), patch.object(DistributedContext, "shutdown"):
         run(["train", *json.loads((folder / "order.json").read_text())["arguments"], "--out", str(folder / "told"), "--json"])
 
 

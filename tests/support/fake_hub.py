@@ -4,8 +4,8 @@
         api = HfApi(endpoint=hub.url, token=hub.ADA)
         hub.put("ben/counting", {"README.md": b"...", "model.safetensors": weights})   # a repository without a client
         with hub.fault(hub.COMMIT, 503, times=1): ...                                 # the next commit is refused
-        with hub.watch() as seen: ...                                                 # what was asked meanwhile
-        assert not hub.told(hub.OWNER)                                                # this token never came
+        with hub.record_requests() as seen: ...                                                 # what was asked meanwhile
+        assert not hub.requests_with(hub.OWNER)                                                # this token never came
 
 As on the real Hub, files in LFS are kept by another host, which is given no token: the Hub is `127.0.0.1`, its
 storage is `localhost`, and storage refuses whoever shows a token beside a signed address. Where this client tells
@@ -288,7 +288,7 @@ class FakeHub:
         """Let the next `times` requests (None: all until it is healed) whose path `pattern` is found in meet a fault:
 
         - an HTTP status: refused, with `message` and `X-Error-Code: code`; 429 bears `Retry-After: 86400` unless
-          `retry_after` says otherwise (0: none); `page_size` makes the answer the HTML page of a gateway;
+          `retry_after` says otherwise (0: none); `page` makes the answer the HTML page of a gateway;
         - "reset": the connection is reset before anything is read;
         - "silent": the request is read and never answered;
         - "lost": the request is carried out, then the connection is reset: the answer is lost;
@@ -931,7 +931,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def apply_fault(self, request: Request, fault: Fault, status: int) -> Response:
         response = error_response(request, HubError(status, fault.message, fault.code))
-        if fault.page_size:
+        if fault.page:
             message = f"<html><head><title>{status} {HTTPStatus(status).phrase}</title></head><body></body></html>"
             response = Response(status, message.encode(), {"Content-Type": "text/html"})
         response.headers |= fault.headers

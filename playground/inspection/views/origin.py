@@ -120,10 +120,10 @@ class Origin:
             if name == "masked scores" and not found.attended
             else found.score - (found.bias or 0.0) + (bias or 0.0)
         )
-        told = dot_product_detail(
+        result = dot_product_detail(
             found.query_K, found.key_K, names, value, root=found.root, bias=bias
         )
-        return told | {"may_look": found.attended}
+        return result | {"may_look": found.attended}
 
     def _turned(self, head: int, row: int, column: int, value: float) -> dict[str, Any]:
         """RoPE: rotate a pair of numbers, half a vector apart, by its angle at this position."""

@@ -209,7 +209,7 @@ def _chapter_fields(
         if config.n_position_vectors
         else ("symbols", "each a token embedding; the model adds no position vectors")
     )
-    told = [
+    result = [
         (
             0,
             f"source embedding/{last}",
@@ -252,7 +252,7 @@ def _chapter_fields(
     names = [_stage_id(stage) for stage in path.stages]
     return [
         {"title": title, "stage": names.index(key), "head": at, "sentence": sentence}
-        for title, (at, key, sentence) in zip(CHAPTERS, told, strict=True)
+        for title, (at, key, sentence) in zip(CHAPTERS, result, strict=True)
     ]
 
 

@@ -17,7 +17,7 @@ SETTING = accuracy.Setting("tried", 4, None, "fast", {})
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch, tmp_path):
     monkeypatch.setattr(_results, "RESULTS_DIR", tmp_path)
-    monkeypatch.setattr(command, "HERE", tmp_path)
+    monkeypatch.setattr(command, "BENCHMARKS_DIR", tmp_path)
     return tmp_path
 
 

@@ -49,7 +49,7 @@ def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digit
     with open(tmp_path / "table.csv") as file:
         assert [row["model"] for row in csv.DictReader(file)] == models
     assert "Downloading gpt2" in done.stderr
-    assert hub.told(hub.OWNER) == []
+    assert hub.requests_with(hub.OWNER) == []
 
 
 def test_a_folder_works_wherever_a_name_does_and_what_fails_is_a_line(environment, digits, tiny_bert):

@@ -160,10 +160,10 @@ def test_what_nobody_asks_for_makes_way_and_is_forgotten(comparer, served, digit
     with served.fault(served.STORAGE, "hang", method="GET"):
         left = comparer.submit("table", table(digits, "ben/hangs"), "ada")
         working(comparer, left, "Downloading ben/hangs")
-        monkeypatch.setattr(jobs_module, "FORGOTTEN_AFTER", 1.0)
+        monkeypatch.setattr(jobs_module, "UNPOLLED_TIMEOUT_S", 1.0)
         assert over(comparer, comparer.submit("table", table(digits), "ben"), "ben")["status"] == "done"
     assert "its page no longer polls" in comparer.poll(left, "ada")["sentence"]
-    monkeypatch.setattr(jobs_module, "KEPT_FOR", 0.0)
+    monkeypatch.setattr(jobs_module, "JOB_TTL_S", 0.0)
     wait_for(lambda: left not in comparer._jobs, 60, "the end of what was kept")
 
 
@@ -288,7 +288,7 @@ def test_housekeeping_that_fails_is_logged_once_and_goes_on(monkeypatch, caplog)
         rounds.append(now)
         raise KeyError("an odd job")
 
-    monkeypatch.setattr(comparer, "_look_after", fail)
+    monkeypatch.setattr(comparer, "_housekeep", fail)
     keeper = threading.Thread(target=comparer._housekeeping_loop)
     keeper.start()
     wait_for(lambda: len(rounds) > 3, description="some rounds")
@@ -414,7 +414,7 @@ def test_where_strangers_come_the_hub_cache_is_the_playgrounds_own(hosted, tmp_p
 
 def test_one_address_holds_at_most_half_of_the_comparison_jobs(client_address, monkeypatch):
     """The process is never begun: each job waits."""
-    monkeypatch.setattr(JobQueue, "_go_on", lambda self: None)
+    monkeypatch.setattr(JobQueue, "_schedule", lambda self: None)
     crowded, half = JobQueue(), jobs_module.MAX_CONCURRENT_JOBS // 2
     client_address.set("192.0.2.1")
     for number in range(half):
@@ -433,7 +433,7 @@ def test_one_address_holds_at_most_half_of_the_comparison_jobs(client_address, m
 
 
 def test_single_owner_at_an_address_keeps_the_owner_limit(client_address, monkeypatch):
-    monkeypatch.setattr(JobQueue, "_go_on", lambda self: None)
+    monkeypatch.setattr(JobQueue, "_schedule", lambda self: None)
     alone = JobQueue()
     client_address.set("127.0.0.1")
     for kind, most in (("table", MAX_JOBS_PER_OWNER), ("cached", jobs_module.MAX_LIGHT_JOBS_PER_OWNER)):

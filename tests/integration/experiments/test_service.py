@@ -448,7 +448,7 @@ def test_housekeeping_goes_on_when_its_process_cannot_be_supervised(serve, caplo
         rounds.append(seconds)
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(lab.experiment_inspector, "supervise", fail)
+    monkeypatch.setattr(lab.experiment_inspector, "check_timeout", fail)
     wait_for(lambda: len(rounds) > 3, 10, "some rounds")
     asked = lab.submit(spec(grid={"norm": ["pre"]}, seeds=[0]), "ada")
     finished(lab, asked)

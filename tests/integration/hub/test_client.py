@@ -152,7 +152,7 @@ def test_a_repository_with_a_card_and_a_licence_alone_is_free(hub, ada, package)
 )  # fmt: skip
 def test_what_is_no_name_of_a_repository_reaches_no_network(hub, ada, package, name):
     with hub.record_requests() as seen:
-        for call in (lambda: ada.plan(package, name), lambda: ada.look(name), lambda: ada.revisions(name)):
+        for call in (lambda: ada.plan(package, name), lambda: ada.repo_info(name), lambda: ada.revisions(name)):
             assert "write user/name" in str(refused(call))
     assert seen == []
 
@@ -209,10 +209,10 @@ def test_a_repository_is_made_public_or_private(hub, ada, nobody, package, priva
     assert hub.repo("ada/digits").private is private
     assert ada.plan(package, "ada/digits").private is private
     if private:
-        assert isinstance(refused(nobody.look, "ada/digits"), NotFoundError)
+        assert isinstance(refused(nobody.repo_info, "ada/digits"), NotFoundError)
         assert isinstance(refused(Hub(hub.CY, hub.url).repo_info, "ada/digits"), NotFoundError)
     else:
-        assert nobody.look("ada/digits").sha == hub.repo("ada/digits").head.oid
+        assert nobody.repo_info("ada/digits").sha == hub.repo("ada/digits").head.oid
 
 
 def test_a_repository_that_is_there_stays_as_public_as_it_was(hub, ada, package):
@@ -337,7 +337,7 @@ def test_the_token_of_the_machine_is_never_taken(hub, package, tmp_path, monkeyp
             visitor.plan(package, "ada/digits")
             refused(visitor.push, package, visitor.plan(package, "cy/new" if not token else "ada/new"), "Step 1")
         assert {request.token for request in seen if request.host == hub.host} == {token}
-    assert hub.told(hub.OWNER) == []
+    assert hub.requests_with(hub.OWNER) == []
 
 
 # Others push too
@@ -414,7 +414,7 @@ def test_every_revision_can_be_listed_looked_at_and_fetched(hub, ada, nobody, pa
     assert [(line["commit"], line["title"]) for line in told[:2]] == [(commits[1], "Step 2"), (commits[0], "Step 1")]
     assert told[0]["when"] >= told[1]["when"] > time.time() - 600
     for step, commit in enumerate(commits, start=1):
-        about = nobody.look("ada/digits", commit)
+        about = nobody.repo_info("ada/digits", commit)
         assert about.sizes["model.safetensors"] == 7 * step
         nobody.fetch("ada/digits", commit, {"model.safetensors": 7 * step}, tmp_path / commit)
         assert (tmp_path / commit / "model.safetensors").read_bytes() == b"weights" * step
@@ -427,7 +427,7 @@ def test_a_branch_may_have_slashes_in_its_name(hub, ada, nobody, package, tmp_pa
     plan = ada.plan(package, "ada/digits", revision="exp/one.2")
     ada.push(package, plan, "Step 1")
     assert hub.files("ada/digits", "exp/one.2") == {path.name: path.read_bytes() for path in package.iterdir()}
-    assert nobody.look("ada/digits", "exp/one.2").sizes["model.safetensors"] == len(LARGE["model.safetensors"])
+    assert nobody.repo_info("ada/digits", "exp/one.2").sizes["model.safetensors"] == len(LARGE["model.safetensors"])
     nobody.fetch("ada/digits", "exp/one.2", {MANIFEST: len(REGULAR[MANIFEST])}, tmp_path / "in")
     assert (tmp_path / "in" / MANIFEST).read_bytes() == REGULAR[MANIFEST]
 
@@ -517,7 +517,7 @@ def test_the_gallery_has_the_models_with_our_tag_most_liked_first(hub, ada, nobo
 
 def test_what_is_not_there_or_not_for_everybody_is_told_apart(hub, ada, nobody, tmp_path):
     hub.put("ben/gated", {MANIFEST: "{}"}, gated="manual")
-    assert "no repository ada/nothing that is public" in str(refused(nobody.look, "ada/nothing"))
+    assert "no repository ada/nothing that is public" in str(refused(nobody.repo_info, "ada/nothing"))
     assert "no repository ada/nothing that this token can read" in str(refused(ada.look, "ada/nothing"))
     for visitor in (nobody, ada):
         error = refused(visitor.fetch, "ben/gated", "main", {MANIFEST: 2}, tmp_path / "in")

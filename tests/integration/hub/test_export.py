@@ -316,7 +316,7 @@ def test_every_option_travels(resumable, tmp_path, said):
         told = model(input_ids=batch.source_BS, decoder_input_ids=batch.decoder_input_BT, output_attentions=True)
         logits_BTV, record = family.forward_with_attention(batch.source_BS, batch.decoder_input_BT)
     assert torch.allclose(told.logits, logits_BTV, atol=1e-6, rtol=0)
-    assert torch.allclose(told.cross_attentions[-1], record.cross_attention[-1], atol=1e-6, rtol=0)
+    assert torch.allclose(told.cross_attentions[-1], record.cross[-1], atol=1e-6, rtol=0)
     written_BT = model.generate(input_ids=batch.source_BS, attention_mask=(batch.source_BS != PAD).long())[:, 1:]
     assert torch.equal(written_BT, family.generate(batch.source_BS, 6)[:, : written_BT.shape[1]])
     assert said == []

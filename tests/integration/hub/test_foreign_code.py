@@ -150,7 +150,7 @@ def test_an_errand_runs_nothing_and_says_why_it_refuses(hub, repository, run_tas
         assert says in sentence
         assert str(tmp_path) not in sentence
     assert not into.exists()
-    fetched = {request.path.split("/")[-1] for request in hub.told(f"{repo}/resolve")}
+    fetched = {request.path.split("/")[-1] for request in hub.requests_with(f"{repo}/resolve")}
     assert not [name for name in fetched if name.endswith((".py", ".bin", ".pt"))]
 
 
@@ -171,5 +171,5 @@ def test_comparing_with_it_runs_nothing_and_says_why_it_is_refused(hub, reposito
             opened()
         assert says in str(refused.value)
     assert not (tmp_path / "modules").exists()
-    fetched = {request.path.split("/")[-1] for request in hub.told(f"{repo}/resolve")}
+    fetched = {request.path.split("/")[-1] for request in hub.requests_with(f"{repo}/resolve")}
     assert not [name for name in fetched if name.endswith((".py", ".bin", ".pt"))]

@@ -288,7 +288,7 @@ def test_invalid_hub_model_is_rejected_with_reason_and_cleaned_up(hub, published
     assert reason in sentence
     assert str(tmp_path) not in sentence
     assert {path.name for path in tmp_path.iterdir()} <= {"work", "scratch"}
-    paths = [request.path.split("/")[-1] for request in hub.told(f"cy/{name}/resolve")]
+    paths = [request.path.split("/")[-1] for request in hub.requests_with(f"cy/{name}/resolve")]
     assert not [path for path in paths if path.endswith((".py", ".bin"))]
     if name in ("no-manifest", "no-weights", "long-manifest"):
         assert paths == []
@@ -345,7 +345,7 @@ def test_code_and_pickles_beside_a_model_are_neither_run_nor_fetched(hub, checkp
         assert job.status == "done", job.message
     assert not canary.exists()
     assert contents(tmp_path / "in") == contents(checkpoint)
-    asked = {request.path.split("/")[-1] for request in hub.told("cy/evil/resolve")}
+    asked = {request.path.split("/")[-1] for request in hub.requests_with("cy/evil/resolve")}
     assert asked == {"playground.json", "README.md", *CHECKPOINT_FILES[1:]}
 
 
@@ -448,7 +448,7 @@ def test_only_so_many_errands_go_on_at_a_time(hub):
             assert job.finished.wait(60)
         start("ada")
         cancel(going[-1])
-        assert going[-1].over.wait(60)
+        assert going[-1].finished.wait(60)
 
 
 @pytest.mark.parametrize(("kind", "token"), [("account", "secret"), ("gallery", "secret"), ("gallery", "")])
@@ -456,7 +456,7 @@ def test_one_address_holds_at_most_half_of_the_hub_jobs(monkeypatch, client_addr
     def begin(errand, owner, **_):
         return Job(owner, owner, errand)  # its process is never begun
 
-    monkeypatch.setattr("playground.hub.publisher.begin", begin)
+    monkeypatch.setattr("playground.hub.publisher.start_job", begin)
     jobs = AutoPublisher(None)
     client_address.set("192.0.2.1")
     for number in range(MAX_CONCURRENT_TASKS // 2):
@@ -474,7 +474,7 @@ def test_fetched_model_counts_for_the_address_of_its_job(monkeypatch, client_add
         ended.append(on_done)
         return Job("job", owner, errand, address=client_address.get())
 
-    monkeypatch.setattr("playground.hub.publisher.begin", begin)
+    monkeypatch.setattr("playground.hub.publisher.start_job", begin)
     client_address.set("192.0.2.1")
     job = AutoPublisher(None).start(HubTask("pull", token="secret"), "ada", lambda _: seen.append(client_address.get()))
     client_address.set("")  # as in the thread that waits for the process
@@ -483,7 +483,7 @@ def test_fetched_model_counts_for_the_address_of_its_job(monkeypatch, client_add
 
 
 def test_a_person_alone_may_ask_for_every_list(monkeypatch, client_address):
-    monkeypatch.setattr("playground.hub.publisher.begin", lambda errand, owner, **_: Job(secrets.token_hex(4), owner, errand))
+    monkeypatch.setattr("playground.hub.publisher.start_job", lambda errand, owner, **_: Job(secrets.token_hex(4), owner, errand))
     jobs = AutoPublisher(SimpleNamespace(local_owner="ada"))
     client_address.set("127.0.0.1")
     for _ in range(MAX_CONCURRENT_TASKS):
@@ -619,7 +619,7 @@ def test_an_error_in_the_supervision_of_one_job_is_logged_and_ends_nothing(hub, 
             raise RuntimeError("a bug in the supervision")
         supervise(job)
 
-    monkeypatch.setattr(jobs_module, "supervise", fails)
+    monkeypatch.setattr(jobs_module, "check_timeouts", fails)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)  # on the old code the thread ends here
     caplog.set_level("ERROR", logger="playground")
     with hub.fault(hub.WHOAMI, "silent"):
@@ -645,7 +645,7 @@ IMPORTED = """
 import sys
 from multiprocessing import Pipe
 from pathlib import Path
-from playground.hub import work
+from playground.hub import tasks
 
 HEAVY = ("torch", "transformers", "matplotlib", "datasets")
 said = [("", 0.0)]
@@ -666,9 +666,9 @@ class Told:
     def recv(self): import threading; threading.Event().wait()
 
 sys.meta_path.insert(0, Watch())
-errand = work.Errand(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], checkpoint=sys.argv[5], into=sys.argv[6] + "/in")
+task = tasks.HubTask(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], checkpoint=sys.argv[5], destination=sys.argv[6] + "/in")
 Path(sys.argv[6], "work").mkdir()
-work.work(Told(), errand, sys.argv[6] + "/work")
+tasks.main(Told(), task, sys.argv[6] + "/work")
 assert said[-1][0][0] == "result", said[-1]
 assert "torch" in sys.modules
 assert not late, late

@@ -455,7 +455,7 @@ def test_models_are_found_by_tag_author_and_name(hub, nobody, shelf):
 
 
 def test_long_lists_come_in_pages(hub, nobody, shelf, monkeypatch):
-    monkeypatch.setattr(hub, "page", 3)
+    monkeypatch.setattr(hub, "page_size", 3)
     with hub.record_requests() as seen:
         assert len({model.id for model in nobody.list_models(author="shelf")}) == 8
     assert len(seen) == 3
@@ -520,7 +520,7 @@ def test_a_token_of_the_environment_is_seen_when_it_is_sent(hub, tmp_path):
             done = subprocess.run([sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, timeout=60)
         assert done.stdout.strip() == "ada/canary", done.stderr
         assert {request.token for request in seen} == sent
-    assert hub.told(hub.OWNER)
+    assert hub.requests_with(hub.OWNER)
 
 
 # Faults

@@ -52,7 +52,7 @@ def test_a_stop_trains_a_run_of_the_owner_s_and_measures_it(room, registry):
     assert told["runs"] == [
         {"label": "the default model", "run": f"run:{run.id}", "status": "done", "step": 60, "steps": 60, "place": None}
     ]
-    scored = [[step, exact] for step, exact, *_ in run.load_points().scored]
+    scored = [[step, exact] for step, exact, *_ in run.load_points().evaluations]
     series = told["result"]["pictures"][0]["series"][0]
     assert [series["xs"], series["ys"]] == [[step for step, _ in scored], [exact for _, exact in scored]]
     crossing = next((step for step, exact in scored if exact >= 0.5), None)
@@ -275,13 +275,13 @@ def test_measuring_is_bounded_cancelled_and_survives_its_process(room, monkeypat
     assert "out of memory" in killed
     assert "exceeded" not in killed
 
-    monkeypatch.setattr(classrooms, "LONGEST", 0.5)
+    monkeypatch.setattr(classrooms, "MEASUREMENT_TIMEOUT_S", 0.5)
     late = over(room, room.start_bug("last-layer", 0, 1000, OWNER))
     assert (late["status"], "exceeded" in late["sentence"]) == ("failed", True)
 
 
 def test_who_comes_later_waits_for_a_place(room):
-    assert room.places == 1
+    assert room.max_workers == 1
     first, second = room.start_bug("last-layer", 0, 1000, OWNER), room.start_bug("no-return", 0, 20, OTHER)
     assert room.poll(second, OTHER)["status"] == "waiting"
     room.cancel(first, OWNER)

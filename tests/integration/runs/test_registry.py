@@ -409,7 +409,7 @@ def test_many_runs_of_one_owner_do_not_delay_a_run_of_another(serve):
 
 
 def test_one_owner_may_be_held_to_fewer_places_than_there_are(serve):
-    registry = serve(slots=3, slots_an_owner=1)
+    registry = serve(slots=3, slots_per_owner=1)
     first, second, other = slow(registry, "ada"), slow(registry, "ada"), slow(registry, "bob")
     assert (second.status, registry.queue_position(second)) == ("waiting", 1)
     wait_for_steps(other)
@@ -498,7 +498,7 @@ def test_run_name_with_unprintable_characters_survives_restart(serve, given, kep
     run = registry.start(RunConfig.from_flat(SMALL | {"steps": 1}), "ada", name=given)
     wait_for_the_end(run)
     registry.shutdown()
-    assert [run.name for run in serve(slots=1).of_owner("ada")] == [kept]
+    assert [run.name for run in serve(slots=1).list_for_owner("ada")] == [kept]
 
 
 def test_a_run_that_does_not_fit_into_memory_is_refused_with_the_number(registry):
@@ -516,7 +516,7 @@ def test_run_short_of_memory_does_not_block_smaller_runs(serve, monkeypatch):
 
     registry = serve(slots=1)
     going, large, small = slow(registry), slow(registry, batch_size=16), slow(registry)
-    monkeypatch.setattr(registry_module, "check_memory", scarce)
+    monkeypatch.setattr(registry_module, "ensure_memory_available", scarce)
     wait_for_steps(going)
     registry.control(going, "stop")
     wait_for_steps(small)
@@ -543,7 +543,7 @@ def test_run_short_of_memory_is_overtaken_for_a_limited_time(serve, monkeypatch)
     registry.control(live[0], "pause")
     wait_for_status(live[0], "paused")
     monkeypatch.setattr(registry_module, "BYPASS_WINDOW_S", 3600.0)
-    monkeypatch.setattr(registry_module, "check_memory", scarce)
+    monkeypatch.setattr(registry_module, "ensure_memory_available", scarce)
     monkeypatch.setattr(registry, "validate_size", lambda config: None)
     large, small = slow(registry, batch_size=16), slow(registry)
     wait_for_steps(small)  # it went first
@@ -566,7 +566,7 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path):
 
 
 def test_unwatched_run_pauses_with_reason_and_releases_its_worker(serve):
-    registry = serve(slots=2, lease=3, reap=1)
+    registry = serve(slots=2, idle_timeout_s=3, release_after_s=1)
     run, watched = slow(registry), slow(registry)
     page = Page(registry, watched)
     page.poll_until(lambda told: not run.has_worker and run.step)
@@ -584,14 +584,14 @@ def test_unwatched_run_pauses_with_reason_and_releases_its_worker(serve):
 
 
 def test_whoever_looks_at_the_list_keeps_the_runs_in_it_going(serve):
-    registry = serve(slots=2, lease=8)
+    registry = serve(slots=2, idle_timeout_s=8)
     mine, theirs = slow(registry, "ada"), slow(registry, "bob")
     wait_for(lambda: registry.summaries("ada") and theirs.status == "paused", description="the run of somebody who is away to pause")
     assert mine.status == "training"
 
 
 def test_a_run_in_line_that_nobody_watches_leaves_it_and_says_why(serve):
-    registry = serve(slots=1, lease=600)
+    registry = serve(slots=1, idle_timeout_s=600)
     going, left, behind = (slow(registry) for _ in range(3))
     left.last_viewed_at -= 1000
     said = "removed from the queue after 10 min without viewers; press Resume to queue it again"
@@ -608,7 +608,7 @@ def test_a_run_in_line_that_nobody_watches_leaves_it_and_says_why(serve):
 
 
 def test_a_run_that_is_resumed_after_long_is_not_alone_in_line(serve):
-    registry = serve(slots=1, lease=600)
+    registry = serve(slots=1, idle_timeout_s=600)
     going, resumed, alone = (slow(registry) for _ in range(3))
     registry.control(resumed, "stop")
     resumed.last_viewed_at -= 1000
@@ -619,7 +619,7 @@ def test_a_run_that_is_resumed_after_long_is_not_alone_in_line(serve):
 
 
 def test_a_run_in_line_whose_list_is_on_screen_stays_there(serve):
-    registry = serve(slots=1, lease=0)
+    registry = serve(slots=1, idle_timeout_s=0)
     going, mine, theirs = slow(registry), slow(registry), slow(registry, "bob")
     for run in (mine, theirs):
         run.last_viewed_at -= 1000
@@ -630,7 +630,7 @@ def test_a_run_in_line_whose_list_is_on_screen_stays_there(serve):
 
 
 def test_without_a_lease_nobody_has_to_watch(serve):
-    registry = serve(slots=1, lease=0, reap=0, hung_after=0)
+    registry = serve(slots=1, idle_timeout_s=0, release_after_s=0, hang_timeout_s=0)
     run = slow(registry)
     wait_for_steps(run)
     run.last_viewed_at -= 10**6
@@ -816,7 +816,7 @@ def test_branch_repeats_its_parent_unless_a_setting_changes(registry):
         for branch in (same, other):
             wait_for_pause_at(branch, step)
             assert losses(branch) == losses(parent)[:step]
-            assert branch.load().scored == [score for score in parent.load_points().evaluations if score[0] <= step]
+            assert branch.load_points().scored == [score for score in parent.load_points().evaluations if score[0] <= step]
             assert branch.name.startswith(f"{parent.name} from {step}")
         registry.change_setting(other, "learning_rate", 0.05)
         finished(registry, same)
@@ -888,7 +888,7 @@ def test_branch_that_released_its_worker_continues_at_first_resume(registry):
     parent = wait_for_the_end(wait_for_status(start(registry, steps=30), "done"))
     branch = registry.branch(parent, 9, "ada")
     wait_for_pause_at(branch, 9)
-    branch.send("park")
+    branch.send_command("park")
     wait_for_the_end(branch)
     registry.control(branch, "resume")
     wait_for_status(branch, "done")

@@ -44,7 +44,7 @@ def make(tmp_path):
 @pytest.fixture
 def quick(monkeypatch):
     """Steps so quick that only what is due ends a row of them."""
-    monkeypatch.setattr(Trainer, "pace", 1e6)
+    monkeypatch.setattr(Trainer, "recent_steps_per_second", 1e6)
 
 
 def in_rows(worker: TrainingWorker) -> list[int]:

@@ -57,7 +57,7 @@ def numbers(told):
 
 
 def assert_close(trainer, other):
-    theirs = dict(other.family.named_parameters())
+    theirs = dict(other.model.named_parameters())
     for name, weight in trainer.model.named_parameters():
         torch.testing.assert_close(weight, theirs[name], rtol=1e-5, atol=1e-5)
 
@@ -66,8 +66,8 @@ def assert_close(trainer, other):
 def test_two_processes_train_to_the_same_weights_as_one(saw, alone):
     (first, second), _, folder = saw
     expected, of_one = alone
-    assert first["uncut"] == second["uncut"]
-    assert numbers(first["uncut"]) == pytest.approx(numbers(expected), **CLOSE)
+    assert first["uninterrupted"] == second["uninterrupted"]
+    assert numbers(first["uninterrupted"]) == pytest.approx(numbers(expected), **CLOSE)
     trainer, lines = resume_trainer(folder / "uncut")
     assert_close(trainer, resume_trainer(of_one)[0])
     assert [line["step"] for line in lines] == list(range(1, 13))
@@ -111,7 +111,7 @@ def test_every_family_trains_on_two_processes_as_on_one(saw, run, tmp_path):
 
 def test_two_processes_resume_to_the_bits_of_the_uncut_run(saw):
     for each in saw[0]:
-        assert each["resumed"] == each["uncut"]
+        assert each["resumed"] == each["uninterrupted"]
 
 
 def test_a_run_goes_on_on_another_number_of_processes(saw, alone):
@@ -157,7 +157,7 @@ def test_a_signal_to_one_ends_all_after_the_same_step(saw):
 
 
 def test_what_cannot_be_trained_together_is_refused_by_all(saw):
-    first, second = (each["refused"] for each in saw[0])
+    first, second = (each["rejected_setups"] for each in saw[0])
     assert (first["uneven"], first["apart"]) == (second["uneven"], second["apart"])
     assert first["uneven"] == (
         "batch_size is 33, the size of the whole batch, which 2 processes cannot divide evenly; "

@@ -292,7 +292,7 @@ def test_hostile_arguments_are_refused_in_a_sentence(endpoints, odd):
 
 
 def test_missing_owner_key_on_local_machine_means_local_owner(endpoints, monkeypatch):
-    monkeypatch.setattr(endpoints.registry, "local_owner", "l" * 32)
+    monkeypatch.setattr(endpoints.registry, "single_owner", "l" * 32)
     started = asked(endpoints, "start", settings=TINY_SETTINGS | {"steps": 1})
     assert started["owner"] == "l" * 32
     assert asked(endpoints, "status", model=started["run"])["name"] == started["name"]

@@ -268,7 +268,7 @@ def test_an_upload_that_trickles_holds_its_place_for_a_time_only(tmp_path, monke
 def test_a_check_that_hangs_is_ended_so_that_the_next_upload_is_checked(tmp_path, files, monkeypatch):
     monkeypatch.setattr("playground.ui.checkpoint_transfer.VALIDATION_TIMEOUT_S", 0.5)
     registry, closed = Registry(tmp_path), []
-    monkeypatch.setattr(registry.upload_validator, "ask", lambda *question: Future())
+    monkeypatch.setattr(registry.upload_validator, "request", lambda *question: Future())
     monkeypatch.setattr(registry.upload_validator, "close", lambda: closed.append("ended"))
 
     async def all_of_it():

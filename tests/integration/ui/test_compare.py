@@ -53,7 +53,7 @@ def job_of(page, told):
 def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, registry):
     wished = {"models": ["gpt2"], "n": 4, "checkpoint": "/etc", "into": "/tmp/x"}
     told = ask(page, "begin", {"owner": OWNER, "kind": "table", "subject": "checkpoint:reverse", "what": wished})
-    assert job_of(page, told).what == {"models": ["gpt2"], "n": 4, "checkpoint": str(registry.root / "reverse"), "name": "reverse"}
+    assert job_of(page, told).request == {"models": ["gpt2"], "n": 4, "checkpoint": str(registry.root / "reverse"), "name": "reverse"}
     told = ask(page, "begin", {"owner": OWNER, "kind": "table", "what": wished})
     assert job_of(page, told).what == {"models": ["gpt2"], "n": 4}
 
@@ -64,7 +64,7 @@ def test_a_run_is_compared_by_its_newest_checkpoint_and_by_nobody_else(page, reg
     wait_for(lambda: run.status == "done", description="the end of the run")
     what = {"kind": "table", "subject": RUN_PREFIX + run.id, "what": {}}
     told = ask(page, "begin", what | {"owner": OWNER})
-    assert job_of(page, told).what == {"checkpoint": str(run.checkpoints()[0][0]), "name": "mine"}
+    assert job_of(page, told).request == {"checkpoint": str(run.checkpoints()[0][0]), "name": "mine"}
     assert "not yours" in ask(page, "begin", what | {"owner": OTHER})["error"]
 
 
@@ -180,4 +180,4 @@ def test_the_families_of_transformers_come_near_the_budget(page):
 def test_what_is_fine_tuned_is_its_owners_and_no_browser_says_whose(page):
     for owner in (OWNER, OTHER):
         what = {"owner": owner, "kind": "finetune", "subject": "checkpoint:reverse", "what": {"model": "gpt2", "owner": "somebody"}}
-        assert job_of(page, ask(page, "begin", what)).what["owner"] == owner_id(owner)
+        assert job_of(page, ask(page, "begin", what)).request["owner"] == owner_id(owner)

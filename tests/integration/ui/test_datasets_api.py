@@ -216,11 +216,11 @@ def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monke
 def test_the_process_that_reads_takes_so_much_memory_and_no_more():
     """Memory that is asked for and never used, so that nothing happens to this machine where the limit is missing."""
     script = """
-from playground.ui import rows_reader
+from playground.ui import dataset_reader
 class Pipe:
     send = staticmethod(print)
-rows_reader._rows = lambda order: bytearray(8 * rows_reader.MEMORY)
-rows_reader.read(Pipe, {})
+dataset_reader._load_dataset = lambda order: bytearray(8 * dataset_reader.MAX_MEMORY_BYTES)
+dataset_reader.main(Pipe, {})
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=200)
     assert "these rows need more memory than is free" in done.stdout, done.stderr
@@ -506,7 +506,7 @@ def test_only_so_many_kept_sets_wait_to_be_shown(tmp_path, monkeypatch, client_a
             await release.wait()
             return {"rows": 1}
 
-        monkeypatch.setattr(bringing, "read", read)
+        monkeypatch.setattr(bringing, "read_dataset", read)
         tasks = []
         for number in range(40):
             client_address.set(f"192.0.2.{number % 3}" if number >= 20 else "192.0.2.9")

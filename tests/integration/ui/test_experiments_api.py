@@ -167,7 +167,7 @@ def test_an_experiment_by_length_is_told_to_its_end_with_files_and_figures(busy,
     assert [row["untrained"] for row in found["lengths"]["rows"]] == [{"source": [5, 8], "target": [5, 8]}, None]
     for cell in found["results"]["cells"]:
         assert cell["loss"]["steps"] == cell["curve"]["steps"] == [10, 20]
-        points = registry.find(cell["seeds"][0]["run"].removeprefix("run:"), OWNER).load()
+        points = registry.find(cell["seeds"][0]["run"].removeprefix("run:"), OWNER).load_points()
         assert cell["loss"]["median"] == pytest.approx([sum(points.columns["loss"][at : at + 10]) / 10 for at in (0, 10)])
     assert ask(busy, "csv", experiment=asked)["csv"].startswith("scheme,seed,length,")
     with zipfile.ZipFile(io.BytesIO(base64.b64decode(ask(busy, "figures", experiment=asked)["zip"]))) as archive:
@@ -229,7 +229,7 @@ def measured(page, registry, monkeypatch):
         futures.append(Future())
         return futures[-1]
 
-    monkeypatch.setattr(registry.slow_inspector, "ask", prover)
+    monkeypatch.setattr(registry.slow_inspector, "request", prover)
     yield futures
     for future in futures:
         with contextlib.suppress(InvalidStateError):

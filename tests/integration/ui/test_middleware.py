@@ -56,7 +56,7 @@ from playground.runs.registry import Registry
 from playground.ui.api import Endpoints
 from playground.ui.app import build_handlers, build_app, launch_options
 
-registry = Registry(Path(tempfile.mkdtemp()), lease=0, reap=0)
+registry = Registry(Path(tempfile.mkdtemp()), idle_timeout_s=0, release_after_s=0)
 answers = build_handlers(registry, ExperimentService(registry), False)
 page = build_app(registry, Endpoints(registry, answers, False))
 options = launch_options(registry, answers, None, None)
