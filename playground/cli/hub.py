@@ -225,7 +225,7 @@ def deploy(space: str, public: bool, dry_run: bool, ask_token: bool, as_json: bo
     result = run_hub_task(
         ask_token,
         needed=True,
-        kind="stage" if dry_run else "deploy",
+        kind="plan_deploy" if dry_run else "deploy",
         repo=space,
         private=not public,
     )

@@ -201,7 +201,7 @@ class PretrainedFamily(Seq2SeqModel):
         tables = {
             "ids_Y": torch.tensor([0, 0, end, *wording.symbols]),
             "to_task_ids_V": torch.full((model.config.vocab_size,), SOS),
-            "before_P": torch.tensor(wording.prefix),
+            "prefix_P": torch.tensor(wording.prefix),
             "separator_P": torch.tensor(wording.separator),
             "suffix_P": torch.tensor(wording.suffix),
         }

@@ -129,7 +129,7 @@ class RandomBaseline:
     Every symbol that occurs in targets is equally likely, and so is every candidate.
     """
 
-    name, what, way = "chance", "baseline", "calculated"
+    name, kind, decoding = "chance", "baseline", "calculated"
 
     @staticmethod
     def scores(

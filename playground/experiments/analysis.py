@@ -72,7 +72,7 @@ def summarize_variant(variant: Variant, runs: Sequence[Mapping[str, Any]]) -> di
     """Summarize one variant.
 
     Each of `runs` has seed, done, exact_match (final; None before the end), steps (total), steps_to
-    (None: not reached), seconds, curve ([[step, exact match], ...]) and loss (see `stretches`).
+    (None: not reached), seconds, curve ([[step, exact match], ...]) and loss (see `interval_means`).
     Only finished runs count, and only with unchanged settings (changed: []). A diverged run counts
     as ended without reaching the target.
     """

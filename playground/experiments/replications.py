@@ -42,7 +42,7 @@ class Claim:
     measure    the compared metric: token_accuracy, exact_match, symbol_loss, steps_to,
                training_loss or order
     published  the published value, or None
-    rule       the criterion as text; `_passes` implements it
+    rule       the criterion as text; `_meets_criterion` implements it
     differs    the deviations from the original, and their reasons
     """
 

@@ -58,7 +58,7 @@ TASK_KINDS = (
     "push",
     "pull",
     "reproduce",
-    "stage",
+    "plan_deploy",
     "deploy",
 )
 

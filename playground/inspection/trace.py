@@ -119,13 +119,13 @@ class DotProduct:
 class _AttentionInputs:
     """The inputs of one attention, for every head.
 
-    projected_HQK   queries before the rotation of RoPE
-    made_HMK        keys before the rotation of RoPE
-    query_HQK       queries of the scores
-    key_HMK         keys of the scores
-    value_HMK       values
-    bias_HQM        position bias of the scores, or None
-    may_look_QM     attention mask, True = may attend
+    unrotated_query_HQK  queries before the rotation of RoPE
+    unrotated_key_HMK    keys before the rotation of RoPE
+    query_HQK            queries of the scores
+    key_HMK              keys of the scores
+    value_HMK            values
+    bias_HQM             position bias of the scores, or None
+    attn_mask_QM         attention mask, True = may attend
     """
 
     unrotated_query_HQK: Tensor

@@ -39,12 +39,12 @@ STEPS_RANGE = (20, 1000)  # the range that a link can request
 class Bug:
     """A bug in one line of the source.
 
-    location      the function that contains it: "module:function" or "module:Class.method"
-    correct_line      the correct line
-    buggy_line      the line of the buggy copy
-    met_in     the kind of source in which the bug occurs
-    why        the effect of the bug, and how to find it
-    settings   settings that make the bug visible, in addition to `SETTINGS`
+    location         the function that contains it: "module:function" or "module:Class.method"
+    correct_line     the correct line
+    buggy_line       the line of the buggy copy
+    seen_in          the kind of source in which the bug occurs
+    why              the effect of the bug, and how to find it
+    settings         settings that make the bug visible, in addition to `BUG_SETTINGS`
     silent_settings  settings with which the bug raises no error; `silent_when` describes that case
     """
 
@@ -86,8 +86,8 @@ BUGS = {
     "lost-positions": Bug(
         "Positions that are computed and never returned",
         "playground.models.positions:InputEmbedding.position_vectors",
-        "else self.positions[self.position_ids(tokens_BS, first_position)]",
-        "None if self.positions is None else self.positions[self.rows(tokens_BS, first)]",
+        "return self.positions[self.position_ids(tokens_BS, first_position)]",
+        "self.positions[self.position_ids(tokens_BS, first_position)]",
         "no tutorial: this is the missing return again, in a function that is allowed to "
         "return None",
         "Here None means that there are no positions to add, so a missing return raises "

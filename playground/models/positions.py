@@ -76,11 +76,9 @@ class InputEmbedding(nn.Module):
 
     def position_vectors(self, tokens_BS: Tensor, first_position: int = 0) -> Tensor | None:
         """Return the position vectors: SD, BSD if each sequence has its own, or None."""
-        return (
-            None
-            if self.positions is None
-            else self.positions[self.position_ids(tokens_BS, first_position)]
-        )
+        if self.positions is None:
+            return None
+        return self.positions[self.position_ids(tokens_BS, first_position)]
 
     def position_ids(self, tokens_BS: Tensor, first_position: int = 0) -> Tensor | slice:
         """Return the indices of the tokens in `positions`: S for all sequences together, or BS."""

@@ -37,7 +37,7 @@ class InspectorClient:
     def warm_up(self) -> None:
         """Start the process in the background, before the first request needs it."""
         threading.Thread(
-            target=self.request, args=("warm", {}), name="warm-eyes", daemon=True
+            target=self.request, args=("warm", {}), name="warm-inspector", daemon=True
         ).start()
 
     def request(
@@ -56,7 +56,7 @@ class InspectorClient:
 
         Args:
             client: the client whose quota the request uses.
-            time_limit: seconds that the process may take; 0 for the limit of `check_timeout`.
+            timeout_s: seconds that the process may take; 0 for the limit of `check_timeout`.
         """
         model_ref = {"checkpoint": str(model_ref)} if isinstance(model_ref, Path) else model_ref
         request = InspectionRequest(method, model_ref, argument, client, timeout_s)
@@ -112,7 +112,7 @@ class InspectorClient:
                 self._process = self._start()
             self._current, self._current_id = request, next(self._request_ids)
             self._started_at = time.monotonic()
-            # If the process has ended, `_end` resolves the request.
+            # If the process has ended, `_on_exit` resolves the request.
             self._process.send(
                 self._current_id, request.method, request.model_ref, request.argument
             )

@@ -63,7 +63,7 @@ def run_slice(address: str, key: bytes, spec: WorkerSpec) -> None:
 
 
 def zerogpu_decorated() -> SliceRunner:
-    """Return `train_slice` with a GPU. Only this function imports the package `spaces`.
+    """Return `run_slice` with a GPU. Only this function imports the package `spaces`.
 
     Call it before the app launches: the launch reports to ZeroGPU the functions that need a GPU.
     """

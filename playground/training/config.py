@@ -259,7 +259,7 @@ class RunConfig:
                 raise ConfigError(
                     name,
                     f"{name} is {short_repr(value)}; pass a {part.__name__}, or use "
-                    f"RunConfig.from_fields({{...}}) with flat settings",
+                    f"RunConfig.from_flat({{...}}) with flat settings",
                 )
         if type(self.model) is not ARCHITECTURES[self.family].config_class:
             wanted = ARCHITECTURES[self.family].config_class.__name__

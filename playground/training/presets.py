@@ -100,11 +100,11 @@ def preset_config(name: str, values: Mapping[str, Any] | None = None) -> RunConf
     return RunConfig.from_flat({**PRESETS[name].settings, **(values or {})})
 
 
-def architecture_preset(architecture: str, **values: Any) -> RunConfig:
+def architecture_preset(family: str, **values: Any) -> RunConfig:
     """Build a run of an architecture with its default settings, with `values` on top.
 
     Raises:
         ConfigError: for an unknown architecture, or invalid settings.
     """
-    overrides = ARCHITECTURES[architecture].overrides if architecture in ARCHITECTURES else {}
-    return RunConfig.from_flat({**overrides, **values, "family": architecture})
+    overrides = ARCHITECTURES[family].overrides if family in ARCHITECTURES else {}
+    return RunConfig.from_flat({**overrides, **values, "family": family})

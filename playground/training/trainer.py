@@ -117,7 +117,7 @@ class Trainer:
         self._confirmed_at = -1  # the step whose evaluation confirmed that `until` is reached
         self._held_out: dict[int, HeldOutSet] = {}
         self._seconds_per_step = 0.0
-        # the error of the update after the last one that `advance` returned
+        # the error of the update after the last one that `train_steps` returned
         self._pending_error: TrainingDivergedError | None = None
         self._threads_set = 0
         self._active: tuple[tuple[SettingChange, ...], TrainConfig] = ((), training)

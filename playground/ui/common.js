@@ -9,7 +9,8 @@ const formatBytes = (n) => (n < 1e6 ? Math.max(1, Math.round(n / 1e3)) + " KB" :
 // As a sentence; a name such as user/name or gpt2 in front stays as it is written.
 const toSentence = (text) => (text ? (/^\S*[/_.\d]\S*\s/.test(text) ? text[0] : text[0].toUpperCase()) + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".") : "");
 const baseUrl = new URL("playground/", location.origin + location.pathname.replace(/\/?$/, "/"));
-// Ask the server (routes.py). Throws when there is no answer. A rate limit (limits.py) delays the request instead of failing it.
+// Send a request to the server (routes.py). Throws on failure. A rate limit (limits.py) delays the request
+// instead of failing it.
 async function request(name, payload, timeoutMs = 20000) {
   const until = Date.now() + timeoutMs;
   for (;;) {
@@ -24,7 +25,8 @@ async function request(name, payload, timeoutMs = 20000) {
     await sleep(wait);
   }
 }
-// Ask until an answer comes that is not `again`, ever more slowly and for some minutes, as long as it is wanted. `told` hears why it takes long.
+// Repeat `send` with increasing delays, for up to 150 s, while the response has `again` and `isWanted()`
+// holds. `onDelay` receives the reason for the delay.
 async function requestWithRetry(send, isWanted, onDelay) {
   const since = Date.now();
   for (let wait = 500; ; wait = Math.min(5000, 2 * wait)) {
@@ -36,7 +38,7 @@ async function requestWithRetry(send, isWanted, onDelay) {
   }
 }
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-// Wait `ms` milliseconds; while the page is hidden, until it is shown again or `hidden` milliseconds have passed.
+// Wait `ms` milliseconds. A hidden page waits until it is visible again or `maxHiddenMs` have passed.
 function sleepWhileHidden(ms, maxHiddenMs = Infinity) {
   if (!document.hidden) return sleep(ms);
   return new Promise((resolve) => {
@@ -60,7 +62,8 @@ function onResizeOrThemeChange(redraw) {
 function setMessage(box, text, kind = "") {
   box.textContent = text; box.classList.toggle("error", kind === "error"); delete box.dataset.lost;
 }
-// What a box proposes follows the model: its placeholder and, as long as nobody wrote another, its text. Whether the text changed.
+// Set the placeholder of `box` to the suggestion, and also its text if the user has not edited it.
+// Returns whether the text changed.
 function syncSuggestion(box, suggestion) {
   if (!suggestion || box.placeholder === suggestion) return false;
   const isUntouched = box.value === box.placeholder;
@@ -68,9 +71,9 @@ function syncSuggestion(box, suggestion) {
   if (isUntouched) box.value = suggestion;
   return isUntouched;
 }
-// A link that opens this page with `what` in its address.
+// A link that opens this page with `content` in the query parameter `name`.
 const buildLink = (name, content) => location.origin + location.pathname + "?" + name + "=" + encodeURIComponent(typeof content === "string" ? content : JSON.stringify(content));
-// What the address of the page carries under a name, once: from here on it is a visitor's page as any other.
+// Return a query parameter and remove it from the address, so that a reload does not apply it again.
 function takeQueryParam(name) {
   const address = new URL(location), text = address.searchParams.get(name);
   if (text === null) return null;
@@ -78,7 +81,7 @@ function takeQueryParam(name) {
   history.replaceState(history.state, "", address);
   return text;
 }
-// What somebody else's link carries, cut to what a form may hold.
+// Limit the depth and size of untrusted state from a link.
 function sanitizeLinkState(value, depth = 0) {
   if (typeof value === "string") return value.slice(0, 4000);
   if (typeof value === "boolean" || Number.isFinite(value)) return value;
@@ -87,23 +90,23 @@ function sanitizeLinkState(value, depth = 0) {
   return Object.fromEntries(Object.entries(value).slice(0, 20).map(([name, each]) => [name, sanitizeLinkState(each, depth + 1)]));
 }
 function readLinkState(name) {
-  try { return sanitizeLinkState(JSON.parse(takeQueryParam(name))) || {}; } catch (error) { return {}; } // an odd link
+  try { return sanitizeLinkState(JSON.parse(takeQueryParam(name))) || {}; } catch (error) { return {}; } // a malformed link
 }
-// Copy a text and say so in `label` for a moment; where the browser forbids it, show the text to be copied by hand.
+// Copy a text and confirm it in `label` for 1.5 s. If the browser denies clipboard access, show the text in a prompt.
 async function copyText(text, label, promptTitle) {
   label.dataset.usual ||= label.textContent;
   try { await navigator.clipboard.writeText(text); label.textContent = "Copied"; } catch (error) { window.prompt(promptTitle, text); }
   setTimeout(() => { label.textContent = label.dataset.usual; }, 1500);
   label.dataset.copied = text;
 }
-// Go to another tab of the page. What is to be shown there waits in `window.playground` until the tab, which is made when it is
-// first opened, takes it.
+// Open another tab. The payload stays in `window.playground` until the tab reads it, because a tab is
+// built when it is first opened.
 window.playground ||= {};
 function navigate(tab, payload) {
   window.playground[tab] = payload;
   window.dispatchEvent(new CustomEvent("playground-" + tab));
   openTab(tab);
 }
-const TAB_SELECTOR = "#tabs button[role=tab], #tabs .overflow-dropdown button"; // those that a narrow page has no room for stand in a menu
+const TAB_SELECTOR = "#tabs button[role=tab], #tabs .overflow-dropdown button"; // a narrow page moves some tabs into a menu
 function openTab(tab) { [...document.querySelectorAll(TAB_SELECTOR)].find((button) => button.textContent.trim() === tab)?.click(); }
 function takeHandOff(tab) { const payload = window.playground[tab]; delete window.playground[tab]; return payload; }

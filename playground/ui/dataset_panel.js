@@ -1,5 +1,5 @@
-// The panel for rows of one's own. What is typed or chosen is read by the server, which says what is in it or what is wrong;
-// "Use this dataset" keeps them there and fills the form.
+// The panel for the user's own data. The server parses the text or file and returns a summary or an error;
+// "Use this dataset" stores the dataset there and fills the form.
 let owner = "", formDataset = null, inputMode = "text", file = null, datasetReport = null, pendingRequest = null, debounceTimer;
 const root = $(".bring");
 const setVisible = (selector, yes) => { $(selector).hidden = !yes; };
@@ -38,7 +38,7 @@ async function uploadDataset() {
   }
   if (controller === pendingRequest) { pendingRequest = null; renderReport(reply); }
 }
-// Rows that are kept on the server.
+// Preview a dataset.
 async function previewDataset(content) {
   if (pendingRequest) pendingRequest.abort();
   const controller = pendingRequest = new AbortController();
@@ -49,7 +49,7 @@ async function previewDataset(content) {
 }
 const setStatus = (text) => { $(".state").textContent = text; };
 
-// ---------------------------------------------------------------- what was found
+// ---------------------------------------------------------------- parsed dataset
 function renderReport(report) {
   datasetReport = report && report.content ? report : null;
   const lines = (report && report.lines) || [], errorMessage = (report && report.error) || "";
@@ -75,7 +75,7 @@ function renderCounts(report) {
   ].filter(Boolean);
   $(".counts").replaceChildren(...pairs.flatMap(([name, value, title]) => [el("dt", { textContent: name, title }), el("dd", { textContent: value, title })]));
 }
-// The button and the line above it follow from what was found and what the form has.
+// Update the button and the line above it from the parsed dataset and the form.
 function updateUseButton() {
   const same = datasetReport && datasetReport.content === formDataset;
   $(".use").disabled = !datasetReport || same;

@@ -1,4 +1,4 @@
-// ---------------------------------------------------------------- a matrix with labels, to be looked at cell by cell
+// ---------------------------------------------------------------- a labeled matrix with cell selection
 const matrixStates = new WeakMap(); // canvas -> what is drawn on it, and where the pointer or the arrow keys are
 
 // Weights as they travel: thousandths, two bytes each, head after head.
@@ -40,7 +40,7 @@ function paintCells(c, m, x, y, cw, ch) {
   c.imageSmoothingEnabled = false;
   c.drawImage(scratchCanvas, x, y, columns * cw, rows * ch);
   if (!m.possible) return;
-  // What cannot be looked at is hatched, which is not the same as a weight of zero.
+  // Masked positions are hatched, to distinguish them from a weight of zero.
   c.save(); c.beginPath();
   m.possible.forEach((row, r) => row.forEach((can, k) => { if (!can) c.rect(x + k * cw, y + r * ch, cw, ch); }));
   c.clip(); c.strokeStyle = cssVariable("--pg-hatch"); c.lineWidth = 1; c.beginPath();
@@ -57,7 +57,8 @@ function paintThumbnail(canvas, m) {
   paintCells(c, m, 0, 0, w / columns, h / rows);
 }
 
-// A large one with tokens on both axes. `hover(row, column)` says in words what a cell is; `choose` is called on a click or Enter.
+// A large matrix with tokens on both axes. `hover(row, column)` returns the description of a cell; `choose` is
+// called on a click or Enter.
 function mountMatrix(canvas, m, { hover: describe = () => "", choose: onChoose = null, caption = null } = {}) {
   const existing = matrixStates.get(canvas), state = existing || { at: null };
   Object.assign(state, { m, hover: describe, choose: onChoose, caption, resting: caption ? caption.dataset.resting || "" : "" });

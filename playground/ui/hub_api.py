@@ -161,7 +161,7 @@ class HubPage:
             _text_field(payload, "revision").strip() or "main",
         )
         limits: dict[str, Any] = {
-            "largest": MAX_UPLOAD_BYTES * MAX_EXPANSION,
+            "max_bytes": MAX_UPLOAD_BYTES * MAX_EXPANSION,
             "limits": self.registry.limits,
         }
         match kind:

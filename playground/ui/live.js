@@ -1,6 +1,6 @@
-// ---------------------------------------------------------------- following a model
+// ---------------------------------------------------------------- polling a model
 let predictRequestId = 0, predictedAt = 0;
-// After a command the server is asked often for a moment, beginning now: what was wanted shows as soon as it is true.
+// Poll at a high rate for 1.5 s after a command, so that its effect appears at once.
 let fastPollUntil = 0, wakePoller = () => {};
 const pollNow = () => { fastPollUntil = Date.now() + 1500; wakePoller(); };
 
@@ -41,8 +41,8 @@ async function pollRun(generationId) {
       if (generationId !== pollGeneration) return;
       applyUpdate(response);
       if (status === "checkpoint" || (status === "gone" && !response.again)) return;
-      // An ended run goes on when its owner says so, here or in another tab.
-      pollsWithoutSnapshot = TERMINAL_STATUSES.includes(status) && !displayedSnapshot ? pollsWithoutSnapshot + 1 : 0; // some never had any
+      // The owner may resume an ended run, here or in another tab.
+      pollsWithoutSnapshot = TERMINAL_STATUSES.includes(status) && !displayedSnapshot ? pollsWithoutSnapshot + 1 : 0; // some runs have no snapshot
       wait = status === "gone" || (TERMINAL_STATUSES.includes(status) && (displayedSnapshot || pollsWithoutSnapshot > 30)) ? 2000 : document.hidden ? 2000 : ["paused", "waiting"].includes(status) ? 500 : pointCount ? 200 : 60;
     } catch (error) {
       if (generationId !== pollGeneration) return;
@@ -62,7 +62,7 @@ function applyUpdate(response) {
   if (p.whole || response.epoch !== seriesId) { metricCurve = { steps: [], loss: [], learning_rate: [], gradient_norm: [] }; evaluations = []; }
   for (const name of ["steps", "loss", "learning_rate", "gradient_norm"]) for (const value of p[name]) metricCurve[name].push(value);
   for (const s of p.scored) evaluations.push(s);
-  // A page that has watched for hours asks for a curve that fits the screen instead of piling up points.
+  // Above 20,000 points, request a downsampled curve to limit memory use.
   pointCount = metricCurve.steps.length > 20000 ? 0 : p.count;
   if (response.epoch !== seriesId) { seriesId = response.epoch; clearSnapshotCache(); }
   if (response.stage) { probeInfo = response.stage; $(".accepts").textContent = "symbols " + probeInfo.accepts; if (syncSuggestion($(".sequence"), probeInfo.question) && viewedStep !== null) predict(); }
@@ -75,8 +75,8 @@ function applyUpdate(response) {
   if (response.slice && response.own) requestSlice();
 }
 
-// A GPU that is lent for seconds at a time is lent to whoever asks: this page, for the run on show, through an event of Gradio's,
-// which says whose page it is. While one is under way, Gradio passes no other on.
+// A ZeroGPU slice is granted to the session that requests it, so the page requests one for the displayed run
+// through a Gradio event, which identifies the session. Gradio drops requests while one is active.
 let sliceRequestedAt = 0;
 function requestSlice() {
   if (Date.now() - sliceRequestedAt < 2000) return;
@@ -84,11 +84,11 @@ function requestSlice() {
   trigger("submit", { owner, subject: modelRef });
 }
 
-// The old picture stays until the first answer about the new subject is there.
+// Reset the state for a new model. The previous charts stay visible until its first response arrives.
 function resetView() {
   isFresh = false; metricCurve = { steps: [], loss: [], learning_rate: [], gradient_norm: [] }; evaluations = []; pointCount = 0; seriesId = -1; snapshotVersion = 0;
   probeInfo = latestSnapshot = displayedSnapshot = scores = null; viewedStep = hoverStep = hoverCell = null; weightSteps = []; stopPlayback();
-  // The last model's pictures stay, dimmed, until this one's are there: nothing jumps.
+  // The charts of the previous model stay, dimmed, so that the layout does not jump.
   root.classList.add("old"); delete $(".heads").dataset.signature;
   for (const selector of [".hand-note", ".runs-note", ".saved-note", ".try-note"]) setMessage($(selector), "");
 }
@@ -97,7 +97,7 @@ async function predict() {
   const text = $(".sequence").value, requestId = ++predictRequestId, step = viewedStep;
   predictedAt = Date.now();
   if (!text.trim()) { $(".answer").replaceChildren(); setMessage($(".try-note"), ""); $(".sequence").removeAttribute("aria-invalid"); return; }
-  if (!displayedSnapshot) return; // there is nothing to ask yet; it is asked when there is
+  if (!displayedSnapshot) return; // no weights yet; the prediction runs once a snapshot arrives
   const send = async () => {
     try { return await request("try", { owner, subject: modelRef, text, ...(step === null ? {} : { step }) }); } catch (error) { return { error: "no answer from the server; try again", again: true }; }
   };
@@ -130,7 +130,7 @@ function onNavigate() {
 }
 addViewListener(window, "playground-Train", onNavigate);
 
-// The browser remembers the tab, too; a link that says what to show comes first.
+// Restore the last tab, unless a link selects one.
 const LAST_TAB_KEY = "transformer-playground-tab", LINK_PARAMS = ["inspect", "compare", "lab", "hub", "watch", "settings", "learn", "bug", "embed", "model"];
 function restoreTab() {
   if (window.playground.returned) return;
@@ -145,7 +145,7 @@ function restoreTab() {
   });
 }
 
-// Where the browser denies the page its storage, the server keeps the visit in a cookie. Where that fails as well, say what follows.
+// If the browser denies storage, the server stores the session in a cookie. If that fails too, warn the user.
 let storedOwner = ""; // in this closure only: no other script of the page needs it
 async function keepSession() {
   if (!owner || document.documentElement.dataset.embed || storedOwner === owner) return;

@@ -96,7 +96,7 @@ class RateLimiter:
     """Calls of the API per minute, for each client and kind of call.
 
     Args:
-        a_minute: calls a minute by kind; 0 for no limit.
+        calls_per_minute: calls a minute by kind; 0 for no limit.
     """
 
     def __init__(self, calls_per_minute: Mapping[str, float]) -> None:

@@ -39,7 +39,7 @@ async function pollRuns() {
       if ($(".saved").open && lastResponse.own && renderedCheckpoints !== modelRef + lastResponse.saved) await renderCheckpoints();
     }
     const wasHidden = document.hidden;
-    await sleepWhileHidden(150, 10000); // a hidden page lists its runs too, or the server would take its owner for gone
+    await sleepWhileHidden(150, 10000); // a hidden page keeps polling, or the server would treat its owner as inactive
     if (wasHidden && !document.hidden) refreshRuns();
   }
 }
@@ -167,7 +167,7 @@ function toggleOverlay(ref, isOn) {
 
 // The browser remembers what lies over the curves, as it remembers what is on show.
 const OVERLAYS_KEY = "transformer-playground-laid";
-let overlaysRestored = false; // before that, an empty list of them says nothing
+let overlaysRestored = false; // until then, an empty overlay list has no meaning
 function loadSavedOverlays() {
   try { return JSON.parse(localStorage.getItem(OVERLAYS_KEY) || "[]").filter((s) => runs.some((r) => r.subject === s && !r.deleted)); } catch (error) { return []; }
 }
@@ -267,7 +267,7 @@ async function renderCheckpoints() {
   if (requestedRef !== modelRef || !response.checkpoints) return;
   renderedCheckpoints = version;
   const body = $(".saved tbody"), signature = requestedRef + JSON.stringify(response.checkpoints);
-  if (body.dataset.signature === signature) return; // a button that asks whether one is sure goes on asking
+  if (body.dataset.signature === signature) return; // keep a pending confirmation button
   body.dataset.signature = signature;
   $(".saved .none").hidden = response.checkpoints.length > 0;
   body.replaceChildren(...response.checkpoints.map((c, at) => {
@@ -329,7 +329,7 @@ for (const dialog of element.querySelectorAll("dialog")) dialog.addEventListener
 
 // ---- keyboard
 function onKeyDown(event) {
-  if (event.defaultPrevented || !element.offsetParent) return; // another tab's own key, or nobody sees what it would do
+  if (event.defaultPrevented || !element.offsetParent) return; // handled by another tab, or the view is hidden
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, [contenteditable], dialog, [role=tab]")) return;
   const onButton = event.target.closest("button, summary, canvas, a");
   if (event.key === " " && !onButton && ["training", "paused"].includes(status)) { event.preventDefault(); sendCommand(status === "paused" ? "resume" : "pause"); }

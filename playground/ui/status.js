@@ -1,6 +1,5 @@
-// The live view, one program in five files after common.js (live_api.py puts them together): words, drawing, following a model,
-// going back in time, the runs. It polls the server for what it does not know yet; it holds no connection open, and nothing it
-// shows is computed here: every number was measured by the process that trains, or by the one that looks at its weights.
+// The live view: several scripts that live_api.py concatenates after common.js. It polls the server for new data
+// and holds no connection open. The page computes no values: the training and inspection processes do.
 const root = $(".live");
 const ACTIVE_STATUSES = ["waiting", "starting", "training", "paused", "stopping"];
 const TERMINAL_STATUSES = ["done", "stopped", "failed", "gone", "checkpoint", "empty"];
@@ -22,9 +21,9 @@ const METRICS = {
 
 // What is on show, and what is known of it.
 let owner = "", modelRef = "", linkedModel = "", defaultModel = "", pollGeneration = 0, isFresh = true;
-let metricCurve, evaluations, pointCount, seriesId, snapshotVersion; // the points, and how much of them the server has told
+let metricCurve, evaluations, pointCount, seriesId, snapshotVersion; // the curve and how many of its points have arrived
 let lastResponse = {}, status = "opening", probeInfo, latestSnapshot, scores, weightSteps = [];
-let displayedSnapshot = null, viewedStep = null; // the snapshot on show, and the earlier step that one has gone back to
+let displayedSnapshot = null, viewedStep = null; // the displayed snapshot, and the earlier step selected on the timeline
 let selectedKind = "cross", selectedHead = [0, 0], selectedMetric = "loss", hoverStep = null, hoverCell = null, renderScheduled = false;
 const overlays = new Map(); // subject -> {colour, curve}: runs laid over the curves
 

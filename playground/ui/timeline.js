@@ -1,7 +1,7 @@
-// ---------------------------------------------------------------- going back in time
-// The weights of earlier steps are on the server; attention and answers are computed from them when somebody looks.
+// ---------------------------------------------------------------- timeline of earlier steps
+// The server stores the weights of earlier steps and computes attention and predictions on request.
 let snapshotCache = new Map(), playbackId = 0, stepRequestId = 0;
-const MAX_CACHED_SNAPSHOTS = 400; // looks kept in the page
+const MAX_CACHED_SNAPSHOTS = 400; // snapshots cached in the page
 
 const hasHistory = () => weightSteps.length > 1;
 function clearSnapshotCache() { snapshotCache = new Map(); }
@@ -48,7 +48,7 @@ async function startPlayback() {
   let at = viewedStep === null || viewedStep >= weightSteps[weightSteps.length - 1] ? 0 : nearestIndex(weightSteps, viewedStep) + 1;
   while (id === playbackId && generationId === pollGeneration && at < weightSteps.length) {
     const started = Date.now();
-    for (const ahead of weightSteps.slice(at + 1, at + 4)) fetchSnapshot(ahead).catch(() => {}); // on their way while this one is looked at
+    for (const ahead of weightSteps.slice(at + 1, at + 4)) fetchSnapshot(ahead).catch(() => {}); // prefetch
     await showStep(weightSteps[at]);
     if (id !== playbackId) return;
     at = nearestIndex(weightSteps, weightSteps[at] ?? 0) + 1;

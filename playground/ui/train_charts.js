@@ -13,7 +13,7 @@ function paintHeatmap(c, weights, rows, columns, x, y, cw, ch) {
       c.fillRect(x + k * cw, y + r * ch, Math.ceil(cw), Math.ceil(ch));
     }
   if (selectedKind === "decoder") {
-    // The future cannot be looked at: hatched, which is not the same as a weight of zero.
+    // Masked positions are hatched, to distinguish them from a weight of zero.
     c.save();
     c.beginPath();
     for (let r = 0; r < rows; r++) c.rect(x + (r + 1) * cw, y + r * ch, (columns - r - 1) * cw, ch);
@@ -114,7 +114,7 @@ function paintChart(canvas, series, range, ticks, label) {
   }
   c.textBaseline = "alphabetic"; c.textAlign = "left"; c.fillText("0", left, height - 4);
   c.textAlign = "right"; c.fillText("step " + maxStep.toLocaleString("en"), right, height - 4);
-  // Where somebody changed the learning rate on the way.
+  // Steps at which the learning rate was changed during training.
   for (const [step, setting] of lastResponse.changes || []) {
     if (setting !== "learning_rate" || !step) continue;
     c.strokeStyle = cssVariable("--pg-quiet"); c.setLineDash([2, 3]); c.beginPath(); c.moveTo(x(step), top); c.lineTo(x(step), bottom); c.stroke(); c.setLineDash([]);
@@ -159,7 +159,7 @@ function paintCharts() {
     ...overlaid.map((o) => ({ values: exact(o.curve.scored), colour: overlayColor(o.place), dashed: o.place % 2, dots: true })),
     { values: exact(evaluations), colour: cssVariable("--pg-accent"), dots: true },
   ], [0, 1], [[0, "0"], [0.5, "50 %"], [1, "100 %"]], "first score after a few steps");
-  $(".loss-chart").steps = metricCurve.steps; // what is drawn, for whoever wants to check
+  $(".loss-chart").steps = metricCurve.steps; // tests read this property
   $(".legend").style.visibility = overlaid.length ? "hidden" : "";
   const markedStep = hoverStep === null ? viewedStep : hoverStep, at = markedStep === null ? metricCurve.steps.length - 1 : nearestIndex(metricCurve.steps, markedStep);
   const atStep = (step) => (markedStep === null ? "" : " at step " + step.toLocaleString("en"));

@@ -18,7 +18,7 @@ def registries(tmp_path):
     made = []
 
     def make(root=tmp_path, **settings):
-        made.append(Registry(root, **{"lease": 0, "reap": 0} | settings))
+        made.append(Registry(root, **{"idle_timeout_s": 0, "release_after_s": 0} | settings))
         return made[-1]
 
     yield make

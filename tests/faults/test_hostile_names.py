@@ -225,7 +225,7 @@ def test_a_link_of_such_words_opens_a_page_and_shows_them_escaped(watched):
 
     async def opened_with_each():  # in a loop that is closed again: Gradio leaves one behind where there is none
         page = build_app(registry, Endpoints(registry, {}, is_public=False))
-        opened = next(each.fn for each in page.fns.values() if getattr(each.fn, "__name__", "") == "opened")
+        opened = next(each.fn for each in page.fns.values() if getattr(each.fn, "__name__", "") == "on_load")
         wanted = [name.encode("utf-8", "replace").decode() for name in NAMES]  # as a query comes
         queries = [{"inspect": each, "settings": json.dumps({each: 1}), "watch": each} for each in wanted]
         without_cookies = Request({"type": "http", "headers": []})

@@ -49,12 +49,12 @@ class Here:
     def __init__(self):
         self.inspector = Inspector()
 
-    def ask(self, kind, what, text="", **_):
+    def request(self, kind, what, text="", **_):
         future = Future()
         future.set_result(self.inspector.dispatch(kind, what if isinstance(what, dict) else {"checkpoint": str(what)}, text))
         return future
 
-    def supervise(self, seconds):
+    def check_timeout(self, seconds):
         pass
 
     close = stop = warm_up = lambda self: None
@@ -92,7 +92,7 @@ def server(registries, checkpoint, tmp_path, monkeypatch):
     monkeypatch.setattr(inspect_page, "WorkerProcess", nothing_drawn)
     monkeypatch.setattr(lab_page, "WorkerProcess", nothing_drawn)
     monkeypatch.setattr(head_analysis, "TIME_BUDGET", 0.0)
-    monkeypatch.setattr(LessonService, "_start_worker", lambda self, question, what: None)
+    monkeypatch.setattr(LessonService, "_measure", lambda self, question, what: None)
     registry = registries()
     registry._schedule = lambda: None
     registry.inspector = registry.slow_inspector = registry.upload_validator = Here()
@@ -198,9 +198,7 @@ def test_whatever_is_asked_is_answered_or_refused_in_a_sentence(server, count):
     answered = dict.fromkeys(names, 0)
     tried = []
 
-    @settings(max_examples=count, suppress_health_check=list(HealthCheck))
-    @given(st.sampled_from(names), st.data())
-    def ask(name, data):
+    def send(name, data):
         request = data.draw(requests(name, subjects, owner, begun))
         answer = client.post(ROUTE_PREFIX + name, content=json.dumps(request))
         assert answer.status_code in (200, 400), (answer.status_code, answer.text[:300])
@@ -213,11 +211,17 @@ def test_whatever_is_asked_is_answered_or_refused_in_a_sentence(server, count):
                 registry._queue.clear()
                 registry._runs.pop(other.id)
 
-    ask()
+    def send_random(names, n):
+        run_examples = given(st.sampled_from(names), st.data())(send)
+        settings(max_examples=n, suppress_health_check=list(HealthCheck))(run_examples)()
+
+    send_random(names, count)
     assert len(tried) >= 0.8 * count
     assert sum(answered.values()) * FEWEST_ANSWERED >= len(tried)
-    unanswered = {name for name in names if not answered[name]}
-    assert unanswered <= set(NEVER_ANSWERED), unanswered
+    rest = [name for name in names if not answered[name] and name not in NEVER_ANSWERED]
+    if rest:  # a route that few random requests reached
+        send_random(rest, 50 * len(rest))
+    assert [name for name in rest if not answered[name]] == []
 
 
 # No errand reaches the Hub here, no experiment has finished, no family is as small, nothing is measured: these refuse in a sentence,

@@ -104,7 +104,7 @@ def examined(count, strategy, examine):
 def used(config):
     """What is asked of every run before it starts: nothing of it may take time or memory either."""
     assert RunConfig.from_flat(config.to_flat()) == config
-    assert config.memory_estimate() > 16 * config.model.parameter_count() > 0
+    assert config.estimate_memory() > 16 * config.model.parameter_count() > 0
     assert describe_config(config)
     json.dumps(settings_for_viewer(config), allow_nan=False)
     with suppress(ConfigError):

@@ -159,7 +159,7 @@ def test_looking_at_handmade_weights_takes_no_memory(good, handmade, tmp_path, n
     files, says = handmade[name]
     for each, data in files.items():
         (tmp_path / each).write_bytes(data)
-    expected = {each: (weight.dtype, tuple(weight.shape)) for each, weight in weights_by_name(good[1].family).items()}
+    expected = {each: (weight.dtype, tuple(weight.shape)) for each, weight in weights_by_name(good[1].model).items()}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     tracemalloc.start()
     try:

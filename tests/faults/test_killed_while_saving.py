@@ -63,7 +63,7 @@ def test_worker_killed_while_saving_loses_no_checkpoint(tmp_path, count):
         worker = Saving(folder, config)
         worker.kill_after(chance.uniform(0, 0.08))
         assert worker.ended is None, worker.ended
-        assert worker.write_error == []  # it never had to fall back
+        assert worker.trouble == []  # it never had to fall back
         assert worker.began >= acknowledged, f"kill {turn}: step {acknowledged} was saved, the next worker began at {worker.began}"
         acknowledged = max(acknowledged, worker.acknowledged)
         left = [path.name for path in checkpoints.glob(".*")]
@@ -133,7 +133,7 @@ def test_a_starting_server_sweeps_what_a_killed_one_left(registries, tmp_path, w
     for path in (litter, litter.parent) if litter.parent.name.endswith(".tmp") else (litter,):
         os.utime(path, (time.time() - 86_400,) * 2)
     again = registries()
-    assert [each.id for each in again.of_owner("ada")] == [run.id]
+    assert [each.id for each in again.list_for_owner("ada")] == [run.id]
     assert not litter.exists()
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file() and "run.json" not in path.name) == kept
 
@@ -143,9 +143,9 @@ import sys
 from pathlib import Path
 from playground.runs.registry import Registry
 registry = Registry(Path(sys.argv[1]))
-(run,) = registry.of_owner("ada")
+(run,) = registry.list_for_owner("ada")
 for number in range(int(run.name) + 1, 10**9):
-    registry.edit(run, name=str(number))
+    registry.update_metadata(run, name=str(number))
     print(number, flush=True)
 """
 

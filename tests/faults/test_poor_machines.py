@@ -142,7 +142,7 @@ def test_one_core_without_shared_memory_can_train(tmp_path, one_core):
     by = next((way for way in given if subprocess.run([*way, "true"], capture_output=True).returncode == 0), None)
     if by is None:
         pytest.skip("a name space of its own, in which /dev/shm could be taken away, takes root, or a system that gives one to anybody")
-    with going(tmp_path, by=[*by, sys.executable, "-c", TOO_SLOW_FOR_GRADIO]) as app:
+    with going(tmp_path, command_prefix=[*by, sys.executable, "-c", TOO_SLOW_FOR_GRADIO]) as app:
         train(app)
         assert os.sched_getaffinity(app.process.pid) == one_core
 

@@ -165,7 +165,7 @@ def test_change_on_queued_branch_leaves_its_history_unchanged(registries):
     registry.control(branch, "resume")
     wait_for_status(branch, "done")
     assert_complete_series(registry, branch, 20)
-    assert list(branch.load().columns["learning_rate"]) == [1e-3] * 10 + [5e-4] * 10
+    assert list(branch.load_points().columns["learning_rate"]) == [1e-3] * 10 + [5e-4] * 10
 
 
 def test_a_worker_that_is_busy_for_long_is_not_taken_for_a_hung_one(registries):

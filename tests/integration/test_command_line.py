@@ -366,7 +366,7 @@ def test_rows_are_checked_trained_on_asked_and_scored(tmp_path):
 
 
 def test_a_family_brings_its_recipe_unless_a_preset_was_asked_for():
-    given = {"family": "recurrent", "cell": "lstm", "max_length": 6}
-    assert build_config(dict(given), None) == architecture_preset(**given, min_length=6)
+    settings = {"cell": "lstm", "max_length": 6}
+    assert build_config({"family": "recurrent", **settings}, None) == architecture_preset("recurrent", **settings, min_length=6)
     assert build_config({"family": "prebuilt"}, "one-head").model.n_layers == 1
     assert build_config({}, "bert").family == "bert"

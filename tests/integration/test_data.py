@@ -57,7 +57,7 @@ def consumed(monkeypatch, config, steps):
 )
 def test_the_rows_are_those_that_a_trainer_consumes_in_its_order(monkeypatch, tmp_path, small_run, settings):
     config = small_run.replace(**settings)
-    vocabulary = load_task(config.task.task, config.task.n_symbols).vocabulary
+    vocabulary = load_task(config.task.task, config.task.symbols).vocabulary
     expected = [
         {"step": step, "source": " ".join(vocabulary.decode(source)), "target": " ".join(vocabulary.decode(label))}
         for step, source, label in consumed(monkeypatch, config, 6)

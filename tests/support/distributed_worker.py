@@ -158,9 +158,19 @@ def main(folder):
     ranks = init_distributed(torch.device("cpu"))
     results = {"rank": ranks.rank, "size": ranks.world_size}
     for case in (
-        uninterrupted, resumed, resumed_from_single_process, with_dropout, ends_early, loss_is_nan_on_one_rank, gradient_is_infinite_on_one_rank,
-        one_rank_gets_sigterm, rejected_setups, families, by_command, one_rank_exits,
-    ):  # fmt: skip
+        uninterrupted,
+        resumed,
+        resumed_from_single_process,
+        with_dropout,
+        ends_early,
+        loss_is_nan_on_one_rank,
+        gradient_is_infinite_on_one_rank,
+        one_rank_gets_sigterm,
+        rejected_setups,
+        families,
+        by_command,
+        one_rank_exits,
+    ):
         (folder / f"{ranks.rank}.json").write_text(json.dumps(results))
         results[case.__name__] = case(ranks, config, folder)
     (folder / f"{ranks.rank}.json").write_text(json.dumps(results))

@@ -23,7 +23,10 @@ from tests.support.small_runs import tiny_config
 
 
 class PageClient:
-    """One visitor's page; with `keeps_connection` it keeps its connection until it is closed. Raises RuntimeError for whatever is not a 200."""
+    """One visitor's page; `keeps_connection` keeps the connection open until it is closed.
+
+    Raises RuntimeError for every status but 200.
+    """
 
     def __init__(self, app: AppServer, owner: str = "", keeps_connection: bool = False) -> None:
         self.owner, self.port, self.keeps_connection = owner, app.port, keeps_connection

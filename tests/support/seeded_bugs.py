@@ -36,9 +36,9 @@ BUGS = (
     Bug(
         "a write that is not atomic",
         "playground/training/atomic_write.py",
-        '    try:\n        with open(fresh, "xb")',
-        '    path.write_bytes(data)\n    try:\n        with open(fresh, "xb")',
-        ("unit/training/test_files.py",),
+        '    try:\n        with open(staging, "xb")',
+        '    path.write_bytes(data)\n    try:\n        with open(staging, "xb")',
+        ("unit/training/test_atomic_write.py",),
     ),
     Bug("token=None", "playground/hub/client.py", "token=token or False", "token=token or None", ("integration/hub",)),
     Bug(
@@ -51,14 +51,14 @@ BUGS = (
     Bug(
         "a cursor off by one",
         "playground/runs/metric_series.py",
-        "self.columns[name][known:]",
-        "self.columns[name][known + 1 :]",
+        "self.columns[name][n_known:]",
+        "self.columns[name][n_known + 1 :]",
         ("unit/runs",),
     ),
     Bug(
         "a swallowed worker failure",
         "playground/runs/registry.py",
-        'run.status, run.message = "failed", f"{_why(code)}; {kept}"',
+        'run.status, run.message = "failed", f"{_exit_reason(code)}; {kept}"',
         'run.status, run.message = "stopped", ""',
         ("integration/runs/test_registry.py", "faults/test_workers.py"),
     ),
@@ -67,13 +67,13 @@ BUGS = (
         "playground/comparison/respondents.py",
         '"token_accuracy": 1 / symbols,',
         '"token_accuracy": 1 / (symbols + 3),',
-        ("integration/comparison/test_answerers.py",),
+        ("integration/comparison/test_respondents.py",),
     ),
     Bug(
         "a held-out sequence in the training batch",
         "playground/tasks/held_out.py",
-        "weight_B = (~is_held_out(task.marks(sequence_BL), lengths_B)).float()",
-        "weight_B = torch.ones(len(lengths_B))",
+        "loss_weight_B = (~is_held_out(task.hash_ids(sequence_BL), lengths_B)).float()",
+        "loss_weight_B = torch.ones(len(lengths_B))",
         ("unit/tasks", "unit/training"),
     ),
     Bug(
@@ -88,7 +88,7 @@ BUGS = (
         "playground/figures/attention.py",
         "table.writerows(data)",
         "table.writerows(data[1:])",
-        ("unit/plots", "integration/test_command_line.py"),
+        ("unit/figures", "integration/test_command_line.py"),
     ),
 )
 

@@ -126,7 +126,7 @@ def test_where_visitors_are_strangers_training_is_short(tiny_bert, monkeypatch):
     with pytest.raises(JobError, match="100 epochs of 48 rows are 300 steps; the maximum is 200: use fewer epochs"):
         train(tiny_bert, epochs=100)
     many = "text,label\n" + "".join(f"text {number},{number % 2}\n" for number in range(1500))
-    monkeypatch.setattr(classifier, "find", lambda *_: pytest.fail("the usual number of epochs is affordable"))
+    monkeypatch.setattr(classifier, "resolve", lambda *_: pytest.fail("the usual number of epochs is affordable"))
     with pytest.raises(pytest.fail.Exception, match="affordable"):
         classifier.train_classifier({"csv": many}, ProgressReporter())
 
@@ -134,9 +134,9 @@ def test_where_visitors_are_strangers_training_is_short(tiny_bert, monkeypatch):
 def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
     rows = classifier.read_labelled(CSV + CSV.split("\n", 1)[1])
     assert rows.labels == ["contra", "pro"]
-    assert (len(rows.training), len(rows.count_held_out)) == (48, 12)
-    assert [sum(label == place for _, label in rows.count_held_out) for place in (0, 1)] == [6, 6]
-    assert not {text for text, _ in rows.training} & {text for text, _ in rows.count_held_out}
+    assert (len(rows.training), len(rows.held_out)) == (48, 12)
+    assert [sum(label == place for _, label in rows.held_out) for place in (0, 1)] == [6, 6]
+    assert not {text for text, _ in rows.training} & {text for text, _ in rows.held_out}
     assert rows.notes == ["60 duplicate rows were removed"]
 
 

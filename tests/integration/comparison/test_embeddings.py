@@ -84,10 +84,10 @@ class FourWords:
 
     def __call__(self, text, **_):
         text = text.strip()
-        return {"input_ids": [self.split_on_spaces.index(text) if text in self.split_on_spaces else 0]}
+        return {"input_ids": [self.words.index(text) if text in self.words else 0]}
 
     def convert_ids_to_tokens(self, ids):
-        return [self.split_on_spaces[each] for each in ids] if isinstance(ids, list) else self.split_on_spaces[ids]
+        return [self.words[each] for each in ids] if isinstance(ids, list) else self.words[ids]
 
 
 class Embedding:

@@ -141,10 +141,10 @@ def test_generation_is_batch_invariant_and_agrees_with_exact_match(fixture, fami
 def test_attention_rows_sum_to_one_and_exclude_padding_and_future(fixture, family):
     model, _ = family(fixture)
     batch = build_held_out_set(model.task, 6, 2, 4).batch
-    record, axes = model.record(batch), model.axes(batch)
+    record, axes = model.attention_weights(batch), model.attention_tokens(batch)
     kind = "decoder" if fixture == "tiny-gpt2" else "encoder"
     assert set(axes) == {kind}
-    layers = getattr(record, f"{kind}_attention")
+    layers = getattr(record, kind)
     assert len(layers) == model.config.n_layers
     queries_BQ, memory_BM = axes[kind]
     for weights_BHQM in layers:

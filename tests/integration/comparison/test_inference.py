@@ -107,7 +107,7 @@ def test_letters_of_several_bytes_come_whole(tiny_gpt2):
     ids = pipe.tokenizer("né")["input_ids"]
     written = [inference.GeneratedToken(token, 1.0, [(token, 1.0)]) for token in ids]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inference, "write", lambda *_: iter(written))
+        patch.setattr(inference, "generate_tokens", lambda *_: iter(written))
         found = run("free", {"task": "text-generation", "model": tiny_gpt2, "text": "x", "new_tokens": 3}, ProgressReporter())
     assert len(ids) == 3
     assert [row["text"] for row in found["written"]] == ["n", "", "é"]

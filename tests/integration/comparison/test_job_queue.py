@@ -192,7 +192,7 @@ from playground.comparison.job_queue import JobQueue
 from playground.comparison.export import to_csv
 if __name__ == "__main__":
     comparer = JobQueue()
-    job = comparer.begin("about", {"models": ["../odd"]}, "ada")
+    job = comparer.submit("about", {"models": ["../odd"]}, "ada")
     while (answer := comparer.poll(job, "ada"))["status"] not in ("done", "failed"):
         time.sleep(0.05)
     assert "is not the name of a model" in answer["result"]["models"][0]["sentence"], answer
@@ -367,7 +367,7 @@ def test_fine_tuning_is_kept_when_the_server_is_killed(digits, tiny_gpt2, tmp_pa
         import json, sys, time
         from playground.comparison.job_queue import JobQueue
         comparer = JobQueue()
-        job = comparer.begin("finetune", json.loads(sys.argv[1]), "ada")
+        job = comparer.submit("finetune", json.loads(sys.argv[1]), "ada")
         while len(comparer.poll(job, "ada")["rows"]) < 5:
             time.sleep(0.05)
         print("learning", flush=True)

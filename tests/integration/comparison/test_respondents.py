@@ -203,7 +203,7 @@ def test_the_scratch_models_answer_counts_only_when_it_ends(digits):
     _, family = load_model(digits)
     for tail, right in (([EOS], True), ([9], False), ([0], False)):
         numbers = TASK.vocabulary.encode("4 1 3") + tail
-        stub = SimpleNamespace(solve=lambda source, most, numbers=numbers: torch.tensor([numbers]), config=family.config)
+        stub = SimpleNamespace(generate=lambda source, most, numbers=numbers: torch.tensor([numbers]), config=family.config)
         scratch = CheckpointModel("stub", TASK, family)
         scratch.family = stub
         answer = scratch.generate(Example(("3", "1", "4"), ("4", "1", "3")))

@@ -46,7 +46,7 @@ def spec(base=QUICK, grid=None, seeds=(0, 1), **more):
 
 
 def finished(lab, asked, owner="ada"):
-    wait_for(lambda: lab.state(asked, owner) == "done", 90, f"the end of {lab.report(asked, owner)}")
+    wait_for(lambda: lab.state(asked, owner) == "done", 90, f"the end of {lab.details(asked, owner)}")
     return lab.details(asked, owner)
 
 
@@ -250,7 +250,7 @@ def test_an_experiment_that_nobody_watches_is_put_down_and_can_be_resumed(serve)
     asked = lab.submit(spec(ENDLESS), "ada")
     wait_for(lambda: any(run.step for run in registry.list_for_owner("ada")), description="a run that trains")
     registry.summaries("ada")
-    lab._states[asked.id].watched_at -= 2000  # longer ago than the lease
+    lab._states[asked.id].last_viewed_at -= 2000  # longer ago than the lease
     time.sleep(0.5)
     assert lab._states[asked.id].owner  # the owner looks at the list of runs
     registry.owner_last_seen.clear()

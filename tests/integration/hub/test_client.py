@@ -419,7 +419,7 @@ def test_every_revision_can_be_listed_looked_at_and_fetched(hub, ada, nobody, pa
         nobody.fetch("ada/digits", commit, {"model.safetensors": 7 * step}, tmp_path / commit)
         assert (tmp_path / commit / "model.safetensors").read_bytes() == b"weights" * step
     for revision in ("no-such-branch", "0" * 40):
-        error = refused(nobody.look, "ada/digits", revision)
+        error = refused(nobody.repo_info, "ada/digits", revision)
         assert "no such revision; choose one that it lists" in str(error)
 
 
@@ -518,7 +518,7 @@ def test_the_gallery_has_the_models_with_our_tag_most_liked_first(hub, ada, nobo
 def test_what_is_not_there_or_not_for_everybody_is_told_apart(hub, ada, nobody, tmp_path):
     hub.put("ben/gated", {MANIFEST: "{}"}, gated="manual")
     assert "no repository ada/nothing that is public" in str(refused(nobody.repo_info, "ada/nothing"))
-    assert "no repository ada/nothing that this token can read" in str(refused(ada.look, "ada/nothing"))
+    assert "no repository ada/nothing that this token can read" in str(refused(ada.repo_info, "ada/nothing"))
     for visitor in (nobody, ada):
         error = refused(visitor.fetch, "ben/gated", "main", {MANIFEST: 2}, tmp_path / "in")
         assert f"request access on its page, {hub.url}/ben/gated" in str(error)

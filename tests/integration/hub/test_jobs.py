@@ -484,7 +484,7 @@ def test_fetched_model_counts_for_the_address_of_its_job(monkeypatch, client_add
 
 def test_a_person_alone_may_ask_for_every_list(monkeypatch, client_address):
     monkeypatch.setattr("playground.hub.publisher.start_job", lambda errand, owner, **_: Job(secrets.token_hex(4), owner, errand))
-    jobs = AutoPublisher(SimpleNamespace(local_owner="ada"))
+    jobs = AutoPublisher(SimpleNamespace(single_owner="ada"))
     client_address.set("127.0.0.1")
     for _ in range(MAX_CONCURRENT_TASKS):
         jobs.start(HubTask("gallery"), "ada", refresh=True)

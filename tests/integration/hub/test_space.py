@@ -68,6 +68,7 @@ def test_a_folder_that_is_no_copy_of_the_repository_is_named(tmp_path):
 def test_a_dry_run_lists_the_files_and_writes_nothing(hub, deploy):
     with hub.record_requests() as seen:
         done = deploy("ada/dry", "--dry-run")
+    assert done.returncode == 0, done.stderr
     first, *files, last = done.stdout.splitlines()
     assert first == "space ada/dry (private, branch main): would be created"
     assert sorted(line.split()[-1] for line in files) == sorted(space_files())

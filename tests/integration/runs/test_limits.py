@@ -257,7 +257,7 @@ def test_metrics_that_would_take_long_to_read_are_not_adopted(hosted, tmp_path):
     os.truncate(metrics, size)
     registry.limits = replace(registry.limits, metrics_bytes=size)
     without = shutil.copytree(checkpoint, tmp_path / "without", ignore=shutil.ignore_patterns("metrics.jsonl"))
-    assert registry.import_checkpoint(checkpoint, "ada", "mine").load().last == 3
+    assert registry.import_checkpoint(checkpoint, "ada", "mine").load_points().last == 3
     assert registry.import_checkpoint(without, "ada", "mine").step == 3
 
 

@@ -483,7 +483,7 @@ def test_who_waits_comes_by_places_then_turns_then_the_line(registry):
         owners = "abcdef"[: chance.randint(1, 6)]
         line, held = chance.choices(owners, k=chance.randint(0, 12)), chance.choices(owners, k=chance.randint(0, 4))
         waiting = [SimpleNamespace(owner=owner) for owner in line]
-        registry._runs = {str(at): SimpleNamespace(owner=owner, live=True, sliced=False) for at, owner in enumerate(held)}
+        registry._runs = {str(at): SimpleNamespace(owner=owner, has_worker=True, uses_zerogpu=False) for at, owner in enumerate(held)}
         turns = chance.sample(owners, chance.randint(0, len(owners)))  # the one whose turn was longest ago first
         registry._queue, registry._turn_counter = list(waiting), len(turns)
         registry._last_served = OrderedDict((owner, number) for number, owner in enumerate(turns, start=1))
@@ -510,7 +510,7 @@ def test_a_run_that_does_not_fit_into_memory_is_refused_with_the_number(registry
 
 
 def test_run_short_of_memory_does_not_block_smaller_runs(serve, monkeypatch):
-    def scarce(config: RunConfig, besides: int = 0) -> None:
+    def scarce(config: RunConfig, reserved_bytes: int = 0) -> None:
         if config.training.batch_size > 8:
             raise ConfigError("batch_size", "this run needs about 9.0 GB and 1.0 GB are free")
 
@@ -533,7 +533,7 @@ def test_run_short_of_memory_does_not_block_smaller_runs(serve, monkeypatch):
 def test_run_short_of_memory_is_overtaken_for_a_limited_time(serve, monkeypatch):
     live = []
 
-    def scarce(config: RunConfig, besides: int = 0) -> None:
+    def scarce(config: RunConfig, reserved_bytes: int = 0) -> None:
         if config.training.batch_size > 8 and live and live[0].has_worker:
             raise ConfigError("batch_size", "this run needs about 9.0 GB and 1.0 GB are free")
 
@@ -700,7 +700,7 @@ from playground.runs.registry import Registry
 from playground.training.config import SettingChange, RunConfig
 if __name__ == "__main__":
     registry = Registry(Path({str(tmp_path)!r}), slots=1)
-    config = RunConfig.from_fields({SMALL | {"steps": 60, "dropout": 0.1}!r})
+    config = RunConfig.from_flat({SMALL | {"steps": 60, "dropout": 0.1}!r})
     run = registry.start(config, "ada", changes=[SettingChange(0, "speed", 20)])
     waiting = registry.start(config, "ada")
     while run.step < 5:
@@ -816,7 +816,7 @@ def test_branch_repeats_its_parent_unless_a_setting_changes(registry):
         for branch in (same, other):
             wait_for_pause_at(branch, step)
             assert losses(branch) == losses(parent)[:step]
-            assert branch.load_points().scored == [score for score in parent.load_points().evaluations if score[0] <= step]
+            assert branch.load_points().evaluations == [score for score in parent.load_points().evaluations if score[0] <= step]
             assert branch.name.startswith(f"{parent.name} from {step}")
         registry.change_setting(other, "learning_rate", 0.05)
         finished(registry, same)
@@ -1513,7 +1513,7 @@ def test_housekeeping_failure_is_logged_and_later_rounds_still_run(registry, cap
     registry.inspector.check_timeout = fail
     wait_for(lambda: len(rounds) >= 3, 60, "a third round after two that failed")
     assert "a defect of the supervisor" in caplog.text
-    assert "_look_after" in caplog.text
+    assert "_supervise" in caplog.text
     other = start(registry, steps=1)
     wait_for_status(other, "done")
 
@@ -1588,7 +1588,7 @@ def test_looking_that_cannot_begin_leaves_the_run_at_rest(registry, monkeypatch)
         raise RuntimeError("no process")
 
     with monkeypatch.context() as patch:
-        patch.setattr(registry.inspector, "ask", fail)
+        patch.setattr(registry.inspector, "request", fail)
         with pytest.raises(RuntimeError):
             registry._refresh_snapshot(run)
     assert registry.is_idle(run)
@@ -1651,5 +1651,5 @@ def test_a_second_server_on_the_same_folder_is_warned_about(serve, tmp_path):
     assert (first.storage_error(), first.lock_storage()) == ("", "")
     assert "another server uses" in second.lock_storage()
     assert str(tmp_path) in second.lock_storage()
-    first._claim.release()
+    first._storage_lock.release()
     assert second.lock_storage() == ""

@@ -46,7 +46,7 @@ def slow_write(monkeypatch, disk, registry):
 
 
 def slow_check(monkeypatch, disk, registry):
-    monkeypatch.setattr(registry.storage_quota, "check", disk.around(registry.storage_quota.ensure_available))
+    monkeypatch.setattr(registry.storage_quota, "ensure_available", disk.around(registry.storage_quota.ensure_available))
 
 
 def slow_removal(monkeypatch, disk, registry):
@@ -74,7 +74,7 @@ def test_a_poll_and_a_request_do_not_wait_for_the_disk(registry, monkeypatch, ac
     watched, changed = start(registry), start(registry)
     if action == "a run is forgotten":
         registry.control(changed, "stop")
-    changed.points, watched.points = changed.load(), watched.load()
+    changed.points, watched.points = changed.load_points(), watched.load_points()
     disk = SlowDisk()
     make_slow(monkeypatch, disk, registry)
     with ThreadPoolExecutor(2) as threads:

@@ -35,12 +35,12 @@ from playground.training.config import SettingChange, RunConfig
 from playground.training.trainer import Trainer
 from tests.support.trainer_fingerprint import fingerprint
 order = json.loads(sys.argv[1])
-trainer = Trainer(RunConfig.from_fields(order["fields"]), SettingChange.read(order["scheduled"]))
+trainer = Trainer(RunConfig.from_flat(order["fields"]), SettingChange.parse(order["scheduled"]))
 while trainer.should_continue() and trainer.step_count < order["until"]:
     for step, setting, value in order["by_hand"]:
         if trainer.step_count == step:
-            trainer.change(setting, value)
-    trainer.step()
+            trainer.schedule_change(setting, value)
+    trainer.train_step()
 if order["folder"]:
     save_checkpoint(Path(order["folder"]), trainer, None)
     os.kill(os.getpid(), signal.SIGKILL)

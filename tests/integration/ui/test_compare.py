@@ -55,7 +55,7 @@ def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, regist
     told = ask(page, "begin", {"owner": OWNER, "kind": "table", "subject": "checkpoint:reverse", "what": wished})
     assert job_of(page, told).request == {"models": ["gpt2"], "n": 4, "checkpoint": str(registry.root / "reverse"), "name": "reverse"}
     told = ask(page, "begin", {"owner": OWNER, "kind": "table", "what": wished})
-    assert job_of(page, told).what == {"models": ["gpt2"], "n": 4}
+    assert job_of(page, told).request == {"models": ["gpt2"], "n": 4}
 
 
 def test_a_run_is_compared_by_its_newest_checkpoint_and_by_nobody_else(page, registry):
@@ -108,18 +108,18 @@ def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
     code = (
         "import asyncio, sys, time\n"
         "from pathlib import Path\n"
-        "from playground.comparison.job_queue import Comparer\n"
+        "from playground.comparison.job_queue import JobQueue\n"
         "from playground.runs.registry import Registry\n"
         "from playground.ui.compare import ComparePage\n"
         "if __name__ == '__main__':\n"
-        f"    page, owner = ComparePage(Registry(Path({str(tmp_path)!r})), Comparer()), {OWNER!r}\n"
-        "    assert page.comparer.process_id is None\n"
-        "    job = asyncio.run(page.begin({'owner': owner, 'kind': 'cached', 'what': {}}, None))['job']\n"
+        f"    page, owner = ComparePage(Registry(Path({str(tmp_path)!r})), JobQueue()), {OWNER!r}\n"
+        "    assert page.job_queue.process_id is None\n"
+        "    job = asyncio.run(page.submit({'owner': owner, 'kind': 'cached', 'what': {}}, None))['job']\n"
         "    poll = lambda: asyncio.run(page.poll({'owner': owner, 'job': job}, None))\n"
         "    while (told := poll())['status'] in ('waiting', 'working'): time.sleep(0.05)\n"
         "    assert told['status'] == 'done', told\n"
         "    assert told['result']['models'] == [], told\n"
-        "    page.comparer.close(); page.registry.shutdown()\n"
+        "    page.job_queue.close(); page.registry.shutdown()\n"
         "    sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))\n"
     )
     script = tmp_path / "script.py"

@@ -177,7 +177,7 @@ def dribbled(owner, ended, address="10.0.0.1"):
 def test_slow_upload_times_out_and_each_visitor_holds_one_slot(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr("playground.ui.datasets_api.UPLOAD_TIMEOUT_S", 2)
-    bringing, owners, ended = DatasetUploads(SimpleNamespace(local_owner="")), [new_owner_key() for _ in range(MAX_PENDING_UPLOADS)], []
+    bringing, owners, ended = DatasetUploads(SimpleNamespace(single_owner="")), [new_owner_key() for _ in range(MAX_PENDING_UPLOADS)], []
 
     async def scene():
         first = [asyncio.create_task(bringing.upload(dribbled(owner, ended, f"10.0.0.{n % 2}"))) for n, owner in enumerate(owners)]
@@ -204,7 +204,7 @@ def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monke
         (folder / "sent").write_bytes(bytes(2_000_000))
         os.utime(folder, (0, 0))
     monkeypatch.setenv("PLAYGROUND_DATASETS_TOTAL_MB", "1")
-    DatasetUploads(SimpleNamespace(local_owner=""))._ensure_quota(new_owner_key(), 1000, 1000)
+    DatasetUploads(SimpleNamespace(single_owner=""))._ensure_quota(new_owner_key(), 1000, 1000)
     registry = Registry(tmp_path)
     try:
         assert not any(folder.exists() for folder in left)
@@ -466,7 +466,7 @@ async def quiet():
 
 def test_one_address_holds_one_of_the_row_readers(tmp_path, monkeypatch, client_address):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    bringing, readers = DatasetUploads(SimpleNamespace(local_owner="")), Readers(monkeypatch)
+    bringing, readers = DatasetUploads(SimpleNamespace(single_owner="")), Readers(monkeypatch)
 
     def read(name, address):
         client_address.set(address)
@@ -496,7 +496,7 @@ def test_one_address_holds_one_of_the_row_readers(tmp_path, monkeypatch, client_
 def test_only_so_many_kept_sets_wait_to_be_shown(tmp_path, monkeypatch, client_address):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr("playground.ui.datasets_api.load_metadata", lambda content: {})
-    bringing, waiting = DatasetUploads(SimpleNamespace(local_owner="")), []
+    bringing, waiting = DatasetUploads(SimpleNamespace(single_owner="")), []
 
     async def scene():
         release = asyncio.Event()

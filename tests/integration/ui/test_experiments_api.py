@@ -258,10 +258,10 @@ def in_a_loop(coroutine):
 
 def test_a_verdict_that_waits_for_a_model_keeps_no_other_one_waiting(page, measured):
     async def both():
-        slow = asyncio.ensure_future(page.verdict({"owner": OWNER, "name": "annotated-copy"}, Page("10.0.0.1")))
+        slow = asyncio.ensure_future(page.outcome({"owner": OWNER, "name": "annotated-copy"}, Page("10.0.0.1")))
         while not measured:
             await asyncio.sleep(0.01)
-        quick = asyncio.ensure_future(page.verdict({"owner": OTHER, "name": "length-order"}, Page("10.0.0.2")))
+        quick = asyncio.ensure_future(page.outcome({"owner": OTHER, "name": "length-order"}, Page("10.0.0.2")))
         finished, _ = await asyncio.wait({quick}, timeout=10)
         measured[0].set_result({"loss": 0.25})
         return finished, (await quick)["sentence"], await slow
@@ -273,9 +273,9 @@ def test_a_verdict_that_waits_for_a_model_keeps_no_other_one_waiting(page, measu
 
 def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
     async def crowd():
-        ask = [asyncio.ensure_future(page.verdict({"owner": OWNER, "name": "annotated-copy"}, Page("10.0.0.1"))) for _ in range(40)]
+        ask = [asyncio.ensure_future(page.outcome({"owner": OWNER, "name": "annotated-copy"}, Page("10.0.0.1"))) for _ in range(40)]
         refused, _ = await asyncio.wait(ask, timeout=2)
-        other = asyncio.ensure_future(page.verdict({"owner": OTHER, "name": "annotated-copy"}, Page("10.0.0.2")))
+        other = asyncio.ensure_future(page.outcome({"owner": OTHER, "name": "annotated-copy"}, Page("10.0.0.2")))
         waiting = len(measured)
         for _ in range(500):
             if len(measured) > waiting or other.done():
@@ -303,7 +303,7 @@ def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
 def test_nobody_measures_for_a_page_that_has_gone(page, measured):
     async def leave():
         page_of_owner = Page("10.0.0.1")
-        asked = asyncio.ensure_future(page.verdict({"owner": OWNER, "name": "annotated-copy"}, page_of_owner))
+        asked = asyncio.ensure_future(page.outcome({"owner": OWNER, "name": "annotated-copy"}, page_of_owner))
         while not measured:
             await asyncio.sleep(0.01)
         page_of_owner.connected = False

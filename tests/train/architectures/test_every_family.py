@@ -47,7 +47,7 @@ def wider(batch, n):
 
 
 def weights_of(record):
-    return {kind: layers for kind in KINDS if (layers := getattr(record, f"{kind}_attention"))}
+    return {kind: layers for kind in KINDS if (layers := getattr(record, kind))}
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -150,7 +150,7 @@ def test_solves_is_solve_compared_whatever_is_asked(name, grown, data):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_an_answer_is_the_same_alone_and_in_a_padded_batch(name, grown):
     model, batch = grown(name)[60], rows()
-    padded, record = wider(batch, 3), weights_of(model.record(wider(batch, 3)))
+    padded, record = wider(batch, 3), weights_of(model.attention_weights(wider(batch, 3)))
     given_BT = model.generate(padded.source_BS, 8)
     for b in range(4):
         single = alone(batch, b)
@@ -158,9 +158,9 @@ def test_an_answer_is_the_same_alone_and_in_a_padded_batch(name, grown):
         trained = Batch(single.source_BS, single.target_BT, torch.ones(1))
         others = Batch(padded.source_BS, padded.target_BT, torch.eye(4)[b])
         torch.testing.assert_close(model.loss(trained), model.loss(others), atol=1e-5, rtol=1e-5)
-        for kind, layers in weights_of(model.record(single)).items():
-            rows_Q, columns_M = model.axes(single)[kind]
-            wide_Q, wide_M = model.axes(padded)[kind]
+        for kind, layers in weights_of(model.attention_weights(single)).items():
+            rows_Q, columns_M = model.attention_tokens(single)[kind]
+            wide_Q, wide_M = model.attention_tokens(padded)[kind]
             queries, memory = kept(rows_Q[0], wide_Q[b]), kept(columns_M[0], wide_M[b])
             for weights_BHQM, wide_BHQM in zip(layers, record[kind], strict=True):
                 assert_same = torch.testing.assert_close
@@ -176,7 +176,7 @@ def kept(tokens_Q, wide_Q):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_attention_sums_to_one_leaves_out_padding_and_fits_its_axes(name, grown):
     model, batch = grown(name)[MAX_STEPS], rows()
-    axes, layers = model.axes(batch), weights_of(model.record(batch))
+    axes, layers = model.attention_tokens(batch), weights_of(model.attention_weights(batch))
     assert set(axes) == set(layers)
     for kind, weights in layers.items():
         rows_BQ, columns_BM = axes[kind]

@@ -34,7 +34,7 @@ FAILING = ("transpose", "no-return", "mask-shape")
 def small():
     """Settings with which a copy learns in a second or two."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bug_injection, "SETTINGS", SMALL)
+        patch.setattr(bug_injection, "BUG_SETTINGS", SMALL)
         patch.setattr(bug_injection, "SILENT_VARIANT_STEPS", 15)
         yield
 
@@ -66,7 +66,7 @@ def test_a_mistake_is_one_line_of_the_real_source(name):
 def test_a_line_that_is_not_in_the_source_is_refused():
     mistake = BUGS["causal-mask"]
     with pytest.raises(ValueError, match=r"occurs 0 times in"):
-        load_sources(type(mistake)(**{**vars(mistake), "right": "return nothing_of_the_kind"}))
+        load_sources(type(mistake)(**{**vars(mistake), "correct_line": "return nothing_of_the_kind"}))
 
 
 @pytest.mark.parametrize("name", BUGS)

@@ -101,12 +101,29 @@ def test_fault_by_fault_the_table_tells_what_was_survived():
         load_soak.phase_result(Phase("a worker hangs", [100.0, 140.0], [0.03], [], ["500"], 0, None)),
     ]
     rows = {
-        "minutes": 2, "busy_before": 10, "disk": False, "phases": phases, "fairness": 1.0, "in_all": load_soak.quantiles([0.01, 0.02, 0.03]),
-        "looked_in_all": load_soak.quantiles([0.1]), "done": dict(Counter(started=2)), "refused": {}, "errors": ["500"], "runs": 1, "points": 3,
-        "points_missing": 0, "points_twice": 0, "shown_twice": 0, "checkpoints": 1, "checkpoints_unreadable": 0,
+        "minutes": 2,
+        "busy_before": 10,
+        "disk": False,
+        "phases": phases,
+        "fairness": 1.0,
+        "in_all": load_soak.quantiles([0.01, 0.02, 0.03]),
+        "looked_in_all": load_soak.quantiles([0.1]),
+        "done": dict(Counter(started=2)),
+        "refused": {},
+        "errors": ["500"],
+        "runs": 1,
+        "points": 3,
+        "points_missing": 0,
+        "points_twice": 0,
+        "shown_twice": 0,
+        "checkpoints": 1,
+        "checkpoints_unreadable": 0,
         "begun_before_a_checkpoint": 0,
-        "memory": {"idle": 90.0, "most": 140.0, "in_the_end": 95.0}, "workers_left": 0, "tracebacks": 0, "exit_codes": {"0": 1},
-    }  # fmt: skip
+        "memory": {"idle": 90.0, "most": 140.0, "in_the_end": 95.0},
+        "workers_left": 0,
+        "tracebacks": 0,
+        "exit_codes": {"0": 1},
+    }
     told = load_soak.table(rows)
     assert "| a worker hangs | 2 | 1 | 2, 2 | 3 |" in told
     assert "| in all | 2 | 1 | | 3 | 20 | 30 | 30 | 1 |" in told

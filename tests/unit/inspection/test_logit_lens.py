@@ -79,9 +79,15 @@ def test_every_part_is_there_once():
     parts = direct_logit_attribution(random_model().transformer, random_model().encode_text("314"), 0, 5)
     named = [part.component for part in parts if part.component]
     assert sorted(map(str, named)) == sorted(
-        map(str, [*all_heads(random_model().transformer.config, "decoder", "cross"), *(Component("decoder feed-forward", i) for i in range(2)),
-                  Component("target positions")])
-    )  # fmt: skip
+        map(
+            str,
+            [
+                *all_heads(random_model().transformer.config, "decoder", "cross"),
+                *(Component("decoder feed-forward", i) for i in range(2)),
+                Component("target positions"),
+            ],
+        )
+    )
     others = [part.name for part in parts if part.component is None]
     assert others == [
         "token embedding", "decoder self-attention, layer 1, bias", "cross-attention, layer 1, bias",

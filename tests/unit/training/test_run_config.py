@@ -189,6 +189,6 @@ def test_what_additive_alignment_keeps_for_its_backward_pass_is_estimated():
 
 @pytest.mark.parametrize("part", ["task", "training"])
 def test_run_config_part_of_wrong_type_is_rejected_with_remedy(part):
-    with pytest.raises(ConfigError, match=rf"{part} is 'reverse'; .* use RunConfig.from_fields") as refused:
+    with pytest.raises(ConfigError, match=rf"{part} is 'reverse'; .* use RunConfig.from_flat") as refused:
         RunConfig(**{part: "reverse"})
     assert refused.value.field == part
