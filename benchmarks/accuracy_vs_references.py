@@ -110,12 +110,12 @@ class Measurement:
     def __init__(self, name: str, conditions: dict[str, Any]) -> None:
         self.name = name
         conditions = conditions | {"versions": reference_versions()}
-        found = load_unfinished(name)
+        unfinished = load_unfinished(name)
         same = (
-            found is not None
-            and {key: value for key, value in found.items() if key != "runs"} == conditions
+            unfinished is not None
+            and {key: value for key, value in unfinished.items() if key != "runs"} == conditions
         )
-        self.rows: dict[str, Any] = found if same else conditions | {"runs": []}
+        self.rows: dict[str, Any] = unfinished if same else conditions | {"runs": []}
 
     def run(self, key: dict[str, Any], train: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         for run in self.rows["runs"]:

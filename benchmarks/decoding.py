@@ -47,17 +47,21 @@ def decoding_methods(batch_size: int) -> dict[str, Callable[[], Tensor]]:
     def decoder_again() -> Tensor:
         memory_BSD = ours.encode(source_BS)
         return written_anew(
-            lambda given_BT: ours.output(ours.decode(given_BT, memory_BSD, source_BS)[:, -1]),
+            lambda decoder_input_BT: ours.output(
+                ours.decode(decoder_input_BT, memory_BSD, source_BS)[:, -1]
+            ),
             source_BS,
             N_SYMBOLS,
         )
 
     def everything_again() -> Tensor:
-        return written_anew(lambda given_BT: ours(source_BS, given_BT)[:, -1], source_BS, N_SYMBOLS)
+        return written_anew(
+            lambda decoder_input_BT: ours(source_BS, decoder_input_BT)[:, -1], source_BS, N_SYMBOLS
+        )
 
     def generate_tokens() -> Tensor:
         # Without an EOS there is nothing to look out for, which spares it the processor that would forbid one.
-        asked: dict[str, Any] = {
+        generation_config: dict[str, Any] = {
             "max_new_tokens": N_SYMBOLS,
             "min_new_tokens": N_SYMBOLS,
             "num_beams": 1,
@@ -65,7 +69,10 @@ def decoding_methods(batch_size: int) -> dict[str, Callable[[], Tensor]]:
             "use_cache": True,
         }
         return model.generate(
-            source_BS, attention_mask=torch.ones_like(source_BS), eos_token_id=None, **asked
+            source_BS,
+            attention_mask=torch.ones_like(source_BS),
+            eos_token_id=None,
+            **generation_config,
         )[:, 1:]
 
     def x_generate() -> Tensor:

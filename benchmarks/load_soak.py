@@ -351,17 +351,20 @@ def table(rows: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for kind in FAULTS:
-        found = [phase for phase in rows["phases"] if phase["kind"] == kind]
-        if not found:
+        phases_of_kind = [phase for phase in rows["phases"] if phase["kind"] == kind]
+        if not phases_of_kind:
             continue
-        took = [phase["recovered"] for phase in found if phase["recovered"] is not None]
-        polls, looked = [phase["polls"] for phase in found], [phase["looked"] for phase in found]
+        took = [phase["recovered"] for phase in phases_of_kind if phase["recovered"] is not None]
+        polls, looked = (
+            [phase["polls"] for phase in phases_of_kind],
+            [phase["looked"] for phase in phases_of_kind],
+        )
         lines.append(
-            f"| {kind} | {len(found)} | {len(took)} | {f'{median(took):.0f}, {max(took):.0f}' if took else '–'} | "
+            f"| {kind} | {len(phases_of_kind)} | {len(took)} | {f'{median(took):.0f}, {max(took):.0f}' if took else '–'} | "
             f"{sum(p['n'] for p in polls):,} | {median(p['p50'] for p in polls):.0f} | {max(p['p95'] for p in polls):.0f} | "
-            f"{max(p['most'] for p in polls):.0f} | {sum(p['errors'] for p in found)} | "
+            f"{max(p['most'] for p in polls):.0f} | {sum(p['errors'] for p in phases_of_kind)} | "
             f"{sum(p['n'] for p in looked)}, {median(p['p50'] for p in looked):.0f}, {max(p['p95'] for p in looked):.0f} | "
-            f"{max(max(p['memory']) for p in found):.0f} |"
+            f"{max(max(p['memory']) for p in phases_of_kind):.0f} |"
         )
     polls, looked, memory, phases = (
         rows["in_all"],

@@ -83,9 +83,9 @@ class Scenario:
         self.tracebacks += self.app.log.read_text(errors="replace").count("Traceback")
         self.app = self.start(self.app.port)
 
-    def record_error(self, error: Exception, was_gone: bool) -> None:
+    def record_error(self, error: Exception, was_server_down: bool) -> None:
         """Take down what went wrong with a request that began when the server was there, or was not."""
-        if self.is_server_down or was_gone:
+        if self.is_server_down or was_server_down:
             self.phase.failed_connections += 1
         else:
             self.phase.errors.append(repr(error)[:300])
@@ -100,24 +100,28 @@ class Session(threading.Thread):
         self.answers, self.duplicate_steps = 0, 0
 
     def run(self) -> None:
-        known, epoch, looks, last, due = 0, -1, 0, 0, time.monotonic()
+        n_known, epoch, snapshot_version, last, due = 0, -1, 0, 0, time.monotonic()
         while not self.scenario.stopped.wait(max(0.0, due - time.monotonic())):
             due = max(due + 1 / POLLS_PER_SECOND, time.monotonic())
-            started, was_gone = time.monotonic(), self.scenario.is_server_down
+            started, was_server_down = time.monotonic(), self.scenario.is_server_down
             try:
-                told = self.page.poll(self.subject, known, epoch, looks)
+                response = self.page.poll(self.subject, n_known, epoch, snapshot_version)
             except EXPECTED_ERRORS as error:
                 self.page.close()
-                self.scenario.record_error(error, was_gone)
+                self.scenario.record_error(error, was_server_down)
                 continue
             self.answers += 1
             self.scenario.phase.seconds.append(time.monotonic() - started)
-            points = told["points"]
-            last = 0 if points["whole"] or told["epoch"] != epoch else last
+            points = response["points"]
+            last = 0 if points["whole"] or response["epoch"] != epoch else last
             for step in points["steps"]:
                 self.duplicate_steps += step <= last
                 last = step
-            known, epoch, looks = points["count"], told["epoch"], told.get("looks", 0)
+            n_known, epoch, snapshot_version = (
+                points["count"],
+                response["epoch"],
+                response.get("looks", 0),
+            )
         self.page.close()
 
 
@@ -138,16 +142,16 @@ class RunOwner(threading.Thread):
 
     def run(self) -> None:
         while not self.stopping.wait(0.5):
-            was_gone = self.scenario.is_server_down
+            was_server_down = self.scenario.is_server_down
             try:
-                told = self.page.poll(self.subject, known=1_000_000)
-                self.lost_checkpoints += told["step"] < self.saved_steps
+                response = self.page.poll(self.subject, known=1_000_000)
+                self.lost_checkpoints += response["step"] < self.saved_steps
                 self.status, self.step, self.last_step_at = (
-                    told["status"],
-                    told["step"],
+                    response["status"],
+                    response["step"],
                     time.monotonic(),
                 )
-                if told["status"] not in ACTIVE_STATUSES and told["status"] != "stopping":
+                if response["status"] not in ACTIVE_STATUSES and response["status"] != "stopping":
                     self.page.call("do", subject=self.subject, do="resume")
                 elif self.rng.random() < 0.5 / PAUSE_INTERVAL_POLLS:
                     self.page.call("do", subject=self.subject, do="pause")
@@ -157,7 +161,7 @@ class RunOwner(threading.Thread):
                 ]
                 self.saved_steps = max([self.saved_steps, *saved])
             except EXPECTED_ERRORS as error:
-                self.scenario.record_error(error, was_gone)
+                self.scenario.record_error(error, was_server_down)
 
 
 class UserThread(threading.Thread):
@@ -181,7 +185,7 @@ class UserThread(threading.Thread):
 
     def run(self) -> None:
         while not self.scenario.stopped.is_set():
-            was_gone = self.scenario.is_server_down
+            was_server_down = self.scenario.is_server_down
             try:
                 self.visit(self.scenario.page(new_owner_key()))
                 self.scenario.finished_actions["visits"] += 1
@@ -189,7 +193,7 @@ class UserThread(threading.Thread):
                 if any(f": {status} " in str(error) for status in REJECTION_STATUSES):
                     self.scenario.rejections["upload"] += 1
                 else:
-                    self.scenario.record_error(error, was_gone)
+                    self.scenario.record_error(error, was_server_down)
                 self.scenario.stopped.wait(1)
 
     def visit(self, page: PageClient) -> None:
@@ -300,14 +304,14 @@ class BackgroundUser(threading.Thread):
 
     def run(self) -> None:
         while not self.stage.stopped.wait(self.seconds):
-            was_gone = self.stage.is_server_down
+            was_server_down = self.stage.is_server_down
             try:
                 page = self.stage.page(new_owner_key())
                 page.get("/")
                 if page.load():
                     self.stage.finished_actions["page loads"] += 1
             except EXPECTED_ERRORS as error:
-                self.stage.record_error(error, was_gone)
+                self.stage.record_error(error, was_server_down)
 
 
 def leave_page(page: PageClient, subject: str) -> None:

@@ -86,10 +86,10 @@ def first_load(browser: Browser, url: str) -> dict[str, Any]:
     started = time.perf_counter()
     page.goto(url)
     page.wait_for_selector(".live[data-status=checkpoint]", timeout=60_000)
-    shown = time.perf_counter() - started
+    displayed = time.perf_counter() - started
     page.wait_for_load_state("load")
     context.close()
-    return {"seconds": round(shown, 2), "requests": len(sizes), "bytes": round(sum(sizes))}
+    return {"seconds": round(displayed, 2), "requests": len(sizes), "bytes": round(sum(sizes))}
 
 
 def request_load(browser: Browser, url: str) -> dict[str, Any]:
@@ -116,14 +116,14 @@ def _watched(page: Page) -> dict[str, Any]:
         "performance.clearResourceTimings(); performance.setResourceTimingBufferSize(5000); window.drawings = []"
     )
     page.wait_for_timeout(1000 * WATCH_SECONDS)
-    asked = page.evaluate(
+    requests = page.evaluate(
         "performance.getEntriesByType('resource').map(one => [one.transferSize, one.duration])"
     )
     drawn = sorted(page.evaluate("window.drawings"))
     return {
-        "asked_a_second": round(len(asked) / WATCH_SECONDS, 1),
-        "bytes": round(median(size for size, _ in asked)) if asked else 0,
-        "answer_ms": round(median(took for _, took in asked), 1) if asked else 0.0,
+        "asked_a_second": round(len(requests) / WATCH_SECONDS, 1),
+        "bytes": round(median(size for size, _ in requests)) if requests else 0,
+        "answer_ms": round(median(took for _, took in requests), 1) if requests else 0.0,
         "frames": len(drawn),
         "frame_ms": {
             "median": round(median(drawn), 2),
@@ -152,7 +152,7 @@ def clicks(page: Page) -> dict[str, list[float]]:
 
 def to_goal(page: Page, url: str) -> dict[str, list[float]]:
     """Seconds from the click on Train to 99.9 % exact match on screen: reversal of ten symbols, and of one to ten as by default."""
-    found = {}
+    steps_to_goal = {}
     for name, settings in (
         ("ten_to_goal_seconds", {"min_length": 10}),
         ("mixed_to_goal_seconds", {}),
@@ -163,8 +163,8 @@ def to_goal(page: Page, url: str) -> dict[str, list[float]]:
             took.append(round(page.evaluate(TO_GOAL_JS), 2))
             page.wait_for_selector(".live[data-status=done]", timeout=120_000)
             print(f"{name}, seed {seed}: {took[-1]} s", flush=True)
-        found[name] = took[1:]
-    return found
+        steps_to_goal[name] = took[1:]
+    return steps_to_goal
 
 
 def fill_form(page: Page, url: str, settings: dict[str, Any]) -> None:
@@ -270,12 +270,12 @@ def scrubbing(page: Page, url: str, run: Run) -> dict[str, Any]:
         ends += 1
     page.mouse.up()
     frames = sorted(page.evaluate("window.frames_seen"))
-    looked = page.text_content(".viewing")
+    viewed = page.text_content(".viewing")
     return {
         "points": len(points), "load_seconds": round(loaded, 2), "answer_bytes": len(answer), "answer_ms": round(1000 * decimated, 1),
         "opened_seconds": round(opened, 2), "frames": len(frames), "frame_ms": {
             "median": round(median(frames), 1), "p95": round(frames[int(0.95 * len(frames))], 1), "most": round(frames[-1], 1)},
-        "mouse_moves": ends, "then": looked,
+        "mouse_moves": ends, "then": viewed,
     }  # fmt: skip
 
 

@@ -45,7 +45,7 @@ class ReferenceModel(TeacherForcedModel):
         """The memory (BSD)."""
 
     @abstractmethod
-    def write(self, given_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
+    def write(self, decoder_input_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
         """Logits (BTV) of the token that follows each given one."""
 
     def logits(self, batch: Batch) -> Tensor:
@@ -57,7 +57,7 @@ class ReferenceModel(TeacherForcedModel):
         with eval_mode(self):
             memory_BSD = self.read(source_BS)
             return greedy_decode(
-                lambda given_BT: self.write(given_BT, memory_BSD, source_BS)[:, -1],
+                lambda decoder_input_BT: self.write(decoder_input_BT, memory_BSD, source_BS)[:, -1],
                 source_BS,
                 max_tokens,
             )
@@ -113,10 +113,10 @@ class TorchTransformer(ReferenceModel):
         x_BSD = self._with_positions(self.source_tokens(source_BS), self.source_positions)
         return self.transformer.encoder(x_BSD, src_key_padding_mask=source_BS == PAD)
 
-    def write(self, given_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
-        x_BTD = self._with_positions(self.target_tokens(given_BT), self.target_positions)
+    def write(self, decoder_input_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
+        x_BTD = self._with_positions(self.target_tokens(decoder_input_BT), self.target_positions)
         hidden_TT = ~causal_mask(
-            given_BT.shape[1], given_BT.device
+            decoder_input_BT.shape[1], decoder_input_BT.device
         )  # torch's masks are true where one may not look
         padding_BS = source_BS == PAD
         decoder = self.transformer.decoder
@@ -179,8 +179,10 @@ class XTransformers(ReferenceModel):
     def read(self, source_BS: Tensor) -> Tensor:
         return self.model.encoder(source_BS, mask=source_BS != PAD, return_embeddings=True)
 
-    def write(self, given_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
-        return self.model.decoder.net(given_BT, context=memory_BSD, context_mask=source_BS != PAD)
+    def write(self, decoder_input_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
+        return self.model.decoder.net(
+            decoder_input_BT, context=memory_BSD, context_mask=source_BS != PAD
+        )
 
 
 @dataclass(frozen=True)

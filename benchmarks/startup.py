@@ -90,10 +90,10 @@ def import_profile() -> list[list[Any]]:
         if alone.isdigit():
             package = name.strip().partition(".")[0]
             own[package] = own.get(package, 0.0) + int(alone) / 1e6
-    longest = sorted(own.items(), key=lambda each: -each[1])[:SLOWEST_IMPORTS]
+    slowest = sorted(own.items(), key=lambda each: -each[1])[:SLOWEST_IMPORTS]
     return [
         ["all", round(sum(own.values()), 2)],
-        *([name, round(seconds, 2)] for name, seconds in longest),
+        *([name, round(seconds, 2)] for name, seconds in slowest),
     ]
 
 
@@ -111,7 +111,7 @@ def measure() -> dict[str, Any]:
 
 def table(rows: dict[str, Any]) -> str:
     """The figures as Markdown."""
-    (_, whole), *longest = rows["import_profile"]
+    (_, whole), *slowest = rows["import_profile"]
     pages, warm = rows["page_seconds"], rows["warm_first_point_seconds"]
     return "\n".join(
         [
@@ -123,6 +123,6 @@ def table(rows: dict[str, Any]) -> str:
             "",
             f"Heavy packages in the page's process: {', '.join(rows['imported']) or 'none'} (of torch, transformers, datasets, pyplot). "
             f"Importing the page takes {whole} s under Python's own clock, of which, without what they import in turn: "
-            f"{', '.join(f'{name} {seconds} s' for name, seconds in longest)}.",
+            f"{', '.join(f'{name} {seconds} s' for name, seconds in slowest)}.",
         ]
     )

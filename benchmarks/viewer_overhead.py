@@ -57,7 +57,7 @@ def poll_as_viewer(
     psutil.Process().cpu_affinity([core])
 
     def poll(request: dict[str, Any]) -> None:
-        known, epoch, looks = 0, -1, 0
+        n_known, epoch, looks = 0, -1, 0
         connection = http.client.HTTPConnection(
             "127.0.0.1", port, timeout=20
         )  # kept open, as a browser does
@@ -67,11 +67,15 @@ def poll_as_viewer(
                 time.sleep(0.05)
                 continue
             started = time.perf_counter()
-            body = request | {"known": known, "epoch": epoch, "looks": looks}
+            body = request | {"known": n_known, "epoch": epoch, "looks": looks}
             connection.request("POST", "/playground/ask/poll", json.dumps(body))
             response = json.loads(connection.getresponse().read())
             waits.append(time.perf_counter() - started)
-            known, epoch, looks = response["points"]["count"], response["epoch"], response["looks"]
+            n_known, epoch, looks = (
+                response["points"]["count"],
+                response["epoch"],
+                response["looks"],
+            )
             time.sleep(max(0.0, 1 / POLLS_PER_SECOND - (time.perf_counter() - started)))
 
     threads = [threading.Thread(target=poll, args=(request,)) for request in requests]
@@ -146,7 +150,7 @@ def measure() -> dict[str, Any]:
             busy.start()
             time.sleep(1)
             ours.send(SECONDS)
-            beside = ours.recv()
+            peer = ours.recv()
             busy.kill()
             busy.join()
             registry.control(run, "resume")
@@ -159,7 +163,7 @@ def measure() -> dict[str, Any]:
             if number:  # the first one warms up
                 measured = {
                     "alone": by_itself,
-                    "beside": beside,
+                    "beside": peer,
                     "unwatched": unwatched,
                     "watched": watched,
                 }
@@ -173,11 +177,11 @@ def measure() -> dict[str, Any]:
         registry.shutdown()
         page.close()
     psutil.Process().cpu_affinity(cores)
-    longest = {"median": median(times), "p95": times[int(0.95 * len(times))], "most": times[-1]}
+    timings = {"median": median(times), "p95": times[int(0.95 * len(times))], "most": times[-1]}
     return {
         "rounds": rounds,
         "polls": len(times),
-        "poll_ms": {name: round(ms, 1) for name, ms in longest.items()},
+        "poll_ms": {name: round(ms, 1) for name, ms in timings.items()},
     }
 
 

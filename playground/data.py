@@ -82,12 +82,16 @@ def training_dataset(config: RunConfig, steps: int, cache_dir: Path) -> Dataset:
 
 def evaluation_examples(manifest: Manifest) -> HeldOutSet:
     """Return the held-out sequences of the scores, else of a final evaluation."""
-    asked = manifest.config.task
-    task = asked.load()
-    usual = build_held_out_set(task, FINAL_EVAL_SIZE, asked.min_length, asked.max_length)
-    if manifest.scores is None or manifest.scores["n"] == len(usual.lengths_B):
-        return usual
-    return build_held_out_set(task, manifest.scores["n"], asked.min_length, asked.max_length)
+    task_config = manifest.config.task
+    task = task_config.load()
+    default_set = build_held_out_set(
+        task, FINAL_EVAL_SIZE, task_config.min_length, task_config.max_length
+    )
+    if manifest.scores is None or manifest.scores["n"] == len(default_set.lengths_B):
+        return default_set
+    return build_held_out_set(
+        task, manifest.scores["n"], task_config.min_length, task_config.max_length
+    )
 
 
 def export_dataset(
@@ -161,12 +165,12 @@ def stream_hub_columns(
     kind = None
     try:
         info = HfApi(token=token).dataset_info(repo)
-        found = sorted(file.rfilename for file in info.siblings or [])
+        file_names = sorted(file.rfilename for file in info.siblings or [])
         kind = next(
             (
                 kind
                 for kind in TABLE_FORMATS
-                if any(name.lower().endswith(TABLE_FORMATS[kind]) for name in found)
+                if any(name.lower().endswith(TABLE_FORMATS[kind]) for name in file_names)
             ),
             None,
         )
@@ -176,7 +180,7 @@ def stream_hub_columns(
             )
         files = [
             name
-            for name in found
+            for name in file_names
             if name.lower().endswith(TABLE_FORMATS[kind]) and "::" not in name
         ]
         if not files:

@@ -115,4 +115,4 @@ def _log_thread_exception(args: threading.ExceptHookArgs) -> None:
 
 def _escape(text: str) -> str:
     redacted = TOKEN_PATTERN.sub("hf_[redacted]", text)
-    return CONTROL_PATTERN.sub(lambda found: f"\\x{ord(found[0]):02x}", redacted)
+    return CONTROL_PATTERN.sub(lambda match: f"\\x{ord(match[0]):02x}", redacted)

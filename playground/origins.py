@@ -44,9 +44,9 @@ def store(dataset: PairDataset, root: Path | None = None) -> str:
     """
     folder = (root or datasets_dir()) / dataset.sha256
     files = dataset.to_files()
-    known = dataset_origin(dataset.sha256) if not dataset.origin and root is None else {}
-    if known:  # the same data came from the Hub before
-        files = replace(dataset, origin=known).to_files()
+    origin = dataset_origin(dataset.sha256) if not dataset.origin and root is None else {}
+    if origin:  # the same data came from the Hub before
+        files = replace(dataset, origin=origin).to_files()
     if any(
         not (folder / name).is_file() or (folder / name).read_bytes() != data
         for name, data in files.items()
@@ -130,15 +130,15 @@ def select_columns(names: Sequence[str], columns: Sequence[str]) -> Sequence[str
     Raises:
         DatasetError: if they are absent or ambiguous.
     """
-    shown = ", ".join(name[:40] for name in names[:20]) or "none"
+    column_names = ", ".join(name[:40] for name in names[:20]) or "none"
     if not columns and len(names) != 2:
         raise DatasetError(
-            f"there are {len(names)} columns ({shown}); name the two with sources and targets",
+            f"there are {len(names)} columns ({column_names}); name the two with sources and targets",
             columns=names,
         )
     if columns and (len(columns) != 2 or any(name not in names for name in columns)):
         raise DatasetError(
-            f"columns are {', '.join(name[:40] for name in columns)}; name two of {shown}",
+            f"columns are {', '.join(name[:40] for name in columns)}; name two of {column_names}",
             columns=names,
         )
     selected = list(columns or names)
@@ -208,7 +208,7 @@ def from_hub(
     """
     from playground.data import license_of, stream_hub_columns
 
-    kept = io.StringIO()
+    buffer = io.StringIO()
     numbers: list[int] = []
     for number, cells in enumerate(
         stream_hub_columns(repo, columns, select_columns, token), start=1
@@ -220,11 +220,11 @@ def from_hub(
                 f"text"
             )
         line = "\t".join(" ".join(str(cell)[: MAX_FIELD_CHARS + 1].split()) for cell in cells)
-        if len(line) + kept.tell() > MAX_BYTES or number > max_rows:
+        if len(line) + buffer.tell() > MAX_BYTES or number > max_rows:
             break
         numbers.append(number)
-        kept.write(line + "\n")
-    text = kept.getvalue()
+        buffer.write(line + "\n")
+    text = buffer.getvalue()
 
     def lines() -> Iterator[tuple[int, Sequence[str]]]:
         for number, line in zip(numbers, io.StringIO(text), strict=True):

@@ -43,10 +43,10 @@ def format_percent(fraction: float) -> str:
 
     Only a complete fraction is 100 %, and only an empty one is 0 %.
     """
-    shown = floor_to(fraction, 3)
-    if shown == 1:
+    rounded = floor_to(fraction, 3)
+    if rounded == 1:
         return "100 %"
-    return f"{100 * shown:.1f} %" if shown else "< 0.1 %" if fraction > 1e-9 else "0 %"
+    return f"{100 * rounded:.1f} %" if rounded else "< 0.1 %" if fraction > 1e-9 else "0 %"
 
 
 def quantile(values: Sequence[float], fraction: float) -> float:

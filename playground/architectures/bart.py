@@ -58,8 +58,8 @@ class Bart(TeacherForcedModel):
                 source_BS, attention_mask=(source_BS != PAD).long()
             )
             return greedy_decode(
-                lambda given_BT: self._forward(
-                    source_BS, given_BT, encoder_outputs=encoder_outputs
+                lambda decoder_input_BT: self._forward(
+                    source_BS, decoder_input_BT, encoder_outputs=encoder_outputs
                 ).logits[:, -1],
                 source_BS,
                 max_tokens,
@@ -73,11 +73,11 @@ class Bart(TeacherForcedModel):
         return AttentionWeights(*(list(kind) for kind in kinds))
 
     def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
-        source_BS, given_BT = batch.source_BS, batch.decoder_input_BT
+        source_BS, decoder_input_BT = batch.source_BS, batch.decoder_input_BT
         return {
             "encoder": (source_BS, source_BS),
-            "decoder": (given_BT, given_BT),
-            "cross": (given_BT, source_BS),
+            "decoder": (decoder_input_BT, decoder_input_BT),
+            "cross": (decoder_input_BT, source_BS),
         }
 
     def _forward(self, source_BS: Tensor, decoder_input_BT: Tensor, **more: Any) -> Any:

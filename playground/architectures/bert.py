@@ -81,7 +81,7 @@ class Bert(TeacherForcedModel):
             source_BS, source_BS.new_full((len(source_BS), self.config.max_positions), SOS)
         )
 
-    def _forward(self, source_BS: Tensor, **wanted: Any) -> Any:
+    def _forward(self, source_BS: Tensor, **output_options: Any) -> Any:
         tokens_BT = self._input_ids(source_BS)
         segment_BW = (
             (torch.arange(tokens_BT.shape[1], device=tokens_BT.device) >= source_BS.shape[1])
@@ -93,5 +93,5 @@ class Bert(TeacherForcedModel):
             attention_mask=(tokens_BT != PAD).long(),
             token_type_ids=segment_BW,
             position_ids=left_padded_position_ids(tokens_BT),
-            **wanted,
+            **output_options,
         )

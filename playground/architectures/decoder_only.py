@@ -30,7 +30,7 @@ class DecoderOnly(Decoder, TeacherForcedModel):
         check_lengths(self.config, source_BS, max_tokens)
         with eval_mode(self):
             return greedy_decode(
-                lambda given_BT: self.target_logits(source_BS, given_BT)[:, -1],
+                lambda decoder_input_BT: self.target_logits(source_BS, decoder_input_BT)[:, -1],
                 source_BS,
                 max_tokens,
             )

@@ -27,9 +27,9 @@ class EncoderDecoder(Transformer, TeacherForcedModel):
             return self.forward_with_attention(batch.source_BS, batch.decoder_input_BT)[1]
 
     def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
-        source_BS, given_BT = batch.source_BS, batch.decoder_input_BT
+        source_BS, decoder_input_BT = batch.source_BS, batch.decoder_input_BT
         return {
             "encoder": (source_BS, source_BS),
-            "decoder": (given_BT, given_BT),
-            "cross": (given_BT, source_BS),
+            "decoder": (decoder_input_BT, decoder_input_BT),
+            "cross": (decoder_input_BT, source_BS),
         }

@@ -60,7 +60,7 @@ class GPT2(TeacherForcedModel):
         check_lengths(self.config, source_BS, max_tokens)
         with eval_mode(self):
             return greedy_decode(
-                lambda given_BT: self.target_logits(source_BS, given_BT)[:, -1],
+                lambda decoder_input_BT: self.target_logits(source_BS, decoder_input_BT)[:, -1],
                 source_BS,
                 max_tokens,
             )
@@ -75,18 +75,18 @@ class GPT2(TeacherForcedModel):
         row_BW = concat_source_and_target(batch.source_BS, batch.decoder_input_BT[:, 1:])
         return {"decoder": (row_BW, row_BW)}
 
-    def target_logits(self, source_BS: Tensor, given_BT: Tensor) -> Tensor:
-        """Return the logits (BTV) of the token after each token of `given_BT`.
+    def target_logits(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
+        """Return the logits (BTV) of the token after each token of `decoder_input_BT`.
 
-        `given_BT` is SOS, which the EOS of the source replaces, and the target so far.
+        `decoder_input_BT` is SOS, which the EOS of the source replaces, and the target so far.
         """
-        return self._forward(source_BS, given_BT).logits[:, source_BS.shape[1] - 1 :]
+        return self._forward(source_BS, decoder_input_BT).logits[:, source_BS.shape[1] - 1 :]
 
-    def _forward(self, source_BS: Tensor, given_BT: Tensor, **wanted: Any) -> Any:
-        tokens_BT = concat_source_and_target(source_BS, given_BT[:, 1:])
+    def _forward(self, source_BS: Tensor, decoder_input_BT: Tensor, **output_options: Any) -> Any:
+        tokens_BT = concat_source_and_target(source_BS, decoder_input_BT[:, 1:])
         return self.model(
             tokens_BT,
             attention_mask=(tokens_BT != PAD).long(),
             position_ids=left_padded_position_ids(tokens_BT),
-            **wanted,
+            **output_options,
         )

@@ -30,9 +30,11 @@ class Recurrent(Network, TeacherForcedModel):
         with eval_mode(self):
             memory_BSD, states = self.encode(source_BS)
 
-            def next_token(given_BT: Tensor) -> Tensor:
+            def next_token(decoder_input_BT: Tensor) -> Tensor:
                 nonlocal states
-                logits_B1V, states, _ = self.decode(given_BT[:, -1:], memory_BSD, states, source_BS)
+                logits_B1V, states, _ = self.decode(
+                    decoder_input_BT[:, -1:], memory_BSD, states, source_BS
+                )
                 return logits_B1V[:, 0]
 
             return greedy_decode(next_token, source_BS, max_tokens)

@@ -30,7 +30,9 @@ class Prebuilt(Transformer, TeacherForcedModel):
         with eval_mode(self):
             memory_BSD = self.encode(source_BS)
             return greedy_decode(
-                lambda given_BT: self.output(self.decode(given_BT, memory_BSD, source_BS)[:, -1]),
+                lambda decoder_input_BT: self.output(
+                    self.decode(decoder_input_BT, memory_BSD, source_BS)[:, -1]
+                ),
                 source_BS,
                 max_tokens,
             )
@@ -41,9 +43,9 @@ class Prebuilt(Transformer, TeacherForcedModel):
             return self.forward_with_attention(batch.source_BS, batch.decoder_input_BT)[1]
 
     def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
-        source_BS, given_BT = batch.source_BS, batch.decoder_input_BT
+        source_BS, decoder_input_BT = batch.source_BS, batch.decoder_input_BT
         return {
             "encoder": (source_BS, source_BS),
-            "decoder": (given_BT, given_BT),
-            "cross": (given_BT, source_BS),
+            "decoder": (decoder_input_BT, decoder_input_BT),
+            "cross": (decoder_input_BT, source_BS),
         }

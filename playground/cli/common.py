@@ -81,7 +81,9 @@ class MultiValueOption(click.Option):
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         super().add_to_parser(parser, ctx)
-        option = next(found for name in self.opts if (found := parser._long_opt.get(name)))
+        option = next(
+            parser_option for name in self.opts if (parser_option := parser._long_opt.get(name))
+        )
         take = option.process
 
         def process(value: str, state: Any) -> None:

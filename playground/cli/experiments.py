@@ -131,10 +131,10 @@ def lengths(
         results = evaluate_lengths(checkpoints, times, n)
         print_length_results(results, out, table, as_json)
         return
-    known = field_named("positions").metadata["choices"]
+    position_types = field_named("positions").metadata["choices"]
     for scheme in schemes:
-        if scheme not in known:
-            exit_with_error(f"--schemes {scheme}: choose one of {', '.join(known)}")
+        if scheme not in position_types:
+            exit_with_error(f"--schemes {scheme}: choose one of {', '.join(position_types)}")
     parsed = parse_settings(settings)
     base = {
         "task": "reverse",
@@ -454,12 +454,12 @@ def evaluate_lengths(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[
         manifest, family = load_model_or_exit(checkpoint)
         own = manifest.config.task
         task, counts = own.load(), []
-        shortest, longest_asked = (
+        shortest, max_requested = (
             (own.min_length, own.max_length)
             if own.task == LOOKUP
             else (TASKS[own.task].min_length, times * own.max_length)
         )
-        lengths = range(shortest, longest_asked + 1)
+        lengths = range(shortest, max_requested + 1)
         for length in progress_bar(iterable=lengths, desc=checkpoint.name, unit="length"):
             if (
                 max(length, task.max_target_length(length)) + 1
@@ -472,10 +472,10 @@ def evaluate_lengths(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[
                 )
                 break
             try:
-                right, asked = exact_match_at_length(family, task, length, n)
+                right, total = exact_match_at_length(family, task, length, n)
             except DatasetError as error:
                 exit_with_error(str(error))
-            counts.append({"length": length, "right": right, "n": asked})
+            counts.append({"length": length, "right": right, "n": total})
         lines_by_checkpoint = [{"seed": manifest.config.training.seed, "scores": scores(counts)}]
         description = {"task": own.task, "trained": [own.min_length, own.max_length]}
         rows.append(
@@ -486,10 +486,10 @@ def evaluate_lengths(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[
         min(row["trained"][0] for row in rows),
         min(row["trained"][1] for row in rows),
     ]
-    longest = max(row["longest"] for row in rows)
+    max_evaluated = max(row["longest"] for row in rows)
     return {
         "trained": trained,
-        "longest": longest,
+        "longest": max_evaluated,
         "asked": n,
         "rows": rows,
         "sentence": checkpoints_sentence(rows),

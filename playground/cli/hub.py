@@ -246,7 +246,7 @@ def validate_repo_id(repo: str, revision: str = "main") -> None:
         exit_with_error(f"--revision {revision!r} is not valid; name a branch, a tag or a commit")
 
 
-def run_hub_task(ask_token: bool, needed: bool = False, **errand: Any) -> dict[str, Any]:
+def run_hub_task(ask_token: bool, needed: bool = False, **task_fields: Any) -> dict[str, Any]:
     """Run a Hub operation and return its result; progress goes to stderr. A signal ends it.
 
     Without a token, a plan becomes a preview, which sends no authenticated request.
@@ -264,13 +264,13 @@ def run_hub_task(ask_token: bool, needed: bool = False, **errand: Any) -> dict[s
             "publishing needs a token with write access: run `hf auth login`, set HF_TOKEN, or "
             "add --ask-token"
         )
-    if errand["kind"] == "plan" and not token:
-        errand["kind"] = "preview"
+    if task_fields["kind"] == "plan" and not token:
+        task_fields["kind"] = "preview"
     interrupted: list[int] = []
     # The child inherits this. Ctrl-C reaches both processes, and this one ends the other.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     job = start_job(
-        HubTask(**errand, token=token),
+        HubTask(**task_fields, token=token),
         on_progress=lambda sentence: click.echo(f"{sentence} ...", err=True),
         fresh=True,
     )

@@ -62,7 +62,7 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
     try:
         lines = [line for line in read_lines(run) if line["step"] <= manifest.step]
         history = weight_history(run, manifest.step)
-        files_found, files = export_figures(
+        report, files = export_figures(
             out,
             manifest.config,
             family,
@@ -77,9 +77,7 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
         exit_with_error(str(error))
     except OSError as error:
         exit_with_error(f"--out {out} cannot be written: {error.strerror}; choose another folder")
-    missed = next(
-        row for row in files_found["ablation"] if row["name"] == files_found["head"]["title"]
-    )
+    missed = next(row for row in report["ablation"] if row["name"] == report["head"]["title"])
     if as_json:
         click.echo(
             json.dumps(
@@ -92,7 +90,7 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
         f"most important head: {missed['name']}; without it {after:.2%} instead of {before:.2%} "
         f"of {requested:,} held-out sequences"
     )
-    click.echo(f"{len(files_found)} figures with their data in {out}: {', '.join(files_found)}")
+    click.echo(f"{len(report)} figures with their data in {out}: {', '.join(report)}")
 
 
 def run_folder(checkpoint: Path) -> Path:

@@ -95,17 +95,20 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for name in reversed([n for n in section_of_field() if n not in OPTION_NAMES]):
         field = field_named(name)
         kind = type(field.default)
-        shown = f"{field.metadata['help']} [{field.default}]"
+        help_text = f"{field.metadata['help']} [{field.default}]"
         if kind is bool:
             command = click.option(
-                f"{option_name(name)}/--no-{name.replace('_', '-')}", name, default=None, help=shown
+                f"{option_name(name)}/--no-{name.replace('_', '-')}",
+                name,
+                default=None,
+                help=help_text,
             )(command)
         else:
             value_type = (
                 click.Choice(field.metadata["choices"]) if field.metadata["choices"] else kind
             )
             command = click.option(
-                option_name(name), name, type=value_type, default=None, help=shown
+                option_name(name), name, type=value_type, default=None, help=help_text
             )(command)
     return command
 
@@ -369,9 +372,11 @@ def evaluate(
     manifest = load_manifest_or_exit(checkpoint)
     task_config = manifest.config.task
     try:
-        longest = task_config.max_length if max_length is None else max_length
-        shortest = min(task_config.min_length, longest) if min_length is None else min_length
-        task = dataclasses.replace(task_config, max_length=longest, min_length=shortest)
+        max_source_length = task_config.max_length if max_length is None else max_length
+        shortest = (
+            min(task_config.min_length, max_source_length) if min_length is None else min_length
+        )
+        task = dataclasses.replace(task_config, max_length=max_source_length, min_length=shortest)
         RunConfig(task, manifest.config.model, manifest.config.training, manifest.config.family)
     except ConfigError as error:
         exit_with_error(translating_option_names(error))
@@ -472,11 +477,11 @@ def dataset_settings(
 
     A description of the dataset is printed, and its first examples if they are requested.
     """
-    longest = options.get("max_length", TaskConfig().max_length)
+    max_length = options.get("max_length", TaskConfig().max_length)
     sampling_note = {
         "symbols": options.get("symbols", 10),
-        "min_length": options.get("min_length", longest),
-        "max_length": longest,
+        "min_length": options.get("min_length", max_length),
+        "max_length": max_length,
     }
     try:
         dataset = from_cli_argument(
@@ -545,8 +550,10 @@ def train_with_progress(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: interrupted.append(number))
     total = trainer.active_config.steps
-    shown = None if trainer.dist.is_main else True  # None: tqdm draws on a terminal only
-    with progress_bar(total=total, initial=trainer.step_count, unit="step", disable=shown) as bar:
+    is_hidden = None if trainer.dist.is_main else True  # None: tqdm draws on a terminal only
+    with progress_bar(
+        total=total, initial=trainer.step_count, unit="step", disable=is_hidden
+    ) as bar:
         try:
             while trainer.should_continue():
                 steps = trainer.train_steps(

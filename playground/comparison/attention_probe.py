@@ -155,17 +155,17 @@ def forward(model: Any, ids: list[int]) -> AttentionOutputs:
     Raises:
         JobError: if the text is too long for the model, or the model does not return its attention.
     """
-    longest = getattr(model.config, "max_position_embeddings", None) or len(ids)
-    if len(ids) > longest:
+    max_tokens = getattr(model.config, "max_position_embeddings", None) or len(ids)
+    if len(ids) > max_tokens:
         raise JobError(
-            f"the text has {len(ids):,} tokens and this model accepts at most {longest:,}; "
+            f"the text has {len(ids):,} tokens and this model accepts at most {max_tokens:,}; "
             "shorten the text"
         )
-    given_BQ = torch.tensor([ids], device=model.device)
+    ids_BQ = torch.tensor([ids], device=model.device)
     with recording_scores(model) as scores:
         output = model(
-            input_ids=given_BQ,
-            attention_mask=torch.ones_like(given_BQ),
+            input_ids=ids_BQ,
+            attention_mask=torch.ones_like(ids_BQ),
             output_attentions=True,
             output_hidden_states=True,
         )

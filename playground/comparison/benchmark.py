@@ -381,7 +381,7 @@ class Benchmark:
             base = memory_used() - memory_delta(task, resolved)
             # a fine-tuned model was trained on prompts without examples
             shots = 0 if is_finetuned(resolved) else self.settings.shots
-            asked = (
+            arguments = (
                 resolved.name,
                 kind_label,
                 pipe,
@@ -396,13 +396,13 @@ class Benchmark:
                 return memory_used() - base
 
             if kind == "causal":
-                self.evaluate(CausalLM(*asked), memory_delta=memory_delta_of)
+                self.evaluate(CausalLM(*arguments), memory_delta=memory_delta_of)
                 return
             at_once = self.evaluate(
-                MaskedLM(*asked, fills_jointly=True), memory_delta=memory_delta_of
+                MaskedLM(*arguments, fills_jointly=True), memory_delta=memory_delta_of
             )
             one_by_one = self.evaluate(
-                MaskedLM(*asked, fills_jointly=False), memory_delta=memory_delta_of
+                MaskedLM(*arguments, fills_jointly=False), memory_delta=memory_delta_of
             )
             self.elimination_gain(resolved.name, at_once, one_by_one)
         except JobCancelled:
@@ -491,9 +491,9 @@ def load_and_detect_kind(resolved: ResolvedModel, progress: ProgressReporter) ->
     Raises:
         JobError: if it loads as neither.
     """
-    said = kind_of(read_config(resolved.folder, resolved.name))
-    if said:
-        return open_pipeline(PIPELINE_BY_KIND[said], resolved, progress), said
+    detected_kind = kind_of(read_config(resolved.folder, resolved.name))
+    if detected_kind:
+        return open_pipeline(PIPELINE_BY_KIND[detected_kind], resolved, progress), detected_kind
     for kind, task in PIPELINE_BY_KIND.items():
         try:
             return open_pipeline(task, resolved, progress), kind
@@ -529,7 +529,7 @@ def format_row(row: dict[str, Any]) -> str:
             f"[{low:4.0%}, {high:4.0%}]" if low is not None else " " * 12
         )
 
-    shown = f"{row['model'][:34]:34} {share('exact_match')} {share('token_accuracy')}"
-    shown += f" {share('rank_accuracy')}"
-    shown += f" {row['parameters'] or 0:>13,}" if row["parameters"] else f" {'':>13}"
-    return shown + (f"  {row['error']}" if row["error"] else f"  {row['way']}")
+    text = f"{row['model'][:34]:34} {share('exact_match')} {share('token_accuracy')}"
+    text += f" {share('rank_accuracy')}"
+    text += f" {row['parameters'] or 0:>13,}" if row["parameters"] else f" {'':>13}"
+    return text + (f"  {row['error']}" if row["error"] else f"  {row['way']}")

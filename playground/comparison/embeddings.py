@@ -119,23 +119,25 @@ def _argmax_distance(layers: list[dict[str, Any]], word: str, normed: bool) -> s
     """
     first, last = layers[0]["alike"], layers[-1]["alike"]
     least = min(layers[:-1] if normed else layers, key=lambda each: each["alike"])
-    said = f"The cosine of the two {word!r} begins at {first:.2f} (one word, two positions), "
+    summary = f"The cosine of the two {word!r} begins at {first:.2f} (one word, two positions), "
     if normed:
         distance = (
             f"is lowest after layer {least['layer']} of {len(layers) - 1}, at "
             f"{least['alike']:.2f}, "
         )
-        said += distance if least["layer"] else "no layer before the last reduces it, "
-        return said + (
+        summary += distance if least["layer"] else "no layer before the last reduces it, "
+        return summary + (
             f"and it is {last:.2f} after the last layer and the final norm, which rescales the "
             "vectors."
         )
     if least["layer"] == 0:
-        return said + f"and no layer reduces it; after the last one it is {last:.2f}."
-    said += f"is lowest after layer {least['layer']} of {len(layers) - 1}, at {least['alike']:.2f}"
+        return summary + f"and no layer reduces it; after the last one it is {last:.2f}."
+    summary += (
+        f"is lowest after layer {least['layer']} of {len(layers) - 1}, at {least['alike']:.2f}"
+    )
     if least["layer"] == len(layers) - 1:
-        return said + ", the last one."
-    return said + (
+        return summary + ", the last one."
+    return summary + (
         f", and ends at {last:.2f}: the last layers serve the training objective, which "
         "need not separate two meanings."
     )
@@ -171,24 +173,24 @@ def _static_embedding(model: InspectedModel, word: str) -> Tensor | None:
     It is never the first token: GPT-2 and LLaMA models have a few huge activations there,
     whatever the word (Sun et al. 2024, "Massive Activations").
     """
-    spans, look = _read(model, f" {word}", behind_another=True)
+    spans, outputs = _read(model, f" {word}", behind_another=True)
     its = [i for i, (begin, end) in enumerate(spans) if end > max(begin, 1)]
-    return look.hidden_LQD[:, its].mean(1) if its else None
+    return outputs.hidden_LQD[:, its].mean(1) if its else None
 
 
 def _control_pairs(
-    look: AttentionOutputs, spans: list[tuple[int, int]], without: list[int]
+    outputs: AttentionOutputs, spans: list[tuple[int, int]], without: list[int]
 ) -> list[float | None]:
     """Return for each layer the mean cosine of all pairs of different tokens of the text.
 
     The first token is left out, as in `_static_embedding`.
     """
     keep = [i for i, (begin, end) in enumerate(spans) if i > 0 and end > begin and i not in without]
-    ids_Q = torch.tensor([look.ids[i] for i in keep])
+    ids_Q = torch.tensor([outputs.ids[i] for i in keep])
     pairs_QQ = (ids_Q[:, None] != ids_Q[None, :]).triu(1)
     if not pairs_QQ.any():
-        return [None] * len(look.hidden_LQD)
-    unit_LQD = normalize(look.hidden_LQD[:, keep], dim=-1)
+        return [None] * len(outputs.hidden_LQD)
+    unit_LQD = normalize(outputs.hidden_LQD[:, keep], dim=-1)
     return [round(float((each @ each.T)[pairs_QQ].mean()), 6) for each in unit_LQD]
 
 
@@ -208,8 +210,8 @@ def analogy(request: dict[str, Any], progress: ProgressReporter) -> dict[str, An
     most of the success there).
     """
     words = {
-        name: text_field(request, name, 40, usual).strip()
-        for name, usual in (
+        name: text_field(request, name, 40, default).strip()
+        for name, default in (
             ("plus", "king"),
             ("minus", "man"),
             ("also", "woman"),
@@ -283,14 +285,14 @@ def _rank_of(near_V: Tensor, token: int, without: list[int]) -> int:
 
 def _summary(words: dict[str, str], nearest: list[dict[str, Any]], ranks: dict[str, int]) -> str:
     sum_of, expected = f"{words['plus']} - {words['minus']} + {words['also']}", words["expected"]
-    said = f"The nearest token to {sum_of} is {nearest[0]['token']!r}"
-    said += ", one of the given words. " if nearest[0]["given"] else ". "
-    said += f"{expected!r} has rank {ranks['with_given']:,}"
-    said += f", and rank {ranks['without_given']:,} without the three given words. "
+    summary = f"The nearest token to {sum_of} is {nearest[0]['token']!r}"
+    summary += ", one of the given words. " if nearest[0]["given"] else ". "
+    summary += f"{expected!r} has rank {ranks['with_given']:,}"
+    summary += f", and rank {ranks['without_given']:,} without the three given words. "
     by_itself = ranks["of_the_first_alone"]
     better = (
         "so the arithmetic improves its rank"
         if ranks["without_given"] < by_itself
         else "so the arithmetic does not improve its rank"
     )
-    return said + f"By distance to {words['plus']!r} alone it has rank {by_itself:,}: {better}."
+    return summary + f"By distance to {words['plus']!r} alone it has rank {by_itself:,}: {better}."

@@ -102,8 +102,8 @@ def sample_examples(task: Task, n: int, min_length: int, max_length: int) -> Exa
         for length in range(min_length, max_length + 1)
     }
     items: list[Example] = []
-    for position, examples_found in enumerate(by_length.values()):
-        items += examples_found[: -(-(n - len(items)) // (len(by_length) - position))]
+    for position, examples_of_length in enumerate(by_length.values()):
+        items += examples_of_length[: -(-(n - len(items)) // (len(by_length) - position))]
     # a cancelled job then has results of every length
     random.Random(EVALUATION_SEED).shuffle(items)
     if len(items) < n:

@@ -187,27 +187,27 @@ class JobQueue:
         # No lock, because this runs on the event loop and the lock may be held while a process
         # starts. The status is read before the other fields and written after them (`Job.end`),
         # so a response with a final status has all rows and the result.
-        found_job = self._find(job, owner)
-        found_job.polled_at = time.monotonic()
-        status = found_job.status
-        start = min(max(cursor, 0), len(found_job.rows)) if isinstance(cursor, int) else 0
-        rows = found_job.rows[start:]
+        queued_job = self._find(job, owner)
+        queued_job.polled_at = time.monotonic()
+        status = queued_job.status
+        start = min(max(cursor, 0), len(queued_job.rows)) if isinstance(cursor, int) else 0
+        rows = queued_job.rows[start:]
         before = (
-            [each for each in self._exclusive() if each.sequence < found_job.sequence]
+            [each for each in self._exclusive() if each.sequence < queued_job.sequence]
             if status == "waiting"
             else []
         )
         return {
             "status": status,
-            "kind": found_job.kind,
-            "sentence": found_job.message,
-            "done": found_job.done,
-            "total": found_job.total,
-            "unit": found_job.unit,
+            "kind": queued_job.kind,
+            "sentence": queued_job.message,
+            "done": queued_job.done,
+            "total": queued_job.total,
+            "unit": queued_job.unit,
             "rows": rows,
             "cursor": start + len(rows),
-            "result": found_job.result,
-            "again": found_job.retryable,
+            "result": queued_job.result,
+            "again": queued_job.retryable,
             "place": len(before),
         }
 
@@ -238,12 +238,12 @@ class JobQueue:
     # With the lock held
 
     def _find(self, job: object, owner: str) -> Job:
-        found = self._jobs.get(job) if isinstance(job, str) else None
-        if found is None or not secrets.compare_digest(
-            found.owner.encode(), str(owner).encode("utf-8", "replace")
+        queued_job = self._jobs.get(job) if isinstance(job, str) else None
+        if queued_job is None or not secrets.compare_digest(
+            queued_job.owner.encode(), str(owner).encode("utf-8", "replace")
         ):
             raise JobError("this result is no longer stored; run the job again")
-        return found
+        return queued_job
 
     def _exclusive(self) -> list[Job]:
         """Return the heavy jobs that wait or run, oldest first.
@@ -324,11 +324,11 @@ class JobQueue:
             home = str(model_cache_dir())
             local |= {"PLAYGROUND_MODELS": home, "HF_HUB_CACHE": home}
         is_default = self.hosted and not is_env_set("MAX_MODEL_MB")
-        usual = {"PLAYGROUND_MAX_MODEL_MB": "600"} if is_default else {}
+        environment = {"PLAYGROUND_MAX_MODEL_MB": "600"} if is_default else {}
         inherited = {
             name: value for name, value in os.environ.items() if name.startswith(FORWARDED_ENV)
         }
-        settings = usual | inherited | local | QUIET_ENV | {"HF_TOKEN": ""}
+        settings = environment | inherited | local | QUIET_ENV | {"HF_TOKEN": ""}
 
         def take(word: str, job_id: str, *content: Any) -> None:
             with self._lock:

@@ -44,10 +44,10 @@ def rank_of(scores: Sequence[float], target: int) -> int:
 
     Candidates that tie with it, within TIE, rank before it. A NaN score ranks last.
     """
-    known = _ordered(scores)
+    ordered = _ordered(scores)
     return 1 + sum(
-        score > known[target] or _is_tie(score, known[target])
-        for place, score in enumerate(known)
+        score > ordered[target] or _is_tie(score, ordered[target])
+        for place, score in enumerate(ordered)
         if place != target
     )
 
@@ -58,11 +58,11 @@ def first_credit(scores: Sequence[float], target: int) -> float:
     A model that scores all candidates equally gets the accuracy of random guessing. A model
     that gives no candidate any probability gets nothing.
     """
-    known = _ordered(scores)
-    best = max(known)
+    ordered = _ordered(scores)
+    best = max(ordered)
     if best == -math.inf:
         return 0.0
-    tied = [_is_tie(score, best) for score in known]
+    tied = [_is_tie(score, best) for score in ordered]
     return 1 / sum(tied) if tied[target] else 0.0
 
 

@@ -640,11 +640,11 @@ def _download(name: str, progress: ProgressReporter) -> Path:
 
 def _ensure_disk_space(name: str, size: int) -> None:
     """Check the disk and the cache limit before a download, after evicting what can be evicted."""
-    most = cache_limit_bytes()
-    if most is not None:
-        _evict(name, size, most)
+    limit = cache_limit_bytes()
+    if limit is not None:
+        _evict(name, size, limit)
     free = _free_disk()
-    if size + (MIN_FREE_DISK_BYTES if most is None else SHARED_MIN_FREE_DISK_BYTES) > free:
+    if size + (MIN_FREE_DISK_BYTES if limit is None else SHARED_MIN_FREE_DISK_BYTES) > free:
         raise JobError(
             f"{name} takes {_format_mb(size)} and {_format_mb(free)} are free on this disk; free some space, "
             "or choose a smaller model",
@@ -821,12 +821,12 @@ def _validate_config(auto: Any, config: Any, resolved: ResolvedModel) -> None:
             f"{resolved.name}: its config.json has {max(layers, key=abs)} layers; choose another model"
         )
     with torch.device("meta"):
-        asked = sum(
+        n_parameters = sum(
             each.numel() for each in auto.from_config(config, trust_remote_code=False).parameters()
         )
-    if asked > 1.5 * resolved.parameters + 10_000_000:
+    if n_parameters > 1.5 * resolved.parameters + 10_000_000:
         raise JobError(
-            f"{resolved.name}: its config.json describes {asked:,} parameters and its weights "
+            f"{resolved.name}: its config.json describes {n_parameters:,} parameters and its weights "
             f"contain {resolved.parameters:,}; choose another model"
         )
 
@@ -835,9 +835,9 @@ def _load_error(error: Exception, name: str, task: str) -> JobError:
     if isinstance(error, MemoryError) or "memory" in str(error).lower():
         return to_job_error(MemoryError(), name)
     log.warning("The model %r cannot be loaded for %s", name, task, exc_info=error)
-    said = str(error).strip().split("\n")[0][:160]
+    first_line = str(error).strip().split("\n")[0][:160]
     return JobError(
-        f"{name} cannot be loaded for {task} ({type(error).__name__}: {said}); choose another model"
+        f"{name} cannot be loaded for {task} ({type(error).__name__}: {first_line}); choose another model"
     )
 
 

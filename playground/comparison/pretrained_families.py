@@ -287,8 +287,10 @@ class PretrainedCausalFamily(PretrainedFamily):
         past = None
         with eval_mode(self):
             for t in range(max_tokens):
-                given = self._decoder_inputs(ids_BW, there_BP)
-                result = self.model(**given, past_key_values=past, use_cache=True, logits_to_keep=1)
+                inputs = self._decoder_inputs(ids_BW, there_BP)
+                result = self.model(
+                    **inputs, past_key_values=past, use_cache=True, logits_to_keep=1
+                )
                 best_B, past = result.logits[:, -1].argmax(-1), result.past_key_values
                 written_BT[:, t] = self.to_task_ids_V[best_B].masked_fill(ended_B, PAD)
                 ended_B |= written_BT[:, t] == EOS
@@ -328,10 +330,10 @@ class PretrainedCausalFamily(PretrainedFamily):
 
     def _decoder_inputs(self, ids_BW: Tensor, there_BP: Tensor) -> dict[str, Tensor]:
         """Return the arguments of the model: the new tokens, and the mask of all tokens so far."""
-        given = {"input_ids": ids_BW, "attention_mask": there_BP.long()}
+        inputs = {"input_ids": ids_BW, "attention_mask": there_BP.long()}
         if self._positions:
-            given["position_ids"] = (there_BP.cumsum(1) - 1).clamp(min=0)[:, -ids_BW.shape[1] :]
-        return given
+            inputs["position_ids"] = (there_BP.cumsum(1) - 1).clamp(min=0)[:, -ids_BW.shape[1] :]
+        return inputs
 
 
 class PretrainedMaskedFamily(PretrainedFamily):

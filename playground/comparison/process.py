@@ -213,9 +213,9 @@ def main(connection: Connection, settings: dict[str, str]) -> None:
             connection.send(message)
 
     def run_job(job: str, kind: str, what: dict[str, Any], cancelled: threading.Event) -> None:
-        tell = ProgressReporter(lambda word, *content: send(word, job, *content), cancelled)
+        progress = ProgressReporter(lambda word, *content: send(word, job, *content), cancelled)
         try:
-            message: tuple[Any, ...] = ("result", job, run(kind, what, tell))
+            message: tuple[Any, ...] = ("result", job, run(kind, what, progress))
         except JobCancelled:
             message = ("cancelled", job)
         except JobError as error:

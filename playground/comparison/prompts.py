@@ -28,11 +28,11 @@ def masked_prompt(
     example: Example, examples: Sequence[Example], mask: str, hidden: set[int] | None = None
 ) -> str:
     """Return the prompt with the target, with masks at the `hidden` positions (None: all)."""
-    shown = [
+    symbols = [
         mask if hidden is None or place in hidden else symbol
         for place, symbol in enumerate(example.answer)
     ]
-    return f"{few_shot_prompt(example, examples)} {' '.join(shown)}"
+    return f"{few_shot_prompt(example, examples)} {' '.join(symbols)}"
 
 
 def first_line(text: str) -> str:

@@ -224,17 +224,17 @@ class PretrainedModel(BenchmarkModel):
         """Take as many of the wanted examples as there are positions for; note if they are
         fewer."""
         n_wanted = min(n_wanted, len(examples))
-        most = max_fitting_examples(n_wanted, self.positions, tokens_with)
-        if most is None:
+        max_examples = max_fitting_examples(n_wanted, self.positions, tokens_with)
+        if max_examples is None:
             raise JobError(
                 f"{self.name} has {self.positions:,} positions and the longest input takes "
                 f"{tokens_with(0):,} tokens; choose a checkpoint of shorter sequences, or a "
                 "model with more positions"
             )
-        self.examples = tuple(examples[:most])
-        if most < n_wanted:
+        self.examples = tuple(examples[:max_examples])
+        if max_examples < n_wanted:
             self.caveat = (
-                f"{most} few-shot examples instead of {n_wanted}: more do not fit into its "
+                f"{max_examples} few-shot examples instead of {n_wanted}: more do not fit into its "
                 f"{self.positions:,} positions"
             )
 
@@ -271,7 +271,9 @@ class CausalLM(PretrainedModel):
         wanted: int,
     ) -> None:
         super().__init__(name, kind, pipe, symbols, progress)
-        longest = max(items, key=lambda item: len(self.token_ids(f"{item.prompt} {item.target}")))
+        longest_example = max(
+            items, key=lambda item: len(self.token_ids(f"{item.prompt} {item.target}"))
+        )
         self.max_new_tokens = (
             max(
                 len(self.tokenizer.encode(f" {item.target}", add_special_tokens=False))
@@ -283,7 +285,8 @@ class CausalLM(PretrainedModel):
             examples,
             wanted,
             lambda k: (
-                len(self.token_ids(few_shot_prompt(longest, examples[:k]))) + self.max_new_tokens
+                len(self.token_ids(few_shot_prompt(longest_example, examples[:k])))
+                + self.max_new_tokens
             ),
         )
         self.decoding = (
@@ -320,11 +323,11 @@ class CausalLM(PretrainedModel):
         """Stop at the end of the line, and at once if the job is cancelled."""
         from transformers import StoppingCriteria, StoppingCriteriaList
 
-        tokenizer, tell = self.tokenizer, self.progress
+        tokenizer, progress = self.tokenizer, self.progress
 
         class StopAtNewline(StoppingCriteria):
             def __call__(self, input_ids: Tensor, scores: Tensor, **unused: Any) -> Tensor:
-                tell.raise_if_cancelled()
+                progress.raise_if_cancelled()
                 ended = ["\n" in tokenizer.decode(row[prompt_tokens:]) for row in input_ids]
                 return torch.tensor(ended, device=input_ids.device)
 
@@ -431,11 +434,11 @@ class MaskedLM(PretrainedModel):
                 "masked language model"
             )
         self.token_by_symbol = {symbol: self._token_id(symbol) for symbol in symbols}
-        longest = max(items, key=lambda item: len(item.source) + len(item.answer))
+        longest_example = max(items, key=lambda item: len(item.source) + len(item.answer))
         self.fit_few_shot(
             examples,
             wanted,
-            lambda k: len(self.token_ids(masked_prompt(longest, examples[:k], self.mask))),
+            lambda k: len(self.token_ids(masked_prompt(longest_example, examples[:k], self.mask))),
         )
         shown = (
             "all positions masked at once"
@@ -512,12 +515,12 @@ class MaskedLM(PretrainedModel):
         slots = [place for place, token in enumerate(ids) if token == self.tokenizer.mask_token_id]
         rows, labels, owners = [], [], []
         for number, candidate in enumerate(choices):
-            shown = list(ids)
+            visible_ids = list(ids)
             for slot, symbol in zip(slots, candidate, strict=True):
-                shown[slot] = self.token_by_symbol[symbol]
+                visible_ids[slot] = self.token_by_symbol[symbol]
             for slot in slots:
-                rows.append([*shown[:slot], ids[slot], *shown[slot + 1 :]])
-                labels.append((slot, shown[slot]))
+                rows.append([*visible_ids[:slot], ids[slot], *visible_ids[slot + 1 :]])
+                labels.append((slot, visible_ids[slot]))
                 owners.append(number)
         scores = [0.0] * len(choices)
         for start in range(0, len(rows), BATCH_SIZE):

@@ -91,9 +91,9 @@ def load_other_tokenizer(folder: str, name: str) -> Any:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:
         log.warning("The tokenizer of %r cannot be loaded", name, exc_info=True)
-        said = str(error).strip().split("\n")[0][:160]
+        first_line = str(error).strip().split("\n")[0][:160]
         raise JobError(
-            f"the tokenizer of {name} cannot be loaded ({type(error).__name__}: {said}); choose "
+            f"the tokenizer of {name} cannot be loaded ({type(error).__name__}: {first_line}); choose "
             "another one"
         ) from error
 
@@ -117,13 +117,13 @@ def _encode_and_run(
             )
     ids: list[int] = tokenizer(text, verbose=False)["input_ids"]
     embeddings = pipe.model.get_input_embeddings().num_embeddings
-    kept = [token for token in ids if token < embeddings]
-    if len(kept) > max_input_tokens(pipe):
+    valid_ids = [token for token in ids if token < embeddings]
+    if len(valid_ids) > max_input_tokens(pipe):
         raise JobError(
-            f"the text has {len(kept):,} tokens and the model accepts at most "
+            f"the text has {len(valid_ids):,} tokens and the model accepts at most "
             f"{max_input_tokens(pipe):,}; shorten it"
         )
-    said: dict[str, Any] = {
+    result: dict[str, Any] = {
         "tokens": [
             {
                 "token": tokenizer.convert_ids_to_tokens(token),
@@ -141,26 +141,26 @@ def _encode_and_run(
         "surprise": None,
         "gap_note": gap_note,
     }
-    if not kept:
-        return said
+    if not valid_ids:
+        return result
     if kind == CAUSAL:
         greedy = SamplingParams(
             greedy=True, temperature=1.0, top_p=1.0, seed=0, max_new_tokens=new_tokens
         )
         answer = []
-        for written in generate_tokens(pipe.model, kept, greedy, 1, eos_token_ids(pipe)):
+        for written in generate_tokens(pipe.model, valid_ids, greedy, 1, eos_token_ids(pipe)):
             progress.raise_if_cancelled()
             answer.append(written.id)
-        return said | {
-            "surprise": mean_nll(pipe.model, kept),
+        return result | {
+            "surprise": mean_nll(pipe.model, valid_ids),
             "answer": _decode_ids(tokenizer, answer),
             "answer_by_own": pipe.tokenizer.decode(answer),
         }
     place = min(
         sum(token < embeddings for token in ids[: _mask_position(tokenizer, text, ids)]),
-        len(kept) - 1,
+        len(valid_ids) - 1,
     )
-    return said | _predict_mask(pipe, tokenizer, kept, place)
+    return result | _predict_mask(pipe, tokenizer, valid_ids, place)
 
 
 def _mask_position(tokenizer: Any, text: str, ids: list[int]) -> int:
@@ -205,9 +205,9 @@ def mean_nll(model: Any, ids: list[int]) -> float | None:
     token."""
     if len(ids) < 2:
         return None
-    given_BQ = torch.tensor([ids], device=model.device)
-    logits_QV = model(input_ids=given_BQ).logits[0, :-1].float()
-    return float(cross_entropy(logits_QV, given_BQ[0, 1:]))
+    ids_BQ = torch.tensor([ids], device=model.device)
+    logits_QV = model(input_ids=ids_BQ).logits[0, :-1].float()
+    return float(cross_entropy(logits_QV, ids_BQ[0, 1:]))
 
 
 def _decode_ids(tokenizer: Any, ids: list[int]) -> str:

@@ -42,8 +42,8 @@ def main(address: str) -> None:
     print("3 1 4 ->", " ".join(answer["given"]))
     looks = playground.predict(**mine, sequence="3 1 4", kind="cross", api_name="/attention")
     for row, weights in zip(looks["rows"], looks["weights"][0][0], strict=True):
-        seen = max(zip(weights, looks["columns"], strict=True))
-        print(f"{row}: head 1 of layer 1 attends to {seen[1]} with weight {seen[0]:.2f}")
+        strongest = max(zip(weights, looks["columns"], strict=True))
+        print(f"{row}: head 1 of layer 1 attends to {strongest[1]} with weight {strongest[0]:.2f}")
     print("view it:", f"{playground.src.rstrip('/')}/?watch={run['watch'].removeprefix('watch:')}")
 
 

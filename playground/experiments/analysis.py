@@ -48,8 +48,8 @@ def subsample_steps(steps: Sequence[int], every: int, planned: int) -> list[int]
 
     The selection depends only on `every` and `planned`, so all seeds of a variant share it.
     """
-    apart = every * max(1, -(-planned // (every * MAX_EVALUATIONS)))
-    return [step for step in steps if step % apart == 0 or step == steps[-1]]
+    spacing = every * max(1, -(-planned // (every * MAX_EVALUATIONS)))
+    return [step for step in steps if step % spacing == 0 or step == steps[-1]]
 
 
 def interval_means(
@@ -176,10 +176,10 @@ def _compared(cells: Sequence[Mapping[str, Any]]) -> str:
 
 def _ranking_key(cell: Mapping[str, Any]) -> tuple[float, float, float]:
     """Rank by the fraction of seeds that learned, then by speed, then by final score."""
-    told = cell["steps_to"]
+    steps_to = cell["steps_to"]
     return (
-        -told["reached"] / told["n"],
-        told["median"] if told["median"] is not None else float("inf"),
+        -steps_to["reached"] / steps_to["n"],
+        steps_to["median"] if steps_to["median"] is not None else float("inf"),
         -_median_score(cell),
     )
 
@@ -199,13 +199,13 @@ def _describe(cell: Mapping[str, Any], learned: bool) -> str:
 def _describe_scores(cell: Mapping[str, Any], learned: bool) -> str:
     if not learned:
         return f"ended at {_format_range(cell['exact_match'], percent)}"
-    told = cell["steps_to"]
-    if told["reached"] == told["n"]:
-        return f"reached 99 % after {_format_range(told, count)} steps"
+    steps_to = cell["steps_to"]
+    if steps_to["reached"] == steps_to["n"]:
+        return f"reached 99 % after {_format_range(steps_to, count)} steps"
     end = f"within {cell['steps']:,} steps, ending at {_format_range(cell['exact_match'], percent)}"
-    if not told["reached"]:
+    if not steps_to["reached"]:
         return f"did not reach 99 % {end}"
-    return f"reached 99 % in {told['reached']} of {told['n']} seeds {end}"
+    return f"reached 99 % in {steps_to['reached']} of {steps_to['n']} seeds {end}"
 
 
 def _significance_sentence(
@@ -259,9 +259,9 @@ def format_p_value(p: float) -> str:
     return f"= {p:.2g}" if p >= 1e-4 else "< 0.0001"
 
 
-def _format_range(told: Mapping[str, Any], write: Any) -> str:
-    low, high = write(told["low"]), write(told["high"])
-    return write(told["median"]) + (f" ({low}–{high})" if low != high else "")
+def _format_range(values: Mapping[str, Any], write: Any) -> str:
+    low, high = write(values["low"]), write(values["high"])
+    return write(values["median"]) + (f" ({low}–{high})" if low != high else "")
 
 
 def _format_seeds(n: int) -> str:

@@ -176,7 +176,7 @@ def mean_extrapolation_score(lines: Sequence[Mapping[str, Any]], trained: int) -
     return sum(shares) / len(shares) if shares else None
 
 
-def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], longest: int) -> str:
+def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], max_length: int) -> str:
     """Summarize the results of the schemes in one sentence."""
     done = [row for row in rows if row["n"]]
     planned, finished, out = (sum(row[name] for row in rows) for name in ("planned", "n", "out"))
@@ -191,7 +191,7 @@ def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], longest:
         _comparison(
             done,
             trained,
-            longest,
+            max_length,
             f"So far, with {finished} of {planned} runs: " if finished + out < planned else "",
         )
         + left_out
@@ -205,22 +205,23 @@ def checkpoints_sentence(rows: Sequence[Mapping[str, Any]]) -> str:
     """
     if len({(row["task"], *row["trained"]) for row in rows}) == 1:
         return sentence(rows, rows[0]["trained"], max(row["longest"] for row in rows))
-    told = [
+    sentences = [
         f"{row['label']} (task {row['task']}): {sentence([row], row['trained'], row['longest'])}"
         for row in rows
     ]
     return (
-        " ".join(told) + " Their tasks or trained lengths differ, so these results do not compare."
+        " ".join(sentences)
+        + " Their tasks or trained lengths differ, so these results do not compare."
     )
 
 
 def _comparison(
-    done: Sequence[Mapping[str, Any]], trained: Sequence[int], longest: int, begin: str
+    done: Sequence[Mapping[str, Any]], trained: Sequence[int], max_length: int, begin: str
 ) -> str:
     low, high = trained
     begin += "trained" if begin else "Trained"
     begin += f" on length {low}–{high}" if low < high else f" on length {high}"
-    begin += f" and asked up to {longest}, "
+    begin += f" and asked up to {max_length}, "
     order = sorted(
         done,
         key=lambda row: (-row["reach"]["median"], -(row["beyond"] or {"median": 0.0})["median"]),
@@ -230,18 +231,18 @@ def _comparison(
     if not best["reach"]["high"]:
         return f"{begin}nothing keeps 99 % exact match at any length; train for more steps."
     lengths_by_scheme = (
-        f"{best['label']} keeps 99 % exact match up to length {_reach_sentence(best, longest)}"
+        f"{best['label']} keeps 99 % exact match up to length {_reach_sentence(best, max_length)}"
     )
     if rest:
         lengths_by_scheme += ", " + ", ".join(
-            f"{row['label']} to {_reach_sentence(row, longest)}" for row in rest
+            f"{row['label']} to {_reach_sentence(row, max_length)}" for row in rest
         )
     lengths_by_scheme += f" ({seeds})"
     tested = [
-        row for row in done if row["beyond"] and row["longest"] == longest
+        row for row in done if row["beyond"] and row["longest"] == max_length
     ]  # shares over the same lengths
     if not tested:
-        lengths_by_scheme += f"; no length beyond {longest} was asked"
+        lengths_by_scheme += f"; no length beyond {max_length} was asked"
     elif len(tested) == 1:
         subject = tested[0]["label"] if rest else "it"
         lengths_by_scheme += f"; beyond length {high}, {subject} is right on {percent(tested[0]['beyond']['median'])}"
@@ -257,14 +258,14 @@ def _comparison(
     return f"{begin}{lengths_by_scheme}; {conclusion}."
 
 
-def _reach_sentence(row: Mapping[str, Any], longest: int) -> str:
-    limit = f", asked up to {row['longest']} only" if row["longest"] < longest else ""
+def _reach_sentence(row: Mapping[str, Any], max_length: int) -> str:
+    limit = f", asked up to {row['longest']} only" if row["longest"] < max_length else ""
     return _format_range(row["reach"]) + limit
 
 
-def _format_range(told: Mapping[str, Any]) -> str:
-    low, high = told["low"], told["high"]
-    return f"{told['median']:g}" + (f" ({low:g}–{high:g})" if low != high else "")
+def _format_range(values: Mapping[str, Any]) -> str:
+    low, high = values["low"], values["high"]
+    return f"{values['median']:g}" + (f" ({low:g}–{high:g})" if low != high else "")
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:

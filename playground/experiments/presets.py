@@ -107,15 +107,15 @@ def spec(name: str) -> dict[str, Any]:
         raise ConfigError(
             "question", f"question is {name!r}; choose one of {', '.join(EXPERIMENT_PRESETS)}"
         )
-    asked = EXPERIMENT_PRESETS[name]
+    preset = EXPERIMENT_PRESETS[name]
     times = {"times": 3} if name == "recurrent" else {}
     return {
         "name": name,
-        "question": asked.title,
-        "base": dict(asked.base),
-        "grid": dict(asked.grid),
-        "kind": asked.kind,
-        "seeds": list(asked.seeds),
+        "question": preset.title,
+        "base": dict(preset.base),
+        "grid": dict(preset.grid),
+        "kind": preset.kind,
+        "seeds": list(preset.seeds),
         **times,
     }
 
@@ -126,11 +126,11 @@ def list_presets() -> list[dict[str, Any]]:
     `missing` is "" when the experiment can run, otherwise the reason why it cannot.
     """
     presets = []
-    for name, asked in EXPERIMENT_PRESETS.items():
+    for name, preset in EXPERIMENT_PRESETS.items():
         line: dict[str, Any] = {
             "name": name,
-            "title": asked.title,
-            "why": asked.why,
+            "title": preset.title,
+            "why": preset.why,
             "spec": spec(name),
             "runs": 0,
             "missing": "",

@@ -319,7 +319,7 @@ def claims() -> list[dict[str, Any]]:
 
     `missing` is "" when the claim can run, otherwise the reason why it cannot.
     """
-    told = []
+    rows = []
     for name, claim in CLAIMS.items():
         line = {each.name: getattr(claim, each.name) for each in dataclasses.fields(claim)}
         line |= {
@@ -336,8 +336,8 @@ def claims() -> list[dict[str, Any]]:
                 Experiment(owner="", **claim.experiment)
         except ConfigError as error:
             line["missing"] = str(error)
-        told.append(line)
-    return told
+        rows.append(line)
+    return rows
 
 
 def metrics_of_run(
@@ -386,7 +386,7 @@ def evaluate_replication(
     """
     from playground.runs.weight_history import read_lines
 
-    wanted = replication_config(name)
+    required = replication_config(name)
     if run.status != "done":
         return {
             "name": name,
@@ -402,12 +402,12 @@ def evaluate_replication(
         measured = registry.slow_inspector.request("loss", dict(what)).result(seconds)
     if measured is not None:
         facts["symbol_loss"] = measured.get("loss")
-    return outcome(name, facts, differing_settings(wanted, run.config))
+    return outcome(name, facts, differing_settings(required, run.config))
 
 
-def differing_settings(wanted: RunConfig, actual: RunConfig) -> list[str]:
+def differing_settings(required: RunConfig, actual: RunConfig) -> list[str]:
     """Return the settings that differ from the claim, except those of the machine."""
-    ours, theirs = actual.to_flat(), wanted.to_flat()
+    ours, theirs = actual.to_flat(), required.to_flat()
     return [
         name for name in theirs if name not in MACHINE_SETTINGS and ours.get(name) != theirs[name]
     ]
@@ -424,7 +424,7 @@ def outcome(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> d
     """
     claim = _claim(name)
     ours = facts.get(claim.measure)
-    told = {
+    result = {
         "name": name,
         "published": claim.published,
         "told": claim.told,
@@ -435,32 +435,32 @@ def outcome(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> d
         sentence = (
             f"this run is not the one that the claim asks for: it differs in {', '.join(other)}"
         )
-        return told | {"passed": None, "sentence": sentence}
+        return result | {"passed": None, "sentence": sentence}
     if ours is None and claim.measure != "steps_to":
-        return told | {"passed": None, "sentence": f"{claim.measure} was not measured"}
+        return result | {"passed": None, "sentence": f"{claim.measure} was not measured"}
     passed = _meets_criterion(claim, facts)
     written = _summary(claim, facts)
     word = (
         "fail" if not passed else "pass" if claim.published is not None else "reached"
     )  # which no figure can contradict
     sentence = f"published: {claim.told}; ours: {written}; {word}: {claim.rule}"
-    return told | {"passed": passed, "word": word, "written": written, "sentence": sentence}
+    return result | {"passed": passed, "word": word, "written": written, "sentence": sentence}
 
 
 def outcome_of_lengths(results: Mapping[str, Any]) -> dict[str, Any]:
     """Compare the published order of position encodings with `ExperimentService.lengths`."""
     claim = CLAIMS["length-order"]
-    told = {"name": "length-order", "published": None, "told": claim.told, "rule": claim.rule}
-    known = {row["label"]: row["beyond"] for row in results["rows"]}
-    if any(known.get(scheme) is None for group in EXPECTED_ORDER for scheme in group) or any(
+    result = {"name": "length-order", "published": None, "told": claim.told, "rule": claim.rule}
+    beyond = {row["label"]: row["beyond"] for row in results["rows"]}
+    if any(beyond.get(scheme) is None for group in EXPECTED_ORDER for scheme in group) or any(
         row["n"] < row["planned"] for row in results["rows"]
     ):
-        return told | {
+        return result | {
             "ours": None,
             "passed": None,
             "sentence": "not every scheme has been measured yet",
         }
-    medians = {scheme: known[scheme]["median"] for group in EXPECTED_ORDER for scheme in group}
+    medians = {scheme: beyond[scheme]["median"] for group in EXPECTED_ORDER for scheme in group}
     groups = [[medians[scheme] for scheme in group] for group in EXPECTED_ORDER]
     passed = all(min(one) >= max(next_one) for one, next_one in itertools.pairwise(groups))
     ours = ", ".join(
@@ -473,7 +473,7 @@ def outcome_of_lengths(results: Mapping[str, Any]) -> dict[str, Any]:
             f"{ours}: nothing is right beyond the trained lengths, so there is no order",
         )
     sentence = f"published: {claim.told}; ours, median exact match beyond length 20: {ours}; {'pass' if passed else 'fail'}: {claim.rule}"
-    return told | {"ours": medians, "passed": passed, "written": ours, "sentence": sentence}
+    return result | {"ours": medians, "passed": passed, "written": ours, "sentence": sentence}
 
 
 def _meets_criterion(claim: Claim, facts: Mapping[str, Any]) -> bool:

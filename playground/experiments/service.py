@@ -125,11 +125,11 @@ class ExperimentService:
         clean_up_stale(self.folder, 600)
         for path in sorted(self.folder.glob("*.json")):
             try:
-                going = _read(path)
+                state = _read(path)
             except (ValueError, OSError):  # the file stays: it may belong to another version
                 log.warning("%s cannot be read as an experiment", path, exc_info=True)
                 continue
-            self._states[going.experiment.id] = going
+            self._states[state.experiment.id] = state
         threading.Thread(target=self._loop, name="laboratory", daemon=True).start()
 
     def close(self) -> None:
@@ -148,9 +148,11 @@ class ExperimentService:
     def list_for_owner(self, owner: str) -> list[Experiment]:
         """Return the experiments of an owner, newest first."""
         with self._lock:
-            found = [state.experiment for state in self._states.values()]
+            experiments = [state.experiment for state in self._states.values()]
         mine = [
-            each for each in found if owner and secrets.compare_digest(each.owner, owner_id(owner))
+            each
+            for each in experiments
+            if owner and secrets.compare_digest(each.owner, owner_id(owner))
         ]
         return sorted(mine, key=lambda each: -each.created)
 
@@ -384,18 +386,18 @@ class ExperimentService:
 
     def state(self, experiment: Experiment, owner: str) -> str:
         """Return "going", "done" (every run has ended and is evaluated) or "paused"."""
-        going = self._states[experiment.id]
-        runs = self._runs(going, owner)
+        current = self._states[experiment.id]
+        runs = self._runs(current, owner)
         if (
             len(runs) == experiment.n_runs
-            and not going.runs_to_resume
+            and not current.runs_to_resume
             and all(run.status in TERMINAL_STATUSES for run in runs.values())
         ):
             return (
                 "done"
-                if not self._unevaluated(going, runs)
+                if not self._unevaluated(current, runs)
                 else "going"
-                if going.owner
+                if current.owner
                 else "paused"
             )
         busy = any(
@@ -404,7 +406,7 @@ class ExperimentService:
         )
         return (
             "going"
-            if going.owner and (busy or going.runs_to_resume or len(runs) < experiment.n_runs)
+            if current.owner and (busy or current.runs_to_resume or len(runs) < experiment.n_runs)
             else "paused"
         )
 
@@ -462,8 +464,8 @@ class ExperimentService:
         state = self._touch(experiment)
         runs = self._runs(state, owner)
         made_of = tuple(_state_of(runs.get(key)) for key, _, _ in experiment.planned_runs())
-        known = state.results
-        if known is None or known[0] != made_of:
+        cached = state.results
+        if cached is None or cached[0] != made_of:
             cells = [
                 self._variant_result(state, runs, at, cell)
                 for at, cell in enumerate(experiment.variants)
@@ -473,8 +475,8 @@ class ExperimentService:
                 "cells": cells,
                 "sentence": analysis.sentence(list(experiment.grid), cells),
             }
-            known = state.results = (made_of, results)
-        return known
+            cached = state.results = (made_of, results)
+        return cached
 
     def _variant_result(
         self, state: ExperimentState, runs: Mapping[str, Run], at: int, cell: Variant
@@ -482,9 +484,9 @@ class ExperimentService:
         """Return the result of a variant; recompute only after a run has progressed."""
         by_seed = {seed: runs.get(f"{at}/{seed}") for seed in state.experiment.seeds}
         made_of = [_state_of(run) for run in by_seed.values()]
-        known = state.variant_cache.get(cell.full_label)
-        if known and known[0] == made_of:
-            return known[1]
+        cached = state.variant_cache.get(cell.full_label)
+        if cached and cached[0] == made_of:
+            return cached[1]
         summary = []
         for seed, run in by_seed.items():
             blank: dict[str, Any] = {
@@ -521,10 +523,10 @@ class ExperimentService:
         made_of = tuple(
             self._run_length_scores(state, runs.get(key)) for key, _, _ in experiment.planned_runs()
         )
-        known = state.lengths
-        if known is None or known[0] != made_of:
-            known = state.lengths = (made_of, self._compare_lengths(state, runs))
-        return known
+        cached = state.lengths
+        if cached is None or cached[0] != made_of:
+            cached = state.lengths = (made_of, self._compare_lengths(state, runs))
+        return cached
 
     def _run_length_scores(self, state: ExperimentState, run: Run | None) -> Hashable:
         """Return the part of the state of a run that the results by length depend on."""
@@ -543,7 +545,7 @@ class ExperimentService:
     def _compare_lengths(self, state: ExperimentState, runs: Mapping[str, Run]) -> dict[str, Any]:
         experiment, rows = state.experiment, []
         for at, cell in enumerate(experiment.variants):
-            config, told = cell.config(experiment.seeds[0]), []
+            config, length_rows = cell.config(experiment.seeds[0]), []
             for seed in experiment.seeds:
                 run = runs.get(f"{at}/{seed}")
                 whole = (
@@ -555,7 +557,7 @@ class ExperimentService:
                 out = bool(
                     run and (run.diverged or (run.status == "done" and run.modified_settings))
                 )
-                told.append(
+                length_rows.append(
                     {
                         "seed": seed,
                         "scores": length_generalization.scores(self._length_scores(state, run))
@@ -564,26 +566,28 @@ class ExperimentService:
                         "out": out,
                     }
                 )
-            rows.append(length_generalization.summarize_scheme(cell.short_label, told, config))
+            rows.append(
+                length_generalization.summarize_scheme(cell.short_label, length_rows, config)
+            )
         task = config.task
-        longest = max(
+        max_length = max(
             experiment.max_evaluated_length(cell.settings) for cell in experiment.variants
         )
         trained = [task.min_length, task.max_length]
         return {
             "trained": trained,
-            "longest": longest,
+            "longest": max_length,
             "asked": experiment.n,
             "rows": rows,
-            "sentence": length_generalization.sentence(rows, trained, longest),
+            "sentence": length_generalization.sentence(rows, trained, max_length),
         }
 
     def to_csv(self, experiment: Experiment, owner: str) -> str:
         """Return the results as CSV."""
         if experiment.kind == LENGTHS:
             return length_generalization.to_csv(self.lengths(experiment, owner)["rows"])
-        found = self.results(experiment, owner)
-        return analysis.to_csv(found["fields"], found["cells"])
+        results = self.results(experiment, owner)
+        return analysis.to_csv(results["fields"], results["cells"])
 
     def estimate(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Estimate the remaining time from earlier runs of the owner with the same model and task.
@@ -658,21 +662,21 @@ class ExperimentService:
     def _advance(self) -> None:
         """Start, resume and evaluate runs of every experiment."""
         # Longest-waiting experiments first.
-        for going in sorted(self._states.copy().values(), key=lambda each: each.requested_at):
-            if not going.owner:
+        for state in sorted(self._states.copy().values(), key=lambda each: each.requested_at):
+            if not state.owner:
                 continue
-            before = CLIENT_ADDRESS.set(going.address)  # new runs count for this address
+            before = CLIENT_ADDRESS.set(state.address)  # new runs count for this address
             try:
                 with self._lock:
-                    if going.owner and not self._pause_unwatched(going):
-                        self._submit_runs(going)
-                        self._evaluate_next_lengths(going)
-                going.failure = ""
+                    if state.owner and not self._pause_unwatched(state):
+                        self._submit_runs(state)
+                        self._evaluate_next_lengths(state)
+                state.failure = ""
             except Exception as error:  # an error in one experiment must not stop the others
-                going.message = f"{type(error).__name__}: {error}"
-                if going.failure != going.message:  # log a repeated error once
-                    going.failure = going.message
-                    log.exception("The experiment %s cannot continue", going.experiment.id)
+                state.message = f"{type(error).__name__}: {error}"
+                if state.failure != state.message:  # log a repeated error once
+                    state.failure = state.message
+                    log.exception("The experiment %s cannot continue", state.experiment.id)
             finally:
                 CLIENT_ADDRESS.reset(before)
 
@@ -685,8 +689,8 @@ class ExperimentService:
         if not lease or time.monotonic() - last_seen <= lease:
             return False
         self.cancel(experiment, state.owner)
-        told = f"{lease / 60:.0f} min" if lease >= 120 else f"{lease:g} s"
-        state.message = f"stopped after {told} without activity; resume it to continue"
+        duration = f"{lease / 60:.0f} min" if lease >= 120 else f"{lease:g} s"
+        state.message = f"stopped after {duration} without activity; resume it to continue"
         return True
 
     def _submit_runs(self, state: ExperimentState) -> None:
@@ -800,26 +804,26 @@ class ExperimentService:
     def _length_scores(self, state: ExperimentState, run: Run) -> list[dict[str, int]]:
         """Return the counts of a run, from memory or from disk."""
         key = (run.id, run.step)
-        known = state.length_scores.get(key)
-        if known is None:
+        cached = state.length_scores.get(key)
+        if cached is None:
             if run.status != "done":
                 return []
-            known = state.length_scores[key] = length_generalization.load_scores(
+            cached = state.length_scores[key] = length_generalization.load_scores(
                 run.folder, run.step, state.experiment.n
             )
             if not self._remaining_lengths(state, run):
                 state.scores_saved.add(key)
-        return known
+        return cached
 
     def _remaining_lengths(self, state: ExperimentState, run: Run) -> list[int]:
         """Return the lengths of a run that are not evaluated yet."""
         if (run.id, run.step) in state.scores_saved:
             return []
-        known = {line["length"] for line in self._length_scores(state, run)}
+        evaluated = {line["length"] for line in self._length_scores(state, run)}
         return [
             length
             for length in state.experiment.evaluated_lengths(run.config.to_flat())
-            if length not in known
+            if length not in evaluated
         ]
 
     def progress(self, experiment: Experiment, owner: str) -> tuple[int, int]:
@@ -834,30 +838,24 @@ class ExperimentService:
                 of + steps,
             )
             if experiment.kind == LENGTHS:
-                lengths_asked = len(experiment.evaluated_lengths(cell.settings))
+                n_lengths = len(experiment.evaluated_lengths(cell.settings))
                 at, of = (
-                    at + (lengths_asked - len(self._remaining_lengths(state, run)) if run else 0),
-                    of + lengths_asked,
+                    at + (n_lengths - len(self._remaining_lengths(state, run)) if run else 0),
+                    of + n_lengths,
                 )
         return at, of
 
     def _runs(self, state: ExperimentState, owner: str) -> dict[str, Run]:
         """Return the started runs that are not deleted, by key."""
-        runs_found = {
-            key: self.registry.find(run_id, owner) for key, run_id in list(state.runs.items())
-        }
-        return {
-            key: run
-            for key, run in runs_found.items()
-            if run is not None and run.deleted_at is None
-        }
+        runs = {key: self.registry.find(run_id, owner) for key, run_id in list(state.runs.items())}
+        return {key: run for key, run in runs.items() if run is not None and run.deleted_at is None}
 
     def _run_metrics(self, state: ExperimentState, run: Run) -> dict[str, Any]:
         """Return the metrics of a run; the result of a finished run is cached."""
         made_of = (run.step, run.status, run.scores is None)
-        known = state.metrics_by_run.get(run.id)
-        if known and known[0] == made_of:
-            return known[1]
+        cached = state.metrics_by_run.get(run.id)
+        if cached and cached[0] == made_of:
+            return cached[1]
         points = run.load_points()
         scored = [(step, exact) for step, exact, *_ in points.evaluations]
         training = run.config.training
@@ -925,9 +923,9 @@ def _parse_spec(spec: Mapping[str, Any], owner: str) -> Experiment:
                 f"{name} is missing; an experiment needs a name and the values of one or "
                 "two settings",
             )
-    asked = Experiment(owner=owner_id(owner), **{"base": {}} | dict(spec))
-    asked.check_cost()
-    return asked
+    experiment = Experiment(owner=owner_id(owner), **{"base": {}} | dict(spec))
+    experiment.check_cost()
+    return experiment
 
 
 def _read(path: Path) -> ExperimentState:
@@ -939,8 +937,10 @@ def _read(path: Path) -> ExperimentState:
     content = read_json(path)
     try:
         runs = content["runs"]
-        known = {each.name for each in fields(Experiment)}
-        experiment = Experiment(**{name: value for name, value in content.items() if name in known})
+        field_names = {each.name for each in fields(Experiment)}
+        experiment = Experiment(
+            **{name: value for name, value in content.items() if name in field_names}
+        )
         texts = [experiment.id, experiment.owner, *runs, *runs.values()]
         if experiment.id != path.stem or not all(isinstance(text, str) for text in texts):
             raise TypeError(f"id is {short_repr(experiment.id)}")

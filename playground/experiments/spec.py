@@ -226,8 +226,8 @@ class Experiment:
         cells = [
             self._variant(dict(zip(self.grid, values, strict=True))) for values in combinations
         ]
-        configs_seen = len({cell.short_label for cell in cells}) < len(cells)
-        return tuple(replace(cell, in_full=configs_seen) for cell in cells)
+        has_duplicates = len({cell.short_label for cell in cells}) < len(cells)
+        return tuple(replace(cell, in_full=has_duplicates) for cell in cells)
 
     def _variant(self, values: dict[str, Any]) -> Variant:
         """Build a variant; the experiment overrides the defaults of the architecture.
@@ -241,10 +241,10 @@ class Experiment:
         varied |= values.get(VARIANT_KEY, {})
         registered = ARCHITECTURES.get(varied.get("family", base.get("family", "transformer")))
         if registered and "family" in varied:
-            known_settings = {
+            valid_settings = {
                 name for name, owner in section_of_field().items() if owner != "model"
             } | set(registered.setting_names())
-            base = {name: value for name, value in base.items() if name in known_settings}
+            base = {name: value for name, value in base.items() if name in valid_settings}
         settings = {**getattr(registered, "overrides", {}), **base, **varied}
         if self.kind == LENGTHS:
             if settings.get("task") == LOOKUP:
@@ -282,14 +282,14 @@ class Experiment:
             ConfigError: when it does not; `field` is n.
         """
         for cell in self.variants if self.kind == LENGTHS else ():
-            parameters, longest = (
+            parameters, max_length = (
                 cell.config(self.seeds[0]).model.parameter_count(),
                 self.max_evaluated_length(cell.settings),
             )
-            if evaluation_cost(parameters, self.n, longest) > MAX_COST_FLOPS:
+            if evaluation_cost(parameters, self.n, max_length) > MAX_COST_FLOPS:
                 raise ConfigError(
                     "n",
-                    f"{cell.full_label}: asking a model of {parameters:,} parameters {self.n:,} sequences of {longest} symbols takes too long "
+                    f"{cell.full_label}: asking a model of {parameters:,} parameters {self.n:,} sequences of {max_length} symbols takes too long "
                     "here; lower n, times or max_length, or take a smaller model",
                 )
 
@@ -338,11 +338,11 @@ def positions_for(settings: Mapping[str, Any], length: int) -> int:
 
 def label(values: Mapping[str, Any]) -> str:
     """Format a combination of values: `positions rope`, `n_heads 4, norm pre`."""
-    told = [
+    parts = [
         label(value) if name == VARIANT_KEY else f"{name} {to_json_value(value)}"
         for name, value in values.items()
     ]
-    return ", ".join(told)
+    return ", ".join(parts)
 
 
 def to_json_value(value: Any) -> str:

@@ -100,9 +100,14 @@ def attention_grid(data: Row) -> Figure:
         for head in range(heads):
             axes = add_axes_inches(figure, left + head * (across + gap), bottom, across, down)
             _hatch_missing(axes)
-            seen = np.where(data["possible"], weights[layer, head], np.nan)
+            visible = np.where(data["possible"], weights[layer, head], np.nan)
             heatmap(
-                axes, seen, rows, columns, label_rows=head == 0, label_columns=layer == layers - 1
+                axes,
+                visible,
+                rows,
+                columns,
+                label_rows=head == 0,
+                label_columns=layer == layers - 1,
             )
             if layer == 0:
                 axes.set_title(f"head {head + 1}", fontsize=9, color=FOREGROUND, pad=5)
@@ -183,19 +188,19 @@ def cross_attention_by_step(data: Row) -> Figure:
         raise ValueError("no token was generated, so there is no step to draw")
     cell = min(0.24, 2.6 / len(columns))
     line = min(0.24, 3.2 / len(heads))
-    beside = max(cell * len(columns), 1.45)
+    panel_width = max(cell * len(columns), 1.45)
     across = min(4, len(steps))
     down = math.ceil(len(steps) / across)
     tall = line * len(heads)
     left, gap, head_room = 0.3 + 0.068 * max(map(len, heads)), 0.3, 0.5
     # The color scale needs space next to a single low panel.
     below = 0.5 + (max(0.0, 0.8 - tall) if down == 1 else 0.0)
-    width = max(left + CAPTION_WIDTH_IN, left + across * beside + (across - 1) * gap + 0.75)
+    width = max(left + CAPTION_WIDTH_IN, left + across * panel_width + (across - 1) * gap + 0.75)
     height = below + down * (tall + head_room + 0.2) + 0.35
     figure = new_figure(width, height)
     _title(figure, left, "Cross-attention, step by step")
     for i, step in enumerate(steps):
-        x = left + i % across * (beside + gap)
+        x = left + i % across * (panel_width + gap)
         y = below + (down - 1 - i // across) * (tall + head_room + 0.2) + 0.2
         axes = add_axes_inches(figure, x, y, cell * len(columns), tall)
         heatmap(
@@ -222,7 +227,7 @@ def cross_attention_by_step(data: Row) -> Figure:
     tall_bar = max(0.8, min(tall, 2.0))
     colorbar(
         figure,
-        left + across * beside + (across - 1) * gap + 0.15,
+        left + across * panel_width + (across - 1) * gap + 0.15,
         height - 0.35 - head_room - tall_bar,
         tall_bar,
     )
@@ -256,14 +261,14 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
         raise ValueError("there are no effects to draw; run an ablation first")
     every = list(dict.fromkeys(row["name"] for row in rows))
     names = every[:MAX_BARS]
-    kept = rows[0]["kept"]
+    keep_only = rows[0]["kept"]
     left, bar, below, above = 0.35 + 0.066 * max(map(len, names)), 0.23, 0.75, 0.75
     width, height = left + 5.0, below + bar * len(names) + above
     figure = new_figure(width, height)
     _title(
         figure,
         0.2,
-        title or ("Keep-only ablation of heads" if kept else "Ablation of each component"),
+        title or ("Keep-only ablation of heads" if keep_only else "Ablation of each component"),
     )
     lost = style_axes(figure, left, below, 2.6, bar * len(names), "")
     exact = style_axes(figure, left + 2.9, below, 1.75, bar * len(names), "")
@@ -296,13 +301,9 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
         0,
         *(10.0**n for n in range(-1, math.ceil(math.log10(worst)) + 1) if 10.0**n < worst * 1.5),
     ]
-    most_gained = -lost.get_xlim()[0]
+    max_gain = -lost.get_xlim()[0]
     ticks = [
-        *(
-            -(10.0**n)
-            for n in range(math.ceil(math.log10(most_gained)), -2, -1)
-            if 10.0**n < most_gained
-        ),
+        *(-(10.0**n) for n in range(math.ceil(math.log10(max_gain)), -2, -1) if 10.0**n < max_gain),
         *ticks,
     ]
     lost.set_xticks(ticks, [f"{tick:g}".replace("-", "−") for tick in ticks])
@@ -333,7 +334,7 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
         va="bottom",
     )
     rest = f"; the first {len(names)} of {len(every)}" if len(every) > len(names) else ""
-    replaced = "outputs of all other heads" if kept else "output"
+    replaced = "outputs of all other heads" if keep_only else "output"
     caption = (
         f"{replaced} replaced by zero, or by the mean at each position; "
         f"{rows[0]['n']:,} held-out sequences{rest}"
@@ -565,14 +566,14 @@ def contributions(rows: Sequence[Row]) -> Figure:
     """
     if not rows:
         raise ValueError("there are no contributions to draw")
-    largest = sorted(rows, key=lambda row: -abs(row["logit"]))[:MAX_COMPONENTS]
-    shown = [(row["name"], row["logit"]) for row in rows if row in largest]
+    top_rows = sorted(rows, key=lambda row: -abs(row["logit"]))[:MAX_COMPONENTS]
+    bars = [(row["name"], row["logit"]) for row in rows if row in top_rows]
     total = sum(row["logit"] for row in rows)
-    if len(shown) < len(rows):
-        shown.append(
-            (f"{len(rows) - len(shown)} more components", total - sum(value for _, value in shown))
+    if len(bars) < len(rows):
+        bars.append(
+            (f"{len(rows) - len(bars)} more components", total - sum(value for _, value in bars))
         )
-    names, values = [*(name for name, _ in shown), "sum"], [*(value for _, value in shown), total]
+    names, values = [*(name for name, _ in bars), "sum"], [*(value for _, value in bars), total]
     left, bar, below, above = 0.35 + 0.066 * max(map(len, names)), 0.22, 0.75, 0.5
     width, height = left + 4.3, below + bar * len(names) + above
     figure = new_figure(width, height)
@@ -827,8 +828,8 @@ def _label_width(labels: Sequence[str]) -> float:
 
 def _tick_label_width(labels: Sequence[str]) -> float:
     """Return the inches that the column labels need; long labels are vertical."""
-    longest = max(map(len, labels))
-    return 0.18 if longest <= 3 else 0.08 * longest
+    max_characters = max(map(len, labels))
+    return 0.18 if max_characters <= 3 else 0.08 * max_characters
 
 
 def _diverging_heatmap(axes: Axes, matrix: Any, reach: float, down: str = "position") -> None:

@@ -219,10 +219,10 @@ def training_curve(lines: Sequence[Mapping[str, Any]]) -> Figure:
             ),
         ]
         for name, label, style in styles:
-            seen = [(line["step"], line[name]) for line in scored if line.get(name) is not None]
+            points = [(line["step"], line[name]) for line in scored if line.get(name) is not None]
             bottom.plot(
-                *zip(*seen, strict=True),
-                marker="o" if len(seen) <= 60 else "",
+                *zip(*points, strict=True),
+                marker="o" if len(points) <= 60 else "",
                 markersize=3,
                 label=label,
                 **style,
@@ -269,8 +269,8 @@ def cross_attention(weights_LHTS: Any, rows: Sequence[str], columns: Sequence[st
     across, down = cell * len(columns), cell * len(rows)
     left = 0.55 + 0.075 * max(map(len, rows))
     below = 0.52 + (0.18 if max(map(len, columns)) <= 3 else 0.08 * max(map(len, columns)))
-    gap, above, beside = 0.2, 0.35, 0.6
-    width = max(4.9, left + heads * across + (heads - 1) * gap + beside)
+    gap, above, side = 0.2, 0.35, 0.6
+    width = max(4.9, left + heads * across + (heads - 1) * gap + side)
     height = below + layers * down + (layers - 1) * gap + above
     figure = new_figure(width, height)
     for layer in range(layers):
@@ -348,9 +348,10 @@ def exact_match_by_length(scores: Mapping[str, Any]) -> Figure:
                 [line["length"]], [line["exact_match"]], color=ACCENT, marker="o", markersize=4.5
             )
     every = math.ceil(0.42 * len(lines) / (width - 0.9))
-    shown = lines[::every]
+    plotted = lines[::every]
     axes.set_xticks(
-        [line["length"] for line in shown], [f"{line['length']}\n{line['n']:,}" for line in shown]
+        [line["length"] for line in plotted],
+        [f"{line['length']}\n{line['n']:,}" for line in plotted],
     )
     axes.set_xlim(lines[0]["length"] - 0.6, lines[-1]["length"] + 0.6)
     axes.set_xlabel("length, and the number of held-out sequences", fontsize=9, color=FOREGROUND)

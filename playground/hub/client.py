@@ -338,7 +338,7 @@ class Hub:
             commits = self._get(
                 f"models/{repo}/commits/{quote(revision, safe='')}", {"limit": MAX_REVISIONS}
             )
-            revisions_found = [
+            revisions = [
                 {
                     "commit": each["id"],
                     "title": each["title"],
@@ -346,7 +346,7 @@ class Hub:
                 }
                 for each in commits
             ]
-            return revisions_found[:MAX_REVISIONS]
+            return revisions[:MAX_REVISIONS]
 
     def branches(self, repo: str) -> list[str]:
         """Return the names of the branches of a repository."""
@@ -614,9 +614,9 @@ class Hub:
         if (response := found(RepositoryNotFoundError)) and not (
             self.token and response.response.status_code == 401
         ):
-            seen = "that this token can read" if self.token else "that is public"
+            scope = "that this token can read" if self.token else "that is public"
             return NotFoundError(
-                f"there is no repository {repo} {seen}; check the spelling, user/name"
+                f"there is no repository {repo} {scope}; check the spelling, user/name"
             )
         if found(OfflineModeIsEnabled):
             return HubError(

@@ -147,9 +147,9 @@ def checkpoint_from_package(package: Path, folder: Path) -> None:
     # The config.json of transformers repeats the sizes. Only playground.json is used here, and the
     # weights are validated against it.
     files = {
-        name: (package / kept).read_bytes()
-        for name, kept in FILE_MAP.items()
-        if (package / kept).is_file()
+        name: (package / packaged).read_bytes()
+        for name, packaged in FILE_MAP.items()
+        if (package / packaged).is_file()
     }
     write_dir(folder, files)
     try:
@@ -189,12 +189,12 @@ def tokenizer(
     pad, sos, eos = (f"<{name}>" for name in SPECIAL_TOKENS)
     numbers = {pad: PAD, sos: SOS, eos: EOS} | vocabulary.token_ids
     words = Tokenizer(WordLevel(numbers))
-    apart: list[Any] = [pre_tokenizers.WhitespaceSplit()]
+    splitters: list[Any] = [pre_tokenizers.WhitespaceSplit()]
     if vocabulary.single_characters:
-        apart.append(pre_tokenizers.Split(Regex("."), behavior="isolated"))
+        splitters.append(pre_tokenizers.Split(Regex("."), behavior="isolated"))
         if "," not in vocabulary.token_ids:
             words.normalizer = normalizers.Replace(",", " ")
-    words.pre_tokenizer = pre_tokenizers.Sequence(apart)
+    words.pre_tokenizer = pre_tokenizers.Sequence(splitters)
     row = f"$A:0 {eos}:0" + f" {sos}:1" * (max_positions if form.needs_mask_tokens else 0)
     words.post_processor = processors.TemplateProcessing(
         single=row, special_tokens=[(eos, EOS), (sos, SOS)]

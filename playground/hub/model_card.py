@@ -168,22 +168,22 @@ def read_scores(card: str | Mapping[str, Any]) -> dict[str, Any] | None:
     """
     try:
         content = _front_matter(card) if isinstance(card, str) else card
-        found: dict[str, Any] = {}
+        scores: dict[str, Any] = {}
         for model in content.get("model-index") or []:
             for metric in [metric for result in model["results"] for metric in result["metrics"]]:
                 value, n = metric.get("value"), (metric.get("args") or {}).get("n")
                 if is_number(value) and 0 <= value <= 1 and type(n) is int and 0 < n <= 10**9:
-                    found.setdefault(metric["type"], (float(value), n))
+                    scores.setdefault(metric["type"], (float(value), n))
     except Exception:
         # The card is untrusted; YAML constructors and malformed metadata raise arbitrary errors.
         return None
-    if "exact_match" not in found:
+    if "exact_match" not in scores:
         return None
-    exact_match, n = found["exact_match"]
+    exact_match, n = scores["exact_match"]
     return {
         "exact_match": exact_match,
         "n": n,
-        "token_accuracy": found.get("token_accuracy", (None, 0))[0],
+        "token_accuracy": scores.get("token_accuracy", (None, 0))[0],
     }
 
 
@@ -217,17 +217,17 @@ def other_lengths(family: Seq2SeqModel, task: Task, config: RunConfig) -> list[d
     held-out sequences for them.
     """
     low, high = config.task.min_length, config.task.max_length
-    longest = high
+    max_length = high
     while (
-        longest < 2 * high
-        and max(longest + 1, task.max_target_length(longest + 1)) < config.model.max_positions
+        max_length < 2 * high
+        and max(max_length + 1, task.max_target_length(max_length + 1)) < config.model.max_positions
     ):
-        longest += 1
-    wanted = {low - 1} if low > 1 else set()
-    wanted |= {high + 1, longest} if longest > high else set()
+        max_length += 1
+    lengths = {low - 1} if low > 1 else set()
+    lengths |= {high + 1, max_length} if max_length > high else set()
     results = [
         evaluate(family, build_held_out_set(task, OTHER_LENGTHS_N, length, length))
-        for length in sorted(wanted)
+        for length in sorted(lengths)
         if _has_length(task, length)
     ]
     return [dataclasses.asdict(scores.by_length[0]) for scores in results]
@@ -253,10 +253,10 @@ def attention_picture(
         : task.max_target_length(size) + 1
     ]
     layers, heads = len(weights), weights[0].shape[1]
-    shown_LHTS = torch.stack(
+    visible_LHTS = torch.stack(
         [layer[0, :MAX_HEADS, : len(rows), : len(columns)] for layer in weights[:MAX_LAYERS]]
     )
-    save(cross_attention(shown_LHTS.numpy(), rows, columns), path)
+    save(cross_attention(visible_LHTS.numpy(), rows, columns), path)
     part = f"{_count(layers, 'layer')} with {_count(heads, 'head')}"
     if layers > MAX_LAYERS or heads > MAX_HEADS:
         part = (
@@ -281,7 +281,7 @@ def _metadata(
     config = manifest.config
     origin = dataset_origin(config.task.rows).get("dataset") if config.task.task == LOOKUP else None
     datasets = [name for name in (dataset, origin) if name]
-    asked: dict[str, Any] = {
+    evaluation: dict[str, Any] = {
         "task_type": "other",  # no transformers pipeline accepts sequences of symbols
         "task_name": "Sequence to sequence",
         "dataset_type": dataset or "synthetic",
@@ -293,7 +293,7 @@ def _metadata(
     }
     results = [
         EvalResult(
-            **asked,
+            **evaluation,
             metric_type=kind,
             metric_name=name,
             metric_value=scores[kind],
@@ -494,18 +494,20 @@ def playground_url() -> str:
 
 def _license(license: str, task: TaskConfig, form: PackageFormat) -> str:
     origin = dataset_origin(task.rows).get("dataset") if task.task == LOOKUP else None
-    said = (
+    statement = (
         f"{license}, for the weights."
         if license
         else "The author names no licence for the weights: ask before you use them."
     )
     if origin:
         url = f"https://huggingface.co/datasets/{origin}"
-        said += f" The training data is from [{_escaped(origin)}]({url}), whose terms apply to it."
+        statement += (
+            f" The training data is from [{_escaped(origin)}]({url}), whose terms apply to it."
+        )
     elif task.task == LOOKUP:
-        said += " The training data is not part of this repository."
+        statement += " The training data is not part of this repository."
     code = " The code of the model is MIT; see `LICENSE`." if form.has_code else ""
-    return f"## Licence\n\n{said}{code}"
+    return f"## Licence\n\n{statement}{code}"
 
 
 def _evaluation(scores: Mapping[str, Any], others: list[dict[str, Any]], manifest: Manifest) -> str:
@@ -568,7 +570,7 @@ def _training_data(manifest: Manifest, task: Task, dataset: str | None) -> str:
         else ""
     )
     noun = "pairs" if config.task.task == LOOKUP else "sequences"
-    seen = (
+    summary = (
         f"Training sampled {drawn:,} {noun} ({_count(manifest.step, 'step')} of "
         f"{config.training.batch_size:,})"
         if drawn
@@ -585,7 +587,7 @@ def _training_data(manifest: Manifest, task: Task, dataset: str | None) -> str:
 
 Pairs of a source and a target from {user_supplied}, with the SHA-256 `{config.task.rows}`. Sources have \
 {_lengths(config.task)} symbols; the vocabulary has {len(task.vocabulary.symbols)} symbols \
-({_alphabet(task)}). {seen} with seed {config.training.seed}, every pair with equal probability. A \
+({_alphabet(task)}). {summary} with seed {config.training.seed}, every pair with equal probability. A \
 fixed hash of the source holds out one pair in {round(1 / HELD_OUT_FRACTION)}; the scores above are \
 on held-out pairs only.{data}"""
     often = "every length with equal probability" + (
@@ -594,7 +596,7 @@ on held-out pairs only.{data}"""
     return f"""## Training data
 
 Generated sequences of {_lengths(config.task)} symbols ({_alphabet(task)}), {often}, and the target \
-that the rule of the task gives. {seen} with seed {config.training.seed}. A fixed hash of the \
+that the rule of the task gives. {summary} with seed {config.training.seed}. A fixed hash of the \
 sequence holds out one in {round(1 / HELD_OUT_FRACTION)}. Held-out sequences have no loss in \
 training, and the scores above are on held-out sequences only.{data}"""
 
@@ -771,5 +773,5 @@ class NoAliasLoader(yaml.SafeLoader):
 
 
 def _front_matter(text: str) -> dict[str, Any]:
-    found = re.match(r"\s*---\r?\n(.*?)\n---\s*(?:\n|\Z)", text[:MAX_FRONT_MATTER_BYTES], re.DOTALL)
-    return yaml.load(found[1], Loader=NoAliasLoader) if found else {}
+    match = re.match(r"\s*---\r?\n(.*?)\n---\s*(?:\n|\Z)", text[:MAX_FRONT_MATTER_BYTES], re.DOTALL)
+    return yaml.load(match[1], Loader=NoAliasLoader) if match else {}

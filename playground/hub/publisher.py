@@ -335,8 +335,8 @@ class AutoPublisher:
 
     def auto_publish_status(self, run: Run) -> dict[str, Any] | None:
         """Return the state of publishing a run during training; None if it is off."""
-        kept = self._auto_publishes.get(run.id)
-        return kept.to_json() if kept else None
+        auto_publish = self._auto_publishes.get(run.id)
+        return auto_publish.to_json() if auto_publish else None
 
     def _push_if_due(self, schedule: AutoPublish) -> None:
         """Process the result of the last push, and start the next one when it is due."""
@@ -367,9 +367,9 @@ class AutoPublisher:
             return
         # The status is read before the checkpoints, so that an ended run has its last checkpoint.
         ended = run.status not in (*ACTIVE_STATUSES, "waiting", "paused")
-        found = run.checkpoints()
+        checkpoints = run.checkpoints()
         # The last checkpoint is pushed to main, even if it was pushed to the branch before.
-        new = bool(found) and (ended or found[0][1].step != schedule.pushed_step)
+        new = bool(checkpoints) and (ended or checkpoints[0][1].step != schedule.pushed_step)
         if ended and not new:
             self.disable_auto_publish(run)
         elif new and (now >= schedule.next_push_at or (ended and not schedule.is_final)):
@@ -380,7 +380,7 @@ class AutoPublisher:
                 revision="main" if ended else AUTO_BRANCH,
                 private=schedule.private,
                 license=schedule.license,
-                checkpoint=str(found[0][0]),
+                checkpoint=str(checkpoints[0][0]),
                 run_folder=str(run.folder),
             )
             try:
@@ -399,8 +399,8 @@ class AutoPublisher:
                         self._jobs.pop(job.id, None)
                 except Exception:  # an error of one job must not stop the supervision of others
                     log.exception("supervision of the Hub job %s failed", job.task.kind)
-            for kept in list(self._auto_publishes.values()):
+            for auto_publish in list(self._auto_publishes.values()):
                 try:
-                    self._push_if_due(kept)
+                    self._push_if_due(auto_publish)
                 except Exception:
                     log.exception("publishing a run while it trains failed")

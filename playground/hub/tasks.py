@@ -206,13 +206,13 @@ class HubTaskRunner:
             if self.task.revision == "main":
                 raise
             branches = self.hub.branches(repo)  # raises HubError for a missing repository
-            known = (
+            branch_names = (
                 f"the branch {branches[0]}"
                 if len(branches) == 1
                 else f"one of the branches {', '.join(branches[:10])}"
             )
             raise HubError(
-                f"{repo} has no revision {self.task.revision}; use {known}, or the hash of a commit"
+                f"{repo} has no revision {self.task.revision}; use {branch_names}, or the hash of a commit"
             ) from None
         sizes = repo_info.sizes
         if MANIFEST not in sizes or "model.safetensors" not in sizes:

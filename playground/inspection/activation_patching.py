@@ -77,9 +77,9 @@ def patch_heads(subject: InspectedModel, text: str, position: int, symbol: str) 
     )
     for each in (batch, corrupted):
         if not each.has_target:
-            asked = " ".join(subject.token_names(each.source_BS[0, :-1].tolist()))
+            source = " ".join(subject.token_names(each.source_BS[0, :-1].tolist()))
             raise InspectionError(
-                f"the target of {asked[:60]} is unknown: the dataset has no pair with this source; "
+                f"the target of {source[:60]} is unknown: the dataset has no pair with this source; "
                 "choose a sequence, position and symbol so that the dataset has both sources"
             )
     width = min(batch.labels_BT.shape[1], corrupted.labels_BT.shape[1])

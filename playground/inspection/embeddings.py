@@ -68,7 +68,7 @@ def word_order_distance(
             "type two sentences of 1 to 200 words each, such as: the dog bit the man"
         )
     vocabulary = sorted({word for words in sentences for word in words})
-    longest = max(map(len, sentences))
+    max_words = max(map(len, sentences))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         table = build_token_embedding(max(4, len(vocabulary)), d_model)
@@ -79,7 +79,7 @@ def word_order_distance(
             n_heads=1,
             positions="sinusoidal",
             position_scale=scale,
-            max_positions=max(2, longest),
+            max_positions=max(2, max_words),
         )
         embed = InputEmbedding(config, table)
         sets = [

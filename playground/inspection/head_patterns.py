@@ -220,12 +220,12 @@ def _row_measures(
     measures["most entropy"] = (_broadcast_heads(cells_BQ.float().log(), weights_LBHQM), counts_BQ)
     ideal_BT = _target_alignment(batch, task) if kind == "cross" else None
     if ideal_BT is not None:
-        known_BT = counts_BQ & (ideal_BT >= 0)
+        has_ideal_BT = counts_BQ & (ideal_BT >= 0)
         off_BTS = (
             torch.arange(attn_mask_BQM.shape[2], device=ideal_BT.device) - ideal_BT[..., None]
         ).abs()
-        measures["aligned"] = ((weights_LBHQM * (off_BTS == 0)[:, None]).sum(-1), known_BT)
-        measures["distance"] = ((weights_LBHQM * off_BTS[:, None]).sum(-1), known_BT)
+        measures["aligned"] = ((weights_LBHQM * (off_BTS == 0)[:, None]).sum(-1), has_ideal_BT)
+        measures["distance"] = ((weights_LBHQM * off_BTS[:, None]).sum(-1), has_ideal_BT)
     return measures
 
 

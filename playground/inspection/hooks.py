@@ -202,9 +202,9 @@ def replace_outputs(model: Transformer, values: Mapping[Component, Tensor]) -> I
     Raises:
         ValueError: for a component that the model does not have.
     """
-    known = all_components(model.config)
+    components = all_components(model.config)
     for part in values:
-        if part not in known:
+        if part not in components:
             if part.kind in POSITION_KINDS:
                 raise ValueError(
                     f"this model has no {part.name} to replace: with positions "
@@ -307,8 +307,8 @@ def mean_outputs(model: Transformer, batch: Batch) -> dict[Component, Tensor]:
         mean_PX[: len(sum_QX)] = torch.where(n_Q1 > 0, sum_QX / n_Q1.clamp(min=1), everywhere_X)
         result[part] = mean_PX
     for part in (part for part in all_components(model.config) if part.kind in POSITION_KINDS):
-        longest = is_token[part.side].shape[1]
-        tokens_1P = batch.source_BS.new_full((1, longest), EOS)
+        max_length = is_token[part.side].shape[1]
+        tokens_1P = batch.source_BS.new_full((1, max_length), EOS)
         used_PD = cast(InputEmbedding, model.get_submodule(part.module_name)).position_vectors(
             tokens_1P
         )

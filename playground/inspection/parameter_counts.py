@@ -202,7 +202,7 @@ def attention_shapes(config: ModelConfig, length: int) -> list[TensorShape]:
         key_BGMK, value_BGMK = attention.project_kv(x_BQD)
         joined: list[torch.Tensor] = []
         handle = attention.output.register_forward_pre_hook(
-            lambda module, given: joined.append(given[0])
+            lambda module, inputs: joined.append(inputs[0])
         )
         result_BQD, weights_BHQM = attention(
             x_BQD, key_BGMK, value_BGMK, torch.ones(1, 1, dtype=torch.bool)
@@ -270,8 +270,8 @@ def benchmark_attention(length: int, width: int = 64) -> tuple[int, float]:
         InspectionError: for a length below 1, or one whose weights take more than 256 MB.
     """
     if length < 1 or attention_memory([length])[0].bytes > MAX_MEASURED_BYTES:
-        most = int((MAX_MEASURED_BYTES // 4) ** 0.5)
-        raise InspectionError(f"length is {length:,}; choose lengths from 1 to {most:,}")
+        max_length = int((MAX_MEASURED_BYTES // 4) ** 0.5)
+        raise InspectionError(f"length is {length:,}; choose lengths from 1 to {max_length:,}")
     generator = torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(1, 1, length, width, generator=generator) for _ in range(3))
     start = time.perf_counter()
@@ -290,8 +290,8 @@ def _count(parameters: Iterable[tuple[str, int]]) -> dict[str, int]:
     """
     counts: Counter[str] = Counter(dict.fromkeys(PARAMETER_GROUPS, 0))
     for name, n in parameters:
-        found = [part for part, pattern in PARAMETER_GROUPS.items() if re.search(pattern, name)]
-        if len(found) != 1:
-            raise LookupError(f"parameter {name!r} matches {len(found)} groups of PARTS: {found}")
-        counts[found[0]] += n
+        groups = [part for part, pattern in PARAMETER_GROUPS.items() if re.search(pattern, name)]
+        if len(groups) != 1:
+            raise LookupError(f"parameter {name!r} matches {len(groups)} groups of PARTS: {groups}")
+        counts[groups[0]] += n
     return dict(counts)

@@ -45,12 +45,16 @@ def attention(
     reused.
     """
     recording, written_BT = answer or own_answer(subject, batch)
-    source, given = (
+    source, decoder_input = (
         subject.token_names(batch.source_BS[0].tolist()),
         subject.token_names(recording.decoder_input_BT[0].tolist()),
     )
     written = subject.token_names(written_BT[0].tolist())
-    labels = {"encoder": (source, source), "decoder": (written, given), "cross": (written, source)}
+    labels = {
+        "encoder": (source, source),
+        "decoder": (written, decoder_input),
+        "cross": (written, source),
+    }
     return {
         kind: {
             "kind": kind,
@@ -94,10 +98,10 @@ def cross_attention_by_step(
         }
         for step in recorded_steps(*(answer or own_answer(subject, batch)), batch)
     ]
-    found = all_heads(subject.transformer.config, "cross")
+    heads = all_heads(subject.transformer.config, "cross")
     return {
         "columns": names(batch.source_BS[0].tolist()),
-        "heads": [part.name.removeprefix("cross-attention, ") for part in found],
+        "heads": [part.name.removeprefix("cross-attention, ") for part in heads],
         "steps": steps,
     }
 
@@ -147,7 +151,11 @@ def head_table(scores: Iterable[HeadScore]) -> list[dict[str, Any]]:
 
 def heads_over_training(scores: Mapping[int, list[HeadScore]]) -> list[dict[str, Any]]:
     """Return the rows of `head_table` for each training step, with the step."""
-    return [{"step": step, **row} for step, found in scores.items() for row in head_table(found)]
+    return [
+        {"step": step, **row}
+        for step, step_scores in scores.items()
+        for row in head_table(step_scores)
+    ]
 
 
 def lens(subject: InspectedModel, batch: Example) -> dict[str, Any]:
@@ -206,13 +214,13 @@ def positions(subject: InspectedModel) -> dict[str, Any] | None:
     They cover the lengths of the task's sequences; None for a model that adds no position vectors.
     Source vectors that are counted from the end are in that order, EOS first.
     """
-    longest = subject.config.task.max_length + 1
+    n_positions = subject.config.task.max_length + 1
     source_PD, target_PD = position_vectors(subject, "source"), position_vectors(subject, "target")
     if source_PD is None or target_PD is None:
         return None
     return {
         "kind": subject.transformer.config.positions,
-        "source": rounded_list(source_PD[:longest]),
+        "source": rounded_list(source_PD[:n_positions]),
         "target": rounded_list(target_PD[: subject.max_target_tokens]),
     }
 
@@ -254,40 +262,44 @@ def build_report(
     batch = subject.encode_text(text)
     progress("recording attention")
     answer = own_answer(subject, batch)
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         f"{kind}-attention": data for kind, data in attention(subject, batch, answer).items()
     }
-    found["cross-attention-by-step"] = cross_attention_by_step(subject, batch, answer)
-    found["logit-lens"] = lens(subject, batch)
+    figures["cross-attention-by-step"] = cross_attention_by_step(subject, batch, answer)
+    figures["logit-lens"] = lens(subject, batch)
     if subject.transformer.config.norm == "pre":
-        found["contributions"] = contribution_table(subject, batch)
+        figures["contributions"] = contribution_table(subject, batch)
     vectors = positions(subject)
     if vectors is not None:
-        found["positions"] = vectors
-    found["sine-waves"] = sinusoidal_table()
+        figures["positions"] = vectors
+    figures["sine-waves"] = sinusoidal_table()
     progress("scoring heads")
-    found["head-scores"] = head_table(score_heads(subject))
+    figures["head-scores"] = head_table(score_heads(subject))
     ablation = Ablation(subject, n)
-    asked = len(ablation.batch.source_BS)
-    progress(f"ablating single components, each on {asked:,} held-out sequences")
+    n_examples = len(ablation.batch.source_BS)
+    progress(f"ablating single components, each on {n_examples:,} held-out sequences")
     single = {how: ablation.rank_components(how) for how in METHODS}
-    found["ablation"] = ablation_table([effect for how in METHODS for effect in single[how]], asked)
-    most_missed = next(effect for effect in single["zero"] if effect.components[0].head is not None)
-    found["head"] = single_head(subject, batch, most_missed.components[0], answer)
+    figures["ablation"] = ablation_table(
+        [effect for how in METHODS for effect in single[how]], n_examples
+    )
+    most_important = next(
+        effect for effect in single["zero"] if effect.components[0].head is not None
+    )
+    figures["head"] = single_head(subject, batch, most_important.components[0], answer)
     progress("ablating groups of components")
-    found["ablation-groups"] = ablation_table(
-        (effect for how in METHODS for effect in ablation.rank_groups(how)), asked
+    figures["ablation-groups"] = ablation_table(
+        (effect for how in METHODS for effect in ablation.rank_groups(how)), n_examples
     )
     progress("keeping single heads and groups of heads only")
-    found["keep-only"] = ablation_table(
-        (effect for how in METHODS for effect in ablation.rank_keep_only(how)), asked
+    figures["keep-only"] = ablation_table(
+        (effect for how in METHODS for effect in ablation.rank_keep_only(how)), n_examples
     )
     if history:
         progress(f"scoring heads at {len(history)} steps of the run")
-        found["heads-over-training"] = heads_over_training(
+        figures["heads-over-training"] = heads_over_training(
             scores_over_training(subject.config, history)
         )
-    return found
+    return figures
 
 
 def _attention_fields(

@@ -192,14 +192,14 @@ class ForwardTrace:
         Raises:
             IndexError: for a position outside of the sequence.
         """
-        found = self._attention(head)
-        query_K, key_K = found.query_HQK[head.head, query], found.key_HMK[head.head, memory]
+        inputs = self._attention(head)
+        query_K, key_K = inputs.query_HQK[head.head, query], inputs.key_HMK[head.head, memory]
         root = math.sqrt(len(query_K))
         products_K = query_K * key_K
-        bias = None if found.bias_HQM is None else float(found.bias_HQM[head.head, query, memory])
+        bias = None if inputs.bias_HQM is None else float(inputs.bias_HQM[head.head, query, memory])
         score = float(products_K.sum()) / root + (bias or 0.0)
         return DotProduct(
-            query_K, key_K, products_K, root, bias, score, bool(found.attn_mask_QM[query, memory])
+            query_K, key_K, products_K, root, bias, score, bool(inputs.attn_mask_QM[query, memory])
         )
 
     def weighted_sum(self, head: Component, query: int) -> WeightedSum:
@@ -396,7 +396,7 @@ class ForwardTrace:
             )
 
     def _feed_forward(
-        self, layer: str, component: Component, letter: str, given: str
+        self, layer: str, component: Component, letter: str, input_symbol: str
     ) -> Iterator[TraceStage]:
         module, activation, shape = (
             f"{layer}.feed_forward",
@@ -410,7 +410,7 @@ class ForwardTrace:
             yield TraceStage(
                 component.name,
                 "gate",
-                f"g = {given} W_g" + self._bias_term("b_g"),
+                f"g = {input_symbol} W_g" + self._bias_term("b_g"),
                 shape,
                 self._call(f"{module}.gate").output[0],
                 code,
@@ -418,7 +418,7 @@ class ForwardTrace:
         yield TraceStage(
             component.name,
             "widen",
-            f"a = {given} W_1" + self._bias_term("b_1"),
+            f"a = {input_symbol} W_1" + self._bias_term("b_1"),
             shape,
             wide_XF,
             code,
@@ -437,18 +437,18 @@ class ForwardTrace:
     def _attention_stages(self, component: Component, pre: bool) -> Iterator[TraceStage]:
         """Yield the stages of scaled dot-product attention, all heads at once."""
         block, across = component.name, component.kind == "cross"
-        found = self._attention(component)
+        inputs = self._attention(component)
         _, weights_BHQM = self._call(component.module_name).output
-        config, attn_mask_QM = self.model.config, found.attn_mask_QM
+        config, attn_mask_QM = self.model.config, inputs.attn_mask_QM
         bias = config.bias and config.attention_bias
         query_input = "y" if pre else "x"
         key_input = "memory" if across else query_input
         sharing = config.n_heads // config.n_kv_heads_resolved
 
-        def projection(given: str, letter: str) -> str:
+        def projection(input_symbol: str, letter: str) -> str:
             shared = f", each shared by {sharing} heads" if sharing > 1 and letter != "Q" else ""
             return (
-                f"{letter} = {given} W_{letter}"
+                f"{letter} = {input_symbol} W_{letter}"
                 + (f" + b_{letter}" if bias else "")
                 + ", split into heads"
                 + shared
@@ -456,20 +456,22 @@ class ForwardTrace:
 
         code = find_source_line(MultiHeadAttention.forward, "self.query(x_BQD)")
         yield TraceStage(
-            block, "queries", projection(query_input, "Q"), "HQK", found.unrotated_query_HQK, code
+            block, "queries", projection(query_input, "Q"), "HQK", inputs.unrotated_query_HQK, code
         )
         code = find_source_line(MultiHeadAttention.project_kv, "self.key_value(memory_BMD)")
         yield TraceStage(
-            block, "keys", projection(key_input, "K"), "HMK", found.unrotated_key_HMK, code
+            block, "keys", projection(key_input, "K"), "HMK", inputs.unrotated_key_HMK, code
         )
-        yield TraceStage(block, "values", projection(key_input, "V"), "HMK", found.value_HMK, code)
+        yield TraceStage(block, "values", projection(key_input, "V"), "HMK", inputs.value_HMK, code)
         if config.positions == "rope" and not across:
             formula = "pairs (i, i + K/2) rotated by position · 10000^(-2i/K)"
             code = find_source_line(apply_rotary_emb, "torch.cat(")
-            yield TraceStage(block, "turned queries", formula, "HQK", found.query_HQK, code)
-            yield TraceStage(block, "turned keys", formula, "HMK", found.key_HMK, code)
+            yield TraceStage(block, "turned queries", formula, "HQK", inputs.query_HQK, code)
+            yield TraceStage(block, "turned keys", formula, "HMK", inputs.key_HMK, code)
         scores_HQM = (
-            found.query_HQK @ found.key_HMK.transpose(-2, -1) / math.sqrt(found.query_HQK.shape[-1])
+            inputs.query_HQK
+            @ inputs.key_HMK.transpose(-2, -1)
+            / math.sqrt(inputs.query_HQK.shape[-1])
         )
         yield TraceStage(
             block,
@@ -479,15 +481,15 @@ class ForwardTrace:
             scores_HQM,
             find_source_line(scaled_dot_product_attention, "scores_BHQM = "),
         )
-        if found.bias_HQM is not None:
-            scores_HQM = scores_HQM + found.bias_HQM
+        if inputs.bias_HQM is not None:
+            scores_HQM = scores_HQM + inputs.bias_HQM
             relation, formula = POSITION_BIASES[config.positions]
             yield TraceStage(
                 block,
                 "distance",
                 formula,
                 "HQM",
-                found.bias_HQM,
+                inputs.bias_HQM,
                 find_source_line(relation.bias, "return "),
             )
             yield TraceStage(
@@ -567,12 +569,12 @@ def find_source_line(function: Callable[..., Any], fragment: str) -> SourceLine:
         LookupError: if no line of the function contains it, or several do.
     """
     lines, first = inspect.getsourcelines(function)
-    found = [(first + i, line.strip()) for i, line in enumerate(lines) if fragment in line]
-    if len(found) != 1:
+    matches = [(first + i, line.strip()) for i, line in enumerate(lines) if fragment in line]
+    if len(matches) != 1:
         raise LookupError(
-            f"{function.__qualname__} has {len(found)} lines with {fragment!r}; the trace needs "
+            f"{function.__qualname__} has {len(matches)} lines with {fragment!r}; the trace needs "
             "exactly one"
         )
     root = Path(playground.__file__).resolve().parent.parent
     file = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").resolve().relative_to(root)
-    return SourceLine(file.as_posix(), *found[0])
+    return SourceLine(file.as_posix(), *matches[0])

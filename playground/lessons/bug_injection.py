@@ -126,18 +126,18 @@ def load_sources(bug: Bug) -> BugSource:
     """
     function = original_function(bug.location)
     lines, first = inspect.getsourcelines(function)
-    kept = tuple(line.rstrip("\n") for line in lines)
-    places = [at for at, line in enumerate(kept) if line.strip() == bug.correct_line]
+    source_lines = tuple(line.rstrip("\n") for line in lines)
+    places = [at for at, line in enumerate(source_lines) if line.strip() == bug.correct_line]
     if len(places) != 1:
         raise ValueError(
             f"the line {bug.correct_line!r} occurs {len(places)} times in {bug.location}; "
             "it must occur exactly once"
         )
     changed = places[0]
-    wrong = list(kept)
-    wrong[changed] = kept[changed].replace(bug.correct_line, bug.buggy_line)
+    wrong = list(source_lines)
+    wrong[changed] = source_lines[changed].replace(bug.correct_line, bug.buggy_line)
     file = Path(inspect.getsourcefile(function) or "").resolve().relative_to(ROOT).as_posix()
-    return BugSource(file, first, kept, changed, tuple(wrong))
+    return BugSource(file, first, source_lines, changed, tuple(wrong))
 
 
 def buggy_function(bug: Bug) -> FunctionType:
@@ -166,7 +166,7 @@ def patched_methods(bug: Bug) -> dict[type[nn.Module], dict[str, FunctionType]]:
     if "." in bug.location.split(":")[1]:
         owner = bug.location.split(":")[1].split(".")[0]
         return {next(part for part in PATCHABLE_MODULES if part.__name__ == owner): {name: broken}}
-    found: dict[type[nn.Module], dict[str, FunctionType]] = {}
+    methods: dict[type[nn.Module], dict[str, FunctionType]] = {}
     for part in PATCHABLE_MODULES:
         for each, method in vars(part).items():
             if (
@@ -174,8 +174,8 @@ def patched_methods(bug: Bug) -> dict[type[nn.Module], dict[str, FunctionType]]:
                 and name in method.__code__.co_names
                 and method.__globals__.get(name) is right
             ):
-                found.setdefault(part, {})[each] = _rebind(method, name, broken)
-    return found
+                methods.setdefault(part, {})[each] = _rebind(method, name, broken)
+    return methods
 
 
 def _rebind(method: FunctionType, name: str, function: FunctionType) -> FunctionType:
@@ -292,9 +292,9 @@ class TrainingCopy:
 def exact_match(family: ReferenceModel, held_out: HeldOutSet) -> tuple[float, float]:
     """Return the exact match on held-out sequences: teacher-forced and free-running."""
     with eval_mode(family):
-        given = exact_match_mask(family.logits(held_out.batch), held_out.batch)
+        exact = exact_match_mask(family.logits(held_out.batch), held_out.batch)
         alone = family.is_exact_match(held_out.batch)
-    return float(given.float().mean()), float(alone.float().mean())
+    return float(exact.float().mean()), float(alone.float().mean())
 
 
 def training_settings(bug: Bug, seed: int, steps: int) -> dict[str, Any]:
@@ -359,7 +359,7 @@ def observations(learner: TrainingCopy, held_out: HeldOutSet) -> dict[str, Any]:
             }
         }
     family, task = learner.family.eval(), learner.trainer.task
-    given, alone = exact_match(family, held_out)
+    teacher_forced, alone = exact_match(family, held_out)
     tokens = task.vocabulary.encode(EXAMPLE_INPUT)[: learner.config.task.max_length]
     batch = make_batch(task, torch.tensor([tokens]), torch.tensor([len(tokens)]))
     record = family.attention_weights(batch)
@@ -379,7 +379,7 @@ def observations(learner: TrainingCopy, held_out: HeldOutSet) -> dict[str, Any]:
     return {
         "trouble": None,
         "loss": learner.loss,
-        "given": given,
+        "given": teacher_forced,
         "alone": alone,
         "symbols": float(same_multiset(answers_NT, held_out.batch.labels_BT).float().mean()),
         "sure": float(sure_NT[sure_NT > 0].mean()),
@@ -430,12 +430,15 @@ def silent_variant(bug: Bug, config: RunConfig) -> dict[str, Any]:
 @torch.no_grad()
 def has_future_leak(learner: TrainingCopy) -> bool:
     """Return whether the last decoder input changes the logits of earlier positions."""
-    longest, rows = learner.config.task.max_length, learner.config.training.batch_size
-    batch = build_held_out_set(learner.trainer.task, rows, longest, longest).batch
-    given_BT = batch.decoder_input_BT.clone()
-    given_BT[:, -1] = (given_BT[:, -1] + 1).clamp(max=learner.config.model.target_vocabulary - 1)
+    max_length, rows = learner.config.task.max_length, learner.config.training.batch_size
+    batch = build_held_out_set(learner.trainer.task, rows, max_length, max_length).batch
+    decoder_input_BT = batch.decoder_input_BT.clone()
+    decoder_input_BT[:, -1] = (decoder_input_BT[:, -1] + 1).clamp(
+        max=learner.config.model.target_vocabulary - 1
+    )
     with eval_mode(learner.family):
         before_BTV, after_BTV = (
-            learner.family(batch.source_BS, each) for each in (batch.decoder_input_BT, given_BT)
+            learner.family(batch.source_BS, each)
+            for each in (batch.decoder_input_BT, decoder_input_BT)
         )
     return not torch.equal(before_BTV[:, :-1], after_BTV[:, :-1])

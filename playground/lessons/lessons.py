@@ -215,19 +215,21 @@ def find(name: object) -> Lesson:
     return LESSONS[name]
 
 
-def validate_options(lesson: Lesson, given: object) -> Settings:
+def validate_options(lesson: Lesson, request: object) -> Settings:
     """Validate the options of a request and add the defaults and the seed.
 
     Raises:
         ConfigError: when an option is invalid; `field` names the option.
     """
-    given = given if isinstance(given, dict) else {}
-    seed = given.get("seed", 0)
+    request = request if isinstance(request, dict) else {}
+    seed = request.get("seed", 0)
     if type(seed) is not int or not 0 <= seed < 2**31:
         raise ConfigError(
             "seed", f"seed is {short_repr(seed)}; it must be a whole number from 0 to 2,147,483,647"
         )
-    options: Settings = {name: given.get(name, default) for name, default in lesson.options.items()}
+    options: Settings = {
+        name: request.get(name, default) for name, default in lesson.options.items()
+    }
     if "positions" in options and options["positions"] not in SCHEMES:
         raise ConfigError(
             "positions",
@@ -254,30 +256,30 @@ def _validate_text(text: object) -> str:
     return text
 
 
-def validate_prediction(lesson: Lesson, given: object) -> float | str:
+def validate_prediction(lesson: Lesson, prediction: object) -> float | str:
     """Validate the prediction of a request.
 
     Raises:
         ConfigError: when the prediction is missing or the lesson does not accept it.
     """
     if lesson.kind == CHOICE:
-        if not isinstance(given, str) or given not in lesson.choices:
+        if not isinstance(prediction, str) or prediction not in lesson.choices:
             raise ConfigError(
                 "prediction", "enter your prediction first; it is compared with the measurement"
             )
-        return given
+        return prediction
     if (
-        isinstance(given, bool)
-        or not isinstance(given, int | float)
-        or not lesson.low <= given <= lesson.high
+        isinstance(prediction, bool)
+        or not isinstance(prediction, int | float)
+        or not lesson.low <= prediction <= lesson.high
     ):
-        result = "" if given is None else f"your prediction is {short_repr(given)}; "
+        result = "" if prediction is None else f"your prediction is {short_repr(prediction)}; "
         raise ConfigError(
             "prediction",
             f"{result}enter a number from {lesson.low} to {lesson.high} first; it is compared "
             "with the measurement",
         )
-    return given
+    return prediction
 
 
 def configs(

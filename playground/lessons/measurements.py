@@ -101,28 +101,28 @@ def exact_match_curves(runs: list[TrainedRun]) -> dict[str, Any]:
 def half_accuracy_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure the first evaluation with an exact match of at least one half."""
     run = runs[0]
-    found, last = run.first_at(0.5), run.evaluations[-1]
+    evaluation, last = run.first_at(0.5), run.evaluations[-1]
     pictures = [exact_match_curves(runs)]
-    if found is None:
+    if evaluation is None:
         best = max(line["exact_match"] for line in run.evaluations)
-        says = (
+        text = (
             f"It never reached one half: the best of {len(run.evaluations)} evaluations was "
             f"{percent(best)}. Seeds differ; with this one, the training was too short."
         )
-        return {"answer": None, "told": "at none", "says": says, "pictures": pictures}
+        return {"answer": None, "told": "at none", "says": text, "pictures": pictures}
     first = run.lines[0]["loss"]
-    says = (
-        f"At step {found['step']}, exact match was {percent(found['exact_match'])} of "
-        f"{found['scored']} held-out sequences, while token accuracy was "
-        f"{percent(found['token_accuracy'])}. An output is an exact match only when all "
+    text = (
+        f"At step {evaluation['step']}, exact match was {percent(evaluation['exact_match'])} of "
+        f"{evaluation['scored']} held-out sequences, while token accuracy was "
+        f"{percent(evaluation['token_accuracy'])}. An output is an exact match only when all "
         "of its tokens are right, so exact match rises late and then quickly. The loss "
-        f"had fallen from {first:.2f} to {found['loss']:.2f}. At the end exact match was "
+        f"had fallen from {first:.2f} to {evaluation['loss']:.2f}. At the end exact match was "
         f"{percent(last['exact_match'])}."
     )
     return {
-        "answer": found["step"],
-        "told": f"step {found['step']}",
-        "says": says,
+        "answer": evaluation["step"],
+        "told": f"step {evaluation['step']}",
+        "says": text,
         "pictures": pictures,
     }
 
@@ -139,9 +139,11 @@ def first_token_attention(runs: list[TrainedRun], options: Mapping[str, Any]) ->
     source, target = (
         subject.token_names(tokens[0].tolist()) for tokens in (batch.source_BS, batch.labels_BT)
     )
-    wanted = subject.task.alignment(len(source) - 1)
+    expected = subject.task.alignment(len(source) - 1)
     n_heads, agreeing = row_LHS.shape[0] * row_LHS.shape[1], int((row_LHS.argmax(-1) == at).sum())
-    right = "" if wanted is None else f" The correct source token is at position {wanted[0] + 1}."
+    right = (
+        "" if expected is None else f" The correct source token is at position {expected[0] + 1}."
+    )
     heads_agree = (
         f"All {n_heads} heads have their largest weight there."
         if agreeing == n_heads
@@ -150,7 +152,7 @@ def first_token_attention(runs: list[TrainedRun], options: Mapping[str, Any]) ->
             "attend mostly elsewhere, and the average hides this."
         )
     )
-    says = (
+    text = (
         f"On average, {percent(float(mean_S[at]))} of the weight lies on position "
         f"{at + 1} ({source[at]}); uniform attention would put {percent(1 / len(source))} "
         f"there.{right} {heads_agree}"
@@ -167,7 +169,7 @@ def first_token_attention(runs: list[TrainedRun], options: Mapping[str, Any]) ->
     return {
         "answer": at + 1,
         "told": f"position {at + 1} ({source[at]})",
-        "says": says,
+        "says": text,
         "pictures": [picture],
     }
 
@@ -185,12 +187,12 @@ def without_positions(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
     exact, symbols, n = float(exact_B.float().mean()), float(symbols_B.float().mean()), len(exact_B)
     before = with_them.evaluations[-1]["exact_match"]
     answer = "nothing" if exact >= 0.5 else "order" if symbols >= 0.5 else "both"
-    told = {
+    outcomes = {
         "nothing": "as good as before",
         "order": "right tokens, wrong order",
         "both": "not even the right tokens",
     }[answer]
-    says = (
+    text = (
         f"Of {n} held-out sequences, the model generates {percent(exact)} exactly right "
         f"({percent(before)} with positions), and {percent(symbols)} have exactly the "
         "right tokens in any order. Without positions, the encoder gives the decoder an "
@@ -208,9 +210,9 @@ def without_positions(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
         {
             "asked": decode(without.subject, source),
             "right": decode(without.subject, label),
-            "given": decode(without.subject, given),
+            "given": decode(without.subject, generated),
         }
-        for source, label, given in list(
+        for source, label, generated in list(
             zip(batch.source_BS, batch.labels_BT, written_BT, strict=True)
         )[-EXAMPLES_SHOWN:]
     ]
@@ -218,13 +220,14 @@ def without_positions(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
         exact_match_curves(runs),
         {"kind": "answers", "title": "Without positions", "rows": rows},
     ]
-    return {"answer": answer, "told": told, "says": says, "pictures": pictures}
+    return {"answer": answer, "told": outcomes, "says": text, "pictures": pictures}
 
 
 def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure which of two runs reaches an exact match of `TARGET_SCORE` first."""
     steps = {
-        run.label: found["step"] if (found := run.first_at(TARGET_SCORE)) else None for run in runs
+        run.label: evaluation["step"] if (evaluation := run.first_at(TARGET_SCORE)) else None
+        for run in runs
     }
     reached = {label: step for label, step in steps.items() if step is not None}
     best = min(reached, key=lambda label: reached[label]) if reached else "same"
@@ -241,7 +244,7 @@ def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
         )
         for run in runs
     )
-    says = (
+    text = (
         f"{line}. Both have {sizes[runs[0].label]:,} parameters. "
         if len(set(sizes.values())) == 1
         else f"{line}. "
@@ -249,8 +252,8 @@ def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
         "This is one seed of each, and seeds differ: the Lab tab trains both with "
         "several seeds and reports whether the difference holds."
     )
-    told = "neither" if answer == "same" else answer
-    return {"answer": answer, "told": told, "says": says, "pictures": [exact_match_curves(runs)]}
+    outcome = "neither" if answer == "same" else answer
+    return {"answer": answer, "told": outcome, "says": text, "pictures": [exact_match_curves(runs)]}
 
 
 def lower_loss_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
@@ -259,12 +262,12 @@ def lower_loss_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
     low, high = sorted(losses, key=lambda label: losses[label])
     answer = "same" if losses[low] > 0.9 * losses[high] else low
     rates = {run.label: run.lines[-1]["learning_rate"] for run in runs}
-    told = {run.label: run.evaluations[-1]["exact_match"] for run in runs}
-    says = (
+    exact_matches = {run.label: run.evaluations[-1]["exact_match"] for run in runs}
+    text = (
         f"Mean loss of the last {LOSS_WINDOW} steps: {losses[low]:.4f} with {low}, "
         f"{losses[high]:.4f} with {high}, {losses[high] / losses[low]:.1f} times as much. "
         f"At the end, the learning rates were {rates[low]:.2g} and {rates[high]:.2g}, and "
-        f"exact match was {percent(told[low])} and {percent(told[high])}. "
+        f"exact match was {percent(exact_matches[low])} and {percent(exact_matches[high])}. "
         + (
             "The learning rate determines how far each update overshoots when the model "
             "is close to a minimum."
@@ -284,7 +287,7 @@ def lower_loss_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
     return {
         "answer": answer,
         "told": "neither" if answer == "same" else answer,
-        "says": says,
+        "says": text,
         "pictures": [loss],
     }
 
@@ -310,7 +313,7 @@ def most_important_head(runs: list[TrainedRun], options: Mapping[str, Any]) -> R
         )
     elif not others:
         others = "No other head can replace the remaining ones."
-    says = (
+    text = (
         f"Without {first.name}, exact match falls from {percent(before)} to "
         f"{percent(after)} of {len(ablation.batch.source_BS)} held-out sequences, and the "
         f"log-probability of the targets falls by {first.log_prob_drop:.1f} nats. "
@@ -329,7 +332,7 @@ def most_important_head(runs: list[TrainedRun], options: Mapping[str, Any]) -> R
         "title": "Without each head: loss of log-probability in nats · exact match",
         "bars": bars,
     }
-    return {"answer": kind, "told": first.name, "says": says, "pictures": [picture]}
+    return {"answer": kind, "told": first.name, "says": text, "pictures": [picture]}
 
 
 def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
@@ -345,8 +348,8 @@ def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
     answer = next((length for length, share in shares.items() if share < 0.5), last + 1)
     at_end = shares[max(length for length in shares if length <= trained)]
     beyond = shares.get(trained + 1, 0.0)
-    told = f"length {answer}" if answer <= last else f"at none up to {last}"
-    says = (
+    outcome = f"length {answer}" if answer <= last else f"at none up to {last}"
+    text = (
         f"With the position encoding {options['positions']}, exact match is "
         f"{percent(at_end)} at length {trained}, the longest in training, and "
         f"{percent(beyond)} at length {trained + 1}. Up to {EXAMPLES_PER_LENGTH} sequences of "
@@ -371,7 +374,7 @@ def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
         "trained": trained,
         "series": series,
     }
-    return {"answer": answer, "told": told, "says": says, "pictures": [picture]}
+    return {"answer": answer, "told": outcome, "says": text, "pictures": [picture]}
 
 
 @torch.no_grad()
@@ -389,12 +392,12 @@ def mean_confidence(runs: list[TrainedRun], options: Mapping[str, Any]) -> Resul
         runs[1].config.training.label_smoothing,
         runs[1].config.model.target_vocabulary,
     )
-    wanted = 1 - smoothing + smoothing / vocabulary
+    expected = 1 - smoothing + smoothing / vocabulary
     exact = [run.evaluations[-1]["exact_match"] for run in runs]
-    says = (
+    text = (
         f"{percent(smooth)} with smoothing, {percent(plain)} without. The smoothed target "
         f"gives the correct one of {vocabulary} tokens 1 - {smoothing:g} + {smoothing:g} "
-        f"/ {vocabulary} = {percent(wanted)}, and a higher probability increases the "
+        f"/ {vocabulary} = {percent(expected)}, and a higher probability increases the "
         f"loss. Exact match was {percent(exact[1])} and {percent(exact[0])}: confidence "
         "and accuracy are two different things."
     )
@@ -411,7 +414,7 @@ def mean_confidence(runs: list[TrainedRun], options: Mapping[str, Any]) -> Resul
     return {
         "answer": round(100 * smooth, 1),
         "told": percent(smooth),
-        "says": says,
+        "says": text,
         "pictures": [picture],
     }
 

@@ -425,10 +425,10 @@ class LessonService:
         for label, run in measurement.runs.items():
             run.last_viewed_at = now
             # A command to continue is pending.
-            asked_to = run.command_sent_at is not None or run.next_command
+            has_command = run.command_sent_at is not None or run.next_command
             if (
                 run.status == "failed"
-                or (run.status in ("stopped", "paused") and not asked_to)
+                or (run.status in ("stopped", "paused") and not has_command)
                 or run.deleted_at is not None
             ):
                 how = run.message or (

@@ -70,11 +70,11 @@ class PlaygroundConfig(PreTrainedConfig):
         sizes = ModelConfig(**{name: values.pop(name) for name in CONFIG_FIELDS if name in values})
         for name in CONFIG_FIELDS:
             setattr(self, name, getattr(sizes, name))
-        usual = {
+        defaults = {
             "is_encoder_decoder": True,
             "tie_word_embeddings": sizes.tie_output or sizes.share_embeddings,
         }
-        super().__init__(**(usual | SPECIAL_TOKEN_IDS | values))
+        super().__init__(**(defaults | SPECIAL_TOKEN_IDS | values))
 
     def to_model_config(self) -> ModelConfig:
         return ModelConfig(**{name: getattr(self, name) for name in CONFIG_FIELDS})

@@ -227,10 +227,10 @@ class ModelConfig:
         validate_fields(self)
         for each in fields(self):
             if each.name in self.unused and getattr(self, each.name) != each.default:
-                given = short_repr(getattr(self, each.name))
+                value = short_repr(getattr(self, each.name))
                 raise ConfigError(
                     each.name,
-                    f"{each.name} is {given}, but this architecture does not use it; leave it at "
+                    f"{each.name} is {value}, but this architecture does not use it; leave it at "
                     f"{each.default}",
                 )
         if self.d_model % self.n_heads and not (self.d_k and self.d_v):

@@ -245,11 +245,11 @@ class RNNSeq2Seq(nn.Module):
         self, x_BTD: Tensor, memory_BSD: Tensor, states: list[State], attn_mask_BS: Tensor
     ) -> tuple[Tensor, list[State], Tensor]:
         """Decode step by step: each input contains the attention output of the previous state."""
-        seen_BSD = self.attention.memory(memory_BSD)
+        memory_proj_BSD = self.attention.memory(memory_BSD)
         hidden, weights = [], []
         for x_BD in x_BTD.unbind(1):
             context_BD, weights_BS = self.attention(
-                states[-1][0], memory_BSD, seen_BSD, attn_mask_BS
+                states[-1][0], memory_BSD, memory_proj_BSD, attn_mask_BS
             )
             x_B1D, states = self._run_layers(torch.cat([x_BD, context_BD], dim=-1)[:, None], states)
             hidden.append(x_B1D)

@@ -124,12 +124,12 @@ class Inspector:
 
         request = json.loads(argument)
         run = model_ref.get("run")
-        kept = weight_steps(Path(run)) if run and request.get("view") in NEEDS_HISTORY else []
-        key = (json.dumps(model_ref, sort_keys=True), loaded.step, len(kept), argument)
+        steps = weight_steps(Path(run)) if run and request.get("view") in NEEDS_HISTORY else []
+        key = (json.dumps(model_ref, sort_keys=True), loaded.step, len(steps), argument)
         if key not in self._views:
             subject = InspectedModel.from_model(loaded.config, loaded.family)
             request["history"] = (
-                {step: weights_path(Path(run), step) for step in kept} if run else {}
+                {step: weights_path(Path(run), step) for step in steps} if run else {}
             )
             answer = render_view(subject, request.get("view"), request)
             if "error" in answer:

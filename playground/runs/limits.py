@@ -148,9 +148,9 @@ class Limits:
     def validate_metrics_size(self, path: Path) -> None:
         """Refuse a metrics file that would take seconds to read. Raises Refused."""
         if self.metrics_bytes and path.is_file() and path.stat().st_size > self.metrics_bytes:
-            most = f"{self.instance_name} takes {format_bytes(self.metrics_bytes)}"
+            limit = f"{self.instance_name} takes {format_bytes(self.metrics_bytes)}"
             raise UserError(
-                f"its metrics.jsonl has {format_bytes(path.stat().st_size)}: {most}; "
+                f"its metrics.jsonl has {format_bytes(path.stat().st_size)}: {limit}; "
                 "leave that file out, or keep fewer of its lines"
             )
 
@@ -176,9 +176,9 @@ class Limits:
 
     def storage_limit_message(self) -> str:
         """Return the storage limits as a sentence."""
-        kept = {"per visitor": self.bytes_per_owner, "in total": self.bytes_total}
+        limits = {"per visitor": self.bytes_per_owner, "in total": self.bytes_total}
         return f"{self.instance_name} stores " + " and ".join(
-            f"{format_bytes(size)} {whose}" for whose, size in kept.items() if size
+            f"{format_bytes(size)} {whose}" for whose, size in limits.items() if size
         )
 
 

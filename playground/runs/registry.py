@@ -656,11 +656,14 @@ class Registry:
             failure = slice_worker.run(self.slice_runner, spec)
         except (OSError, RuntimeError) as error:  # no socket, or no thread, could be created
             failure = error
-        kept = run.last_checkpoint_message() if run.status in ACTIVE_STATUSES else ""
+        checkpoint_message = run.last_checkpoint_message() if run.status in ACTIVE_STATUSES else ""
         with run.lock:
             if run.status in ACTIVE_STATUSES:
                 status = "stopped" if run.status == "stopping" else "paused"
-                run.forced_status = (status, f"{describe_error(failure or EOFError())}; {kept}")
+                run.forced_status = (
+                    status,
+                    f"{describe_error(failure or EOFError())}; {checkpoint_message}",
+                )
         self._on_worker_exit(run, None)
         slice_worker.exited.set()
 
@@ -679,7 +682,7 @@ class Registry:
         """
         if action not in COMMANDS:
             raise ValueError(f"action is {action!r}; use one of {', '.join(COMMANDS)}")
-        kept = (
+        checkpoint_message = (
             run.last_checkpoint_message() if action == "stop" and run.status == "stopping" else ""
         )
         if action in ("resume", "step"):
@@ -716,7 +719,7 @@ class Registry:
                 if action == "stop" and run.status == "stopping":
                     run.forced_status = (
                         "stopped",
-                        f"ended immediately by a second Stop; {kept or run.last_checkpoint_message()}",
+                        f"ended immediately by a second Stop; {checkpoint_message or run.last_checkpoint_message()}",
                     )
                     run.worker.kill()  # type: ignore[union-attr]  # a live run has one
                     return
@@ -753,8 +756,10 @@ class Registry:
             raise UserError(run.message)
         if self.limits.seconds and run.active >= self.limits.seconds:
             raise UserError(self.limits.time_limit_message())
-        found = [] if run.has_worker else [path for path, _ in run.checkpoints()]
-        if found and not any((path / "training.safetensors").is_file() for path in found):
+        checkpoints = [] if run.has_worker else [path for path, _ in run.checkpoints()]
+        if checkpoints and not any(
+            (path / "training.safetensors").is_file() for path in checkpoints
+        ):
             raise UserError(
                 "this checkpoint holds weights only: it can be inspected, but not trained further"
             )
@@ -767,9 +772,9 @@ class Registry:
             UserError: if `steps` is not more than the steps already taken.
         """
         run.load_points()
-        wanted = SettingChange(0, setting, value)
+        requested_change = SettingChange(0, setting, value)
         # More steps let a finished run continue.
-        if setting == "steps" and run.status == "done" and wanted.value > run.step:
+        if setting == "steps" and run.status == "done" and requested_change.value > run.step:
             self.ensure_trainable(run)
         with run.lock:
             change = SettingChange(
@@ -1044,14 +1049,16 @@ class Registry:
 
     def _on_worker_message(self, run: Run, kind: str, *content: Any) -> None:
         """Handle one message of a worker."""
-        kept = ""  # the last checkpoint of a failed run, read before the lock is taken
+        checkpoint_message = (
+            ""  # the last checkpoint of a failed run, read before the lock is taken
+        )
         if (
             kind == "ended"
             and content[0] == "failed"
             and NO_USABLE_CHECKPOINT not in content[1]
             and run.checkpoints()
         ):
-            kept = run.last_checkpoint_message()
+            checkpoint_message = run.last_checkpoint_message()
         with run.lock:
             run.last_message_at, run.command_sent_at = time.monotonic(), None
             if kind == "points":
@@ -1094,18 +1101,18 @@ class Registry:
                 run.exiting = True  # later commands go to the next worker
                 run.scores = scores or run.scores
                 run.best = max_score(run.best, scores and scores["exact_match"])
-                if run.status == "failed" and kept:
-                    run.message = f"{run.message}; {kept}"
+                if run.status == "failed" and checkpoint_message:
+                    run.message = f"{run.message}; {checkpoint_message}"
                 run.write()
 
     def _on_worker_exit(self, run: Run, code: int | None) -> None:
         """Handle the exit of a worker process."""
-        kept = "" if run.forced_status else run.last_checkpoint_message()
+        checkpoint_message = "" if run.forced_status else run.last_checkpoint_message()
         with run.lock:
             if run.forced_status:
                 run.status, run.message = run.forced_status
             elif run.status in ACTIVE_STATUSES or (run.status == "paused" and code):
-                run.status, run.message = "failed", f"{_exit_reason(code)}; {kept}"
+                run.status, run.message = "failed", f"{_exit_reason(code)}; {checkpoint_message}"
             run.forced_status = None
             run.worker, run.exiting, run.command_sent_at = None, False, None
             begin, run.next_command = run.next_command, ""

@@ -370,8 +370,8 @@ class Run:
 
         The caller must not hold the lock, because this may read the disk.
         """
-        steps_known = self.weight_steps
-        while steps_known is None:
+        cached_steps = self.weight_steps
+        while cached_steps is None:
             with self.loading_lock:
                 steps = weight_steps(self.folder)
                 with self.lock:
@@ -380,8 +380,8 @@ class Run:
                             steps,
                             steps[-1] if steps else None,
                         )
-                    steps_known = self.weight_steps
-        return steps_known
+                    cached_steps = self.weight_steps
+        return cached_steps
 
     def score_at(self, step: int) -> float | None:
         """Return the exact match at a step; None if it was not evaluated there."""

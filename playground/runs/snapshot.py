@@ -56,10 +56,10 @@ class SnapshotBuilder:
         attention. The rows of a decoder are labelled with the target tokens.
         """
         names = self.task.vocabulary.token_name
-        given_BT = self.probe_batch.decoder_input_BT
+        decoder_input_BT = self.probe_batch.decoder_input_BT
         axes = {}
         for kind, (rows, columns) in family.attention_tokens(self.probe_batch).items():
-            displayed = self.probe_batch.labels_BT if torch.equal(rows, given_BT) else rows
+            displayed = self.probe_batch.labels_BT if torch.equal(rows, decoder_input_BT) else rows
             axes[kind] = [[names(t) for t in tokens[0].tolist()] for tokens in (displayed, columns)]
         return {
             "source": [names(t) for t in self.probe_batch.source_BS[0].tolist()],
@@ -92,16 +92,16 @@ class SnapshotBuilder:
             kind: [(1000 * w_BHQM[0]).round().int().flatten(1).tolist() for w_BHQM in each]
             for kind, each in present.items()
         }
-        given_BT = family.generate(
+        decoder_input_BT = family.generate(
             self.sample_batch.source_BS, self.sample_batch.labels_BT.shape[1]
         )
         names = self.task.vocabulary.decode
         samples = [
-            {"source": names(source), "answer": names(answer), "given": names(given)}
-            for source, answer, given in zip(
+            {"source": names(source), "answer": names(answer), "given": names(predicted)}
+            for source, answer, predicted in zip(
                 self.sample_batch.source_BS.tolist(),
                 self.sample_batch.labels_BT.tolist(),
-                given_BT.tolist(),
+                decoder_input_BT.tolist(),
                 strict=True,
             )
         ]
@@ -112,7 +112,7 @@ class SnapshotBuilder:
 
         The result has only `error` if the sequence is invalid for this model.
         """
-        longest = family.config.max_positions - 1
+        max_tokens = family.config.max_positions - 1
         try:
             tokens = self.task.vocabulary.encode(text)
             if not tokens:
@@ -122,27 +122,25 @@ class SnapshotBuilder:
                 )
             if problem := self.task.validate_source(tokens):
                 raise ValueError(problem)
-            if len(tokens) > longest:
+            if len(tokens) > max_tokens:
                 raise ValueError(
                     f"the sequence has {len(tokens)} symbols; this model has positions for "
-                    f"{longest}; type a shorter sequence"
+                    f"{max_tokens}; type a shorter sequence"
                 )
-            if self.task.max_target_length(len(tokens)) > longest:
+            if self.task.max_target_length(len(tokens)) > max_tokens:
                 needed = self.task.max_target_length(len(tokens))
                 raise ValueError(
                     f"the target of {len(tokens)} symbols may have {needed}; this model has "
-                    f"positions for {longest}; type a shorter sequence"
+                    f"positions for {max_tokens}; type a shorter sequence"
                 )
         except (UnknownSymbolError, ValueError) as error:
             return {"error": str(error)}
         source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
         target = self.task.target_for(tokens)
-        longest_answer = (
-            max(len(target or ()), self.task.max_target_length(self.config.max_length)) + 1
-        )
+        max_answer = max(len(target or ()), self.task.max_target_length(self.config.max_length)) + 1
         names = self.task.vocabulary.decode
-        text_given = names(
-            family.generate(source_BS, min(longest_answer, family.config.max_positions))[0].tolist()
+        predicted = names(
+            family.generate(source_BS, min(max_answer, family.config.max_positions))[0].tolist()
         )
         answer = None if target is None else names(target)
         low, high = self.config.min_length, self.config.max_length
@@ -154,14 +152,14 @@ class SnapshotBuilder:
         if answer is None:
             notes.append("the target is unknown: no stored example has this source")
         return {
-            "given": text_given,
+            "given": predicted,
             "answer": answer,
-            "right": None if answer is None else text_given == answer,
+            "right": None if answer is None else predicted == answer,
             "note": "; ".join(notes),
         }
 
 
-def _pick_held_out(task: Task, length: int, longest: int) -> Batch:
+def _pick_held_out(task: Task, length: int, max_length: int) -> Batch:
     """Return a held-out sequence of this length, else of a longer one, else of a shorter one.
 
     With few symbols, short lengths have no held-out sequences.
@@ -169,11 +167,11 @@ def _pick_held_out(task: Task, length: int, longest: int) -> Batch:
     Raises:
         ValueError: if there is none of any length.
     """
-    for candidate in (*range(length, longest + 1), *range(length - 1, 0, -1)):
+    for candidate in (*range(length, max_length + 1), *range(length - 1, 0, -1)):
         candidates = build_held_out_set(task, 1, candidate, candidate)
         if len(candidates.lengths_B):
             return candidates.batch
     raise ValueError(
-        f"no held-out sequence of up to {longest} symbols exists; "
+        f"no held-out sequence of up to {max_length} symbols exists; "
         "use longer sequences or more symbols"
     )

@@ -64,8 +64,10 @@ class StorageQuota:
             owned = [run for run in self._runs if run.owner == owner and run.deleted_at is None]
             excess = sum(map(self.size_of_run, owned)) + n_bytes - limits.bytes_per_owner
             if self._thin_histories(owned, excess) > 0:
-                largest = sorted(owned, key=self.size_of_run, reverse=True)[:MAX_NAMED_RUNS]
-                sized = [f"“{run.name}” ({format_bytes(self.size_of_run(run))})" for run in largest]
+                largest_runs = sorted(owned, key=self.size_of_run, reverse=True)[:MAX_NAMED_RUNS]
+                sized = [
+                    f"“{run.name}” ({format_bytes(self.size_of_run(run))})" for run in largest_runs
+                ]
                 raise UserError(
                     f"your runs use {format_bytes(sum(map(self.size_of_run, owned)))} and this needs about "
                     f"{format_bytes(n_bytes)} more, but {limits.instance_name} stores "
@@ -204,8 +206,8 @@ class StorageQuota:
         for run, size in zip(runs, sizes, strict=True):
             owners[run.owner] += size
         for run, size in zip(runs, sizes, strict=True):
-            most = owners[run.owner]
-            used[run.address] += size * share // most if share and most > share else size
+            n_bytes = owners[run.owner]
+            used[run.address] += size * share // n_bytes if share and n_bytes > share else size
         return used
 
     def _exceeds_address_quota(self, needed: int, address: str) -> bool:

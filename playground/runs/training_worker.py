@@ -194,24 +194,24 @@ class TrainingWorker:
                 history can be used.
         """
         config, changes = RunConfig.from_flat(spec.config), SettingChange.parse(spec.changes)
-        most_threads = spec.threads or MAX_THREADS
+        max_threads = spec.threads or MAX_THREADS
         checkpoints, note, damaged = self.folder / "checkpoints", "", []
         clean_up_stale(checkpoints)
         for path in sorted(checkpoints.glob("[0-9]*"), key=_parse_step, reverse=True):
             try:
-                trainer, _ = resume_trainer(path, max_threads=most_threads)
+                trainer, _ = resume_trainer(path, max_threads=max_threads)
             except CheckpointError as error:
                 note = note or f"{error}. An earlier checkpoint was used"
                 damaged.append(path)
                 continue
-            known = {(change.step, change.setting) for change in changes}
+            existing = {(change.step, change.setting) for change in changes}
             # Past changes of the checkpoint count, too: the server may have been killed before it
             # received them.
             past_changes = [
                 change for change in trainer.changes if change.step <= trainer.step_count
             ]
             added_changes = [
-                change for change in past_changes if (change.step, change.setting) not in known
+                change for change in past_changes if (change.step, change.setting) not in existing
             ]
             trainer.changes = sorted([*changes, *added_changes], key=lambda change: change.step)
             self.history.open(trainer.step_count)
@@ -219,7 +219,7 @@ class TrainingWorker:
                 with suppress(OSError):
                     os.rename(damaged_path, damaged_path.with_name(f"damaged-{damaged_path.name}"))
             return trainer, note, False
-        trainer = Trainer(config, changes, max_threads=most_threads)
+        trainer = Trainer(config, changes, max_threads=max_threads)
         lines = list(read_lines(self.folder))
         if (
             at := self.restore_state_at_or_before(

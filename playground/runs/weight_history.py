@@ -161,10 +161,10 @@ class WeightHistory:
         for suffix in (WEIGHTS_SUFFIX, STATE_SUFFIX):
             self._coarsen(suffix)
         path = self.run / "metrics.jsonl"
-        kept = [encode_line(line) for line in lines] or [
+        saved_lines = [encode_line(line) for line in lines] or [
             encode_line(line) for line in read_lines(self.run) if line["step"] <= step
         ]
-        data = b"".join(kept)
+        data = b"".join(saved_lines)
         if not path.is_file() or path.stat().st_size != len(data):
             write_file(path, data)
         self._written_bytes = len(data)

@@ -153,7 +153,7 @@ def describe_error(error: Exception) -> str:
 
     `spaces` raises Gradio's errors, some of which contain HTML.
     """
-    title, said = getattr(error, "title", ""), str(getattr(error, "message", "") or error)
-    said = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", said)).strip().rstrip(".")
+    title, reason = getattr(error, "title", ""), str(getattr(error, "message", "") or error)
+    reason = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", reason)).strip().rstrip(".")
     meant = ERROR_TITLES.get(title, "the GPU was not available")
-    return f"{meant} ({said or type(error).__name__})"
+    return f"{meant} ({reason or type(error).__name__})"

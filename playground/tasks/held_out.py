@@ -115,13 +115,13 @@ def _distinct_held_out(
         return _sample_stratified(task, length, n, generator), None
     held_out_NL = torch.empty(0, length, dtype=torch.long)
     while len(held_out_NL) < n:  # there are more than 2 n, so the loop ends
-        parts, n_found = [held_out_NL], len(held_out_NL)
-        while n_found < n:
+        parts, n_sequences = [held_out_NL], len(held_out_NL)
+        while n_sequences < n:
             sample_NL = task.sample_with_lengths(
                 torch.full((min(chunk_size, 64 * n),), length), length, generator
             )
             parts.append(_filter_held_out(task, sample_NL))
-            n_found += len(parts[-1])
+            n_sequences += len(parts[-1])
         held_out_NL = torch.cat(parts).unique(dim=0)
     return held_out_NL[torch.randperm(len(held_out_NL), generator=generator)[:n]], None
 

@@ -128,12 +128,12 @@ class LookupTask(Task):
             DatasetError: if it is damaged, or has no training or no held-out pairs of these lengths.
         """
         lengths_N, held_N = self.table.source_lengths_N, self.table.held_out_N
-        asked_N = (lengths_N >= min_length) & (lengths_N <= max_length)
-        train_N = (asked_N & ~held_N).nonzero()[:, 0]
-        if not len(train_N) or not bool((asked_N & held_N).any()):
+        in_range_N = (lengths_N >= min_length) & (lengths_N <= max_length)
+        train_N = (in_range_N & ~held_N).nonzero()[:, 0]
+        if not len(train_N) or not bool((in_range_N & held_N).any()):
             raise DatasetError(
                 f"lengths {min_length} to {max_length} have {len(train_N):,} training pairs and "
-                f"{int((asked_N & held_N).sum()):,} held-out pairs; both are needed, so allow more "
+                f"{int((in_range_N & held_N).sum()):,} held-out pairs; both are needed, so allow more "
                 f"lengths"
             )
         self._training[min_length, max_length] = train_N
@@ -174,12 +174,12 @@ class LookupTask(Task):
     def target_for(self, tokens: list[int]) -> list[int] | None:
         """Return the target of this source; None if it is unknown or there is no dataset."""
         try:
-            known = (
+            is_stored = (
                 int(self.table.lookup(torch.tensor([tokens]), torch.tensor([len(tokens)]))[0]) >= 0
             )
         except DatasetError:
             return None
-        return super().target_for(tokens) if known else None
+        return super().target_for(tokens) if is_stored else None
 
     def _indices_of_length(self, length: int) -> Tensor:
         if length not in self._of_length:

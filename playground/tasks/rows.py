@@ -445,14 +445,14 @@ class PairBuilder:
         # Two sources with the same 64-bit hash would count as one. With a million pairs that
         # happens in one of 40 million files.
         key, value = hash(source.tobytes()), hash(target.tobytes())
-        known = self.targets.get(key)
-        if known is None:
+        previous = self.targets.get(key)
+        if previous is None:
             self.targets[key] = value
             self.source += source
             self.target += target
             self.source_lengths.append(len(source))
             self.target_lengths.append(len(target))
-        elif known == value:
+        elif previous == value:
             self.duplicates += 1
         else:
             self.conflicts += 1

@@ -110,10 +110,10 @@ class Dedupe(Task):
         sorted_BL, origin_BL = torch.where(real_BL, sequence_BL, -1).sort(dim=1, stable=True)
         first_BL = torch.ones_like(real_BL)
         first_BL[:, 1:] = sorted_BL[:, 1:] != sorted_BL[:, :-1]
-        kept_BL = torch.zeros_like(real_BL).scatter(1, origin_BL, first_BL) & real_BL
+        is_first_BL = torch.zeros_like(real_BL).scatter(1, origin_BL, first_BL) & real_BL
         return sequence_BL.gather(
-            1, (~kept_BL).to(torch.uint8).argsort(dim=1, stable=True)
-        ), kept_BL.sum(1)
+            1, (~is_first_BL).to(torch.uint8).argsort(dim=1, stable=True)
+        ), is_first_BL.sum(1)
 
 
 class Histogram(Task):

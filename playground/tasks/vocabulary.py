@@ -117,8 +117,10 @@ class Vocabulary:
 
     def _is_contiguous(self, kind: str) -> bool:
         """Return whether the symbols of this kind are consecutive, so that two name them all."""
-        found = "".join(symbol for symbol in self.symbols if len(symbol) == 1 and symbol in kind)
-        return bool(found) and found in kind
+        characters = "".join(
+            symbol for symbol in self.symbols if len(symbol) == 1 and symbol in kind
+        )
+        return bool(characters) and characters in kind
 
     def example(self) -> str:
         """Return a short sequence in this vocabulary."""

@@ -185,10 +185,10 @@ def _resume_trainer(
         )
     # The header is checked before a model of an untrusted config is built.
     validate_header(folder / "model.safetensors", _expected_tensors(manifest.config))
-    kept = [change for change in manifest.changes if change.setting not in settings]
+    changes = [change for change in manifest.changes if change.setting not in settings]
     trainer = Trainer(
         manifest.config.replace(**settings) if settings else manifest.config,
-        kept,
+        changes,
         dist=dist,
         max_threads=max_threads,
     )
@@ -400,16 +400,16 @@ def validate_header(path: Path, expected: Expected, optional: Set[str] = frozens
                 f"{path}: tensor {name!r} is not described by a type, a shape and offsets"
             )
         dtype, shape = expected[name]
-        given = DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
+        dtype_of_entry = DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
         if (
-            given != dtype
+            dtype_of_entry != dtype
             or not _is_shape(entry["shape"])
             or (shape is not None and entry["shape"] != list(shape))
         ):
-            wanted = f"{dtype} {list(shape) if shape is not None else 'of any shape'}"
+            expected_tensor = f"{dtype} {list(shape) if shape is not None else 'of any shape'}"
             raise CheckpointError(
                 f"{path}: tensor {name!r} is {short_repr(entry['dtype'])} {short_repr(entry['shape'])}, "
-                f"expected {wanted}"
+                f"expected {expected_tensor}"
             )
         offsets = entry["data_offsets"]
         if (
@@ -479,12 +479,12 @@ def verify_checksums(folder: Path, manifest: Manifest, *names: str) -> None:
         if name in manifest.sha256:
             try:
                 with open(folder / name, "rb") as file:
-                    found = hashlib.file_digest(file, "sha256").hexdigest()
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
             except OSError as error:
                 raise CheckpointError(
                     f"could not read {folder / name}: {error.strerror or error}"
                 ) from None
-            if found != manifest.sha256[name]:
+            if digest != manifest.sha256[name]:
                 raise CheckpointError(
                     f"{folder / name} has changed since it was written: its checksum differs; use "
                     f"another checkpoint"

@@ -262,10 +262,10 @@ class RunConfig:
                     f"RunConfig.from_flat({{...}}) with flat settings",
                 )
         if type(self.model) is not ARCHITECTURES[self.family].config_class:
-            wanted = ARCHITECTURES[self.family].config_class.__name__
+            config_class = ARCHITECTURES[self.family].config_class.__name__
             raise ConfigError(
                 "family",
-                f"family is {self.family!r}, which needs a {wanted}, but the model is a "
+                f"family is {self.family!r}, which needs a {config_class}, but the model is a "
                 f"{type(self.model).__name__}",
             )
         symbols = self.task.n_task_symbols
@@ -278,10 +278,10 @@ class RunConfig:
                     f"tokens make {vocabulary}",
                 )
         if self.model.max_positions > MAX_POSITIONS:
-            given = self.model.max_positions
+            max_positions = self.model.max_positions
             raise ConfigError(
                 "max_positions",
-                f"max_positions is {given:,}; a run accepts at most {MAX_POSITIONS:,}",
+                f"max_positions is {max_positions:,}; a run accepts at most {MAX_POSITIONS:,}",
             )
         if self.model.max_positions < self.task.max_length + 1:
             raise ConfigError(
@@ -291,10 +291,10 @@ class RunConfig:
                 f"shorten the sequences or raise max_positions",
             )
         if self.model.max_positions < self.task.max_sequence_length + 1:
-            given, needed = self.model.max_positions, self.task.max_sequence_length + 1
+            max_positions, needed = self.model.max_positions, self.task.max_sequence_length + 1
             raise ConfigError(
                 "max_positions",
-                f"max_positions is {given}, but targets of this task need {needed}; raise "
+                f"max_positions is {max_positions}, but targets of this task need {needed}; raise "
                 f"max_positions",
             )
 
@@ -329,14 +329,14 @@ class RunConfig:
             )
         unknown = sorted(set(values) - set(section_of_field()))
         if unknown:
-            given = (
+            unknown_name = (
                 unknown[0]
                 if unknown[0].isidentifier() and len(unknown[0]) < 80
                 else short_repr(unknown[0])
             )
             raise ConfigError(
                 unknown[0],
-                f"{given} is not a setting of a run; the settings are {', '.join(section_of_field())}",
+                f"{unknown_name} is not a setting of a run; the settings are {', '.join(section_of_field())}",
             )
         part = {
             owner: {k: v for k, v in values.items() if section_of_field()[k] == owner}

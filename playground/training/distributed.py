@@ -148,9 +148,9 @@ class DistributedContext:
         """Return the maximum over all ranks."""
         if self.world_size == 1:
             return number
-        largest = torch.tensor(number, device=self._comm_device())
-        dist.all_reduce(largest, dist.ReduceOp.MAX)
-        return int(largest)
+        maximum = torch.tensor(number, device=self._comm_device())
+        dist.all_reduce(maximum, dist.ReduceOp.MAX)
+        return int(maximum)
 
     def shutdown(self) -> None:
         """Shut down after success; a rank that fails just ends, and the others get an error."""

@@ -104,9 +104,9 @@ def read_manifest(folder: Path) -> Manifest:
         or content.get("schema_version") is True
         or content.get("schema_version") != SCHEMA_VERSION
     ):
-        found = content.get("schema_version") if isinstance(content, dict) else None
+        version = content.get("schema_version") if isinstance(content, dict) else None
         raise CheckpointError(
-            f"{path} has schema_version {short_repr(found)}; this version of the playground reads "
+            f"{path} has schema_version {short_repr(version)}; this version of the playground reads "
             f"{SCHEMA_VERSION}"
         )
     try:
@@ -156,13 +156,13 @@ def read_manifest(folder: Path) -> Manifest:
 
 def _parse_section(kind: Any, content: dict[str, Any], name: str) -> Any:
     """Parse one of the three groups of settings."""
-    given = content[name]
-    if not isinstance(given, dict):
-        raise ValueError(f"{name} is {short_repr(given)}; it must be settings and their values")
-    unknown = sorted(set(given) - {each.name for each in dataclasses.fields(kind)})
+    section = content[name]
+    if not isinstance(section, dict):
+        raise ValueError(f"{name} is {short_repr(section)}; it must be settings and their values")
+    unknown = sorted(set(section) - {each.name for each in dataclasses.fields(kind)})
     if unknown:
         raise ValueError(f"{name} holds the unknown setting {short_repr(unknown[0])}")
-    return kind(**given)
+    return kind(**section)
 
 
 def _check_texts(name: str, texts: object) -> None:
@@ -216,8 +216,8 @@ def validate_scores(scores: object) -> None:
     ):
         raise ValueError("scores lack n, exact_match or by_length")
     if len(scores["by_length"]) > MAX_LENGTHS:
-        found = len(scores["by_length"])
-        raise ValueError(f"scores hold {found:,} lengths; at most {MAX_LENGTHS} are read")
+        n_lengths = len(scores["by_length"])
+        raise ValueError(f"scores hold {n_lengths:,} lengths; at most {MAX_LENGTHS} are read")
     for line in scores["by_length"]:
         check(line, {"length", "n", "available"}, {"exact_match", "token_accuracy"}, set())
 

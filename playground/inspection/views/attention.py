@@ -52,13 +52,15 @@ def attention(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any
         return _attention_of_any_model(subject, request, kind, mode)
     batch = subject.encode_text(source_text(request))
     recording, at, written = _record_answer(subject, batch, request, mode)
-    source, given = (
+    source, decoder_input = (
         subject.token_names(recording.source_BS[0].tolist()),
         subject.token_names(recording.decoder_input_BT[0].tolist()),
     )
-    rows, columns = {"encoder": (source, source), "decoder": (at, given), "cross": (at, source)}[
-        kind
-    ]
+    rows, columns = {
+        "encoder": (source, source),
+        "decoder": (at, decoder_input),
+        "cross": (at, source),
+    }[kind]
     weights_LHQM = recording.attention_weights[kind][:, 0]
     return {
         "kind": kind,
@@ -129,11 +131,11 @@ def steps(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
         choice_field(request, "way", tuple(ANSWER_MODES), "own"),
         subject.encode_text(source_text(request)),
     )
-    found: list[GenerationStep]
+    generation_steps: list[GenerationStep]
     if mode == "right":
-        found = teacher_forced_steps(subject.transformer, _require_target(batch))
+        generation_steps = teacher_forced_steps(subject.transformer, _require_target(batch))
     else:
-        found = free_running_steps(
+        generation_steps = free_running_steps(
             subject.transformer,
             batch,
             subject.max_new_tokens(batch),
@@ -152,7 +154,7 @@ def steps(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
             "cross": _quantize(step.cross_LHS.flatten(0, 1)),
             "decoder": _quantize(step.decoder_LHM.flatten(0, 1)),
         }
-        for step in found
+        for step in generation_steps
     ]
     config = subject.transformer.config
     heads = [

@@ -175,10 +175,10 @@ def sizes(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     batch = subject.encode_text(source_text(request))
     length = batch.source_BS.shape[1]
     config = tutorial_base_config() if which == "base" else subject.transformer.config
-    given = subject.token_names(batch.decoder_input_BT[0, :MAX_TOKENS].tolist())
+    decoder_input = subject.token_names(batch.decoder_input_BT[0, :MAX_TOKENS].tolist())
     return {
         "padding": padding_demo(subject, batch),
-        "look_ahead": {"names": given, "mask": causal_mask_rows(len(given))},
+        "look_ahead": {"names": decoder_input, "mask": causal_mask_rows(len(decoder_input))},
         "softmax": _softmax_demo(request),
         "kinds": attention_types(subject, batch, layer),
         "layer": layer,
@@ -239,24 +239,24 @@ def _softmax_demo(request: dict[str, Any]) -> dict[str, Any]:
 
     Invalid scores give an error for this field only.
     """
-    usual = "\n".join(
+    default = "\n".join(
         " ".join(map(str, row)) for row in cast(list[list[int]], TUTORIAL_EXAMPLE["scores"])
     )
-    scores = text_field(request, "scores", 3000, usual)
+    scores = text_field(request, "scores", 3000, default)
     lines = [line.replace(",", " ").split() for line in scores.replace(";", "\n").splitlines()]
     try:
         rows = [[_parse_score(word) for word in words] for words in lines if words]
-        found = masked_softmax(rows)
+        softmax = masked_softmax(rows)
     except InspectionError as error:
         return {"typed": scores, "error": str(error)}
     return {
         "typed": scores,
-        "scores": found.scores,
-        "real": found.is_token,
-        "plain": [[json_number(x) for x in row] for row in found.unmasked],
-        "masked": [[json_number(x) for x in row] for row in found.masked],
+        "scores": softmax.scores,
+        "real": softmax.is_token,
+        "plain": [[json_number(x) for x in row] for row in softmax.unmasked],
+        "masked": [[json_number(x) for x in row] for row in softmax.masked],
         "published": {"plain": TUTORIAL_EXAMPLE["plain"], "masked": TUTORIAL_EXAMPLE["masked"]}
-        if found.scores == TUTORIAL_EXAMPLE["scores"]
+        if softmax.scores == TUTORIAL_EXAMPLE["scores"]
         else None,
     }
 
@@ -273,11 +273,11 @@ def _parse_score(word: str) -> float:
 def attention_types(subject: InspectedModel, batch: Batch, layer: int) -> list[dict[str, Any]]:
     """Return four types of attention, cut to the first tokens and heads."""
     source = subject.token_names(batch.source_BS[0, :MAX_TOKENS].tolist())
-    given = subject.token_names(batch.decoder_input_BT[0, :MAX_TOKENS].tolist())
+    decoder_input = subject.token_names(batch.decoder_input_BT[0, :MAX_TOKENS].tolist())
     return [
         {
             "name": name,
-            "rows": given if name == "cross" else source,
+            "rows": decoder_input if name == "cross" else source,
             "columns": source,
             "possible": causal_mask_rows(len(source)) if name == "causal" else None,
             "heads": [

@@ -127,9 +127,9 @@ def log_spaced(steps: list[int], max_count: int) -> list[int]:
     low, high = steps[0] + 1, steps[-1] + 1
     chosen = {0, len(steps) - 1}
     for i in range(1, max_count - 1):
-        wanted = low * (high / low) ** (i / (max_count - 1)) - 1
+        step = low * (high / low) ** (i / (max_count - 1)) - 1
         free = [at for at in range(len(steps)) if at not in chosen]
-        chosen.add(min(free, key=lambda at: abs(steps[at] - wanted)))
+        chosen.add(min(free, key=lambda at: abs(steps[at] - step)))
     return [steps[at] for at in sorted(chosen)]
 
 
@@ -241,7 +241,7 @@ def summarize_ablation(
     spare = [
         effect.components[0] for effect in singles if effect.exact_match_drop < NEGLIGIBLE_DROP
     ]
-    most = (
+    largest_effect = (
         f"The head with the largest effect is {worst.name}: without it, exact match is "
         f"{format_percent(worst.ablated.exact_match)}."
     )
@@ -253,8 +253,10 @@ def summarize_ablation(
         )
     together = describe_redundant_heads(ablation, singles, method)
     if not together:
-        return most
-    lead = most if worst.exact_match_drop >= NEGLIGIBLE_DROP else "No single head is needed."
+        return largest_effect
+    lead = (
+        largest_effect if worst.exact_match_drop >= NEGLIGIBLE_DROP else "No single head is needed."
+    )
     hint = (
         " See also the log-probability, the groups and keep only."
         if "redundant" in together
@@ -297,23 +299,23 @@ def ablated_answer(subject: InspectedModel, request: dict[str, Any]) -> dict[str
     The ablation is that of the chosen components, or of all heads except the chosen ones.
     """
     batch, method = subject.encode_text(text_of(request)), choice_field(request, "how", METHODS)
-    known = {part.name: part for part in all_components(subject.transformer.config)}
+    components = {part.name: part for part in all_components(subject.transformer.config)}
     names, keep = request.get("parts", []), request.get("keep") is True
     if (
         not isinstance(names, list)
-        or len(names) > len(known)
+        or len(names) > len(components)
         or not all(isinstance(name, str) for name in names)
     ):
         raise InspectionError(
-            f"parts is a list of up to {len(known)} names, such as {next(iter(known))!r}"
+            f"parts is a list of up to {len(components)} names, such as {next(iter(components))!r}"
         )
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in components]
     if unknown:
         raise InspectionError(
             f"there is no {unknown[0][:60]!r} in this model; its components have names such as "
-            f"{next(iter(known))!r}"
+            f"{next(iter(components))!r}"
         )
-    chosen = {known[name] for name in names}
+    chosen = {components[name] for name in names}
     if keep:
         chosen = set(all_heads(subject.transformer.config)) - chosen
     n = (
@@ -328,7 +330,7 @@ def ablated_answer(subject: InspectedModel, request: dict[str, Any]) -> dict[str
         "whole": in_place,
         "without": _answer_with_replacements(subject, batch, values) if chosen else in_place,
         "symbols": list(subject.task.vocabulary.symbols),
-        "parts": list(known),
+        "parts": list(components),
         "groups": {
             name: [part.name for part in parts]
             for name, parts in component_groups(subject.transformer.config).items()

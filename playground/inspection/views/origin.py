@@ -65,8 +65,8 @@ class Origin:
             }
         if name == "weighted sum":
             mix = self.path.weighted_sum(self._head(head), row)
-            looked_at = labels(self.subject, self.path, self.stage.block, "M", len(mix.weights_M))
-            return weighted_sum_detail(mix.terms_MK, mix.result_K, column, looked_at, mix.weights_M)
+            keys = labels(self.subject, self.path, self.stage.block, "M", len(mix.weights_M))
+            return weighted_sum_detail(mix.terms_MK, mix.result_K, column, keys, mix.weights_M)
         if name == "output projection":
             return self._joined(row, column)
         if name in ("queries", "keys", "values", "gate", "widen", "narrow", "logits"):
@@ -108,22 +108,22 @@ class Origin:
         return f"{layer}.around_{module}"
 
     def _score(self, head: int, row: int, column: int, name: str) -> dict[str, Any]:
-        found = self.path.score(self._head(head), row, column)
+        score = self.path.score(self._head(head), row, column)
         query, key = (
             labels(self.subject, self.path, self.stage.block, letter, 0)[i]
             for letter, i in (("Q", row), ("M", column))
         )
         names = [f"query of {query}", f"key of {key}"]
-        bias = None if name == "scores" else found.bias
+        bias = None if name == "scores" else score.bias
         value = (
             -math.inf
-            if name == "masked scores" and not found.attended
-            else found.score - (found.bias or 0.0) + (bias or 0.0)
+            if name == "masked scores" and not score.attended
+            else score.score - (score.bias or 0.0) + (bias or 0.0)
         )
         result = dot_product_detail(
-            found.query_K, found.key_K, names, value, root=found.root, bias=bias
+            score.query_K, score.key_K, names, value, root=score.root, bias=bias
         )
-        return result | {"may_look": found.attended}
+        return result | {"may_look": score.attended}
 
     def _turned(self, head: int, row: int, column: int, value: float) -> dict[str, Any]:
         """RoPE: rotate a pair of numbers, half a vector apart, by its angle at this position."""
@@ -167,13 +167,13 @@ class Origin:
         """Return an output of a linear layer: its input times the weight row of that output."""
         name = self.stage.name
         if name == "logits":
-            layer, given_XD, out = self.family.output, self.path.stages[self.at - 1].tensor, column
+            layer, input_XD, out = self.family.output, self.path.stages[self.at - 1].tensor, column
         elif name in ("gate", "widen", "narrow"):
             layer, inside = self._layer(f".{name}"), ACTIVATIONS[self.config.activation][0]
-            given_XD, out = self._same(inside) if name == "narrow" else self._asked(), column
+            input_XD, out = self._same(inside) if name == "narrow" else self._asked(), column
         else:
             layer = self._layer(".query" if name == "queries" else ".key_value")
-            given_XD = (
+            input_XD = (
                 self._memory()
                 if self.part and self.part.kind == "cross" and name != "queries"
                 else self._asked()
@@ -191,7 +191,7 @@ class Origin:
             )
         bias = None if layer.bias is None else float(layer.bias[out])
         return dot_product_detail(
-            given_XD[row], layer.weight[out], ["input", "weights"], value, bias=bias
+            input_XD[row], layer.weight[out], ["input", "weights"], value, bias=bias
         )
 
     def _layer(self, inside: str) -> nn.Linear:
@@ -214,24 +214,24 @@ class Origin:
 
     def _normed(self, row: int, column: int, value: float) -> dict[str, Any]:
         if self.part is None:  # a final norm
-            norm, given_D = (
+            norm, input_D = (
                 self.family.get_submodule(self.stage.block.replace(" final norm", "_norm")),
                 self._given()[row],
             )
         else:
             norm = self.family.get_submodule(f"{self._around()}.norm")
-            given_D = (self._given() if self.config.norm == "pre" else self._same("residual"))[row]
+            input_D = (self._given() if self.config.norm == "pre" else self._same("residual"))[row]
         x, gain = (
-            ["x", float(given_D[column])],
+            ["x", float(input_D[column])],
             ["weight, learned", float(cast(nn.LayerNorm | RMSNorm, norm).weight[column])],
         )
         if isinstance(norm, RMSNorm):
-            root = ["root mean square", float((given_D.pow(2).mean() + NORM_EPS).sqrt())]
+            root = ["root mean square", float((input_D.pow(2).mean() + NORM_EPS).sqrt())]
             return equation_detail("x / RMS · weight", [x, root, gain], value)
-        mean = ["mean of the vector", float(given_D.mean())]
+        mean = ["mean of the vector", float(input_D.mean())]
         deviation = [
             "standard deviation of the vector",
-            float((given_D.var(unbiased=False) + NORM_EPS).sqrt()),
+            float((input_D.var(unbiased=False) + NORM_EPS).sqrt()),
         ]
         if not self.config.bias:
             return equation_detail(

@@ -49,13 +49,13 @@ def trace(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     `stage` is "block/name" and `head` counts from 0. If the page selected them for another model
     and this one does not have them, the first stage and the last head are used.
     """
-    wanted, head = (
+    stage_name, head = (
         text_field(request, "stage", 100, ""),
         min(int_field(request, "head", 0, 63), subject.transformer.config.n_heads - 1),
     )
     batch = subject.encode_text(source_text(request))
     path = ForwardTrace(subject.transformer, batch)
-    at = next((i for i, stage in enumerate(path.stages) if _stage_id(stage) == wanted), 0)
+    at = next((i for i, stage in enumerate(path.stages) if _stage_id(stage) == stage_name), 0)
     return {
         "steps": _chapter_fields(subject, path, batch, head),
         "stages": [_stage_fields(stage) for stage in path.stages],
@@ -83,15 +83,15 @@ def trace_cell(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
     Raises:
         InspectionError: for a stage, head or cell that does not exist.
     """
-    wanted, head = text_field(request, "stage", 100, ""), int_field(request, "head", 0, 63)
+    stage_name, head = text_field(request, "stage", 100, ""), int_field(request, "head", 0, 63)
     row, column = (
         int_field(request, "row", 0, 1_000_000),
         int_field(request, "column", 0, 1_000_000),
     )
     path = ForwardTrace(subject.transformer, subject.encode_text(source_text(request)))
-    at = next((i for i, stage in enumerate(path.stages) if _stage_id(stage) == wanted), None)
+    at = next((i for i, stage in enumerate(path.stages) if _stage_id(stage) == stage_name), None)
     if at is None:
-        raise InspectionError(f"this model has no stage {wanted!r}; choose one of the list")
+        raise InspectionError(f"this model has no stage {stage_name!r}; choose one of the list")
     stage = path.stages[at]
     if head >= subject.transformer.config.n_heads:
         raise InspectionError(
@@ -139,14 +139,14 @@ def _tensor_fields(
     """Return the tensor of a stage as a table with labels; one head if it has heads."""
     table = (stage.tensor[head] if stage.shape.startswith("H") else stage.tensor).float()
     n_rows, n_columns = table.shape
-    shown = table[:MAX_ROWS, :MAX_COLUMNS]
+    visible = table[:MAX_ROWS, :MAX_COLUMNS]
     letters = stage.shape[-2:]
     rows, columns = (
         labels(subject, path, stage.block, letter, n)
         for letter, n in zip(letters, table.shape, strict=True)
     )
     finite = table[table.isfinite()]
-    most = float(finite.abs().max()) if len(finite) else 0.0
+    max_abs = float(finite.abs().max()) if len(finite) else 0.0
     possible = None
     if stage.name in ("masked scores", "softmax"):
         possible = path.stage(stage.block, "mask").tensor[:MAX_ROWS, :MAX_COLUMNS].int().tolist()
@@ -155,12 +155,12 @@ def _tensor_fields(
         "rows": rows[:MAX_ROWS],
         "columns": columns[:MAX_COLUMNS],
         "axes": [_axis_title(stage.block, letter) for letter in letters],
-        "weights": json_array(shown, 4),
+        "weights": json_array(visible, 4),
         "possible": possible,
         "signed": bool(len(finite) and finite.min() < 0),
-        "most": 1.0 if stage.name in ("softmax", "probabilities", "mask") else json_number(most),
-        "cut": f"the first {len(shown)} of {n_rows} rows, {shown.shape[1]} of {n_columns} columns"
-        if shown.shape != table.shape
+        "most": 1.0 if stage.name in ("softmax", "probabilities", "mask") else json_number(max_abs),
+        "cut": f"the first {len(visible)} of {n_rows} rows, {visible.shape[1]} of {n_columns} columns"
+        if visible.shape != table.shape
         else "",
         "likeliest": subject.token_names(table.argmax(-1).tolist())
         if stage.block == "output"
@@ -190,7 +190,7 @@ def _chapter_fields(
 
     Each has the most informative stage and head, and a sentence about this sequence.
     """
-    source, given, wanted = (
+    source, decoder_input, target = (
         subject.token_names(tokens)
         for tokens in (path.source, path.decoder_input, batch.labels_BT[0].tolist())
     )
@@ -232,7 +232,7 @@ def _chapter_fields(
         (
             head,
             "decoder self-attention, layer 1/softmax",
-            f"Decoder input {_join_tokens(given)}, {writes} {_join_tokens(wanted)}: the input is shifted right. "
+            f"Decoder input {_join_tokens(decoder_input)}, {writes} {_join_tokens(target)}: the input is shifted right. "
             "No position attends to later positions.",
         ),
         (
