@@ -1,1 +1,4 @@
-"""Measurements behind the numbers in the documentation. `python -m benchmarks` runs them and rewrites RESULTS.md."""
+"""Measurements behind the numbers in the documentation.
+
+`python -m benchmarks` runs them and rewrites RESULTS.md.
+"""

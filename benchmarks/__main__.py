@@ -1,4 +1,4 @@
-"""python -m benchmarks [SUBSET ...]: measure, keep, rewrite RESULTS.md."""
+"""Measure, store the results, and write RESULTS.md: `python -m benchmarks [SUBSET ...]`."""
 
 from __future__ import annotations
 
@@ -34,147 +34,171 @@ from playground.tasks import TASKS
 
 BENCHMARKS_DIR = Path(__file__).parent
 NO_GPU_NOTE = (
-    "Nothing here was run on a GPU yet: eager, compiled and captured steps a second against width and batch, beside the limits of "
-    "bandwidth and matrix products (`python -m benchmarks gpu`), and several GPUs or machines. Captured steps equal single ones to the bit "
-    "on a processor, with the capturing call replaced (`tests/unit/training/test_cuda_graphs.py`)."
+    "No measurement ran on a GPU yet. To do: eager, compiled and captured steps per second against "
+    "width and batch size, with the limits of bandwidth and matrix products "
+    "(`python -m benchmarks gpu`); several GPUs and machines. On a CPU, with capture replaced, "
+    "captured steps equal single steps bit for bit (`tests/unit/training/test_cuda_graphs.py`)."
 )
 ACCURACY_NOTE = (
-    "Presets of `playground/training/presets.py`; scored every 10 steps (paper and write-up: 25) on 256 held-out sequences, and on "
-    "2,000 to confirm; the 256 hold more short ones, which is some 0.4 points. CPU seconds count training "
-    "and scoring. Seeds that never reach "
-    "the goal count in the median as longer than all others."
+    "Presets of `playground/training/presets.py`. Evaluated every 10 steps (paper and tutorial: "
+    "25) on 256 held-out sequences, and on 2,000 to confirm. The 256 contain more short sequences, "
+    "which adds about 0.4 points. CPU seconds include training and evaluation. A seed that never "
+    "reaches the goal counts in the median as longer than all others."
 )
 REFERENCES_NOTE = (
-    "Against models of the same sizes (d_model 64, 4 heads, 2+2 layers, d_ff 128), on the same batches, with the same Adam, clipping and "
-    "warm-up, scored every 10 steps on the same 256 held-out sequences, and on 2,000 to confirm. Ours is the fast preset as it comes; a "
-    "peer has its own best learning rate of five, and the better of two lengths over which it falls. Runs alternate, seed by seed, on one "
-    "thread, and seconds are those of the processor. Ratios are of seconds without scoring, and only between models without dropout."
+    "Models of the same size (d_model 64, 4 heads, 2+2 layers, d_ff 128) train on the same batches "
+    "with the same Adam, clipping and warm-up. They are evaluated every 10 steps on the same 256 "
+    "held-out sequences, and on 2,000 to confirm. Ours is the unchanged fast preset. Each "
+    "reference "
+    "has its own best learning rate of five, and the better of two decay lengths. Runs alternate, "
+    "seed by seed, on one thread; seconds are CPU seconds. Ratios use seconds without evaluation, "
+    "and compare only models without dropout."
 )
-SUBSETS: dict[
-    str, tuple[Any, str, str]
-] = {  # what has measure() and table(rows), its title, what holds for all of its rows
+# Each subset: a module with `measure()` and `table(rows)`, a title, and a note on all rows.
+SUBSETS: dict[str, tuple[Any, str, str]] = {
     "accuracy": (accuracy, "Steps to 99.9 % exact match", ACCURACY_NOTE),
     "ingredients": (
         preset_ablation,
-        "What each ingredient buys",
-        f"Reversal; what is named is taken out, all else stays. {ACCURACY_NOTE}",
+        "Ablation of the fast preset",
+        f"Reversal; each row changes only the named setting. {ACCURACY_NOTE}",
     ),
     "tasks": (
         tasks,
-        "How hard each task is",
-        "The fast preset on lengths 1 to 10 of ten symbols (brackets: lengths 1 to 16 of two, as many balanced sequences as others), the "
-        f"learning rate falling over four fifths of {tasks.MAX_STEPS} steps; scored every 10 steps on 256 held-out sequences, and on 2,000, "
-        "or as many as there are, to confirm.",
+        "Difficulty of each task",
+        "The fast preset on lengths 1 to 10 of ten symbols (brackets: lengths 1 to 16 of two "
+        "symbols, half of the sequences balanced). The learning rate decays over four fifths of "
+        f"{tasks.MAX_STEPS} steps. Evaluated every 10 steps on 256 held-out sequences, and on "
+        "2,000, or as many as exist, to confirm.",
     ),
     "published": (
         published,
-        "As published",
-        "Claims of others, trained here with their settings, one seed. What differs from the originals, and why, `python -m playground "
-        "published --json` and the Lab say; their settings were written down from memory and not held against the sources.",
+        "Replications of published results",
+        "Published results, trained here with their settings, one seed. "
+        "`python -m playground published --json` and the Lab list the deviations and their "
+        "reasons. The settings were written down from memory and not compared with the sources.",
     ),
     "lengths": (
         lengths,
-        "Asked for longer sequences than were trained",
-        "Reversal, trained on lengths 1 to 10 for 1,000 steps, asked 200 held-out sequences of each length to 50; median over 3 seeds. "
-        "Tables of learned positions have rows for all 50, of which training never reaches those behind the tenth.",
+        "Length generalization",
+        "Reversal, trained on lengths 1 to 10 for 1,000 steps, evaluated on 200 held-out sequences "
+        "of each length up to 50; median over 3 seeds. Tables of learned positions have rows for "
+        "all 50, but training never reaches those after the tenth.",
     ),
     "recurrent": (
         recurrent_lengths,
-        "Where recurrent models break",
-        "Reversal, trained on lengths 1 to 10 for 1,000 steps, asked 200 held-out sequences of each length to 30; median over 3 seeds.",
+        "Length generalization of recurrent models",
+        "Reversal, trained on lengths 1 to 10 for 1,000 steps, evaluated on 200 held-out sequences "
+        "of each length up to 30; median over 3 seeds.",
     ),
     "distributed": (
         distributed,
-        "Two processes against one",
-        "One run, batch 128 in all, length 10, 2+2 layers, d_ff twice d_model; on one machine over gloo, a thread for each process. Gain: "
-        "two against one in the same round, median and range.",
+        "Two processes compared with one",
+        "One run, global batch size 128, length 10, 2+2 layers, d_ff twice d_model; one machine "
+        "with gloo, one thread per process. Speedup: two processes compared with one in the same "
+        "round, median and range.",
     ),
-    "peers": (accuracy_vs_references.SHORT, "Beside the peers: learning", REFERENCES_NOTE),
+    "peers": (
+        accuracy_vs_references.SHORT,
+        "Compared with reference models: training",
+        REFERENCES_NOTE,
+    ),
     "peers-long": (
         accuracy_vs_references.LONG,
-        "Beside the peers: learning longer sequences",
+        "Compared with reference models: training on longer sequences",
         REFERENCES_NOTE,
     ),
     "steps": (
         steps,
-        "Beside the peers: steps a second",
-        "Short turns, one after the other, in one process; ratios within a round, the median over rounds and its bootstrapped interval. "
-        "4 heads, 2+2 layers, d_ff twice d_model; the same batches of reversal for all, drawn within the step. One thread unless it says "
-        "otherwise. The peak is that of a product of two 1024 x 1024 matrices in float32, one thread, measured in the same rounds; a "
-        "step's FLOPs are those of its matrix products.",
+        "Compared with reference models: steps per second",
+        "Short interleaved turns in one process; ratios within a round, the median over rounds and "
+        "its bootstrapped interval. 4 heads, 2+2 layers, d_ff twice d_model; the same batches of "
+        "reversal for all, sampled within the step. One thread unless the row names another "
+        "number. "
+        "The peak is that of a product of two 1024 x 1024 float32 matrices, one thread, measured "
+        "in "
+        "the same rounds. The FLOPs of a step are those of its matrix products.",
     ),
     "decoding": (
         decoding,
-        "Beside the peers: greedy decoding",
-        "20 symbols from sources of 20 (d_model 64, 4 heads, 2+2 layers, d_ff 128), in turns as above. Nobody ends early.",
+        "Compared with reference models: greedy decoding",
+        "20 symbols from sources of 20 (d_model 64, 4 heads, 2+2 layers, d_ff 128), interleaved as "
+        "above. No model may end a sequence early.",
     ),
     "growth": (
         scaling,
-        "How a step grows",
-        "The median over steps that take turns; memory is that of tensors, as torch hands it out.",
+        "Scaling of a training step",
+        "The median over interleaved steps; memory is that of tensors, as the allocator of torch "
+        "reports it.",
     ),
     "watching": (
         viewer_overhead,
-        "What watching costs",
-        "d_model 64, 2+2 layers, batch 32, length 10. Training is pinned to one core, server and watchers to another.",
+        "Overhead of viewers",
+        "d_model 64, 2+2 layers, batch size 32, length 10. Training is pinned to one core, the "
+        "server and the viewers to another.",
     ),
-    "page": (page, "The page", "A real Chromium on the same machine, drawing in software."),
+    "page": (page, "The page", "Chromium on the same machine, with software rendering."),
     "inspecting": (
         inspection_latency,
-        "Looking into models",
-        "A real Chromium on the same machine, drawing in software.",
+        "Latency of the Inspect tab",
+        "Chromium on the same machine, with software rendering.",
     ),
     "gpu": (
         gpu,
-        "On a GPU",
-        "Steps a second, median of 5 rows of 64; lengths 10, d_ff twice d_model. Eager asks the device after every step, captured takes a "
-        "row of CUDA graphs; a step reads and writes at least 9 numbers a parameter.",
+        "GPU",
+        "Steps per second, median of 5 rows of 64 steps; length 10, d_ff twice d_model. Eager "
+        "steps synchronize with the device after every step; captured steps run as a row of CUDA "
+        "graphs. A step reads and writes at least 9 numbers per parameter.",
     ),
     "soak": (
         load_soak,
-        "Many at once, for long, with faults",
-        f"Four owners' runs hold the four places, {load_soak.N_SESSIONS} sessions watch at {POLLS_PER_SECOND} Hz, {load_soak.N_USERS} visitors at a time "
-        "come, start runs that wait in line, pause, inspect, ask, send, fetch and publish, and go. Survived: every owner's run goes on, or "
-        "waits in line again. Client, Hub and app share the machine. `python -m benchmarks.load_soak --minutes 120 --keep` takes as long as one "
-        "likes.",
+        "Soak test with faults",
+        f"Runs of four owners hold the four slots. {load_soak.N_SESSIONS} sessions poll at "
+        f"{POLLS_PER_SECOND} Hz. {load_soak.N_USERS} users at a time start runs that queue, pause, "
+        "inspect, predict, upload, download, publish, and leave. Survived: the run of every owner "
+        "trains, or is queued again. Clients, Hub and app share the machine. "
+        "`python -m benchmarks.load_soak --minutes 120 --keep` sets the duration.",
     ),
     "one-client": (
         one_client,
         "One hostile client against the others",
-        "Each attack comes from one address, and the others' polls are timed. `python -m benchmarks.one_client --seconds 60 --keep` takes "
-        "as long as one likes.",
+        "Each attack comes from one address; the polls of the other clients are timed. "
+        "`python -m benchmarks.one_client --seconds 60 --keep` sets the duration.",
     ),
     "startup": (
         startup,
         "Start-up",
-        "Whole processes, timed from outside; the machine's file cache is warm.",
+        "Whole processes, timed from outside; the file cache of the machine is warm.",
     ),
     "before": (
         page_history,
-        "The page, before and after",
-        "First measurements, out of this repository's history, and the latest ones, from other days and hours of a shared machine: tenfold "
-        "differences say something, small ones nothing. Start-up has all the tabs to build that came since.",
+        "History of the page",
+        "The first measurements, from the history of this repository, and the latest ones, from "
+        "other days and hours of a shared machine. Differences by a factor of ten are meaningful, "
+        "small ones are not. The latest start-up builds all tabs that were added since.",
     ),
 }
 
 
 def write_results() -> None:
-    """RESULTS.md out of what is under results/."""
+    """Write RESULTS.md from the files in results/."""
     parts = [
         "# Results",
         "",
-        "Written by `python -m benchmarks`; do not edit. The machines are shared and noisy: absolute seconds vary threefold between days, "
-        "step counts do not vary at all for a given seed, machine, version and commit. Each table names the commit it was measured at.",
+        "Written by `python -m benchmarks`; do not edit. The machines are shared and noisy: "
+        "absolute seconds vary threefold between days. Step counts are the same for the same seed, "
+        "machine, version and commit. Each table names the commit that was measured.",
     ]
     for name, (module, title, note) in SUBSETS.items():
         content = load_results(name)
         if content is not None:
-            cut = (
-                " Cut off: the same command goes on from here." if content.get("unfinished") else ""
+            is_unfinished = content.get("unfinished")
+            note_on_rest = " Incomplete: the same command continues it." if is_unfinished else ""
+            where = (
+                f"`python -m benchmarks {name}` on {content['date']} {format_commit(content)}, "
+                f"{content['machine']}.{note_on_rest}"
             )
-            where = f"`python -m benchmarks {name}` on {content['date']} {format_commit(content)}, {content['machine']}.{cut}"
             parts += ["", f"## {title}", "", where, note, "", module.table(content["rows"])]
-    parts += ["", "## Still to be measured", "", NO_GPU_NOTE]
+    parts += ["", "## Not measured yet", "", NO_GPU_NOTE]
     (BENCHMARKS_DIR / "RESULTS.md").write_text("\n".join(parts) + "\n", encoding="utf-8")
 
 
@@ -184,16 +208,16 @@ def write_results() -> None:
     "--only",
     type=click.Choice(list(TASKS)),
     default=None,
-    help="With the subset tasks alone: measure one task's row again.",
+    help="Only with the subset tasks: measure the row of one task again.",
 )
 @click.option(
-    "--write", is_flag=True, help="Measure nothing; write RESULTS.md again out of what is kept."
+    "--write", is_flag=True, help="Write RESULTS.md from the stored results, without a measurement."
 )
 def main(subsets: tuple[str, ...], only: str | None, write: bool) -> None:
-    """Measure the SUBSETS (all of them when none is named) and rewrite RESULTS.md."""
+    """Measure the SUBSETS, by default all, and write RESULTS.md."""
     if only and subsets != ("tasks",):
         raise click.UsageError(
-            "--only takes a row of the table tasks: python -m benchmarks tasks --only brackets"
+            "--only needs the subset tasks: python -m benchmarks tasks --only brackets"
         )
     if only:
         replace_row("tasks", "task", tasks.measure_task(only))

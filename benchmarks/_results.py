@@ -1,4 +1,7 @@
-"""Where measurements are kept: results/NAME.json, with day, machine and commit. One that was cut off is marked as unfinished."""
+"""Store measurements in results/NAME.json, with date, machine and commit.
+
+The file of an interrupted measurement is marked as unfinished.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ RESULTS_DIR = Path(__file__).parent / "results"
 
 
 def machine() -> str:
-    """What the figures were measured on."""
+    """Describe the machine of the measurement."""
     versions = current_versions()
     cores, memory = os.cpu_count(), psutil.virtual_memory().total / 2**30
     system = f"{cores} shared cores, {memory:.0f} GiB, {platform.system()} {platform.machine()}"
@@ -29,7 +32,7 @@ def machine() -> str:
 def commit() -> dict[str, Any]:
     """Return the short hash of the checked-out commit, and whether the working tree was clean.
 
-    Results themselves do not count as changes: measuring writes them. Without git both are None.
+    Changed results do not count, because measuring writes them. Without git both are None.
     """
     changed = (
         "git status --porcelain -- . :(exclude)benchmarks/results :(exclude)benchmarks/RESULTS.md"
@@ -54,23 +57,22 @@ def _run(command: list[str]) -> str:
     ).stdout
 
 
-COMMIT_AT_START = (
-    commit()
-)  # the code that measures is what was loaded then, whatever is checked out later
+# The loaded code is that of the start, also if another commit is checked out meanwhile.
+COMMIT_AT_START = commit()
 
 
 def save_results(name: str, rows: Any, unfinished: bool = False) -> None:
-    """Write what was measured; an older file is there until the new one is whole."""
+    """Store the rows of a measurement with date, machine and commit."""
     write(name, measured_now() | ({"unfinished": True} if unfinished else {}) | {"rows": rows})
 
 
 def measured_now() -> dict[str, Any]:
-    """When, on what and at which commit this process measures."""
+    """Return the date, the machine and the commit of this process."""
     return {"date": time.strftime("%Y-%m-%d"), "machine": machine(), **COMMIT_AT_START}
 
 
 def write(name: str, content: dict[str, Any]) -> None:
-    """Write a whole results file; an older one is there until the new one is complete."""
+    """Replace a results file atomically."""
     RESULTS_DIR.mkdir(exist_ok=True)
     new = RESULTS_DIR / f"{name}.json.new"
     new.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -78,17 +80,17 @@ def write(name: str, content: dict[str, Any]) -> None:
 
 
 def replace_row(name: str, key: str, row: dict[str, Any]) -> None:
-    """Replace one row of a finished table; the row says when and at which commit it was measured."""
+    """Replace one row of a table; the row records its own date, machine and commit."""
     content = load_results(name)
     if content is None:
-        raise ValueError(f"{name} was never measured; measure all of it first")
+        raise ValueError(f"{name} was never measured; measure the whole table first")
     row = row | {"measured": measured_now()}
     content["rows"] = [row if each[key] == row[key] else each for each in content["rows"]]
     write(name, content)
 
 
 def format_commit(revision: dict[str, Any]) -> str:
-    """Where figures come from: "at commit abc1234", with a remark where the tree had other changes."""
+    """Return "at commit abc1234", with a remark if the working tree had other changes."""
     if not revision.get("commit"):
         return "at a commit that was not recorded"
     return f"at commit {revision['commit']}" + (
@@ -97,14 +99,16 @@ def format_commit(revision: dict[str, Any]) -> str:
 
 
 def load_results(name: str) -> dict[str, Any] | None:
-    """What is kept under this name: date, machine, rows, and perhaps unfinished."""
+    """Return the stored date, machine, commit, rows and, if incomplete, `unfinished`."""
     path = RESULTS_DIR / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def load_unfinished(name: str) -> Any:
-    """The rows of a measurement that was cut off on this machine with these versions and this commit; None where there is none to go
-    on with."""
+    """Return the rows of an interrupted measurement of this machine, versions and commit.
+
+    Returns None if there is none to continue.
+    """
     content = load_results(name)
     same = (
         content
@@ -116,14 +120,14 @@ def load_unfinished(name: str) -> Any:
 
 
 class Progress:
-    """The rows of a table so far, written after every seed, so that a measurement that is cut off goes on where it was."""
+    """The rows of a table, stored after every seed, so that a measurement can be continued."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.rows: list[dict[str, Any]] = load_unfinished(name) or []
 
     def row(self, **key: Any) -> dict[str, Any]:
-        """Return the row of these values, a new one where it has not begun."""
+        """Return the row with these values; append a new one if there is none."""
         for row in self.rows:
             if all(row.get(name) == value for name, value in key.items()):
                 return row
@@ -137,7 +141,7 @@ class Progress:
 def run_once(
     progress: Progress, row: dict[str, Any], measure: Callable[[], dict[str, Any]]
 ) -> None:
-    """Fill a row that is one measurement, unless it is filled already."""
+    """Measure a row once; a completed row is left unchanged."""
     if not row.get("done"):
         row |= measure() | {"done": True}
         progress.write()

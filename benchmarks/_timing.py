@@ -1,4 +1,4 @@
-"""Timing side by side on a machine that is not alone: short turns, one after the other, over and over, and ratios within a round."""
+"""Interleaved timing on a shared machine: short alternating turns, and ratios within a round."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MIN_ROUNDS = 5
 def rounds(
     candidates: Mapping[str, Callable[[], object]], seconds: float, calls: int = 5
 ) -> dict[str, list[float]]:
-    """Seconds of one call of each contestant, a number for each round.
+    """Return the seconds per call of each candidate, one number per round.
 
-    A turn is one call that is not timed, for another contestant's data fill the caches, and `calls` that are. Every round has a turn of
-    each, in an order that is reversed from round to round. Garbage is collected between rounds only. Rounds go on for `seconds`,
-    but there are five at least.
+    A turn is one untimed call, because the caches hold the data of another candidate, and `calls`
+    timed ones. Each round has one turn per candidate, in an order that reverses every round.
+    Garbage collection runs only between rounds. Rounds continue for `seconds`, at least five.
     """
     seconds_by_name: dict[str, list[float]] = {name: [] for name in candidates}
     order = list(candidates)
@@ -45,9 +45,9 @@ def rounds(
 
 
 def interval(values: Sequence[float]) -> dict[str, float]:
-    """The median, and its 95 % interval over resampled rounds (percentile bootstrap; Efron 1979)."""
-    drawn = random.Random(0)
-    medians = sorted(median(drawn.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    """Return the median and its 95 % interval (percentile bootstrap over rounds; Efron 1979)."""
+    generator = random.Random(0)
+    medians = sorted(median(generator.choices(values, k=len(values))) for _ in range(RESAMPLES))
     return {
         "median": median(values),
         "low": medians[round(0.025 * RESAMPLES)],
@@ -56,11 +56,12 @@ def interval(values: Sequence[float]) -> dict[str, float]:
 
 
 def speedup(one: Sequence[float], other: Sequence[float]) -> dict[str, float]:
-    """How many times as quick as `other` `one` is: the median over rounds, and its 95 % interval."""
+    """Return the speedup of `one` over `other`: the median over rounds and its 95 % interval."""
     return interval([b / a for a, b in zip(one, other, strict=True)])
 
 
 def format_interval(interval: Mapping[str, Any], unit: str = "") -> str:
-    """An interval as tables have it."""
+    """Format an interval for a table."""
     digits = 3 if interval["median"] < 0.995 else 2
-    return f"{interval['median']:.{digits}f}{unit} ({interval['low']:.{digits}f} to {interval['high']:.{digits}f})"
+    median, low, high = (f"{interval[name]:.{digits}f}" for name in ("median", "low", "high"))
+    return f"{median}{unit} ({low} to {high})"

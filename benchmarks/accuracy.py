@@ -18,7 +18,9 @@ TARGET_SCORE = 0.999
 
 @dataclass(frozen=True)
 class Setting:
-    """A row of the table: what is trained, with how many seeds, and the steps that the project promises."""
+    """A row of the table: what is trained, with how many seeds, and the steps that the project
+    promises.
+    """
 
     name: str
     seeds: int
@@ -49,7 +51,8 @@ SETTINGS = (
 def measure(
     settings: tuple[Setting, ...] = SETTINGS, name: str = "accuracy"
 ) -> list[dict[str, Any]]:
-    """Every setting with every seed. A seed that does not reach the goal counts as such, with the score it ended at.
+    """Every setting with every seed. A seed that does not reach the goal counts as such, with the
+    score it ended at.
 
     What was measured before the same command was cut off is not measured again.
     """
@@ -78,7 +81,8 @@ def measure(
             row |= {"reached": len(row["steps"]), "lowest_score": min(row["scores"])}
             progress.write()
             print(
-                f"{setting.name}, seed {seed}: {score:.2%} after {trainer.step_count} steps, {seconds:.1f} s",
+                f"{setting.name}, seed {seed}: {score:.2%} after {trainer.step_count} steps, "
+                f"{seconds:.1f} s",
                 flush=True,
             )
     return progress.rows
@@ -102,7 +106,8 @@ def format_median(steps: list[int], seeds: int) -> str:
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as Markdown."""
     lines = [
-        "| setting | seeds that reach it | steps: median (most) | promised | CPU seconds, where reached: median | "
+        "| setting | seeds that reach it | steps: median (most) | promised | CPU seconds, where "
+        "reached: median | "
         "lowest score of a seed at its end |",
         "|---|---|---|---|---|---|",
     ]
@@ -112,6 +117,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         seconds = f"{median(row['seconds']):.1f}" if row["seconds"] else ""
         promised = f"at most {row['promised']}" if row["promised"] else ""
         lines.append(
-            f"| {row['setting']} | {row['reached']} of {seeds} | {steps} | {promised} | {seconds} | {row['lowest_score']:.2%} |"
+            f"| {row['setting']} | {row['reached']} of {seeds} | {steps} | {promised} | {seconds} "
+            f"| {row['lowest_score']:.2%} |"
         )
     return "\n".join(lines)

@@ -1,10 +1,12 @@
-"""Steps and seconds until 99.9 % exact match, ours and the peers', on the same batches and the same held-out sequences.
+"""Steps and seconds until 99.9 % exact match, ours and the peers', on the same batches and the same
+held-out sequences.
 
-Ours trains by the fast preset. A peer has the same batches, Adam, clipping, warm-up and a cosine too, a budget of 600 steps and a
-learning rate of its own: of five, with the cosine over 480 steps, the one that needs fewest steps on the task itself (or scores highest
-in the end); then that rate with ours' shorter cosine, which is kept if it needs fewer still. The sweep has a seed of its own. A run of
-the sweep ends as soon as it can no longer win. Seconds are those of the processor, of which one thread is used: what else the machine
-does meanwhile lengthens the wait and not them.
+Ours trains by the fast preset. A peer has the same batches, Adam, clipping, warm-up and a cosine
+too, a budget of 600 steps and a learning rate of its own: of five, with the cosine over 480 steps,
+the one that needs fewest steps on the task itself (or scores highest in the end); then that rate
+with ours' shorter cosine, which is kept if it needs fewer still. The sweep has a seed of its own. A
+run of the sweep ends as soon as it can no longer win. Seconds are those of the processor, of which
+one thread is used: what else the machine does meanwhile lengthens the wait and not them.
 """
 
 from __future__ import annotations
@@ -71,7 +73,10 @@ class Setting:
 def train_until(
     name: str, config: RunConfig, seconds: float, beaten_at: int | None = None
 ) -> dict[str, Any]:
-    """One run: where it ended and why. It ends at the goal, at its budget, after `seconds`, or at the step at which it is beaten."""
+    """One run: where it ended and why.
+
+    It ends at the goal, at its budget, after `seconds`, or at the step at which it is beaten.
+    """
     trainer = TimedTrainer(config, model=CANDIDATES[name].built(config.model, config.training.seed))
     end_reason, score, started = "budget", None, time.process_time()
     try:
@@ -100,12 +105,17 @@ def train_until(
 
 
 def sort_key(run: dict[str, Any]) -> tuple[int, float]:
-    """What makes one run of a sweep better than another: fewer steps to the goal, or else a higher score."""
+    """What makes one run of a sweep better than another: fewer steps to the goal, or else a higher
+    score.
+    """
     return (0, -run["steps"]) if run["why"] == "goal" else (-1, run["score"] or 0.0)
 
 
 class Measurement:
-    """The runs of a comparison so far. A run that is there already is not trained again; a new one goes to the file at once."""
+    """The runs of a comparison so far.
+
+    A run that is there already is not trained again; a new one goes to the file at once.
+    """
 
     def __init__(self, name: str, conditions: dict[str, Any]) -> None:
         self.name = name
@@ -129,7 +139,8 @@ class Measurement:
         )
         score = "" if run["score"] is None else f", {run['score']:.2%}"
         print(
-            f"{result}: {run['why']} at step {run['steps']}, {run['seconds']:.1f} s + {run['scoring']:.1f} s scoring{score}",
+            f"{result}: {run['why']} at step {run['steps']}, {run['seconds']:.1f} s + "
+            f"{run['scoring']:.1f} s scoring{score}",
             flush=True,
         )
         return run
@@ -137,7 +148,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A subset of the benchmarks: `name` is its file's, `seconds` the most that one run may take, scoring included."""
+    """A subset of the benchmarks:
+
+    `name` is its file's, `seconds` the most that one run may take, scoring included.
+    """
 
     name: str
     settings: tuple[Setting, ...]
@@ -180,7 +194,10 @@ class Comparison:
         return measurement.rows
 
     def sweep(self, measurement: Measurement, setting: Setting, peer: str) -> tuple[float, int]:
-        """A peer's best learning rate for a task, and the step at which it has fallen. Of equals, what was tried first."""
+        """A peer's best learning rate for a task, and the step at which it has fallen.
+
+        Of equals, what was tried first.
+        """
         tried: list[dict[str, Any]] = []
 
         def attempt(rate: float, decay: int) -> None:
@@ -211,8 +228,10 @@ class Comparison:
         """The rows as Markdown: the seeds, then the sweeps."""
         runs = rows["runs"]
         lines = [
-            "| task | model | learning rate, falling over | seeds that reach it | steps: median (most) | seconds of training: "
-            "median (most) | with scoring | training seconds over ours, seed by seed: median (range) | lowest score of a seed at its end |",
+            "| task | model | learning rate, falling over | seeds that reach it | steps: median "
+            "(most) | seconds of training: "
+            "median (most) | with scoring | training seconds over ours, seed by seed: median "
+            "(range) | lowest score of a seed at its end |",
             "|---|---|---|---|---|---|---|---|---|",
         ]
         for setting in self.settings:
@@ -242,12 +261,18 @@ class Comparison:
                     lines.append(
                         f"| {setting.name} | {peer} | {'; '.join(map(_sweep_cell, tried))} |"
                     )
-        limit = f"A run ends after {rows['budget']:,} steps (ours: those of the preset) or {rows['limit']:g} seconds, scoring included"
+        limit = (
+            f"A run ends after {rows['budget']:,} steps (ours: those of the preset) or "
+            f"{rows['limit']:g} seconds, scoring included"
+        )
         return "\n".join([*lines, "", f"{limit}. {rows['seeds']} seeds; {rows['versions']}."])
 
 
 def _result_row(name: str, mine: list[dict[str, Any]], ours: dict[int, dict[str, Any]]) -> str:
-    """What a table says of a model's runs with several seeds. Where dropout differs there is no ratio."""
+    """What a table says of a model's runs with several seeds.
+
+    Where dropout differs there is no ratio.
+    """
     reached = [run for run in mine if run["why"] == "goal"]
     cells = [f"{mine[0]['rate']:g}, {mine[0]['decay']} steps", f"{len(reached)} of {len(mine)}"]
     if reached:

@@ -1,4 +1,5 @@
-"""Greedy decoding of 20 symbols, side by side: ours with its key-value cache and without, transformers' `generate` with its own, and
+"""Greedy decoding of 20 symbols, side by side: ours with its key-value cache and without,
+transformers' `generate` with its own, and
 x-transformers' with its own. Nobody may end early; weights are random, which changes no time."""
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def decoding_methods(batch_size: int) -> dict[str, Callable[[], Tensor]]:
         )
 
     def generate_tokens() -> Tensor:
-        # Without an EOS there is nothing to look out for, which spares it the processor that would forbid one.
+        # Without an EOS there is nothing to look out for, which spares it the processor that would
+        # forbid one.
         generation_config: dict[str, Any] = {
             "max_new_tokens": N_SYMBOLS,
             "min_new_tokens": N_SYMBOLS,
@@ -105,7 +107,8 @@ def measure(seconds: float = SECONDS, batches: Mapping[int, int] = BATCHES) -> d
             ours = [answer_BT for name, answer_BT in answers.items() if name.startswith(OURS)]
             if mismatches or not all(torch.equal(ours[0], other) for other in ours):
                 raise RuntimeError(
-                    f"not what was to be timed: {mismatches or 'ours without cache answers otherwise than with it'}"
+                    "not what was to be timed: "
+                    f"{mismatches or 'ours without cache answers otherwise than with it'}"
                 )
             seconds_by_method = rounds(batch, seconds, calls)
         for name, each in seconds_by_method.items():
@@ -123,7 +126,8 @@ def measure(seconds: float = SECONDS, batches: Mapping[int, int] = BATCHES) -> d
                 }
             )
             print(
-                f"batch {batch_size}: {name}, {milliseconds} ms, {format_interval(over)} times as quick as generate",
+                f"batch {batch_size}: {name}, {milliseconds} ms, {format_interval(over)} times as "
+                "quick as generate",
                 flush=True,
             )
     return {"versions": reference_versions(), "rows": rows}
@@ -132,7 +136,8 @@ def measure(seconds: float = SECONDS, batches: Mapping[int, int] = BATCHES) -> d
 def table(rows: dict[str, Any]) -> str:
     """The rows as Markdown."""
     lines = [
-        "| batch | way | rounds | milliseconds: median | times as quick as generate: median (95 %) |",
+        "| batch | way | rounds | milliseconds: median | times as quick as generate: median (95 %) "
+        "|",
         "|---|---|---|---|---|",
     ]
     for row in rows["rows"]:

@@ -1,7 +1,9 @@
-"""Two processes that train one run against one process, a thread each, from which width it begins to pay.
+"""Two processes that train one run against one process, a thread each, from which width it begins
+to pay.
 
-At each width, taking turns a few times: a process alone, then two of them together, as torchrun would start them, on this machine over
-gloo. Sequences a second by the clock of the first, without scoring.
+At each width, taking turns a few times: a process alone, then two of them together, as torchrun
+would start them, on this machine over gloo. Sequences a second by the clock of the first, without
+scoring.
 """
 
 from __future__ import annotations
@@ -15,12 +17,22 @@ from typing import Any
 
 WIDTHS = (64, 128, 256)
 ROUNDS, SECONDS = 9, 4.0
-FIELDS = {"steps": 1_000_000, "batch_size": 128, "min_length": 10, "max_length": 10, "eval_every": 1_000_000, "schedule": "constant",
-          "learning_rate": 1e-4, "device": "cpu"}  # fmt: skip
+FIELDS = {
+    "steps": 1_000_000,
+    "batch_size": 128,
+    "min_length": 10,
+    "max_length": 10,
+    "eval_every": 1_000_000,
+    "schedule": "constant",
+    "learning_rate": 1e-4,
+    "device": "cpu",
+}
 
 
 def train(pipe: Any, environment: dict[str, str], width: int) -> None:
-    """A process that trains as many steps as each message asks for, and tells how long they took."""
+    """A process that trains as many steps as each message asks for, and tells how long they
+    took.
+    """
     os.environ |= environment
     import torch
 
@@ -104,6 +116,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         gains = [two / one for one, two in zip(row["one"], row["two"], strict=True)]
         speeds = f"{median(row['one']):,.0f} | {median(row['two']):,.0f}"
         lines.append(
-            f"| {row['width']} | {len(gains)} | {speeds} | {median(gains):.2f} | {min(gains):.2f} | {max(gains):.2f} |"
+            f"| {row['width']} | {len(gains)} | {speeds} | {median(gains):.2f} | {min(gains):.2f} "
+            f"| {max(gains):.2f} |"
         )
     return "\n".join(lines)

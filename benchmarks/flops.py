@@ -9,7 +9,8 @@ from playground.training.trainer import Trainer
 
 
 def counted_flops(trainer: Trainer) -> int:
-    """Multiplications and additions of matrix products in one step, forward and backward, counted as they run: with attention weights
+    """Multiplications and additions of matrix products in one step, forward and backward, counted
+    as they run: with attention weights
     written down, since torch does not count what its fused kernel computes on a processor."""
     attentions = [
         module for module in trainer.model.modules() if isinstance(module, MultiHeadAttention)

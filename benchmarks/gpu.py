@@ -1,6 +1,8 @@
-"""Steps a second on a GPU: single steps, compiled ones, and steps captured as a CUDA graph, beside what the machine could do.
+"""Steps a second on a GPU: single steps, compiled ones, and steps captured as a CUDA graph, beside
+what the machine could do.
 
-python -m benchmarks.gpu        on a machine that has torch and little else; `python -m benchmarks` then writes the table
+python -m benchmarks.gpu        on a machine that has torch and little else; `python -m benchmarks`
+then writes the table
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ ROUNDS, ROW_LENGTH = 5, 64
 
 
 def measure() -> list[dict[str, Any]]:
-    """A row for each size and precision; empty without a GPU, where nothing of this can be known."""
+    """A row for each size and precision; empty without a GPU, where nothing of this can be
+    known.
+    """
     if not torch.cuda.is_available():
         print("no GPU here: nothing was measured")
         return []
@@ -55,11 +59,22 @@ def measure() -> list[dict[str, Any]]:
 def _one(d_model: int, batch_size: int, precision: str) -> dict[str, Any]:
     """Steps a second of each way, interleaved, and what one step computes and moves."""
     fields = {
-        "d_model": d_model, "d_ff": 2 * d_model, "n_heads": 4, "min_length": 10, "batch_size": batch_size, "precision": precision,
-        "schedule": "constant", "warmup": 0, "learning_rate": 1e-4, "steps": 1_000_000, "eval_every": 1_000_000,
-    }  # fmt: skip
+        "d_model": d_model,
+        "d_ff": 2 * d_model,
+        "n_heads": 4,
+        "min_length": 10,
+        "batch_size": batch_size,
+        "precision": precision,
+        "schedule": "constant",
+        "warmup": 0,
+        "learning_rate": 1e-4,
+        "steps": 1_000_000,
+        "eval_every": 1_000_000,
+    }
     config = RunConfig.from_flat(fields)
-    torch._dynamo.reset()  # what was compiled for other sizes counts against the same limit, beyond which steps run plainly
+    # what was compiled for other sizes counts against the same limit, beyond which steps run
+    # plainly
+    torch._dynamo.reset()
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     trainers = {
         "eager": Trainer(config, capture=False),
@@ -93,11 +108,18 @@ def _one(d_model: int, batch_size: int, precision: str) -> dict[str, Any]:
             speeds[name].append(ROW_LENGTH / (time.perf_counter() - started))
     captured = trainers["captured"].cuda_graph
     return {
-        "d_model": d_model, "batch_size": batch_size, "precision": precision, "refusal": captured.capture_error if captured else "",
+        "d_model": d_model,
+        "batch_size": batch_size,
+        "precision": precision,
+        "refusal": captured.capture_error if captured else "",
         "speeds": {name: round(median(each), 1) for name, each in speeds.items()},
-        "ratio": [round(one / other, 2) for one, other in zip(speeds["captured"], speeds["eager"], strict=True)],
-        "flops": counted_flops(trainers["eager"]), "bytes": 4 * 9 * config.model.parameter_count(),
-    }  # fmt: skip
+        "ratio": [
+            round(one / other, 2)
+            for one, other in zip(speeds["captured"], speeds["eager"], strict=True)
+        ],
+        "flops": counted_flops(trainers["eager"]),
+        "bytes": 4 * 9 * config.model.parameter_count(),
+    }
 
 
 def _row(trainer: Trainer) -> None:
@@ -135,13 +157,25 @@ def _seconds(work: Callable[[], Any], times: int = 10) -> float:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as Markdown. A step reads and writes weights, gradients and Adam's averages: 9 numbers a parameter at the least."""
+    """The rows as Markdown.
+
+    A step reads and writes weights, gradients and Adam's averages: 9 numbers a parameter at the
+    least.
+    """
     if not rows:
         return "No GPU was there to be measured on."
     columns = (
-        "d_model", "batch", "numbers", "eager", "without asking", "compiled", "captured", "captured to eager", "of the matrix peak",
+        "d_model",
+        "batch",
+        "numbers",
+        "eager",
+        "without asking",
+        "compiled",
+        "captured",
+        "captured to eager",
+        "of the matrix peak",
         "of the bandwidth",
-    )  # fmt: skip
+    )
     head = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     lines = [f"{rows[0]['gpu']}; copies {rows[0]['bandwidth'] / 1e9:,.0f} GB/s.", "", *head]
     for row in rows:
@@ -156,9 +190,13 @@ def table(rows: list[dict[str, Any]]) -> str:
             )
             continue
         ratio = f"{median(row['ratio']):.1f} ({min(row['ratio']):.1f} to {max(row['ratio']):.1f})"
-        shares = f"{rate * row['flops'] / row['peak']:.1%} | {rate * row['bytes'] / row['bandwidth']:.1%}"
+        shares = (
+            f"{rate * row['flops'] / row['peak']:.1%} | "
+            f"{rate * row['bytes'] / row['bandwidth']:.1%}"
+        )
         lines.append(
-            f"| {row['d_model']} | {row['batch_size']} | {row['precision']} | {cells_text} | {ratio} | {shares} |"
+            f"| {row['d_model']} | {row['batch_size']} | {row['precision']} | {cells_text} | "
+            f"{ratio} | {shares} |"
         )
     return "\n".join(lines)
 

@@ -1,5 +1,8 @@
-"""What looking into a model costs: recording all attention beside the plain forward, and how long a page waits for a redrawn view
-after a sequence has changed, in a real Chromium, for the shipped model and for one of 8 layers with 8 heads on 64 tokens."""
+"""What looking into a model costs: recording all attention beside the plain forward, and how long a
+page waits for a redrawn view
+after a sequence has changed, in a real Chromium, for the shipped model and for one of 8 layers with
+8 heads on 64 tokens.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ LARGE_MODEL = {
 }
 # In the page: from the input event to the frame after the view is drawn.
 CHANGED_JS = """text => new Promise(resolve => {
-  const root = document.querySelector('.inspect'), box = document.querySelector('.inspect .sequence'), started = performance.now();
+  const root = document.querySelector('.inspect'), box = root.querySelector('.sequence');
+  const started = performance.now();
   const watcher = new MutationObserver(() => {
     if (!root.dataset.drawn || !root.dataset.drawn.endsWith(text)) return;
     watcher.disconnect();
@@ -60,12 +64,18 @@ def recording() -> dict[str, float]:
             plain.append(between - started)
             recorded.append(time.perf_counter() - between)
     ratios = sorted(b / a for a, b in zip(plain, recorded, strict=True))
-    return {"plain_ms": round(1000 * median(plain), 2), "recorded_ms": round(1000 * median(recorded), 2),
-            "ratio": round(median(ratios), 3), "ratio_p95": round(ratios[int(0.95 * len(ratios))], 3)}  # fmt: skip
+    return {
+        "plain_ms": round(1000 * median(plain), 2),
+        "recorded_ms": round(1000 * median(recorded), 2),
+        "ratio": round(median(ratios), 3),
+        "ratio_p95": round(ratios[int(0.95 * len(ratios))], 3),
+    }
 
 
 def large_model(folder: Path) -> None:
-    """A checkpoint of one step: what it does does not matter here, only how much there is to draw."""
+    """A checkpoint of one step: what it does does not matter here, only how much there is to
+    draw.
+    """
     from playground.training.checkpoint import save_checkpoint
     from playground.training.trainer import Trainer
 
@@ -119,17 +129,21 @@ def table(rows: dict[str, Any]) -> str:
     cost = rows["recording"]
     return "\n".join(
         [
-            "| from a changed sequence to a redrawn attention view, milliseconds | n | median | 95th percentile | most |",
+            "| from a changed sequence to a redrawn attention view, milliseconds | n | median | "
+            "95th percentile | most |",
             "|---|---|---|---|---|",
             *(
-                f"| {name} | {rows[key]['n']} | {rows[key]['median']} | {rows[key]['p95']} | {rows[key]['most']} |"
+                f"| {name} | {rows[key]['n']} | {rows[key]['median']} | {rows[key]['p95']} | "
+                f"{rows[key]['most']} |"
                 for name, key in (
                     ("2 layers × 4 heads, 8 symbols", "default"),
                     ("8 layers × 8 heads, 63 symbols", "large"),
                 )
             ),
             "",
-            f"Recording all attention of 128 sequences takes {cost['recorded_ms']} ms where the plain forward takes {cost['plain_ms']} ms: "
-            f"{cost['ratio']} times as long, median of {N_PASSES} pairs, 95th percentile {cost['ratio_p95']}; one thread.",
+            f"Recording all attention of 128 sequences takes {cost['recorded_ms']} ms where the "
+            f"plain forward takes {cost['plain_ms']} ms: "
+            f"{cost['ratio']} times as long, median of {N_PASSES} pairs, 95th percentile "
+            f"{cost['ratio_p95']}; one thread.",
         ]
     )

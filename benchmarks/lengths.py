@@ -1,4 +1,7 @@
-"""How far each way of telling positions reaches: `python -m playground lengths` with its defaults, as anybody would run it."""
+"""How far each way of telling positions reaches:
+
+`python -m playground lengths` with its defaults, as anybody would run it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ def measure() -> list[dict[str, Any]]:
 
 
 def evaluate_lengths(*command: str) -> list[dict[str, Any]]:
-    """What a command of the Lab tells that trains and then asks every length: a row for each cell, and a last one for the whole."""
+    """What a command of the Lab tells that trains and then asks every length: a row for each cell,
+    and a last one for the whole.
+    """
     scratch = (
         Path(tempfile.gettempdir())
         / f"playground-benchmark-{command[-1]}-{COMMIT_AT_START['commit']}"
@@ -64,17 +69,20 @@ def table(
     """The rows as Markdown."""
     *cells, whole = rows
     lines = [
-        f"| {metric} | 99 % up to length: median (range) | {' | '.join(f'length {at}' for at in label)} |",
+        f"| {metric} | 99 % up to length: median (range) | "
+        f"{' | '.join(f'length {at}' for at in label)} |",
         f"|---|---|{'---|' * len(label)}",
     ]
     for row in cells:
         reach, median = row["reach"], dict(zip(row["lengths"], row["median"], strict=True))
         shares = " | ".join(f"{median[at]:.1%}" if at in median else "" for at in label)
         lines.append(
-            f"| {row['label']} | {reach['median']:g} ({reach['low']:g} to {reach['high']:g}) | {shares} |"
+            f"| {row['label']} | {reach['median']:g} ({reach['low']:g} to {reach['high']:g}) | "
+            f"{shares} |"
         )
     lines += [
         "",
-        f"{whole['sentence']} {whole['runs']} runs, trained and asked in {whole['seconds'] / 60:.1f} minutes.",
+        f"{whole['sentence']} {whole['runs']} runs, trained and asked in "
+        f"{whole['seconds'] / 60:.1f} minutes.",
     ]
     return "\n".join(lines)

@@ -1,9 +1,11 @@
-"""python -m benchmarks.load_soak --minutes 120: the app as a hosted one, used by many for hours, and harmed on the way.
+"""python -m benchmarks.load_soak --minutes 120: the app as a hosted one, used by many for hours,
+and harmed on the way.
 
-Four owners keep a run training, so that all four places are taken; sixteen sessions watch at 4 Hz; visitors come, start runs that
-wait in line, pause, inspect, ask, send, fetch, publish, and go. Every minute something else happens: nothing; a worker is killed, or
-hangs; the process that looks into models is killed, or the fork server; the disk is full; the server is told to end, or killed, and
-started again. In the end everybody leaves, and every run is read from disk.
+Four owners keep a run training, so that all four places are taken; sixteen sessions watch at 4 Hz;
+visitors come, start runs that wait in line, pause, inspect, ask, send, fetch, publish, and go.
+Every minute something else happens: nothing; a worker is killed, or hangs; the process that looks
+into models is killed, or the fork server; the disk is full; the server is told to end, or killed,
+and started again. In the end everybody leaves, and every run is read from disk.
 """
 
 from __future__ import annotations
@@ -60,9 +62,15 @@ HANG_TIMEOUT_S = 10
 RECOVERY_TIMEOUT_S = 120.0  # seconds until every run goes on, or waits in line again
 COUNTED_COLUMNS = ("survived", "errors", "away")
 FORGET_SECONDS = 75.0  # seconds after which a server has let go of what nobody watches
-ENVIRONMENT = {"GRADIO_SERVER_NAME": "0.0.0.0", "PLAYGROUND_ADDRESS_MS": "0", "PLAYGROUND_SLOTS": str(SLOTS),
-               "PLAYGROUND_IDLE_TIMEOUT_S": "30", "PLAYGROUND_RELEASE_AFTER_S": "10",
-               "PLAYGROUND_HANG_TIMEOUT_S": str(HANG_TIMEOUT_S), "PLAYGROUND_THREADS": "1"}  # fmt: skip
+ENVIRONMENT = {
+    "GRADIO_SERVER_NAME": "0.0.0.0",
+    "PLAYGROUND_ADDRESS_MS": "0",
+    "PLAYGROUND_SLOTS": str(SLOTS),
+    "PLAYGROUND_IDLE_TIMEOUT_S": "30",
+    "PLAYGROUND_RELEASE_AFTER_S": "10",
+    "PLAYGROUND_HANG_TIMEOUT_S": str(HANG_TIMEOUT_S),
+    "PLAYGROUND_THREADS": "1",
+}
 
 
 # What is done to it. Each takes the stage and its disk, and returns when it is done.
@@ -71,7 +79,8 @@ ENVIRONMENT = {"GRADIO_SERVER_NAME": "0.0.0.0", "PLAYGROUND_ADDRESS_MS": "0", "P
 def children(
     stage: Scenario,
 ) -> tuple[list[psutil.Process], list[psutil.Process], list[psutil.Process]]:
-    """The fork servers, the workers, and the others that were forked: those that look, and errands. Found by their environment,
+    """The fork servers, the workers, and the others that were forked: those that look, and errands.
+    Found by their environment,
     for those of a server or a fork server that was killed have another parent by now."""
     forking, workers, others = (
         list[psutil.Process](),
@@ -292,7 +301,9 @@ def soak(
 
 
 def phase(stage: Scenario, kind: str, keepers: list[RunOwner], root: Path, seconds: float) -> Phase:
-    """Do one thing to the app in the middle of so many seconds, and wait until every run goes on."""
+    """Do one thing to the app in the middle of so many seconds, and wait until every run goes
+    on.
+    """
     now = stage.phase = Phase(kind, [megabytes(stage)])
     ends, harm = time.monotonic() + seconds, FAULTS[kind]
     time.sleep(seconds / 6)
@@ -320,13 +331,20 @@ def quantiles(seconds: list[float]) -> dict[str, float]:
 
 def phase_result(phase: Phase) -> dict[str, Any]:
     return {
-        "kind": phase.kind, "polls": quantiles(phase.seconds), "looked": quantiles(phase.inspection_seconds), "errors": len(phase.errors),
-        "away": phase.failed_connections, "recovered": None if phase.recovery_seconds is None else round(phase.recovery_seconds, 1), "memory": phase.memory,
-    }  # fmt: skip
+        "kind": phase.kind,
+        "polls": quantiles(phase.seconds),
+        "looked": quantiles(phase.inspection_seconds),
+        "errors": len(phase.errors),
+        "away": phase.failed_connections,
+        "recovered": None if phase.recovery_seconds is None else round(phase.recovery_seconds, 1),
+        "memory": phase.memory,
+    }
 
 
 def check(folders: list[Path]) -> dict[str, Any]:
-    """Every run as it lies on the disk: a line of metrics for each step from the first to the last, and checkpoints that load."""
+    """Every run as it lies on the disk: a line of metrics for each step from the first to the last,
+    and checkpoints that load.
+    """
     missing = duplicates = unreadable = checkpoints = points = 0
     for folder in folders:
         steps = [line["step"] for line in read_lines(folder)]
@@ -339,14 +357,21 @@ def check(folders: list[Path]) -> dict[str, Any]:
                 resume_trainer(path)
             except CheckpointError:
                 unreadable += 1
-    return {"runs": len(folders), "points": points, "points_missing": missing, "points_twice": duplicates,
-            "checkpoints": checkpoints, "checkpoints_unreadable": unreadable}  # fmt: skip
+    return {
+        "runs": len(folders),
+        "points": points,
+        "points_missing": missing,
+        "points_twice": duplicates,
+        "checkpoints": checkpoints,
+        "checkpoints_unreadable": unreadable,
+    }
 
 
 def table(rows: dict[str, Any]) -> str:
     """The phases by what happened in them, and the sums, as Markdown."""
     lines = [
-        "| what happened, in a minute each | times | survived | seconds until all runs went on, median and most | polls | p50 ms | p95 ms "
+        "| what happened, in a minute each | times | survived | seconds until all runs went on, "
+        "median and most | polls | p50 ms | p95 ms "
         "| most ms | errors | Inspect and Try it: n, p50, p95 ms | server's memory, most MB |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
@@ -360,10 +385,13 @@ def table(rows: dict[str, Any]) -> str:
             [phase["looked"] for phase in phases_of_kind],
         )
         lines.append(
-            f"| {kind} | {len(phases_of_kind)} | {len(took)} | {f'{median(took):.0f}, {max(took):.0f}' if took else '–'} | "
-            f"{sum(p['n'] for p in polls):,} | {median(p['p50'] for p in polls):.0f} | {max(p['p95'] for p in polls):.0f} | "
+            f"| {kind} | {len(phases_of_kind)} | {len(took)} | "
+            f"{f'{median(took):.0f}, {max(took):.0f}' if took else '–'} | "
+            f"{sum(p['n'] for p in polls):,} | {median(p['p50'] for p in polls):.0f} | "
+            f"{max(p['p95'] for p in polls):.0f} | "
             f"{max(p['most'] for p in polls):.0f} | {sum(p['errors'] for p in phases_of_kind)} | "
-            f"{sum(p['n'] for p in looked)}, {median(p['p50'] for p in looked):.0f}, {max(p['p95'] for p in looked):.0f} | "
+            f"{sum(p['n'] for p in looked)}, {median(p['p50'] for p in looked):.0f}, "
+            f"{max(p['p95'] for p in looked):.0f} | "
             f"{max(max(p['memory']) for p in phases_of_kind):.0f} |"
         )
     polls, looked, memory, phases = (
@@ -377,18 +405,28 @@ def table(rows: dict[str, Any]) -> str:
         for name in COUNTED_COLUMNS
     )
     lines += [
-        f"| in all | {len(phases)} | {survived} | | {polls['n']:,} | {polls['p50']:.0f} | {polls['p95']:.0f} | {polls['most']:.0f} | "
-        f"{errors} | {looked['n']}, {looked['p50']:.0f}, {looked['p95']:.0f} | {memory['most']:.0f} |",
+        f"| in all | {len(phases)} | {survived} | | {polls['n']:,} | {polls['p50']:.0f} | "
+        f"{polls['p95']:.0f} | {polls['most']:.0f} | "
+        f"{errors} | {looked['n']}, {looked['p50']:.0f}, {looked['p95']:.0f} | "
+        f"{memory['most']:.0f} |",
         "",
-        f"{rows['minutes']:g} minutes; before it began, {rows['busy_before']:.0f} % of the cores were busy with other things. Fairness of "
-        f"the {N_SESSIONS} sessions (Jain) {rows['fairness']:.3f}; {away} requests met no server while it was started again. Visitors did: "
-        f"{listed(rows['done'])}; were told no, in a sentence: {listed(rows['refused'])}. Errors: {listed(Counter(rows['errors']))}. "
+        f"{rows['minutes']:g} minutes; before it began, {rows['busy_before']:.0f} % of the cores "
+        "were busy with other things. Fairness of "
+        f"the {N_SESSIONS} sessions (Jain) {rows['fairness']:.3f}; {away} requests met no server "
+        "while it was started again. Visitors did: "
+        f"{listed(rows['done'])}; were told no, in a sentence: {listed(rows['refused'])}. Errors: "
+        f"{listed(Counter(rows['errors']))}. "
         f"{rows['runs']} runs with {rows['points']:,} "
-        f"points read from disk afterwards: {rows['points_missing']} missing, {rows['points_twice']} twice, {rows['shown_twice']} shown "
-        f"twice to a page; {rows['checkpoints']} checkpoints, {rows['checkpoints_unreadable']} unreadable, and "
-        f"{rows['begun_before_a_checkpoint']} times a run was seen before its newest one. The server's memory: {memory['idle']:.0f} MB "
-        f"idle, {memory['in_the_end']:.0f} MB {FORGET_SECONDS:.0f} s after everybody had left; workers left: {rows['workers_left']}; tracebacks "
-        f"in its log: {rows['tracebacks']}; exit codes of servers that were told to end: {listed(rows['exit_codes'])}."
+        f"points read from disk afterwards: {rows['points_missing']} missing, "
+        f"{rows['points_twice']} twice, {rows['shown_twice']} shown "
+        f"twice to a page; {rows['checkpoints']} checkpoints, {rows['checkpoints_unreadable']} "
+        "unreadable, and "
+        f"{rows['begun_before_a_checkpoint']} times a run was seen before its newest one. The "
+        f"server's memory: {memory['idle']:.0f} MB "
+        f"idle, {memory['in_the_end']:.0f} MB {FORGET_SECONDS:.0f} s after everybody had left; "
+        f"workers left: {rows['workers_left']}; tracebacks "
+        f"in its log: {rows['tracebacks']}; exit codes of servers that were told to end: "
+        f"{listed(rows['exit_codes'])}."
         + ("" if rows["disk"] else " No disk could be mounted here, so none was filled."),
     ]
     return "\n".join(lines)

@@ -1,5 +1,8 @@
-"""Who uses the app during a soak (load_soak.py): sessions that watch, owners who keep a run training, visitors who come and go. Each is a
-thread that speaks HTTP as a page does; what they meet is written down in the phase that is under way."""
+"""Who uses the app during a soak (load_soak.py): sessions that watch, owners who keep a run
+training, visitors who come and go. Each is a
+thread that speaks HTTP as a page does; what they meet is written down in the phase that is under
+way.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,10 @@ class Phase:
 
 
 class Scenario:
-    """The app that runs now, and the phase under way. Its port stays, so that pages find the next server."""
+    """The app that runs now, and the phase under way.
+
+    Its port stays, so that pages find the next server.
+    """
 
     def __init__(self, start: Callable[[int], AppServer]) -> None:
         self.start, self.app = start, start(0)
@@ -84,7 +90,9 @@ class Scenario:
         self.app = self.start(self.app.port)
 
     def record_error(self, error: Exception, was_server_down: bool) -> None:
-        """Take down what went wrong with a request that began when the server was there, or was not."""
+        """Take down what went wrong with a request that began when the server was there, or was
+        not.
+        """
         if self.is_server_down or was_server_down:
             self.phase.failed_connections += 1
         else:
@@ -126,7 +134,8 @@ class Session(threading.Thread):
 
 
 class RunOwner(threading.Thread):
-    """An owner who resumes a run whenever it has stopped, and remembers its newest checkpoint: it may never begin before that. Now
+    """An owner who resumes a run whenever it has stopped, and remembers its newest checkpoint: it
+    may never begin before that. Now
     and then the owner pauses it, and so lets one of those who wait have the place."""
 
     def __init__(self, stage: Scenario, owner: str, subject: str) -> None:
@@ -165,7 +174,9 @@ class RunOwner(threading.Thread):
 
 
 class UserThread(threading.Thread):
-    """One visitor after the other: starts a run, does some of what one can do, and leaves, one way or another."""
+    """One visitor after the other: starts a run, does some of what one can do, and leaves, one way
+    or another.
+    """
 
     def __init__(self, stage: Scenario, number: int, packed: bytes, token: str) -> None:
         super().__init__(daemon=True)
@@ -274,7 +285,9 @@ class UserThread(threading.Thread):
                     json.loads(archive.read("config.json"))
 
     def publish(self, page: PageClient, subject: str) -> None:
-        """To the Hub that stands in for the real one, with a token that is typed; a model of this machine while one has none."""
+        """To the Hub that stands in for the real one, with a token that is typed; a model of this
+        machine while one has none.
+        """
         if not page.call("about", subject=subject).get("checkpoints"):
             subject = "checkpoint:reverse"
         repo = f"ada/visit-{self.rng.randrange(20)}"

@@ -1,7 +1,8 @@
 """python -m benchmarks.one_client --seconds 60: what one hostile client costs the other visitors.
 
-Each attack of tests/support/attacks.py runs for some time from one address. Meanwhile four other visitors poll at 4 Hz, and one opens
-the page, uploads a checkpoint, starts a run, asks a model and brings a dataset, again and again.
+Each attack of tests/support/attacks.py runs for some time from one address. Meanwhile four other
+visitors poll at 4 Hz, and one opens the page, uploads a checkpoint, starts a run, asks a model and
+brings a dataset, again and again.
 """
 
 from __future__ import annotations
@@ -106,15 +107,19 @@ def measure_one(
         attacker.stop()
     seconds_by_request = [each for watcher in viewers for each in watcher.response_seconds]
     return {
-        "polls": quantiles(seconds_by_request), "errors": [error for watcher in viewers for error in watcher.errors][:10], "visits": visits,
-        "refused": refused[:10], "sent": {str(status): n for status, n in sorted(attacker.statuses.items())},
-    }  # fmt: skip
+        "polls": quantiles(seconds_by_request),
+        "errors": [error for watcher in viewers for error in watcher.errors][:10],
+        "visits": visits,
+        "refused": refused[:10],
+        "sent": {str(status): n for status, n in sorted(attacker.statuses.items())},
+    }
 
 
 def table(rows: dict[str, Any]) -> str:
     """The attacks as Markdown."""
     lines = [
-        "| attack, from one address | requests of the attacker, by status | others' polls | p50 ms | p95 ms | most ms | visits | refused |",
+        "| attack, from one address | requests of the attacker, by status | others' polls | p50 ms "
+        "| p95 ms | most ms | visits | refused |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows["rows"]:
@@ -124,14 +129,17 @@ def table(rows: dict[str, Any]) -> str:
         )
         refused = len(row["refused"]) + len(row["errors"])
         lines.append(
-            f"| {row['attack']} | {sent} | {polls['n']:,} | {polls['p50']:.0f} | {polls['p95']:.0f} | {polls['most']:.0f} | "
+            f"| {row['attack']} | {sent} | {polls['n']:,} | {polls['p50']:.0f} | "
+            f"{polls['p95']:.0f} | {polls['most']:.0f} | "
             f"{row['visits']} | {refused} |"
         )
     causes = Counter(cause for row in rows["rows"] for cause in (*row["refused"], *row["errors"]))
     lines += [
         "",
-        f"{rows['seconds']:g} s each, on two cores that the attacker's own program shares; before it began, "
-        f"{rows['busy_before']:.0f} % of them were busy with other things. Status 0 is a connection that the server ended, 429 a refusal "
+        f"{rows['seconds']:g} s each, on two cores that the attacker's own program shares; before "
+        "it began, "
+        f"{rows['busy_before']:.0f} % of them were busy with other things. Status 0 is a "
+        "connection that the server ended, 429 a refusal "
         "by the rate limit. "
         f"Tracebacks in the server's log: {sum(row['tracebacks'] for row in rows['rows'])}."
         + (

@@ -1,5 +1,6 @@
-"""What a person waits for on the page, in a real Chromium: its first load, from the click on Train to the first point on screen and
-to the end of the default run, what the page asks and draws meanwhile, how soon Pause is heard with eight tabs open, and how smoothly a
+"""What a person waits for on the page, in a real Chromium: its first load, from the click on Train
+to the first point on screen and to the end of the default run, what the page asks and draws
+meanwhile, how soon Pause is heard with eight tabs open, and how smoothly a
 run of 100,000 steps opens, draws and scrubs."""
 
 from __future__ import annotations
@@ -25,21 +26,26 @@ from tests.support.chromium import FLAGS, find_browser
 LOADS, CLICKS = 5, 5
 TABS, PAUSES = 8, 20
 LONG_RUN_STEPS = 100_000
-# In the page, so that no message to the browser and back is timed: from the click to the first text in an element.
+# In the page, so that no message to the browser and back is timed: from the click to the first text
+# in an element.
 FROM_CLICK_JS = """([button, shown]) => new Promise(resolve => {
   const box = document.querySelector(shown), started = performance.now(), before = box.textContent;
   new MutationObserver((_, self) => {
-    if (!box.textContent || box.textContent === before || document.querySelector('.live').dataset.status !== 'training') return;
+    if (!box.textContent || box.textContent === before) return;
+    if (document.querySelector('.live').dataset.status !== 'training') return;
     self.disconnect();
     requestAnimationFrame(() => resolve((performance.now() - started) / 1000));
   }).observe(box, { childList: true, characterData: true, subtree: true });
   document.querySelector(button).click(); })"""
-# From the click to 99.9 % of the held-out sequences of a look at this run, as the page shows it, in seconds.
+# From the click to 99.9 % of the held-out sequences of a look at this run, as the page shows it, in
+# seconds.
 TO_GOAL_JS = """() => new Promise(resolve => {
-  const live = document.querySelector('.live'), shown = document.querySelector('.score-value'), started = performance.now();
+  const live = document.querySelector('.live'), shown = document.querySelector('.score-value');
+  const started = performance.now();
   let over = false;
   new MutationObserver((_, self) => {
-    if (live.dataset.status === 'training' && !(parseFloat(shown.textContent) >= 99.9)) over = true; // the model before is off the screen
+    // until then the page shows the previous model
+    if (live.dataset.status === 'training' && !(parseFloat(shown.textContent) >= 99.9)) over = true;
     if (!over || !(parseFloat(shown.textContent) >= 99.9)) return;
     self.disconnect();
     requestAnimationFrame(() => resolve((performance.now() - started) / 1000));
@@ -76,7 +82,9 @@ WATCH_SECONDS = 6  # seconds in which a page is watched at its work
 
 
 def first_load(browser: Browser, url: str) -> dict[str, Any]:
-    """What a browser that was never here fetches until the page shows its model, and how long that takes."""
+    """What a browser that was never here fetches until the page shows its model, and how long that
+    takes.
+    """
     context = browser.new_context(viewport={"width": 1440, "height": 950})
     page = context.new_page()
     network = context.new_cdp_session(page)
@@ -93,7 +101,9 @@ def first_load(browser: Browser, url: str) -> dict[str, Any]:
 
 
 def request_load(browser: Browser, url: str) -> dict[str, Any]:
-    """What a page asks for, how much comes, and how long it draws, while its run trains and once nothing goes on any more."""
+    """What a page asks for, how much comes, and how long it draws, while its run trains and once
+    nothing goes on any more.
+    """
     page = browser.new_context(viewport={"width": 1440, "height": 950}).new_page()
     page.add_init_script(DRAWINGS_JS)
     settings = {"steps": 1_000_000, "eval_every": 100, "schedule": "constant"}
@@ -113,7 +123,8 @@ def request_load(browser: Browser, url: str) -> dict[str, Any]:
 
 def _watched(page: Page) -> dict[str, Any]:
     page.evaluate(
-        "performance.clearResourceTimings(); performance.setResourceTimingBufferSize(5000); window.drawings = []"
+        "performance.clearResourceTimings(); performance.setResourceTimingBufferSize(5000); "
+        "window.drawings = []"
     )
     page.wait_for_timeout(1000 * WATCH_SECONDS)
     requests = page.evaluate(
@@ -135,7 +146,9 @@ def _watched(page: Page) -> dict[str, Any]:
 
 
 def clicks(page: Page) -> dict[str, list[float]]:
-    """Seconds from the click to the first point on screen, and to the end of the run as the page shows it."""
+    """Seconds from the click to the first point on screen, and to the end of the run as the page
+    shows it.
+    """
     points, ends = [], []
     for _ in range(CLICKS + 1):
         started = time.perf_counter()
@@ -151,7 +164,9 @@ def clicks(page: Page) -> dict[str, list[float]]:
 
 
 def to_goal(page: Page, url: str) -> dict[str, list[float]]:
-    """Seconds from the click on Train to 99.9 % exact match on screen: reversal of ten symbols, and of one to ten as by default."""
+    """Seconds from the click on Train to 99.9 % exact match on screen: reversal of ten symbols, and
+    of one to ten as by default.
+    """
     steps_to_goal = {}
     for name, settings in (
         ("ten_to_goal_seconds", {"min_length": 10}),
@@ -176,7 +191,9 @@ def fill_form(page: Page, url: str, settings: dict[str, Any]) -> None:
 
 
 def pauses(page: Page, url: str) -> list[float]:
-    """Seconds from the click on Pause to the page that says paused, with eight tabs that show a run in training."""
+    """Seconds from the click on Pause to the page that says paused, with eight tabs that show a run
+    in training.
+    """
     settings = {
         "steps": 1_000_000,
         "batch_size": 32,
@@ -226,8 +243,15 @@ def long_run(root: Path) -> Run:
             )
     with open(run.folder / "metrics.jsonl", "w", encoding="utf-8") as file:
         for step in range(1, LONG_RUN_STEPS + 1):
-            line = {"step": step, "loss": round(3 / math.sqrt(step) * (1 + 0.3 * math.sin(step * 12.9898)), 6), "learning_rate": 0.003,
-                    "gradient_norm": 1.0, "seconds": step / 50, "steps_per_second": 50.0, "tokens_per_second": 1e4}  # fmt: skip
+            line = {
+                "step": step,
+                "loss": round(3 / math.sqrt(step) * (1 + 0.3 * math.sin(step * 12.9898)), 6),
+                "learning_rate": 0.003,
+                "gradient_norm": 1.0,
+                "seconds": step / 50,
+                "steps_per_second": 50.0,
+                "tokens_per_second": 1e4,
+            }
             if step % 10 == 0:
                 line |= {
                     "exact_match": round(1 - 1 / (1 + step / 500), 4),
@@ -272,11 +296,20 @@ def scrubbing(page: Page, url: str, run: Run) -> dict[str, Any]:
     frames = sorted(page.evaluate("window.frames_seen"))
     viewed = page.text_content(".viewing")
     return {
-        "points": len(points), "load_seconds": round(loaded, 2), "answer_bytes": len(answer), "answer_ms": round(1000 * decimated, 1),
-        "opened_seconds": round(opened, 2), "frames": len(frames), "frame_ms": {
-            "median": round(median(frames), 1), "p95": round(frames[int(0.95 * len(frames))], 1), "most": round(frames[-1], 1)},
-        "mouse_moves": ends, "then": viewed,
-    }  # fmt: skip
+        "points": len(points),
+        "load_seconds": round(loaded, 2),
+        "answer_bytes": len(answer),
+        "answer_ms": round(1000 * decimated, 1),
+        "opened_seconds": round(opened, 2),
+        "frames": len(frames),
+        "frame_ms": {
+            "median": round(median(frames), 1),
+            "p95": round(frames[int(0.95 * len(frames))], 1),
+            "most": round(frames[-1], 1),
+        },
+        "mouse_moves": ends,
+        "then": viewed,
+    }
 
 
 def measure() -> dict[str, Any]:
@@ -317,28 +350,41 @@ def table(rows: dict[str, Any]) -> str:
         [
             "| what | n | median | most |",
             "|---|---|---|---|",
-            f"| a first visit until the model is on screen, seconds | {len(loads)} | {median(loads):.2f} | {max(loads):.2f} |",
-            f"| click on Train to the first point on screen, seconds | {len(first)} | {median(first):.2f} | {max(first):.2f} |",
+            f"| a first visit until the model is on screen, seconds | {len(loads)} | "
+            f"{median(loads):.2f} | {max(loads):.2f} |",
+            f"| click on Train to the first point on screen, seconds | {len(first)} | "
+            f"{median(first):.2f} | {max(first):.2f} |",
             *(
-                f"| click on Train to 99.9 % on screen, reversal of {which}, seconds | {len(took)} | {median(took):.1f} | {max(took):.1f} |"
+                f"| click on Train to 99.9 % on screen, reversal of {which}, seconds | {len(took)} "
+                f"| {median(took):.1f} | {max(took):.1f} |"
                 for which, took in (
                     ("ten symbols", rows["ten_to_goal_seconds"]),
                     ("one to ten", rows["mixed_to_goal_seconds"]),
                 )
             ),
-            f"| click on Train to the end of the default run on screen, seconds | {len(done)} | {median(done):.1f} | {max(done):.1f} |",
-            f"| click on Pause to the page that says so, {TABS} tabs open on the run, seconds | {len(paused)} | {median(paused):.2f} | "
+            f"| click on Train to the end of the default run on screen, seconds | {len(done)} | "
+            f"{median(done):.1f} | {max(done):.1f} |",
+            f"| click on Pause to the page that says so, {TABS} tabs open on the run, seconds | "
+            f"{len(paused)} | {median(paused):.2f} | "
             f"{max(paused):.2f} |",
             "",
-            f"A first visit fetches {fetched['requests']} files, {fetched['bytes'] / 1e6:.2f} MB as they travel. While a run trains, the "
-            f"page asks {training['asked_a_second']} times a second and gets {training['bytes'] / 1000:.1f} KB each time (median, headers "
-            f"included) after {training['answer_ms']} ms; its drawings take {training['frame_ms']['median']} ms a frame (95th percentile "
-            f"{training['frame_ms']['p95']} ms; {training['frames']} frames in {WATCH_SECONDS} s). Where nothing goes on, it asks "
+            f"A first visit fetches {fetched['requests']} files, {fetched['bytes'] / 1e6:.2f} MB "
+            "as they travel. While a run trains, the "
+            f"page asks {training['asked_a_second']} times a second and gets "
+            f"{training['bytes'] / 1000:.1f} KB each time (median, headers "
+            f"included) after {training['answer_ms']} ms; its drawings take "
+            f"{training['frame_ms']['median']} ms a frame (95th percentile "
+            f"{training['frame_ms']['p95']} ms; {training['frames']} frames in {WATCH_SECONDS} s). "
+            "Where nothing goes on, it asks "
             f"{resting['asked_a_second']} times a second.",
             "",
-            f"A run of {rows['points']:,} steps: read from disk in {rows['load_seconds']} s (once), decimated and packed in "
-            f"{rows['answer_ms']} ms to {rows['answer_bytes'] / 1000:.0f} KB, on screen {rows['opened_seconds']} s after its link was "
-            f"opened, page and all. While its slider was dragged for 5 s ({rows['mouse_moves']} moves), {rows['frames']} frames were "
-            f"drawn: median {frames['median']} ms, 95th percentile {frames['p95']} ms, longest {frames['most']} ms.",
+            f"A run of {rows['points']:,} steps: read from disk in {rows['load_seconds']} s "
+            "(once), decimated and packed in "
+            f"{rows['answer_ms']} ms to {rows['answer_bytes'] / 1000:.0f} KB, on screen "
+            f"{rows['opened_seconds']} s after its link was "
+            f"opened, page and all. While its slider was dragged for 5 s ({rows['mouse_moves']} "
+            f"moves), {rows['frames']} frames were "
+            f"drawn: median {frames['median']} ms, 95th percentile {frames['p95']} ms, longest "
+            f"{frames['most']} ms.",
         ]
     )

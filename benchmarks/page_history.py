@@ -1,4 +1,6 @@
-"""The page before it was made quick and now: figures out of this repository's own history, beside today's from the same commands."""
+"""The page before it was made quick and now: figures out of this repository's own history, beside
+today's from the same commands.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from typing import Any
 
 from ._results import RESULTS_DIR, load_results
 
-# What, the subset that measures it, where in its rows, and the commit whose file has the figure from before.
+# What, the subset that measures it, where in its rows, and the commit whose file has the figure
+# from before.
 FIGURES: tuple[tuple[str, str, Callable[[Any], float], str], ...] = (
     (
         "a poll, milliseconds until its answer (median)",

@@ -1,4 +1,7 @@
-"""Claims of others, trained here with their settings: `python -m playground published NAME` for each that takes one run."""
+"""Claims of others, trained here with their settings:
+
+`python -m playground published NAME` for each that takes one run.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ SEED = 0
 
 
 def measure() -> list[dict[str, Any]]:
-    """A row for each claim of one run, in a process of its own; those that take an experiment of many runs are left to the Lab."""
+    """A row for each claim of one run, in a process of its own; those that take an experiment of
+    many runs are left to the Lab.
+    """
     progress = Progress("published")
     for claim in claims():
         if claim["experiment"] is None:
@@ -52,8 +57,15 @@ def reproduce(claim: dict[str, Any]) -> dict[str, Any]:
         raise RuntimeError(f"{claim['name']} printed nothing: {done.stderr[-500:]}")
     result = json.loads(done.stdout.splitlines()[-1])
     print(result["sentence"], flush=True)
-    return {"title": claim["title"], "published": result["told"], "rule": result["rule"], "ours": result["ours"], "passed": result["passed"],
-            "sentence": result["sentence"], "seconds": round(seconds)}  # fmt: skip
+    return {
+        "title": claim["title"],
+        "published": result["told"],
+        "rule": result["rule"],
+        "ours": result["ours"],
+        "passed": result["passed"],
+        "sentence": result["sentence"],
+        "seconds": round(seconds),
+    }
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -66,7 +78,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         if row["name"] in ("uva-reversal", "mingpt-sort"):
             ours = f"{row['ours']:.2%}"
         lines.append(
-            f"| {row['title']} | {row['published']} | {ours} | {row['rule']} | {_outcome_label(row)} |"
+            f"| {row['title']} | {row['published']} | {ours} | {row['rule']} | "
+            f"{_outcome_label(row)} |"
         )
     return "\n".join(lines)
 

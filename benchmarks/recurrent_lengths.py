@@ -1,4 +1,6 @@
-"""Where recurrent models break as sequences outgrow training: the Lab's prepared question, as anybody would ask it."""
+"""Where recurrent models break as sequences outgrow training: the Lab's prepared question, as
+anybody would ask it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Other people's encoder-decoders as families, so that our Trainer trains them on our batches and our scoring scores them.
+"""Other people's encoder-decoders as families, so that our Trainer trains them on our batches and
+our scoring scores them.
 
-All are given the same sizes; what else they are is their own default, unless a class says otherwise.
-Shapes: B batch, S source, T target, D d_model, V vocabulary.
+All are given the same sizes; what else they are is their own default, unless a class says
+otherwise. Shapes: B batch, S source, T target, D d_model, V vocabulary.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from playground.tasks.task import Batch
 
 
 class ReferenceModel(TeacherForcedModel):
-    """A model that is trained and asked, and not looked into. It reads once and keeps nothing of what it writes: scores do not need
+    """A model that is trained and asked, and not looked into. It reads once and keeps nothing of
+    what it writes: scores do not need
     it to, because rows that are right are found in one pass."""
 
     @abstractmethod
@@ -72,9 +74,10 @@ class ReferenceModel(TeacherForcedModel):
 class TorchTransformer(ReferenceModel):
     """`nn.Transformer` between embeddings and a linear layer.
 
-    With sinusoidal positions and post-norm it is what PyTorch's translation tutorial builds: symbols times sqrt(d_model), plus sine
-    waves, then dropout, and every matrix, the tables of symbols among them, drawn by Xavier's rule. Learned positions start at
-    N(0, 1), about as loud as the symbols.
+    With sinusoidal positions and post-norm it is what PyTorch's translation tutorial builds:
+    symbols times sqrt(d_model), plus sine waves, then dropout, and every matrix, the tables of
+    symbols among them, drawn by Xavier's rule. Learned positions start at N(0, 1), about as loud as
+    the symbols.
     """
 
     source_positions: Tensor
@@ -85,15 +88,23 @@ class TorchTransformer(ReferenceModel):
         self.config = config
         d, pre = config.d_model, config.norm == "pre"
         sizes = (d, config.n_heads, config.d_ff, config.dropout)
-        # The default encoder packs a batch without its padding when nobody trains, and then forgets how wide it was.
+        # The default encoder packs a batch without its padding when nobody trains, and then forgets
+        # how wide it was.
         layer = nn.TransformerEncoderLayer(*sizes, batch_first=True, norm_first=pre)
         encoder = nn.TransformerEncoder(
             layer, config.n_layers, nn.LayerNorm(d), enable_nested_tensor=False
         )
         self.transformer = nn.Transformer(
-            d, config.n_heads, config.n_layers, config.n_layers, config.d_ff, config.dropout, custom_encoder=encoder, batch_first=True,
+            d,
+            config.n_heads,
+            config.n_layers,
+            config.n_layers,
+            config.d_ff,
+            config.dropout,
+            custom_encoder=encoder,
+            batch_first=True,
             norm_first=pre,
-        )  # fmt: skip
+        )
         self.source_tokens = nn.Embedding(config.source_vocabulary, d)
         self.target_tokens = nn.Embedding(config.target_vocabulary, d)
         self.dropout = nn.Dropout(config.dropout)
@@ -135,7 +146,9 @@ class TorchTransformer(ReferenceModel):
 
 
 class Bart(bart.Bart):
-    """The playground's BART with the attention that transformers chooses, which is quicker and cannot be looked into."""
+    """The playground's BART with the attention that transformers chooses, which is quicker and
+    cannot be looked into.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         used = {
@@ -154,7 +167,10 @@ class Bart(bart.Bart):
 
 
 class XTransformers(ReferenceModel):
-    """x-transformers' `XTransformer`. Its heads have 64 numbers each whatever the width; here they share the width as everybody's."""
+    """x-transformers' `XTransformer`.
+
+    Its heads have 64 numbers each whatever the width; here they share the width as everybody's.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -165,10 +181,15 @@ class XTransformers(ReferenceModel):
             from x_transformers import XTransformer  # type: ignore[import-untyped]
         self.config = config
         each: dict[str, Any] = {
-            "depth": config.n_layers, "heads": config.n_heads, "max_seq_len": config.max_positions,
-            "attn_dim_head": config.key_size, "ff_mult": config.d_ff / config.d_model,
-            "attn_dropout": config.dropout, "ff_dropout": config.dropout, "emb_dropout": config.dropout,
-        }  # fmt: skip
+            "depth": config.n_layers,
+            "heads": config.n_heads,
+            "max_seq_len": config.max_positions,
+            "attn_dim_head": config.key_size,
+            "ff_mult": config.d_ff / config.d_model,
+            "attn_dropout": config.dropout,
+            "ff_dropout": config.dropout,
+            "emb_dropout": config.dropout,
+        }
         vocabulary = {
             "enc_num_tokens": config.source_vocabulary,
             "dec_num_tokens": config.target_vocabulary,
@@ -187,7 +208,9 @@ class XTransformers(ReferenceModel):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A family by the name that tables give it, with what it does to the sizes that it is handed."""
+    """A family by the name that tables give it, with what it does to the sizes that it is
+    handed.
+    """
 
     build: Callable[[ModelConfig], Seq2SeqModel]
     changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -1,8 +1,10 @@
-"""How a training step of ours grows with length and width: time, and the memory that is alive at once, with fitted exponents.
+"""How a training step of ours grows with length and width: time, and the memory that is alive at
+once, with fitted exponents.
 
-Over long sequences the scores of attention, a number for every pair of tokens in every head, outgrow all else: length squared. In wide
-models the products with the weights do, and the weights themselves: width squared. What is fitted is the upper half of the range, where
-the smaller terms still have a share; counted FLOPs say how large it is.
+Over long sequences the scores of attention, a number for every pair of tokens in every head,
+outgrow all else: length squared. In wide models the products with the weights do, and the weights
+themselves: width squared. What is fitted is the upper half of the range, where the smaller terms
+still have a share; counted FLOPs say how large it is.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ def trainer(length: int, width: int) -> Trainer:
 
 
 def peak_tensor_bytes(step: Trainer) -> int:
-    """Bytes of tensors that are alive at once during a step, weights and Adam's averages included."""
+    """Bytes of tensors that are alive at once during a step, weights and Adam's averages
+    included.
+    """
     before = sum(weight.nbytes for weight in step.model.parameters())
     before += sum(
         value.nbytes
@@ -86,7 +90,10 @@ def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
 def measure(
     lengths: Sequence[int] = LENGTHS, widths: Sequence[int] = WIDTHS, seconds: float = SECONDS
 ) -> dict[str, Any]:
-    """Each size in turn, over and over, until the time is up; three times at least. The median counts."""
+    """Each size in turn, over and over, until the time is up; three times at least.
+
+    The median counts.
+    """
     torch.set_num_threads(1)
     sizes = [("length", n, n, WIDTH_OF_LENGTHS) for n in lengths] + [
         ("width", n, LENGTH_OF_WIDTHS, n) for n in widths
@@ -119,10 +126,8 @@ def measure(
             kind: round(exponent(of, [point[kind] for point in mine]), 2) for kind in KINDS
         }
     for what, exponents in fitted.items():
-        print(
-            f"{what}: {', '.join(f'{KINDS[kind]} grows as its power {value}' for kind, value in exponents.items())}",
-            flush=True,
-        )
+        powers = (f"{KINDS[kind]} grows as its power {power}" for kind, power in exponents.items())
+        print(f"{what}: {', '.join(powers)}", flush=True)
     return {"points": points, "exponents": fitted}
 
 
@@ -152,7 +157,11 @@ def table(rows: dict[str, Any]) -> str:
     ]
     for what, exponents in rows["exponents"].items():
         lines.append(
-            f"| {what} | {' | '.join(f'{exponents[kind]:.2f}' for kind in KINDS)} | {theory[what]}: 1 to 2 |"
+            f"| {what} | {' | '.join(f'{exponents[kind]:.2f}' for kind in KINDS)} | "
+            f"{theory[what]}: 1 to 2 |"
         )
-    sizes = f"lengths at d_model {WIDTH_OF_LENGTHS}, widths at length {LENGTH_OF_WIDTHS}; d_ff twice the width, batch {BATCH}"
+    sizes = (
+        f"lengths at d_model {WIDTH_OF_LENGTHS}, widths at length {LENGTH_OF_WIDTHS}; d_ff "
+        f"twice the width, batch {BATCH}"
+    )
     return "\n".join([*lines, "", f"One thread, seed 0; {sizes}."])

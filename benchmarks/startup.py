@@ -1,4 +1,6 @@
-"""Seconds from `python app.py` to an answering page, from a click on Train to the first point, and what is imported on the way."""
+"""Seconds from `python app.py` to an answering page, from a click on Train to the first point, and
+what is imported on the way.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,8 @@ def imported_modules() -> list[str]:
 
 
 def import_profile() -> list[list[Any]]:
-    """[package, seconds], the longest first: what importing the page takes, by the outermost package that Python itself blames
+    """[package, seconds], the longest first: what importing the page takes, by the outermost
+    package that Python itself blames
     (-X importtime). Its own clock makes everything slower; the shares are what counts."""
     script = [sys.executable, "-X", "importtime", "-c", "import playground.ui.app"]
     output = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=True).stderr
@@ -117,12 +120,17 @@ def table(rows: dict[str, Any]) -> str:
         [
             "| what | n | median | most |",
             "|---|---|---|---|",
-            f"| `python app.py` to an answered page, seconds | {len(pages)} | {median(pages):.1f} | {max(pages):.1f} |",
-            f"| start of a run to its first point, warm fork server, seconds | {len(warm)} | {median(warm):.2f} | {max(warm):.2f} |",
-            f"| the same, first start right after warm-up, seconds | 1 | {rows['cold_first_point_seconds']:.2f} | |",
+            f"| `python app.py` to an answered page, seconds | {len(pages)} | {median(pages):.1f} "
+            f"| {max(pages):.1f} |",
+            f"| start of a run to its first point, warm fork server, seconds | {len(warm)} | "
+            f"{median(warm):.2f} | {max(warm):.2f} |",
+            "| the same, first start right after warm-up, seconds | 1 | "
+            f"{rows['cold_first_point_seconds']:.2f} | |",
             "",
-            f"Heavy packages in the page's process: {', '.join(rows['imported']) or 'none'} (of torch, transformers, datasets, pyplot). "
-            f"Importing the page takes {whole} s under Python's own clock, of which, without what they import in turn: "
+            f"Heavy packages in the page's process: {', '.join(rows['imported']) or 'none'} (of "
+            "torch, transformers, datasets, pyplot). "
+            f"Importing the page takes {whole} s under Python's own clock, of which, without what "
+            "they import in turn: "
             f"{', '.join(f'{name} {seconds} s' for name, seconds in slowest)}.",
         ]
     )

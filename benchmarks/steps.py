@@ -1,7 +1,9 @@
-"""Steps a second of ours and the peers', side by side, and the share of what this processor multiplies at most.
+"""Steps a second of ours and the peers', side by side, and the share of what this processor
+multiplies at most.
 
-Every contestant draws the same batches in the same order and pays for it. The peers train in our Trainer, and once more in the loop that
-people write: torch.optim.Adam as it comes, clip_grad_norm_, loss.item().
+Every contestant draws the same batches in the same order and pays for it. The peers train in our
+Trainer, and once more in the loop that people write: torch.optim.Adam as it comes, clip_grad_norm_,
+loss.item().
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Setting:
         return f"d_model {self.d_model}, batch {self.batch_size}, length {self.length}"
 
     def config(self, threads: int = 1) -> RunConfig:
-        """Reversal with a learning rate that does no harm however long it is timed, and no look at held-out sequences."""
+        """Reversal with a learning rate that does no harm however long it is timed, and no look at
+        held-out sequences.
+        """
         sizes = {"d_model": self.d_model, "d_ff": 2 * self.d_model, "batch_size": self.batch_size}
         lengths = {"min_length": self.length, "max_length": self.length}
         endless = {
@@ -138,7 +142,8 @@ def measure(settings: tuple[Setting, ...] = SETTINGS) -> dict[str, Any]:
                 }
             rows.append(row)
             print(
-                f"{setting.name}: {name}, {row['steps_per_second']} steps/s; ours over it {format_interval(ours_over)}",
+                f"{setting.name}: {name}, {row['steps_per_second']} steps/s; ours over it "
+                f"{format_interval(ours_over)}",
                 flush=True,
             )
     return {"versions": reference_versions(), "rows": rows}
@@ -147,13 +152,17 @@ def measure(settings: tuple[Setting, ...] = SETTINGS) -> dict[str, Any]:
 def table(rows: dict[str, Any]) -> str:
     """The rows as Markdown."""
     lines = [
-        "| step | contestant | rounds | steps a second: median | ours, over it: median (95 %) | share of peak: median (95 %) |",
+        "| step | contestant | rounds | steps a second: median | ours, over it: median (95 %) | "
+        "share of peak: median (95 %) |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows["rows"]:
         share = ""  # of what one thread multiplies at most
         if "of_peak" in row:
-            share = f"{format_interval(row['of_peak'])} of {row['peak_gflops']:g} GFLOP/s; {row['flops'] / 1e6:.0f} MFLOP a step"
+            share = (
+                f"{format_interval(row['of_peak'])} of {row['peak_gflops']:g} GFLOP/s; "
+                f"{row['flops'] / 1e6:.0f} MFLOP a step"
+            )
         ours_over = (
             ""
             if row["contestant"] == f"{OURS}, {IN_TRAINER}"
@@ -172,6 +181,7 @@ def table(rows: dict[str, Any]) -> str:
         [
             *lines,
             "",
-            f"{len(REFERENCES)} peers; {rows['versions']}. Seed 0; only speed is measured, nothing is scored.",
+            f"{len(REFERENCES)} peers; {rows['versions']}. Seed 0; only speed is measured, nothing "
+            "is scored.",
         ]
     )

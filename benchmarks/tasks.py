@@ -1,4 +1,6 @@
-"""How hard each task is: steps of the fast preset until 99 % exact match on 2,000 held-out sequences, or what was reached instead."""
+"""How hard each task is: steps of the fast preset until 99 % exact match on 2,000 held-out
+sequences, or what was reached instead.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ MAX_STEPS = 600  # steps; the learning rate falls over four fifths of them
 
 
 def measure(seeds: int = SEEDS, budget: int = MAX_STEPS) -> list[dict[str, Any]]:
-    """Every task with every seed, on the task's own lengths. A seed that does not reach the goal counts with the score it ended at.
+    """Every task with every seed, on the task's own lengths. A seed that does not reach the goal
+    counts with the score it ended at.
 
     What was measured before the same command was cut off is not measured again.
     """
@@ -50,7 +53,8 @@ def measure_task(name: str, seeds: int = SEEDS, budget: int = MAX_STEPS) -> dict
         if scores.exact_match >= TARGET_SCORE:
             steps.append(trainer.step_count)
         print(
-            f"{name}, seed {seed}: {scores.exact_match:.2%} of {asked} after {trainer.step_count} steps",
+            f"{name}, seed {seed}: {scores.exact_match:.2%} of {asked} after {trainer.step_count} "
+            "steps",
             flush=True,
         )
     return {
@@ -67,7 +71,8 @@ def measure_task(name: str, seeds: int = SEEDS, budget: int = MAX_STEPS) -> dict
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as Markdown."""
     lines = [
-        "| task | seeds that reach 99 % | steps: median (most) | lowest score of a seed at its end | sequences asked |",
+        "| task | seeds that reach 99 % | steps: median (most) | lowest score of a seed at its end "
+        "| sequences asked |",
         "|---|---|---|---|---|",
     ]
     for row in rows:
@@ -75,7 +80,8 @@ def table(rows: list[dict[str, Any]]) -> str:
             format_median(row["steps"], row["seeds"]) if row["steps"] else f"not in {row['budget']}"
         )
         lines.append(
-            f"| {row['task']} | {len(row['steps'])} of {row['seeds']} | {steps} | {min(row['scores']):.2%} | {row['asked']:,} |"
+            f"| {row['task']} | {len(row['steps'])} of {row['seeds']} | {steps} | "
+            f"{min(row['scores']):.2%} | {row['asked']:,} |"
         )
     own = [
         f"{row['task']} on {row['measured']['date']} {format_commit(row['measured'])}"

@@ -1,8 +1,10 @@
-"""What watching costs the one who trains. Training is pinned to one core, the server and those who watch to another.
+"""What watching costs the one who trains. Training is pinned to one core, the server and those who
+watch to another.
 
-Taking turns in one run, a few times: the Trainer alone, as the command line runs it; the same while a loop that has nothing to
-do with it keeps the other core busy, because cores share caches, memory and often more; a run of the app that nobody watches;
-that run with 16 pollers at 4 Hz, over HTTP, asking for what a page asks for. Steps a second by the wall clock.
+Taking turns in one run, a few times: the Trainer alone, as the command line runs it; the same while
+a loop that has nothing to do with it keeps the other core busy, because cores share caches, memory
+and often more; a run of the app that nobody watches; that run with 16 pollers at 4 Hz, over HTTP,
+asking for what a page asks for. Steps a second by the wall clock.
 """
 
 from __future__ import annotations
@@ -22,12 +24,21 @@ import psutil
 
 VIEWERS, POLLS_PER_SECOND = 16, 4.0
 ROUNDS, SECONDS = 12, 6.0
-FIELDS = {"steps": 1_000_000, "batch_size": 32, "min_length": 10, "max_length": 10, "eval_every": 1_000_000, "schedule": "constant",
-          "learning_rate": 1e-3}  # fmt: skip
+FIELDS = {
+    "steps": 1_000_000,
+    "batch_size": 32,
+    "min_length": 10,
+    "max_length": 10,
+    "eval_every": 1_000_000,
+    "schedule": "constant",
+    "learning_rate": 1e-3,
+}
 
 
 def unloaded_speed(pipe: Any, core: int) -> None:
-    """A process with nothing but a Trainer: for every message it trains so many seconds and tells steps a second."""
+    """A process with nothing but a Trainer: for every message it trains so many seconds and tells
+    steps a second.
+    """
     psutil.Process().cpu_affinity([core])
     from playground.training.config import RunConfig
     from playground.training.trainer import Trainer
@@ -53,7 +64,9 @@ def occupy_core(core: int) -> None:
 def poll_as_viewer(
     port: int, requests: list[dict[str, Any]], core: int, on: Any, stop: Any, waits: Any
 ) -> None:
-    """A process with the pollers: each asks, as a page does, for what it does not know yet, and keeps how long it waited."""
+    """A process with the pollers: each asks, as a page does, for what it does not know yet, and
+    keeps how long it waited.
+    """
     psutil.Process().cpu_affinity([core])
 
     def poll(request: dict[str, Any]) -> None:
@@ -86,7 +99,9 @@ def poll_as_viewer(
 
 
 def steps_per_second(run: Any, seconds: float) -> float:
-    """Steps a second of a live run: between two messages of its worker, which come right after a step."""
+    """Steps a second of a live run: between two messages of its worker, which come right after a
+    step.
+    """
 
     def next_message() -> tuple[int, float]:
         known = run.step
@@ -191,7 +206,10 @@ def table(rows: dict[str, Any]) -> str:
 
     def line(name: str, key: str, against: str) -> str:
         ratios = sorted(r[key] / r[against] for r in rounds)
-        return f"| {name} | {median(r[key] for r in rounds):.1f} | {median(ratios):.1%} | {ratios[0]:.1%} to {ratios[-1]:.1%} |"
+        return (
+            f"| {name} | {median(r[key] for r in rounds):.1f} | {median(ratios):.1%} | "
+            f"{ratios[0]:.1%} to {ratios[-1]:.1%} |"
+        )
 
     return "\n".join(
         [
@@ -199,7 +217,8 @@ def table(rows: dict[str, Any]) -> str:
             "|---|---|---|---|",
             f"| the Trainer alone | {median(r['alone'] for r in rounds):.1f} | | |",
             line(
-                "the Trainer alone while the other core is busy with something else, to the Trainer alone",
+                "the Trainer alone while the other core is busy with something else, to the "
+                "Trainer alone",
                 "beside",
                 "alone",
             ),
@@ -213,7 +232,8 @@ def table(rows: dict[str, Any]) -> str:
                 "the same, to the Trainer alone while the other core is busy", "watched", "beside"
             ),
             "",
-            f"{len(rounds)} rounds of {SECONDS:g} s each, interleaved. {rows['polls']:,} polls: median {polls['median']} ms, "
+            f"{len(rounds)} rounds of {SECONDS:g} s each, interleaved. {rows['polls']:,} polls: "
+            f"median {polls['median']} ms, "
             f"95th percentile {polls['p95']} ms, longest {polls['most']} ms.",
         ]
     )

@@ -176,7 +176,8 @@ def stream_hub_columns(
         )
         if kind is None:
             raise DatasetError(
-                f"the dataset {repo} has no file of tables; {', '.join(TABLE_FORMATS)} files are accepted"
+                f"the dataset {repo} has no file of tables; {', '.join(TABLE_FORMATS)} files are "
+                "accepted"
             )
         files = [
             name
@@ -250,7 +251,8 @@ def _stream_parquet(
                 if size > MAX_ROW_GROUP_BYTES:
                     raise DatasetError(
                         f"{path.rpartition('/')[2][:80]} has {size / 1e6:,.0f} MB of these columns "
-                        f"in row group {number + 1:,}, above {MAX_ROW_GROUP_BYTES / 1e6:,.0f} MB; upload "
+                        f"in row group {number + 1:,}, above {MAX_ROW_GROUP_BYTES / 1e6:,.0f} MB; "
+                        "upload "
                         f"a part of it as a file"
                     )
                 for batch in table.iter_batches(
@@ -277,7 +279,8 @@ def check_export_size(config: RunConfig, steps: int) -> None:
     if rows > MAX_EXPORT_ROWS:
         size = f"{steps:,} steps of {config.training.batch_size:,} are {rows:,} sequences"
         raise ValueError(
-            f"{size}, more than the {MAX_EXPORT_ROWS:,} that a dataset may have; publish only the model, "
+            f"{size}, more than the {MAX_EXPORT_ROWS:,} that a dataset may have; publish only the "
+            "model, "
             f"whose seed reproduces them"
         )
 
@@ -374,9 +377,10 @@ held-out ones |
 
 ## How it was made
 
-From seed {config.training.seed}, by the same code as in training: {_sampling_sentence(task.task, origin)}. \
-Train may repeat a sequence, above all short ones. A fixed hash of the sequence decides which ones \
-are held out, one in {round(1 / HELD_OUT_FRACTION)}, equally for every seed.
+From seed {config.training.seed}, by the same code as in training: \
+{_sampling_sentence(task.task, origin)}. Train may repeat a sequence, above all short ones. \
+A fixed hash of the sequence decides which ones are held out, one in \
+{round(1 / HELD_OUT_FRACTION)}, equally for every seed.
 
 ## Licence
 

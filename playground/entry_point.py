@@ -1,6 +1,8 @@
-"""The command `transformer-playground` of an installed package: `python -m playground` by another name.
+"""The command `transformer-playground` of an installed package: `python -m playground` by another
+name.
 
-Worker processes import the script of the command again, and this module with it, so it imports little.
+Worker processes import the script of the command again, and this module with it, so it imports
+little.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ def count_correct(
     """Count the correct tokens and exact matches of each held-out sequence (2N, int64).
 
     The first line of the result has the numbers of correct tokens, the second 1 for an exact match
-    and 0 otherwise. Only sequence `start` and each `stride`-th one after it are evaluated; the other
-    entries are zero, so the results of several processes add up.
+    and 0 otherwise. Only sequence `start` and each `stride`-th one after it are evaluated; the
+    other entries are zero, so the results of several processes add up.
 
     Only examples without an exact match are decoded, for their token accuracy.
     """
@@ -119,7 +119,8 @@ def exact_match_at_length(model: Seq2SeqModel, task: Task, length: int, n: int) 
     needed, available = max(length, task.max_target_length(length)) + 1, model.config.max_positions
     if needed > available:
         raise ValueError(
-            f"length {length} needs {needed} positions, but the model has max_positions {available}; "
+            f"length {length} needs {needed} positions, but the model has max_positions "
+            f"{available}; "
             f"use shorter sequences"
         )
     held_out = build_held_out_set(task, n, length, length)

@@ -133,7 +133,8 @@ def select_columns(names: Sequence[str], columns: Sequence[str]) -> Sequence[str
     column_names = ", ".join(name[:40] for name in names[:20]) or "none"
     if not columns and len(names) != 2:
         raise DatasetError(
-            f"there are {len(names)} columns ({column_names}); name the two with sources and targets",
+            f"there are {len(names)} columns ({column_names}); name the two with sources and "
+            "targets",
             columns=names,
         )
     if columns and (len(columns) != 2 or any(name not in names for name in columns)):
@@ -248,11 +249,13 @@ def from_function(
 ) -> PairDataset:
     """Build a dataset by calling a Python function with `n` distinct random sequences.
 
-    `function_path` is its file and name, as path.py:function. The function maps a list of symbols to a list
-    of symbols. It is only called here: the run and its checkpoint contain the pairs alone.
+    `function_path` is its file and name, as path.py:function. The function maps a list of symbols
+    to a list of symbols. It is only called here: the run and its checkpoint contain the pairs
+    alone.
 
     Raises:
-        DatasetError: on a hosted Space, if the file or function is missing, or if the function fails
+        DatasetError: on a hosted Space, if the file or function is missing, or if the function
+        fails
             or returns something else.
     """
     if is_hosted or "SPACE_ID" in os.environ:
@@ -277,7 +280,8 @@ def from_function(
     for source, answer in zip(list(sources)[:20], answers, strict=False):
         if _call(function, function_path, source) != answer:
             raise DatasetError(
-                f"{function_path} returns two different results for {' '.join(source)}; a task needs a "
+                f"{function_path} returns two different results for {' '.join(source)}; a task "
+                "needs a "
                 f"deterministic function"
             )
 
@@ -325,7 +329,8 @@ def _call(
         or not answer
     ):
         raise DatasetError(
-            f"{function_path} returned {answer!r:.80} for {' '.join(source)}; it must return a list of at "
+            f"{function_path} returned {answer!r:.80} for {' '.join(source)}; it must return a "
+            "list of at "
             f"least one symbol"
         )
     return answer

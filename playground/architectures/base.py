@@ -47,8 +47,8 @@ class Seq2SeqModel(nn.Module, ABC):
     def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         """Return the query tokens (BQ) and the key tokens (BM) of each kind of attention.
 
-        The kinds are those of `attention_weights` ("encoder", "decoder", "cross"). The result is empty for an
-        architecture without attention.
+        The kinds are those of `attention_weights` ("encoder", "decoder", "cross"). The result is
+        empty for an architecture without attention.
         """
 
 

@@ -68,9 +68,9 @@ class AttentionOutputs:
 def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Return all attention weights on a prompt, one head's scores, and the tokens of a word.
 
-    `request`: model, text (`DEFAULT_PROMPT`), layer and head (1 and 1, counted from one; for the scores),
-    word ("sat", may be absent from the text). `weights` holds LHQM thousandths, packed as in
-    Inspect; `scores` and `head_weights` are the QM numbers of the one head.
+    `request`: model, text (`DEFAULT_PROMPT`), layer and head (1 and 1, counted from one; for the
+    scores), word ("sat", may be absent from the text). `weights` holds LHQM thousandths, packed as
+    in Inspect; `scores` and `head_weights` are the QM numbers of the one head.
     """
     text, word = text_field(request, default=DEFAULT_PROMPT), request.get("word", "sat")
     model = load_for_inspection(request.get("model"), progress)

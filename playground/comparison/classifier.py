@@ -95,7 +95,8 @@ def classify(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
         "votes": votes,
         "notes": [
             (
-                f"{UNTRAINED_NOTE}. Of {RANDOM_HEADS} randomly initialized heads {sentence}: the label depends "
+                f"{UNTRAINED_NOTE}. Of {RANDOM_HEADS} randomly initialized heads {sentence}: the "
+                "label depends "
                 "on the seed, not on the text"
             )
         ],

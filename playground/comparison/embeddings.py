@@ -31,8 +31,8 @@ MAX_CONTROLS = 8
 def word_in_context(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Compare two occurrences of one word, layer by layer.
 
-    `request`: model, text (`DEFAULT_SENTENCES`), word ("bank"), beside (reference words, each encoded
-    without context). A word of several tokens is represented by their mean. Layer 0 is the
+    `request`: model, text (`DEFAULT_SENTENCES`), word ("bank"), beside (reference words, each
+    encoded without context). A word of several tokens is represented by their mean. Layer 0 is the
     input of the first layer: token embedding, position and whatever else the model adds.
 
     `layers` has for each layer: `alike`, the cosine of the two; `others`, the mean cosine of

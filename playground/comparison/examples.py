@@ -149,9 +149,9 @@ def choices_for(
     The lengths are equal because summed log-probabilities of different lengths are not
     comparable. If the target is a permutation of the input, so are the others: the input,
     reversed, rotated by every offset, and shuffled with a fixed seed. Otherwise the same is
-    done to the target, and up to `OTHER_CHOICES` targets of other `items` are added. All are distinct,
-    and their order does not reveal the target. The result is a single candidate if there are no
-    others.
+    done to the target, and up to `OTHER_CHOICES` targets of other `items` are added. All are
+    distinct, and their order does not reveal the target. The result is a single candidate if there
+    are no others.
     """
     generator = random.Random(f"{EVALUATION_SEED} {item.prompt}")
     rearranged = sorted(item.source) == sorted(item.answer)

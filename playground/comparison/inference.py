@@ -76,7 +76,8 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
     answers = [fills] if len(mask_positions) == 1 else fills
     notes = [
         (
-            f"{len(mask_positions)} masks: each is predicted independently while the others stay masked, "
+            f"{len(mask_positions)} masks: each is predicted independently while the others stay "
+            "masked, "
             "so the words may not fit together"
         )
     ]
@@ -237,7 +238,8 @@ def classify_text(pipe: Any, text: str, newly_initialized: list[str]) -> dict[st
     notes = [
         (
             f"{UNTRAINED_NOTE}. This model has no classification head, so these weights were "
-            f"randomly initialized when it was loaded: {', '.join(newly_initialized[:4])}. Train a head "
+            f"randomly initialized when it was loaded: {', '.join(newly_initialized[:4])}. Train a "
+            "head "
             "below; until then the label means nothing"
         )
     ]

@@ -144,7 +144,8 @@ class JobQueue:
                 MAX_LIGHT_JOBS_PER_OWNER if kind in CONCURRENT_KINDS else MAX_JOBS_PER_OWNER
             ):
                 raise JobError(
-                    f"{len(same_weight)} of your jobs are still queued or running; wait for one, or "
+                    f"{len(same_weight)} of your jobs are still queued or running; wait for one, "
+                    "or "
                     "cancel it",
                     retryable=True,
                 )
@@ -453,13 +454,17 @@ def model_cache_dir() -> Path:
 def _exit_reason(code: int | None, job: Job) -> str:
     """Describe why a job failed whose process has ended."""
     if code is None:
-        return f"{job.describe_request()}: no process could be started on this machine; end a run and try again"
+        return (
+            f"{job.describe_request()}: no process could be started on this machine; end a run "
+            "and try again"
+        )
     killed = (
         " (killed, probably because the machine ran out of memory)"
         if code in (-9, 137)
         else f" (exit code {code})"
     )
     return (
-        f"{job.describe_request()}: the process ended{killed}; the rows so far are available; try again, "
+        f"{job.describe_request()}: the process ended{killed}; the rows so far are available; try "
+        "again, "
         "or use a smaller model"
     )

@@ -340,7 +340,8 @@ def _parameter_count(path: Path, name: str) -> int:
 def _ensure_size_allowed(name: str, size: int) -> None:
     if size > max_model_bytes():
         raise JobError(
-            f"{name} has {_format_mb(size)} of weights, more than the maximum of {_format_mb(max_model_bytes())}; "
+            f"{name} has {_format_mb(size)} of weights, more than the maximum of "
+            f"{_format_mb(max_model_bytes())}; "
             "choose a smaller model"
         )
 
@@ -443,7 +444,8 @@ def _evict(name: str, size: int, limit: int) -> None:
             held -= bytes_of[oldest]
     if held + size > limit:
         raise JobError(
-            f"{name} takes {_format_mb(size)}, and of the {_format_mb(limit)} of the model cache {_format_mb(held)} "
+            f"{name} takes {_format_mb(size)}, and of the {_format_mb(limit)} of the model cache "
+            f"{_format_mb(held)} "
             "are in use; choose a cached model, or try again in a few minutes",
             retryable=size <= limit,
         )
@@ -552,7 +554,8 @@ def _files_to_download(info: dict[str, Any], name: str) -> dict[str, int]:
     _ensure_size_allowed(name, sum(weights.values()))
     if sum(small.values()) > 100_000_000:
         raise JobError(
-            f"{name} has {_format_mb(sum(small.values()))} of files besides its weights, more than the "
+            f"{name} has {_format_mb(sum(small.values()))} of files besides its weights, more than "
+            "the "
             "maximum; choose another model"
         )
     return small | weights
@@ -594,7 +597,8 @@ def _download(name: str, progress: ProgressReporter) -> Path:
             total = sum(files.values())
             _ensure_disk_space(name, total)
             progress.message(
-                f"Downloading {name}: {_format_mb(total)} in {len(files)} files, to this machine's cache"
+                f"Downloading {name}: {_format_mb(total)} in {len(files)} files, to this machine's "
+                "cache"
             )
             counter["total"] = total
             for path in files:
@@ -618,7 +622,8 @@ def _download(name: str, progress: ProgressReporter) -> Path:
             progress.raise_if_cancelled()
             if time.monotonic() - counter["at"] > SILENCE_TIMEOUT_S:
                 raise JobError(
-                    f"{name}: the Hub sent no data for {SILENCE_TIMEOUT_S:.0f} s; check the network "
+                    f"{name}: the Hub sent no data for {SILENCE_TIMEOUT_S:.0f} s; check the "
+                    "network "
                     "and try again",
                     retryable=True,
                 )
@@ -646,7 +651,8 @@ def _ensure_disk_space(name: str, size: int) -> None:
     free = _free_disk()
     if size + (MIN_FREE_DISK_BYTES if limit is None else SHARED_MIN_FREE_DISK_BYTES) > free:
         raise JobError(
-            f"{name} takes {_format_mb(size)} and {_format_mb(free)} are free on this disk; free some space, "
+            f"{name} takes {_format_mb(size)} and {_format_mb(free)} are free on this disk; free "
+            "some space, "
             "or choose a smaller model",
             retryable=True,
         )
@@ -688,7 +694,8 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
     """
     if task not in AUTO_CLASS_BY_TASK:
         raise JobError(
-            f"{task[:40]!r} is not a supported pipeline; choose one of {', '.join(AUTO_CLASS_BY_TASK)}"
+            f"{task[:40]!r} is not a supported pipeline; choose one of "
+            f"{', '.join(AUTO_CLASS_BY_TASK)}"
         )
     import torch
 
@@ -818,7 +825,8 @@ def _validate_config(auto: Any, config: Any, resolved: ResolvedModel) -> None:
     layers = [getattr(config, field, 0) for field in ("num_hidden_layers", "n_layer", "num_layers")]
     if any(isinstance(each, int) and not 0 <= each <= MAX_LAYERS for each in layers):
         raise JobError(
-            f"{resolved.name}: its config.json has {max(layers, key=abs)} layers; choose another model"
+            f"{resolved.name}: its config.json has {max(layers, key=abs)} layers; choose another "
+            "model"
         )
     with torch.device("meta"):
         n_parameters = sum(
@@ -826,7 +834,8 @@ def _validate_config(auto: Any, config: Any, resolved: ResolvedModel) -> None:
         )
     if n_parameters > 1.5 * resolved.parameters + 10_000_000:
         raise JobError(
-            f"{resolved.name}: its config.json describes {n_parameters:,} parameters and its weights "
+            f"{resolved.name}: its config.json describes {n_parameters:,} parameters and its "
+            "weights "
             f"contain {resolved.parameters:,}; choose another model"
         )
 
@@ -837,7 +846,8 @@ def _load_error(error: Exception, name: str, task: str) -> JobError:
     log.warning("The model %r cannot be loaded for %s", name, task, exc_info=error)
     first_line = str(error).strip().split("\n")[0][:160]
     return JobError(
-        f"{name} cannot be loaded for {task} ({type(error).__name__}: {first_line}); choose another model"
+        f"{name} cannot be loaded for {task} ({type(error).__name__}: {first_line}); choose "
+        "another model"
     )
 
 

@@ -53,7 +53,10 @@ class Output:
 
 
 class BenchmarkModel:
-    """A model of the benchmark. `decoding` names the decoding, `caveat` a caveat about its scores."""
+    """A model of the benchmark.
+
+    `decoding` names the decoding, `caveat` a caveat about its scores.
+    """
 
     name: str
     kind: str
@@ -408,8 +411,8 @@ class CausalLM(PretrainedModel):
 class MaskedLM(PretrainedModel):
     """A masked language model: predicts masked positions of the answer, whose length is given.
 
-    `fills_jointly` masks all of them. Otherwise one position at a time is masked and the others show
-    the target, which leaks: from the other symbols alone one can infer the missing one if the
+    `fills_jointly` masks all of them. Otherwise one position at a time is masked and the others
+    show the target, which leaks: from the other symbols alone one can infer the missing one if the
     target is a permutation of the input.
     """
 

@@ -64,7 +64,8 @@ def compare_tokenizers(request: dict[str, Any], progress: ProgressReporter) -> d
         for token in other_tokenizer_name["tokens"]
     )
     notes = [
-        f"{same} of {len(other_tokenizer_name['tokens'])} ids stand for the same token in both tokenizers"
+        f"{same} of {len(other_tokenizer_name['tokens'])} ids stand for the same token in both "
+        "tokenizers"
     ]
     if beyond:
         notes.append(
@@ -93,7 +94,8 @@ def load_other_tokenizer(folder: str, name: str) -> Any:
         log.warning("The tokenizer of %r cannot be loaded", name, exc_info=True)
         first_line = str(error).strip().split("\n")[0][:160]
         raise JobError(
-            f"the tokenizer of {name} cannot be loaded ({type(error).__name__}: {first_line}); choose "
+            f"the tokenizer of {name} cannot be loaded ({type(error).__name__}: {first_line}); "
+            "choose "
             "another one"
         ) from error
 
@@ -112,7 +114,8 @@ def _encode_and_run(
             text = text.replace(MASK_PLACEHOLDER, tokenizer.mask_token, 1)
         else:
             gap_note = (
-                f"the other tokenizer has no mask token and splits {MASK_PLACEHOLDER}; the prediction is at "
+                f"the other tokenizer has no mask token and splits {MASK_PLACEHOLDER}; the "
+                "prediction is at "
                 "the first token of it"
             )
     ids: list[int] = tokenizer(text, verbose=False)["input_ids"]

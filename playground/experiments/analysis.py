@@ -72,9 +72,9 @@ def summarize_variant(variant: Variant, runs: Sequence[Mapping[str, Any]]) -> di
     """Summarize one variant.
 
     Each of `runs` has seed, done, exact_match (final; None before the end), steps (total), steps_to
-    (None: not reached), seconds, curve ([[step, exact match], ...]) and loss (see `interval_means`).
-    Only finished runs count, and only with unchanged settings (changed: []). A diverged run counts
-    as ended without reaching the target.
+    (None: not reached), seconds, curve ([[step, exact match], ...]) and loss (see
+    `interval_means`). Only finished runs count, and only with unchanged settings (changed: []). A
+    diverged run counts as ended without reaching the target.
     """
     done = [
         run
@@ -171,7 +171,8 @@ def _compared(cells: Sequence[Mapping[str, Any]]) -> str:
         else f"nothing reached 99 % exact match in {max(cell['steps'] for cell in cells):,} steps: "
     )
     gap = f" ({seeds}{' each' if ' each' not in seeds else ''}); "
-    return f"{head}{'; '.join(descriptions)}{gap}{_significance_sentence(best, first, measure, len(cells))}."
+    significance = _significance_sentence(best, first, measure, len(cells))
+    return f"{head}{'; '.join(descriptions)}{gap}{significance}."
 
 
 def _ranking_key(cell: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -245,12 +246,18 @@ def describe_rank_test(
     if p < SIGNIFICANCE_LEVEL:
         result += ", so they differ by more than chance"
     elif p <= min_p_value(len(one), len(other)):
-        result += f", the least that {len(one)} and {len(other)} seeds can give: more seeds are needed to call it a difference"
+        result += (
+            f", the least that {len(one)} and {len(other)} seeds can give: more seeds are "
+            "needed to call it a difference"
+        )
     else:
         result += ", so these seeds do not tell them apart"
     if n_cells > 2:
         pairs = n_cells * (n_cells - 1) // 2
-        result += f"; only the best two of {n_cells} are tested, and among all {pairs} pairs one counts below p = {SIGNIFICANCE_LEVEL / pairs:.2g}"
+        result += (
+            f"; only the best two of {n_cells} are tested, and among all {pairs} pairs one "
+            f"counts below p = {SIGNIFICANCE_LEVEL / pairs:.2g}"
+        )
     return result
 
 

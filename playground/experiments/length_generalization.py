@@ -1,7 +1,7 @@
 """Measure length generalization: exact match at each length beyond the training lengths.
 
-The inspection process (runs/inspector_process.py) counts correct outputs. This module converts the counts
-to fractions, confidence intervals, maximum lengths and a summary.
+The inspection process (runs/inspector_process.py) counts correct outputs. This module converts the
+counts to fractions, confidence intervals, maximum lengths and a summary.
 """
 
 from __future__ import annotations
@@ -181,7 +181,8 @@ def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], max_leng
     done = [row for row in rows if row["n"]]
     planned, finished, out = (sum(row[name] for row in rows) for name in ("planned", "n", "out"))
     left_out = (
-        f" Left out: {out} of {planned} runs, which diverged or whose settings were changed on the way."
+        f" Left out: {out} of {planned} runs, which diverged or whose settings were changed on the "
+        "way."
         if out
         else ""
     )
@@ -245,10 +246,16 @@ def _comparison(
         lengths_by_scheme += f"; no length beyond {max_length} was asked"
     elif len(tested) == 1:
         subject = tested[0]["label"] if rest else "it"
-        lengths_by_scheme += f"; beyond length {high}, {subject} is right on {percent(tested[0]['beyond']['median'])}"
+        lengths_by_scheme += (
+            f"; beyond length {high}, {subject} is right on "
+            f"{percent(tested[0]['beyond']['median'])}"
+        )
     else:
         further = max(tested, key=lambda row: row["beyond"]["median"])
-        lengths_by_scheme += f"; beyond length {high}, {further['label']} is right most often, on {percent(further['beyond']['median'])}"
+        lengths_by_scheme += (
+            f"; beyond length {high}, {further['label']} is right most often, on "
+            f"{percent(further['beyond']['median'])}"
+        )
     if not rest:
         return f"{begin}{lengths_by_scheme}."
     second = rest[0]

@@ -60,14 +60,21 @@ class Claim:
 NOTE_FRESH_BATCHES = (
     "every batch is drawn afresh, where the original goes through a fixed set again and again"
 )
-NOTE_HELD_OUT = "scored on distinct sequences that never trained; the original scores what it drew, which may repeat"
-NOTE_EOS = "sources and answers end in EOS, which counts as a token; the original has fixed lengths and no EOS"
+NOTE_HELD_OUT = (
+    "scored on distinct sequences that never trained; the original scores what it "
+    "drew, which may repeat"
+)
+NOTE_EOS = (
+    "sources and answers end in EOS, which counts as a token; the original has fixed "
+    "lengths and no EOS"
+)
 PLAIN_ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
 
 CLAIMS = {
     "uva-reversal": Claim(
         "Reversal with the encoder alone",
-        "UvA Deep Learning Tutorial 6, Transformers and Multi-Head Attention (P. Lippe), section Sequence to Sequence",
+        "UvA Deep Learning Tutorial 6, Transformers and Multi-Head Attention (P. Lippe), section "
+        "Sequence to Sequence",
         "token_accuracy",
         "100 % of tokens, validation and test",
         1.0,
@@ -76,8 +83,10 @@ CLAIMS = {
             NOTE_FRESH_BATCHES
             + "; 10 epochs of 50,000 in batches of 128, the last one dropped, are 3,900 updates",
             NOTE_EOS,
-            "symbols enter by a table of vectors instead of a linear layer, and leave by one linear layer instead of two",
-            "the learning rate's warm-up and cosine are the original's, one update earlier: its first update has a rate of zero",
+            "symbols enter by a table of vectors instead of a linear layer, and leave by one "
+            "linear layer instead of two",
+            "the learning rate's warm-up and cosine are the original's, one update earlier: its "
+            "first update has a rate of zero",
         ),
         {
             "family": "encoder-only",
@@ -113,11 +122,14 @@ CLAIMS = {
         "every distinct held-out sequence is answered exactly right",
         (
             NOTE_HELD_OUT
-            + ": of the 729 sequences of 6 digits out of 3, 48 are held out, so all right means at least 92.6 % (95 %)",
-            "questions are held out, answers are not: there are 28, and each answer to one of the 48 also answers some training sequence",
+            + ": of the 729 sequences of 6 digits out of 3, 48 are held out, so all right means at "
+            "least 92.6 % (95 %)",
+            "questions are held out, answers are not: there are 28, and each answer to one of the "
+            "48 also answers some training sequence",
             NOTE_EOS,
             NOTE_FRESH_BATCHES + "; the original also draws sequences with many repeats more often",
-            "dropout after embeddings and sublayers, the original also on attention weights; weight decay on every weight, the original "
+            "dropout after embeddings and sublayers, the original also on attention weights; "
+            "weight decay on every weight, the original "
             "on matrices only",
         ),
         {
@@ -156,11 +168,14 @@ CLAIMS = {
         0.2962,
         "the same loss on held-out sequences is below 0.2962",
         (
-            "the loss is its own: Kullback-Leibler divergence to the right answer smoothed by 0, in nats per token, given the right answer "
+            "the loss is its own: Kullback-Leibler divergence to the right answer smoothed by 0, "
+            "in nats per token, given the right answer "
             "so far, dropout off; EOS is left out, since its sequences have none",
-            "ten symbols are written, the original writes nine behind a first one that is always the same",
+            "ten symbols are written, the original writes nine behind a first one that is always "
+            "the same",
             NOTE_HELD_OUT,
-            "token vectors begin with a standard deviation of d_model^-0.5, the original draws all matrices by Xavier's rule",
+            "token vectors begin with a standard deviation of d_model^-0.5, the original draws all "
+            "matrices by Xavier's rule",
         ),
         {
             "family": "transformer",
@@ -199,7 +214,8 @@ CLAIMS = {
         (
             NOTE_HELD_OUT,
             NOTE_EOS,
-            "token vectors of source and target are two tables, the original ties them; its positions are learned and scaled, ours learned",
+            "token vectors of source and target are two tables, the original ties them; its "
+            "positions are learned and scaled, ours learned",
         ),
         {
             "family": "transformer",
@@ -233,12 +249,16 @@ CLAIMS = {
         "Reversal with 169,933 parameters",
         "transformers-benchmark page",
         "training_loss",
-        "a loss of 1.33 after 100 epochs over 10,000 sequences in under 5 s on a CPU, which is not solved",
+        "a loss of 1.33 after 100 epochs over 10,000 sequences in under 5 s on a CPU, which is not "
+        "solved",
         1.33,
-        "as many parameters, and a training loss below 1.33 after 100 updates (mean of the last 10)",
+        "as many parameters, and a training loss below 1.33 after 100 updates (mean of the last "
+        "10)",
         (
-            "neither length, batch size nor optimiser are given: here 10 symbols, 128 sequences, Adam at 0.001",
-            "100 passes over 10,000 sequences would be a million sequences in 5 s; here an epoch is one update of 128",
+            "neither length, batch size nor optimiser are given: here 10 symbols, 128 sequences, "
+            "Adam at 0.001",
+            "100 passes over 10,000 sequences would be a million sequences in 5 s; here an epoch "
+            "is one update of 128",
             NOTE_FRESH_BATCHES,
         ),
         {
@@ -266,14 +286,18 @@ CLAIMS = {
     ),
     "length-order": Claim(
         "Which positions generalise to longer sequences",
-        "Kazemnejad et al. 2023, The Impact of Positional Encoding on Length Generalization (arXiv 2305.19466)",
+        "Kazemnejad et al. 2023, The Impact of Positional Encoding on Length Generalization (arXiv "
+        "2305.19466)",
         "order",
-        "decoder alone, trained to 20, asked to 40: none and T5's about equal, then ALiBi, then RoPE and sine waves",
+        "decoder alone, trained to 20, asked to 40: none and T5's about equal, then ALiBi, then "
+        "RoPE and sine waves",
         None,
-        "by median exact match over lengths 21 to 40, each of none and t5 is at least as good as alibi, and alibi as each of rope and "
+        "by median exact match over lengths 21 to 40, each of none and t5 is at least as good as "
+        "alibi, and alibi as each of rope and "
         "sinusoidal",
         (
-            "one task, copying, where the paper takes ten; a model of two layers, where it takes twelve",
+            "one task, copying, where the paper takes ten; a model of two layers, where it takes "
+            "twelve",
             "sine waves stand for its absolute positions",
         ),
         experiment={
@@ -395,7 +419,10 @@ def evaluate_replication(
             "sentence": f"the run is {run.status}; a claim is compared with a finished one",
         }
     if run.modified_settings:
-        sentence = f"this run is not the one that the claim asks for: {', '.join(run.modified_settings)} changed on the way; run it again"
+        sentence = (
+            "this run is not the one that the claim asks for: "
+            f"{', '.join(run.modified_settings)} changed on the way; run it again"
+        )
         return {"name": name, "passed": None, "ours": None, "sentence": sentence}
     facts = metrics_of_run(run.config, list(read_lines(run.folder)), run.scores)
     if measured is None and (what := unmeasured_model(registry, name, run)) is not None:
@@ -472,7 +499,10 @@ def outcome_of_lengths(results: Mapping[str, Any]) -> dict[str, Any]:
             False,
             f"{ours}: nothing is right beyond the trained lengths, so there is no order",
         )
-    sentence = f"published: {claim.told}; ours, median exact match beyond length 20: {ours}; {'pass' if passed else 'fail'}: {claim.rule}"
+    sentence = (
+        f"published: {claim.told}; ours, median exact match beyond length 20: {ours}; "
+        f"{'pass' if passed else 'fail'}: {claim.rule}"
+    )
     return result | {"ours": medians, "passed": passed, "written": ours, "sentence": sentence}
 
 
@@ -496,7 +526,10 @@ def _summary(claim: Claim, facts: Mapping[str, Any]) -> str:
             else f"99.9 % exact match not reached in {facts['steps']:,} steps"
         )
     if claim.measure == "training_loss":
-        return f"a training loss of {ours:.3f} with {facts['parameters']:,} parameters in {facts['seconds']:.1f} s"
+        return (
+            f"a training loss of {ours:.3f} with {facts['parameters']:,} parameters in "
+            f"{facts['seconds']:.1f} s"
+        )
     if claim.measure == "symbol_loss":
         return f"{ours:.4f} after {facts['steps']:,} updates"
     what = "tokens" if claim.measure == "token_accuracy" else "answers"

@@ -205,7 +205,8 @@ class ExperimentService:
         with self._lock:
             if len(self.list_for_owner(owner)) >= MAX_EXPERIMENTS_PER_OWNER:
                 raise UserError(
-                    f"you have {MAX_EXPERIMENTS_PER_OWNER} experiments, the maximum; delete one first"
+                    f"you have {MAX_EXPERIMENTS_PER_OWNER} experiments, the maximum; delete one "
+                    "first"
                 )
             n_runs = len(self.registry.list_for_owner(owner))
             if n_runs + experiment.n_runs > MAX_RUNS_PER_OWNER:
@@ -914,7 +915,8 @@ def _parse_spec(spec: Mapping[str, Any], owner: str) -> Experiment:
     if unknown:
         raise ConfigError(
             unknown[0],
-            f"{short_repr(unknown[0])} is not a field of an experiment; the fields are {', '.join(SPEC_FIELDS)}",
+            f"{short_repr(unknown[0])} is not a field of an experiment; the fields are "
+            f"{', '.join(SPEC_FIELDS)}",
         )
     for name in ("name", "grid"):
         if name not in spec:

@@ -112,12 +112,14 @@ class Experiment:
         ):
             raise ConfigError(
                 "name",
-                f"name is {short_repr(self.name)}; it must have 1 to {MAX_NAME_LENGTH} characters that can be printed",
+                f"name is {short_repr(self.name)}; it must have 1 to {MAX_NAME_LENGTH} characters "
+                "that can be printed",
             )
         if not isinstance(self.question, str) or len(self.question) > MAX_SENTENCE_LENGTH:
             raise ConfigError(
                 "question",
-                f"question is {short_repr(self.question)}; it must be text of at most {MAX_SENTENCE_LENGTH} characters",
+                f"question is {short_repr(self.question)}; it must be text of at most "
+                f"{MAX_SENTENCE_LENGTH} characters",
             )
         if self.kind not in EXPERIMENT_KINDS:
             raise ConfigError(
@@ -129,7 +131,8 @@ class Experiment:
             if type(value) is not int or not low <= value <= high:
                 raise ConfigError(
                     name,
-                    f"{name} is {short_repr(value)}; it must be a whole number from {low} to {high:,}",
+                    f"{name} is {short_repr(value)}; it must be a whole number from {low} to "
+                    f"{high:,}",
                 )
         if not isinstance(self.base, Mapping):
             raise ConfigError(
@@ -140,7 +143,8 @@ class Experiment:
         if self.n_runs > MAX_RUNS:
             raise ConfigError(
                 "seeds",
-                f"{' x '.join(str(len(v)) for v in self.grid.values())} values with {len(self.seeds)} seeds make {self.n_runs} runs; "
+                f"{' x '.join(str(len(v)) for v in self.grid.values())} values with "
+                f"{len(self.seeds)} seeds make {self.n_runs} runs; "
                 f"at most {MAX_RUNS} are trained in one experiment: take fewer values or seeds",
             )
         for cell in self.variants:
@@ -153,13 +157,15 @@ class Experiment:
         if not isinstance(self.grid, Mapping) or not 1 <= len(self.grid) <= 2:
             raise ConfigError(
                 "grid",
-                f"grid is {short_repr(self.grid)}; it must name one or two settings and the values of each",
+                f"grid is {short_repr(self.grid)}; it must name one or two settings and the values "
+                "of each",
             )
         for name, values in self.grid.items():
             if name not in ("family", VARIANT_KEY) and name not in section_of_field():
                 raise ConfigError(
                     "grid",
-                    f"{short_repr(name)} is no setting of a run; the settings are family, {', '.join(section_of_field())}",
+                    f"{short_repr(name)} is no setting of a run; the settings are family, "
+                    f"{', '.join(section_of_field())}",
                 )
             if not isinstance(values, list | tuple) or not 1 <= len(values) <= MAX_VALUES:
                 raise ConfigError(
@@ -176,7 +182,8 @@ class Experiment:
             if len({json.dumps(value) for value in values}) < len(values):
                 raise ConfigError(
                     name,
-                    f"{name} has the values {short_repr(values)}; one value occurs twice; remove it",
+                    f"{name} has the values {short_repr(values)}; one value occurs twice; "
+                    "remove it",
                 )
         varied = {name for values in self.grid.get(VARIANT_KEY, []) for name in values} | set(
             self.grid
@@ -192,7 +199,8 @@ class Experiment:
         if duplicates:
             raise ConfigError(
                 duplicates[0],
-                f"{duplicates[0]} stands in base and in grid; a setting stays or varies, leave one out",
+                f"{duplicates[0]} stands in base and in grid; a setting stays or varies, leave one "
+                "out",
             )
 
     def _validate_seeds(self) -> tuple[int, ...]:
@@ -204,12 +212,14 @@ class Experiment:
         ):
             raise ConfigError(
                 "seeds",
-                f"seeds are {short_repr(seeds)}; give at least one whole number from 0 to 2,147,483,647",
+                f"seeds are {short_repr(seeds)}; give at least one whole number from 0 to "
+                "2,147,483,647",
             )
         if len(set(seeds)) < len(seeds):
             raise ConfigError(
                 "seeds",
-                f"seeds are {short_repr(seeds)}; the same seed twice gives the same run twice, leave one out",
+                f"seeds are {short_repr(seeds)}; the same seed twice gives the same run twice, "
+                "leave one out",
             )
         return tuple(seeds)
 
@@ -250,7 +260,8 @@ class Experiment:
             if settings.get("task") == LOOKUP:
                 raise ConfigError(
                     "task",
-                    "task is 'rows', whose sequences are as long as they were given; lengths are asked of other tasks",
+                    "task is 'rows', whose sequences are as long as they were given; lengths are "
+                    "asked of other tasks",
                 )
             settings |= {
                 "max_positions": positions_for(settings, self.max_evaluated_length(settings))
@@ -265,7 +276,8 @@ class Experiment:
         if trained * self.times > MAX_LENGTH:
             raise ConfigError(
                 "times",
-                f"{self.times} times max_length {trained} is {trained * self.times} symbols; at most {MAX_LENGTH} are asked: lower times "
+                f"{self.times} times max_length {trained} is {trained * self.times} symbols; at "
+                f"most {MAX_LENGTH} are asked: lower times "
                 "or max_length",
             )
         return trained * self.times
@@ -289,7 +301,8 @@ class Experiment:
             if evaluation_cost(parameters, self.n, max_length) > MAX_COST_FLOPS:
                 raise ConfigError(
                     "n",
-                    f"{cell.full_label}: asking a model of {parameters:,} parameters {self.n:,} sequences of {max_length} symbols takes too long "
+                    f"{cell.full_label}: asking a model of {parameters:,} parameters {self.n:,} "
+                    f"sequences of {max_length} symbols takes too long "
                     "here; lower n, times or max_length, or take a smaller model",
                 )
 
@@ -362,7 +375,8 @@ def parse_value(name: str, text: str) -> Any:
     if name not in section_of_field():
         raise ConfigError(
             "grid",
-            f"{short_repr(name)} is no setting of a run; the settings are family, {', '.join(section_of_field())}",
+            f"{short_repr(name)} is no setting of a run; the settings are family, "
+            f"{', '.join(section_of_field())}",
         )
     kind: Any = type(field_named(name).default)
     if kind is bool:

@@ -1,6 +1,7 @@
 """The figures of experiments: results over seeds, and exact match by length.
 
-Each takes the plain data of `ExperimentService.results` or `ExperimentService.lengths` in playground/lab.
+Each takes the plain data of `ExperimentService.results` or `ExperimentService.lengths` in
+playground/lab.
 """
 
 from __future__ import annotations

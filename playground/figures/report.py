@@ -390,7 +390,8 @@ def _heatmap_svg(weights: Sequence[int], rows: Sequence[str], columns: Sequence[
     drawn = [f'<svg viewBox="0 0 {width} {height}" role="img">']
     for q, name in enumerate(rows):
         drawn.append(
-            f'<text class="symbol" x="{label_width - 5}" y="{label_width + cell * q + 12}" text-anchor="end">'
+            f'<text class="symbol" x="{label_width - 5}" y="{label_width + cell * q + 12}" '
+            'text-anchor="end">'
             f"{escape(name)}</text>"
         )
     for m, name in enumerate(columns):
@@ -401,7 +402,8 @@ def _heatmap_svg(weights: Sequence[int], rows: Sequence[str], columns: Sequence[
             else ' text-anchor="middle"'
         )
         drawn.append(
-            f'<text class="symbol" x="{x + (4 if len(name) > 1 else 0)}" y="{label_width - 6}"{turned}>'
+            f'<text class="symbol" x="{x + (4 if len(name) > 1 else 0)}" '
+            f'y="{label_width - 6}"{turned}>'
             f"{escape(name)}</text>"
         )
     for at, weight in enumerate(weights):

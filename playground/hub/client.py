@@ -468,7 +468,8 @@ class Hub:
         if not own_files and set(remote) - {"README.md", ".gitattributes", "LICENSE"}:
             remote_files = ", ".join(sorted(remote)[:3])
             raise HubError(
-                f"the {repo_type} {repo} has other content ({remote_files}), which stays unchanged; "
+                f"the {repo_type} {repo} has other content ({remote_files}), which stays "
+                "unchanged; "
                 "choose another name"
             )
         changes = tuple(
@@ -600,7 +601,8 @@ class Hub:
 
         if rate_limited := found(RateLimited):
             return HubError(
-                f"could not {doing}: the Hub requests a wait of {format_minutes(rate_limited.args[0])}; "
+                f"could not {doing}: the Hub requests a wait of "
+                f"{format_minutes(rate_limited.args[0])}; "
                 "try again then",
                 retryable=True,
             )

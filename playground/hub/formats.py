@@ -79,7 +79,8 @@ def package_format(family: str) -> PackageFormat:
     if family not in PACKAGE_FORMATS:
         raise NotPublishableError(
             f"a model of the architecture {family!r} cannot be published: transformers has no "
-            f"class for it, only for {', '.join(PACKAGE_FORMATS)}. Share its folder or a report of its "
+            f"class for it, only for {', '.join(PACKAGE_FORMATS)}. Share its folder or a report of "
+            "its "
             "results instead: python -m playground report CHECKPOINT"
         )
     return PACKAGE_FORMATS[family]

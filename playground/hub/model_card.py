@@ -342,7 +342,8 @@ def _description(manifest: Manifest, task: Task, scores: Mapping[str, Any]) -> s
         else ""
     )
     return (
-        f"{size} {_architecture(config)}, trained from scratch on one task: *{task.name}*{rule}{displayed}. "
+        f"{size} {_architecture(config)}, trained from scratch on one task: "
+        f"*{task.name}*{rule}{displayed}. "
         f"It has {model.parameter_count():,} parameters in {_layers(config)}. Its training "
         f"sequences have {_lengths(config.task)} of the symbols {_alphabet(task)}. "
         f"It solves {right:,} of {scores['n']:,} held-out sequences exactly "
@@ -445,8 +446,8 @@ Separate symbols by spaces. The vocabulary has no unknown token, so another symb
 of the tokenizer (`WordLevel error: Missing [UNK] token`). No `pipeline` of transformers supports \
 this model; use the lines above.
 
-To inspect it or train it further in [Transformer Playground]({playground_url()}), which never runs code of \
-a repository:
+To inspect it or train it further in [Transformer Playground]({playground_url()}), which never \
+runs code of a repository:
 
 ```
 python -m playground pull {repo}{pulled}
@@ -585,20 +586,20 @@ def _training_data(manifest: Manifest, task: Task, dataset: str | None) -> str:
         )
         return f"""## Training data
 
-Pairs of a source and a target from {user_supplied}, with the SHA-256 `{config.task.rows}`. Sources have \
-{_lengths(config.task)} symbols; the vocabulary has {len(task.vocabulary.symbols)} symbols \
-({_alphabet(task)}). {summary} with seed {config.training.seed}, every pair with equal probability. A \
-fixed hash of the source holds out one pair in {round(1 / HELD_OUT_FRACTION)}; the scores above are \
-on held-out pairs only.{data}"""
+Pairs of a source and a target from {user_supplied}, with the SHA-256 `{config.task.rows}`. \
+Sources have {_lengths(config.task)} symbols; the vocabulary has {len(task.vocabulary.symbols)} \
+symbols ({_alphabet(task)}). {summary} with seed {config.training.seed}, every pair with equal \
+probability. A fixed hash of the source holds out one pair in {round(1 / HELD_OUT_FRACTION)}; the \
+scores above are on held-out pairs only.{data}"""
     often = "every length with equal probability" + (
         " from three symbols on" if task.spec.min_length == 3 else ""
     )
     return f"""## Training data
 
-Generated sequences of {_lengths(config.task)} symbols ({_alphabet(task)}), {often}, and the target \
-that the rule of the task gives. {summary} with seed {config.training.seed}. A fixed hash of the \
-sequence holds out one in {round(1 / HELD_OUT_FRACTION)}. Held-out sequences have no loss in \
-training, and the scores above are on held-out sequences only.{data}"""
+Generated sequences of {_lengths(config.task)} symbols ({_alphabet(task)}), {often}, and the \
+target that the rule of the task gives. {summary} with seed {config.training.seed}. A fixed hash \
+of the sequence holds out one in {round(1 / HELD_OUT_FRACTION)}. Held-out sequences have no loss \
+in training, and the scores above are on held-out sequences only.{data}"""
 
 
 def _training_procedure(manifest: Manifest) -> str:

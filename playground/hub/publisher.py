@@ -318,7 +318,8 @@ class AutoPublisher:
             or not INTERVAL_RANGE_MIN[0] <= interval_minutes <= INTERVAL_RANGE_MIN[1]
         ):
             raise UserError(
-                f"enter {INTERVAL_RANGE_MIN[0]} to {INTERVAL_RANGE_MIN[1]} minutes between two pushes"
+                f"enter {INTERVAL_RANGE_MIN[0]} to {INTERVAL_RANGE_MIN[1]} minutes between two "
+                "pushes"
             )
         if run.status not in (*ACTIVE_STATUSES, "waiting", "paused"):
             raise UserError("this run has ended: publish its checkpoint above")

@@ -212,7 +212,8 @@ class HubTaskRunner:
                 else f"one of the branches {', '.join(branches[:10])}"
             )
             raise HubError(
-                f"{repo} has no revision {self.task.revision}; use {branch_names}, or the hash of a commit"
+                f"{repo} has no revision {self.task.revision}; use {branch_names}, or the hash of "
+                "a commit"
             ) from None
         sizes = repo_info.sizes
         if MANIFEST not in sizes or "model.safetensors" not in sizes:
@@ -311,7 +312,9 @@ class HubTaskRunner:
         return info
 
     def pull(self) -> dict[str, Any]:
-        """Download a published model to `destination`, which appears when it is complete and valid."""
+        """Download a published model to `destination`, which appears when it is complete and
+        valid.
+        """
         self.connect()
         destination = Path(self.task.destination)
         info = self._download(self.scratch / "checkpoint")

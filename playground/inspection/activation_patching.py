@@ -29,13 +29,15 @@ class PatchingResult:
     position    the first position at which the two targets differ (0: the first target token)
     clean_token       the target token there for the clean source
     corrupted_token       the target token there for the corrupted source
-    clean_logit_diff      logit of `clean_token` minus logit of `corrupted_token` on the clean source; positive if the model
+    clean_logit_diff      logit of `clean_token` minus logit of `corrupted_token` on the clean
+    source; positive if the model
                 prefers the target
     corrupted_logit_diff       the same logit difference on the corrupted source
-    recovered_fraction   for each head, run on the corrupted source with this head's clean output: the
-                fraction of the change from `corrupted_logit_diff` to `clean_logit_diff`. 0: no effect; 1: full recovery;
-                below 0: the head opposes it. The fractions need not sum to 1, because the output
-                of a head is an input of later heads
+    recovered_fraction   for each head, run on the corrupted source with this head's clean output:
+    the
+                fraction of the change from `corrupted_logit_diff` to `clean_logit_diff`. 0: no
+                effect; 1: full recovery; below 0: the head opposes it. The fractions need not sum
+                to 1, because the output of a head is an input of later heads
     """
 
     clean_source: list[int]
@@ -79,7 +81,8 @@ def patch_heads(subject: InspectedModel, text: str, position: int, symbol: str) 
         if not each.has_target:
             source = " ".join(subject.token_names(each.source_BS[0, :-1].tolist()))
             raise InspectionError(
-                f"the target of {source[:60]} is unknown: the dataset has no pair with this source; "
+                f"the target of {source[:60]} is unknown: the dataset has no pair with this "
+                "source; "
                 "choose a sequence, position and symbol so that the dataset has both sources"
             )
     width = min(batch.labels_BT.shape[1], corrupted.labels_BT.shape[1])

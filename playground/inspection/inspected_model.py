@@ -35,7 +35,8 @@ class InspectionError(ValueError):
 class Example(Batch):
     """A sequence entered by the user, as a batch of one example (source 1S, target 1T).
 
-    has_target   whether the target is known. If it is not, for example because the user's dataset has no
+    has_target   whether the target is known. If it is not, for example because the user's dataset
+    has no
             pair with this source, the target holds the model's generated tokens, so that there is
             a decoder input
     """
@@ -96,7 +97,8 @@ class InspectedModel:
         max_symbols = self.model.config.max_positions - 1
         if max(len(tokens), self.task.max_target_length(len(tokens))) > max_symbols:
             raise InspectionError(
-                f"the sequence has {len(tokens)} symbols; this model has positions for {max_symbols}, "
+                f"the sequence has {len(tokens)} symbols; this model has positions for "
+                f"{max_symbols}, "
                 "so type at most as many"
             )
         source_BS = torch.tensor([[*tokens, EOS]], device=self.device)

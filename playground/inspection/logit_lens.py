@@ -69,8 +69,8 @@ def direct_logit_attribution(
     """Decompose the logit of `token` at an output position of a single sequence.
 
     The contributions are in the order in which the model adds them, and their sum is the logit.
-    With `baseline_token`, they decompose the logit of `token` minus that of `baseline_token`. The pass is
-    teacher-forced.
+    With `baseline_token`, they decompose the logit of `token` minus that of `baseline_token`. The
+    pass is teacher-forced.
 
     The contribution of a component is its vector minus the vector's mean, divided by the frozen
     scale of the final norm, times the weight of the norm, times the token's row of the output

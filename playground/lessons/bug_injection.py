@@ -65,8 +65,8 @@ SILENT_VARIANT_STEPS = 60
 class ReferenceModel(EncoderDecoder):
     """The transformer of a lesson.
 
-    `is_exact_match` generates free-running. The faster teacher-forced check of the other architectures is
-    valid only for decoders that cannot attend to later positions.
+    `is_exact_match` generates free-running. The faster teacher-forced check of the other
+    architectures is valid only for decoders that cannot attend to later positions.
     """
 
     @torch.no_grad()

@@ -122,7 +122,9 @@ BUGS = {
         "An output layer that was never trained",
         "playground.models.transformer:Transformer.forward",
         "return self.output(self.decode(target_BT, self.encode(source_BS), source_BS))",
-        "return nn.Linear(self.config.d_model, self.config.target_vocabulary)(self.decode(target_BT, self.encode(source_BS), source_BS))",
+        "return nn.Linear(self.config.d_model, "
+        "self.config.target_vocabulary)(self.decode(target_BT, self.encode(source_BS), "
+        "source_BS))",
         "a tutorial that adds a new head to a pretrained model and prints POSITIVE",
         "A layer created inside forward is a new one at every call. No optimizer updates "
         "it, so it stays at random weights, and the outputs stay at chance level. The "

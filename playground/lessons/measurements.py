@@ -231,7 +231,9 @@ def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     }
     reached = {label: step for label, step in steps.items() if step is not None}
     best = min(reached, key=lambda label: reached[label]) if reached else "same"
-    close = len(reached) == 2 and abs(steps[runs[0].label] - steps[runs[1].label]) <= EVAL_INTERVAL  # type: ignore[operator]
+    close = (
+        len(reached) == 2 and abs(reached[runs[0].label] - reached[runs[1].label]) <= EVAL_INTERVAL
+    )
     answer = "same" if close or not reached else best
     sizes = {run.label: run.config.model.parameter_count() for run in runs}
     line = "; ".join(

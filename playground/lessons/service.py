@@ -138,7 +138,8 @@ class LessonService:
         if type(steps) is not int or not STEPS_RANGE[0] <= steps <= STEPS_RANGE[1]:
             raise ConfigError(
                 "steps",
-                f"steps is {short_repr(steps)}; it must be a whole number from {STEPS_RANGE[0]} to {STEPS_RANGE[1]:,}",
+                f"steps is {short_repr(steps)}; it must be a whole number from {STEPS_RANGE[0]} to "
+                f"{STEPS_RANGE[1]:,}",
             )
         with self._lock:
             measurement = self._new(
@@ -534,7 +535,8 @@ def _exit_reason(code: int | None, timed_out: bool = False) -> str:
         return "no process could be started on this machine; stop a run and measure again"
     if timed_out:
         return (
-            f"the measurement exceeded {MEASUREMENT_TIMEOUT_S:.0f} s and was stopped; lower the steps, or "
+            f"the measurement exceeded {MEASUREMENT_TIMEOUT_S:.0f} s and was stopped; lower the "
+            "steps, or "
             "measure again later"
         )
     if code in KILLED_EXIT_CODES:

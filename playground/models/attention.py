@@ -26,9 +26,9 @@ def scaled_dot_product_attention(
     """Compute softmax(Q K^T / sqrt(K)) V, equation 1 of the paper.
 
     The first result is a weighted sum of the values for each query, the second its attention
-    weights. `attn_mask` is True where a query may attend to a key, and broadcasts to BHQM; all other
-    weights are exactly zero. None allows every pair. A bias is added to the scores, if positions
-    are encoded by one.
+    weights. `attn_mask` is True where a query may attend to a key, and broadcasts to BHQM; all
+    other weights are exactly zero. None allows every pair. A bias is added to the scores, if
+    positions are encoded by one.
     """
     scores_BHQM = query_BHQK @ key_BHMK.transpose(-2, -1) / math.sqrt(query_BHQK.shape[-1])
     if bias_HQM is not None:
@@ -106,7 +106,9 @@ class MultiHeadAttention(nn.Module):
             nn.init.xavier_uniform_(weight, gain)
 
     def project_kv(self, memory_BMD: Tensor, first_position: int = 0) -> tuple[Tensor, Tensor]:
-        """Return key_BGMK and value_BGMK of the positions `first_position`, `first_position` + 1, ..."""
+        """Return key_BGMK and value_BGMK of the positions `first_position`, `first_position` +
+        1, ...
+        """
         key_BMD, value_BMD = self.key_value(memory_BMD).split(self.sizes, dim=-1)
         key_BGMK = self.split_heads(key_BMD, self.n_kv_heads)
         return self.relation.rotate(key_BGMK, first_position), self.split_heads(

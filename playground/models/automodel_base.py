@@ -112,6 +112,7 @@ def check_length(name: str, tokens_BS: Tensor, max_length: int) -> None:
     """Raise ValueError for sequences with more tokens than the model has positions for."""
     if tokens_BS.shape[1] > max_length:
         raise ValueError(
-            f"{name} has {tokens_BS.shape[1]} tokens, but the model has positions for {max_length}; "
+            f"{name} has {tokens_BS.shape[1]} tokens, but the model has positions for "
+            f"{max_length}; "
             f"shorten the sequence"
         )

@@ -80,7 +80,9 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x_BSD: Tensor, attn_mask: Tensor, need_weights: bool = True
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the output (BSD) and, with `need_weights`, the attention weights (BHSS), else None."""
+        """Return the output (BSD) and, with `need_weights`, the attention weights (BHSS), else
+        None.
+        """
         y_BSD = self.around_self_attention.sublayer_input(x_BSD)
         y_BSD, weights_BHSS = self.self_attention(
             y_BSD, *self.self_attention.project_kv(y_BSD), attn_mask, need_weights=need_weights
@@ -132,9 +134,9 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return the output (BTD) and the weights of self- and cross-attention (BHTM, BHTS).
 
-        The weights are None without `need_weights`. `memory_key_value` holds the keys and values (BGSK each) that
-        `cross_attention` computed from the encoder output. With a `cache`, x_BTD holds only the new
-        positions.
+        The weights are None without `need_weights`. `memory_key_value` holds the keys and values
+        (BGSK each) that `cross_attention` computed from the encoder output. With a `cache`, x_BTD
+        holds only the new positions.
         """
         y_BTD = self.around_self_attention.sublayer_input(x_BTD)
         key_BGMK, value_BGMK = self.self_attention.project_kv(y_BTD, cache.length if cache else 0)

@@ -57,7 +57,8 @@ class InputEmbedding(nn.Module):
             self.positions = nn.Parameter(torch.randn(config.n_position_vectors, config.d_model))
 
     def forward(self, tokens_BS: Tensor, first_position: int = 0) -> Tensor:
-        """Return the vectors (BSD) of tokens at the positions `first_position`, `first_position` + 1, ...
+        """Return the vectors (BSD) of tokens at the positions `first_position`, `first_position` +
+        1, ...
 
         Raises:
             ValueError: for more positions than the model has.

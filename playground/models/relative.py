@@ -23,7 +23,9 @@ class RelativePositionEncoding(nn.Module):
     """
 
     def rotate(self, x_BHPK: Tensor, first_position: int = 0) -> Tensor:
-        """Rotate queries or keys by the angles of their positions, `first_position`, `first_position` + 1, ..."""
+        """Rotate queries or keys by the angles of their positions, `first_position`,
+        `first_position` + 1, ...
+        """
         return x_BHPK
 
     def bias(self, query_BHQK: Tensor, key_BGMK: Tensor) -> Tensor | None:
@@ -96,8 +98,8 @@ def relative_positions(query_BHQK: Tensor, key_BGMK: Tensor) -> Tensor:
 def relative_position_bucket(relative_position_QM: Tensor, causal: bool) -> Tensor:
     """Return the bucket (QM) of each relative position.
 
-    Below `max_exact` the bucket is the distance itself; from there on the scale is logarithmic, up to
-    `T5_MAX_DISTANCE`.
+    Below `max_exact` the bucket is the distance itself; from there on the scale is logarithmic, up
+    to `T5_MAX_DISTANCE`.
     """
     n_buckets = T5_NUM_BUCKETS if causal else T5_NUM_BUCKETS // 2
     distance_QM = (-relative_position_QM).clamp(min=0) if causal else relative_position_QM.abs()

@@ -33,7 +33,9 @@ class RotaryEmbedding(RelativePositionEncoding):
     def rotation_angles(
         self, n_positions: int, device: torch.device, first_position: int = 0
     ) -> Tensor:
-        """Return the angle of each pair (Pk), in radians, for positions from `first_position` on."""
+        """Return the angle of each pair (Pk), in radians, for positions from `first_position`
+        on.
+        """
         rate_k = torch.exp(
             torch.arange(0, self.head_size, 2, device=device)
             * (-math.log(10_000.0) / self.head_size)

@@ -131,7 +131,8 @@ class Limits:
                 "d_model",
                 f"d_model is {config.model.d_model}: a model of "
                 f"{config.model.parameter_count():,} parameters needs about {format_bytes(needed)} "
-                f"on the disk, and {self.instance_name} stores {format_bytes(self.bytes_per_owner)} per visitor; "
+                f"on the disk, and {self.instance_name} stores "
+                f"{format_bytes(self.bytes_per_owner)} per visitor; "
                 f"use a smaller d_model, d_ff or n_layers, or {self.how_to_raise('RUNS_MB')}",
             )
 

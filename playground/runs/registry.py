@@ -3,8 +3,8 @@
 This module holds no tensors and does not import torch.
 
 Threads: the registry is safe to call from any thread. Each worker has its own threads
-(`worker_process.py`), and one thread does the housekeeping. A thread that holds the registry's lock may
-take the lock of a run, never the other way round.
+(`worker_process.py`), and one thread does the housekeeping. A thread that holds the registry's lock
+may take the lock of a run, never the other way round.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ class Registry:
     """All runs of a server, with the scheduler and supervisor of their workers.
 
     At most `slots` workers exist at a time, and at most `slots_per_owner` for one owner. Further
-    runs wait in the queue. A run without a viewer for `idle_timeout_s` seconds saves and pauses. A run that
-    is paused for `release_after_s` seconds releases its worker, and can be resumed from disk. A worker that
-    sends no message and uses no processor time for `hang_timeout_s` seconds is killed. `limits` are
-    the limits of a public server for each visitor.
+    runs wait in the queue. A run without a viewer for `idle_timeout_s` seconds saves and pauses. A
+    run that is paused for `release_after_s` seconds releases its worker, and can be resumed from
+    disk. A worker that sends no message and uses no processor time for `hang_timeout_s` seconds is
+    killed. `limits` are the limits of a public server for each visitor.
     """
 
     def __init__(
@@ -719,7 +719,8 @@ class Registry:
                 if action == "stop" and run.status == "stopping":
                     run.forced_status = (
                         "stopped",
-                        f"ended immediately by a second Stop; {checkpoint_message or run.last_checkpoint_message()}",
+                        "ended immediately by a second Stop; "
+                        f"{checkpoint_message or run.last_checkpoint_message()}",
                     )
                     run.worker.kill()  # type: ignore[union-attr]  # a live run has one
                     return
@@ -1148,7 +1149,8 @@ class Registry:
             if run.status == "training" and self.idle_timeout_s and alone > self.idle_timeout_s:
                 run.message = (
                     run.message
-                    or f"paused automatically after {format_duration(self.idle_timeout_s)} without viewers"
+                    or f"paused automatically after {format_duration(self.idle_timeout_s)} without "
+                    "viewers"
                 )
                 run.send_command("pause")
             if (
@@ -1173,7 +1175,8 @@ class Registry:
                 if run in self._queue:  # it may have started meanwhile
                     self.control(run, "stop")
                     run.message = (
-                        f"removed from the queue after {format_duration(self.idle_timeout_s)} without viewers; "
+                        f"removed from the queue after {format_duration(self.idle_timeout_s)} "
+                        "without viewers; "
                         "press Resume to queue it again"
                     )
                     run.write()
@@ -1212,7 +1215,8 @@ class Registry:
                 return
             run.forced_status = (
                 "failed",
-                f"the training process hung for {format_duration(self.hang_timeout_s)} and was ended; "
+                f"the training process hung for {format_duration(self.hang_timeout_s)} and was "
+                "ended; "
                 f"{run.last_checkpoint_message()}",
             )
             worker.kill()

@@ -69,22 +69,26 @@ class StorageQuota:
                     f"“{run.name}” ({format_bytes(self.size_of_run(run))})" for run in largest_runs
                 ]
                 raise UserError(
-                    f"your runs use {format_bytes(sum(map(self.size_of_run, owned)))} and this needs about "
+                    f"your runs use {format_bytes(sum(map(self.size_of_run, owned)))} and this "
+                    "needs about "
                     f"{format_bytes(n_bytes)} more, but {limits.instance_name} stores "
-                    f"{format_bytes(limits.bytes_per_owner)} per visitor: delete {' or '.join(sized)}, "
+                    f"{format_bytes(limits.bytes_per_owner)} per visitor: delete "
+                    f"{' or '.join(sized)}, "
                     f"or {limits.how_to_raise('RUNS_MB')}"
                 )
         address = CLIENT_ADDRESS.get()
         is_short = bool(limits.bytes_total) and self.enforce(n_bytes, address) > 0
         if address and limits.bytes_total and self._exceeds_address_quota(n_bytes, address):
             raise UserError(
-                f"{limits.instance_name} stores {format_bytes(limits.bytes_total)} in total, of which one address "
+                f"{limits.instance_name} stores {format_bytes(limits.bytes_total)} in total, of "
+                "which one address "
                 "may use half, and the runs from yours need more than that; delete some, "
                 f"try again later, or {limits.how_to_raise('RUNS_TOTAL_MB')}"
             )
         if is_short:
             raise UserError(
-                f"{limits.instance_name} stores {format_bytes(limits.bytes_total)} in total, and all of it is "
+                f"{limits.instance_name} stores {format_bytes(limits.bytes_total)} in total, and "
+                "all of it is "
                 f"in use; try again later, or {limits.how_to_raise('RUNS_TOTAL_MB')}"
             )
 
@@ -217,7 +221,9 @@ class StorageQuota:
         return used[address] > max_amount_per_address(limit) and used.total() > limit
 
     def _thin_histories(self, runs: list[Run], excess: int) -> int:
-        """Thin the weight histories until `excess` bytes are free; return the bytes still missing."""
+        """Thin the weight histories until `excess` bytes are free; return the bytes still
+        missing.
+        """
         for run in self._least_recently_used(runs) if excess > 0 else []:
             if excess > 0:
                 excess -= self._truncate(run, surplus_weights, HISTORY_THINNED)
@@ -283,7 +289,8 @@ class StorageQuota:
                 why = f"{run.message}; " if run.status == "failed" else ""
                 run.message = why + (
                     "its weights were deleted because the storage limit was reached "
-                    f"({self.registry.limits.storage_limit_message()}); use “Run again exactly” to retrain it"
+                    f"({self.registry.limits.storage_limit_message()}); use “Run again exactly” to "
+                    "retrain it"
                 )
             run.write()
             return remove

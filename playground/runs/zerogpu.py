@@ -2,9 +2,9 @@
 
 Such a handler runs in a process forked from the server process, or in one forked for an earlier
 slice. Its arguments are pickled, and the two processes share no state. A slice is therefore a
-worker like any other (`training_worker.py`). It resumes a run from its folder, communicates over a socket
-instead of a pipe, and saves and exits at its time limit. The next slice resumes there, bit for bit
-as far as the device allows.
+worker like any other (`training_worker.py`). It resumes a run from its folder, communicates over a
+socket instead of a pipe, and saves and exits at its time limit. The next slice resumes there, bit
+for bit as far as the device allows.
 
 The server process must not use CUDA, and no thread of it may request the GPU: the quota is the
 visitor's, whom the request of the event identifies. Hence the page requests every slice

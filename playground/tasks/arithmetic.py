@@ -68,7 +68,10 @@ class Addition(Task):
     def validate_source(self, tokens: list[int]) -> str:
         if tokens.count(self.plus_id) == 1 and self.plus_id not in (tokens[0], tokens[-1]):
             return ""
-        return f"a source of this task is two numbers with one + between them, as in {self.example_source()}"
+        return (
+            "a source of this task is two numbers with one + between them, as in "
+            f"{self.example_source()}"
+        )
 
 
 class AdditionReversed(Addition):

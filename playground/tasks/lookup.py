@@ -125,7 +125,8 @@ class LookupTask(Task):
 
         Raises:
             DatasetNotFoundError: if the dataset is not stored here.
-            DatasetError: if it is damaged, or has no training or no held-out pairs of these lengths.
+            DatasetError: if it is damaged, or has no training or no held-out pairs of these
+            lengths.
         """
         lengths_N, held_N = self.table.source_lengths_N, self.table.held_out_N
         in_range_N = (lengths_N >= min_length) & (lengths_N <= max_length)
@@ -133,7 +134,8 @@ class LookupTask(Task):
         if not len(train_N) or not bool((in_range_N & held_N).any()):
             raise DatasetError(
                 f"lengths {min_length} to {max_length} have {len(train_N):,} training pairs and "
-                f"{int((in_range_N & held_N).sum()):,} held-out pairs; both are needed, so allow more "
+                f"{int((in_range_N & held_N).sum()):,} held-out pairs; both are needed, so allow "
+                "more "
                 f"lengths"
             )
         self._training[min_length, max_length] = train_N

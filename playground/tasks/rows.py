@@ -146,8 +146,10 @@ class PairDataset:
         n_held_out, size = self.count_held_out(), len(self.vocabulary)
         messages = [
             f"{len(self):,} pairs with {size} different symbols; sources have "
-            f"{_format_range(self.source_lengths)} symbols, targets {_format_range(self.target_lengths)}",
-            f"{_pluralize(n_held_out, 'pair')} {'is' if n_held_out == 1 else 'are'} held out, chosen by a hash of "
+            f"{_format_range(self.source_lengths)} symbols, targets "
+            f"{_format_range(self.target_lengths)}",
+            f"{_pluralize(n_held_out, 'pair')} {'is' if n_held_out == 1 else 'are'} held out, "
+            "chosen by a hash of "
             "the source"
             if n_held_out is not None
             else "one pair in sixteen is held out, chosen by a hash of the source",
@@ -290,7 +292,8 @@ def load_metadata(sha256: str) -> dict[str, Any]:
             raise ValueError("its counts must be positive whole numbers")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DatasetError(
-            f"{path.parent.name[:12]}…/{_METADATA_FILE} is damaged ({error}); remove its folder and add "
+            f"{path.parent.name[:12]}…/{_METADATA_FILE} is damaged ({error}); remove its folder "
+            "and add "
             f"the dataset again"
         ) from None
     return dict(metadata)
@@ -337,11 +340,12 @@ def validate_vocabulary(text: str) -> tuple[str, ...]:
 def read_pairs(lines: LineSource, split_on_spaces: bool | None = None) -> PairDataset:
     """Check and pack the pairs of a file.
 
-    `split_on_spaces`: True if symbols are words separated by spaces, False if they are single characters;
-    None to detect it.
+    `split_on_spaces`: True if symbols are words separated by spaces, False if they are single
+    characters; None to detect it.
 
     Raises:
-        DatasetError: for invalid lines (all are counted, the first are listed), or if either no pair
+        DatasetError: for invalid lines (all are counted, the first are listed), or if either no
+        pair
             or every pair is held out.
     """
     errors = LineErrors()
@@ -365,11 +369,15 @@ def read_pairs(lines: LineSource, split_on_spaces: bool | None = None) -> PairDa
         raise DatasetError("the dataset is empty; write a source and its target on each line")
     n_held_out = dataset.count_held_out()
     if n_held_out in (0, len(dataset)):
-        which = f"{'all' if n_held_out else 'none'} of these {len(dataset):,} distinct pairs are held out"
+        which = (
+            f"{'all' if n_held_out else 'none'} of these {len(dataset):,} distinct pairs are "
+            "held out"
+        )
         if len(dataset) == 1:
             which = f"the only distinct pair is {'' if n_held_out else 'not '}held out"
         raise DatasetError(
-            f"{which}, so there is nothing to {'train on' if n_held_out else 'evaluate'}; a hash of the "
+            f"{which}, so there is nothing to {'train on' if n_held_out else 'evaluate'}; a hash "
+            "of the "
             "source holds out one pair in sixteen: add more pairs, at least about 100",
             dataset=dataset,
         )
@@ -528,7 +536,8 @@ def _symbol_error(symbol: str) -> str:
     """Return why a text cannot be a symbol; empty if it can."""
     if not symbol or len(symbol) > MAX_SYMBOL_CHARS:
         return (
-            f"{symbol[:MAX_SYMBOL_CHARS]!r} is the start of a symbol of {len(symbol):,} characters; "
+            f"{symbol[:MAX_SYMBOL_CHARS]!r} is the start of a symbol of {len(symbol):,} "
+            "characters; "
             f"1 to {MAX_SYMBOL_CHARS} are accepted"
         )
     if not symbol.isprintable() or len(symbol.split()) != 1:

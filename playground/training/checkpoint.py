@@ -301,7 +301,9 @@ def iter_metrics(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _metrics_of(line: bytes) -> dict[str, Any]:
-    """Parse a line of metrics.jsonl; raise ValueError for a line that `metrics_record` does not write."""
+    """Parse a line of metrics.jsonl; raise ValueError for a line that `metrics_record` does not
+    write.
+    """
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"it has more than {MAX_LINE_BYTES:,} bytes; a line must be shorter")
     content = parse_strict_json(line)
@@ -408,7 +410,8 @@ def validate_header(path: Path, expected: Expected, optional: Set[str] = frozens
         ):
             expected_tensor = f"{dtype} {list(shape) if shape is not None else 'of any shape'}"
             raise CheckpointError(
-                f"{path}: tensor {name!r} is {short_repr(entry['dtype'])} {short_repr(entry['shape'])}, "
+                f"{path}: tensor {name!r} is {short_repr(entry['dtype'])} "
+                f"{short_repr(entry['shape'])}, "
                 f"expected {expected_tensor}"
             )
         offsets = entry["data_offsets"]
@@ -420,7 +423,8 @@ def validate_header(path: Path, expected: Expected, optional: Set[str] = frozens
             raise CheckpointError(f"{path}: tensor {name!r} has no valid offsets")
         if offsets[1] - offsets[0] != dtype.itemsize * math.prod(entry["shape"]):
             raise CheckpointError(
-                f"{path}: tensor {name!r} has offsets {short_repr(offsets)}, which do not fit its type "
+                f"{path}: tensor {name!r} has offsets {short_repr(offsets)}, which do not fit its "
+                "type "
                 f"and shape"
             )
         places.append((*offsets, name))

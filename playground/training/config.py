@@ -67,7 +67,8 @@ class TaskConfig:
             if getattr(self, name) != field_named(name).default:
                 raise ConfigError(
                     name,
-                    f"{name} is {short_repr(getattr(self, name))}, but the task is {self.task}; only "
+                    f"{name} is {short_repr(getattr(self, name))}, but the task is {self.task}; "
+                    "only "
                     f"the task rows has this setting",
                 )
         spec = TASKS[self.task]
@@ -94,7 +95,8 @@ class TaskConfig:
         if not SHA256_PATTERN.fullmatch(self.rows):
             raise ConfigError(
                 "rows",
-                f"rows is {short_repr(self.rows)}; the task rows needs the SHA-256 of a stored dataset, "
+                f"rows is {short_repr(self.rows)}; the task rows needs the SHA-256 of a stored "
+                "dataset, "
                 f"so add the dataset first",
             )
         try:
@@ -336,7 +338,8 @@ class RunConfig:
             )
             raise ConfigError(
                 unknown[0],
-                f"{unknown_name} is not a setting of a run; the settings are {', '.join(section_of_field())}",
+                f"{unknown_name} is not a setting of a run; the settings are "
+                f"{', '.join(section_of_field())}",
             )
         part = {
             owner: {k: v for k, v in values.items() if section_of_field()[k] == owner}
@@ -431,7 +434,8 @@ class SettingChange:
         if type(self.step) is not int or not 0 <= self.step < 2**31:
             raise ConfigError(
                 "step",
-                f"step is {short_repr(self.step)}; it must be a whole number from 0 to 2,147,483,647",
+                f"step is {short_repr(self.step)}; it must be a whole number from 0 to "
+                "2,147,483,647",
             )
         value = self.value
         if self.setting == "speed":

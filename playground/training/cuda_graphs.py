@@ -42,9 +42,9 @@ class StepResult(NamedTuple):
 class CudaGraphSteps:
     """The steps of one run, captured after the first few. They do what calls of `update` do.
 
-    `next_batch` samples the next batch on the device, with `generators`, which the capture must know.
-    `capture` turns the work of a step into a callable that repeats it; tests on a CPU pass one that
-    calls it again.
+    `next_batch` samples the next batch on the device, with `generators`, which the capture must
+    know. `capture` turns the work of a step into a callable that repeats it; tests on a CPU pass
+    one that calls it again.
     """
 
     def __init__(

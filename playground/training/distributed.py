@@ -36,9 +36,10 @@ LossFn = Callable[[Batch, float], Tensor]
 class DistributedContext:
     """The processes of a run, from the view of one of them.
 
-    `check_consistent`, `check_equal`, `wrap_loss`, `all_reduce_sum`, `all_reduce_mean` and `all_reduce_max` are collective operations: every rank
-    must call them, in the same order. If a rank has ended, the others get a RuntimeError from
-    PyTorch. With a single process, all methods return their input unchanged.
+    `check_consistent`, `check_equal`, `wrap_loss`, `all_reduce_sum`, `all_reduce_mean` and
+    `all_reduce_max` are collective operations: every rank must call them, in the same order. If a
+    rank has ended, the others get a RuntimeError from PyTorch. With a single process, all methods
+    return their input unchanged.
     """
 
     rank: int = 0  # from 0 to size - 1; rank 0 reports and writes
@@ -81,7 +82,8 @@ class DistributedContext:
             good = f"{below} or {above}" if below else str(above)
             raise ConfigError(
                 "batch_size",
-                f"batch_size is {batch_size}, the size of the whole batch, which {self.world_size} processes "
+                f"batch_size is {batch_size}, the size of the whole batch, which {self.world_size} "
+                "processes "
                 f"cannot divide evenly; use {good}, or another number of processes",
             )
 
@@ -100,7 +102,8 @@ class DistributedContext:
         )
         if different_rank is not None:
             raise ValueError(
-                f"process {different_rank} does not have the {what} of process 0; start all processes with "
+                f"process {different_rank} does not have the {what} of process 0; start all "
+                "processes with "
                 f"the same command on the same files"
             )
 
@@ -113,8 +116,8 @@ class DistributedContext:
         """Return the loss function of a whole batch.
 
         With several ranks, each computes a part, and after `backward` all have the gradient of the
-        whole; `all_reduce_mean` over the ranks turns the parts into the loss. All ranks start with the weights
-        of rank 0.
+        whole; `all_reduce_mean` over the ranks turns the parts into the loss. All ranks start with
+        the weights of rank 0.
         """
         if self.world_size == 1:
             return model.loss
@@ -184,7 +187,8 @@ def init_distributed(device: torch.device) -> DistributedContext:
         local_world_size, gpus = int(env["LOCAL_WORLD_SIZE"]), torch.cuda.device_count()
         if local_world_size > gpus:
             raise ValueError(
-                f"torchrun started {local_world_size} processes here, but there are {gpus} GPUs; lower "
+                f"torchrun started {local_world_size} processes here, but there are {gpus} GPUs; "
+                "lower "
                 f"--nproc-per-node or use --device cpu"
             )
         torch.cuda.set_device(context.local_rank)

@@ -111,7 +111,8 @@ def env_number(name: str) -> float:
         bounds = f"from {format_number(int(spec.low))} to {format_number(int(spec.high))}"
         default = format_number(spec.default)
         raise EnvError(
-            f"{variable} is {short_repr(text)}; it must be {kind} {bounds}, or be left out for {default}"
+            f"{variable} is {short_repr(text)}; it must be {kind} {bounds}, or be left out for "
+            f"{default}"
         )
     return value
 

@@ -106,7 +106,8 @@ def read_manifest(folder: Path) -> Manifest:
     ):
         version = content.get("schema_version") if isinstance(content, dict) else None
         raise CheckpointError(
-            f"{path} has schema_version {short_repr(version)}; this version of the playground reads "
+            f"{path} has schema_version {short_repr(version)}; this version of the playground "
+            "reads "
             f"{SCHEMA_VERSION}"
         )
     try:
@@ -132,7 +133,8 @@ def read_manifest(folder: Path) -> Manifest:
             or not 0 <= seconds < 1e12
         ):
             raise ValueError(
-                f"step {short_repr(step)} or seconds {short_repr(seconds)} is outside the accepted range"
+                f"step {short_repr(step)} or seconds {short_repr(seconds)} is outside the accepted "
+                "range"
             )
         if content["device"] not in ("cpu", "cuda"):
             raise ValueError(f"device is {short_repr(content['device'])}; it must be cpu or cuda")

@@ -73,7 +73,8 @@ def match_parameter_count(config: RunConfig, architecture: str) -> RunConfig:
     if abs(result.model.parameter_count() / target_count - 1) > TOLERANCE:
         raise ConfigError(
             "family",
-            f"family is {architecture!r}, which has no size near {target_count:,} parameters on this task; use "
+            f"family is {architecture!r}, which has no size near {target_count:,} parameters on "
+            "this task; use "
             f"a larger model",
         )
     return result

@@ -168,7 +168,9 @@ class Trainer:
 
     @property
     def threads(self) -> int:
-        """Return the number of CPU threads in effect; one without a choice (see thread_tuning.py)."""
+        """Return the number of CPU threads in effect; one without a choice (see
+        thread_tuning.py).
+        """
         return min(self.active_config.threads or 1, self.max_threads)
 
     def _set_threads(self) -> None:
@@ -207,7 +209,8 @@ class Trainer:
         one update, because there is no synchronization to avoid.
 
         Raises:
-            TrainingDivergedError: as `train_step`. If earlier updates of the call succeeded, they are returned
+            TrainingDivergedError: as `train_step`. If earlier updates of the call succeeded, they
+            are returned
                 first, and the next call raises.
         """
         if self._pending_error is not None:
@@ -238,7 +241,8 @@ class Trainer:
         """Run one update, and an evaluation if one is due.
 
         Raises:
-            TrainingDivergedError: if loss or gradient is not finite; weights and optimizer are those
+            TrainingDivergedError: if loss or gradient is not finite; weights and optimizer are
+            those
                 before the step.
         """
         training, started = self.active_config, time.perf_counter()
@@ -378,7 +382,8 @@ class Trainer:
     def _divergence_error(self, loss: float, grad_norm: float) -> TrainingDivergedError:
         training = self.active_config
         return TrainingDivergedError(
-            f"step {self.step_count + 1}: loss {loss:g}, gradient norm {grad_norm:g}. The weights of "
+            f"step {self.step_count + 1}: loss {loss:g}, gradient norm {grad_norm:g}. The weights "
+            "of "
             f"step {self.step_count} are kept; lower learning_rate (now "
             f"{training.learning_rate:g}) or lengthen warmup (now {training.warmup})"
         )

@@ -1,1 +1,3 @@
-"""Floor 9: the page. app.py composes; one module per tab; the .js and .css of a view stand beside the Python that uses it."""
+"""Floor 9: the page. app.py composes; one module per tab; the .js and .css of a view stand
+beside the Python that uses it.
+"""

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-# Gradio summarises its events with pandas after each of them unless told otherwise, and phones home.
+# Gradio summarises its events with pandas after each of them unless told otherwise, and phones
+# home.
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "200")
 os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "50")
@@ -59,16 +60,23 @@ UI_DIR = Path(__file__).parent
 # Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
 MAX_QUEUE = 2000
 MAX_SESSIONS = 100  # of Gradio's; the page keeps no state in them
-TITLE = "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from scratch, learns while you watch.</p>"
+TITLE = (
+    "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from "
+    "scratch, learns while you watch.</p>"
+)
 
 
 def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
-    """The whole page over a registry of runs. No component of it holds a connection open (no gr.State, no unload)."""
+    """The whole page over a registry of runs.
+
+    No component of it holds a connection open (no gr.State, no unload).
+    """
     with gr.Blocks(
         title="Transformer Playground", analytics_enabled=False, fill_width=True
     ) as page:
         endpoints.register()  # first, so that no handler of the page takes an endpoint's name
-        # Both arguments are fixed: left to chance, they would differ after a restart and every visitor be a stranger.
+        # Both arguments are fixed: left to chance, they would differ after a restart and every
+        # visitor be a stranger.
         browser_state = gr.BrowserState(
             "",
             storage_key="transformer-playground",
@@ -164,7 +172,10 @@ def theme() -> Any:
 def build_handlers(
     registry: Registry, laboratory: ExperimentService, public: bool
 ) -> dict[str, Handler]:
-    """What the scripts of all tabs may ask, by the names that they use. `public`: others than this machine may come."""
+    """What the scripts of all tabs may ask, by the names that they use.
+
+    `public`: others than this machine may come.
+    """
     pages = (
         ComparePage(registry, JobQueue(hosted=public)),
         LabPage(registry, laboratory),
@@ -188,7 +199,10 @@ def launch_options(
     port: int | None,
     share: bool = False,
 ) -> dict[str, Any]:
-    """How the page is served. With a `host`, shared, and on a Space, anybody may come; otherwise only this machine."""
+    """How the page is served.
+
+    With a `host`, shared, and on a Space, anybody may come; otherwise only this machine.
+    """
     apply_patches()
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
     dataset_uploads, public = DatasetUploads(registry), is_public(host, share)
@@ -208,7 +222,9 @@ def launch_options(
         "run_history": False,
         "ssr_mode": False,
         "state_session_capacity": MAX_SESSIONS,
-        "_frontend": False,  # else Gradio gives up where its own first page takes 3 s, as on one core while torch is being imported
+        # else Gradio gives up where its own first page takes 3 s, as on one core while torch is
+        # being imported
+        "_frontend": False,
         "show_error": False,
         "mcp_server": has_mcp(),
         "app_kwargs": {
@@ -223,7 +239,9 @@ def launch_options(
 
 
 def is_public(host: str | None, share: bool = False) -> bool:
-    """Whether other machines may come: on a Space, by a shared link, and where a host other than this machine's own names is served."""
+    """Whether other machines may come: on a Space, by a shared link, and where a host other
+    than this machine's own names is served.
+    """
     return (
         share
         or "SPACE_ID" in os.environ
@@ -255,8 +273,9 @@ def report_device(registry: Registry) -> None:
 def serve(
     host: str | None = None, port: int | None = None, *, share: bool = False, browser: bool = False
 ) -> None:
-    """Serve the page until the process is told to end; then let every run save, and exit 0. With `browser`, open it where there is
-    a screen; with `share`, Gradio's tunnel gives it a link for everybody.
+    """Serve the page until the process is told to end; then let every run save, and exit 0. With
+    `browser`, open it where there is a screen; with `share`, Gradio's tunnel gives it a link for
+    everybody.
 
     Checkpoints and runs live where storage.py finds a place for them.
     """

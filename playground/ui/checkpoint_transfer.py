@@ -237,7 +237,8 @@ async def save_body(request: Request, path: Path, transfer: Transfer | None = No
                 transfer.add_bytes(len(chunk))
             if received > MAX_UPLOAD_BYTES:
                 raise UserError(
-                    f"the file is too large; at most {MAX_UPLOAD_BYTES // 1_000_000} MB are accepted"
+                    f"the file is too large; at most {MAX_UPLOAD_BYTES // 1_000_000} MB are "
+                    "accepted"
                 )
             file.write(chunk)
 
@@ -309,7 +310,8 @@ def extract_checkpoint(zip_path: Path, folder: Path) -> None:
                         if remaining_bytes < 0:
                             max_mb = MAX_EXPANSION * MAX_UPLOAD_BYTES // 1_000_000
                             raise UserError(
-                                f"the unpacked files are too large; at most {max_mb} MB are accepted"
+                                f"the unpacked files are too large; at most {max_mb} MB are "
+                                "accepted"
                             )
                         target.write(chunk)
             except UserError:

@@ -63,7 +63,8 @@ class BoundedProtocol(HttpToolsProtocol):
     """
 
     max_open = MAX_CONNECTIONS
-    open_connections: set[BoundedProtocol] = set()  # noqa: RUF012 - shared by all connections of the server
+    # shared by all connections of the server
+    open_connections: set[BoundedProtocol] = set()  # noqa: RUF012
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

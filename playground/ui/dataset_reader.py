@@ -1,6 +1,8 @@
-"""The process that reads rows which a visitor brings: a file of 50 MB, or a hostile one, takes time from nobody else's clicks.
+"""The process that reads rows which a visitor brings: a file of 50 MB, or a hostile one, takes time
+from nobody else's clicks.
 
-It is told what to read and answers once, with a report; rows that can be taken lie in a folder then, ready to be kept.
+It is told what to read and answers once, with a report; rows that can be taken lie in a folder
+then, ready to be kept.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ MAX_PREVIEW_TOKENS = 60  # symbols of a source or a target in the preview
 
 
 def main(connection: Connection, request: dict[str, Any]) -> None:
-    """The entry of the process. `request` has `kept` (the content of rows that are kept here), `hub` (user/dataset) or `file` with
+    """The entry of the process. `request` has `kept` (the content of rows that are kept here),
+    `hub` (user/dataset) or `file` with
     its `name`; and `columns`, `words` and `folder`, which is made for rows that can be taken."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _limit_memory()
@@ -55,7 +58,8 @@ def main(connection: Connection, request: dict[str, Any]) -> None:
 
 
 def _limit_memory() -> None:
-    """Let this process grow by MEMORY and no further, where the system can hold it to that: what a few bytes of a compressed file
+    """Let this process grow by MEMORY and no further, where the system can hold it to that: what a
+    few bytes of a compressed file
     unpack to is then an error here, and not the end of the server."""
     if resource is None:
         return
@@ -84,15 +88,27 @@ def _load_dataset(request: dict[str, Any]) -> PairDataset:
 
 
 def describe_dataset(dataset: PairDataset) -> dict[str, Any]:
-    """What there is to say about rows, as JSON. `held_out` is None where there are too many to count here."""
+    """What there is to say about rows, as JSON.
+
+    `held_out` is None where there are too many to count here.
+    """
     return {
-        "rows": len(dataset), "symbols": len(dataset.vocabulary), "vocabulary": list(dataset.vocabulary[:40]),
+        "rows": len(dataset),
+        "symbols": len(dataset.vocabulary),
+        "vocabulary": list(dataset.vocabulary[:40]),
         "words": any(len(symbol) > 1 for symbol in dataset.vocabulary),
-        "source": [min(dataset.source_lengths), max(dataset.source_lengths)], "target": [min(dataset.target_lengths), max(dataset.target_lengths)],
-        "held_out": dataset.count_held_out(), "counted": MAX_COUNTED, "duplicates": dataset.duplicates,
-        "contradictions": dataset.conflicts, "contradicted": list(dataset.conflict_lines),
-        "preview": [[_truncate(source), _truncate(target)] for source, target in dataset.preview(PREVIEW_ROWS)],
-    }  # fmt: skip
+        "source": [min(dataset.source_lengths), max(dataset.source_lengths)],
+        "target": [min(dataset.target_lengths), max(dataset.target_lengths)],
+        "held_out": dataset.count_held_out(),
+        "counted": MAX_COUNTED,
+        "duplicates": dataset.duplicates,
+        "contradictions": dataset.conflicts,
+        "contradicted": list(dataset.conflict_lines),
+        "preview": [
+            [_truncate(source), _truncate(target)]
+            for source, target in dataset.preview(PREVIEW_ROWS)
+        ],
+    }
 
 
 def _truncate(symbols: list[str]) -> list[str]:

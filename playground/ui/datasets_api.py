@@ -1,10 +1,14 @@
-"""Rows that a visitor brings, to be a task: the panel under the task's field (rows.html, .css, .js), and what the server does.
+"""Rows that a visitor brings, to be a task: the panel under the task's field (rows.html, .css,
+.js), and what the server does.
 
-    POST playground/rows   the body is the text or the file; X-Owner says whose, X-Name what the file is called (or hub:user/dataset
-                           with an empty body), X-Columns source and target apart by a tab, X-Words "words", "characters" or nothing
+    POST playground/rows   the body is the text or the file; X-Owner says whose, X-Name what the
+    file is called (or hub:user/dataset
+                           with an empty body), X-Columns source and target apart by a tab, X-Words
+                           "words", "characters" or nothing
 
-It answers with a report (dataset_reader.py): counts, the first rows, or what is wrong by the number of its line. Nothing is kept until
-`use`: then the rows are kept under their content, and count against whoever brought them.
+It answers with a report (dataset_reader.py): counts, the first rows, or what is wrong by the number
+of its line. Nothing is kept until `use`: then the rows are kept under their content, and count
+against whoever brought them.
 """
 
 from __future__ import annotations
@@ -63,7 +67,10 @@ MB = 1_000_000
 
 
 def dataset_panel() -> gr.HTML:
-    """The panel. Its value is {"owner": whose page it is, "rows": the content of the rows that the form has}."""
+    """The panel.
+
+    Its value is {"owner": whose page it is, "rows": the content of the rows that the form has}.
+    """
     return build_view(
         "rows", ("common.css", "dataset_panel.css"), ("common.js", "dataset_panel.js"), hidden=True
     )
@@ -72,7 +79,8 @@ def dataset_panel() -> gr.HTML:
 class DatasetUploads:
     """Reads rows for visitors, one at a time for each, and keeps those that they use.
 
-    On a server that is open to all, a visitor may keep `own_mb`, all together `all_mb`, and those behind one address half of that.
+    On a server that is open to all, a visitor may keep `own_mb`, all together `all_mb`, and those
+    behind one address half of that.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -172,7 +180,8 @@ class DatasetUploads:
             report = {"error": str(error)}
         except OSError as error:
             report = {
-                "error": f"the rows could not be stored: {error.strerror or error}; {remedy(error)} and try again"
+                "error": f"the rows could not be stored: {error.strerror or error}; "
+                f"{remedy(error)} and try again"
             }
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
@@ -195,7 +204,10 @@ class DatasetUploads:
                 del self._active_uploads[owner]
 
     async def read_dataset(self, owner: str, read_request: dict[str, Any]) -> dict[str, Any]:
-        """What the reader's process answers. Whoever sends anew does not want the answer to what was sent before."""
+        """What the reader's process answers.
+
+        Whoever sends anew does not want the answer to what was sent before.
+        """
         if previous := self._reader_processes.pop(owner, None):
             previous.kill()
         request_token = self._latest_request[owner] = object()
@@ -205,15 +217,28 @@ class DatasetUploads:
                     return {"error": "newer rows came meanwhile"}
                 future = Future[dict[str, Any]]()
                 self._reader_processes[owner] = process = WorkerProcess(
-                    "playground.ui.dataset_reader:main", "rows", read_request,
+                    "playground.ui.dataset_reader:main",
+                    "rows",
+                    read_request,
                     on_message=lambda answer: set_result_if_pending(future, answer),
-                    on_exit=lambda code: set_result_if_pending(future, {"error": f"the process that reads rows ended (exit code {code}); try again"}),
-                )  # fmt: skip
+                    on_exit=lambda code: set_result_if_pending(
+                        future,
+                        {
+                            "error": "the process "
+                            "that reads rows "
+                            "ended (exit "
+                            "code "
+                            f"{code}); "
+                            "try again"
+                        },
+                    ),
+                )
                 try:
                     return await asyncio.wait_for(asyncio.wrap_future(future), READ_TIMEOUT_S)
                 except TimeoutError:
                     return {
-                        "error": f"these rows could not be read within {READ_TIMEOUT_S} s; bring fewer"
+                        "error": f"these rows could not be read within {READ_TIMEOUT_S} s; bring "
+                        "fewer"
                     }
                 finally:
                     process.kill()
@@ -238,7 +263,10 @@ class DatasetUploads:
     # Keeping
 
     async def handle_action(self, payload: object, _: Request) -> dict[str, Any]:
-        """What the panel asks: `keep` these rows, `show` some that are kept, `list` the visitor's, `remove` some of them."""
+        """What the panel asks:
+
+        `keep` these rows, `show` some that are kept, `list` the visitor's, `remove` some of them.
+        """
         payload = payload if isinstance(payload, dict) else {}
         owner, content, action = payload.get("owner"), payload.get("content"), payload.get("do")
         if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
@@ -259,7 +287,8 @@ class DatasetUploads:
             return {"error": str(error)}
         except OSError as error:
             return {
-                "error": f"the rows could not be kept: {error.strerror or error}; {remedy(error)} and try again"
+                "error": f"the rows could not be kept: {error.strerror or error}; {remedy(error)} "
+                "and try again"
             }
 
     async def _preview(self, owner: str, content: str) -> dict[str, Any]:
@@ -309,7 +338,9 @@ class DatasetUploads:
         return {}
 
     def list_kept(self, owner: str) -> list[dict[str, Any]]:
-        """The rows that a visitor keeps here, those used last first; the owner of this machine has all."""
+        """The rows that a visitor keeps here, those used last first; the owner of this machine
+        has all.
+        """
         owns_machine = self.registry.single_owner and secrets.compare_digest(
             owner, self.registry.single_owner
         )
@@ -322,12 +353,20 @@ class DatasetUploads:
         for path in sorted(paths, key=_modified_at, reverse=True)[:MAX_DATASETS_PER_OWNER]:
             with suppress(DatasetError, OSError):
                 metadata = load_metadata(path.name)
-                datasets.append({"content": path.name, "rows": metadata["rows"], "symbols": len(metadata["vocabulary"]),
-                               "vocabulary": metadata["vocabulary"][:8], "bytes": flat_directory_size(datasets_dir() / path.name)})  # fmt: skip
+                datasets.append(
+                    {
+                        "content": path.name,
+                        "rows": metadata["rows"],
+                        "symbols": len(metadata["vocabulary"]),
+                        "vocabulary": metadata["vocabulary"][:8],
+                        "bytes": flat_directory_size(datasets_dir() / path.name),
+                    }
+                )
         return datasets
 
     def remove(self, owner: str, content: str) -> dict[str, Any]:
-        """Take rows off a visitor's list; they themselves go when nobody else keeps them and no run is made of them.
+        """Take rows off a visitor's list; they themselves go when nobody else keeps them and no run
+        is made of them.
 
         Raises:
             UserError: for rows that somebody else brought.
@@ -353,11 +392,16 @@ class DatasetUploads:
         )
 
     def _owner_markers(self, owner: str) -> Path:
-        """Where it is noted which rows a visitor keeps: an empty file for each, named by its content."""
+        """Where it is noted which rows a visitor keeps: an empty file for each, named by its
+        content.
+        """
         return datasets_dir() / ".owners" / owner_id(owner)[:32]
 
     def _ensure_quota(self, owner: str, size: int, new_bytes: int) -> None:
-        """Whether a visitor may keep rows of this size, and the server `new_bytes` bytes. Raises Refused."""
+        """Whether a visitor may keep rows of this size, and the server `new_bytes` bytes.
+
+        Raises Refused.
+        """
         dataset_sizes = [
             flat_directory_size(datasets_dir() / marker.name)
             for marker in self._owner_markers(owner).glob("*")
@@ -365,17 +409,26 @@ class DatasetUploads:
         ]
         if len(dataset_sizes) >= MAX_DATASETS_PER_OWNER:
             raise UserError(
-                f"you keep {MAX_DATASETS_PER_OWNER} sets of rows here, which is as many as can be; remove one first"
+                f"you keep {MAX_DATASETS_PER_OWNER} sets of rows here, which is as many as can be; "
+                "remove one first"
             )
         if sum(dataset_sizes) + size > self.own_mb * MB:
-            raise UserError(f"you keep {sum(dataset_sizes) / MB:.1f} MB of rows here and these have {size / MB:.1f} MB; "
-                          f"{self.own_mb:g} MB are possible, so remove some or bring fewer")  # fmt: skip
+            raise UserError(
+                f"you keep {sum(dataset_sizes) / MB:.1f} MB of rows here and these "
+                f"have {size / MB:.1f} MB; "
+                f"{self.own_mb:g} MB are possible, so remove some or bring fewer"
+            )
         if new_bytes and not self._evict_for_address(new_bytes):
-            raise UserError(f"rows from your address take all of the {max_amount_per_address(self.all_mb):g} MB that one address may keep here; "
-                          "remove some, or try again later")  # fmt: skip
+            raise UserError(
+                "rows from your address take all of the "
+                f"{max_amount_per_address(self.all_mb):g} MB that one address may keep "
+                "here; "
+                "remove some, or try again later"
+            )
         if new_bytes and not self._evict_for(new_bytes):
             raise UserError(
-                "this server keeps as many rows as it can; try again later, or run the playground on your own machine"
+                "this server keeps as many rows as it can; try again later, or run the playground "
+                "on your own machine"
             )
 
     def _evict_for_address(self, new_bytes: int) -> bool:
@@ -447,7 +500,10 @@ def _modified_at(path: Path) -> float:
 
 def missing_dataset_message(content: object) -> str:
     """What a visitor is told where rows that a link or a run is made of are not here."""
-    return f"This dataset ({str(content)[:12]}…) is not on this server; upload it below. Its content hash identifies it"
+    return (
+        f"This dataset ({str(content)[:12]}…) is not on this server; upload it below. Its "
+        "content hash identifies it"
+    )
 
 
 def panel_state(owner: str, content: Any) -> str:

@@ -1,4 +1,5 @@
-"""Changes to Gradio 6.31 that no option of it offers. tests/integration/ui/test_middleware.py holds each.
+"""Changes to Gradio 6.31 that no option of it offers. tests/integration/ui/test_middleware.py holds
+each.
 
 Apply them before the page is launched.
 """
@@ -29,7 +30,9 @@ MAX_FRAMES = 12
 
 
 class LoggedTraceback:
-    """The module traceback for gradio.queueing and gradio.routes; logs what they print to stderr."""
+    """The module traceback for gradio.queueing and gradio.routes; logs what they print to
+    stderr.
+    """
 
     def __getattr__(self, name: str) -> Any:
         return getattr(traceback, name)
@@ -181,7 +184,10 @@ class StreamCleanupMiddleware:
 
 
 def apply_patches() -> None:
-    """Replace Gradio's session state, CORS middleware, heartbeats and tracebacks. Safe to call again."""
+    """Replace Gradio's session state, CORS middleware, heartbeats and tracebacks.
+
+    Safe to call again.
+    """
     for name in ("state_holder", "blocks", "route_utils", "mcp"):
         if module := sys.modules.get(f"gradio.{name}"):
             module.SessionState = SessionState  # type: ignore[attr-defined]

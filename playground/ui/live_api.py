@@ -1,8 +1,9 @@
-"""The live view of one model (live.html, and the .css and .js files beside this one) and what the server tells those who watch.
+"""The live view of one model (live.html, and the .css and .js files beside this one) and what the
+server tells those who watch.
 
-The page polls; the server holds no connection and keeps no state of a page. Arguments come from anybody's browser and are
-read with care. What is on show is a subject: `run:ID` for the run's owner, `watch:ID` for those who have the link to watch it,
-`checkpoint:NAME` for everybody.
+The page polls; the server holds no connection and keeps no state of a page. Arguments come from
+anybody's browser and are read with care. What is on show is a subject: `run:ID` for the run's
+owner, `watch:ID` for those who have the link to watch it, `checkpoint:NAME` for everybody.
 """
 
 from __future__ import annotations
@@ -101,11 +102,26 @@ async def poll_model(
     except (CheckpointError, OSError) as error:
         return NOT_FOUND_RESPONSE | {"message": str(error)}
     return snapshot_fields | {
-        "status": "checkpoint", "message": "", "own": False, "name": folder.name, "step": manifest.step, "steps": manifest.step,
-        "parameters": manifest.config.model.parameter_count(), "device": "", "epoch": 0, "points": points.delta_since(0),
-        "latest": points.latest(), "recorded": [], "looks": 1, "scores": manifest.scores, "changes": [], "saved": 0, "live": False,
-        "speed": 0.0, "learning_rate": manifest.config.training.learning_rate,
-    }  # fmt: skip
+        "status": "checkpoint",
+        "message": "",
+        "own": False,
+        "name": folder.name,
+        "step": manifest.step,
+        "steps": manifest.step,
+        "parameters": manifest.config.model.parameter_count(),
+        "device": "",
+        "epoch": 0,
+        "points": points.delta_since(0),
+        "latest": points.latest(),
+        "recorded": [],
+        "looks": 1,
+        "scores": manifest.scores,
+        "changes": [],
+        "saved": 0,
+        "live": False,
+        "speed": 0.0,
+        "learning_rate": manifest.config.training.learning_rate,
+    }
 
 
 async def _read_from_disk(run: Run) -> None:

@@ -201,8 +201,8 @@ class RequestSizeLimitMiddleware:
 class GradioRequestMiddleware:
     """Checks the JSON of calls to Gradio before Gradio does.
 
-    Gradio downloads the URL of any `gradio.FileData` in a request, and no component here takes files.
-    For a wrong number of values it prints all of them, secrets included, to the log.
+    Gradio downloads the URL of any `gradio.FileData` in a request, and no component here takes
+    files. For a wrong number of values it prints all of them, secrets included, to the log.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -259,7 +259,8 @@ class GradioRequestMiddleware:
         visible = [component for component in function.inputs if not component.skip_api]
         if len(values) not in (len(function.inputs), len(visible)):
             raise ValueError(
-                f"{function.api_name or 'this event'} takes {len(visible)} values and {len(values)} "
+                f"{function.api_name or 'this event'} takes {len(visible)} values and "
+                f"{len(values)} "
                 "were given; /gradio_api/info lists them with their defaults"
             )
         session = content.get("session_hash")

@@ -12,7 +12,8 @@ UI_DIR = Path(__file__).parent
 def build_view(
     name: str, styles: tuple[str, ...], scripts: tuple[str, ...], hidden: bool = False
 ) -> gr.HTML:
-    """NAME.html with these style sheets, and these scripts as one program, in their order. Its value is set when a page loads.
+    """NAME.html with these style sheets, and these scripts as one program, in their order. Its
+    value is set when a page loads.
     A hidden one is in the document all the same, and keeps what a visitor wrote there."""
 
     def join_files(files: tuple[str, ...]) -> str:

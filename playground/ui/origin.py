@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 def is_own_origin(headers: Mapping[str, str]) -> bool:
     """Whether a request with these headers comes from a page of this server, or from no page.
 
-    No other header than Host vouches for an Origin: a page of another site may send X-Forwarded-Host.
+    No other header than Host vouches for an Origin: a page of another site may send
+    X-Forwarded-Host.
     """
     if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         return False

@@ -21,7 +21,8 @@ from playground.training.env import env_number, is_env_set
 
 BURST_DURATION_S = 10.0  # a full bucket holds the load of so many seconds
 MAX_BUCKETS = 10_000  # remembered; the one that asked longest ago goes first
-# Calls a minute of one client, by the number of the environment that sets them. Alone on a machine none holds but what was set.
+# Calls a minute of one client, by the number of the environment that sets them. Alone on a machine
+# none holds but what was set.
 CALLS_PER_MINUTE = {"starts": "API_STARTS", "heavy": "API_HEAVY", "calls": "API_CALLS"}
 LIMIT_PHRASES = {
     "starts": "start {} runs",
@@ -136,8 +137,8 @@ class LoadLimits:
     """How much load one client address and one owner may cause.
 
     The load of a request is an estimate of the milliseconds that the event loop works for it. An
-    owner's key costs nothing to make up, so the limit by address is the one that protects; the limit
-    by owner is for a class behind one address.
+    owner's key costs nothing to make up, so the limit by address is the one that protects; the
+    limit by owner is for a class behind one address.
 
     Args:
         address_ms: milliseconds of load per second for an address; 0 for no limit.
@@ -257,7 +258,8 @@ class FairSemaphoreQueue:
             raise UserError("many others are asking this just now; try again in a minute")
         if uses_full_share(self._waiting_by_address.elements(), self._max_waiting):
             raise UserError(
-                f"{max_per_address(self._max_waiting)} requests from your address wait already; try again when one is answered"
+                f"{max_per_address(self._max_waiting)} requests from your address wait already; "
+                "try again when one is answered"
             )
         address_lock = (
             self._locks.setdefault(address, asyncio.Lock()) if address else asyncio.Lock()

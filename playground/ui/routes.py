@@ -1,9 +1,11 @@
 """What the pages' scripts ask the server: POST playground/ask/NAME with JSON, answered with JSON.
 
-Routes of the app's own, in front of Gradio's. Gradio's server functions do the same with much more routing and checking on the way; with
-a class watching, that is time of the cores on which somebody trains (benchmarks/RESULTS.md, "What watching costs", measured with these
-routes). The arguments come from anybody's browser: whoever answers reads them with care. A page of another site may send
-such requests too, with the visitor's cookies; they say where they come from, and are refused everywhere.
+Routes of the app's own, in front of Gradio's. Gradio's server functions do the same with much more
+routing and checking on the way; with a class watching, that is time of the cores on which somebody
+trains (benchmarks/RESULTS.md, "What watching costs", measured with these routes). The arguments
+come from anybody's browser: whoever answers reads them with care. A page of another site may send
+such requests too, with the visitor's cookies; they say where they come from, and are refused
+everywhere.
 """
 
 from __future__ import annotations
@@ -30,23 +32,49 @@ MAX_INLINE_PARSE_BYTES = 64_000  # bytes; a larger body is parsed in a thread
 MAX_BRACKETS = 5000  # in JSON; a megabyte of nested lists takes most of a second to read
 Handler = Callable[[object, Request], Awaitable[dict[str, Any]]]
 
-# The load of a request in milliseconds (limits.LoadLimits): what the server's own process works for it,
+# The load of a request in milliseconds (limits.LoadLimits): what the server's own process works for
+# it,
 # and for requests that start a process or a job an amount that spaces them out.
 DEFAULT_LOAD_MS = 10.0
 LOAD_MS_BY_ROUTE = {
-    "poll": 2, "look": 2, "try": 5, "curves": 5, "runs": 3, "about": 5, "do": 20,
-    "inspect": 10, "inspect-figures": 200, "report": 200, "rows": 50,
-    "compare-begin": 50, "compare-poll": 2, "compare-train": 100,
-    "lab-poll": 5, "lab-begin": 100, "lab-figures": 200, "lab-verdict": 50, "lab-claim": 50,
-    "hub-start": 50, "hub-job": 2, "learn-poll": 2, "learn-bug": 50, "learn-stop": 50,
-}  # fmt: skip
+    "poll": 2,
+    "look": 2,
+    "try": 5,
+    "curves": 5,
+    "runs": 3,
+    "about": 5,
+    "do": 20,
+    "inspect": 10,
+    "inspect-figures": 200,
+    "report": 200,
+    "rows": 50,
+    "compare-begin": 50,
+    "compare-poll": 2,
+    "compare-train": 100,
+    "lab-poll": 5,
+    "lab-begin": 100,
+    "lab-figures": 200,
+    "lab-verdict": 50,
+    "lab-claim": 50,
+    "hub-start": 50,
+    "hub-job": 2,
+    "learn-poll": 2,
+    "learn-bug": 50,
+    "learn-stop": 50,
+}
 
 
 def build_routes(handlers: Mapping[str, Handler], load: LoadLimits | None = None) -> list[Route]:
     """Return a route for each of the names; `load` limits clients and owners."""
     load = load or LoadLimits(0.0, 0.0)
-    return [Route(ROUTE_PREFIX + name, _make_endpoint(handler, LOAD_MS_BY_ROUTE.get(name, DEFAULT_LOAD_MS), load), methods=["POST"])
-            for name, handler in handlers.items()]  # fmt: skip
+    return [
+        Route(
+            ROUTE_PREFIX + name,
+            _make_endpoint(handler, LOAD_MS_BY_ROUTE.get(name, DEFAULT_LOAD_MS), load),
+            methods=["POST"],
+        )
+        for name, handler in handlers.items()
+    ]
 
 
 def _make_endpoint(
@@ -87,7 +115,9 @@ def _make_endpoint(
 def call_owner_handler(
     handler: Callable[[str, dict[str, Any]], dict[str, Any]], payload: object
 ) -> dict[str, Any]:
-    """An answer to a page that says whose it is, or the sentence that says what is wrong, and with which `field`."""
+    """An answer to a page that says whose it is, or the sentence that says what is wrong, and
+    with which `field`.
+    """
     payload = payload if isinstance(payload, dict) else {}
     owner = payload.get("owner")
     if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):

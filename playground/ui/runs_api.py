@@ -1,4 +1,5 @@
-"""What an owner does with their runs, and what the page tells about them. Nothing here takes a link to watch: without the
+"""What an owner does with their runs, and what the page tells about them. Nothing here takes a link
+to watch: without the
 owner's secret, no run is found. Arguments come from anybody's browser and are read with care."""
 
 from __future__ import annotations
@@ -47,13 +48,19 @@ def _list_runs(registry: Registry, owner: str) -> dict[str, Any]:
     for name, folder in registry.list_checkpoints().items():
         try:
             manifest = cached_manifest(folder)
-            checkpoints.append({
-                "subject": CHECKPOINT_PREFIX + name, "name": name, "about": describe_config(manifest.config), "task": task_label(manifest.config),
-                "parameters": manifest.config.model.parameter_count(),
-                "best": manifest.scores["exact_match"] if manifest.scores else None,
-            })  # fmt: skip
+            checkpoints.append(
+                {
+                    "subject": CHECKPOINT_PREFIX + name,
+                    "name": name,
+                    "about": describe_config(manifest.config),
+                    "task": task_label(manifest.config),
+                    "parameters": manifest.config.model.parameter_count(),
+                    "best": manifest.scores["exact_match"] if manifest.scores else None,
+                }
+            )
         except (CheckpointError, OSError):
-            continue  # a folder in the making or a broken one: opening it by name says what is wrong
+            # a folder in the making or a broken one: opening it by name says what is wrong
+            continue
     runs, storage_message = (
         (registry.summaries(owner), registry.storage_quota.eviction_message(owner))
         if owner
@@ -72,7 +79,10 @@ def _list_runs(registry: Registry, owner: str) -> dict[str, Any]:
 async def run_action(
     registry: Registry, payload: object, request: Request | None = None
 ) -> dict[str, Any]:
-    """Carry out what the owner wants of one of their runs. The answer may name a `subject` to go to, or an `error`."""
+    """Carry out what the owner wants of one of their runs.
+
+    The answer may name a `subject` to go to, or an `error`.
+    """
     payload = payload if isinstance(payload, dict) else {}
     run, is_owner = resolve_run(registry, payload)
     if run is None or not is_owner:
@@ -125,7 +135,8 @@ def _checkpoint_action(registry: Registry, run: Run, name: str, action: str) -> 
         return {"ticket": registry.download_tokens.issue(path_by_name[name], run)}
     if len(path_by_name) == 1:
         raise UserError(
-            "this is the run's only checkpoint, and without it the run could not go on; delete the run instead"
+            "this is the run's only checkpoint, and without it the run could not go on; delete the "
+            "run instead"
         )
     remove_dir(path_by_name[name])
     run.checkpoint_version, run.size_bytes = run.checkpoint_version + 1, None
@@ -135,7 +146,9 @@ def _checkpoint_action(registry: Registry, run: Run, name: str, action: str) -> 
 async def run_details(
     registry: Registry, payload: object, request: Request | None = None
 ) -> dict[str, Any]:
-    """All there is to know of a subject's settings; for its owner also its checkpoints and the link to watch it."""
+    """All there is to know of a subject's settings; for its owner also its checkpoints and the
+    link to watch it.
+    """
     run, is_owner = resolve_run(registry, payload)
     if run is None:
         folder = resolve_checkpoint(registry, payload)
@@ -169,18 +182,28 @@ def list_run_checkpoints(run: Run) -> list[dict[str, Any]]:
     summaries = []
     for path, manifest in run.checkpoints():
         try:
-            summaries.append({
-                "name": path.name, "step": manifest.step, "bytes": flat_directory_size(path), "written": (path / "config.json").stat().st_mtime,
-                "exact_match": manifest.scores["exact_match"] if manifest.scores else run.score_at(manifest.step),
-                "kept": path.name.endswith(PINNED_SUFFIX), "resumable": (path / "training.safetensors").is_file(),
-            })  # fmt: skip
+            summaries.append(
+                {
+                    "name": path.name,
+                    "step": manifest.step,
+                    "bytes": flat_directory_size(path),
+                    "written": (path / "config.json").stat().st_mtime,
+                    "exact_match": manifest.scores["exact_match"]
+                    if manifest.scores
+                    else run.score_at(manifest.step),
+                    "kept": path.name.endswith(PINNED_SUFFIX),
+                    "resumable": (path / "training.safetensors").is_file(),
+                }
+            )
         except OSError:
             continue  # replaced by a newer one just now
     return summaries
 
 
 def settings_for_viewer(config: RunConfig, is_owner: bool = True) -> dict[str, Any]:
-    """A run's settings by name, as its owner or somebody else may see them, without those that follow from the others."""
+    """A run's settings by name, as its owner or somebody else may see them, without those that
+    follow from the others.
+    """
     fields = public_fields(config, is_owner)
     derived = ("source_vocabulary", "target_vocabulary", "max_positions")
     return {name: value for name, value in fields.items() if name not in derived}
@@ -213,7 +236,10 @@ def parse_settings(text: str) -> RunConfig:
 def describe_config(config: RunConfig) -> str:
     """A run in a few words: task, lengths and shape."""
     model = config.model
-    return f"{task_label(config)}{family_suffix(config)}, {_count(model.n_layers, 'layer')} × {_count(model.n_heads, 'head')}"
+    return (
+        f"{task_label(config)}{family_suffix(config)}, {_count(model.n_layers, 'layer')} × "
+        f"{_count(model.n_heads, 'head')}"
+    )
 
 
 def _count(number: int, noun: str) -> str:

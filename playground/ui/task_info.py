@@ -1,4 +1,6 @@
-"""What is known of a task, for the line under its field: what is done, on an example, and how hard it was measured to be."""
+"""What is known of a task, for the line under its field: what is done, on an example, and how
+hard it was measured to be.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,17 @@ def task_description_html(task: Any) -> str:
         if difficulty
         else ""
     )
-    return f'<p>{html.escape(task_info.description)}</p><p class="example">{source} → {target}</p>{min_length_html}{difficulty_html}'
+    return (
+        f'<p>{html.escape(task_info.description)}</p><p class="example">{source} → '
+        f"{target}</p>{min_length_html}{difficulty_html}"
+    )
 
 
 @lru_cache(maxsize=1)
 def measured_difficulty() -> dict[str, str]:
-    """How hard each task was measured to be, as a sentence; nothing where the measurements are not there."""
+    """How hard each task was measured to be, as a sentence; nothing where the measurements are
+    not there.
+    """
     try:
         rows = json.loads(DIFFICULTY_RESULTS.read_text(encoding="utf-8"))["rows"]
     except (OSError, ValueError, KeyError):
@@ -50,10 +57,16 @@ def format_difficulty(row: dict[str, Any]) -> str:
     """A row of the benchmark as a sentence."""
     seeds, steps = row["seeds"], row["steps"]
     low, high = row.get("lengths", [1, 10])
-    conditions = f"fast preset over {row['budget']} steps, lengths {low} to {high}, {seeds} seed{'s' * (seeds != 1)}"
+    conditions = (
+        f"fast preset over {row['budget']} steps, lengths {low} to {high}, {seeds} "
+        f"seed{'s' * (seeds != 1)}"
+    )
     if len(steps) == seeds:
         return f"Measured: 99 % exact match after {median(steps):g} steps ({conditions})."
     min_score = int(1000 * min(row["scores"])) / 10
     if steps:
-        return f"Measured: {len(steps)} of {seeds} runs reach 99 % exact match, the worst ends at {min_score:g} % ({conditions})."
+        return (
+            f"Measured: {len(steps)} of {seeds} runs reach 99 % exact match, the worst ends at "
+            f"{min_score:g} % ({conditions})."
+        )
     return f"Measured: {min_score:g} % exact match, no run reaches 99 % ({conditions})."

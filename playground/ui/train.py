@@ -1,4 +1,5 @@
-"""The Train tab: a form, its buttons, and the live view of whatever model is open. The buttons that hold no form go from the
+"""The Train tab: a form, its buttons, and the live view of whatever model is open. The buttons that
+hold no form go from the
 page's script to the server without Gradio's queue (runs.js): Pause is heard while others load."""
 
 from __future__ import annotations
@@ -46,18 +47,27 @@ SILENT_EVENT: dict[str, Any] = {
     "concurrency_limit": None,
     "api_visibility": "private",
 }
-DISPATCH_COMMAND_JS = "() => document.querySelector('#live .live').dispatchEvent(new CustomEvent('command', {{ detail: '{}' }}))"
+DISPATCH_COMMAND_JS = (
+    "() => document.querySelector('#live .live').dispatchEvent(new "
+    "CustomEvent('command', {{ detail: '{}' }}))"
+)
 MAX_ZEROGPU_EVENTS = (
     8  # visitors whose slices hold an event open; ZeroGPU itself has a line for more
 )
 # The speed that is chosen in the live view belongs to a run from its first step on.
-FORM_WITH_SPEED_JS = "(visit, speed, ...form) => [visit, document.querySelector('#live .speed')?.value ?? '0', ...form]"
+FORM_WITH_SPEED_JS = (
+    "(visit, speed, ...form) => [visit, document.querySelector('#live "
+    ".speed')?.value ?? '0', ...form]"
+)
 
 
 def build_train_tab(
     registry: Registry, browser_state: gr.BrowserState
 ) -> tuple[list[Any], Callable[..., Any]]:
-    """Place the tab. Returns the components that `on_load` fills when a page loads, and `on_load`."""
+    """Place the tab.
+
+    Returns the components that `on_load` fills when a page loads, and `on_load`.
+    """
     with gr.Row(elem_id="train-page"):
         with gr.Column(elem_id="buttons", min_width=200):
             with gr.Row():
@@ -149,14 +159,18 @@ def build_train_tab(
         return [live_view_value(owner, model_ref), error_message, *fields]
 
     def load_settings_into_form(event: gr.SelectData) -> list[Any]:
-        """Fill the form with the settings that the live view sends when somebody wants to use them."""
+        """Fill the form with the settings that the live view sends when somebody wants to use
+        them.
+        """
         try:
             return form_updates(parse_settings(json.dumps(event.value)))
         except ValueError:
             return [gr.skip() for _ in names]
 
     def run_next_slice(event: gr.EventData) -> None:
-        """Train a slice of the run on show with the GPU that is lent to whoever's event this is; over when the slice is."""
+        """Train a slice of the run on show with the GPU that is lent to whoever's event this
+        is; over when the slice is.
+        """
         run, is_owner = resolve_run(registry, event._data)
         if run and is_owner:
             registry.run_slice(run)
@@ -251,9 +265,13 @@ def build_train_tab(
         form["task"].input(on_task_input, lengths, [form["max_length"]], **SILENT_EVENT)
     )
     gr.on(
-        [form["task"].change, form["rows"].change], on_task_change, [browser_state, form["task"], form["rows"]], [task_info, panel, form["symbols"]],
-        trigger_mode="always_last", **SILENT_EVENT,
-    )  # fmt: skip
+        [form["task"].change, form["rows"].change],
+        on_task_change,
+        [browser_state, form["task"], form["rows"]],
+        [task_info, panel, form["symbols"]],
+        trigger_mode="always_last",
+        **SILENT_EVENT,
+    )
     preset_outputs = [form["preset"], *(form[name] for name in PRESET_SETTINGS)]
     fill_events.append(
         form["preset"].input(on_preset_change, [form["preset"]], preset_outputs, **SILENT_EVENT)
@@ -279,13 +297,17 @@ def build_train_tab(
         trigger_mode="always_last",
         **sequential_event,
     )
-    for fill_event in fill_events:  # many fields change at once, and the first of their changes is weighed before the last has arrived
+    # many fields change at once, and the first of their changes is weighed before the last has
+    # arrived
+    for fill_event in fill_events:
         fill_event.then(update_estimate, components, [size, problem], **sequential_event)
     return [live, problem, *components], on_load
 
 
 def live_view_value(owner: str, model_ref: str) -> str:
-    """The live view's value: whose page it is, and what to show; the page itself remembers what it showed last."""
+    """The live view's value: whose page it is, and what to show; the page itself remembers what
+    it showed last.
+    """
     return json.dumps(
         {"owner": owner, "subject": model_ref, "first": CHECKPOINT_PREFIX + FIRST_CHECKPOINT}
     )

@@ -25,16 +25,54 @@ from .task_info import task_description_html
 BASIC_SETTINGS = ("task", "rows", "min_length", "max_length", "family", "preset", "device")
 ADVANCED_SETTINGS = {
     "Model": (
-        "cell", "alignment",
-        "d_model", "n_heads", "kv_heads", "d_k", "d_v", "n_layers", "d_ff", "activation", "dropout", "norm", "norm_kind",
-        "positions", "position_scale", "position_range", "share_embeddings", "tie_output", "attention_bias", "bias",
+        "cell",
+        "alignment",
+        "d_model",
+        "n_heads",
+        "kv_heads",
+        "d_k",
+        "d_v",
+        "n_layers",
+        "d_ff",
+        "activation",
+        "dropout",
+        "norm",
+        "norm_kind",
+        "positions",
+        "position_scale",
+        "position_range",
+        "share_embeddings",
+        "tie_output",
+        "attention_bias",
+        "bias",
     ),
     "Training": (
-        "steps", "batch_size", "learning_rate", "schedule", "warmup", "decay_steps", "final_share",
-        "optimizer", "weight_decay", "momentum", "beta1", "beta2", "epsilon", "label_smoothing", "clip",
+        "steps",
+        "batch_size",
+        "learning_rate",
+        "schedule",
+        "warmup",
+        "decay_steps",
+        "final_share",
+        "optimizer",
+        "weight_decay",
+        "momentum",
+        "beta1",
+        "beta2",
+        "epsilon",
+        "label_smoothing",
+        "clip",
     ),
-    "Data, scoring and machine": ("symbols", "eval_every", "eval_n", "until", "seed", "threads", "precision"),
-}  # fmt: skip
+    "Data, scoring and machine": (
+        "symbols",
+        "eval_every",
+        "eval_n",
+        "until",
+        "seed",
+        "threads",
+        "precision",
+    ),
+}
 # Follow from the task, or from the rows that it is made of.
 DERIVED_SETTINGS = (
     "source_vocabulary",
@@ -46,27 +84,67 @@ DERIVED_SETTINGS = (
 
 LABELS = {
     "rows": "rows",
-    "min_length": "Shortest", "max_length": "Longest", "d_model": "d_model", "n_heads": "Heads", "n_layers": "Layers",
-    "d_ff": "d_ff", "d_k": "d_k", "d_v": "d_v", "kv_heads": "Key and value heads", "norm_kind": "Kind of norm", "bias": "Biases",
-    "share_embeddings": "Share embeddings", "tie_output": "Tie output layer", "attention_bias": "Attention biases",
-    "eval_every": "Score every", "eval_n": "Score on", "until": "Stop at", "beta1": "Beta 1", "beta2": "Beta 2",
-}  # fmt: skip
+    "min_length": "Shortest",
+    "max_length": "Longest",
+    "d_model": "d_model",
+    "n_heads": "Heads",
+    "n_layers": "Layers",
+    "d_ff": "d_ff",
+    "d_k": "d_k",
+    "d_v": "d_v",
+    "kv_heads": "Key and value heads",
+    "norm_kind": "Kind of norm",
+    "bias": "Biases",
+    "share_embeddings": "Share embeddings",
+    "tie_output": "Tie output layer",
+    "attention_bias": "Attention biases",
+    "eval_every": "Score every",
+    "eval_n": "Score on",
+    "until": "Stop at",
+    "beta1": "Beta 1",
+    "beta2": "Beta 2",
+}
 CHOICE_LABELS = {
     "rows": "rows",
-    "pre": "pre-norm", "post": "post-norm", "noam": "noam (paper)", "relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU",
-    "layer": "LayerNorm", "rms": "RMSNorm", "rope": "RoPE", "alibi": "ALiBi", "t5": "T5 relative", "from-the-end": "from the end",
-    ZERO_GPU: "GPU (ZeroGPU slices)", LOOKUP: "Your own data", "adam": "Adam", "adamw": "AdamW", "sgd": "SGD",
-}  # fmt: skip
+    "pre": "pre-norm",
+    "post": "post-norm",
+    "noam": "noam (paper)",
+    "relu": "ReLU",
+    "gelu": "GELU",
+    "swiglu": "SwiGLU",
+    "layer": "LayerNorm",
+    "rms": "RMSNorm",
+    "rope": "RoPE",
+    "alibi": "ALiBi",
+    "t5": "T5 relative",
+    "from-the-end": "from the end",
+    ZERO_GPU: "GPU (ZeroGPU slices)",
+    LOOKUP: "Your own data",
+    "adam": "Adam",
+    "adamw": "AdamW",
+    "sgd": "SGD",
+}
 SLIDER_STEPS = {
-    "dropout": 0.05, "position_scale": 0.5, "learning_rate": 0.001, "final_share": 0.01, "beta1": 0.01, "beta2": 0.01,
-    "weight_decay": 0.01, "momentum": 0.05, "epsilon": 1e-9, "label_smoothing": 0.05, "clip": 0.5, "until": 0.001,
-}  # fmt: skip
+    "dropout": 0.05,
+    "position_scale": 0.5,
+    "learning_rate": 0.001,
+    "final_share": 0.01,
+    "beta1": 0.01,
+    "beta2": 0.01,
+    "weight_decay": 0.01,
+    "momentum": 0.05,
+    "epsilon": 1e-9,
+    "label_smoothing": 0.05,
+    "clip": 0.5,
+    "until": 0.001,
+}
 NO_LIMITS = Limits.unlimited()  # every run that the machine has room for
 MAX_RADIO_CHOICES = 4  # choices that are all on show; more of them fold into a list
 FORM_PRESETS = tuple(
     name for name, preset in PRESETS.items() if "family" not in preset.settings
 )  # the Model field chooses the family
-# What a recipe decides; it leaves alone what belongs to the task, to the machine and to the scoring.
+# What a recipe decides; it leaves alone what belongs to the task, to the machine and to the
+# scoring.
 PRESET_SETTINGS = tuple(
     n for n in ("family", *ADVANCED_SETTINGS["Model"], *ADVANCED_SETTINGS["Training"], "eval_every")
 )
@@ -108,7 +186,8 @@ def is_used_by_family(name: str, family: str) -> bool:
 
 
 def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML]:
-    """Place the form's components where it is called; returns them by setting name, `preset` among them, and what stands under the
+    """Place the form's components where it is called; returns them by setting name, `preset` among
+    them, and what stands under the
     task: what is known of it, and the panel for rows."""
     form: dict[str, Any] = {}
     form["task"] = component_for("task", explain=False)
@@ -125,8 +204,12 @@ def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML]:
         )
     families = [(family.title, name) for name, family in ARCHITECTURES.items()]
     form["family"] = gr.Dropdown(
-        families, value="transformer", label="Model", info=ARCHITECTURES["transformer"].description, elem_id="field-family"
-    )  # fmt: skip
+        families,
+        value="transformer",
+        label="Model",
+        info=ARCHITECTURES["transformer"].description,
+        elem_id="field-family",
+    )
     choices = [(PRESETS[name].title, name) for name in FORM_PRESETS]
     form["preset"] = gr.Radio(
         choices,
@@ -145,7 +228,8 @@ def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML]:
 
 
 def suggested_max_length(task: Any, min_length: Any, max_length: Any) -> int | None:
-    """Return the longest length to fill in when a task is chosen; None to leave what the visitor typed.
+    """Return the longest length to fill in when a task is chosen; None to leave what the visitor
+    typed.
 
     The form still has the lengths of another task where they are that task's own.
     """
@@ -158,7 +242,10 @@ def suggested_max_length(task: Any, min_length: Any, max_length: Any) -> int | N
 
 
 def run_config(values: dict[str, Any]) -> RunConfig:
-    """The run that the form's values describe; what its family has no use for is left out. Raises ConfigError, naming the field."""
+    """The run that the form's values describe; what its family has no use for is left out.
+
+    Raises ConfigError, naming the field.
+    """
     family = values["family"]
     if isinstance(family, str) and family in ARCHITECTURES:  # another one is refused below
         values = {
@@ -166,8 +253,16 @@ def run_config(values: dict[str, Any]) -> RunConfig:
             for name, value in values.items()
             if name in ("family", "preset") or is_used_by_family(name, family)
         }
-    typed_values = {n: int(v) if isinstance(v, float) and v.is_integer() and n != "family" and isinstance(field_named(n).default, int) else v
-             for n, v in values.items() if n != "preset"}  # fmt: skip
+    typed_values = {
+        n: int(v)
+        if isinstance(v, float)
+        and v.is_integer()
+        and n != "family"
+        and isinstance(field_named(n).default, int)
+        else v
+        for n, v in values.items()
+        if n != "preset"
+    }
     return RunConfig.from_flat(typed_values | dataset_settings(typed_values))
 
 
@@ -175,7 +270,8 @@ def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
     """The settings of a task of rows that follow from the rows; other tasks have none.
 
     Raises:
-        ConfigError: where no rows are chosen yet, or those that are chosen are not kept here, or have no such lengths.
+        ConfigError: where no rows are chosen yet, or those that are chosen are not kept here, or
+        have no such lengths.
     """
     if values.get("task") != LOOKUP:
         return {"rows": ""}
@@ -196,7 +292,8 @@ def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
     if isinstance(min_length, int | float) and min_length > max_source_length:
         raise ConfigError(
             "min_length",
-            f"min_length is {min_length}, but the longest source of these rows has {max_source_length} symbols; lower it",
+            f"min_length is {min_length}, but the longest source of these rows has "
+            f"{max_source_length} symbols; lower it",
         )
     return {
         "vocabulary": " ".join(metadata["vocabulary"]),
@@ -240,7 +337,9 @@ def family_values(name: str) -> dict[str, Any]:
 
 
 def form_values(config: RunConfig) -> dict[str, Any]:
-    """What the form shows of a run, as far as a recipe decides it; what the family has no use for stands at its default."""
+    """What the form shows of a run, as far as a recipe decides it; what the family has no use
+    for stands at its default.
+    """
     fields = config.to_flat()
     return {
         name: fields[name] if name in fields else field_named(name).default
@@ -256,6 +355,7 @@ def estimate_and_validate(values: dict[str, Any], limits: Limits = NO_LIMITS) ->
     config = run_config(values)
     count, memory = config.model.parameter_count(), config.estimate_memory() / 1e6
     return (
-        f"Train builds a model of {count:,} parameters; about {memory:,.0f} MB of memory besides PyTorch.",
+        f"Train builds a model of {count:,} parameters; about {memory:,.0f} MB of memory besides "
+        "PyTorch.",
         "",
     )

@@ -182,7 +182,8 @@ def ablation_view(subject: InspectedModel, request: dict[str, Any]) -> dict[str,
 def sequences_within_budget(subject: InspectedModel, passes: int, seconds: float) -> int:
     """Return how many sequences allow `passes` passes of the model within `seconds`.
 
-    It is at most `NUM_SEQUENCES` and at least `MIN_SEQUENCES`. The first pass is a warm-up and is not timed.
+    It is at most `NUM_SEQUENCES` and at least `MIN_SEQUENCES`. The first pass is a warm-up and is
+    not timed.
     """
     ablation = Ablation(subject, MIN_SEQUENCES)
     ablation.score({})
@@ -202,7 +203,8 @@ def summarize_ablation(
     before = ablation.baseline
     if before.exact_match < MIN_EXACT_MATCH:
         return (
-            f"The intact model has an exact match of only {format_percent(before.exact_match)}, so a drop "
+            f"The intact model has an exact match of only {format_percent(before.exact_match)}, so "
+            "a drop "
             "says little; compare the log-probabilities."
         )
     least = min(effects, key=lambda effect: effect.exact_match_drop)
@@ -278,7 +280,8 @@ def describe_redundant_heads(ablation: Ablation, singles: list[AblationEffect], 
     added = sum(effect.exact_match_drop for effect in spare)
     each = (
         f"{len(spare)} of {len(singles)} heads have a negligible effect one at a time, each a drop "
-        f"of less than {format_percent(NEGLIGIBLE_DROP)}; without all {len(spare)} together, exact match is "
+        f"of less than {format_percent(NEGLIGIBLE_DROP)}; without all {len(spare)} together, exact "
+        "match is "
         f"{format_percent(together.ablated.exact_match)}"
     )
     if together.exact_match_drop < NEGLIGIBLE_DROP:

@@ -95,7 +95,8 @@ def trace_cell(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
     stage = path.stages[at]
     if head >= subject.transformer.config.n_heads:
         raise InspectionError(
-            f"there is no head {head + 1}; this model has {subject.transformer.config.n_heads} in each "
+            f"there is no head {head + 1}; this model has {subject.transformer.config.n_heads} in "
+            "each "
             "layer"
         )
     if row >= stage.tensor.shape[-2] or column >= stage.tensor.shape[-1]:
@@ -159,7 +160,8 @@ def _tensor_fields(
         "possible": possible,
         "signed": bool(len(finite) and finite.min() < 0),
         "most": 1.0 if stage.name in ("softmax", "probabilities", "mask") else json_number(max_abs),
-        "cut": f"the first {len(visible)} of {n_rows} rows, {visible.shape[1]} of {n_columns} columns"
+        "cut": f"the first {len(visible)} of {n_rows} rows, {visible.shape[1]} of {n_columns} "
+        "columns"
         if visible.shape != table.shape
         else "",
         "likeliest": subject.token_names(table.argmax(-1).tolist())
@@ -232,7 +234,8 @@ def _chapter_fields(
         (
             head,
             "decoder self-attention, layer 1/softmax",
-            f"Decoder input {_join_tokens(decoder_input)}, {writes} {_join_tokens(target)}: the input is shifted right. "
+            f"Decoder input {_join_tokens(decoder_input)}, {writes} {_join_tokens(target)}: the "
+            "input is shifted right. "
             "No position attends to later positions.",
         ),
         (
