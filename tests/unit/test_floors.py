@@ -79,7 +79,7 @@ def test_files_in_models_import_each_other_from_their_own_folder_only():
     [
         "tasks",
         "models",
-        "families",
+        "architectures",
         "training.config",
         "training.presets",
         "training.manifest",
