@@ -14,10 +14,10 @@ import gradio
 if not hasattr(gradio, "Blocks"):
     raise ImportError("gradio imports spaces")
 from gradio.context import LocalContext
-from tests.support import fake_zero_gpu
-fake_zero_gpu.REQUEST = LocalContext.request
+from tests.support import fake_zerogpu
+fake_zerogpu.CURRENT_REQUEST = LocalContext.request
 def GPU(duration):
-    return lambda task: fake_zero_gpu.FakeZeroGpu(task, duration)
+    return lambda task: fake_zerogpu.FakeZeroGpu(task, duration)
 """
 
 
