@@ -14,33 +14,71 @@ from playground.training.trainer import Trainer
 
 settings.register_profile("quick", max_examples=50, deadline=None, derandomize=True, database=None)
 settings.load_profile("quick")
-torch.set_num_threads(1)  # as a Trainer does: two threads on a busy machine take thirty times as long
-os.environ.setdefault("PLAYGROUND_THREADS", "1")  # for runs in processes of their own, which would try out what is quickest
+torch.set_num_threads(
+    1
+)  # as a Trainer does: two threads on a busy machine take thirty times as long
+os.environ.setdefault(
+    "PLAYGROUND_THREADS", "1"
+)  # for runs in processes of their own, which would try out what is quickest
 
-# What figures and transformers import as well: whatever is forked for a test and needs them is there two seconds sooner. Nothing that
-# reads the environment when it is imported, as huggingface_hub does: that is for each process to do in its own.
-worker_process.PRELOAD += ["pandas", "scipy.stats", "sklearn.metrics", "matplotlib.backends.backend_agg"]
+# What figures and transformers import as well: whatever is forked for a test and needs them is
+# there two seconds sooner. Nothing that
+# reads the environment when it is imported, as huggingface_hub does: that is for each process to do
+# in its own.
+worker_process.PRELOAD += [
+    "pandas",
+    "scipy.stats",
+    "sklearn.metrics",
+    "matplotlib.backends.backend_agg",
+]
 
 pytest_plugins = ["tests.support.layers", "tests.support.fixtures"]
 
 
 @pytest.fixture(scope="session")
 def small_run():
-    """One layer, one head, reversal of 1 to 5 digits: 60 steps take about a second and learn half of it."""
+    """One layer, one head, reversal of 1 to 5 digits: 60 steps take about a second and learn
+    half of it.
+    """
     return RunConfig.from_flat(
         {
-            "task": "reverse", "symbols": 10, "min_length": 1, "max_length": 5,
-            "d_model": 32, "n_heads": 1, "n_layers": 1, "d_ff": 64, "dropout": 0.0, "norm": "pre", "positions": "learned",
-            "steps": 60, "batch_size": 32, "learning_rate": 6e-3, "schedule": "constant", "warmup": 20, "clip": 1.0,
-            "beta1": 0.9, "beta2": 0.98, "epsilon": 1e-9, "label_smoothing": 0.0,
-            "eval_every": 1000, "eval_n": 64, "until": 0.0, "seed": 0, "device": "cpu", "threads": 1,
+            "task": "reverse",
+            "symbols": 10,
+            "min_length": 1,
+            "max_length": 5,
+            "d_model": 32,
+            "n_heads": 1,
+            "n_layers": 1,
+            "d_ff": 64,
+            "dropout": 0.0,
+            "norm": "pre",
+            "positions": "learned",
+            "steps": 60,
+            "batch_size": 32,
+            "learning_rate": 6e-3,
+            "schedule": "constant",
+            "warmup": 20,
+            "clip": 1.0,
+            "beta1": 0.9,
+            "beta2": 0.98,
+            "epsilon": 1e-9,
+            "label_smoothing": 0.0,
+            "eval_every": 1000,
+            "eval_n": 64,
+            "until": 0.0,
+            "seed": 0,
+            "device": "cpu",
+            "threads": 1,
         }
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="session")
 def ages(small_run):
-    """The small model at several ages, from untrained to trained: {steps: family}. Do not train these."""
+    """The small model at several ages, from untrained to trained: {steps: family}.
+
+    Do not train these.
+    """
     last = 240
     trainer = Trainer(small_run.replace(steps=last, schedule="cosine", decay_steps=last))
     families = {0: copy.deepcopy(trainer.model).eval()}

@@ -1,4 +1,5 @@
-"""A real browser on the real app. Any Chromium or Chrome serves; without one these tests say so and are skipped, but with
+"""A real browser on the real app. Any Chromium or Chrome serves; without one these tests say so and
+are skipped, but with
 CI=true they fail."""
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from tests.support.app_server import AppServer
 from tests.support.chromium import FLAGS, find_browser
 from tests.support.fake_hub import FakeHub
 
-SERVED = {"gpt2": "tiny-gpt2", "bert-base-uncased": "tiny-bert"}  # names on the Hub, and the fixtures that stand there
+SERVED = {
+    "gpt2": "tiny-gpt2",
+    "bert-base-uncased": "tiny-bert",
+}  # names on the Hub, and the fixtures that stand there
 VIEWPORT = {"width": 1440, "height": 950}
-REFUSED = "422 (Unprocessable Entity)"  # how Gradio's validators say no; the browser logs it, the page explains it
+# how Gradio's validators say no; the browser logs it, the page explains it
+REFUSED = "422 (Unprocessable Entity)"
 expect.set_options(timeout=60_000)  # a busy machine is slow, not wrong
 
 
@@ -27,7 +32,10 @@ expect.set_options(timeout=60_000)  # a busy machine is slow, not wrong
 def browser() -> Iterator[Browser]:
     path = find_browser()
     if path is None:
-        reason = "no Chromium or Chrome on the path: install one (Debian: apt-get install chromium) or set BROWSER_PATH"
+        reason = (
+            "no Chromium or Chrome on the path: install one (Debian: apt-get install "
+            "chromium) or set BROWSER_PATH"
+        )
         if os.environ.get("CI") == "true":
             pytest.fail(reason)
         pytest.skip(reason)
@@ -46,24 +54,38 @@ def app_hub() -> Iterator[FakeHub]:
 
 @pytest.fixture(scope="session")
 def app(app_hub, tmp_path_factory) -> Iterator[AppServer]:
-    """One server for all tests of a process: it is public, so each browser profile is an owner of its own.
+    """One server for all tests of a process: it is public, so each browser profile is an owner of
+    its own.
 
     It has a token, which no request of a visitor may bear.
     """
     folder = tmp_path_factory.mktemp("app")
-    environment = {"GRADIO_SERVER_NAME": "0.0.0.0", "PLAYGROUND_SLOTS": "4", "PLAYGROUND_ADDRESS_MS": "0"}
-    server = AppServer(folder, **environment, **app_hub.environment(folder / "hf", token=app_hub.OWNER))
+    environment = {
+        "GRADIO_SERVER_NAME": "0.0.0.0",
+        "PLAYGROUND_SLOTS": "4",
+        "PLAYGROUND_ADDRESS_MS": "0",
+    }
+    server = AppServer(
+        folder, **environment, **app_hub.environment(folder / "hf", token=app_hub.OWNER)
+    )
     yield server
     server.stop()
 
 
 @pytest.fixture(scope="session")
 def models(request) -> dict[str, dict[str, bytes]]:
-    """The files of tiny fixtures, by the names under which they are served; they are no pretrained models."""
-    from tests.support.tiny_models import cached_models  # and with it transformers, which few tests here need
+    """The files of tiny fixtures, by the names under which they are served; they are no
+    pretrained models.
+    """
+    from tests.support.tiny_models import (
+        cached_models,
+    )  # and with it transformers, which few tests here need
 
     folder = cached_models(request.config.cache.mkdir("tiny-models"))
-    return {name: {path.name: path.read_bytes() for path in (folder / tiny).iterdir()} for name, tiny in SERVED.items()}
+    return {
+        name: {path.name: path.read_bytes() for path in (folder / tiny).iterdir()}
+        for name, tiny in SERVED.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +103,9 @@ def hub(model_hub) -> Iterator[FakeHub]:
     model_hub.clear_faults()
 
 
-@pytest.fixture(scope="module")  # its tests begin with a server and a cache that hold no pretrained model
+@pytest.fixture(
+    scope="module"
+)  # its tests begin with a server and a cache that hold no pretrained model
 def app_with_models(model_hub, tmp_path_factory) -> Iterator[AppServer]:
     folder = tmp_path_factory.mktemp("app")
     server = AppServer(folder, **model_hub.environment(folder / "hf", token=model_hub.OWNER))
@@ -91,7 +115,10 @@ def app_with_models(model_hub, tmp_path_factory) -> Iterator[AppServer]:
 
 @pytest.fixture(scope="session")
 def idle() -> dict[str, list[Page]]:
-    """The pages that no test uses at present, by the origin whose files their profile caches. A first visit takes twice as long."""
+    """The pages that no test uses at present, by the origin whose files their profile caches.
+
+    A first visit takes twice as long.
+    """
     return {}
 
 
@@ -103,18 +130,27 @@ def left_open() -> list[tuple[Page, set[tuple[str, str]]]]:
 
 @pytest.fixture
 def open_page(
-    request: pytest.FixtureRequest, browser: Browser, idle: dict[str, list[Page]], left_open: list[tuple[Page, set]]
+    request: pytest.FixtureRequest,
+    browser: Browser,
+    idle: dict[str, list[Page]],
+    left_open: list[tuple[Page, set]],
 ) -> Iterator[Callable[..., Page]]:
-    """Open pages, each in a profile of its own, and check that none logs an error or requests another host.
+    """Open pages, each in a profile of its own, and check that none logs an error or requests
+    another host.
 
-    `share` returns the page that an earlier test of the file left open, unless that test failed; its runs last as long as it does.
+    `share` returns the page that an earlier test of the file left open, unless that test failed;
+    its runs last as long as it does.
     """
     contexts, reusable, listeners, complaints = [], [], [], []
     owners: set[tuple[str, str]] = set()
     failed_before = request.session.testsfailed
 
     def note_owner(sent: Request, owners: set[tuple[str, str]]) -> None:
-        if sent.method == "POST" and sent.url.endswith("/playground/ask/runs") and (owner := sent.post_data_json.get("owner")):
+        if (
+            sent.method == "POST"
+            and sent.url.endswith("/playground/ask/runs")
+            and (owner := sent.post_data_json.get("owner"))
+        ):
             owners.add((sent.url, owner))
 
     def listen(page: Page, event: str, complaint: Callable[[Any], str | None]) -> None:
@@ -126,9 +162,15 @@ def open_page(
         listeners.append((page, event, note))
 
     def open_page(
-        url: str, same_browser_as: Page | None = None, may_complain: bool = False, visit: bool = True, storage_state: Any = None,
-        init_script: str = "", share: bool = False, **viewport: int,
-    ) -> Page:  # fmt: skip
+        url: str,
+        same_browser_as: Page | None = None,
+        may_complain: bool = False,
+        visit: bool = True,
+        storage_state: Any = None,
+        init_script: str = "",
+        share: bool = False,
+        **viewport: int,
+    ) -> Page:
         size: Any = VIEWPORT | viewport
         if share and left_open:
             page, visit = left_open[0][0], False
@@ -139,7 +181,11 @@ def open_page(
             page = contexts[-1].new_page()
             page.add_init_script(init_script)
         else:
-            page = pages.pop() if (pages := idle.get(url_origin(url))) else browser.new_context(viewport=size).new_page()
+            page = (
+                pages.pop()
+                if (pages := idle.get(url_origin(url)))
+                else browser.new_context(viewport=size).new_page()
+            )
             if share:
                 left_open.append((page, set()))
             else:
@@ -150,11 +196,23 @@ def open_page(
         if page.viewport_size != size:
             page.set_viewport_size(size)
         page.set_default_timeout(60_000)
-        if not may_complain:  # where the test takes the network or the server away, Chromium logs it
-            listen(page, "console", lambda said: said.text if said.type == "error" and not harmless(said.text) else None)
+        if (
+            not may_complain
+        ):  # where the test takes the network or the server away, Chromium logs it
+            listen(
+                page,
+                "console",
+                lambda said: (
+                    said.text if said.type == "error" and not harmless(said.text) else None
+                ),
+            )
         listen(page, "pageerror", lambda error: None if cut_off(str(error)) else str(error))
         listen(page, "request", lambda request: request.url if foreign(request.url, url) else None)
-        listen(page, "request", lambda request: note_owner(request, left_open[0][1] if share else owners))
+        listen(
+            page,
+            "request",
+            lambda request: note_owner(request, left_open[0][1] if share else owners),
+        )
         if visit:
             page.goto(url)
         return page
@@ -188,10 +246,15 @@ def url_origin(url: str) -> str:
 
 
 def delete_runs(runs_url: str, owner: str) -> None:
-    """Delete an owner's runs, which would train beside the tests that follow; nothing where the server has ended."""
+    """Delete an owner's runs, which would train beside the tests that follow; nothing where the
+    server has ended.
+    """
     with httpx.Client(timeout=60) as client, suppress(httpx.TransportError):
         for run in client.post(runs_url, json={"owner": owner}).json()["runs"]:
-            client.post(runs_url.removesuffix("runs") + "do", json={"owner": owner, "subject": run["subject"], "do": "delete"})
+            client.post(
+                runs_url.removesuffix("runs") + "do",
+                json={"owner": owner, "subject": run["subject"], "do": "delete"},
+            )
 
 
 def restore(page: Page, origin: str, state: Any) -> None:
@@ -200,12 +263,17 @@ def restore(page: Page, origin: str, state: Any) -> None:
     page.route(f"{origin}/restore", lambda route: route.fulfill(body="", content_type="text/html"))
     page.goto(f"{origin}/restore")
     for stored in (each for each in state["origins"] if each["origin"] == origin):
-        page.evaluate("all => all.forEach(({ name, value }) => localStorage.setItem(name, value))", stored["localStorage"])
+        page.evaluate(
+            "all => all.forEach(({ name, value }) => localStorage.setItem(name, value))",
+            stored["localStorage"],
+        )
     page.unroute(f"{origin}/restore")
 
 
 def forget(page: Page, url: str) -> bool:
-    """Leave what a page shows, and clear what its profile keeps of it but for the files that were fetched; whether that went well."""
+    """Leave what a page shows, and clear what its profile keeps of it but for the files that
+    were fetched; whether that went well.
+    """
     try:
         page.context.set_offline(False)
         for other in page.context.pages:
@@ -214,7 +282,10 @@ def forget(page: Page, url: str) -> bool:
         page.goto("about:blank")
         page.mouse.move(0, 0)
         session = page.context.new_cdp_session(page)
-        session.send("Storage.clearDataForOrigin", {"origin": url_origin(url), "storageTypes": "cookies,local_storage,indexeddb"})
+        session.send(
+            "Storage.clearDataForOrigin",
+            {"origin": url_origin(url), "storageTypes": "cookies,local_storage,indexeddb"},
+        )
         session.detach()
     except Error:
         return False
@@ -226,9 +297,16 @@ def harmless(said: str) -> bool:
 
 
 def cut_off(error: str) -> bool:
-    """Whether Gradio's own script tells that a page was left, or loaded again, while it waited for an answer."""
-    return (error.startswith("AbortError") and "/assets/" in error) or error.strip() == "Unexpected error Connection errored out."
+    """Whether Gradio's own script tells that a page was left, or loaded again, while it waited
+    for an answer.
+    """
+    return (
+        error.startswith("AbortError") and "/assets/" in error
+    ) or error.strip() == "Unexpected error Connection errored out."
 
 
 def foreign(requested: str, page: str) -> bool:
-    return urlsplit(requested).scheme not in ("data", "blob") and urlsplit(requested).netloc != urlsplit(page).netloc
+    return (
+        urlsplit(requested).scheme not in ("data", "blob")
+        and urlsplit(requested).netloc != urlsplit(page).netloc
+    )

@@ -1,4 +1,7 @@
-"""Pictures of the running app: `python -m tests.browser.screenshots [FOLDER]`. Without a folder, the README's picture is made anew."""
+"""Pictures of the running app:
+
+`python -m tests.browser.screenshots [FOLDER]`. Without a folder, the README's picture is made anew.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ def main(folder: Path | None) -> None:
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
         server = AppServer(Path(scratch))
         browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
-        for name, (width, height, query) in VIEWS.items() if folder else {"train": VIEWS["wide"]}.items():
+        for name, (width, height, query) in (
+            VIEWS.items() if folder else {"train": VIEWS["wide"]}.items()
+        ):
             page = browser.new_page(viewport={"width": width, "height": height})
             page.goto(f"{server.url}/{query}")
             page.wait_for_selector(".live[data-status=checkpoint]")
@@ -26,7 +31,10 @@ def main(folder: Path | None) -> None:
             page.wait_for_selector(".live[data-status=done]", timeout=120_000)
             page.wait_for_selector(".answer .ok")
             page.mouse.move(0, 0)
-            page.screenshot(path=(folder or ROOT / "docs" / "images") / f"{name}.png", full_page=folder is not None)
+            page.screenshot(
+                path=(folder or ROOT / "docs" / "images") / f"{name}.png",
+                full_page=folder is not None,
+            )
         browser.close()
         server.stop()
 

@@ -1,4 +1,6 @@
-"""What axe-core finds on every page of the app, in what opens on it, wide and narrow, light and dark: nothing."""
+"""What axe-core finds on every page of the app, in what opens on it, wide and narrow, light and
+dark: nothing.
+"""
 
 import re
 
@@ -14,18 +16,25 @@ WIDE, NARROW = {"width": 1440, "height": 950}, {"width": 390, "height": 844}
 
 SETTLED = """() => !document.querySelector(".waiting, .heads-stale, .live.old")
     && !document.getAnimations().some((a) => a.playState === "running")
-    && ![...document.querySelectorAll("h2, h3, h4")].some((heading) => heading.checkVisibility() && !heading.textContent)"""
+    && ![...document.querySelectorAll("h2, h3, h4")].some(
+      (heading) => heading.checkVisibility() && !heading.textContent)"""
 
 
 def findings(page, where, **options):
-    """Return what axe-core finds once nothing fades or loads: where, the rule, its impact, and the elements."""
+    """Return what axe-core finds once nothing fades or loads: where, the rule, its impact, and
+    the elements.
+    """
     wait_until(page, SETTLED)
     if page.evaluate("typeof axe") == "undefined":
         page.evaluate(Axe().axe_script)
     violations = page.evaluate(
-        "options => axe.run(options).then(({ violations }) => violations)", options | {"resultTypes": ["violations"]}
+        "options => axe.run(options).then(({ violations }) => violations)",
+        options | {"resultTypes": ["violations"]},
     )
-    return [(where, each["id"], each["impact"], [node["html"][:160] for node in each["nodes"]]) for each in violations]
+    return [
+        (where, each["id"], each["impact"], [node["html"][:160] for node in each["nodes"]])
+        for each in violations
+    ]
 
 
 def findings_of_both_themes(page, where):
@@ -60,7 +69,9 @@ def test_axe_finds_nothing_in_any_tab(app, open_page, tabs, size):
         page.wait_for_load_state("networkidle")
         if tab == "Inspect":  # its script asks for the first view a moment after the tab is shown
             expect(page.locator(".inspect.pg h4").first).to_have_text(re.compile(r"\S"))
-        if size is NARROW:  # where layouts change, and neither colours nor what the views consist of
+        if (
+            size is NARROW
+        ):  # where layouts change, and neither colours nor what the views consist of
             found += findings(page, tab)
             continue
         found += findings_of_both_themes(page, tab)

@@ -1,4 +1,5 @@
-"""The Compare tab in a real browser. A stand-in Hub serves tiny fixtures under the names gpt2 and bert-base-uncased; they are no
+"""The Compare tab in a real browser. A stand-in Hub serves tiny fixtures under the names gpt2 and
+bert-base-uncased; they are no
 pretrained models."""
 
 import csv
@@ -23,7 +24,9 @@ def to_compare(page, view="Benchmark"):
 def settled(page, *names):
     """Wait until the list says of these models what they would take."""
     for name in names:
-        takes = page.locator(".of-table .asked li", has=page.locator(f".name:text-is('{name}')")).locator(".takes")
+        takes = page.locator(
+            ".of-table .asked li", has=page.locator(f".name:text-is('{name}')")
+        ).locator(".takes")
         expect(takes).not_to_have_text("")
         expect(takes).not_to_contain_text("checking")
 
@@ -41,7 +44,9 @@ def only(page, *names):
 
 
 def over(page, view="table", status="done", seconds=120):
-    page.wait_for_selector(f".of-{view} .going[data-status={status}]", state="attached", timeout=seconds * 1000)
+    page.wait_for_selector(
+        f".of-{view} .going[data-status={status}]", state="attached", timeout=seconds * 1000
+    )
 
 
 def answerers(page):
@@ -49,12 +54,17 @@ def answerers(page):
 
 
 def row_of(page, name):
-    return page.locator(".of-table .sheet tbody tr", has=page.locator(f".name:text-is('{name}')")).first
+    return page.locator(
+        ".of-table .sheet tbody tr", has=page.locator(f".name:text-is('{name}')")
+    ).first
 
 
 def loaded(app, library):
     """Whether any process of the app has mapped this library."""
-    processes = [psutil.Process(app.process.pid), *psutil.Process(app.process.pid).children(recursive=True)]
+    processes = [
+        psutil.Process(app.process.pid),
+        *psutil.Process(app.process.pid).children(recursive=True),
+    ]
     return any(library in Path(f"/proc/{process.pid}/maps").read_text() for process in processes)
 
 
@@ -64,8 +74,12 @@ def test_everybody_is_asked_the_same_questions(app_with_models, hub, models, ope
     assert not loaded(app_with_models, "tokenizers")
     to_compare(page)
     settled(page, *models)
-    expect(page.locator(".of-table .sum")).to_contain_text("Downloads 1.0 MB first, once: gpt2, bert-base-uncased")
-    assert not [request for request in hub.requests if "/resolve/" in request.path]  # the sizes cost no download
+    expect(page.locator(".of-table .sum")).to_contain_text(
+        "Downloads 1.0 MB first, once: gpt2, bert-base-uncased"
+    )
+    assert not [
+        request for request in hub.requests if "/resolve/" in request.path
+    ]  # the sizes cost no download
     assert not loaded(app_with_models, "tokenizers")
     ask(page)
     over(page)
@@ -133,14 +147,20 @@ def test_a_name_that_cannot_be_added_stays_and_is_told_why(app, open_page):
         expect(problem).to_have_text("")
         adding.press("Enter")
     expect(problem).to_contain_text("remove one first")
-    expect(page.locator(".of-table .takes.error", has_text="is not the name of a model; give one of the Hub").first).to_be_visible()
+    expect(
+        page.locator(
+            ".of-table .takes.error", has_text="is not the name of a model; give one of the Hub"
+        ).first
+    ).to_be_visible()
     expect(page.locator(".compare .net")).to_have_text("")  # the Hub was reached
     page.set_viewport_size({"width": 390, "height": 844})
     note = page.locator(".of-table .nobody")
     assert note.bounding_box()["x"] + note.bounding_box()["width"] <= 390
 
 
-def test_a_download_shows_its_bytes_outlives_a_reload_and_is_cancelled(app_with_models, hub, models, open_page):
+def test_a_download_shows_its_bytes_outlives_a_reload_and_is_cancelled(
+    app_with_models, hub, models, open_page
+):
     hub.put("ada/slow", models["gpt2"])
     page = open_page(app_with_models.url)
     to_compare(page)
@@ -167,7 +187,9 @@ def test_a_download_shows_its_bytes_outlives_a_reload_and_is_cancelled(app_with_
     assert answerers(page)[:2] == ["reverse", "ada/slow"]
 
 
-def test_a_model_that_cannot_be_asked_says_why_and_is_asked_again(app_with_models, hub, models, open_page):
+def test_a_model_that_cannot_be_asked_says_why_and_is_asked_again(
+    app_with_models, hub, models, open_page
+):
     page = open_page(app_with_models.url)
     to_compare(page)
     page.fill(".adding input", "ada/later")
@@ -190,7 +212,9 @@ def test_a_model_that_cannot_be_asked_says_why_and_is_asked_again(app_with_model
 
 
 def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_page):
-    environment = hub.environment(tmp_path / "hf", HF_ENDPOINT="http://127.0.0.1:9")  # where nobody listens
+    environment = hub.environment(
+        tmp_path / "hf", HF_ENDPOINT="http://127.0.0.1:9"
+    )  # where nobody listens
     kept = tmp_path / "hf" / "hub" / "models--gpt2"
     (kept / "snapshots" / "0123").mkdir(parents=True)
     for name, content in models["gpt2"].items():
@@ -202,14 +226,18 @@ def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_
         began = time.monotonic()
         to_compare(page)
         expect(page.locator(".compare .net")).to_contain_text("Already on this machine: gpt2")
-        assert time.monotonic() - began < 15  # three seconds, and what a busy machine adds; the client's own retries take 23
+        assert (
+            time.monotonic() - began < 15
+        )  # three seconds, and what a busy machine adds; the client's own retries take 23
         expect(page.locator(".of-table .takes.error")).to_contain_text("the Hub is not reachable")
         expect(page.locator(".of-table .sum")).to_have_text("")
         ask(page)
         over(page)
         failed = row_of(page, "bert-base-uncased").locator(".failed > span")
         expect(failed).to_contain_text("cannot be reached")
-        expect(page.locator(".of-table .going .words")).to_contain_text("2 models")  # who was not asked answered nothing
+        expect(page.locator(".of-table .going .words")).to_contain_text(
+            "2 models"
+        )  # who was not asked answered nothing
         page.set_viewport_size({"width": 390, "height": 844})
         assert failed.bounding_box()["x"] + failed.bounding_box()["width"] <= 390
         page.set_viewport_size({"width": 1440, "height": 950})
@@ -233,7 +261,10 @@ def test_a_pretrained_model_is_trained_further_and_all_three_are_asked(app_with_
     assert count_colors(page, ".tuned-loss") > 3
     expect(page.locator(".of-finetune .verdict")).to_contain_text("of 8 held-out sequences")
     for name, value in {"n": 2, "shots": 1, "rank": 0}.items():
-        page.evaluate("([name, value]) => { document.querySelector('.of-table .of-' + name).value = value; }", [name, value])
+        page.evaluate(
+            "([name, value]) => { document.querySelector('.of-table .of-' + name).value = value; }",
+            [name, value],
+        )
     page.click(".ask-three")
     over(page)
     assert answerers(page)[:3] == ["reverse", "gpt2", "tuned:gpt2-reverse-1-10"]

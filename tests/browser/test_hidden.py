@@ -1,17 +1,30 @@
-"""A page that is hidden: it waits for being shown again instead of waking up several times a second."""
+"""A page that is hidden: it waits for being shown again instead of waking up several times a
+second.
+"""
 
 from tests.support.browser_page import wait_for_status
 
 HIDE = """(() => {
   let hidden = false;
   Object.defineProperty(document, "hidden", { get: () => hidden });
-  window.hidePage = (now) => { hidden = now; document.dispatchEvent(new Event("visibilitychange")); };
+  window.hidePage = (now) => {
+    hidden = now;
+    document.dispatchEvent(new Event("visibilitychange"));
+  };
   window.timers = 0;
   const later = window.setTimeout;
-  window.setTimeout = (act, ms, ...more) => { if (ms >= 100 && ms <= 1000) window.timers += 1; return later(act, ms, ...more); };
+  window.setTimeout = (act, ms, ...more) => {
+    if (ms >= 100 && ms <= 1000) window.timers += 1;
+    return later(act, ms, ...more);
+  };
 })();"""
-TABS = {"Inspect": ".inspect .views [aria-selected=true]", "Compare": ".compare .views [aria-selected=true]", "Lab": ".lab .questions li",
-        "Learn": ".learn .parts button, .learn [role=tab]", "Train": ".live .runs"}  # fmt: skip
+TABS = {
+    "Inspect": ".inspect .views [aria-selected=true]",
+    "Compare": ".compare .views [aria-selected=true]",
+    "Lab": ".lab .questions li",
+    "Learn": ".learn .parts button, .learn [role=tab]",
+    "Train": ".live .runs",
+}
 
 
 def test_a_hidden_page_sleeps_until_it_is_shown(app, open_page):

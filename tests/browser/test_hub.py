@@ -1,4 +1,6 @@
-"""The Hub tab in a real browser, against the stand-in Hub: from training to somebody else's screen."""
+"""The Hub tab in a real browser, against the stand-in Hub: from training to somebody else's
+screen.
+"""
 
 import json
 import re
@@ -24,8 +26,17 @@ def to_the_hub(page):
 
 def chosen(page, text):
     """Choose the model whose name begins so."""
-    wait_until(page, "text => [...document.querySelectorAll('.hub .model option')].some(o => o.textContent.startsWith(text))", arg=text)
-    label = next(option for option in page.locator(".hub .model option").all_text_contents() if option.startswith(text))
+    wait_until(
+        page,
+        "text => [...document.querySelectorAll('.hub .model option')].some(o => "
+        "o.textContent.startsWith(text))",
+        arg=text,
+    )
+    label = next(
+        option
+        for option in page.locator(".hub .model option").all_text_contents()
+        if option.startswith(text)
+    )
     page.select_option(".hub .model", label=label)
 
 
@@ -56,7 +67,9 @@ def test_from_training_to_another_browser(app, hub, open_page):
 
     other = open_page(app.url)
     to_the_hub(other)
-    other.locator(".hub .models tbody tr", has_text="ada/from-a-browser").get_by_role("button").click()
+    other.locator(".hub .models tbody tr", has_text="ada/from-a-browser").get_by_role(
+        "button"
+    ).click()
     other.wait_for_selector(".hub .opened-files:not([hidden])", timeout=60_000)
     expect(other.locator(".hub .opened-about")).to_contain_text("can be trained further")
     other.click(".hub .measure")
@@ -76,7 +89,9 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     chosen(page, "copy")
     publish(page, "ada/told", hub.ADA)
     page.click(".hub .look-first")
-    expect(page.locator(".hub .what")).to_contain_text("already has this checkpoint", timeout=60_000)
+    expect(page.locator(".hub .what")).to_contain_text(
+        "already has this checkpoint", timeout=60_000
+    )
     expect(page.locator(".hub .go")).to_be_hidden()
     chosen(page, "reverse-one-head")
     expect(page.locator(".hub .plan")).to_be_hidden()  # it was about another model
@@ -89,7 +104,9 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     hub.put("ada/told", {"README.md": b"mine"})
     page.click(".hub .go")
     said = "another commit was pushed after the preview"
-    expect(page.locator(".hub .publish-note")).to_contain_text(said, ignore_case=True, timeout=60_000)
+    expect(page.locator(".hub .publish-note")).to_contain_text(
+        said, ignore_case=True, timeout=60_000
+    )
     assert hub.files("ada/told") == before | {"README.md": b"mine"}
     page.locator(".hub .publish-note button").click()
     page.wait_for_selector(".hub .plan:not([hidden])", timeout=60_000)
@@ -101,7 +118,9 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     expect(page.locator(".hub .opened-about")).to_contain_text("1 layer × 1 head", timeout=60_000)
     page.click(".hub .revisions summary")
     rows = page.locator(".hub .revisions tbody tr")
-    expect(rows).to_have_count(4)  # the one that made it, copy, somebody else's, and reverse-one-head
+    expect(rows).to_have_count(
+        4
+    )  # the one that made it, copy, somebody else's, and reverse-one-head
     rows.nth(2).get_by_role("button").click()
     expect(page.locator(".hub .opened-about")).to_contain_text("2 layers × 4 heads", timeout=60_000)
 
@@ -116,7 +135,9 @@ def test_a_run_is_published_as_it_goes_on(app, hub, open_page):
     page.fill(".hub .repo", "ada/goes-on")
     page.fill(".hub .minutes", "1")
     page.click(".hub .keep-on")
-    expect(page.locator(".hub .keep-words")).to_contain_text(re.compile(r"Step [\d,]+ published"), timeout=60_000)
+    expect(page.locator(".hub .keep-words")).to_contain_text(
+        re.compile(r"Step [\d,]+ published"), timeout=60_000
+    )
     first = hub.repo("ada/goes-on").head.oid
     page.get_by_role("tab", name="Train").click()
     page.click("#stop")
@@ -135,11 +156,18 @@ def test_without_the_hub_all_else_goes_on(app, hub, open_page):
         page.click(".hub .again")
         expect(page.locator(".hub .gallery-note")).to_contain_text("server error", timeout=60_000)
         expect(page.locator(".hub .here tbody tr")).to_have_count(3)
-    expect(page.locator(".hub .gallery-words")).to_contain_text("tag", timeout=60_000)  # without a click
+    expect(page.locator(".hub .gallery-words")).to_contain_text(
+        "tag", timeout=60_000
+    )  # without a click
     expect(page.locator(".hub .gallery-note")).to_be_empty()
 
 
-HOSTILE = ["<img src=x onerror=document.title='hit'>", "'\"><script>document.title='hit'</script>", "{{7*7}}", "![](http://evil.example/x)"]
+HOSTILE = [
+    "<img src=x onerror=document.title='hit'>",
+    "'\"><script>document.title='hit'</script>",
+    "{{7*7}}",
+    "![](http://evil.example/x)",
+]
 
 
 def test_a_list_asked_for_too_often_comes_all_the_same(app, hub, open_page):
@@ -158,17 +186,31 @@ def test_a_list_asked_for_too_often_comes_all_the_same(app, hub, open_page):
 @pytest.mark.smoke
 def test_what_strangers_publish_is_text(app, hub, open_page):
     for number, hostile in enumerate(HOSTILE):
-        card = f"---\ntags: [transformer-playground]\nplayground:\n  task: {json.dumps(hostile)}\n---\n{hostile}\n"
-        hub.put(f"cy/hostile-{number}", {"README.md": card.encode(), "playground.json": hostile.encode(), "model.safetensors": b"x"})
+        card = (
+            "---\ntags: [transformer-playground]\nplayground:\n  task: "
+            f"{json.dumps(hostile)}\n---\n{hostile}\n"
+        )
+        hub.put(
+            f"cy/hostile-{number}",
+            {
+                "README.md": card.encode(),
+                "playground.json": hostile.encode(),
+                "model.safetensors": b"x",
+            },
+        )
     page = open_page(app.url)
     to_the_hub(page)
     page.click(".hub .again")
     for number in range(len(HOSTILE)):
-        expect(page.locator(".hub .models tbody tr", has_text=f"cy/hostile-{number}")).to_have_count(1)
+        expect(
+            page.locator(".hub .models tbody tr", has_text=f"cy/hostile-{number}")
+        ).to_have_count(1)
     page.locator(".hub .models tbody tr", has_text="cy/hostile-0").get_by_role("button").click()
     expect(page.locator(".hub .opened-note")).to_contain_text("not the JSON", timeout=60_000)
     page.fill(".hub .any-repo", HOSTILE[0])
     page.keyboard.press("Enter")
-    expect(page.locator(".hub .opened-note")).to_contain_text("is not the name of a repository", timeout=60_000)
+    expect(page.locator(".hub .opened-note")).to_contain_text(
+        "is not the name of a repository", timeout=60_000
+    )
     assert page.title() == "Transformer Playground"
     assert page.locator(".hub img, .hub script").count() == 0

@@ -7,7 +7,13 @@ import zipfile
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.browser_page import count_colors, start_run, wait_for_status, wait_for_step, wait_until
+from tests.support.browser_page import (
+    count_colors,
+    start_run,
+    wait_for_status,
+    wait_for_step,
+    wait_until,
+)
 
 
 def inspect(page):
@@ -17,7 +23,9 @@ def inspect(page):
 
 @pytest.fixture
 def page(app, open_page):
-    """The Inspect tab as it opens, on a page that the tests of this file share; none of them leaves another model chosen."""
+    """The Inspect tab as it opens, on a page that the tests of this file share; none of them
+    leaves another model chosen.
+    """
     page = open_page(app.url, share=True)
     inspect(page)
     view(page, "attention")
@@ -30,12 +38,21 @@ def page(app, open_page):
 
 def view(page, name):
     page.click(f"#view-{name}")
-    wait_until(page, "name => document.querySelector('.inspect').dataset.drawn.startsWith(name + ' ')", arg=name, timeout=60_000)
+    wait_until(
+        page,
+        "name => document.querySelector('.inspect').dataset.drawn.startsWith(name + ' ')",
+        arg=name,
+        timeout=60_000,
+    )
 
 
 def type_sequence(page, text):
     page.fill(".inspect .sequence", text)
-    wait_until(page, "text => document.querySelector('.inspect').dataset.drawn.endsWith(' ' + text)", arg=text)
+    wait_until(
+        page,
+        "text => document.querySelector('.inspect').dataset.drawn.endsWith(' ' + text)",
+        arg=text,
+    )
 
 
 @pytest.mark.smoke
@@ -47,7 +64,9 @@ def test_heads_on_a_sequence_of_ones_own(page):
     canvas.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
-    expect(page.locator(".of-attention .caption")).to_contain_text(re.compile(r"attends to 3 \(position 1\) with weight \d\.\d{3}\."))
+    expect(page.locator(".of-attention .caption")).to_contain_text(
+        re.compile(r"attends to 3 \(position 1\) with weight \d\.\d{3}\.")
+    )
     page.keyboard.press("Enter")
     expect(page.locator(".of-attention h4")).to_contain_text("in every head")
     page.click(".looking-shape [data-value=lines]")
@@ -55,11 +74,16 @@ def test_heads_on_a_sequence_of_ones_own(page):
     all_lines = page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()")
     canvas.focus()
     page.keyboard.press("ArrowDown")
-    assert page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()") != all_lines
+    assert (
+        page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()")
+        != all_lines
+    )
     expect(page.locator(".of-attention .caption")).to_contain_text("as a ")
     page.click(".looking-shape [data-value=map]")
     page.click(".of-attention [data-value=decoder]")
-    wait_until(page, "document.querySelector('.of-attention .caption').dataset.resting.includes('hatched')")
+    wait_until(
+        page, "document.querySelector('.of-attention .caption').dataset.resting.includes('hatched')"
+    )
     page.locator(".looking-grid button").nth(6).click()
     expect(page.locator(".of-attention h4")).to_have_text("Layer 2, head 3")
 
@@ -69,13 +93,19 @@ def test_what_cannot_be_read_is_said_and_the_last_picture_stays(page):
     for text, said in (("3 x", "not a symbol"), ("", "no symbol"), ("1 " * 30, "positions for 10")):
         page.fill(".inspect .sequence", text)
         expect(page.locator(".inspect .problem")).to_contain_text(said)
-        assert page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()") == before
+        assert (
+            page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()")
+            == before
+        )
     type_sequence(page, "1 2")
     expect(page.locator(".inspect .problem")).to_be_empty()
 
 
 def test_what_fails_for_a_moment_is_asked_again_by_the_page_itself(page):
-    busy = {"error": "the model is busy with earlier requests; try again in a moment", "again": True}
+    busy = {
+        "error": "the model is busy with earlier requests; try again in a moment",
+        "again": True,
+    }
     is_busy = True
 
     def trouble(route):
@@ -87,7 +117,9 @@ def test_what_fails_for_a_moment_is_asked_again_by_the_page_itself(page):
     page.route("**/ask/inspect", trouble)
     page.fill(".inspect .sequence", "4 5 6")
     expect(page.locator(".inspect .problem")).to_contain_text("busy with earlier requests")
-    assert page.get_attribute(".inspect .sequence", "aria-invalid") is None  # nothing is wrong with what was typed
+    assert (
+        page.get_attribute(".inspect .sequence", "aria-invalid") is None
+    )  # nothing is wrong with what was typed
     is_busy = False
     wait_until(page, "document.querySelector('.inspect').dataset.drawn.endsWith(' 4 5 6')")
     expect(page.locator(".inspect .problem")).to_be_empty()
@@ -122,7 +154,11 @@ def test_a_run_at_any_step_and_its_heads_over_the_steps(app, open_page):
     page.focus(".inspect .step")
     page.keyboard.press("Home")
     expect(page.locator(".step-words")).to_have_text("0")
-    wait_until(page, "last => document.querySelector('.of-attention canvas.picture').toDataURL() !== last", arg=last)
+    wait_until(
+        page,
+        "last => document.querySelector('.of-attention canvas.picture').toDataURL() !== last",
+        arg=last,
+    )
     view(page, "heads")
     page.locator(".of-heads button", has_text="Measure over training").click()
     expect(page.locator(".heads-two")).to_be_visible(timeout=60_000)
@@ -149,7 +185,9 @@ def test_a_link_opens_the_same_view_for_somebody_else(app, open_page):
     guest = open_page(link)
     guest.wait_for_selector(".inspect[data-drawn$='2 1']")
     expect(guest.locator(".inspect .sequence")).to_have_value("2 1")
-    expect(guest.locator(".of-attention [data-value=encoder]")).to_have_attribute("aria-pressed", "true")
+    expect(guest.locator(".of-attention [data-value=encoder]")).to_have_attribute(
+        "aria-pressed", "true"
+    )
     page.get_by_role("tab", name="Train").click()
     page.click("#stop")
     wait_for_status(page, "stopped")
@@ -179,7 +217,9 @@ def test_a_view_is_exported_with_its_numbers(page, tmp_path):
 def test_nothing_is_wider_than_the_page(app, open_page, width):
     page = open_page(app.url, share=True, width=width, height=900)
     inspect(page)
-    for name in page.eval_on_selector_all(".inspect .views button", "all => all.map(one => one.id.slice(5))"):
+    for name in page.eval_on_selector_all(
+        ".inspect .views button", "all => all.map(one => one.id.slice(5))"
+    ):
         view(page, name)
         page.wait_for_timeout(100)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
@@ -194,7 +234,9 @@ def test_what_heads_are_for_sorted_and_read(page):
     page.keyboard.press("Enter")
     expect(rows.first).to_contain_text("cross 2.")
     rows.nth(1).click()
-    expect(page.locator(".of-heads")).to_contain_text("attends to its position counted from the end")
+    expect(page.locator(".of-heads")).to_contain_text(
+        "attends to its position counted from the end"
+    )
 
 
 def test_the_lens_and_what_adds_up_to_a_logit(page):

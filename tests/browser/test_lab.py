@@ -62,7 +62,9 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     page.fill(".own .seeds", "0, x")
     expect(page.locator(".own .of-seeds")).to_contain_text("whole numbers")
     page.fill(".own .seeds", "0, 1")
-    expect(page.locator(".own .plan")).to_contain_text("4 runs: 2 combinations with 2 seeds; duration unknown")
+    expect(page.locator(".own .plan")).to_contain_text(
+        "4 runs: 2 combinations with 2 seeds; duration unknown"
+    )
     expect(page.locator(".own .problem:not(:empty)")).to_have_count(0)
     page.click(".own .begin")
     expect(page.locator(".found .title")).to_have_text("norms")
@@ -70,12 +72,18 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     to_lab(page)
     expect(page.locator(".found .title")).to_have_text("norms")
     over(page)
-    expect(page.locator(".found .sentence")).to_contain_text("Changing norm: nothing reached 99 % exact match in 20 steps")
+    expect(page.locator(".found .sentence")).to_contain_text(
+        "Changing norm: nothing reached 99 % exact match in 20 steps"
+    )
     assert page.locator(".cells .name").all_text_contents() == ["pre", "post"]
     expect(page.locator(".cells tbody tr").first).to_contain_text("not within 20")
     expect(page.locator(".cells tbody tr").first).to_contain_text("reached by 0 of 2")
     for chart in (".score-chart", ".loss-chart"):
-        wait_until(page, "name => document.querySelector('.found ' + name).series?.[0].xs.length === 2", arg=chart)
+        wait_until(
+            page,
+            "name => document.querySelector('.found ' + name).series?.[0].xs.length === 2",
+            arg=chart,
+        )
         assert count_colors(page, f".found {chart}") > 4
     page.focus(".found .loss-chart")
     page.keyboard.press("ArrowLeft")
@@ -83,7 +91,9 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".loss-chart + .caption")).to_contain_text("Step 10: ")
     page.locator(".legend button").first.click()
-    assert page.evaluate("document.querySelector('.found .score-chart').series.map(each => each.label)") == ["post"]
+    assert page.evaluate(
+        "document.querySelector('.found .score-chart').series.map(each => each.label)"
+    ) == ["post"]
     rows = list(csv.DictReader(saved(page, ".as-csv", tmp_path).read_text().splitlines()))
     assert [(row["norm"], row["n"]) for row in rows] == [("pre", "2"), ("post", "2")]
     found = json.loads(saved(page, ".as-json", tmp_path).read_text())
@@ -92,13 +102,17 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
         assert set(archive.namelist()) == {"experiment.png", "experiment.svg", "experiment.pdf"}
     page.click(".found .all-in-train")
     wait_for_status(page, "done")
-    expect(page.locator(".live .overlay-legend .entry")).to_have_count(1)  # the line that is off is not laid over
+    expect(page.locator(".live .overlay-legend .entry")).to_have_count(
+        1
+    )  # the line that is off is not laid over
     page.get_by_role("tab", name="Lab").click()
     page.locator(".cells tbody tr").first.get_by_role("button", name="Train").click()
     expect(page.locator(".live .overlay-legend .entry")).to_have_count(2)
     page.get_by_role("tab", name="Lab").click()
     page.locator(".cells tbody tr").first.get_by_role("button", name="Inspect").click()
-    expect(page.locator(".inspect .subject option:checked")).to_contain_text("norms: norm pre, seed 0")
+    expect(page.locator(".inspect .subject option:checked")).to_contain_text(
+        "norms: norm pre, seed 0"
+    )
     page.get_by_role("tab", name="Lab").click()
     remove = mine(page, "norms").get_by_role("button", name="Delete")
     remove.click()
@@ -111,14 +125,24 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
 def test_schemes_are_compared_by_length_on_a_narrow_page_too(app, open_page):
     page = open_page(app.url, width=390, height=844)
     to_lab(page)
-    write_own(page, ("positions", "learned, sinusoidal"), ("steps", "20"), kind="length generalization", name="reach")
+    write_own(
+        page,
+        ("positions", "learned, sinusoidal"),
+        ("steps", "20"),
+        kind="length generalization",
+        name="reach",
+    )
     page.fill(".own .times", "2")
     page.fill(".own .n", "20")
     expect(page.locator(".own .begin")).to_have_text("Start 2 runs")
     page.click(".own .begin")
     over(page)
-    expect(page.locator(".found .sentence")).to_contain_text("Trained on length 1–10 and asked up to 20")
-    expect(page.locator(".found .untrained")).to_contain_text("learned, source 11 to 20, target 11 to 20")
+    expect(page.locator(".found .sentence")).to_contain_text(
+        "Trained on length 1–10 and asked up to 20"
+    )
+    expect(page.locator(".found .untrained")).to_contain_text(
+        "learned, source 11 to 20, target 11 to 20"
+    )
     wait_until(page, "document.querySelector('.by-length-chart').series?.[0].xs.length > 10")
     assert count_colors(page, ".by-length-chart") > 4
     page.focus(".heat-chart")
@@ -129,7 +153,9 @@ def test_schemes_are_compared_by_length_on_a_narrow_page_too(app, open_page):
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.locator(".claims .details").first.click()
-    expect(page.locator(".claims tr.more").first).to_contain_text("python -m playground published uva-reversal --seed 0")
+    expect(page.locator(".claims tr.more").first).to_contain_text(
+        "python -m playground published uva-reversal --seed 0"
+    )
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 

@@ -1,4 +1,6 @@
-"""The Learn tab in a real browser: links open exercises, a prediction is held against what was measured, a mistake is found."""
+"""The Learn tab in a real browser: links open exercises, a prediction is held against what was
+measured, a mistake is found.
+"""
 
 import json
 import re
@@ -8,7 +10,8 @@ from playwright.sync_api import expect
 
 from tests.support.browser_page import wait_until
 
-# Somebody was told that it is not this mistake, or that it is; that it is not this line, or that it is.
+# Somebody was told that it is not this mistake, or that it is; that it is not this line, or that it
+# is.
 NAMED = """title => document.querySelector('.ask-name').hidden
     || document.querySelector('.ask-name .clue').textContent.includes(title)"""
 MEMORY = "transformer-playground-learn"
@@ -16,7 +19,10 @@ KEPT = """([name, options]) => {
     const kept = JSON.parse(localStorage.getItem(name)).stops['stop-7'];
     return !kept.told && JSON.stringify(kept.options) === JSON.stringify(options);
 }"""
-SAID = "!document.querySelector('.solved').hidden || document.querySelector('.ask-line .clue').textContent"
+SAID = (
+    "!document.querySelector('.solved').hidden || document.querySelector('.ask-line "
+    ".clue').textContent"
+)
 
 
 def test_a_link_opens_a_stop_whose_answer_is_measured_and_remembered(app, open_page):
@@ -31,9 +37,16 @@ def test_a_link_opens_a_stop_whose_answer_is_measured_and_remembered(app, open_p
     expect(page.locator(".outcome")).to_be_visible(timeout=120_000)
     measured = re.search(r"\d+", page.text_content(".measured"))[0]
     expect(page.locator(".yours")).to_have_text("length 21")
-    expect(page.locator(".verdict").first).to_have_text("✓ Correct, within 1." if int(measured) >= 20 else "Not correct.")
-    wait_until(page, "document.querySelector('.outcome canvas:not(.legend canvas)').series?.[0].xs.length > 10")
-    page.fill(".prediction", measured)  # another prediction: what was measured for the last one goes
+    expect(page.locator(".verdict").first).to_have_text(
+        "✓ Correct, within 1." if int(measured) >= 20 else "Not correct."
+    )
+    wait_until(
+        page,
+        "document.querySelector('.outcome canvas:not(.legend canvas)').series?.[0].xs.length > 10",
+    )
+    page.fill(
+        ".prediction", measured
+    )  # another prediction: what was measured for the last one goes
     expect(page.locator(".outcome")).to_be_hidden()
     page.click(".measure")
     expect(page.locator(".verdict").first).to_have_text("✓ Correct, within 1.")
@@ -43,18 +56,37 @@ def test_a_link_opens_a_stop_whose_answer_is_measured_and_remembered(app, open_p
     expect(page.locator(".station[data-state=right]")).to_have_text("7")
     expect(page.locator(".measured")).to_contain_text(measured)
     page.click(".stop .links button >> nth=0")
-    expect(page.locator(".runs tbody tr .name")).to_have_text("Train short, test long: trained to 5")
+    expect(page.locator(".runs tbody tr .name")).to_have_text(
+        "Train short, test long: trained to 5"
+    )
 
 
 def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):
     result = {"told": "length 9", "says": "", "answer": 9, "right": False, "pictures": []}
-    measured = {"status": "done", "sentence": "", "done": 1, "total": 1, "runs": [], "curves": [], "prediction": 21, "result": result}
-    stop = {"prediction": 21, "options": {"positions": "rope", "seed": 1}, "id": "measured", "told": measured}
+    measured = {
+        "status": "done",
+        "sentence": "",
+        "done": 1,
+        "total": 1,
+        "runs": [],
+        "curves": [],
+        "prediction": 21,
+        "result": result,
+    }
+    stop = {
+        "prediction": 21,
+        "options": {"positions": "rope", "seed": 1},
+        "id": "measured",
+        "told": measured,
+    }
     memory = {"part": "tour", "stop": "stop-7", "stops": {"stop-7": stop}}
     kept = json.dumps(memory)
     page = open_page(
         f"{app.url}/?learn=stop-7&positions=rope&seed=1",
-        storage_state={"cookies": [], "origins": [{"origin": app.url, "localStorage": [{"name": MEMORY, "value": kept}]}]},
+        storage_state={
+            "cookies": [],
+            "origins": [{"origin": app.url, "localStorage": [{"name": MEMORY, "value": kept}]}],
+        },
     )
     expect(page.locator(".outcome")).to_be_visible()
     expect(page.locator(".measured")).to_have_text("length 9")
@@ -92,7 +124,12 @@ def test_what_was_done_after_a_link_was_opened_is_there_after_a_reload(app, open
 def test_a_second_click_begins_nothing_more(app, open_page):
     page = open_page(f"{app.url}/?bug=last-layer&steps=20")
     begun = []
-    page.on("request", lambda request: begun.append(request.url) if request.url.endswith("/ask/learn-bug") else None)
+    page.on(
+        "request",
+        lambda request: (
+            begun.append(request.url) if request.url.endswith("/ask/learn-bug") else None
+        ),
+    )
     page.locator(".begin-bug").evaluate("button => { button.click(); button.click(); }")
     expect(page.locator(".bugs .sheet")).to_be_visible(timeout=120_000)
     assert len(begun) == 1
@@ -131,10 +168,14 @@ def test_teacher_links_open_exercises_and_hide_the_answer_key(app, open_page):
     assert page.locator(".told").text_content() == ""
     page.get_by_role("button", name="Show the bugs").click()
     expect(page.locator(".told li")).to_have_count(8)
-    addresses = page.locator(".teach > .links-list a").evaluate_all("links => links.map((link) => link.href)")
+    addresses = page.locator(".teach > .links-list a").evaluate_all(
+        "links => links.map((link) => link.href)"
+    )
     assert len(addresses) > 20
     causal = next(address for address in addresses if "causal-mask&" in address)
     page.goto(causal)
     expect(page.locator(".which")).to_have_value("causal-mask")
     page.goto(f"{app.url}/?learn=stop-99")
-    expect(page.locator(".learn-note")).to_contain_text("The link contains the unknown lesson stop-99")
+    expect(page.locator(".learn-note")).to_contain_text(
+        "The link contains the unknown lesson stop-99"
+    )

@@ -1,7 +1,9 @@
-"""Markup in every place where a visitor's text is shown, in a real browser: it is read as text, and nothing of it runs.
+"""Markup in every place where a visitor's text is shown, in a real browser: it is read as text, and
+nothing of it runs.
 
-A payload that ran would call `pwn(number)` or ask the server for /pwned-number. All of them are shown at once wherever there is room,
-and each test also finds them on the page letter by letter, so that a place which shows nothing is not taken for a safe one.
+A payload that ran would call `pwn(number)` or ask the server for /pwned-number. All of them are
+shown at once wherever there is room, and each test also finds them on the page letter by letter, so
+that a place which shows nothing is not taken for a safe one.
 """
 
 import json
@@ -31,50 +33,95 @@ PAYLOADS = [
     payload.replace("pwn()", f"pwn({number})").replace("/pwned", f"/pwned-{number}")
     for number, payload in enumerate(
         [
-            "<script>pwn()</script>", "<img/src=x/onerror=pwn()>", "<svg/onload=pwn()>", "</script><script>pwn()</script>",
-            "</title><svg/onload=pwn()>", "</textarea><svg/onload=pwn()>", '"><svg/onload=pwn()>', "'><svg/onload=pwn()>",
-            '"/onfocus=pwn()/autofocus="', "'/onmouseover=pwn()/x='", "[x](javascript:pwn())", "![x](/pwned)", "<javascript:pwn()>",
-            "javascript:pwn()//", "${pwn()}", "`${pwn()}`", "{{pwn()}}", "&lt;svg/onload=pwn()&gt;", "&#60;svg/onload=pwn()&#62;",
-            r"\u003csvg/onload=pwn()\u003e", "＜svg/onload=pwn()＞", "<ſcript>pwn()</ſcript>", "<style>@import'/pwned'</style>",
-            "x;background:url(/pwned)", "data:text/html,<script>pwn()</script>", "<math/href=javascript:pwn()>x</math>",
-            "<iframe/srcdoc=<svg/onload=pwn()>>", "<object/data=/pwned>", "<details/open/ontoggle=pwn()>",
-            "<a/href=javascript:pwn()>x</a>", "<base/href=/pwned/>", "]]><svg/onload=pwn()><![CDATA[", "--><svg/onload=pwn()><!--",
-            r"$\frac$pwn()$", "<link/rel=stylesheet/href=/pwned>", "<body/onpageshow=pwn()>",
+            "<script>pwn()</script>",
+            "<img/src=x/onerror=pwn()>",
+            "<svg/onload=pwn()>",
+            "</script><script>pwn()</script>",
+            "</title><svg/onload=pwn()>",
+            "</textarea><svg/onload=pwn()>",
+            '"><svg/onload=pwn()>',
+            "'><svg/onload=pwn()>",
+            '"/onfocus=pwn()/autofocus="',
+            "'/onmouseover=pwn()/x='",
+            "[x](javascript:pwn())",
+            "![x](/pwned)",
+            "<javascript:pwn()>",
+            "javascript:pwn()//",
+            "${pwn()}",
+            "`${pwn()}`",
+            "{{pwn()}}",
+            "&lt;svg/onload=pwn()&gt;",
+            "&#60;svg/onload=pwn()&#62;",
+            r"\u003csvg/onload=pwn()\u003e",
+            "＜svg/onload=pwn()＞",
+            "<ſcript>pwn()</ſcript>",
+            "<style>@import'/pwned'</style>",
+            "x;background:url(/pwned)",
+            "data:text/html,<script>pwn()</script>",
+            "<math/href=javascript:pwn()>x</math>",
+            "<iframe/srcdoc=<svg/onload=pwn()>>",
+            "<object/data=/pwned>",
+            "<details/open/ontoggle=pwn()>",
+            "<a/href=javascript:pwn()>x</a>",
+            "<base/href=/pwned/>",
+            "]]><svg/onload=pwn()><![CDATA[",
+            "--><svg/onload=pwn()><!--",
+            r"$\frac$pwn()$",
+            "<link/rel=stylesheet/href=/pwned>",
+            "<body/onpageshow=pwn()>",
         ]
     )
-]  # fmt: skip
+]
 ALL = " ".join(PAYLOADS)
 ARMED = "window.pwned = []; window.pwn = (number) => { window.pwned.push(number); };"
-# What a payload may have become although it did not run, or not yet: an element of its own, or a part of one that is more than text.
+# What a payload may have become although it did not run, or not yet: an element of its own, or a
+# part of one that is more than text.
 CAME_ALIVE = """() => [...document.querySelectorAll('*')].filter((element) =>
-    [...element.attributes].some(({ name, value }) => /pwn(\\(|ed)/.test(value) && (/^on/.test(name) ||
-      ['src', 'href', 'xlink:href', 'srcdoc', 'data', 'style', 'action', 'formaction', 'poster'].includes(name)))
-    || (['script', 'style', 'iframe', 'object', 'math'].includes(element.localName) && /pwn(\\(|ed)/.test(element.textContent)))
+    [...element.attributes].some(({ name, value }) => /pwn(\\(|ed)/.test(value)
+      && (/^on/.test(name) || ['src', 'href', 'xlink:href', 'srcdoc', 'data', 'style', 'action',
+        'formaction', 'poster'].includes(name)))
+    || (['script', 'style', 'iframe', 'object', 'math'].includes(element.localName)
+      && /pwn(\\(|ed)/.test(element.textContent)))
   .map((element) => element.outerHTML.slice(0, 200))"""
 
 
 @pytest.fixture(scope="module")
 def app(model_hub, tmp_path_factory):
-    """An app whose one owner has named runs and experiments so, and trained a model whose symbols are the payloads."""
+    """An app whose one owner has named runs and experiments so, and trained a model whose
+    symbols are the payloads.
+    """
     folder = tmp_path_factory.mktemp("markup")
     root, chance = folder / "checkpoints", random.Random(0)
     registry = Registry(root)
     owner = machine_owner_key(root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLAYGROUND_CHECKPOINTS", str(root))
-        texts = [" ".join(chance.choices(PAYLOADS, k=2)) for _ in range(900)] + [f"{one} {one}" for one in PAYLOADS]
-        rows = read_pairs(lambda: enumerate(((text, text) for text in dict.fromkeys(texts)), start=1), split_on_spaces=True)
+        texts = [" ".join(chance.choices(PAYLOADS, k=2)) for _ in range(900)] + [
+            f"{one} {one}" for one in PAYLOADS
+        ]
+        rows = read_pairs(
+            lambda: enumerate(((text, text) for text in dict.fromkeys(texts)), start=1),
+            split_on_spaces=True,
+        )
         store(rows)
-        trainer = Trainer(RunConfig.from_flat(TINY_SETTINGS | {"max_length": 2, "steps": 2} | rows.task_settings()))
+        trainer = Trainer(
+            RunConfig.from_flat(
+                TINY_SETTINGS | {"max_length": 2, "steps": 2} | rows.task_settings()
+            )
+        )
         lines = [trainer.train_step()]
         save_checkpoint(folder / "trained", trainer, lines)
     for name in PAYLOADS:
-        registry.import_checkpoint(shutil.copytree(folder / "trained", folder / "copy"), owner, name)
+        registry.import_checkpoint(
+            shutil.copytree(folder / "trained", folder / "copy"), owner, name
+        )
     registry.slots = 0  # experiments wait: nothing of them is trained
     laboratory = ExperimentService(registry)
     laboratory.close()
     for name in PAYLOADS:
-        laboratory.submit({"name": name, "grid": {"n_layers": [1, 2]}, "base": {"steps": 1}, "seeds": [0]}, owner)
+        laboratory.submit(
+            {"name": name, "grid": {"n_layers": [1, 2]}, "base": {"steps": 1}, "seeds": [0]}, owner
+        )
     registry.shutdown()
     server = AppServer(folder, **model_hub.environment(folder / "hf", token=model_hub.OWNER))
     yield server
@@ -110,9 +157,13 @@ def page(app, window):
 
 
 def shown(page, selector):
-    """The payloads that can be read letter by letter in what these elements show, or offer to be edited."""
+    """The payloads that can be read letter by letter in what these elements show, or offer to
+    be edited.
+    """
     text = page.eval_on_selector_all(
-        selector, "all => all.map((each) => (each.localName !== 'option' && each.value) || each.textContent).join('\\n')"
+        selector,
+        "all => all.map((each) => (each.localName !== 'option' && each.value) || "
+        "each.textContent).join('\\n')",
     )
     return [payload for payload in PAYLOADS if payload in text]
 
@@ -120,7 +171,8 @@ def shown(page, selector):
 def wait_for_all(page, selector, but=0):
     script = """([selector, all, but]) => {
         const text = [...document.querySelectorAll(selector)]
-          .map((each) => (each.localName !== 'option' && each.value) || each.textContent).join('\\n');
+          .map((each) => (each.localName !== 'option' && each.value) || each.textContent)
+          .join('\\n');
         return all.filter((each) => !text.includes(each)).length <= but; }"""
     wait_until(page, script, arg=[selector, PAYLOADS, but])
 
@@ -149,7 +201,9 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
     page.click(".share")
     wait_until(page, "document.querySelector('.settings-json').value")
     page.keyboard.press("Escape")
-    page.set_input_files(".runs .file", {"name": ALL + ".zip", "mimeType": "application/zip", "buffer": b"none"})
+    page.set_input_files(
+        ".runs .file", {"name": ALL + ".zip", "mimeType": "application/zip", "buffer": b"none"}
+    )
     wait_until(page, "/was not taken/.test(document.querySelector('.runs-note').textContent)")
     assert shown(page, ".runs-note") == PAYLOADS
     row = page.locator(".runs tbody tr").nth(1)
@@ -160,8 +214,13 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
 
 
 def test_a_link_that_says_so(page, app):
-    for wanted, said in (({ALL: 1}, "is not a setting of a run"), ({"task": ALL}, "choose one of"), ({"family": ALL}, "choose one of")):
-        page.goto(f"{app.url}/?settings={quote(json.dumps(wanted))}&watch={quote(ALL)}&inspect={quote(ALL)}")
+    for wanted, said in (
+        ({ALL: 1}, "is not a setting of a run"),
+        ({"task": ALL}, "choose one of"),
+        ({"family": ALL}, "choose one of"),
+    ):
+        query = f"settings={quote(json.dumps(wanted))}&watch={quote(ALL)}&inspect={quote(ALL)}"
+        page.goto(f"{app.url}/?{query}")
         expect(page.locator("#problem")).to_contain_text(said)
         assert shown(page, "#problem")
     page.goto(f"{app.url}/?settings={quote(ALL)}#{quote(ALL)}")
@@ -183,9 +242,14 @@ def test_rows_that_somebody_brings(page):
     assert shown(page, ".bring .preview")
     page.get_by_role("button", name="File", exact=False).first.click()
     table = f"{PAYLOADS[1]},{PAYLOADS[2]},{PAYLOADS[8]}\n1,2,3\n"
-    page.set_input_files(".bring .file", {"name": ALL + ".csv", "mimeType": "text/csv", "buffer": table.encode()})
+    page.set_input_files(
+        ".bring .file", {"name": ALL + ".csv", "mimeType": "text/csv", "buffer": table.encode()}
+    )
     expect(page.locator(".bring .columns")).to_be_visible()
-    wait = "([text]) => [...document.querySelectorAll('#bring-columns option')].some((each) => each.value === text)"
+    wait = (
+        "([text]) => [...document.querySelectorAll('#bring-columns option')].some((each) => "
+        "each.value === text)"
+    )
     wait_until(page, wait, arg=[PAYLOADS[1]])
 
 
@@ -195,7 +259,9 @@ def test_every_view_of_inspect(page):
     page.select_option(".inspect .subject", label=PAYLOADS[0])
     text = f"{PAYLOADS[1]} {PAYLOADS[1]}"  # one of its rows
     page.fill(".inspect .sequence", text)
-    wait_until(page, "text => document.querySelector('.inspect').dataset.drawn.endsWith(text)", arg=text)
+    wait_until(
+        page, "text => document.querySelector('.inspect').dataset.drawn.endsWith(text)", arg=text
+    )
     for view in page.eval_on_selector_all("[id^=view-]", "all => all.map((each) => each.id)"):
         page.click(f"#{view}")
         drawn = "name => document.querySelector('.inspect').dataset.drawn.startsWith(name + ' ')"
@@ -213,15 +279,21 @@ def test_prompts_tokens_and_names_of_models_in_compare(page):
         page.fill(".adding input", name)
         page.press(".adding input", "Enter")
         expect(page.locator(".of-table .asked .name", has_text=name)).to_have_count(1)
-    expect(page.locator(".of-table .takes.error").first).to_contain_text("is not the name of a model")
+    expect(page.locator(".of-table .takes.error").first).to_contain_text(
+        "is not the name of a model"
+    )
     page.get_by_role("tab", name="Inference", exact=True).click()
     page.locator(".parts:visible").get_by_role("button", name="Text generation").click()
     page.fill(".part-continue textarea", ALL[:200])
     page.click(".part-continue .main")
-    page.wait_for_selector(".part-continue .going[data-status=done]", state="attached", timeout=120_000)
+    page.wait_for_selector(
+        ".part-continue .going[data-status=done]", state="attached", timeout=120_000
+    )
     page.get_by_role("tab", name="Benchmark").click()
     for line in page.locator(".of-table .asked li").all():
-        line.locator("input").set_checked(line.locator(".name").text_content() in (PAYLOADS[0], "gpt2"))
+        line.locator("input").set_checked(
+            line.locator(".name").text_content() in (PAYLOADS[0], "gpt2")
+        )
     for setting, value in {"n": 3, "shots": 2, "rank": 1}.items():
         page.fill(f".of-table .of-{setting}", str(value))
     page.click(".ask-them")
@@ -246,8 +318,18 @@ def test_names_and_values_of_experiments(page):
 
 def test_repositories_cards_files_and_revisions_of_the_hub(page, hub):
     for number, payload in enumerate(PAYLOADS):
-        card = f"---\ntags: [transformer-playground]\nplayground:\n  task: {json.dumps(payload)}\n---\n{payload}\n"
-        hub.put(f"cy/hostile-{number}", {"README.md": card.encode(), "playground.json": payload.encode(), "model.safetensors": b"x"})
+        card = (
+            "---\ntags: [transformer-playground]\nplayground:\n  task: "
+            f"{json.dumps(payload)}\n---\n{payload}\n"
+        )
+        hub.put(
+            f"cy/hostile-{number}",
+            {
+                "README.md": card.encode(),
+                "playground.json": payload.encode(),
+                "model.safetensors": b"x",
+            },
+        )
     page.get_by_role("tab", name="Hub").click()
     page.wait_for_selector(".hub .who:not(:empty)")
     page.click(".hub .again")
@@ -264,7 +346,11 @@ def test_repositories_cards_files_and_revisions_of_the_hub(page, hub):
     assert shown(page, ".hub .card-preview pre")
     page.click(".hub .go")
     page.wait_for_selector(".hub .published:not([hidden])")
-    hub.put("owner/hostile", {payload.replace("/", "") + ".txt": b"x" for payload in PAYLOADS}, message=ALL[:500])
+    hub.put(
+        "owner/hostile",
+        {payload.replace("/", "") + ".txt": b"x" for payload in PAYLOADS},
+        message=ALL[:500],
+    )
     page.fill(".hub .any-repo", "owner/hostile")
     page.keyboard.press("Enter")
     page.wait_for_selector(".hub .opened-files:not([hidden])")
@@ -274,17 +360,50 @@ def test_repositories_cards_files_and_revisions_of_the_hub(page, hub):
 
 @pytest.mark.filterwarnings("ignore:Glyph")  # no font has them all
 def test_figures_that_are_exported(page, app, tmp_path):
-    """As SVG they open in a browser. A symbol between two dollar signs is no formula, and draws in every format."""
+    """As SVG they open in a browser.
+
+    A symbol between two dollar signs is no formula, and draws in every format.
+    """
     dollars = next(payload for payload in PAYLOADS if payload.startswith("$\\frac"))
-    few = [dollars, *(each for each in PAYLOADS if each != dollars)][:12]  # of more, not every one is written beside its row
+    few = [dollars, *(each for each in PAYLOADS if each != dollars)][
+        :12
+    ]  # of more, not every one is written beside its row
     rest, n = [each for each in PAYLOADS if each not in few][:12], 12
-    grids = [{"kind": "encoder", "title": "encoder attention", "rows": some, "columns": some,
-              "weights": [[[[1 / n] * n] * n]], "possible": [[True] * n] * n} for some in (few, rest)]  # fmt: skip
-    parts = [{"name": "the source", "position": 0, "token": PAYLOADS[0], "against": dollars, "logit": 1.0}]
-    for name, data in (("encoder-attention", grids[0]), ("encoder-attention", grids[1]), ("contributions", parts)):
-        picture = next(path for path in write(tmp_path, name, data) if path.suffix == ".svg").read_bytes()
-        assert (dollars.encode() in picture) == (data is not grids[1])  # as a comment beside its letters, which are drawn
-        page.route("**/exported.svg", lambda route, *, body=picture: route.fulfill(body=body, content_type="image/svg+xml"))
+    grids = [
+        {
+            "kind": "encoder",
+            "title": "encoder attention",
+            "rows": some,
+            "columns": some,
+            "weights": [[[[1 / n] * n] * n]],
+            "possible": [[True] * n] * n,
+        }
+        for some in (few, rest)
+    ]
+    parts = [
+        {
+            "name": "the source",
+            "position": 0,
+            "token": PAYLOADS[0],
+            "against": dollars,
+            "logit": 1.0,
+        }
+    ]
+    for name, data in (
+        ("encoder-attention", grids[0]),
+        ("encoder-attention", grids[1]),
+        ("contributions", parts),
+    ):
+        picture = next(
+            path for path in write(tmp_path, name, data) if path.suffix == ".svg"
+        ).read_bytes()
+        assert (dollars.encode() in picture) == (
+            data is not grids[1]
+        )  # as a comment beside its letters, which are drawn
+        page.route(
+            "**/exported.svg",
+            lambda route, *, body=picture: route.fulfill(body=body, content_type="image/svg+xml"),
+        )
         page.goto(f"{app.url}/exported.svg")
         assert page.evaluate("document.documentElement.localName") == "svg"
         assert page.evaluate("window.pwned") == []

@@ -24,7 +24,11 @@ def choose_task(page: Page, name: str) -> None:
 
 def count(page: Page, name: str) -> str:
     """A line of the panel's counts."""
-    return page.locator(".bring dt", has_text=re.compile(f"^{name}$")).locator("xpath=following-sibling::dd[1]").text_content()
+    return (
+        page.locator(".bring dt", has_text=re.compile(f"^{name}$"))
+        .locator("xpath=following-sibling::dd[1]")
+        .text_content()
+    )
 
 
 def use(page: Page) -> None:
@@ -38,17 +42,28 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     open_panel(page)
     wait_for_text(page, "#problem", "o dataset is selected")
     page.fill(".bring .text", TEXT + "\nno tab here\n\tx")
-    expect(page.locator(".bring .problem li")).to_have_text(["Line 217 has no tab between source and target.", "Line 218 has no source."])
+    expect(page.locator(".bring .problem li")).to_have_text(
+        ["Line 217 has no tab between source and target.", "Line 218 has no source."]
+    )
     expect(page.locator(".bring .use")).to_be_disabled()
     page.fill(".bring .text", TEXT + "\naaa\taaa\naab\tb")
     expect(page.locator(".bring .use")).to_be_enabled()
     expect(page.locator(".bring .problem")).to_be_hidden()
-    assert page.locator(".bring .preview tr").nth(1).locator(".token").all_text_contents() == ["a", "a", "b", "b", "a", "a"]
+    assert page.locator(".bring .preview tr").nth(1).locator(".token").all_text_contents() == [
+        "a",
+        "a",
+        "b",
+        "b",
+        "a",
+        "a",
+    ]
     assert count(page, "rows") == "216"
     assert count(page, "repeated") == "1 row, left out"
     assert count(page, "contradicting") == "1 row, left out: line 218"
     page.select_option(".bring .words", "words")
-    expect(page.locator(".bring .counts")).to_contain_text("217 different words")  # aab's other answer, b, is a word too
+    expect(page.locator(".bring .counts")).to_contain_text(
+        "217 different words"
+    )  # aab's other answer, b, is a word too
     page.select_option(".bring .words", "")
     expect(page.locator(".bring .counts")).to_contain_text("6 different characters")
     use(page)
@@ -75,14 +90,25 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
 
 @pytest.mark.smoke
 def test_rows_that_are_not_here_are_asked_for(app, open_page):
-    fields = {"task": "rows", "rows": "0" * 64, "vocabulary": "a b", "min_length": 2, "max_length": 5, "longest_answer": 3}
+    fields = {
+        "task": "rows",
+        "rows": "0" * 64,
+        "vocabulary": "a b",
+        "min_length": 2,
+        "max_length": 5,
+        "longest_answer": 3,
+    }
     page = open_page(f"{app.url}/?settings={quote(json.dumps(fields))}")
     expect(page.locator(".bring .problem")).to_contain_text("is not on this server")
     wait_for_text(page, "#problem", "upload it below")
     page.click("#train")
     page.wait_for_timeout(500)
     assert page.locator(".runs tbody tr").count() == 0
-    assert page.text_content("#problem").strip().startswith("This dataset (000000000000…) is not on this server")
+    assert (
+        page.text_content("#problem")
+        .strip()
+        .startswith("This dataset (000000000000…) is not on this server")
+    )
 
 
 def test_tab_key_separates_source_and_target_and_tasks_have_examples(app, open_page):
@@ -114,7 +140,9 @@ def test_csv_upload_has_column_choice_and_stored_dataset_is_reusable(app, open_p
     open_panel(page)
     table = "id,from,to\n" + "".join(f"{n},{word},{word.upper()}\n" for n, word in enumerate(WORDS))
     page.click(".bring [data-way=file]")
-    page.set_input_files(".bring .file", {"name": "<b>words.csv", "mimeType": "text/csv", "buffer": table.encode()})
+    page.set_input_files(
+        ".bring .file", {"name": "<b>words.csv", "mimeType": "text/csv", "buffer": table.encode()}
+    )
     expect(page.locator(".bring .problem")).to_contain_text("name the two with sources and targets")
     expect(page.locator(".bring .file-name")).to_contain_text("<b>words.csv")
     page.fill(".bring .column-source", "from")
@@ -133,4 +161,6 @@ def test_csv_upload_has_column_choice_and_stored_dataset_is_reusable(app, open_p
     page.click(".bring [data-way=hub]")
     page.fill(".bring .repo", "<img src=x>")
     page.press(".bring .repo", "Enter")
-    expect(page.locator(".bring .problem")).to_contain_text("'<img src=x>' is not a dataset; write user/name")
+    expect(page.locator(".bring .problem")).to_contain_text(
+        "'<img src=x>' is not a dataset; write user/name"
+    )

@@ -1,4 +1,6 @@
-"""Runs that last, as a person meets them: rewind, branch, many runs, leaving and coming back, sharing."""
+"""Runs that last, as a person meets them: rewind, branch, many runs, leaving and coming back,
+sharing.
+"""
 
 import json
 import re
@@ -27,8 +29,13 @@ from tests.support.browser_page import (
 )
 
 LONG = {"steps": 100_000}
-DRAWN = "at => document.querySelector('.loss-chart').steps?.join() === Array.from({ length: at }, (_, i) => i + 1).join()"
-again_and_again = pytest.mark.parametrize("turn", [1, *(pytest.param(turn, marks=pytest.mark.soak) for turn in range(2, 21))])
+DRAWN = (
+    "at => document.querySelector('.loss-chart').steps?.join() === Array.from({ length: at }, "
+    "(_, i) => i + 1).join()"
+)
+again_and_again = pytest.mark.parametrize(
+    "turn", [1, *(pytest.param(turn, marks=pytest.mark.soak) for turn in range(2, 21))]
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +48,12 @@ def own_server(tmp_path_factory):
 
 @pytest.fixture
 def training(app, open_page, request):
-    """A page that shows a run in training, which the tests that leave it alive share; between them it is paused."""
-    page = open_page(app.url, share=True, visit=False, may_complain=getattr(request, "param", False))
+    """A page that shows a run in training, which the tests that leave it alive share; between
+    them it is paused.
+    """
+    page = open_page(
+        app.url, share=True, visit=False, may_complain=getattr(request, "param", False)
+    )
     if page.url == "about:blank":
         start_run(page, app.url, schedule="constant", warmup=0, **LONG)
     else:
@@ -122,7 +133,9 @@ def test_past_steps_are_shown_and_a_branch_starts_at_one_of_them(app, open_page)
     wait_until(page, "/at step \\d+/.test(document.querySelector('.right-of').textContent)")
     assert page.is_visible(".branch")
     wait_for_status(page, "done")
-    assert "Showing step" in page.text_content(".viewing")  # looking back is not ended by the run's end
+    assert "Showing step" in page.text_content(
+        ".viewing"
+    )  # looking back is not ended by the run's end
     page.click(".now")
     expect(page.locator(".viewing")).to_contain_text("recorded steps to replay")
     wait_until(page, "!/at step/.test(document.querySelector('.right-of').textContent)")
@@ -137,7 +150,9 @@ def test_past_steps_are_shown_and_a_branch_starts_at_one_of_them(app, open_page)
     assert page.text_content(".samples") != answer_now
     expect(page.locator(".loss-value")).to_contain_text("at step 1")
     page.click(".play")
-    wait_until(page, "+(/step (\\d+)/.exec(document.querySelector('.viewing').textContent) || [])[1] > 8")
+    wait_until(
+        page, "+(/step (\\d+)/.exec(document.querySelector('.viewing').textContent) || [])[1] > 8"
+    )
     page.click(".play")
     held = page.text_content(".viewing")
     page.wait_for_timeout(600)
@@ -149,7 +164,9 @@ def test_past_steps_are_shown_and_a_branch_starts_at_one_of_them(app, open_page)
     page.focus(".scrub")
     for _ in range(12):
         page.keyboard.press("ArrowLeft")
-    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # until the last of these is drawn
+    page.evaluate(
+        "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )  # until the last of these is drawn
     wait_for_text(page, ".viewing", "Showing step")
     at = int(re.search(r"step (\d+)", page.text_content(".viewing")).group(1))
     page.click(".branch")
@@ -160,7 +177,9 @@ def test_past_steps_are_shown_and_a_branch_starts_at_one_of_them(app, open_page)
     page.press(".rate", "Enter")
     page.click("#resume")
     wait_for_status(page, "done")
-    expect(page.locator(".overlay-legend .entry")).to_have_text([f"{name} from {at}", f"{name}×"])  # the one that it comes from
+    expect(page.locator(".overlay-legend .entry")).to_have_text(
+        [f"{name} from {at}", f"{name}×"]
+    )  # the one that it comes from
     wait_until(page, DRAWN, arg=400)
 
 
@@ -173,7 +192,9 @@ def test_overlaid_curves_outlast_a_reload_whose_lists_of_runs_fail(app, open_pag
     expect(page.locator(".differ")).to_be_disabled()
     before = page.evaluate("document.querySelector('.loss-chart').toDataURL()")
     page.locator(".runs tbody tr").nth(1).locator(".lay").check()
-    wait_until(page, "before => document.querySelector('.loss-chart').toDataURL() !== before", arg=before)
+    wait_until(
+        page, "before => document.querySelector('.loss-chart').toDataURL() !== before", arg=before
+    )
     expect(page.locator(".overlay-legend .entry")).to_have_count(2)
     page.click(".differ")
     expect(page.locator(".differences")).to_contain_text(re.compile("n_heads.*seed", re.S))
@@ -188,7 +209,12 @@ def test_overlaid_curves_outlast_a_reload_whose_lists_of_runs_fail(app, open_pag
     page.locator(".runs tbody tr").nth(1).locator(".lay").check()
     expect(page.locator(".overlay-legend .entry")).to_have_count(2)
     refused = []
-    page.route("**/ask/runs", lambda route: (refused.append(route), route.abort()) if len(refused) < 3 else route.continue_())
+    page.route(
+        "**/ask/runs",
+        lambda route: (
+            (refused.append(route), route.abort()) if len(refused) < 3 else route.continue_()
+        ),
+    )
     page.reload()
     wait_for_status(page, "checkpoint")
     assert len(refused) == 3
@@ -251,7 +277,9 @@ def test_a_reload_and_seven_more_tabs_show_every_point_and_a_pause(app, open_pag
     wait_for_step(page, 20)
     page.reload()
     wait_for_status(page, "training")
-    tabs = [page] + [open_page(app.url, same_browser_as=page) for _ in range(7)]  # more than a browser has connections to a server
+    tabs = [page] + [
+        open_page(app.url, same_browser_as=page) for _ in range(7)
+    ]  # more than a browser has connections to a server
     for tab in tabs:
         wait_for_status(tab, "training")
     wait_for_step(tabs[-1], displayed_step(tabs[-1]) + 10)
@@ -271,10 +299,15 @@ def test_time_without_a_network_loses_nothing(app, open_page, turn):
     page, failed = open_page(app.url, may_complain=True, visit=False), []
     start_run(page, app.url, speed=20, **LONG)
     wait_for_step(page, 5)
-    page.on("requestfailed", lambda request: failed.append(request.url) if request.url.endswith("/ask/poll") else None)
+    page.on(
+        "requestfailed",
+        lambda request: failed.append(request.url) if request.url.endswith("/ask/poll") else None,
+    )
     page.context.set_offline(True)
     wait_for_text(page, ".sentence", "No answer from the server; trying again")
-    while len(failed) < (4 if turn == 1 else 8):  # each after a longer pause than the one before, up to 5 s
+    while len(failed) < (
+        4 if turn == 1 else 8
+    ):  # each after a longer pause than the one before, up to 5 s
         page.wait_for_timeout(100)
     left_at = len(plotted_steps(page))
     page.context.set_offline(False)
@@ -340,7 +373,9 @@ def test_sigterm_saves_the_run_and_after_a_restart_the_page_goes_on(own_server, 
     assert max(read_manifest(each).step for each in saved) > 29
     wait_for_text(page, ".sentence", "No answer from the server; trying again")
     own.start()
-    wait_for_step(page, 29)  # the sentence names a step again; the status may be one of before the restart
+    wait_for_step(
+        page, 29
+    )  # the sentence names a step again; the status may be one of before the restart
     wait_for_status(page, "paused")
     at = displayed_step(page)
     wait_until(page, "at => document.querySelector('.loss-chart').steps.length === at", arg=at)
@@ -428,7 +463,9 @@ def test_settings_travel_as_a_link_and_as_json(app, open_page):
     other = open_page(link)
     wait_until(other, "document.querySelector('#field-max_length input')?.value === '5'")
     broken = open_page(app.url + "/?settings={%22d_model%22:-1}")
-    expect(broken.locator("#problem")).to_contain_text("The settings of this link were not taken: d_model is -1")
+    expect(broken.locator("#problem")).to_contain_text(
+        "The settings of this link were not taken: d_model is -1"
+    )
 
 
 def test_checkpoints_are_kept_listed_fetched_sent_and_deleted(app, open_page, tmp_path):
@@ -445,7 +482,12 @@ def test_checkpoints_are_kept_listed_fetched_sent_and_deleted(app, open_page, tm
     packed = tmp_path / fetched.value.suggested_filename
     fetched.value.save_as(packed)
     with zipfile.ZipFile(packed) as archive:
-        assert set(archive.namelist()) == {"config.json", "model.safetensors", "training.safetensors", "metrics.jsonl"}
+        assert set(archive.namelist()) == {
+            "config.json",
+            "model.safetensors",
+            "training.safetensors",
+            "metrics.jsonl",
+        }
         archive.extractall(tmp_path / "unpacked")
     assert read_manifest(tmp_path / "unpacked").step == at
     for _ in range(2):  # once is a slip of the hand
@@ -469,7 +511,9 @@ def test_checkpoints_are_kept_listed_fetched_sent_and_deleted(app, open_page, tm
     count = page.locator(".runs tbody tr").count()
     (tmp_path / "odd.zip").write_bytes(b"PK no zip")
     page.set_input_files(".file", tmp_path / "odd.zip")
-    expect(page.locator(".runs-note")).to_contain_text("odd.zip was not taken: it is not a zip file")
+    expect(page.locator(".runs-note")).to_contain_text(
+        "odd.zip was not taken: it is not a zip file"
+    )
     assert page.locator(".runs tbody tr").count() == count
 
 
@@ -503,7 +547,12 @@ def test_the_keyboard_pauses_steps_and_explains_itself(training, width):
 def test_keys_on_another_tab_leave_the_hidden_run_alone(training):
     page = training
     at, done = pause_after(page, 10), []
-    page.on("request", lambda request: done.append(request.post_data_json["do"]) if request.url.endswith("/ask/do") else None)
+    page.on(
+        "request",
+        lambda request: (
+            done.append(request.post_data_json["do"]) if request.url.endswith("/ask/do") else None
+        ),
+    )
     go_to(page, "Inspect")
     expect(page.locator(".live")).to_be_hidden()
     page.evaluate("document.activeElement.blur()")
@@ -528,16 +577,29 @@ def test_a_killed_worker_is_told_with_its_last_checkpoint_and_goes_on(app, open_
     at = pause_after(page, 20)
     page.click("#resume")
     wait_for_step(page, at + 10)
-    # The fork server's children carry no name: the run's is the one that holds the newest run's lock.
-    children = [c for c in psutil.Process(app.process.pid).children(recursive=True) if c.status() != psutil.STATUS_ZOMBIE]
-    held = {file.path: c for c in children for file in c.open_files() if file.path.endswith("/.lock")}
+    # The fork server's children carry no name: the run's is the one that holds the newest run's
+    # lock.
+    children = [
+        c
+        for c in psutil.Process(app.process.pid).children(recursive=True)
+        if c.status() != psutil.STATUS_ZOMBIE
+    ]
+    held = {
+        file.path: c for c in children for file in c.open_files() if file.path.endswith("/.lock")
+    }
     held[max(held)].kill()
     wait_for_status(page, "failed")
-    expect(page.locator(".sentence")).to_contain_text(re.compile(r"killed.*checkpoint of step \d+ is saved"))
+    expect(page.locator(".sentence")).to_contain_text(
+        re.compile(r"killed.*checkpoint of step \d+ is saved")
+    )
     page.click(".resume-here")
     wait_for_status(page, "training")
     wait_for_step(page, at + 30)
     page.click("#pause")
     wait_for_status(page, "paused")
-    wait_for(lambda: plotted_steps(page) == list(range(1, displayed_step(page) + 1)), 60, "every point, none twice")
+    wait_for(
+        lambda: plotted_steps(page) == list(range(1, displayed_step(page) + 1)),
+        60,
+        "every point, none twice",
+    )
     page.click("#stop")

@@ -1,4 +1,5 @@
-"""What the Share dialog gives away works for whoever gets it: a link shows what its sender saw, a frame shows one view in a page of
+"""What the Share dialog gives away works for whoever gets it: a link shows what its sender saw, a
+frame shows one view in a page of
 another site, a report is a file."""
 
 import threading
@@ -8,7 +9,13 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.support.browser_page import count_colors, plotted_steps, start_run, wait_for_status, wait_for_text
+from tests.support.browser_page import (
+    count_colors,
+    plotted_steps,
+    start_run,
+    wait_for_status,
+    wait_for_text,
+)
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +25,9 @@ def foreign():
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            content = f"<!doctype html><title>A course</title><link rel=icon href='data:,'>{held['body']}".encode()
+            content = (
+                f"<!doctype html><title>A course</title><link rel=icon href='data:,'>{held['body']}"
+            ).encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
@@ -105,10 +114,15 @@ def test_a_link_opens_a_comparison_with_what_its_fields_hold(app, open_page):
     other = open_page(free)
     other.wait_for_selector(".part-continue textarea")
     assert other.input_value(".part-continue textarea") == "Once upon a link"
-    assert other.url == f"{app.url}/"  # a reload shows what the visitor does here, not the link once more
+    assert (
+        other.url == f"{app.url}/"
+    )  # a reload shows what the visitor does here, not the link once more
     other.goto(table)
     other.wait_for_selector(".compare .of-n")
-    assert (other.input_value(".compare .of-n"), other.input_value(".compare .subject")) == ("33", "checkpoint:copy")
+    assert (other.input_value(".compare .of-n"), other.input_value(".compare .subject")) == (
+        "33",
+        "checkpoint:copy",
+    )
 
 
 def test_a_link_fills_in_a_question_of_the_lab(app, open_page):
@@ -123,7 +137,9 @@ def test_a_link_fills_in_a_question_of_the_lab(app, open_page):
     link = copied(page, ".own .link")
     other = open_page(link)
     wait_for_text(other, ".own .begin", "Start 4 runs")
-    assert [other.input_value(f".own .{name}") for name in ("setting-0", "values-0", "seeds", "times")] == [
+    assert [
+        other.input_value(f".own .{name}") for name in ("setting-0", "values-0", "seeds", "times")
+    ] == [
         "dropout",
         "0, 0.3",
         "4, 5",
@@ -133,16 +149,34 @@ def test_a_link_fills_in_a_question_of_the_lab(app, open_page):
 
 
 ODD = {
-    "inspect": ["x", "{}", "[]", '{"subject": 3}', '{"subject": "run:x", "view": "y"}', "null",
-                '{"subject":"checkpoint:copy","view":"constructor","options":{"a":[]}}', "0"],
-    "compare": ["{", "7", '{"fields":5}', '{"view":"__proto__","fields":{"finetune":{"model":{"a":1}}}}',
-                '{"view":"none","fields":{"table":7,"free-fill":[],"attention":{"models":5},"job-table":{"id":"x"}}}',
-                '{"view":"free","fields":{"free-part":"constructor","meaning-part":"toString"}}'],
+    "inspect": [
+        "x",
+        "{}",
+        "[]",
+        '{"subject": 3}',
+        '{"subject": "run:x", "view": "y"}',
+        "null",
+        '{"subject":"checkpoint:copy","view":"constructor","options":{"a":[]}}',
+        "0",
+    ],
+    "compare": [
+        "{",
+        "7",
+        '{"fields":5}',
+        '{"view":"__proto__","fields":{"finetune":{"model":{"a":1}}}}',
+        '{"view":"none","fields":{"table":7,"free-fill":[],"attention":{"models":5},'
+        '"job-table":{"id":"x"}}}',
+        '{"view":"free","fields":{"free-part":"constructor","meaning-part":"toString"}}',
+    ],
     "lab": ['{"grid":[1,["norm"],[{},[]],["d_model",null]],"seeds":{},"times":"x"}', "null"],
     "hub": ["", "no-name", "../../etc@x"],
-}  # fmt: skip
-OPEN = {"inspect": ".inspect[data-drawn]", "compare": ".compare .views [aria-selected=true]", "lab": ".lab .questions li",
-        "hub": ".hub .here tbody tr"}  # fmt: skip
+}
+OPEN = {
+    "inspect": ".inspect[data-drawn]",
+    "compare": ".compare .views [aria-selected=true]",
+    "lab": ".lab .questions li",
+    "hub": ".hub .here tbody tr",
+}
 
 
 @pytest.mark.parametrize("odd", range(max(map(len, ODD.values()))))
@@ -159,7 +193,9 @@ def test_an_odd_link_leaves_the_page_whole(app, open_page, odd):
 
 
 def test_an_odd_link_to_a_model_shows_the_model(app, open_page):
-    page = open_page(f"{app.url}/?model=copy&kind=__proto__&curve=constructor&head=9.9&step=-1&log=no")
+    page = open_page(
+        f"{app.url}/?model=copy&kind=__proto__&curve=constructor&head=9.9&step=-1&log=no"
+    )
     page.wait_for_selector("[data-status=checkpoint]")
     page.wait_for_selector(".live .runs")
 
@@ -174,16 +210,29 @@ def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiti
     host = visiting(foreign(code))
     frame = host.frame_locator("iframe")
     frame.locator(".heads canvas").first.wait_for()
-    for absent in ("#title", "#train", "#tabs [role=tab]", ".live .runs", ".live .share", ".loss-chart", "footer"):
+    for absent in (
+        "#title",
+        "#train",
+        "#tabs [role=tab]",
+        ".live .runs",
+        ".live .share",
+        ".loss-chart",
+        "footer",
+    ):
         assert not frame.locator(absent).first.is_visible(), absent
     inner = next(each for each in host.frames if "embed=attention" in each.url)
-    assert inner.evaluate("localStorage.getItem('transformer-playground')") in (None, '""')  # it knows no owner
+    assert inner.evaluate("localStorage.getItem('transformer-playground')") in (
+        None,
+        '""',
+    )  # it knows no owner
     assert inner.locator(".open-whole").get_attribute("href") == f"{app.url}/?model=reverse"
 
 
 @pytest.mark.smoke
 def test_the_whole_page_shows_in_no_frame_of_another_site(app, visiting, foreign):
-    host = visiting(foreign(f'<iframe src="{app.url}/?model=reverse" width="900" height="600"></iframe>'))
+    host = visiting(
+        foreign(f'<iframe src="{app.url}/?model=reverse" width="900" height="600"></iframe>')
+    )
     host.wait_for_timeout(1500)
     inner = host.frames[1]
     assert inner.locator(".live").count() == 0
@@ -194,8 +243,10 @@ def test_the_whole_page_shows_in_no_frame_of_another_site(app, visiting, foreign
 def test_each_view_is_there_alone_and_fits_its_frame(app, open_page, view):
     page = open_page(f"{app.url}/?model=reverse&embed={view}", width=420, height=460)
     page.wait_for_selector(".live[data-status=checkpoint] .samples tr", state="attached")
-    parts = {each: page.locator(f".learning > [data-part={part}]").last.is_visible() for each, part in
-             (("learning", "curves"), ("try", "try"), ("samples", "samples"))}  # fmt: skip
+    parts = {
+        each: page.locator(f".learning > [data-part={part}]").last.is_visible()
+        for each, part in (("learning", "curves"), ("try", "try"), ("samples", "samples"))
+    }
     if view == "learning":
         parts["learning"] = page.is_visible(".score-chart")
         assert plotted_steps(page)[-1] == 200

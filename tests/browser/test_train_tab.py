@@ -5,7 +5,13 @@ from playwright.sync_api import Page, expect
 
 from playground.training.presets import preset_config
 from tests.support.app_server import wait_for
-from tests.support.browser_page import count_colors, displayed_step, fill_field, wait_for_status, wait_until
+from tests.support.browser_page import (
+    count_colors,
+    displayed_step,
+    fill_field,
+    wait_for_status,
+    wait_until,
+)
 
 
 def open_advanced(page: Page, group: str) -> None:
@@ -47,7 +53,10 @@ def test_nothing_is_cut_off_at_any_width(page, width):
     page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     if width == 390:
-        tops = [page.locator(selector).bounding_box()["y"] for selector in ("#train", ".learning", ".attention", "#form")]
+        tops = [
+            page.locator(selector).bounding_box()["y"]
+            for selector in ("#train", ".learning", ".attention", "#form")
+        ]
         assert tops == sorted(tops)
 
 
@@ -64,7 +73,10 @@ def test_kinds_heads_and_cells_can_be_chosen_by_keyboard(page):
     expect(page.locator("figcaption")).to_contain_text("it lies in the future")
     page.keyboard.press("ArrowLeft")
     expect(page.locator("figcaption")).to_have_text(
-        re.compile(r"Layer 1, head 3\. Target position 1 \(\d\) attends to target position 1 \(SOS\) with weight 1\.000")
+        re.compile(
+            r"Layer 1, head 3\. Target position 1 \(\d\) attends to target position 1 \(SOS\) with "
+            r"weight 1\.000"
+        )
     )
     page.focus(".loss-chart")
     page.keyboard.press("ArrowLeft")
@@ -74,7 +86,9 @@ def test_kinds_heads_and_cells_can_be_chosen_by_keyboard(page):
 def test_a_preset_fills_the_form_and_another_model_can_be_opened(page):
     page.click("#field-preset label:has-text('One head')")
     expect(page.locator("#field-preset")).to_contain_text("small enough to interpret every figure")
-    expect(page.locator("#size")).to_contain_text(f"{preset_config('one-head').model.parameter_count():,} parameters")
+    expect(page.locator("#size")).to_contain_text(
+        f"{preset_config('one-head').model.parameter_count():,} parameters"
+    )
     page.select_option(".subject", "checkpoint:copy")
     wait_until(page, "document.querySelector('.sentence').textContent.includes('Checkpoint copy')")
     expect(page.locator(".answer")).to_have_text(re.compile(r"3 1 4 1 5\s*✓"))
@@ -87,12 +101,18 @@ def test_a_bad_value_is_explained_beside_its_field_and_nothing_starts(page):
     fill_field(page, "n_heads", 5)
     expect(page.locator("#problem")).to_contain_text("does not divide")
     page.click("#train")
-    expect(page.locator("#field-n_heads")).to_contain_text("does not divide d_model 64; use one of 1, 2, 4, 8, 16, 32, 64")
+    expect(page.locator("#field-n_heads")).to_contain_text(
+        "does not divide d_model 64; use one of 1, 2, 4, 8, 16, 32, 64"
+    )
     fill_field(page, "n_heads", 4)
     fill_field(page, "learning_rate", -1)
-    expect(page.locator("#problem")).to_contain_text("it must be a number from")  # a late event of the form clears messages at fields
+    expect(page.locator("#problem")).to_contain_text(
+        "it must be a number from"
+    )  # a late event of the form clears messages at fields
     page.click("#train")
-    expect(page.locator("#field-learning_rate")).to_contain_text("it must be a number from 0.000000001 to 100")
+    expect(page.locator("#field-learning_rate")).to_contain_text(
+        "it must be a number from 0.000000001 to 100"
+    )
     expect(page.locator("#problem")).to_contain_text("it must be a number from")
     assert page.get_attribute(".live", "data-status") == "checkpoint"
 
@@ -104,13 +124,17 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
     wait_for_status(page, "training")
     expect(page.locator("#pause")).to_be_visible()
     expect(page.locator("#train")).to_be_hidden()
-    page.wait_for_selector(".live:not(.old)")  # the shipped model's picture, which stayed until then, is the one of the end
+    page.wait_for_selector(
+        ".live:not(.old)"
+    )  # the shipped model's picture, which stayed until then, is the one of the end
     first = page.evaluate("document.querySelector('.focus-map').toDataURL()")
     wait_for_status(page, "done", seconds=120)
     expect(page.locator(".score-value")).to_have_text(re.compile(r"^(100|99\.\d) %$"))
     expect(page.locator(".right-of")).to_have_text("8 of 8 right")
     sentence = page.text_content(".sentence")
-    assert re.search(r"Done · 200 steps in .* · exact match (100|99\.9) % of 2,000 held-out sequences", sentence), sentence
+    assert re.search(
+        r"Done · 200 steps in .* · exact match (100|99\.9) % of 2,000 held-out sequences", sentence
+    ), sentence
     assert page.evaluate("document.querySelector('.focus-map').toDataURL()") != first
     page.click("details.lengths summary")
     assert page.locator(".lengths tbody tr").count() == 10
@@ -130,9 +154,13 @@ def test_a_run_obeys_every_page_of_its_browser_and_no_other(app, open_page):
     held_at = displayed_step(page)
     assert held_at > 0
     page.click("#step")
-    wait_until(page, f"document.querySelector('.sentence').textContent.includes('step {held_at + 1}')")
+    wait_until(
+        page, f"document.querySelector('.sentence').textContent.includes('step {held_at + 1}')"
+    )
     page.click("#step")
-    wait_until(page, f"document.querySelector('.sentence').textContent.includes('step {held_at + 2}')")
+    wait_until(
+        page, f"document.querySelector('.sentence').textContent.includes('step {held_at + 2}')"
+    )
     page.fill(".sequence", "1 2 3")
     expect(page.locator(".answer")).to_contain_text(re.compile("[✓✗]"))
     other = open_page(app.url)  # another browser
@@ -147,7 +175,11 @@ def test_a_run_obeys_every_page_of_its_browser_and_no_other(app, open_page):
     expect(page.locator("#resume")).to_be_visible()
     page.click("#resume")
     wait_for_status(page, "training")
-    wait_until(page, f"+(/step (\\d+)/.exec(document.querySelector('.sentence').textContent) || [])[1] > {held_at + 10}")
+    wait_until(
+        page,
+        "+(/step (\\d+)/.exec(document.querySelector('.sentence').textContent) || [])[1] > "
+        f"{held_at + 10}",
+    )
     second_tab = open_page(app.url, same_browser_as=page)
     wait_for_status(second_tab, "training")
     page.click("#stop")

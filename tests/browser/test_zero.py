@@ -1,4 +1,6 @@
-"""A Space on ZeroGPU as its visitors meet it: the app, with a package `spaces` that lends a simulated GPU."""
+"""A Space on ZeroGPU as its visitors meet it: the app, with a package `spaces` that lends a
+simulated GPU.
+"""
 
 import os
 
@@ -8,7 +10,8 @@ from playwright.sync_api import expect
 from tests.support.app_server import ROOT, AppServer
 from tests.support.browser_page import fill_field, wait_for_status, wait_until
 
-# As the real one, it refuses to be imported by Gradio in the making, and knows whose event calls from Gradio's own context.
+# As the real one, it refuses to be imported by Gradio in the making, and knows whose event calls
+# from Gradio's own context.
 SPACES = """
 import gradio
 if not hasattr(gradio, "Blocks"):
@@ -26,7 +29,13 @@ def zero_app(tmp_path_factory):
     folder = tmp_path_factory.mktemp("zero")
     (folder / "spaces.py").write_text(SPACES)
     path = os.pathsep.join((str(folder), str(ROOT)))
-    app = AppServer(folder, PYTHONPATH=path, SPACES_ZERO_GPU="true", PLAYGROUND_ZERO_SECONDS="1", GRADIO_SERVER_NAME="0.0.0.0")
+    app = AppServer(
+        folder,
+        PYTHONPATH=path,
+        SPACES_ZERO_GPU="true",
+        PLAYGROUND_ZERO_SECONDS="1",
+        GRADIO_SERVER_NAME="0.0.0.0",
+    )
     yield app
     app.stop()
 
@@ -41,7 +50,13 @@ def test_a_run_trains_in_slices_while_its_page_is_open(zero_app, open_page):
     page.select_option(".speed", "20")  # so that a second is not enough, however quick the machine
     page.click("#train")
     wait_for_status(page, "waiting", "training")
-    wait_until(page, "/Waiting for the next slice of the GPU|Training/.test(document.querySelector('.sentence').textContent)")
+    wait_until(
+        page,
+        "/Waiting for the next slice of the "
+        "GPU|Training/.test(document.querySelector('.sentence').textContent)",
+    )
     wait_for_status(page, "done")
     expect(page.locator(".sentence")).to_contain_text("Done · 40 steps")
-    expect(page.locator(".device")).to_contain_text("ZeroGPU trains runs with device=zero in slices")
+    expect(page.locator(".device")).to_contain_text(
+        "ZeroGPU trains runs with device=zero in slices"
+    )

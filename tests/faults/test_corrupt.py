@@ -1,4 +1,6 @@
-"""A checkpoint that is damaged on the disk: a named error, and the run goes on from the one before."""
+"""A checkpoint that is damaged on the disk: a named error, and the run goes on from the one
+before.
+"""
 
 import random
 import shutil
@@ -7,7 +9,12 @@ import pytest
 import safetensors.torch
 
 from playground.runs.registry import Registry
-from playground.training.checkpoint import load_checked_tensors, load_model, resume_trainer, save_checkpoint
+from playground.training.checkpoint import (
+    load_checked_tensors,
+    load_model,
+    resume_trainer,
+    save_checkpoint,
+)
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
 from tests.support.small_runs import (
@@ -61,16 +68,27 @@ def length_of_header(path):
     return 8 + int.from_bytes(path.read_bytes()[:8], "little")
 
 
-EVERY_BYTE = [pytest.param(name, 1, marks=[pytest.mark.soak, pytest.mark.timeout(600)]) for name in FILES[1:]]
+EVERY_BYTE = [
+    pytest.param(name, 1, marks=[pytest.mark.soak, pytest.mark.timeout(600)]) for name in FILES[1:]
+]
 
 
-@pytest.mark.parametrize(("name", "every"), [("model.safetensors", 5), ("training.safetensors", 17), *EVERY_BYTE])
+@pytest.mark.parametrize(
+    ("name", "every"), [("model.safetensors", 5), ("training.safetensors", 17), *EVERY_BYTE]
+)
 def test_flipped_bytes_of_a_header_are_refused(saved, name, every):
     path = saved / name
-    expected = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in safetensors.torch.load_file(path).items()}
+    expected = {
+        name: (tensor.dtype, tuple(tensor.shape))
+        for name, tensor in safetensors.torch.load_file(path).items()
+    }
     load_checked_tensors(path, expected)
     places = range(0, length_of_header(path), every)
-    assert [at for at in flipped_bytes(path, places) if not refused(name, load_checked_tensors, path, expected)] == []
+    assert [
+        at
+        for at in flipped_bytes(path, places)
+        if not refused(name, load_checked_tensors, path, expected)
+    ] == []
 
 
 @repeat_counts(50, 250)
@@ -86,7 +104,11 @@ def test_flipped_bytes_of_the_data_are_refused(saved, name, count):
 @pytest.mark.parametrize("name", FILES)
 def test_truncations_are_refused(saved, name):
     content, chance = (saved / name).read_bytes(), random.Random(0)
-    for end in (0, *chance.sample(range(len(content) - 2), 38), len(content) - 2):  # config.json ends with a line break
+    for end in (
+        0,
+        *chance.sample(range(len(content) - 2), 38),
+        len(content) - 2,
+    ):  # config.json ends with a line break
         (saved / name).write_bytes(content[:end])
         assert refused(name, loading(name), saved), end
 
@@ -140,7 +162,9 @@ def test_every_damage_to_every_file_is_refused(saved, name, harm):
 
 # Each file and each harm once; the other pairs are soak tests.
 FALLBACKS = [
-    pytest.param(name, harm, id=f"{name}-{harm.__name__}", marks=[] if i == j else [pytest.mark.soak])
+    pytest.param(
+        name, harm, id=f"{name}-{harm.__name__}", marks=[] if i == j else [pytest.mark.soak]
+    )
     for i, name in enumerate(FILES)
     for j, harm in enumerate(HARMS)
 ]
@@ -184,11 +208,17 @@ def test_a_run_of_which_nothing_can_be_used_says_so_and_harms_nothing(two_genera
     for folder in folders:
         cut(folder / "model.safetensors")
     shutil.rmtree(run.folder / "history")
-    before = [sorted(path.name for path in folder.iterdir()) for folder in folders], (run.folder / "metrics.jsonl").read_bytes()
+    before = (
+        [sorted(path.name for path in folder.iterdir()) for folder in folders],
+        (run.folder / "metrics.jsonl").read_bytes(),
+    )
     registry.control(run, "resume")
     wait_for_status(run, "failed")
     assert "no checkpoint of this run can be used" in run.message
     assert f"{run.folder.name}/checkpoints/{folders[0].name}" in run.message
     assert "Resume continues from there" not in run.message
     wait_for_end(run)
-    assert ([sorted(path.name for path in folder.iterdir()) for folder in folders], (run.folder / "metrics.jsonl").read_bytes()) == before
+    assert (
+        [sorted(path.name for path in folder.iterdir()) for folder in folders],
+        (run.folder / "metrics.jsonl").read_bytes(),
+    ) == before

@@ -38,7 +38,10 @@ class Disk:
         self.clear()
         with open(self.filler, "wb") as file:
             taken = 0
-            for wait in (0, pause):  # a file that is being replaced meanwhile gives back the room of the one before
+            for wait in (
+                0,
+                pause,
+            ):  # a file that is being replaced meanwhile gives back the room of the one before
                 time.sleep(wait)
                 taken = max(PAGE, taken + self.free() - free)
                 os.posix_fallocate(file.fileno(), 0, taken)
@@ -51,7 +54,9 @@ class Disk:
 def disk(tmp_path):
     folder = tmp_path / "disk"
     folder.mkdir()
-    if not run_as_root("mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=1777", "tmpfs", str(folder)):
+    if not run_as_root(
+        "mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=1777", "tmpfs", str(folder)
+    ):
         assert not IN_CI, "no disk can be mounted here, and this gate must not be skipped in CI"
         pytest.skip("mounting a disk takes root, or sudo without a password")
     yield Disk(folder)
@@ -83,12 +88,20 @@ def one_step(registry, run):
     """A single step; False when something could not be written."""
     step, looks = run.step, run.weight_steps
     registry.control(run, "step")
-    wait_for(lambda: run.message or (run.step == step + 1 and run.weight_steps != looks), 60, "a single step, or trouble")
+    wait_for(
+        lambda: run.message or (run.step == step + 1 and run.weight_steps != looks),
+        60,
+        "a single step, or trouble",
+    )
     return not run.message
 
 
 def check_it_waits_and_names_the_disk(run, before):
-    wait_for(lambda: FULL in run.message, 60, f"a message about the disk (status {run.status}, message {run.message!r})")
+    wait_for(
+        lambda: FULL in run.message,
+        60,
+        f"a message about the disk (status {run.status}, message {run.message!r})",
+    )
     assert run.folder.name in run.message
     wait_for_status(run, "paused")
     assert run.has_worker  # what is not on disk waits in memory
@@ -112,7 +125,11 @@ def begin(registry):
         run = start_run(registry, steps=STEPS)
     except UserError as error:
         return None, str(error)
-    wait_for(lambda: run.status in ("done", "failed") or FULL in run.message, 60, "the end of the disk, or of the run")
+    wait_for(
+        lambda: run.status in ("done", "failed") or FULL in run.message,
+        60,
+        "the end of the disk, or of the run",
+    )
     return run, run.message
 
 
@@ -141,7 +158,10 @@ def test_a_disk_that_fills_while_the_history_is_written_pauses_the_run(registry,
 
 def test_a_disk_that_fills_while_metrics_are_written_pauses_the_run(registry, disk):
     run = paused_at(registry, 5)
-    size = {suffix: (run.folder / "history" / f"{step}{suffix}").stat().st_size for step, suffix in ((5, ".safetensors"),)}
+    size = {
+        suffix: (run.folder / "history" / f"{step}{suffix}").stat().st_size
+        for step, suffix in ((5, ".safetensors"),)
+    }
     weights = -(-size[".safetensors"] // PAGE) * PAGE
     while True:  # a line needs a new page of the disk every thirty steps or so
         state = 0 if (run.step + 1) % 8 else 40 * PAGE
@@ -152,7 +172,9 @@ def test_a_disk_that_fills_while_metrics_are_written_pauses_the_run(registry, di
             break
         assert run.step < 55, "the metrics took no new page of the disk"
     check_it_waits_and_names_the_disk(run, 5)
-    assert (run.folder / "history" / f"{run.step}.safetensors").exists()  # it was the metrics that did not fit
+    assert (
+        run.folder / "history" / f"{run.step}.safetensors"
+    ).exists()  # it was the metrics that did not fit
     check_it_ends_with_every_point(registry, disk, run)
 
 
@@ -163,7 +185,10 @@ def test_a_disk_that_fills_while_a_checkpoint_is_written_pauses_the_run(registry
     registry.control(run, "keep")
     check_it_waits_and_names_the_disk(run, 5)
     assert newest_checkpoint_step(run) == 5
-    assert sorted(path.name for path in (run.folder / "checkpoints").iterdir()) == ["0000000", "0000005-kept"]
+    assert sorted(path.name for path in (run.folder / "checkpoints").iterdir()) == [
+        "0000000",
+        "0000005-kept",
+    ]
     check_it_ends_with_every_point(registry, disk, run)
 
 

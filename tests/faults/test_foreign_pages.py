@@ -1,6 +1,8 @@
-"""What pages of other sites and strangers reach on the server: over real HTTP, and once in a real browser.
+"""What pages of other sites and strangers reach on the server: over real HTTP, and once in a real
+browser.
 
-Only names that existed before the defects were fixed are used, so that the tests run on the old code, too.
+Only names that existed before the defects were fixed are used, so that the tests run on the old
+code, too.
 """
 
 import http.client
@@ -70,14 +72,21 @@ def environment(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory, environment):
-    app = AppServer(tmp_path_factory.mktemp("local"), **environment, PLAYGROUND_HOSTS="play.example.org")
+    app = AppServer(
+        tmp_path_factory.mktemp("local"), **environment, PLAYGROUND_HOSTS="play.example.org"
+    )
     yield app
     app.stop()
 
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory, environment):
-    app = AppServer(tmp_path_factory.mktemp("opened"), **environment, GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_ADDRESS_MS="0")
+    app = AppServer(
+        tmp_path_factory.mktemp("opened"),
+        **environment,
+        GRADIO_SERVER_NAME="0.0.0.0",
+        PLAYGROUND_ADDRESS_MS="0",
+    )
     yield app
     app.stop()
 
@@ -110,12 +119,16 @@ def test_a_link_cannot_run_a_script_on_the_apps_origin(local, opened, site):
             found = []
             for app in (local, opened):
                 page = browser.new_page()
-                response = page.goto(f"{app.url}/gradio_api/file={site.url}/x.png", wait_until="load")
+                response = page.goto(
+                    f"{app.url}/gradio_api/file={site.url}/x.png", wait_until="load"
+                )
                 found.append((response.status, "ran on" in page.title()))
             browser.close()
             return found
 
-    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
+    with ThreadPoolExecutor(
+        1
+    ) as thread:  # the browser tests' event loop may be running in this one
         found = thread.submit(follow_links).result()
     assert found == [(404, False)] * 2
     assert site.requests == []
@@ -135,35 +148,55 @@ def test_only_the_page_may_run_scripts(app):
 
 EVIL = "https://evil.example"
 FOREIGN = [
-    {"Origin": EVIL}, {"Origin": EVIL, "X_Forwarded_Host": "evil.example"}, {"Origin": "null"},
+    {"Origin": EVIL},
+    {"Origin": EVIL, "X_Forwarded_Host": "evil.example"},
+    {"Origin": "null"},
     {"Sec_Fetch_Site": "cross-site"},
-]  # fmt: skip
+]
 CALLS = [
     ("POST", "/playground/ask/hub-start", {"kind": "push", "repo": "ada/pwned"}),
     ("POST", "/playground/ask/runs", {"owner": "a" * 32}),
     ("POST", "/playground/rows", {}),
     ("POST", "/playground/checkpoint", {}),
-    ("POST", "/gradio_api/run/push", {"data": ["checkpoint:reverse", "ada/x", "", False, "main", False, 0, ""]}),
+    (
+        "POST",
+        "/gradio_api/run/push",
+        {"data": ["checkpoint:reverse", "ada/x", "", False, "main", False, 0, ""]},
+    ),
     ("POST", "/gradio_api/call/models", {"data": [""]}),
     ("POST", "/gradio_api/queue/join", {"data": [""], "fn_index": 14, "session_hash": "abc"}),
     ("POST", "/gradio_api/mcp/", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
     ("GET", "/config", None),
     ("GET", "/gradio_api/info", None),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("headers", FOREIGN, ids=lambda headers: " ".join(headers))
-@pytest.mark.parametrize(("method", "path", "body"), CALLS, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("method", "path", "body"), CALLS, ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_a_request_of_another_site_is_refused(app, headers, method, path, body):
     owner = {"X_Owner": new_owner_key(), "Accept": "application/json, text/event-stream"}
-    status, answer, _ = send(app, method, path, json.dumps(body).encode() if body is not None else b"", **owner, **headers)
+    status, answer, _ = send(
+        app,
+        method,
+        path,
+        json.dumps(body).encode() if body is not None else b"",
+        **owner,
+        **headers,
+    )
     assert status == 403
     assert answer["access-control-allow-origin"] is None
 
 
-@pytest.mark.parametrize("path", ["/playground/ask/hub-start", "/gradio_api/run/push", "/gradio_api/queue/join", "/"])
+@pytest.mark.parametrize(
+    "path", ["/playground/ask/hub-start", "/gradio_api/run/push", "/gradio_api/queue/join", "/"]
+)
 def test_no_preflight_is_granted(app, path):
-    asked = {"Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "x-forwarded-host"}
+    asked = {
+        "Access_Control_Request_Method": "POST",
+        "Access_Control_Request_Headers": "x-forwarded-host",
+    }
     for origin in (EVIL, "http://localhost:1"):
         status, answer, _ = send(app, "OPTIONS", path, Origin=origin, **asked)
         assert status >= 400
@@ -174,7 +207,12 @@ def test_no_preflight_is_granted(app, path):
 def test_a_page_of_this_server_is_served(app):
     origin = f"http://127.0.0.1:{app.port}"
     body = json.dumps({"owner": new_owner_key()}).encode()
-    assert send(app, "POST", "/playground/ask/runs", body, Origin=origin, Sec_Fetch_Site="same-origin")[0] == 200
+    assert (
+        send(
+            app, "POST", "/playground/ask/runs", body, Origin=origin, Sec_Fetch_Site="same-origin"
+        )[0]
+        == 200
+    )
     assert send(app, "GET", "/", Sec_Fetch_Site="cross-site")[0] == 200  # a link on another site
 
 
@@ -189,7 +227,10 @@ def test_configured_hosts_are_served_and_others_refused(local):
     assert local.get("/", Host="play.example.org")[0] == 200
     assert local.get("/", Host="evil.example")[0] == 400
     body = json.dumps({"owner": new_owner_key()}).encode()
-    own = {"Origin": "https://play.example.org", "Host": f"127.0.0.1:{local.port}"}  # a proxy that rewrites Host
+    own = {
+        "Origin": "https://play.example.org",
+        "Host": f"127.0.0.1:{local.port}",
+    }  # a proxy that rewrites Host
     assert send(local, "POST", "/playground/ask/runs", body, **own)[0] == 200
 
 
@@ -200,20 +241,41 @@ def files(url):
     """A file in a request, plain, nested, and with its name escaped."""
     data = {"path": url, "url": url, "meta": {"_type": "gradio.FileData"}}
     plain = json.dumps(data)
-    return [plain, json.dumps([[data]]), json.dumps({"a": {"b": data}}), plain.replace("gradio.F", "\\u0067radio.F")]
+    return [
+        plain,
+        json.dumps([[data]]),
+        json.dumps({"a": {"b": data}}),
+        plain.replace("gradio.F", "\\u0067radio.F"),
+    ]
 
 
 @pytest.mark.parametrize("form", range(4))
 def test_a_file_in_a_request_is_refused_and_not_fetched(app, site, form):
     before = len(site.requests)
     value = files(f"{site.url}/big")[form]
-    for path in ("/gradio_api/run/models", "/gradio_api/call/models", "/gradio_api/api/models", "/gradio_api/queue/join"):
+    for path in (
+        "/gradio_api/run/models",
+        "/gradio_api/call/models",
+        "/gradio_api/api/models",
+        "/gradio_api/queue/join",
+    ):
         body = f'{{"data": [{value}], "session_hash": "abc"}}'.encode()
         status, _, text = send(app, "POST", path, body)
         assert 400 <= status < 500
         assert str(app.checkpoints).encode() not in text
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "models", "arguments": {"owner": json.loads(value)}}}
-    mcp = send(app, "POST", "/gradio_api/mcp/", json.dumps(call).encode(), Accept="application/json, text/event-stream")
+    call = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "models", "arguments": {"owner": json.loads(value)}},
+    }
+    mcp = send(
+        app,
+        "POST",
+        "/gradio_api/mcp/",
+        json.dumps(call).encode(),
+        Accept="application/json, text/event-stream",
+    )
     assert mcp[0] == 422
     assert len(site.requests) == before
 
@@ -223,11 +285,20 @@ def test_a_file_in_a_request_is_refused_and_not_fetched(app, site, form):
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("POST", "/gradio_api/process_recording"), ("GET", "/gradio_api/deep_link?session_hash=abc"), ("GET", "/?deep_link=abc"),
-     ("GET", "/?deep%5Flink=abc"), ("POST", "/gradio_api/upload"), ("POST", "/gradio_api/component_server"),
-     ("GET", "/gradio_api/custom_component/x%0aFORGED/client/component/a.js"), ("GET", "/static/../../etc/passwd"),
-     ("GET", "/gradio_api/file%3Dhttp://x"), ("GET", "//gradio_api/file=http://x"), ("POST", "/gradio_api/stream/abc")],
-)  # fmt: skip
+    [
+        ("POST", "/gradio_api/process_recording"),
+        ("GET", "/gradio_api/deep_link?session_hash=abc"),
+        ("GET", "/?deep_link=abc"),
+        ("GET", "/?deep%5Flink=abc"),
+        ("POST", "/gradio_api/upload"),
+        ("POST", "/gradio_api/component_server"),
+        ("GET", "/gradio_api/custom_component/x%0aFORGED/client/component/a.js"),
+        ("GET", "/static/../../etc/passwd"),
+        ("GET", "/gradio_api/file%3Dhttp://x"),
+        ("GET", "//gradio_api/file=http://x"),
+        ("POST", "/gradio_api/stream/abc"),
+    ],
+)
 def test_routes_that_the_page_does_not_use_answer_404(app, method, path):
     assert send(app, method, path)[0] == 404
 
@@ -245,16 +316,32 @@ def test_wrong_numbers_of_values_print_no_secret(opened):
     for name, endpoint in info.items():
         right = len(endpoint["parameters"])
         for count in {0, 1, 2, 3, right - 1, right + 1, right + 5} - {right, -1}:
-            body = json.dumps({"data": [TOKEN, owner, TOKEN, owner, TOKEN, owner, TOKEN, owner, TOKEN, owner][:count]}).encode()
+            body = json.dumps(
+                {
+                    "data": [TOKEN, owner, TOKEN, owner, TOKEN, owner, TOKEN, owner, TOKEN, owner][
+                        :count
+                    ]
+                }
+            ).encode()
             for way in ("run", "call", "api"):
                 assert send(opened, "POST", f"/gradio_api/{way}{name}", body)[0] == 422, name
-        odd = [{"data": {TOKEN: owner}}, {"data": TOKEN}, {"data": None}, {TOKEN: owner}, [TOKEN, owner]]
+        odd = [
+            {"data": {TOKEN: owner}},
+            {"data": TOKEN},
+            {"data": None},
+            {TOKEN: owner},
+            [TOKEN, owner],
+        ]
         for body in odd:
-            assert send(opened, "POST", f"/gradio_api/run{name}", json.dumps(body).encode())[0] == 422
+            assert (
+                send(opened, "POST", f"/gradio_api/run{name}", json.dumps(body).encode())[0] == 422
+            )
         wrong = json.dumps({"data": [[TOKEN, {"owner": owner}]] * right}).encode()
         assert send(opened, "POST", f"/gradio_api/run{name}", wrong)[0] in (200, 500)
     for index in private:  # the page's own events, by their number
-        body = json.dumps({"data": [TOKEN, owner], "fn_index": index, "session_hash": secrets.token_hex(5)}).encode()
+        body = json.dumps(
+            {"data": [TOKEN, owner], "fn_index": index, "session_hash": secrets.token_hex(5)}
+        ).encode()
         send(opened, "POST", "/gradio_api/queue/join", body)
         send(opened, "POST", "/gradio_api/run/predict", body)
     PageClient(opened, owner).call("runs")
@@ -265,7 +352,12 @@ def test_wrong_numbers_of_values_print_no_secret(opened):
 
 
 def test_an_aborted_request_leaves_no_traceback(opened):
-    for path in ("/playground/ask/poll", "/gradio_api/run/models", "/playground/rows", "/playground/checkpoint"):
+    for path in (
+        "/playground/ask/poll",
+        "/gradio_api/run/models",
+        "/playground/rows",
+        "/playground/checkpoint",
+    ):
         connection = http.client.HTTPConnection("127.0.0.1", opened.port, timeout=60)
         connection.putrequest("POST", path)
         connection.putheader("content-length", "1000")

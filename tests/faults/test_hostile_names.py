@@ -1,4 +1,5 @@
-"""Names that a visitor may choose, all of them odd, through every door that takes a name: each is refused or escaped, and nothing is
+"""Names that a visitor may choose, all of them odd, through every door that takes a name: each is
+refused or escaped, and nothing is
 written, read or sent where the name points."""
 
 import io
@@ -31,37 +32,165 @@ from tests.faults.test_hostile_requests import checkpoint, server  # noqa: F401
 from tests.support.coroutines import run_in_thread
 
 UP = [
-    "..", "../", "../..", "../../etc/passwd", "..\\..\\windows\\system32", "....//....//etc/passwd", "..%2f..%2fetc%2fpasswd",
+    "..",
+    "../",
+    "../..",
+    "../../etc/passwd",
+    "..\\..\\windows\\system32",
+    "....//....//etc/passwd",
+    "..%2f..%2fetc%2fpasswd",
     "%2e%2e/%2e%2e",
-    "%252e%252e%252f", "..;/", "..\x00/", "a/../../b", "a/..", "./.", ".", "./x", ".//", "/", "//", "///etc/passwd", "/etc/passwd",
-    "\\\\server\\share", "C:\\Windows", "C:", "file:///etc/passwd", "~", "~root", "~/.ssh/id_rsa", "$HOME", "${HOME}", "%USERPROFILE%",
-    "/proc/self/environ", "/dev/zero", "/dev/stdin", "runs/../../x", "reverse/../copy", "small/..", "..small", "small/.",
+    "%252e%252e%252f",
+    "..;/",
+    "..\x00/",
+    "a/../../b",
+    "a/..",
+    "./.",
+    ".",
+    "./x",
+    ".//",
+    "/",
+    "//",
+    "///etc/passwd",
+    "/etc/passwd",
+    "\\\\server\\share",
+    "C:\\Windows",
+    "C:",
+    "file:///etc/passwd",
+    "~",
+    "~root",
+    "~/.ssh/id_rsa",
+    "$HOME",
+    "${HOME}",
+    "%USERPROFILE%",
+    "/proc/self/environ",
+    "/dev/zero",
+    "/dev/stdin",
+    "runs/../../x",
+    "reverse/../copy",
+    "small/..",
+    "..small",
+    "small/.",
     "small/config.json",
-]  # fmt: skip
+]
 HIDDEN = [
-    ".owner", ".lock", ".git", ".git/config", ".env", ".small.previous", ".x.tmp", "-rf", "--help", "-", "_", "__init__.py", "__pycache__",
-    "config.json", "model.safetensors", "run.json", "metrics.jsonl", "rows.json", "history", "CON", "NUL", "aux.txt", "COM1", "x:y", "x.",
+    ".owner",
+    ".lock",
+    ".git",
+    ".git/config",
+    ".env",
+    ".small.previous",
+    ".x.tmp",
+    "-rf",
+    "--help",
+    "-",
+    "_",
+    "__init__.py",
+    "__pycache__",
+    "config.json",
+    "model.safetensors",
+    "run.json",
+    "metrics.jsonl",
+    "rows.json",
+    "history",
+    "CON",
+    "NUL",
+    "aux.txt",
+    "COM1",
+    "x:y",
+    "x.",
     "x ",
-]  # fmt: skip
+]
 CODE = [
-    "; rm -rf /", "| cat /etc/passwd", "`id`", "$(id)", "&& id", "' OR 1=1 --", '"; DROP TABLE runs; --', "{{7*7}}", "${7*7}", "#{7*7}",
-    "{0.__class__}", "%s%s%s%n", "__import__('os').system('id')", "os:system", "playground.ui.app:serve", "x.py:main",
-    "hub:../x", "hub:a/b/c",
-    "cos\nsystem\n(S'id'\ntR.", "!!python/object/apply:os.system [id]", "=cmd|' /C calc'!A0", "@SUM(1+1)", "tuned:../x",
-    "tuned:..", "<?php ?>",
-]  # fmt: skip
+    "; rm -rf /",
+    "| cat /etc/passwd",
+    "`id`",
+    "$(id)",
+    "&& id",
+    "' OR 1=1 --",
+    '"; DROP TABLE runs; --',
+    "{{7*7}}",
+    "${7*7}",
+    "#{7*7}",
+    "{0.__class__}",
+    "%s%s%s%n",
+    "__import__('os').system('id')",
+    "os:system",
+    "playground.ui.app:serve",
+    "x.py:main",
+    "hub:../x",
+    "hub:a/b/c",
+    "cos\nsystem\n(S'id'\ntR.",
+    "!!python/object/apply:os.system [id]",
+    "=cmd|' /C calc'!A0",
+    "@SUM(1+1)",
+    "tuned:../x",
+    "tuned:..",
+    "<?php ?>",
+]
 MARKUP = [
-    "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\"><svg onload=alert(1)>", "javascript:alert(1)", "data:text/html,<b>",
-    "</title><script>", "<!--", "]]>", "&lt;b&gt;", "[x](javascript:alert(1))", "![x](http://evil.example/x.png)", "<b>bold</b>",
-    "' onmouseover='alert(1)", "</script>", "&#60;b&#62;",
-]  # fmt: skip
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    '"><svg onload=alert(1)>',
+    "javascript:alert(1)",
+    "data:text/html,<b>",
+    "</title><script>",
+    "<!--",
+    "]]>",
+    "&lt;b&gt;",
+    "[x](javascript:alert(1))",
+    "![x](http://evil.example/x.png)",
+    "<b>bold</b>",
+    "' onmouseover='alert(1)",
+    "</script>",
+    "&#60;b&#62;",
+]
 TEXT = [
-    "", " ", "\t", "\n", "\r\n", "a\nb", "a\r\nSet-Cookie: x=1", "a\x00b", "\x00", "\x07", "\x1b[31mred", "\x7f", "\x85", "\xa0",
-    "\u200b", "\u200e",
-    "\u202eevil", "\u2028", "\ufeff", "\ufffe", "\ud800", "\udfff", "e\u0301", "Å" * 200, "漢字", "👋🏽" * 30, "x" * 300, "x" * 5000,
+    "",
+    " ",
+    "\t",
+    "\n",
+    "\r\n",
+    "a\nb",
+    "a\r\nSet-Cookie: x=1",
+    "a\x00b",
+    "\x00",
+    "\x07",
+    "\x1b[31mred",
+    "\x7f",
+    "\x85",
+    "\xa0",
+    "\u200b",
+    "\u200e",
+    "\u202eevil",
+    "\u2028",
+    "\ufeff",
+    "\ufffe",
+    "\ud800",
+    "\udfff",
+    "e\u0301",
+    "Å" * 200,
+    "漢字",
+    "👋🏽" * 30,
+    "x" * 300,
+    "x" * 5000,
     "a/" * 200,
-    "z̷̢" * 40, "İ", "ß", "１２", "١", "ﬁ", "a\u0000/../b", "null", "undefined", "NaN", "true", "0", "-1", "1e999", "[]",
-]  # fmt: skip
+    "z̷̢" * 40,
+    "İ",
+    "ß",
+    "１２",
+    "١",
+    "ﬁ",
+    "a\u0000/../b",
+    "null",
+    "undefined",
+    "NaN",
+    "true",
+    "0",
+    "-1",
+    "1e999",
+    "[]",
+]
 NAMES = [*UP, *HIDDEN, *CODE, *MARKUP, *TEXT]
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|\.[a-z0-9-]+|[0-9a-f]{64}")
 
@@ -73,20 +202,29 @@ def test_there_are_150_of_them_and_none_twice():
 
 def tree(folder):
     """Everything below a folder, with the size of each file."""
-    return {path.relative_to(folder).as_posix(): path.stat().st_size if path.is_file() else None for path in folder.rglob("*")}
+    return {
+        path.relative_to(folder).as_posix(): path.stat().st_size if path.is_file() else None
+        for path in folder.rglob("*")
+    }
 
 
 @pytest.fixture
 def watched(server, tmp_path):  # noqa: F811
-    """The server, and the folder of everything around it, in which nothing changes but below `runs` and `rows`, under names of our own."""
+    """The server, and the folder of everything around it, in which nothing changes but below
+    `runs` and `rows`, under names of our own.
+    """
     outside = tmp_path.parent
     before = tree(outside)
     yield server
     after = tree(outside)
     inside = tmp_path.relative_to(outside).as_posix()
-    for path in after.keys() ^ before.keys() | {path for path in after.keys() & before.keys() if after[path] != before[path]}:
+    for path in after.keys() ^ before.keys() | {
+        path for path in after.keys() & before.keys() if after[path] != before[path]
+    }:
         assert path.startswith((f"{inside}/runs", f"{inside}/rows")), path
-        assert all(SAFE.fullmatch(part) for part in path.removeprefix(inside).strip("/").split("/")), path
+        assert all(
+            SAFE.fullmatch(part) for part in path.removeprefix(inside).strip("/").split("/")
+        ), path
 
 
 def ask(client, door, **request):
@@ -107,11 +245,22 @@ def test_a_run_may_be_called_so_and_its_files_are_not(watched):
         assert run.name.isprintable()
         assert run.name == " ".join(name.split())
         assert json.loads((run.folder / "run.json").read_text())["name"] == run.name
-        ticket = ask(client, "do", owner=owner, subject=f"run:{run.id}", do="download", checkpoint=run.checkpoints()[0][0].name)["ticket"]
+        ticket = ask(
+            client,
+            "do",
+            owner=owner,
+            subject=f"run:{run.id}",
+            do="download",
+            checkpoint=run.checkpoints()[0][0].name,
+        )["ticket"]
         answer = client.get(f"{CHECKPOINT_PATH}/{ticket}")
         assert answer.status_code == 200
-        assert re.fullmatch(r'attachment; filename="[A-Za-z0-9-]+\.zip"', answer.headers["content-disposition"])
-    assert 50 < taken < 140  # markup and code are names like others here; control characters are none
+        assert re.fullmatch(
+            r'attachment; filename="[A-Za-z0-9-]+\.zip"', answer.headers["content-disposition"]
+        )
+    assert (
+        50 < taken < 140
+    )  # markup and code are names like others here; control characters are none
 
 
 def test_an_upload_may_be_called_so_and_its_files_are_not(watched, checkpoint):  # noqa: F811
@@ -122,7 +271,9 @@ def test_an_upload_may_be_called_so_and_its_files_are_not(watched, checkpoint): 
             archive.write(checkpoint / name, name)
     for name in NAMES[::5]:
         header = quote(name, errors="replace")[:4000]
-        answer = client.post(CHECKPOINT_PATH, content=packed.getvalue(), headers={"x-owner": owner, "x-name": header})
+        answer = client.post(
+            CHECKPOINT_PATH, content=packed.getvalue(), headers={"x-owner": owner, "x-name": header}
+        )
         assert answer.status_code == 200, answer.text
         (run,) = (each for each in registry.list_for_owner(owner) if each is not first)
         assert run.name.isprintable()
@@ -137,16 +288,26 @@ def test_no_such_name_opens_anything(watched):
             subject = {"owner": owner, "subject": kind + name}
             assert ask(client, "poll", **subject)["status"] == "gone"
         subject = {"owner": owner, "subject": f"checkpoint:{name}"}
-        for door, more in (("try", {"text": "1"}), ("inspect", {"view": "attention", "text": "1"}), ("about", {})):
+        for door, more in (
+            ("try", {"text": "1"}),
+            ("inspect", {"view": "attention", "text": "1"}),
+            ("about", {}),
+        ):
             assert "error" in ask(client, door, **subject, **more)
         for do in ("download", "remove"):
-            assert "error" in ask(client, "do", owner=owner, subject=f"run:{run.id}", do=do, checkpoint=name)
+            assert "error" in ask(
+                client, "do", owner=owner, subject=f"run:{run.id}", do=do, checkpoint=name
+            )
         assert "error" in ask(client, "do", owner=owner, subject=f"run:{run.id}", do=name)
-        assert "error" in ask(client, "inspect", owner=owner, subject=f"run:{run.id}", view=name, text="1")
+        assert "error" in ask(
+            client, "inspect", owner=owner, subject=f"run:{run.id}", view=name, text="1"
+        )
         assert "error" in ask(client, "rows", owner=owner, do="use", content=name)
         assert "error" in ask(client, "rows", owner=name, do="list")
         assert "error" in ask(client, "compare-begin", owner=owner, kind=name)
-        assert client.get(f"{CHECKPOINT_PATH}/{quote(name, safe='', errors='replace')}").status_code in (404, 405)
+        assert client.get(
+            f"{CHECKPOINT_PATH}/{quote(name, safe='', errors='replace')}"
+        ).status_code in (404, 405)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -158,7 +319,9 @@ def test_no_member_of_a_zip_leads_out_of_its_folder(watched, tmp_path):
             archive.writestr(name + "/config.json", b"{}")
             archive.writestr(name.replace("/", "") + "\\..\\model.safetensors", b"x")
             archive.writestr(name, b"x")
-        with suppress(Exception):  # what is refused, and how, others test (tests/ui/test_transfer.py)
+        with suppress(
+            Exception
+        ):  # what is refused, and how, others test (tests/ui/test_transfer.py)
             extract_checkpoint(folder / "packed", folder / "inside")
         assert {path.relative_to(folder).as_posix() for path in folder.rglob("*")} <= {
             "packed",
@@ -177,15 +340,24 @@ def test_what_is_no_repository_and_no_revision_is_asked_of_nobody(watched, tmp_p
     for name, repo in itertools.product(NAMES, (True, False)):
         where = (name,) if repo else ("ada/x", name)
         calls = [partial(hub.repo_info, *where), partial(hub.revisions, *where)]
-        calls.append(partial(hub.plan, tmp_path / "runs" / "push", name) if repo else partial(hub.raw_repo_info, *where))
+        calls.append(
+            partial(hub.plan, tmp_path / "runs" / "push", name)
+            if repo
+            else partial(hub.raw_repo_info, *where)
+        )
         for call in calls:
             before = len(visited)
             with suppress(HubError):
                 call()
             good = is_repo(name) if repo else is_revision(name)
             assert good or len(visited) == before, name
-    assert all(re.fullmatch(r"[A-Za-z0-9%._/+@-]+", path) and ".." not in path and "//" not in path for path in visited)
-    assert [name for name in NAMES if is_repo(name)] == ["small/config.json"]  # as good a name as any, and so are some of branches
+    assert all(
+        re.fullmatch(r"[A-Za-z0-9%._/+@-]+", path) and ".." not in path and "//" not in path
+        for path in visited
+    )
+    assert [name for name in NAMES if is_repo(name)] == [
+        "small/config.json"
+    ]  # as good a name as any, and so are some of branches
     assert sum(map(is_revision, NAMES)) < 25
 
 
@@ -208,7 +380,9 @@ def test_rows_of_such_symbols_are_refused_or_kept_under_their_content(watched, t
     kept = 0
     for name in NAMES:
         with suppress(DatasetError):
-            rows = from_text("".join(f"{name} a{n}\t{name} b{n % 7}\n" for n in range(100)), split_on_spaces=True)
+            rows = from_text(
+                "".join(f"{name} a{n}\t{name} b{n % 7}\n" for n in range(100)), split_on_spaces=True
+            )
             content = store(rows)
             kept += 1
             assert (tmp_path / "rows" / content / "rows.json").is_file()
@@ -223,18 +397,31 @@ def test_rows_of_such_symbols_are_refused_or_kept_under_their_content(watched, t
 def test_a_link_of_such_words_opens_a_page_and_shows_them_escaped(watched):
     _, registry, _, _ = watched
 
-    async def opened_with_each():  # in a loop that is closed again: Gradio leaves one behind where there is none
+    # in a loop that is closed again: Gradio leaves one behind where there is none
+    async def opened_with_each():
         page = build_app(registry, Endpoints(registry, {}, is_public=False))
-        opened = next(each.fn for each in page.fns.values() if getattr(each.fn, "__name__", "") == "on_load")
+        opened = next(
+            each.fn for each in page.fns.values() if getattr(each.fn, "__name__", "") == "on_load"
+        )
         wanted = [name.encode("utf-8", "replace").decode() for name in NAMES]  # as a query comes
-        queries = [{"inspect": each, "settings": json.dumps({each: 1}), "watch": each} for each in wanted]
+        queries = [
+            {"inspect": each, "settings": json.dumps({each: 1}), "watch": each} for each in wanted
+        ]
         without_cookies = Request({"type": "http", "headers": []})
         return [
-            (query["inspect"], opened(query["inspect"], SimpleNamespace(query_params=query, request=without_cookies))) for query in queries
+            (
+                query["inspect"],
+                opened(
+                    query["inspect"], SimpleNamespace(query_params=query, request=without_cookies)
+                ),
+            )
+            for query in queries
         ]
 
     told = run_in_thread(opened_with_each())
-    for wanted, (_, *views, inspect, live, trouble) in ((wanted, values[:8]) for wanted, values in told):
+    for wanted, (_, *views, inspect, live, trouble) in (
+        (wanted, values[:8]) for wanted, values in told
+    ):
         assert json.loads(inspect)["wanted"] == wanted
         assert json.loads(live)["subject"] == f"watch:{wanted}"
         assert all(set(json.loads(view)) == {"owner"} for view in views)
@@ -249,6 +436,17 @@ def test_nothing_of_the_machine_is_told(watched):
     client, _, run, owner = watched
     here = os.fspath(run.folder.parent.parent)
     for name, door in zip(NAMES, itertools.cycle(DOORS), strict=False):
-        told = json.dumps(ask(client, door, owner=owner, subject=f"checkpoint:{name}", text=name, do=name, kind=name, repo=name))
+        told = json.dumps(
+            ask(
+                client,
+                door,
+                owner=owner,
+                subject=f"checkpoint:{name}",
+                text=name,
+                do=name,
+                kind=name,
+                repo=name,
+            )
+        )
         assert here not in told
         assert "root:" not in told

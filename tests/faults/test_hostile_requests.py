@@ -1,4 +1,5 @@
-"""What the pages' scripts ask, asked by somebody who sends anything: an answer or a sentence, never an error of the server; and
+"""What the pages' scripts ask, asked by somebody who sends anything: an answer or a sentence, never
+an error of the server; and
 whatever cursor a page polls with, it gets every point once."""
 
 import json
@@ -44,14 +45,20 @@ STEPS = 6
 
 
 class Here:
-    """The process that looks into models, in this one: what goes wrong in it is not caught and told, but fails the test."""
+    """The process that looks into models, in this one: what goes wrong in it is not caught and
+    told, but fails the test.
+    """
 
     def __init__(self):
         self.inspector = Inspector()
 
     def request(self, kind, what, text="", **_):
         future = Future()
-        future.set_result(self.inspector.dispatch(kind, what if isinstance(what, dict) else {"checkpoint": str(what)}, text))
+        future.set_result(
+            self.inspector.dispatch(
+                kind, what if isinstance(what, dict) else {"checkpoint": str(what)}, text
+            )
+        )
         return future
 
     def check_timeout(self, seconds):
@@ -68,7 +75,9 @@ def nothing_drawn(*_, on_message, on_exit):
 
 def no_errand(errand, owner="", on_done=None, **_):
     """In the place of the process that goes to the Hub: it is over at once."""
-    job = publisher.Job("errand", owner, errand, status="failed", message="there is no network here")
+    job = publisher.Job(
+        "errand", owner, errand, status="failed", message="there is no network here"
+    )
     job.finished.set()
     return job
 
@@ -84,7 +93,10 @@ def checkpoint(tmp_path_factory):
 
 @pytest.fixture
 def server(registries, checkpoint, tmp_path, monkeypatch):
-    """Everything that pages may ask, with a checkpoint and an owner's run to ask about. Nothing trains, and no process is started."""
+    """Everything that pages may ask, with a checkpoint and an owner's run to ask about.
+
+    Nothing trains, and no process is started.
+    """
     shutil.copytree(checkpoint, tmp_path / "small")
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr(JobQueue, "_schedule", lambda self: None)
@@ -99,58 +111,188 @@ def server(registries, checkpoint, tmp_path, monkeypatch):
     laboratory = ExperimentService(registry)
     owner = new_owner_key()
     run = registry.import_checkpoint(shutil.copytree(checkpoint, tmp_path / ".sent"), owner, "mine")
-    routes = launch_options(registry, build_handlers(registry, laboratory, public=False), None, 7910, share=False)["app_kwargs"]["routes"]
-    with TestClient(Starlette(routes=routes)) as client:  # an error that nobody catches is raised here
+    routes = launch_options(
+        registry, build_handlers(registry, laboratory, public=False), None, 7910, share=False
+    )["app_kwargs"]["routes"]
+    with TestClient(
+        Starlette(routes=routes)
+    ) as client:  # an error that nobody catches is raised here
         yield client, registry, run, owner
     laboratory.close()
 
 
-NESTED = [json.loads(opened * depth + inner + closed * depth) for depth in (1, 40, 400) for opened, inner, closed in (("[", "", "]"),
-          ('{"a":', "1", "}"))]  # fmt: skip
+NESTED = [
+    json.loads(opened * depth + inner + closed * depth)
+    for depth in (1, 40, 400)
+    for opened, inner, closed in (("[", "", "]"), ('{"a":', "1", "}"))
+]
 ODD = st.one_of(
-    st.integers(-(10**12), 10**12), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=30),
-    st.sampled_from([None, True, False, 10**400, -1, 0, 1, 2**31, 2**63, 1e300, "", "\x00", "\ud800", "../../etc/passwd", "<script>",
-                     [], {}, [1, "a"], {"a": 1}, [[None]], ["../x"], {"": []}, "x" * 3000, *NESTED]),
-)  # fmt: skip
+    st.integers(-(10**12), 10**12),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=30),
+    st.sampled_from(
+        [
+            None,
+            True,
+            False,
+            10**400,
+            -1,
+            0,
+            1,
+            2**31,
+            2**63,
+            1e300,
+            "",
+            "\x00",
+            "\ud800",
+            "../../etc/passwd",
+            "<script>",
+            [],
+            {},
+            [1, "a"],
+            {"a": 1},
+            [[None]],
+            ["../x"],
+            {"": []},
+            "x" * 3000,
+            *NESTED,
+        ]
+    ),
+)
 SEQUENCE = st.one_of(st.text("0123456789", min_size=1, max_size=5), st.text(max_size=30))
 OPTIONS = {
-    "kind": st.sampled_from(["encoder", "decoder", "cross"]), "way": st.sampled_from(["own", "right", "drawn"]),
-    "temperature": st.floats(0.1, 5), "seed": st.integers(0, 9), "layer": st.integers(0, 1), "head": st.integers(0, 1),
-    "position": st.integers(0, 5), "corrupt": SEQUENCE, "other": SEQUENCE, "set": st.sampled_from(["single", "groups", "keep"]),
-    "stage": st.sampled_from(["embedding", "attention"]), "off": ODD, "n": st.integers(1, NUM_SEQUENCES),
+    "kind": st.sampled_from(["encoder", "decoder", "cross"]),
+    "way": st.sampled_from(["own", "right", "drawn"]),
+    "temperature": st.floats(0.1, 5),
+    "seed": st.integers(0, 9),
+    "layer": st.integers(0, 1),
+    "head": st.integers(0, 1),
+    "position": st.integers(0, 5),
+    "corrupt": SEQUENCE,
+    "other": SEQUENCE,
+    "set": st.sampled_from(["single", "groups", "keep"]),
+    "stage": st.sampled_from(["embedding", "attention"]),
+    "off": ODD,
+    "n": st.integers(1, NUM_SEQUENCES),
     "side": st.sampled_from(["source", "target"]),
-}  # fmt: skip
+}
 PLAUSIBLE = {
-    "do": st.sampled_from([*COMMANDS, "change", "rename", "hide", "show", "again", "branch", "download", "list", "use", "start", "x"]),
-    "known": st.integers(0, 9), "epoch": st.integers(-1, 1), "looks": st.integers(0, 2), "step": st.integers(0, 9), "text": SEQUENCE,
-    "view": st.sampled_from(sorted(VIEWS)), "options": st.fixed_dictionaries({}, optional=OPTIONS),
-    "kind": st.sampled_from(["account", "gallery", "look", "pull", "plan", "push", "about", "cached", "table", "free", "finetune"]),
-    "what": st.dictionaries(st.sampled_from(["n", "models", "model", "rows", "checkpoint", "owner"]), ODD, max_size=3),
-    "name": st.text(max_size=20), "setting": st.sampled_from(["learning_rate", "steps", "speed", "until"]), "value": st.floats(0, 100),
-    "checkpoint": st.just(f"{STEPS:07d}-kept"), "families": st.lists(st.sampled_from(sorted(ARCHITECTURES)), max_size=3),
-    "min_length": st.integers(1, 3), "max_length": st.integers(3, 9), "job": st.just("errand"), "cursor": st.integers(0, 9),
-    "form": st.fixed_dictionaries({"grid": st.just([["d_model", "8, 16"]]), "seeds": st.just("0, 1")}, optional={
-        "base": ODD, "name": ODD, "kind": st.sampled_from(["grid", "lengths"]), "times": ODD, "n": ODD}),
-    "question": st.sampled_from(["heads", "positions", "x"]), "open": ODD, "experiment": ODD, "content": st.just("0" * 64),
-    "repo": st.sampled_from(["ada/digits", "../x", ""]), "revision": st.sampled_from(["main", "..", "a/b"]), "token": st.just("hf_x"),
-    "stop": st.sampled_from([*LESSONS, "x"]), "prediction": st.integers(0, 100), "bug": st.sampled_from([*BUGS, RANDOM_BUG, "x"]),
-    "seed": st.integers(0, 9), "steps": st.integers(20, 300), "mistake": st.sampled_from([*BUGS, "x"]), "line": st.integers(0, 99),
-    "minutes": st.integers(1, 9), "expected": ODD, "main": st.booleans(), "private": st.booleans(), "data": st.booleans(),
-}  # fmt: skip
+    "do": st.sampled_from(
+        [
+            *COMMANDS,
+            "change",
+            "rename",
+            "hide",
+            "show",
+            "again",
+            "branch",
+            "download",
+            "list",
+            "use",
+            "start",
+            "x",
+        ]
+    ),
+    "known": st.integers(0, 9),
+    "epoch": st.integers(-1, 1),
+    "looks": st.integers(0, 2),
+    "step": st.integers(0, 9),
+    "text": SEQUENCE,
+    "view": st.sampled_from(sorted(VIEWS)),
+    "options": st.fixed_dictionaries({}, optional=OPTIONS),
+    "kind": st.sampled_from(
+        [
+            "account",
+            "gallery",
+            "look",
+            "pull",
+            "plan",
+            "push",
+            "about",
+            "cached",
+            "table",
+            "free",
+            "finetune",
+        ]
+    ),
+    "what": st.dictionaries(
+        st.sampled_from(["n", "models", "model", "rows", "checkpoint", "owner"]), ODD, max_size=3
+    ),
+    "name": st.text(max_size=20),
+    "setting": st.sampled_from(["learning_rate", "steps", "speed", "until"]),
+    "value": st.floats(0, 100),
+    "checkpoint": st.just(f"{STEPS:07d}-kept"),
+    "families": st.lists(st.sampled_from(sorted(ARCHITECTURES)), max_size=3),
+    "min_length": st.integers(1, 3),
+    "max_length": st.integers(3, 9),
+    "job": st.just("errand"),
+    "cursor": st.integers(0, 9),
+    "form": st.fixed_dictionaries(
+        {"grid": st.just([["d_model", "8, 16"]]), "seeds": st.just("0, 1")},
+        optional={
+            "base": ODD,
+            "name": ODD,
+            "kind": st.sampled_from(["grid", "lengths"]),
+            "times": ODD,
+            "n": ODD,
+        },
+    ),
+    "question": st.sampled_from(["heads", "positions", "x"]),
+    "open": ODD,
+    "experiment": ODD,
+    "content": st.just("0" * 64),
+    "repo": st.sampled_from(["ada/digits", "../x", ""]),
+    "revision": st.sampled_from(["main", "..", "a/b"]),
+    "token": st.just("hf_x"),
+    "stop": st.sampled_from([*LESSONS, "x"]),
+    "prediction": st.integers(0, 100),
+    "bug": st.sampled_from([*BUGS, RANDOM_BUG, "x"]),
+    "seed": st.integers(0, 9),
+    "steps": st.integers(20, 300),
+    "mistake": st.sampled_from([*BUGS, "x"]),
+    "line": st.integers(0, 99),
+    "minutes": st.integers(1, 9),
+    "expected": ODD,
+    "main": st.booleans(),
+    "private": st.booleans(),
+    "data": st.booleans(),
+}
 
 
 ASKED = {  # what a page's script sends along, beside whose page it is and what is on show
-    "poll": ["known", "epoch", "looks"], "look": ["step"], "try": ["text", "step"], "runs": [], "about": [], "curves": ["subjects"],
-    "do": ["do", "setting", "value", "name", "step", "checkpoint"], "inspect": ["view", "options", "text", "step"],
-    "inspect-figures": ["text", "step"], "rows": ["do", "content"], "compare-begin": ["kind", "what"], "compare-poll": ["job", "cursor"],
-    "compare-budget": ["min_length", "max_length"], "compare-train": ["families"], "compare-curves": ["subjects"],
-    "compare-cancel": ["job"], "lab-plan": ["form"], "lab-begin": ["form"], "lab-poll": ["open"],
+    "poll": ["known", "epoch", "looks"],
+    "look": ["step"],
+    "try": ["text", "step"],
+    "runs": [],
+    "about": [],
+    "curves": ["subjects"],
+    "do": ["do", "setting", "value", "name", "step", "checkpoint"],
+    "inspect": ["view", "options", "text", "step"],
+    "inspect-figures": ["text", "step"],
+    "rows": ["do", "content"],
+    "compare-begin": ["kind", "what"],
+    "compare-poll": ["job", "cursor"],
+    "compare-budget": ["min_length", "max_length"],
+    "compare-train": ["families"],
+    "compare-curves": ["subjects"],
+    "compare-cancel": ["job"],
+    "lab-plan": ["form"],
+    "lab-begin": ["form"],
+    "lab-poll": ["open"],
     "lab-do": ["experiment", "do"],
-    "lab-csv": ["experiment"], "lab-figures": ["experiment"], "lab-claim": ["name"], "lab-verdict": ["name"],
+    "lab-csv": ["experiment"],
+    "lab-figures": ["experiment"],
+    "lab-claim": ["name"],
+    "lab-verdict": ["name"],
     "hub-start": ["kind", "repo", "revision", "token", "expected"],
-    "learn-stop": ["stop", "prediction", "options"], "learn-bug": ["bug", "seed", "steps"], "learn-poll": [], "learn-cancel": [],
-    "learn-guess": ["mistake", "line"], "hub-job": ["job"], "hub-keep": ["do", "repo", "token", "minutes"],
-}  # fmt: skip
+    "learn-stop": ["stop", "prediction", "options"],
+    "learn-bug": ["bug", "seed", "steps"],
+    "learn-poll": [],
+    "learn-cancel": [],
+    "learn-guess": ["mistake", "line"],
+    "hub-job": ["job"],
+    "hub-keep": ["do", "repo", "token", "minutes"],
+}
 
 
 @st.composite
@@ -159,14 +301,20 @@ def requests(draw, name, subjects, owner, begun):
     if draw(st.integers(0, 9)) == 0:
         return draw(ODD)
     request = {"owner": owner, "subject": draw(st.sampled_from(subjects)), "subjects": subjects}
-    request |= {each: draw(PLAUSIBLE[each]) for each in ASKED.get(name, []) if each in PLAUSIBLE} | begun.get(name, {})
+    request |= {
+        each: draw(PLAUSIBLE[each]) for each in ASKED.get(name, []) if each in PLAUSIBLE
+    } | begun.get(name, {})
     if draw(st.booleans()):
         request[draw(st.sampled_from([*ASKED.get(name, []), "owner", "subject"]))] = draw(ODD)
     return request
 
 
 def is_answered(answer):
-    return answer.status_code == 200 and "error" not in answer.json() and answer.json().get("status") not in ("gone", "failed")
+    return (
+        answer.status_code == 200
+        and "error" not in answer.json()
+        and answer.json().get("status") not in ("gone", "failed")
+    )
 
 
 def begin_something(client, owner):
@@ -176,24 +324,54 @@ def begin_something(client, owner):
         return client.post(ROUTE_PREFIX + name, content=json.dumps({"owner": owner} | more)).json()
 
     job = {"job": asked("compare-begin", kind="cached", what={})["job"]}
-    experiment = asked("lab-begin", form={"grid": [["d_model", "8, 16"]], "seeds": "0, 1"})["experiment"]
+    experiment = asked("lab-begin", form={"grid": [["d_model", "8, 16"]], "seeds": "0, 1"})[
+        "experiment"
+    ]
     claim = {"name": asked("lab-claims")["claims"][0]["name"]}
     mine = {"experiment": experiment, "do": "cancel"}
     question = {"id": asked("learn-bug", bug=RANDOM_BUG, seed=0, steps=60)["id"]}
     return {
-        "lab-do": mine, "lab-csv": mine, "lab-figures": mine, "compare-poll": job, "compare-cancel": job,
+        "lab-do": mine,
+        "lab-csv": mine,
+        "lab-figures": mine,
+        "compare-poll": job,
+        "compare-cancel": job,
         "hub-job": {"job": asked("hub-start", kind="gallery").get("job")},
-        "learn-poll": question, "learn-cancel": question, "learn-guess": question,
-        "lab-poll": {"open": experiment}, "lab-claim": claim, "lab-verdict": claim,
-    }  # fmt: skip
+        "learn-poll": question,
+        "learn-cancel": question,
+        "learn-guess": question,
+        "lab-poll": {"open": experiment},
+        "lab-claim": claim,
+        "lab-verdict": claim,
+    }
 
 
 @repeat_counts(500, 20_000)
 def test_whatever_is_asked_is_answered_or_refused_in_a_sentence(server, count):
     client, registry, run, owner = server
-    names = sorted(route.path.removeprefix(ROUTE_PREFIX) for route in client.app.routes if route.path.startswith(ROUTE_PREFIX))
-    assert {"poll", "try", "do", "inspect", "rows", "compare-begin", "lab-plan", "hub-start"} <= set(names)
-    subjects = [f"run:{run.id}", f"run:{run.id}", f"watch:{run.watch_id}", "checkpoint:small", "checkpoint:../small", "run:"]
+    names = sorted(
+        route.path.removeprefix(ROUTE_PREFIX)
+        for route in client.app.routes
+        if route.path.startswith(ROUTE_PREFIX)
+    )
+    assert {
+        "poll",
+        "try",
+        "do",
+        "inspect",
+        "rows",
+        "compare-begin",
+        "lab-plan",
+        "hub-start",
+    } <= set(names)
+    subjects = [
+        f"run:{run.id}",
+        f"run:{run.id}",
+        f"watch:{run.watch_id}",
+        "checkpoint:small",
+        "checkpoint:../small",
+        "run:",
+    ]
     begun = begin_something(client, owner)
     answered = dict.fromkeys(names, 0)
     tried = []
@@ -206,7 +384,9 @@ def test_whatever_is_asked_is_answered_or_refused_in_a_sentence(server, count):
         assert "Traceback" not in answer.text
         answered[name] += is_answered(answer)
         tried.append(name)
-        for other in registry.list_for_owner(owner):  # as many as are allowed would end the questions about runs
+        for other in registry.list_for_owner(
+            owner
+        ):  # as many as are allowed would end the questions about runs
             if other is not run:
                 registry._queue.clear()
                 registry._runs.pop(other.id)
@@ -224,18 +404,36 @@ def test_whatever_is_asked_is_answered_or_refused_in_a_sentence(server, count):
     assert [name for name in rest if not answered[name]] == []
 
 
-# No errand reaches the Hub here, no experiment has finished, no family is as small, nothing is measured: these refuse in a sentence,
+# No errand reaches the Hub here, no experiment has finished, no family is as small, nothing is
+# measured: these refuse in a sentence,
 # whatever they are asked, or once the places for measuring are taken.
-NEVER_ANSWERED = ("hub-job", "lab-figures", "rows", "hub-keep", "compare-train", "learn-guess", "learn-stop", "learn-bug")
+NEVER_ANSWERED = (
+    "hub-job",
+    "lab-figures",
+    "rows",
+    "hub-keep",
+    "compare-train",
+    "learn-guess",
+    "learn-stop",
+    "learn-bug",
+)
 
 
 BODIES = {
-    "nothing": b"", "no JSON": b"hello", "half": b'{"subject": "run', "NaN": b'{"known": NaN}', "endless": b'{"known": 1e999}',
-    "bottomless": b"[" * 400_000, "bottomless object": b'{"a":' * 150_000, "twice": b'{"owner": 1, "owner": 2}',
+    "nothing": b"",
+    "no JSON": b"hello",
+    "half": b'{"subject": "run',
+    "NaN": b'{"known": NaN}',
+    "endless": b'{"known": 1e999}',
+    "bottomless": b"[" * 400_000,
+    "bottomless object": b'{"a":' * 150_000,
+    "twice": b'{"owner": 1, "owner": 2}',
     "not UTF-8": b'{"a": "\xff"}',
-    "many digits": b'{"known": ' + b"9" * 5000 + b"}", "UTF-16": '{"known": 1}'.encode("utf-16"),
-    "a megabyte": b'{"a": "' + b"x" * 999_000 + b'"}', "many lists": b'{"a": [' + b"[]," * 300_000 + b"[]]}",
-}  # fmt: skip
+    "many digits": b'{"known": ' + b"9" * 5000 + b"}",
+    "UTF-16": '{"known": 1}'.encode("utf-16"),
+    "a megabyte": b'{"a": "' + b"x" * 999_000 + b'"}',
+    "many lists": b'{"a": [' + b"[]," * 300_000 + b"[]]}",
+}
 
 
 @pytest.mark.smoke
@@ -244,25 +442,49 @@ def test_bodies_that_are_no_json_are_refused(server):
     for name, body in BODIES.items():
         answer = client.post(ROUTE_PREFIX + "poll", content=body)
         assert answer.status_code == 400 or answer.json()["status"] == "gone", name
-    assert len(max(BODIES.values(), key=len)) <= MAX_DATA_BODY_BYTES  # what is longer is refused before it has come
+    assert (
+        len(max(BODIES.values(), key=len)) <= MAX_DATA_BODY_BYTES
+    )  # what is longer is refused before it has come
 
 
 @pytest.mark.parametrize("depth", [*range(900, 1000, 7), 5000])
 def test_a_question_nested_nearly_too_deep_is_no_error_of_the_server(server, depth):
-    """Python reads JSON some levels deeper than it writes it: what was read need not be fit to be passed on."""
+    """Python reads JSON some levels deeper than it writes it: what was read need not be fit to
+    be passed on.
+    """
     client, _, run, owner = server
     deep = "[" * depth + "]" * depth
     for name in ("inspect", "compare-begin", "lab-plan", "poll"):
-        body = f'{{"owner": "{owner}", "subject": "run:{run.id}", "view": "attention", "text": "123", "kind": "free", '
-        body += f'"options": {{"kind": {deep}}}, "what": {{"a": {deep}}}, "form": {{"a": {deep}}}, "known": {deep}}}'
+        body = (
+            f'{{"owner": "{owner}", "subject": "run:{run.id}", "view": "attention", "text": '
+            '"123", "kind": "free", '
+        )
+        body += (
+            f'"options": {{"kind": {deep}}}, "what": {{"a": {deep}}}, "form": {{"a": '
+            f"{deep}}}, "
+            f'"known": {deep}}}'
+        )
         assert client.post(ROUTE_PREFIX + name, content=body).status_code in (200, 400)
 
 
 @pytest.mark.parametrize(
-    "origin", ["null", "", "http://[", "http://[::1", "//", "http://evil.example", "http://testserver.evil.example", "\x7f"]
+    "origin",
+    [
+        "null",
+        "",
+        "http://[",
+        "http://[::1",
+        "//",
+        "http://evil.example",
+        "http://testserver.evil.example",
+        "\x7f",
+    ],
 )
 def test_a_foreign_or_broken_origin_is_refused(server, origin):
-    assert server[0].post(ROUTE_PREFIX + "poll", content=b"{}", headers={"origin": origin}).status_code == 403
+    assert (
+        server[0].post(ROUTE_PREFIX + "poll", content=b"{}", headers={"origin": origin}).status_code
+        == 403
+    )
 
 
 @settings(max_examples=300)
@@ -308,7 +530,10 @@ class Followed:
 
 
 def lines(start, stop):
-    return [{"step": step, "loss": 1.0 / step, "learning_rate": 1e-3, "gradient_norm": 1.0} for step in range(start, stop)]
+    return [
+        {"step": step, "loss": 1.0 / step, "learning_rate": 1e-3, "gradient_norm": 1.0}
+        for step in range(start, stop)
+    ]
 
 
 @repeat_counts(100, 6000)
@@ -318,19 +543,30 @@ def test_any_cursor_gets_every_point_once(server, count):
     seen = {"within": 0, "odd": 0}
 
     def ask(**polled):
-        answer = client.post(ROUTE_PREFIX + "poll", content=json.dumps({"owner": owner, "subject": f"run:{run.id}", "looks": 0} | polled))
+        answer = client.post(
+            ROUTE_PREFIX + "poll",
+            content=json.dumps({"owner": owner, "subject": f"run:{run.id}", "looks": 0} | polled),
+        )
         assert answer.status_code == 200
         return answer.json()
 
     @settings(max_examples=count, suppress_health_check=list(HealthCheck))
-    @given(st.lists(st.integers(0, 40), min_size=1, max_size=4), cursors, st.one_of(st.just(run.series_id), st.integers(-2, 2), ODD))
+    @given(
+        st.lists(st.integers(0, 40), min_size=1, max_size=4),
+        cursors,
+        st.one_of(st.just(run.series_id), st.integers(-2, 2), ODD),
+    )
     def follow(growth, cursor, epoch):
         run.points = MetricSeries()
         run.points.add(lines(1, growth[0] + 1))
         page = Followed(ask, cursor, epoch)
         page.poll()
         for more in growth[1:]:
-            run.points.add(lines(run.points.last + 1, run.points.last + 1 + more) if len(run.points) else lines(1, 1 + more))
+            run.points.add(
+                lines(run.points.last + 1, run.points.last + 1 + more)
+                if len(run.points)
+                else lines(1, 1 + more)
+            )
             page.poll()
         page.poll()
         assert page.steps == list(range(1, sum(growth) + 1))
@@ -359,14 +595,27 @@ def test_a_gap_too_long_for_one_answer_shows_no_point_twice(length, cursor, more
 
 
 SMALL = {
-    "task": st.sampled_from(["reverse", "copy", "sort", "duplicate"]), "symbols": st.integers(10, 40), "max_length": st.integers(4, 9),
-    "n_heads": st.sampled_from([1, 2, 4]), "d_ff": st.integers(1, 12), "norm": st.sampled_from(["pre", "post"]),
-    "norm_kind": st.sampled_from(["layer", "rms"]), "activation": st.sampled_from(["relu", "gelu", "swiglu"]),
-    "positions": st.sampled_from(["learned", "sinusoidal", "none", "rope", "alibi", "t5", "from-the-end", "randomised"]),
-    "tie_output": st.booleans(), "attention_bias": st.booleans(), "bias": st.booleans(), "learning_rate": st.floats(1e-5, 1e-2),
-    "optimizer": st.sampled_from(["adam", "adamw", "sgd"]), "schedule": st.sampled_from(["constant", "cosine", "noam"]),
-    "seed": st.integers(0, 2**31 - 1), "clip": st.floats(0, 5), "label_smoothing": st.floats(0, 0.5),
-}  # fmt: skip
+    "task": st.sampled_from(["reverse", "copy", "sort", "duplicate"]),
+    "symbols": st.integers(10, 40),
+    "max_length": st.integers(4, 9),
+    "n_heads": st.sampled_from([1, 2, 4]),
+    "d_ff": st.integers(1, 12),
+    "norm": st.sampled_from(["pre", "post"]),
+    "norm_kind": st.sampled_from(["layer", "rms"]),
+    "activation": st.sampled_from(["relu", "gelu", "swiglu"]),
+    "positions": st.sampled_from(
+        ["learned", "sinusoidal", "none", "rope", "alibi", "t5", "from-the-end", "randomised"]
+    ),
+    "tie_output": st.booleans(),
+    "attention_bias": st.booleans(),
+    "bias": st.booleans(),
+    "learning_rate": st.floats(1e-5, 1e-2),
+    "optimizer": st.sampled_from(["adam", "adamw", "sgd"]),
+    "schedule": st.sampled_from(["constant", "cosine", "noam"]),
+    "seed": st.integers(0, 2**31 - 1),
+    "clip": st.floats(0, 5),
+    "label_smoothing": st.floats(0, 0.5),
+}
 
 
 @repeat_counts(15, 500)
@@ -396,17 +645,35 @@ def test_what_is_saved_is_what_is_loaded(tmp_path_factory, count):
     there_and_back()
 
 
-ODD_TEXTS = ["1" * 2000, "\ud800", "١٢٣", "1\x002", "１２", "1\u20282", "PAD", "<EOS>", "1;2", "e\u0301"]
+ODD_TEXTS = [
+    "1" * 2000,
+    "\ud800",
+    "١٢٣",
+    "1\x002",
+    "１２",
+    "1\u20282",
+    "PAD",
+    "<EOS>",
+    "1;2",
+    "e\u0301",
+]
 
 
 @repeat_counts(300, 6000)
 def test_any_text_is_answered_or_refused_in_a_sentence(count):
     config = RunConfig.from_flat(TINY_SETTINGS | {"steps": 50})
-    view, family = SnapshotBuilder(config.task.load(), config, torch.device("cpu")), build_model(config).eval()
+    view, family = (
+        SnapshotBuilder(config.task.load(), config, torch.device("cpu")),
+        build_model(config).eval(),
+    )
     answered = []
 
     @settings(max_examples=count)
-    @given(st.one_of(st.text("0123456789 ,", max_size=12), st.text(max_size=40), st.sampled_from(ODD_TEXTS)))
+    @given(
+        st.one_of(
+            st.text("0123456789 ,", max_size=12), st.text(max_size=40), st.sampled_from(ODD_TEXTS)
+        )
+    )
     def ask(text):
         answer = view.predict(family, text)
         json.dumps(answer, allow_nan=False)

@@ -1,4 +1,5 @@
-"""Settings out of a config.json, a link or a form that anybody wrote: a run, or a ValueError that says what is wrong, in little memory.
+"""Settings out of a config.json, a link or a form that anybody wrote: a run, or a ValueError that
+says what is wrong, in little memory.
 A bottomless or endless one would hang here, and the suite's time limit ends that."""
 
 import dataclasses
@@ -15,9 +16,21 @@ from playground.architectures import ARCHITECTURES, load_architecture
 from playground.models.config import ConfigError, ModelConfig
 from playground.runs.memory import ensure_memory_available
 from playground.training.checkpoint import _expected_tensors
-from playground.training.config import MUTABLE_SETTINGS, SECTIONS, RunConfig, SettingChange, field_named, section_of_field
+from playground.training.config import (
+    MUTABLE_SETTINGS,
+    SECTIONS,
+    RunConfig,
+    SettingChange,
+    field_named,
+    section_of_field,
+)
 from playground.training.manifest import CheckpointError, Manifest, read_manifest
-from playground.ui.runs_api import MAX_SETTINGS_LENGTH, describe_config, parse_settings, settings_for_viewer
+from playground.ui.runs_api import (
+    MAX_SETTINGS_LENGTH,
+    describe_config,
+    parse_settings,
+    settings_for_viewer,
+)
 from playground.ui.task_info import task_description_html
 from playground.ui.training_form import (
     ADVANCED_SETTINGS,
@@ -33,16 +46,39 @@ from tests.support.small_runs import repeat_counts
 MOST = 50_000_000  # bytes that one of them may take
 NAMES = [*BASIC_SETTINGS, *(name for names in ADVANCED_SETTINGS.values() for name in names)]
 LONGEST_SENTENCE = 2500  # characters; one of them lists every setting there is
-FEWEST_VALID = 5  # one in so many must be a run, or hardly anything was tried that could go wrong later
+FEWEST_VALID = (
+    5  # one in so many must be a run, or hardly anything was tried that could go wrong later
+)
 
 ODD = st.one_of(
-    st.none(), st.booleans(), st.integers(-(10**30), 10**30), st.sampled_from([10**400, -(10**4000), 2**31, 2**63, 0, -1, 1]),
-    st.floats(allow_nan=True, allow_infinity=True), st.text(max_size=20),
-    st.sampled_from(["", "\x00", "\ud800", "../../etc/passwd", "<script>", "__import__('os')", "NaN", "a " * 5000, "𝟙", "1"]),
-    st.lists(st.integers(), max_size=3), st.dictionaries(st.text(max_size=5), st.integers(), max_size=3),
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**30), 10**30),
+    st.sampled_from([10**400, -(10**4000), 2**31, 2**63, 0, -1, 1]),
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.text(max_size=20),
+    st.sampled_from(
+        [
+            "",
+            "\x00",
+            "\ud800",
+            "../../etc/passwd",
+            "<script>",
+            "__import__('os')",
+            "NaN",
+            "a " * 5000,
+            "𝟙",
+            "1",
+        ]
+    ),
+    st.lists(st.integers(), max_size=3),
+    st.dictionaries(st.text(max_size=5), st.integers(), max_size=3),
     st.integers(1, 900).map(lambda depth: json.loads("[" * depth + "]" * depth)),
-)  # fmt: skip
-ODD_NAMES = st.one_of(st.text(max_size=12), st.sampled_from(["__class__", "self", "d_model ", "D_MODEL", "\ud800", "", "x" * 5000]))
+)
+ODD_NAMES = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(["__class__", "self", "d_model ", "D_MODEL", "\ud800", "", "x" * 5000]),
+)
 
 
 def inside(name):
@@ -60,18 +96,36 @@ def inside(name):
 
 TAMED = {"task": "reverse", "family": "transformer"}  # most of the others go with these
 PLAIN = sorted(
-    set(section_of_field()) - {"rows", "vocabulary", "longest_answer", "source_vocabulary", "target_vocabulary", "max_positions"}
+    set(section_of_field())
+    - {
+        "rows",
+        "vocabulary",
+        "longest_answer",
+        "source_vocabulary",
+        "target_vocabulary",
+        "max_positions",
+    }
 )
-OF_TRANSFORMER = [name for name in PLAIN if name in ModelConfig.__dataclass_fields__ or section_of_field()[name] != "model"]
+OF_TRANSFORMER = [
+    name
+    for name in PLAIN
+    if name in ModelConfig.__dataclass_fields__ or section_of_field()[name] != "model"
+]
 
 
 @st.composite
 def fields(draw):
-    """Flat settings: of the default run, with some changed within their ranges, and often something odd as well."""
+    """Flat settings: of the default run, with some changed within their ranges, and often
+    something odd as well.
+    """
     changed = draw(st.lists(st.sampled_from(OF_TRANSFORMER), max_size=3, unique=True))
     values = TAMED | {name: draw(inside(name)) for name in changed}
     if draw(st.integers(0, 2)) == 0:
-        for name in draw(st.lists(st.one_of(st.sampled_from([*PLAIN, "family"]), ODD_NAMES), min_size=1, max_size=2)):
+        for name in draw(
+            st.lists(
+                st.one_of(st.sampled_from([*PLAIN, "family"]), ODD_NAMES), min_size=1, max_size=2
+            )
+        ):
             values[name] = draw(ODD)
     return values
 
@@ -87,7 +141,10 @@ def in_little_memory():
 
 
 def examined(count, strategy, examine):
-    """Try so many examples; `examine` gives whether one was valid. At least one in five must be, and some must not."""
+    """Try so many examples;
+
+    `examine` gives whether one was valid. At least one in five must be, and some must not.
+    """
     valid = []
 
     @settings(max_examples=count)
@@ -112,7 +169,10 @@ def used(config):
 
 
 def refusal_of(make, *arguments):
-    """The error, or None for what was taken. An error says what is wrong in a few words; nothing but a ValueError comes out."""
+    """The error, or None for what was taken.
+
+    An error says what is wrong in a few words; nothing but a ValueError comes out.
+    """
     refusal = None
     try:
         used(make(*arguments))
@@ -144,13 +204,31 @@ def test_settings_in_a_link(count):
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", "null", "[]", '"x"', "17", "NaN", '{"a": NaN}', '{"steps": 1e999}', '{"steps": 1, "steps": 2}', "[" * MAX_SETTINGS_LENGTH,
-        '{"a":' * 5000, "\ud800", "{" + " " * MAX_SETTINGS_LENGTH, '{"steps": ' + "9" * 5000 + "}", '{"__class__": 1}', '{"": {}}',
-        '{"task": ["reverse"]}', '{"family": {"transformer": 1}}', '{"device": "cuda:0; rm -rf /"}', '{"rows": "../../../etc/passwd"}',
+        "",
+        "{",
+        "null",
+        "[]",
+        '"x"',
+        "17",
+        "NaN",
+        '{"a": NaN}',
+        '{"steps": 1e999}',
+        '{"steps": 1, "steps": 2}',
+        "[" * MAX_SETTINGS_LENGTH,
+        '{"a":' * 5000,
+        "\ud800",
+        "{" + " " * MAX_SETTINGS_LENGTH,
+        '{"steps": ' + "9" * 5000 + "}",
+        '{"__class__": 1}',
+        '{"": {}}',
+        '{"task": ["reverse"]}',
+        '{"family": {"transformer": 1}}',
+        '{"device": "cuda:0; rm -rf /"}',
+        '{"rows": "../../../etc/passwd"}',
         '{"task": "rows", "rows": "' + "0" * 64 + '", "vocabulary": "' + "a " * 9000 + '"}',
     ],
     ids=lambda text: repr(text[:30]),
-)  # fmt: skip
+)
 def test_what_is_no_settings_in_a_link_is_refused(text):
     assert refusal_of(parse_settings, text) is not None
 
@@ -165,8 +243,24 @@ def parts(values):
     return content
 
 
-OUTSIDE = st.sampled_from(["schema_version", "task", "model", "training", "step", "seconds", "device", "scores", "versions", "changes",
-                           "sha256", "auto_map", "torch_dtype", "extra"])  # fmt: skip
+OUTSIDE = st.sampled_from(
+    [
+        "schema_version",
+        "task",
+        "model",
+        "training",
+        "step",
+        "seconds",
+        "device",
+        "scores",
+        "versions",
+        "changes",
+        "sha256",
+        "auto_map",
+        "torch_dtype",
+        "extra",
+    ]
+)
 
 
 @st.composite
@@ -183,7 +277,9 @@ def manifests(draw):
 @repeat_counts(100, 5000)
 def test_config_json(tmp_path, count):
     def examine(content):
-        (tmp_path / "config.json").write_text(json.dumps(content))  # NaN, infinity and lone surrogates as JSON has them
+        (tmp_path / "config.json").write_text(
+            json.dumps(content)
+        )  # NaN, infinity and lone surrogates as JSON has them
         error = refusal_of(lambda folder: read_manifest(folder).config, tmp_path)
         assert error is None or (isinstance(error, CheckpointError) and str(tmp_path) in str(error))
         return error is None
@@ -193,11 +289,20 @@ def test_config_json(tmp_path, count):
 
 @pytest.mark.parametrize(
     "text",
-    ["[" * 1_000_000, "{}," * 333_333, "[" + "[]," * 333_332 + "[]]", "[" + "{}," * 333_332 + "{}]", "[" + "0.5," * 249_998 + "0]",
-     '{"schema_version": 1, "model": {' + ",".join(f'"a{n}":[]' for n in range(80_000)) + "}}", '"' + "\\u0001" * 166_000 + '"',
-     "9" * 999_999, "1e" + "9" * 999_990, '{"schema_version": 1, "step": ' + "1" * 4000 + "}"],
+    [
+        "[" * 1_000_000,
+        "{}," * 333_333,
+        "[" + "[]," * 333_332 + "[]]",
+        "[" + "{}," * 333_332 + "{}]",
+        "[" + "0.5," * 249_998 + "0]",
+        '{"schema_version": 1, "model": {' + ",".join(f'"a{n}":[]' for n in range(80_000)) + "}}",
+        '"' + "\\u0001" * 166_000 + '"',
+        "9" * 999_999,
+        "1e" + "9" * 999_990,
+        '{"schema_version": 1, "step": ' + "1" * 4000 + "}",
+    ],
     ids=lambda text: text[:12],
-)  # fmt: skip
+)
 def test_a_megabyte_of_anything_is_refused_in_little_memory(tmp_path, text):
     (tmp_path / "config.json").write_text(text)
     tracemalloc.start()
@@ -214,7 +319,9 @@ SENT = {"preset": "fast"} | DEFAULTS | form_values(RunConfig())
 
 @repeat_counts(100, 5000)
 def test_a_form(count):
-    """What the form's components send: numbers may be floats, and nothing is certain where somebody sends them by hand."""
+    """What the form's components send: numbers may be floats, and nothing is certain where
+    somebody sends them by hand.
+    """
 
     def examine(values):
         sent = SENT | {name: value for name, value in values.items() if name in NAMES}
@@ -228,11 +335,18 @@ def test_a_form(count):
             used(run_config(sent))
         return not wrong
 
-    floating = fields().map(lambda values: {n: float(v) if type(v) is int and abs(v) < 2**53 and v % 2 else v for n, v in values.items()})
+    floating = fields().map(
+        lambda values: {
+            n: float(v) if type(v) is int and abs(v) < 2**53 and v % 2 else v
+            for n, v in values.items()
+        }
+    )
     examined(count, floating, examine)
 
 
-@pytest.mark.parametrize("kind", [kind for kinds in SECTIONS.values() for kind in kinds], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [kind for kinds in SECTIONS.values() for kind in kinds], ids=lambda kind: kind.__name__
+)
 def test_each_part_on_its_own(kind):
     names = [each.name for each in dataclasses.fields(kind)]
 
@@ -252,7 +366,9 @@ AS_THEY_SHOULD_BE = st.one_of(
     st.tuples(st.integers(0, 9), st.just("steps"), st.integers(1, 9)),
     st.tuples(st.integers(0, 9), st.sampled_from(["speed", "until"]), st.floats(0, 1)),
 )
-HARMED = st.tuples(st.one_of(st.integers(0, 9), ODD), st.sampled_from([*MUTABLE_SETTINGS, "seed"]), ODD)
+HARMED = st.tuples(
+    st.one_of(st.integers(0, 9), ODD), st.sampled_from([*MUTABLE_SETTINGS, "seed"]), ODD
+)
 CHANGES = st.one_of(AS_THEY_SHOULD_BE, AS_THEY_SHOULD_BE, HARMED).map(list)
 
 
@@ -270,19 +386,38 @@ def test_changes_on_the_way(count):
     examined(count, st.lists(CHANGES, max_size=2), examine)
 
 
-FAST_ENOUGH = {"dropout": 0.0, "n_heads": 64, "kv_heads": 0, "d_k": 0, "d_v": 0, "n_layers": 2}  # the rest as large as can be
+FAST_ENOUGH = {
+    "dropout": 0.0,
+    "n_heads": 64,
+    "kv_heads": 0,
+    "d_k": 0,
+    "d_v": 0,
+    "n_layers": 2,
+}  # the rest as large as can be
 
 
 def test_largest_valid_settings_are_estimated_without_allocation():
-    """What passes as settings may still describe more than any machine has: no number of it is allocated until the file was seen."""
+    """What passes as settings may still describe more than any machine has: no number of it is
+    allocated until the file was seen.
+    """
     _expected_tensors(RunConfig())  # what torch and a family import is not what is measured
     for family in ARCHITECTURES:
         load_architecture(family)
         kind = ARCHITECTURES[family].config_class
-        largest = {each.name: each.metadata["high"] for each in dataclasses.fields(kind) if each.metadata["high"] is not None}
-        largest |= FAST_ENOUGH | {"source_vocabulary": 65, "target_vocabulary": 65, "max_positions": 4096}
+        largest = {
+            each.name: each.metadata["high"]
+            for each in dataclasses.fields(kind)
+            if each.metadata["high"] is not None
+        }
+        largest |= FAST_ENOUGH | {
+            "source_vocabulary": 65,
+            "target_vocabulary": 65,
+            "max_positions": 4096,
+        }
         values = {
-            name: value for name, value in largest.items() if name in ARCHITECTURES[family].setting_names() or name in DERIVED_SETTINGS
+            name: value
+            for name, value in largest.items()
+            if name in ARCHITECTURES[family].setting_names() or name in DERIVED_SETTINGS
         }
         config = RunConfig.from_flat({"family": family, "max_length": 512, "symbols": 62} | values)
         with in_little_memory():

@@ -1,5 +1,8 @@
-"""Weights that a stranger made: an upload, or a repository on the Hub. Whoever wrote the file wrote its checksums too, so config.json
-vouches for nothing: what is not exactly what the settings describe is refused before any of it is mapped or allocated."""
+"""Weights that a stranger made: an upload, or a repository on the Hub. Whoever wrote the file wrote
+its checksums too, so config.json
+vouches for nothing: what is not exactly what the settings describe is refused before any of it is
+mapped or allocated.
+"""
 
 import hashlib
 import io
@@ -22,7 +25,12 @@ from playground.comparison.process import JobError
 from playground.hub.export import FILE_MAP, checkpoint_from_package
 from playground.runs.inspector_process import Inspector
 from playground.training import checkpoint
-from playground.training.checkpoint import load_model, restore_trainer, save_checkpoint, weights_by_name
+from playground.training.checkpoint import (
+    load_model,
+    restore_trainer,
+    save_checkpoint,
+    weights_by_name,
+)
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
 from playground.ui.checkpoint_transfer import CHECKPOINT_PATH, build_transfer_routes
@@ -57,13 +65,20 @@ def join(header, data, length=None):
 
 
 def vouched(files):
-    """The files with checksums in config.json that are right, as whoever made them would write them."""
+    """The files with checksums in config.json that are right, as whoever made them would write
+    them.
+    """
     config = json.loads(files["config.json"])
-    config["sha256"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name.endswith(".safetensors")}
+    config["sha256"] = {
+        name: hashlib.sha256(data).hexdigest()
+        for name, data in files.items()
+        if name.endswith(".safetensors")
+    }
     return files | {"config.json": json.dumps(config).encode()}
 
 
-# Handmade files. Each is given the header and the data of a good one; output.weight has 13 x 8 numbers in 416 bytes.
+# Handmade files. Each is given the header and the data of a good one; output.weight has 13 x 8
+# numbers in 416 bytes.
 
 
 def first_number(value):
@@ -71,12 +86,16 @@ def first_number(value):
 
 
 def described(**changes):
-    return lambda header, data: join(header | {"output.weight": header["output.weight"] | changes}, data)
+    return lambda header, data: join(
+        header | {"output.weight": header["output.weight"] | changes}, data
+    )
 
 
 def a_key_twice(header, data):
     name, entry = next(iter(header.items()))
-    return join(f"{{{json.dumps(name)}: {json.dumps(entry)}, {json.dumps(header)[1:]}".encode(), data)
+    return join(
+        f"{{{json.dumps(name)}: {json.dumps(entry)}, {json.dumps(header)[1:]}".encode(), data
+    )
 
 
 def overlapping(header, data):
@@ -85,7 +104,10 @@ def overlapping(header, data):
 
 
 def moved(header, by):
-    return {name: entry | {"data_offsets": [at + by for at in entry["data_offsets"]]} for name, entry in header.items()}
+    return {
+        name: entry | {"data_offsets": [at + by for at in entry["data_offsets"]]}
+        for name, entry in header.items()
+    }
 
 
 def empty_and_endless(header, data):
@@ -94,11 +116,17 @@ def empty_and_endless(header, data):
 
 
 def many(header, data):
-    return join({f"t{n}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in range(200_000)}, b"")
+    return join(
+        {f"t{n}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in range(200_000)},
+        b"",
+    )
 
 
 def one_missing(header, data):
-    return join({name: entry for name, entry in header.items() if entry["data_offsets"][1] != len(data)}, data)
+    return join(
+        {name: entry for name, entry in header.items() if entry["data_offsets"][1] != len(data)},
+        data,
+    )
 
 
 def one_more(header, data):
@@ -111,16 +139,31 @@ HANDMADE = {
     "infinite": (first_number(float("-inf")), "holds NaN or infinity"),
     "a key twice": (a_key_twice, "a key occurs twice"),
     "huge shape": (described(shape=[2**40, 2**40]), "expected torch.float32 [13, 8]"),
-    "header of 90 MB": (lambda header, data: join(b'{"a": "' + b"x" * 90_000_000 + b'"}', data), "its header claims 90,000,009 bytes"),
-    "header of 16 EB": (lambda header, data: join(header, data, 2**64 - 1), "its header claims 18,446,744,073,709,551,615 bytes"),
+    "header of 90 MB": (
+        lambda header, data: join(b'{"a": "' + b"x" * 90_000_000 + b'"}', data),
+        "its header claims 90,000,009 bytes",
+    ),
+    "header of 16 EB": (
+        lambda header, data: join(header, data, 2**64 - 1),
+        "its header claims 18,446,744,073,709,551,615 bytes",
+    ),
     "200,000 tensors": (many, "bytes"),
     "wrong type": (described(dtype="F64"), "is 'F64'"),
     "overlapping": (overlapping, "of the data, expected"),
-    "a gap": (lambda header, data: join(moved(header, 64), bytes(64) + data), "begins at byte 64 of the data, expected 0"),
-    "trailing bytes": (lambda header, data: join(header, data + bytes(64)), "cut off or has extra bytes"),
+    "a gap": (
+        lambda header, data: join(moved(header, 64), bytes(64) + data),
+        "begins at byte 64 of the data, expected 0",
+    ),
+    "trailing bytes": (
+        lambda header, data: join(header, data + bytes(64)),
+        "cut off or has extra bytes",
+    ),
     "negative offsets": (described(data_offsets=[-416, 0]), "has no valid offsets"),
     "reversed offsets": (described(data_offsets=[416, 0]), "do not fit its type and shape"),
-    "no JSON": (lambda header, data: join(b"\x80\x04hello, I am a pickle", data), "has an invalid header"),
+    "no JSON": (
+        lambda header, data: join(b"\x80\x04hello, I am a pickle", data),
+        "has an invalid header",
+    ),
     "a tensor missing": (one_missing, "lacks tensor"),
     "a tensor too many": (one_more, "holds the unexpected tensor 'payload'"),
     "empty and endless": (empty_and_endless, "holds the unexpected tensor 'payload'"),
@@ -131,21 +174,30 @@ ONLY_IN_THE_NUMBERS = ("NaN", "infinite")  # what no header tells
 
 @pytest.fixture(scope="module")
 def handmade(good):
-    """By name: the files of a checkpoint with these weights, vouched for, and what the refusal says."""
+    """By name: the files of a checkpoint with these weights, vouched for, and what the refusal
+    says.
+    """
     files, _ = good
-    return {name: (vouched(files | {WEIGHTS: make(*split(files[WEIGHTS]))}), says) for name, (make, says) in HANDMADE.items()}
+    return {
+        name: (vouched(files | {WEIGHTS: make(*split(files[WEIGHTS]))}), says)
+        for name, (make, says) in HANDMADE.items()
+    }
 
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("name", HANDMADE)
-def test_crafted_hub_weights_are_rejected_before_memory_mapping(handmade, tmp_path, monkeypatch, name):
+def test_crafted_hub_weights_are_rejected_before_memory_mapping(
+    handmade, tmp_path, monkeypatch, name
+):
     files, says = handmade[name]
     package = tmp_path / "package"
     package.mkdir()
     for each, data in files.items():
         (package / FILE_MAP[each]).write_bytes(data)
     mapped, load = [], safetensors.torch.load_file
-    monkeypatch.setattr(checkpoint.safetensors.torch, "load_file", lambda path: mapped.append(path) or load(path))
+    monkeypatch.setattr(
+        checkpoint.safetensors.torch, "load_file", lambda path: mapped.append(path) or load(path)
+    )
     with pytest.raises(CheckpointError, match=WEIGHTS) as caught:
         checkpoint_from_package(package, tmp_path / "pulled")
     assert says in str(caught.value)
@@ -159,7 +211,10 @@ def test_looking_at_handmade_weights_takes_no_memory(good, handmade, tmp_path, n
     files, says = handmade[name]
     for each, data in files.items():
         (tmp_path / each).write_bytes(data)
-    expected = {each: (weight.dtype, tuple(weight.shape)) for each, weight in weights_by_name(good[1].model).items()}
+    expected = {
+        each: (weight.dtype, tuple(weight.shape))
+        for each, weight in weights_by_name(good[1].model).items()
+    }
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     tracemalloc.start()
     try:
@@ -168,7 +223,9 @@ def test_looking_at_handmade_weights_takes_no_memory(good, handmade, tmp_path, n
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)  # what torch and safetensors allocate is not traced
+    grown = 1024 * (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    )  # what torch and safetensors allocate is not traced
     assert peak < MODEL_AND_HEADER
     assert grown < 20 * MODEL_AND_HEADER
     assert says in str(caught.value)
@@ -200,7 +257,9 @@ def test_handmade_weights_that_are_uploaded_become_no_run(good, handmade, upload
         assert says in answer.json()["error"]
         assert str(runs) not in answer.json()["error"]
         assert list(runs.iterdir()) == []
-    answer = client.post(CHECKPOINT_PATH, content=zipped(vouched(good[0])), headers=owner)  # the same files unharmed are taken
+    answer = client.post(
+        CHECKPOINT_PATH, content=zipped(vouched(good[0])), headers=owner
+    )  # the same files unharmed are taken
     assert answer.status_code == 200, answer.text
     assert len(list(runs.iterdir())) == 1
 
@@ -231,14 +290,43 @@ def grown(content, chance):
 def spliced(content, chance):
     start, stop = sorted(chance.randrange(len(content)) for _ in range(2))
     to = chance.randrange(len(content))
-    return content[:to] + content[start:stop] + content[to + (stop - start if chance.random() < 0.7 else 0) :]
+    return (
+        content[:to]
+        + content[start:stop]
+        + content[to + (stop - start if chance.random() < 0.7 else 0) :]
+    )
 
 
-NUMBERS = (0, 1, -1, 4, 7, 8, 13, 416, 2**31, 2**32 - 1, 2**53, 2**62, 2**63, 2**64 - 1, 10**30, 0.5, 13.0, True, None, "8", [8], {})
+NUMBERS = (
+    0,
+    1,
+    -1,
+    4,
+    7,
+    8,
+    13,
+    416,
+    2**31,
+    2**32 - 1,
+    2**53,
+    2**62,
+    2**63,
+    2**64 - 1,
+    10**30,
+    0.5,
+    13.0,
+    True,
+    None,
+    "8",
+    [8],
+    {},
+)
 
 
 def edited(content, chance):
-    """A header that is JSON again, with one description changed, exchanged, renamed, left out or added."""
+    """A header that is JSON again, with one description changed, exchanged, renamed, left out
+    or added.
+    """
     header, data = split(content)
     name, other = chance.sample(list(header), 2)
     entry = dict(header[name])
@@ -249,19 +337,37 @@ def edited(content, chance):
     elif what == 1:
         at = chance.randrange(2)
         near = entry["data_offsets"][at] + chance.choice((-416, -4, -1, 1, 4, 416))
-        entry["data_offsets"] = [chance.choice((near, *NUMBERS)) if n == at else old for n, old in enumerate(entry["data_offsets"])]
+        entry["data_offsets"] = [
+            chance.choice((near, *NUMBERS)) if n == at else old
+            for n, old in enumerate(entry["data_offsets"])
+        ]
     elif what == 2:
-        entry["dtype"] = chance.choice(("F32", "I32", "F16", "BF16", "I64", "U8", "BOOL", "F8_E4M3", "", None, ["F32"]))
-    elif what == 3:  # a file that is as good, where both have the same shape: their numbers have changed places
-        entry["data_offsets"], header[other] = header[other]["data_offsets"], header[other] | {"data_offsets": entry["data_offsets"]}
+        entry["dtype"] = chance.choice(
+            ("F32", "I32", "F16", "BF16", "I64", "U8", "BOOL", "F8_E4M3", "", None, ["F32"])
+        )
+    elif (
+        what == 3
+    ):  # a file that is as good, where both have the same shape: their numbers have changed places
+        entry["data_offsets"], header[other] = (
+            header[other]["data_offsets"],
+            header[other] | {"data_offsets": entry["data_offsets"]},
+        )
     elif what == 4:
-        header[chance.choice((name.upper(), name + " ", "\u0000", "__metadata__", other))] = header.pop(name)
+        header[chance.choice((name.upper(), name + " ", "\u0000", "__metadata__", other))] = (
+            header.pop(name)
+        )
         return join(header, data)
     elif what == 5:
         entry[chance.choice(("dtype", "shape", "extra"))] = chance.choice(NUMBERS)
     else:  # as good as before: other tools write metadata, other orders, and blanks
         shuffled = chance.sample(list(header.items()), len(header))
-        return join(json.dumps(dict(shuffled) | {"__metadata__": {"format": "pt"}}, indent=chance.choice((None, 1))).encode() + b"  ", data)
+        return join(
+            json.dumps(
+                dict(shuffled) | {"__metadata__": {"format": "pt"}}, indent=chance.choice((None, 1))
+            ).encode()
+            + b"  ",
+            data,
+        )
     return join(header | {name: entry}, data)
 
 
@@ -269,7 +375,9 @@ def rewritten(content, chance):
     """Other numbers, some of them odd, under the same header."""
     header, data = split(content)
     at = 4 * chance.randrange(len(data) // 4)
-    value = chance.choice((0.0, -0.0, 1.0, 1e-45, 3.4e38, -1e30, float("nan"), float("inf"), float("-inf")))
+    value = chance.choice(
+        (0.0, -0.0, 1.0, 1e-45, 3.4e38, -1e30, float("nan"), float("inf"), float("-inf"))
+    )
     return join(header, data[:at] + struct.pack("<f", value) + data[at + 4 :])
 
 
@@ -280,21 +388,30 @@ def meaning(content):
     """What a safetensors file says, read by hand: for each tensor its type, shape and bytes."""
     header, data = split(content)
     header.pop("__metadata__", None)
-    return {name: (entry["dtype"], entry["shape"], data[slice(*entry["data_offsets"])]) for name, entry in header.items()}
+    return {
+        name: (entry["dtype"], entry["shape"], data[slice(*entry["data_offsets"])])
+        for name, entry in header.items()
+    }
 
 
 def contents(tensors):
     """The same of tensors."""
     names = {torch.float32: "F32", torch.int64: "I64", torch.uint8: "U8"}
-    return {name: (names[each.dtype], list(each.shape), each.detach().numpy().tobytes()) for name, each in tensors.items()}
+    return {
+        name: (names[each.dtype], list(each.shape), each.detach().numpy().tobytes())
+        for name, each in tensors.items()
+    }
 
 
 @repeat_counts(200, 3000)
 def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch, count):
-    """With the checksums of the sound file only that very file is loaded. With none, as whoever mutates can leave them out, what is
+    """With the checksums of the sound file only that very file is loaded. With none, as whoever
+    mutates can leave them out, what is
     loaded is what the file says, in the shapes that the settings describe, and finite."""
     files, trainer = good
-    build = cache(checkpoint.build_model)  # of the same settings, again and again: all its weights are replaced each time
+    build = cache(
+        checkpoint.build_model
+    )  # of the same settings, again and again: all its weights are replaced each time
     build(trainer.config)
     monkeypatch.setattr(checkpoint, "build_model", build)
     monkeypatch.setattr(checkpoint, "_expected_tensors", cache(checkpoint._expected_tensors))
@@ -315,7 +432,9 @@ def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch,
         if refused(WEIGHTS, load_model, folders[name]):
             continue
         tensors = weights_by_name(build(trainer.config))
-        assert contents(tensors) == meaning(mutated), f"mutation {number} was loaded as something else than it says"
+        assert contents(tensors) == meaning(mutated), (
+            f"mutation {number} was loaded as something else than it says"
+        )
         assert all(tensor.isfinite().all() for tensor in tensors.values())
         assert name == "unsummed" or mutated == files[WEIGHTS]
         taken[name] += 1
@@ -331,9 +450,15 @@ def test_mutated_training_states_are_refused_or_restored_bit_by_bit(good, tmp_pa
     for number in range(count):
         mutated = chance.choice(MUTATIONS)(files[STATE], chance)
         (tmp_path / STATE).write_bytes(mutated)
-        if not refused(STATE, restore_trainer, trainer, tmp_path / WEIGHTS, tmp_path / STATE, STEPS, "cpu"):
+        if not refused(
+            STATE, restore_trainer, trainer, tmp_path / WEIGHTS, tmp_path / STATE, STEPS, "cpu"
+        ):
             told, said = (
-                {name: content for name, content in each.items() if not name.startswith("generator.")}  # torch's have bytes of no use
+                {
+                    name: content
+                    for name, content in each.items()
+                    if not name.startswith("generator.")
+                }  # torch's have bytes of no use
                 for each in (contents(trainer.state_dict()), meaning(mutated))
             )
             assert told == said, f"mutation {number} was restored as something else than it says"
@@ -342,7 +467,9 @@ def test_mutated_training_states_are_refused_or_restored_bit_by_bit(good, tmp_pa
 
 
 def test_what_is_checked_for_a_stranger_is_what_was_sent(good, tmp_path):
-    """The check that uploads and pulls share takes the sound files, and refuses each file that is not."""
+    """The check that uploads and pulls share takes the sound files, and refuses each file that
+    is not.
+    """
     files, _ = good
 
     def check(files):
@@ -365,6 +492,11 @@ SIZES = ["[1e999]", "[NaN]", '["x"]', "[" * 500 + "]" * 500, "null", "[" + "9" *
 @pytest.mark.parametrize("shape", SIZES, ids=lambda shape: shape[:8])
 def test_a_pretrained_models_weights_whose_sizes_are_none_are_refused(tmp_path, shape):
     path = tmp_path / WEIGHTS
-    path.write_bytes(join(f'{{"a": {{"dtype": "F32", "shape": {shape}, "data_offsets": [0, 4]}}}}'.encode(), bytes(4)))
+    path.write_bytes(
+        join(
+            f'{{"a": {{"dtype": "F32", "shape": {shape}, "data_offsets": [0, 4]}}}}'.encode(),
+            bytes(4),
+        )
+    )
     with pytest.raises(JobError, match="is not a complete safetensors file"):
         _parameter_count(path, "ada/x")

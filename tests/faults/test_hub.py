@@ -1,7 +1,9 @@
-"""Whatever the Hub does, on making a repository, uploading, committing or downloading: who asked is told what to do within two
-minutes, nothing is half written there or here, and the checkpoint is as it was.
+"""Whatever the Hub does, on making a repository, uploading, committing or downloading: who asked is
+told what to do within two minutes, nothing is half written there or here, and the checkpoint is as
+it was.
 
-Every fault meets every operation in this process, and each fault an errand in a process of its own; all of them wait at the same time.
+Every fault meets every operation in this process, and each fault an errand in a process of its own;
+all of them wait at the same time.
 """
 
 import socket
@@ -17,7 +19,13 @@ from huggingface_hub.utils import disable_progress_bars, enable_progress_bars, l
 from huggingface_hub.utils._http import default_client_factory
 
 from playground.hub import client as hub_client
-from playground.hub.client import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, Hub, HubError, configure_process
+from playground.hub.client import (
+    CONNECT_TIMEOUT_S,
+    READ_TIMEOUT_S,
+    Hub,
+    HubError,
+    configure_process,
+)
 from playground.hub.publisher import cancel, check_timeouts, start_job
 from playground.hub.tasks import HubTask
 from playground.runs.export import CHECKPOINT_FILES
@@ -33,7 +41,9 @@ LONGEST = 120  # seconds until whoever asked is told
 HERE_WITHIN = 6  # seconds that the client in this process waits for an answer
 BUSY = 3  # seconds that a busy machine may add; the client's own retries would take 23 s
 CHILDREN = 3  # errands that have a process at the same time
-AT_ONCE = 16  # cases in this process: with all at once, a busy machine takes longer to answer than the client waits
+# cases in this process: with all at once, a busy machine takes longer to answer than the client
+# waits
+AT_ONCE = 16
 
 FAULTS = {
     "401": {"kind": 401},
@@ -58,15 +68,34 @@ PLACES = {  # where each operation meets it
 FETCHING = ("download", "find")
 # What to do, in the words of the sentence; 404 and 401 depend on what was asked.
 ADVICE = {
-    "401": ("sign in again", "spelling"), "403": ("it needs write access there", "this token has no permission to"),
-    "404": ("spelling", "the Hub has no such file"), "409": ("try again",), "412": ("check the repository and try again",),
-    "429": ("try again in some minutes",), "500": ("try again later",), "503": ("try again later",), "reset": ("try again",),
-    "hang": ("try again",), "tomorrow": ("requests a wait of 24 h", ),
-}  # fmt: skip
+    "401": ("sign in again", "spelling"),
+    "403": ("it needs write access there", "this token has no permission to"),
+    "404": ("spelling", "the Hub has no such file"),
+    "409": ("try again",),
+    "412": ("check the repository and try again",),
+    "429": ("try again in some minutes",),
+    "500": ("try again later",),
+    "503": ("try again later",),
+    "reset": ("try again",),
+    "hang": ("try again",),
+    "tomorrow": ("requests a wait of 24 h",),
+}
 CASES = [f"{operation}-{fault}" for operation in PLACES for fault in FAULTS]
-# An errand of its own has each fault once, and each operation at least twice; the others are a matter of patience.
-USUAL = {"create-401", "create-503", "create-409", "upload-403", "upload-429", "upload-hang", "commit-412", "commit-500", "commit-tomorrow",
-         "download-404", "download-reset"}  # fmt: skip
+# An errand of its own has each fault once, and each operation at least twice; the others are a
+# matter of patience.
+USUAL = {
+    "create-401",
+    "create-503",
+    "create-409",
+    "upload-403",
+    "upload-429",
+    "upload-hang",
+    "commit-412",
+    "commit-500",
+    "commit-tomorrow",
+    "download-404",
+    "download-reset",
+}
 
 
 @dataclass
@@ -77,21 +106,29 @@ class Outcome:
     again: bool = False
     seconds: float = 0.0
     hits: int = 0
-    commits: list[str] = field(default_factory=list)  # of every repository, without the Hub's own first
+    commits: list[str] = field(
+        default_factory=list
+    )  # of every repository, without the Hub's own first
     told: str = ""
     kept: bool = False
     left: list[str] = field(default_factory=list)
 
 
 def contents(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run") / "0000002"
     trainer = Trainer(tiny_config(steps=20))
-    save_checkpoint(folder, trainer, [trainer.train_step(), trainer.train_step()], trainer.evaluate(32))
+    save_checkpoint(
+        folder, trainer, [trainer.train_step(), trainer.train_step()], trainer.evaluate(32)
+    )
     return folder
 
 
@@ -101,11 +138,14 @@ def prepared():
     verbosity = logging.get_verbosity()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        patch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 3)  # and not 10 s, six times over; an errand of its own has those
+        patch.setattr(
+            constants, "HF_HUB_DOWNLOAD_TIMEOUT", 3
+        )  # and not 10 s, six times over; an errand of its own has those
         patch.setattr(hub_client, "READ_TIMEOUT_S", HERE_WITHIN)
         for name in ("NO_PROXY", "no_proxy"):
             patch.setenv(name, "127.0.0.1,localhost")
-        disable_progress_bars()  # they are drawn by many threads, on a stream that pytest changes beneath them
+        # they are drawn by many threads, on a stream that pytest changes beneath them
+        disable_progress_bars()
         configure_process()
         yield
         set_client_factory(default_client_factory)
@@ -116,15 +156,27 @@ def prepared():
 def files_of(checkpoint):
     """A package, as far as the Hub is concerned."""
     files = {name: (checkpoint / name).read_bytes() for name in CHECKPOINT_FILES[1:]}
-    return files | {"playground.json": (checkpoint / "config.json").read_bytes(), "README.md": b"---\nlicense: mit\n---\n# Digits\n"}
+    return files | {
+        "playground.json": (checkpoint / "config.json").read_bytes(),
+        "README.md": b"---\nlicense: mit\n---\n# Digits\n",
+    }
 
 
 def commits_of(hub):
-    return [commit.title for repo in hub.repos.values() for commit in repo.commits.values() if commit.title != "initial commit"]
+    return [
+        commit.title
+        for repo in hub.repos.values()
+        for commit in repo.commits.values()
+        if commit.title != "initial commit"
+    ]
 
 
 def settle(outcome, hub, fault, started):
-    outcome.seconds, outcome.hits, outcome.commits = time.monotonic() - started, fault.hits, commits_of(hub)
+    outcome.seconds, outcome.hits, outcome.commits = (
+        time.monotonic() - started,
+        fault.hits,
+        commits_of(hub),
+    )
     return outcome
 
 
@@ -145,35 +197,58 @@ def case_here(case, checkpoint, folder):
         with stand_in.fault(where, method=method, **FAULTS[name]) as fault:
             try:
                 if operation in FETCHING:
-                    client.fetch("ada/digits", "main", {path: len(data) for path, data in before.items()}, folder / "in")
+                    client.fetch(
+                        "ada/digits",
+                        "main",
+                        {path: len(data) for path, data in before.items()},
+                        folder / "in",
+                    )
                 else:
                     client.push(package, client.plan(package, "ada/digits"), "Step 2")
             except HubError as error:
-                outcome.sentence, outcome.again, outcome.told = str(error), error.retryable, repr(error)
+                outcome.sentence, outcome.again, outcome.told = (
+                    str(error),
+                    error.retryable,
+                    repr(error),
+                )
         settle(outcome, stand_in, fault, started)
     outcome.kept = contents(package) == before
-    outcome.left = sorted(path for path in contents(folder / "in") if not path.startswith(".cache")) if (folder / "in").exists() else []
+    outcome.left = (
+        sorted(path for path in contents(folder / "in") if not path.startswith(".cache"))
+        if (folder / "in").exists()
+        else []
+    )
     return outcome
 
 
 def case_apart(case, checkpoint, folder, times=None, **errand):
-    """One fault, met by an errand in a process of its own, which is looked after as a server does."""
+    """One fault, met by an errand in a process of its own, which is looked after as a server
+    does.
+    """
     operation, name = case.split("-")
     before, said, outcome = contents(checkpoint), [], Outcome()
     folder.mkdir(parents=True)
     with FakeHub() as stand_in:
         if operation in FETCHING:
             stand_in.put("ada/digits", files_of(checkpoint), message="Here before")
-            asked = HubTask("pull", "ada/digits", stand_in.ADA, stand_in.url, destination=str(folder / "in"))
+            asked = HubTask(
+                "pull", "ada/digits", stand_in.ADA, stand_in.url, destination=str(folder / "in")
+            )
         else:
-            asked = HubTask("push", "ada/digits", stand_in.ADA, stand_in.url, checkpoint=str(checkpoint))
+            asked = HubTask(
+                "push", "ada/digits", stand_in.ADA, stand_in.url, checkpoint=str(checkpoint)
+            )
         where, method = PLACES[operation]
         started = time.monotonic()
         with stand_in.fault(where, method=method, times=times, **FAULTS[name]) as fault:
             job = start_job(asked, on_progress=said.append)
             while not job.finished.wait(0.1) and time.monotonic() - started < LONGEST + 30:
                 check_timeouts(job)
-        outcome.sentence, outcome.again, outcome.told = job.message, job.retryable, repr([job.to_json(), said, job.task])
+        outcome.sentence, outcome.again, outcome.told = (
+            job.message,
+            job.retryable,
+            repr([job.to_json(), said, job.task]),
+        )
         settle(outcome, stand_in, fault, started)
     outcome.kept = contents(checkpoint) == before
     outcome.left = sorted(path.name for path in folder.iterdir())
@@ -191,49 +266,74 @@ def outcomes(request, prepared, checkpoint, tmp_path_factory):
         for number, asked in enumerate(wanted):
             case, carry_out = asked["case"], asked["carry_out"]
             pool = here if carry_out is case_here else apart
-            futures[carry_out, case] = pool.submit(carry_out, case, checkpoint, folder / str(number))
+            futures[carry_out, case] = pool.submit(
+                carry_out, case, checkpoint, folder / str(number)
+            )
         yield futures
 
 
 def apart(case):
-    return pytest.param(case_apart, case, id=f"apart-{case}", marks=[] if case in USUAL else [pytest.mark.soak])
+    return pytest.param(
+        case_apart, case, id=f"apart-{case}", marks=[] if case in USUAL else [pytest.mark.soak]
+    )
 
 
-@pytest.mark.parametrize(("carry_out", "case"), [*(pytest.param(case_here, case, id=f"here-{case}") for case in CASES), *map(apart, CASES)])
+@pytest.mark.parametrize(
+    ("carry_out", "case"),
+    [*(pytest.param(case_here, case, id=f"here-{case}") for case in CASES), *map(apart, CASES)],
+)
 def test_a_fault_of_the_hub_is_told_and_leaves_nothing_half_done(outcomes, carry_out, case):
     operation, name = case.split("-")
     outcome = outcomes[carry_out, case].result(timeout=300)
     assert outcome.hits >= 1
     assert outcome.seconds < LONGEST
-    if name == "hang" and operation != "download":  # a file that stops at its middle is asked for again from there
+    if (
+        name == "hang" and operation != "download"
+    ):  # a file that stops at its middle is asked for again from there
         assert outcome.hits <= 2
     assert any(words in outcome.sentence for words in ADVICE[name]), outcome.sentence
     assert "unexpected error" not in outcome.sentence
     assert outcome.again == (name not in ("401", "403", "404")), outcome.sentence
     assert "hf_" not in outcome.sentence + outcome.told
-    # What hangs is the answer: that commit was made, and whole. To try again then writes nothing (below, where an answer is lost).
-    assert outcome.commits == (["Here before"] if operation in FETCHING else ["Step 2"] if case == "commit-hang" else [])
+    # What hangs is the answer: that commit was made, and whole. To try again then writes nothing
+    # (below, where an answer is lost).
+    assert outcome.commits == (
+        ["Here before"] if operation in FETCHING else ["Step 2"] if case == "commit-hang" else []
+    )
     assert outcome.kept
     assert outcome.left == []
 
 
 def test_a_fault_that_passes_is_not_even_noticed(prepared, checkpoint, tmp_path):
-    """Once refused, once cut short, once unanswered: the client tries again, and what arrives is whole."""
+    """Once refused, once cut short, once unanswered: the client tries again, and what arrives
+    is whole.
+    """
     package = tmp_path / "package"
     package.mkdir()
     for path, data in files_of(checkpoint).items():
         (package / path).write_bytes(data)
     with FakeHub() as stand_in:
         client = Hub(stand_in.ADA, stand_in.url)
-        for where, kind in ((FakeHub.BATCH, 503), (FakeHub.UPLOAD, "reset"), (FakeHub.PREUPLOAD, 500)):
+        for where, kind in (
+            (FakeHub.BATCH, 503),
+            (FakeHub.UPLOAD, "reset"),
+            (FakeHub.PREUPLOAD, 500),
+        ):
             stand_in.fault(where, kind, times=1)
         client.push(package, client.plan(package, "ada/digits"), "Step 2")
         assert stand_in.files("ada/digits") == contents(package)
         assert commits_of(stand_in) == ["Step 2"]
         stand_in.fault(FakeHub.RESOLVE, 503, times=1)
         stand_in.fault(FakeHub.STORAGE, "cut", times=1, method="GET")
-        client.fetch("ada/digits", "main", {path: len(data) for path, data in contents(package).items()}, tmp_path / "in")
-    assert {path: (tmp_path / "in" / path).read_bytes() for path in contents(package)} == contents(package)
+        client.fetch(
+            "ada/digits",
+            "main",
+            {path: len(data) for path, data in contents(package).items()},
+            tmp_path / "in",
+        )
+    assert {path: (tmp_path / "in" / path).read_bytes() for path in contents(package)} == contents(
+        package
+    )
 
 
 def test_an_errand_survives_a_fault_that_passes(checkpoint, tmp_path):
@@ -248,7 +348,10 @@ def test_a_commit_whose_answer_is_lost_is_not_made_twice(prepared, checkpoint, t
         (tmp_path / path).write_bytes(data)
     with FakeHub() as stand_in:
         client = Hub(stand_in.ADA, stand_in.url)
-        with stand_in.fault(FakeHub.COMMIT, "lost", times=1), pytest.raises(HubError, match="try again") as lost:
+        with (
+            stand_in.fault(FakeHub.COMMIT, "lost", times=1),
+            pytest.raises(HubError, match="try again") as lost,
+        ):
             client.push(tmp_path, client.plan(tmp_path, "ada/digits"), "Step 2")
         assert lost.value.retryable
         plan = client.plan(tmp_path, "ada/digits")
@@ -261,7 +364,9 @@ def test_training_goes_on_while_the_hub_hangs(registries, checkpoint, tmp_path):
     run = start_run(registries(), "ada")
     wait_for_status(run, "training")
     with FakeHub() as stand_in, stand_in.fault(FakeHub.WHOAMI, "hang") as hang:
-        job = start_job(HubTask("push", "ada/digits", stand_in.ADA, stand_in.url, checkpoint=str(checkpoint)))
+        job = start_job(
+            HubTask("push", "ada/digits", stand_in.ADA, stand_in.url, checkpoint=str(checkpoint))
+        )
         wait_for(lambda: hang.hits, 60, "the first request")
         before = run.step
         wait_for(lambda: run.step > before + 20, 60, "steps while it hangs")
@@ -304,25 +409,37 @@ def test_without_a_network_one_is_told_within_three_seconds(prepared, nowhere):
 
 
 @pytest.mark.parametrize("trouble", ["slow", "no name", "unreachable"])
-def test_a_name_or_a_way_that_is_not_found_is_told_within_three_seconds(prepared, monkeypatch, trouble):
+def test_a_name_or_a_way_that_is_not_found_is_told_within_three_seconds(
+    prepared, monkeypatch, trouble
+):
     over = threading.Event()
 
     def connect(*_):
         if trouble == "slow":
             over.wait(30)
-        raise socket.gaierror(-2, "Name or service not known") if trouble == "no name" else OSError(113, "No route to host")
+        raise (
+            socket.gaierror(-2, "Name or service not known")
+            if trouble == "no name"
+            else OSError(113, "No route to host")
+        )
 
     monkeypatch.setattr(socket, "create_connection", connect)
     seconds, error = timed(Hub("", "https://hub.invalid").connect)
     over.set()
     assert CONNECT_TIMEOUT_S < 3
     assert seconds < 3 + BUSY
-    told = {"slow": "no response", "no name": "Name or service not known", "unreachable": "No route to host"}
+    told = {
+        "slow": "no response",
+        "no name": "Name or service not known",
+        "unreachable": "No route to host",
+    }
     assert f"cannot be reached: {told[trouble]}" in str(error)
     assert error.retryable
 
 
-@pytest.mark.parametrize("kind", ["account", "gallery", "look", "plan", "push", "pull", "reproduce"])
+@pytest.mark.parametrize(
+    "kind", ["account", "gallery", "look", "plan", "push", "pull", "reproduce"]
+)
 def test_no_errand_asks_twice_when_nobody_is_there(checkpoint, nowhere, tmp_path, kind):
     before, said = contents(checkpoint), []
     heard = []
@@ -331,7 +448,14 @@ def test_no_errand_asks_twice_when_nobody_is_there(checkpoint, nowhere, tmp_path
         said.append(sentence)
         heard.append(time.monotonic())
 
-    errand = HubTask(kind, "ada/digits", "hf_none", nowhere, checkpoint=str(checkpoint), destination=str(tmp_path / "in"))
+    errand = HubTask(
+        kind,
+        "ada/digits",
+        "hf_none",
+        nowhere,
+        checkpoint=str(checkpoint),
+        destination=str(tmp_path / "in"),
+    )
     job = start_job(errand, on_progress=on_say)
     assert job.finished.wait(60)
     assert time.monotonic() - heard[0] < 3 + 2 + BUSY  # and the end of its process
@@ -341,7 +465,9 @@ def test_no_errand_asks_twice_when_nobody_is_there(checkpoint, nowhere, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_server_that_never_answers_is_given_up_after_one_wait(prepared, black_hole, tmp_path, monkeypatch):
+def test_a_server_that_never_answers_is_given_up_after_one_wait(
+    prepared, black_hole, tmp_path, monkeypatch
+):
     assert READ_TIMEOUT_S <= 12
     monkeypatch.setattr(hub_client, "READ_TIMEOUT_S", 2)
     (tmp_path / "README.md").write_text("# Digits")

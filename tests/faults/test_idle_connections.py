@@ -9,13 +9,21 @@ import pytest
 from tests.support.app_server import AppServer
 from tests.support.page_client import PageClient
 
-HALF = (b"", b"GET / HTTP/1.1\r\nHost: 127", b"POST /playground/ask/poll HTTP/1.1\r\nContent-Length: 90\r\n\r\n{")
+HALF = (
+    b"",
+    b"GET / HTTP/1.1\r\nHost: 127",
+    b"POST /playground/ask/poll HTTP/1.1\r\nContent-Length: 90\r\n\r\n{",
+)
 
 
 @pytest.mark.smoke
-@pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit sets the limit of file descriptors")
+@pytest.mark.skipif(
+    shutil.which("prlimit") is None, reason="prlimit sets the limit of file descriptors"
+)
 def test_idle_connections_shut_nobody_out_and_fill_no_log(tmp_path):
-    app = AppServer(tmp_path, command_prefix=("prlimit", "--nofile=160:160"), GRADIO_SERVER_NAME="0.0.0.0")
+    app = AppServer(
+        tmp_path, command_prefix=("prlimit", "--nofile=160:160"), GRADIO_SERVER_NAME="0.0.0.0"
+    )
     opened = []
     try:
         for number in range(600):
@@ -32,10 +40,14 @@ def test_idle_connections_shut_nobody_out_and_fill_no_log(tmp_path):
             assert app.get("/config")[0] == 200
             assert PageClient(app, "a" * 32).call("runs")["runs"] == []
             time.sleep(0.5)
-        assert time.monotonic() - started < 60  # each of these waits up to a minute on a server that accepts nobody
+        assert (
+            time.monotonic() - started < 60
+        )  # each of these waits up to a minute on a server that accepts nobody
     finally:
         for connection in opened:
             connection.close()
         app.stop()
     assert app.log.stat().st_size < 1_000_000
-    assert app.log.read_text().count("Too many open files") < 10  # a burst may reach the limit for a moment
+    assert (
+        app.log.read_text().count("Too many open files") < 10
+    )  # a burst may reach the limit for a moment

@@ -1,4 +1,6 @@
-"""Two visitors of one server, whose requests come in any order: neither sees or changes anything of the other's."""
+"""Two visitors of one server, whose requests come in any order: neither sees or changes
+anything of the other's.
+"""
 
 import json
 import logging
@@ -15,7 +17,21 @@ from playground.ui.session import new_owner_key
 from tests.support.coroutines import run_in_thread
 from tests.support.small_runs import pause_and_wait, repeat_counts, start_run, wait_for
 
-ACTS = (*COMMANDS, "change", "extend", "rename", "hide", "show", "delete", "undelete", "again", "branch", "download", "remove", "explode")
+ACTS = (
+    *COMMANDS,
+    "change",
+    "extend",
+    "rename",
+    "hide",
+    "show",
+    "delete",
+    "undelete",
+    "again",
+    "branch",
+    "download",
+    "remove",
+    "explode",
+)
 SYMBOLS = 62  # letters too, so that no sequence of the one comes up with the other by chance
 MOST_RUNS = 6  # of a visitor, so that two cores have time for the questions
 
@@ -33,7 +49,12 @@ class Visitor:
 
     def begin(self, status):
         run = start_run(
-            self.registry, self.owner, symbols=SYMBOLS, max_length=12, learning_rate=self.rate, steps=5 if status == "done" else 10**6
+            self.registry,
+            self.owner,
+            symbols=SYMBOLS,
+            max_length=12,
+            learning_rate=self.rate,
+            steps=5 if status == "done" else 10**6,
         )
         self.registry.update_metadata(run, name=f"{self.canary} {run.name}")
         wait_for(lambda: run.step or run.status == "done", 60, "the first points")
@@ -46,39 +67,84 @@ class Visitor:
 
     def words(self):
         """What may never be told to anybody else, not even to those with a link to watch."""
-        return [self.owner, self.sequence, " ".join(self.sequence), *(run.id for run in self.runs), *(run.owner for run in self.runs)]
+        return [
+            self.owner,
+            self.sequence,
+            " ".join(self.sequence),
+            *(run.id for run in self.runs),
+            *(run.owner for run in self.runs),
+        ]
 
     def secrets(self):
         """What may not be told to anybody without such a link."""
         return [*self.words(), self.canary, repr(self.rate), *(run.watch_id for run in self.runs)]
 
     def state(self):
-        """Everything of one's runs that only their owner changes; the training that goes on is not among it."""
+        """Everything of one's runs that only their owner changes; the training that goes on is
+        not among it.
+        """
         return {
-            run.id: (run.name, run.hidden, run.deleted_at, run.changes, run.folder, run.config,
-                     run.status in ("stopped", "stopping", "failed"),
-                     {path.name for path in (run.folder / "checkpoints").glob("*-kept")})
+            run.id: (
+                run.name,
+                run.hidden,
+                run.deleted_at,
+                run.changes,
+                run.folder,
+                run.config,
+                run.status in ("stopped", "stopping", "failed"),
+                {path.name for path in (run.folder / "checkpoints").glob("*-kept")},
+            )
             for run in self.runs
-        }  # fmt: skip
+        }
 
     def any_request(self, other):
-        """A request as a page makes it, or as somebody makes it who has got hold of an id of the other's, or guesses."""
-        chance, mine, theirs = self.chance, self.chance.choice(self.runs), self.chance.choice(other.runs)
+        """A request as a page makes it, or as somebody makes it who has got hold of an id of
+        the other's, or guesses.
+        """
+        chance, mine, theirs = (
+            self.chance,
+            self.chance.choice(self.runs),
+            self.chance.choice(other.runs),
+        )
         endpoint = chance.choice(list(HANDLERS))
-        subject = chance.choice([f"run:{mine.id}", f"run:{mine.id}", f"run:{theirs.id}", f"watch:{theirs.watch_id}",
-                                 f"watch:{mine.watch_id}", f"run:{theirs.watch_id}", f"watch:{theirs.id}",
-                                 f"checkpoint:runs/{theirs.folder.name}",
-                                 f"checkpoint:../runs/{theirs.folder.name}", "run:", "watch:", f"run:{theirs.owner}"])  # fmt: skip
-        owner = chance.choice([self.owner] * 6 + [theirs.owner, theirs.id, theirs.watch_id, "", None, [other.canary], "\0"])
+        subject = chance.choice(
+            [
+                f"run:{mine.id}",
+                f"run:{mine.id}",
+                f"run:{theirs.id}",
+                f"watch:{theirs.watch_id}",
+                f"watch:{mine.watch_id}",
+                f"run:{theirs.watch_id}",
+                f"watch:{theirs.id}",
+                f"checkpoint:runs/{theirs.folder.name}",
+                f"checkpoint:../runs/{theirs.folder.name}",
+                "run:",
+                "watch:",
+                f"run:{theirs.owner}",
+            ]
+        )
+        owner = chance.choice(
+            [self.owner] * 6
+            + [theirs.owner, theirs.id, theirs.watch_id, "", None, [other.canary], "\0"]
+        )
         do = chance.choice(ACTS)
         if do in ("again", "branch") and len(self.runs) >= MOST_RUNS:
             do = "rename"
         return endpoint, {
-            "owner": owner, "subject": subject, "do": do, "known": chance.choice([0, 3, -1, 10**9]), "epoch": -1, "looks": 0,
-            "step": chance.choice([0, 1, 5]), "text": self.sequence, "setting": chance.choice(["learning_rate", "steps", "speed"]),
-            "value": chance.choice([1e-3, 10**6, 50]), "name": f"{self.canary} renamed {chance.randrange(100)}",
-            "checkpoint": f"{chance.choice([0, 5]):07d}", "subjects": [subject, f"run:{theirs.id}", f"run:{mine.id}"],
-        }  # fmt: skip
+            "owner": owner,
+            "subject": subject,
+            "do": do,
+            "known": chance.choice([0, 3, -1, 10**9]),
+            "epoch": -1,
+            "looks": 0,
+            "step": chance.choice([0, 1, 5]),
+            "text": self.sequence,
+            "setting": chance.choice(["learning_rate", "steps", "speed"]),
+            "value": chance.choice([1e-3, 10**6, 50]),
+            "name": f"{self.canary} renamed {chance.randrange(100)}",
+            "checkpoint": f"{chance.choice([0, 5]):07d}",
+            "subjects": [subject, f"run:{theirs.id}", f"run:{mine.id}"],
+        }
 
 
 def check(visitor, other, endpoint, request, answer):
@@ -89,7 +155,9 @@ def check(visitor, other, endpoint, request, answer):
     watching = linked and endpoint in ("poll", "look", "try", "curves", "about")
     for word in other.words() if watching else other.secrets():
         if not any(word in each for each in sent):  # what somebody sent may come back to them
-            assert word not in text, f"{visitor.name} was told {word!r} by {endpoint} {request}: {text[:300]}"
+            assert word not in text, (
+                f"{visitor.name} was told {word!r} by {endpoint} {request}: {text[:300]}"
+            )
     if linked:
         assert not {"watch", "checkpoints", "ticket"} & set(answer) or endpoint == "runs"
         assert endpoint != "do" or "error" in answer
@@ -106,9 +174,13 @@ async def visit(first, second, count, chance):
         endpoint, request = visitor.any_request(other)
         answer = await HANDLERS[endpoint](visitor.registry, request)
         check(visitor, other, endpoint, request, answer)
-        assert other.state() == before, f"{visitor.name} changed a run of the other's by {endpoint} {request}"
+        assert other.state() == before, (
+            f"{visitor.name} changed a run of the other's by {endpoint} {request}"
+        )
         answers += "error" not in answer
-        for run in visitor.runs:  # a deleted run is brought back, so that there is always one to ask for
+        for (
+            run
+        ) in visitor.runs:  # a deleted run is brought back, so that there is always one to ask for
             if run.deleted_at is not None:
                 visitor.registry.restore(run)
             if run.status == "waiting" and len(visitor.runs) > 3:
@@ -129,9 +201,16 @@ def test_nothing_crosses_between_two_visitors(registries, tmp_path, count, caplo
     assert answers > count / 4  # otherwise hardly anything was asked that could have been told
     printed = caplog.text + "".join(capfd.readouterr())
     for visitor in (first, second):
-        for secret in (visitor.owner, *(word for run in visitor.runs for word in (run.id, run.watch_id))):
+        for secret in (
+            visitor.owner,
+            *(word for run in visitor.runs for word in (run.id, run.watch_id)),
+        ):
             assert secret not in printed
-        assert not any(visitor.owner.encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+        assert not any(
+            visitor.owner.encode() in path.read_bytes()
+            for path in tmp_path.rglob("*")
+            if path.is_file()
+        )
 
 
 def test_ids_cannot_be_guessed_or_told_from_each_other(registries):
@@ -150,9 +229,14 @@ def test_nobody_else_is_the_owner(registries):
     subject = f"run:{run.id}"
     for owner in ("", None, 3, [], {}, "ada\0", "ADA", " ada"):
         for do in ACTS:
-            assert "error" in run_in_thread(run_action(registry, {"owner": owner, "subject": subject, "do": do})), (owner, do)
+            assert "error" in run_in_thread(
+                run_action(registry, {"owner": owner, "subject": subject, "do": do})
+            ), (owner, do)
         assert run_in_thread(list_runs(registry, {"owner": owner}))["runs"] == [], owner
-        assert run_in_thread(poll_model(registry, {"owner": owner, "subject": subject}))["status"] == "gone", owner
+        assert (
+            run_in_thread(poll_model(registry, {"owner": owner, "subject": subject}))["status"]
+            == "gone"
+        ), owner
 
 
 def test_one_visitor_cannot_fill_the_line_for_the_other(registries):

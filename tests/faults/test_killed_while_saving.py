@@ -11,10 +11,21 @@ import pytest
 
 from playground.runs.run import Run, WorkerSpec
 from playground.runs.training_worker import KEPT_CHECKPOINTS, TrainingWorker
-from playground.runs.weight_history import read_lines, state_path, state_steps, weight_steps, weights_path
+from playground.runs.weight_history import (
+    read_lines,
+    state_path,
+    state_steps,
+    weight_steps,
+    weights_path,
+)
 from playground.runs.worker_process import WorkerProcess, context
 from playground.training.atomic_write import clean_up_stale
-from playground.training.checkpoint import build_model, load_weights, restore_trainer, resume_trainer
+from playground.training.checkpoint import (
+    build_model,
+    load_weights,
+    restore_trainer,
+    resume_trainer,
+)
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 from tests.support.exit_at_call import ExitAtCall
@@ -22,7 +33,9 @@ from tests.support.small_runs import repeat_counts, start_run, tiny_config, wait
 
 
 class Saving:
-    """A real worker that is made to save all the time; it takes down what the worker says is saved."""
+    """A real worker that is made to save all the time; it takes down what the worker says is
+    saved.
+    """
 
     def __init__(self, folder, config):
         self.began = None
@@ -31,7 +44,11 @@ class Saving:
         self.gone = threading.Event()
         order = WorkerSpec(str(folder), config.to_flat())
         self.child = WorkerProcess(
-            "playground.runs.training_worker:main", "saving", order, on_message=self.take, on_exit=lambda code: self.gone.set()
+            "playground.runs.training_worker:main",
+            "saving",
+            order,
+            on_message=self.take,
+            on_exit=lambda code: self.gone.set(),
         )
 
     def take(self, kind, *content):
@@ -40,7 +57,9 @@ class Saving:
         elif kind == "saved":
             self.acknowledged = content[0]
             self.child.send("pause")
-        elif kind == "status":  # a pause saves, and only goes on to the next step between two of them
+        elif (
+            kind == "status"
+        ):  # a pause saves, and only goes on to the next step between two of them
             self.child.send("resume" if content[0] == "paused" else "pause")
         elif kind == "trouble" and content[0]:
             self.trouble.append(content[0])
@@ -64,14 +83,20 @@ def test_worker_killed_while_saving_loses_no_checkpoint(tmp_path, count):
         worker.kill_after(chance.uniform(0, 0.08))
         assert worker.ended is None, worker.ended
         assert worker.trouble == []  # it never had to fall back
-        assert worker.began >= acknowledged, f"kill {turn}: step {acknowledged} was saved, the next worker began at {worker.began}"
+        assert worker.began >= acknowledged, (
+            f"kill {turn}: step {acknowledged} was saved, the next worker began at {worker.began}"
+        )
         acknowledged = max(acknowledged, worker.acknowledged)
         left = [path.name for path in checkpoints.glob(".*")]
         cut += bool(left)
         if turn % 10 == 9 or left:
             clean_up_stale(checkpoints)
             assert list(checkpoints.glob(".*")) == []
-        steps = sorted(resume_trainer(path)[0].step_count for path in checkpoints.iterdir() if not path.name.startswith("."))
+        steps = sorted(
+            resume_trainer(path)[0].step_count
+            for path in checkpoints.iterdir()
+            if not path.name.startswith(".")
+        )
         assert steps[-1] >= acknowledged
         assert len(steps) <= KEPT_CHECKPOINTS + 1  # killed before it let the oldest one go
         lines = [line["step"] for line in read_lines(folder)]
@@ -79,7 +104,9 @@ def test_worker_killed_while_saving_loses_no_checkpoint(tmp_path, count):
         assert lines[-1] >= steps[-1]
         if turn + 1 >= count and cut > count // 50:
             break
-    assert cut > count // 50  # otherwise the kills came at the wrong moments and this test shows nothing
+    assert (
+        cut > count // 50
+    )  # otherwise the kills came at the wrong moments and this test shows nothing
     family, trainer = build_model(config), Trainer(config)
     for step in weight_steps(folder):
         load_weights(family, weights_path(folder, step))
@@ -88,7 +115,9 @@ def test_worker_killed_while_saving_loses_no_checkpoint(tmp_path, count):
 
 
 def die_while_saving(folder, point):
-    """Save three times in a worker; the call of that number that removes something for the last of them ends it."""
+    """Save three times in a worker; the call of that number that removes something for the last
+    of them ends it.
+    """
     worker = TrainingWorker(context().Pipe()[1], WorkerSpec(str(folder), tiny_config().to_flat()))
     for _ in range(KEPT_CHECKPOINTS):
         worker.trainer.train_step()
@@ -114,9 +143,16 @@ def test_worker_killed_while_pruning_leaves_no_partial_checkpoint(tmp_path):
     assert set(codes[:-1]) == {9}
 
 
-# Where unfinished writes of a killed process may lie: in the root, beside the runs, in a run, in its folders.
-LITTER = (".x.0123abcd.tmp/config.json", "runs/.x.0123abcd.tmp/packed.zip", "{}/checkpoints/.0000005.0123abcd.tmp/config.json",
-          "{}/.run.json.0123abcd.tmp", "{}/.metrics.jsonl.0123abcd.tmp", "{}/history/.5.safetensors.0123abcd.tmp")  # fmt: skip
+# Where unfinished writes of a killed process may lie: in the root, beside the runs, in a run, in
+# its folders.
+LITTER = (
+    ".x.0123abcd.tmp/config.json",
+    "runs/.x.0123abcd.tmp/packed.zip",
+    "{}/checkpoints/.0000005.0123abcd.tmp/config.json",
+    "{}/.run.json.0123abcd.tmp",
+    "{}/.metrics.jsonl.0123abcd.tmp",
+    "{}/history/.5.safetensors.0123abcd.tmp",
+)
 
 
 @pytest.mark.parametrize("where", LITTER)
@@ -126,7 +162,9 @@ def test_a_starting_server_sweeps_what_a_killed_one_left(registries, tmp_path, w
     wait_for_status(run, "done")
     registry.shutdown()
     wait_for(lambda: not run.has_worker, 60, "the worker's end, which is noted in run.json")
-    kept = sorted(path for path in tmp_path.rglob("*") if path.is_file() and "run.json" not in path.name)
+    kept = sorted(
+        path for path in tmp_path.rglob("*") if path.is_file() and "run.json" not in path.name
+    )
     litter = tmp_path / where.format(run.folder.relative_to(tmp_path))
     litter.parent.mkdir(exist_ok=True)
     litter.write_bytes(b"half of it")
@@ -135,7 +173,12 @@ def test_a_starting_server_sweeps_what_a_killed_one_left(registries, tmp_path, w
     again = registries()
     assert [each.id for each in again.list_for_owner("ada")] == [run.id]
     assert not litter.exists()
-    assert sorted(path for path in tmp_path.rglob("*") if path.is_file() and "run.json" not in path.name) == kept
+    assert (
+        sorted(
+            path for path in tmp_path.rglob("*") if path.is_file() and "run.json" not in path.name
+        )
+        == kept
+    )
 
 
 RENAMES = """
@@ -166,5 +209,8 @@ def test_server_killed_while_writing_loses_no_run_record(registries, tmp_path, c
             time.sleep(chance.uniform(0, 0.05))
             server.kill()
             written = max([written, *map(int, server.stdout.read().split("\n")[:-1])])
-        assert int(Run.read(run.folder).name) in (written, written + 1)  # the last one may not have been told any more
+        assert int(Run.read(run.folder).name) in (
+            written,
+            written + 1,
+        )  # the last one may not have been told any more
         assert Run.read(run.folder).status == "done"

@@ -1,4 +1,6 @@
-"""As many runs as there are places, sixteen pages that watch them, and one run more that waits in line."""
+"""As many runs as there are places, sixteen pages that watch them, and one run more that waits
+in line.
+"""
 
 import statistics
 import time
@@ -9,19 +11,41 @@ import pytest
 from playground.runs.run import Run
 from playground.ui.session import new_owner_key
 from tests.support.app_server import AppServer, wait_for
-from tests.support.page_client import PageClient, PollingThread, run_folders, zipped_small_checkpoint
+from tests.support.page_client import (
+    PageClient,
+    PollingThread,
+    run_folders,
+    zipped_small_checkpoint,
+)
 from tests.support.small_runs import tiny_config
 
 SLOTS, WATCHERS, A_SECOND = 4, 16, 4
-P95, LONGEST, FAIRNESS, MEMORY = 0.5, 2.0, 0.95, 150_000_000  # the gate's own limits: seconds, seconds, Jain's index, bytes
+P95, LONGEST, FAIRNESS, MEMORY = (
+    0.5,
+    2.0,
+    0.95,
+    150_000_000,
+)  # the gate's own limits: seconds, seconds, Jain's index, bytes
 LEASE, REAP = 15, 4  # seconds; the lease outlasts a slow start
-MODEL = {"d_model": 64, "n_heads": 4, "n_layers": 2, "d_ff": 128, "batch_size": 128, "max_length": 10, "eval_n": 256}
+MODEL = {
+    "d_model": 64,
+    "n_heads": 4,
+    "n_layers": 2,
+    "d_ff": 128,
+    "batch_size": 128,
+    "max_length": 10,
+    "eval_n": 256,
+}
 SECONDS = [pytest.param(12), pytest.param(600, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
 
 
 def workers(app):
     """The processes below the app that train, or look: all that the fork server has forked."""
-    return [p for p in psutil.Process(app.process.pid).children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
+    return [
+        p
+        for p in psutil.Process(app.process.pid).children(recursive=True)
+        if p.status() != psutil.STATUS_ZOMBIE
+    ]
 
 
 def jain(values):
@@ -29,8 +53,15 @@ def jain(values):
 
 
 @pytest.mark.parametrize("seconds", SECONDS)
-def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(tmp_path, seconds, record_property):
-    app = AppServer(tmp_path, PLAYGROUND_SLOTS=str(SLOTS), PLAYGROUND_IDLE_TIMEOUT_S=str(LEASE), PLAYGROUND_RELEASE_AFTER_S=str(REAP))
+def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(
+    tmp_path, seconds, record_property
+):
+    app = AppServer(
+        tmp_path,
+        PLAYGROUND_SLOTS=str(SLOTS),
+        PLAYGROUND_IDLE_TIMEOUT_S=str(LEASE),
+        PLAYGROUND_RELEASE_AFTER_S=str(REAP),
+    )
     try:
         server = psutil.Process(app.process.pid)
         owner = PageClient(app, new_owner_key())
@@ -42,11 +73,21 @@ def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(tmp_pa
         subjects = [owner.run_action(first, "again")["subject"] for _ in range(SLOTS)]
         fifth = owner.run_action(first, "again")["subject"]
         for subject in subjects:
-            wait_for(lambda subject=subject: owner.poll(subject)["status"] == "training", 120, "a run that trains")
-        wait_for(lambda: len(workers(app)) == idle + SLOTS, 60, "as many workers as there are places")
+            wait_for(
+                lambda subject=subject: owner.poll(subject)["status"] == "training",
+                120,
+                "a run that trains",
+            )
+        wait_for(
+            lambda: len(workers(app)) == idle + SLOTS, 60, "as many workers as there are places"
+        )
         links = ["watch:" + owner.call("about", subject=subject)["watch"] for subject in subjects]
         watchers = [
-            PollingThread(PageClient(app, owner.owner, keeps_connection=True), (subjects if n < SLOTS else links)[n % SLOTS], A_SECOND)
+            PollingThread(
+                PageClient(app, owner.owner, keeps_connection=True),
+                (subjects if n < SLOTS else links)[n % SLOTS],
+                A_SECOND,
+            )
             for n in range(WATCHERS)
         ]
         for watcher in watchers:
@@ -64,9 +105,13 @@ def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(tmp_pa
         worked = sum(server.cpu_times()[:2]) - worked
         took = [each for watcher in watchers for each in watcher.response_seconds]
         figures = {
-            "answers": len(took), "median": statistics.median(took), "p95": statistics.quantiles(took, n=100)[94], "longest": max(took),
-            "fairness": jain([len(watcher.response_seconds) for watcher in watchers]), "processor": worked / len(took),
-        }  # fmt: skip
+            "answers": len(took),
+            "median": statistics.median(took),
+            "p95": statistics.quantiles(took, n=100)[94],
+            "longest": max(took),
+            "fairness": jain([len(watcher.response_seconds) for watcher in watchers]),
+            "processor": worked / len(took),
+        }
         owner.run_action(fifth, "stop")
         wait_for(lambda: len(workers(app)) <= idle, 120, "the end of every worker")
         figures["memory"] = (server.memory_info().rss - memory) / 1e6
@@ -75,7 +120,9 @@ def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(tmp_pa
         print(figures)
         assert stood == ["training"] * SLOTS
         assert [error for watcher in watchers for error in watcher.errors] == []
-        assert all(watcher.steps == sorted(set(watcher.steps)) and watcher.steps for watcher in watchers)
+        assert all(
+            watcher.steps == sorted(set(watcher.steps)) and watcher.steps for watcher in watchers
+        )
         assert figures["p95"] <= P95, figures
         assert figures["longest"] <= LONGEST, figures
         assert figures["fairness"] >= FAIRNESS, figures

@@ -1,4 +1,6 @@
-"""Every place trains, on every core: who looks into a model, or asks it, is answered all the same."""
+"""Every place trains, on every core: who looks into a model, or asks it, is answered all the
+same.
+"""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +14,25 @@ from tests.support.small_runs import start_run, wait_for_status
 
 SLOTS = 4
 WITHIN = 15  # seconds: what the page itself waits for an answer (live_api.py)
-LARGE = {"d_model": 64, "n_heads": 4, "n_layers": 2, "d_ff": 128, "batch_size": 128, "max_length": 10, "threads": 1}
+LARGE = {
+    "d_model": 64,
+    "n_heads": 4,
+    "n_layers": 2,
+    "d_ff": 128,
+    "batch_size": 128,
+    "max_length": 10,
+    "threads": 1,
+}
 
 
 async def both(registry, run):
-    """Inspect and "Try it", at the same time, of a run that trains with the weights it has by then."""
+    """Inspect and "Try it", at the same time, of a run that trains with the weights it has by
+    then.
+    """
     what = {"owner": "ada", "subject": f"run:{run.id}", "text": "3 1 4"}
-    return await asyncio.gather(load_view(registry, what | {"view": "attention"}), predict(registry, what))
+    return await asyncio.gather(
+        load_view(registry, what | {"view": "attention"}), predict(registry, what)
+    )
 
 
 @pytest.mark.smoke
@@ -27,7 +41,9 @@ def test_models_are_looked_into_and_asked_while_every_place_trains(registries):
     registry = registries(slots=SLOTS)
     runs = [start_run(registry, "ada", **LARGE) for _ in range(SLOTS + 1)]
     for run in runs[:SLOTS]:
-        wait_for(lambda run=run: run.status == "training" and run.step > 2, 120, "steps of every run")
+        wait_for(
+            lambda run=run: run.status == "training" and run.step > 2, 120, "steps of every run"
+        )
     assert registry.queue_position(runs[SLOTS]) == 1
     before = [run.step for run in runs[:SLOTS]]
     with ThreadPoolExecutor(1) as thread:
@@ -36,7 +52,11 @@ def test_models_are_looked_into_and_asked_while_every_place_trains(registries):
             assert looked.get("columns") == ["3", "1", "4", "EOS"], looked
             assert "answer" in tried, tried
     assert [run.status for run in runs[:SLOTS]] == ["training"] * SLOTS
-    wait_for(lambda: all(run.step > step for run, step in zip(runs, before, strict=False)), 120, "further steps of every run")
+    wait_for(
+        lambda: all(run.step > step for run, step in zip(runs, before, strict=False)),
+        120,
+        "further steps of every run",
+    )
     for run in runs[::-1]:
         registry.control(run, "stop")
     wait_for_status(runs[0], "stopped")

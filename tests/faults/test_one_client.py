@@ -1,4 +1,6 @@
-"""One hostile client against the others: their polls are answered, and nobody is refused a place."""
+"""One hostile client against the others: their polls are answered, and nobody is refused a
+place.
+"""
 
 import json
 import statistics
@@ -17,7 +19,12 @@ MEDIAN = 1.0  # seconds of a poll: before the limits these were 2 to 10
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
-    app = AppServer(tmp_path_factory.mktemp("app"), GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_SLOTS="2", PLAYGROUND_IDLE_TIMEOUT_S="20")
+    app = AppServer(
+        tmp_path_factory.mktemp("app"),
+        GRADIO_SERVER_NAME="0.0.0.0",
+        PLAYGROUND_SLOTS="2",
+        PLAYGROUND_IDLE_TIMEOUT_S="20",
+    )
     yield app
     app.stop()
 
@@ -32,7 +39,9 @@ def packed(tmp_path_factory):
 def test_others_are_served_while_one_client_attacks(app, packed, tmp_path, name, count):
     """`count` is the seconds that it lasts."""
     visitor, attacker = PageClient(app, new_owner_key()), Attacker(app)
-    watcher = PollingThread(PageClient(app, new_owner_key(), keeps_connection=True), "checkpoint:reverse", 4)
+    watcher = PollingThread(
+        PageClient(app, new_owner_key(), keeps_connection=True), "checkpoint:reverse", 4
+    )
     ATTACKS[name](attacker, tmp_path)
     watcher.start()
     try:
@@ -45,10 +54,16 @@ def test_others_are_served_while_one_client_attacks(app, packed, tmp_path, name,
             run = visitor.run_action(subject, "again")["subject"]
             assert visitor.poll(run)["status"] != "gone"
             visitor.run_action(run, "stop")
-            sent = visitor.post("/playground/rows", b"a\tb\nc\td\n" * 30, {"X-Owner": visitor.owner, "X-Name": "pasted"})
+            sent = visitor.post(
+                "/playground/rows",
+                b"a\tb\nc\td\n" * 30,
+                {"X-Owner": visitor.owner, "X-Name": "pasted"},
+            )
             assert "others" not in sent.get("error", "")
             visits += 1
-            time.sleep(1.5)  # the pace of a person: without it, this visitor meets the limits of its own address
+            time.sleep(
+                1.5
+            )  # the pace of a person: without it, this visitor meets the limits of its own address
     finally:
         watcher.stopping.set()
         watcher.join(60)
@@ -57,5 +72,7 @@ def test_others_are_served_while_one_client_attacks(app, packed, tmp_path, name,
     assert len(watcher.response_seconds) > count
     assert attacker.statuses.total() > 0
     assert statistics.median(watcher.response_seconds) < MEDIAN
-    assert [answer["given"] for answer in tried] == [["4", "1", "3"]] * len(tried), json.dumps(tried)[:500]
+    assert [answer["given"] for answer in tried] == [["4", "1", "3"]] * len(tried), json.dumps(
+        tried
+    )[:500]
     assert "Traceback" not in app.log.read_text()

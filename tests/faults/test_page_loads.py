@@ -1,4 +1,6 @@
-"""Visits leave nothing in the server: no memory, and no task where a client leaves in the middle of a stream."""
+"""Visits leave nothing in the server: no memory, and no task where a client leaves in the
+middle of a stream.
+"""
 
 import json
 import secrets
@@ -24,7 +26,8 @@ def count():
     path = pathlib.Path(os.environ["HEARTBEATS"])
     while True:
         time.sleep(0.2)
-        known = asyncio.tasks._all_tasks if hasattr(asyncio.tasks, "_all_tasks") else asyncio.tasks._scheduled_tasks
+        is_older = hasattr(asyncio.tasks, "_all_tasks")
+        known = asyncio.tasks._all_tasks if is_older else asyncio.tasks._scheduled_tasks
         tasks = [task for task in list(known) if not task.done()]
         names = [task.get_coro().__qualname__ for task in tasks]
         path.with_suffix(".new").write_text(str(sum(name.endswith(".heartbeat") for name in names)))
@@ -49,15 +52,24 @@ def test_abandoned_streams_leave_no_task_and_no_traceback(app):
     running = app.log.parent / "heartbeats.txt"
     page = PageClient(app)
     events = json.loads(page.get("/config"))["dependencies"]
-    load = next(each["id"] for each in events if any(target[1] == "load" for target in each["targets"]))
+    load = next(
+        each["id"] for each in events if any(target[1] == "load" for target in each["targets"])
+    )
     for _ in range(6):
         session = secrets.token_hex(6)
         body = {"data": [""], "fn_index": load, "session_hash": session}
-        page.post("/gradio_api/queue/join", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        page.post(
+            "/gradio_api/queue/join",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
         with ExitStack() as streams:
             for _ in range(3):
-                stream = streams.enter_context(socket.create_connection(("127.0.0.1", app.port), timeout=30))
-                stream.sendall(f"GET /gradio_api/queue/data?session_hash={session} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+                stream = streams.enter_context(
+                    socket.create_connection(("127.0.0.1", app.port), timeout=30)
+                )
+                target = f"/gradio_api/queue/data?session_hash={session}"
+                stream.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             wait_for(lambda: int(running.read_text()), 30, "a heartbeat")
             time.sleep(0.3)
     wait_for(lambda: running.read_text() == "0", 30, "the end of every heartbeat")

@@ -1,5 +1,8 @@
-"""The real app on machines that lack something: a checkout that can only be read, one core, no shared memory, no fork server.
-In each it trains to the end, or says what is missing and what to do. (test_disk_full.py has the full disk.)"""
+"""The real app on machines that lack something: a checkout that can only be read, one core, no
+shared memory, no fork server.
+In each it trains to the end, or says what is missing and what to do. (test_disk_full.py has the
+full disk.)
+"""
 
 import errno
 import os
@@ -21,12 +24,25 @@ from tests.support.page_client import PageClient, run_folders, zipped_small_chec
 from tests.support.small_runs import IN_CI, run_as_root, tiny_config
 
 STEPS = 12
-SMALL = {"steps": STEPS, "batch_size": 16, "max_length": 5, "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "eval_every": 6}
+SMALL = {
+    "steps": STEPS,
+    "batch_size": 16,
+    "max_length": 5,
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 16,
+    "eval_every": 6,
+}
 READ_ONLY = "Read-only file system"
-# Shared memory and semaphores are files in /dev/shm; here it is empty, and nothing can be made in it.
-NO_SHARED_MEMORY = 'mount -t tmpfs -o ro none /dev/shm && ! touch /dev/shm/x 2>/dev/null && exec "$@"'
+# Shared memory and semaphores are files in /dev/shm; here it is empty, and nothing can be made in
+# it.
+NO_SHARED_MEMORY = (
+    'mount -t tmpfs -o ro none /dev/shm && ! touch /dev/shm/x 2>/dev/null && exec "$@"'
+)
 
-# Gradio looks at its own page before it serves it, and gives it three seconds: one core that also imports torch may take longer.
+# Gradio looks at its own page before it serves it, and gives it three seconds: one core that also
+# imports torch may take longer.
 TOO_SLOW_FOR_GRADIO = """
 import runpy, sys
 from gradio import networking
@@ -53,7 +69,11 @@ def train(app):
     page = PageClient(app, (app.checkpoints / "runs" / ".owner").read_text())
     subject = page.train(**SMALL)
     assert subject.startswith("run:"), subject
-    told = wait_for(lambda: (told := page.poll(subject))["status"] in ("done", "failed") and told, 120, "the end of the run")
+    told = wait_for(
+        lambda: (told := page.poll(subject))["status"] in ("done", "failed") and told,
+        120,
+        "the end of the run",
+    )
     assert (told["status"], told["message"], told["step"]) == ("done", "", STEPS)
     assert told["points"]["steps"] == list(range(1, STEPS + 1))
     assert "error" not in page.call("try", subject=subject, text="3 1 4")
@@ -81,7 +101,11 @@ def test_read_only_checkout_serves_models_and_names_storage_setting(tmp_path, ch
     """Everything as it comes, the folder of checkpoints too."""
     with going(tmp_path, checkout=checkout, PLAYGROUND_CHECKPOINTS="") as app:
         page = PageClient(app, new_owner_key())
-        assert page.call("try", subject="checkpoint:reverse", text="3 1 4")["answer"] == ["4", "1", "3"]
+        assert page.call("try", subject="checkpoint:reverse", text="3 1 4")["answer"] == [
+            "4",
+            "1",
+            "3",
+        ]
         said = page.train(**SMALL)
         assert said.startswith("Not started: the run")
         assert READ_ONLY in said
@@ -90,14 +114,22 @@ def test_read_only_checkout_serves_models_and_names_storage_setting(tmp_path, ch
         with pytest.raises(RuntimeError, match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS"):
             page.upload(packed)
         log = app.log.read_text()
-        assert f"{checkout}/checkpoints/runs cannot be written ({READ_ONLY}): models can be inspected, but not trained; set" in log
+        assert (
+            f"{checkout}/checkpoints/runs cannot be written ({READ_ONLY}): models can be "
+            "inspected, but not trained; set" in log
+        )
 
 
 def test_read_only_checkout_and_home_without_fork_server_can_train(tmp_path, checkout):
     """New interpreters start the processes, as on Windows."""
-    with going(tmp_path, checkout=checkout, HOME=str(checkout), PLAYGROUND_START_METHOD="spawn") as app:
+    with going(
+        tmp_path, checkout=checkout, HOME=str(checkout), PLAYGROUND_START_METHOD="spawn"
+    ) as app:
         train(app)
-        begun = [" ".join(child.cmdline()) for child in psutil.Process(app.process.pid).children(recursive=True)]
+        begun = [
+            " ".join(child.cmdline())
+            for child in psutil.Process(app.process.pid).children(recursive=True)
+        ]
         assert any("spawn_main" in each for each in begun)
         assert not any("forkserver" in each for each in begun)
 
@@ -127,7 +159,11 @@ def test_server_starts_with_stale_temp_files_on_read_only_disk(tmp_path, registr
         assert run_as_root("mount", "-o", "remount,ro", str(runs))
         registry = registries(runs.parent)
         assert registry.storage_error().startswith(f"{runs} cannot be written ({READ_ONLY}): ")
-        with pytest.raises(UserError, match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS to a folder that can be written and try again"):
+        with pytest.raises(
+            UserError,
+            match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS to a folder that can be written and "
+            "try again",
+        ):
             registry.start(tiny_config(), "ada")
         assert sorted(path.name for path in runs.iterdir()) == [".folder.previous", ".half.tmp"]
     finally:
@@ -136,12 +172,27 @@ def test_server_starts_with_stale_temp_files_on_read_only_disk(tmp_path, registr
 
 def test_one_core_without_shared_memory_can_train(tmp_path, one_core):
     if not shutil.which("unshare"):
-        pytest.skip("no unshare here, with which /dev/shm could be taken away from one process alone")
-    ways = (["unshare", "-m"], ["unshare", "-r", "-m"])  # as root, or as anybody where the system lets them
+        pytest.skip(
+            "no unshare here, with which /dev/shm could be taken away from one process alone"
+        )
+    ways = (
+        ["unshare", "-m"],
+        ["unshare", "-r", "-m"],
+    )  # as root, or as anybody where the system lets them
     given = [[*way, "sh", "-c", NO_SHARED_MEMORY, "sh"] for way in ways]
-    by = next((way for way in given if subprocess.run([*way, "true"], capture_output=True).returncode == 0), None)
+    by = next(
+        (
+            way
+            for way in given
+            if subprocess.run([*way, "true"], capture_output=True).returncode == 0
+        ),
+        None,
+    )
     if by is None:
-        pytest.skip("a name space of its own, in which /dev/shm could be taken away, takes root, or a system that gives one to anybody")
+        pytest.skip(
+            "a name space of its own, in which /dev/shm could be taken away, takes root, or a "
+            "system that gives one to anybody"
+        )
     with going(tmp_path, command_prefix=[*by, sys.executable, "-c", TOO_SLOW_FOR_GRADIO]) as app:
         train(app)
         assert os.sched_getaffinity(app.process.pid) == one_core
@@ -151,18 +202,30 @@ def test_one_core_without_shared_memory_can_train(tmp_path, one_core):
 @pytest.mark.parametrize("method", ["fork", "threads"])
 def test_another_start_method_is_refused_with_those_there_are(monkeypatch, method):
     monkeypatch.setenv("PLAYGROUND_START_METHOD", method)
-    with pytest.raises(ValueError, match=f"PLAYGROUND_START_METHOD is '{method}'; this system has .*spawn: choose one, or leave it unset"):
+    with pytest.raises(
+        ValueError,
+        match=f"PLAYGROUND_START_METHOD is '{method}'; this system has .*spawn: choose one, or "
+        "leave it unset",
+    ):
         context()
 
 
 def test_an_app_that_is_told_of_no_such_start_method_says_so_and_ends():
-    command, environment = [sys.executable, "app.py"], os.environ | {"PLAYGROUND_START_METHOD": "threads"}
-    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    command, environment = (
+        [sys.executable, "app.py"],
+        os.environ | {"PLAYGROUND_START_METHOD": "threads"},
+    )
+    ended = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+    )
     assert ended.returncode == 1
     assert ended.stderr.startswith("PLAYGROUND_START_METHOD is 'threads'; this system has ")
 
 
-@pytest.mark.parametrize(("number", "advice"), [(errno.EROFS, "make its folder writable"), (errno.ENOSPC, "free disk space")])
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [(errno.EROFS, "make its folder writable"), (errno.ENOSPC, "free disk space")],
+)
 def test_a_run_whose_disk_takes_nothing_more_says_what_would_help(tmp_path, number, advice):
     worker = TrainingWorker(context().Pipe()[1], WorkerSpec(str(tmp_path), tiny_config().to_flat()))
 
@@ -171,4 +234,6 @@ def test_a_run_whose_disk_takes_nothing_more_says_what_would_help(tmp_path, numb
 
     assert worker.write_or_pause(refused) is False
     assert worker.paused
-    assert worker.write_error.endswith(f"{os.strerror(number)}; the run is paused: {advice} and resume")
+    assert worker.write_error.endswith(
+        f"{os.strerror(number)}; the run is paused: {advice} and resume"
+    )

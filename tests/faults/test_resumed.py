@@ -1,4 +1,5 @@
-"""Training to the end, and training in two processes, end with the same bits: models of several kinds, cut at several steps.
+"""Training to the end, and training in two processes, end with the same bits: models of several
+kinds, cut at several steps.
 (tests/training/test_resume.py has the negative controls.)"""
 
 import random
@@ -29,7 +30,14 @@ MODELS = (
     {"positions": "sinusoidal", "n_layers": 2, "label_smoothing": 0.1},
     {"share_embeddings": True, "tie_output": True, "dropout": 0.2},
     {"attention_bias": False, "n_heads": 2, "schedule": "noam", "learning_rate": 1.0, "warmup": 5},
-    {"task": "copy", "min_length": 3, "clip": 0.0, "schedule": "cosine", "decay_steps": STEPS, "eval_every": 4},
+    {
+        "task": "copy",
+        "min_length": 3,
+        "clip": 0.0,
+        "schedule": "cosine",
+        "decay_steps": STEPS,
+        "eval_every": 4,
+    },
 )
 
 
@@ -37,18 +45,31 @@ def chance_models(n):
     chance = random.Random(n)
     for _ in range(n):
         yield {
-            "norm": chance.choice(["pre", "post"]), "positions": chance.choice(["learned", "sinusoidal"]),
-            "share_embeddings": chance.random() < 0.5, "tie_output": chance.random() < 0.5, "attention_bias": chance.random() < 0.5,
-            "n_layers": chance.choice([1, 2, 3]), "n_heads": chance.choice([1, 2, 4]), "dropout": chance.choice([0.0, 0.1, 0.5]),
-            "clip": chance.choice([0.0, 0.1, 1.0]), "schedule": chance.choice(["constant", "cosine", "noam"]),
-            "task": chance.choice(["reverse", "copy"]), "seed": chance.randrange(1000), "eval_every": chance.choice([3, 50]),
-        }  # fmt: skip
+            "norm": chance.choice(["pre", "post"]),
+            "positions": chance.choice(["learned", "sinusoidal"]),
+            "share_embeddings": chance.random() < 0.5,
+            "tie_output": chance.random() < 0.5,
+            "attention_bias": chance.random() < 0.5,
+            "n_layers": chance.choice([1, 2, 3]),
+            "n_heads": chance.choice([1, 2, 4]),
+            "dropout": chance.choice([0.0, 0.1, 0.5]),
+            "clip": chance.choice([0.0, 0.1, 1.0]),
+            "schedule": chance.choice(["constant", "cosine", "noam"]),
+            "task": chance.choice(["reverse", "copy"]),
+            "seed": chance.randrange(1000),
+            "eval_every": chance.choice([3, 50]),
+        }
 
 
 @pytest.mark.smoke
 @pytest.mark.parametrize(
     ("models", "cuts"),
-    [(MODELS, (0, 1, 7)), pytest.param(tuple(chance_models(20)), range(10), marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],
+    [
+        (MODELS, (0, 1, 7)),
+        pytest.param(
+            tuple(chance_models(20)), range(10), marks=[pytest.mark.soak, pytest.mark.timeout(3600)]
+        ),
+    ],
     ids=["5 models x 3 cuts", "20 models x 10 cuts"],
 )
 def test_resumed_run_is_bit_identical_for_any_model_and_cut(tmp_path, models, cuts):
@@ -62,6 +83,8 @@ def test_resumed_run_is_bit_identical_for_any_model_and_cut(tmp_path, models, cu
             trainer.train_step()
         uncut += [fingerprint(trainer)] * len(cuts)
     command = [sys.executable, "-W", "error", "-c", RESUME, *map(str, folders)]
-    resumed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=3000).stdout.split()
+    resumed = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=3000
+    ).stdout.split()
     assert resumed == uncut
     assert len(set(uncut)) == len(models)

@@ -29,7 +29,9 @@ def app_with_runs_going(folder):
 
 def further(page, subject, step):
     """What a page is told once the run is beyond a step."""
-    return wait_for(lambda: (told := page.poll(subject))["step"] > step and told, 120, f"steps beyond {step}")
+    return wait_for(
+        lambda: (told := page.poll(subject))["step"] > step and told, 120, f"steps beyond {step}"
+    )
 
 
 @pytest.mark.smoke
@@ -46,11 +48,17 @@ def test_sigterm_saves_every_run_and_next_app_resumes_them(tmp_path, count):
         assert "Traceback" not in log
         for run in (Run.read(path) for path in run_folders(app)):
             if (subject := f"run:{run.id}") in seen:
-                assert resumable_steps(run), (run.status, run.message, sorted(map(str, (run.folder / "checkpoints").rglob("*"))))
+                assert resumable_steps(run), (
+                    run.status,
+                    run.message,
+                    sorted(map(str, (run.folder / "checkpoints").rglob("*"))),
+                )
                 newest = run.folder / "checkpoints" / f"{resumable_steps(run)[0]:07d}"
                 assert (newest / "config.json").stat().st_mtime - told_at < SAVED_WITHIN
                 assert resumable_steps(run)[0] >= seen[subject]
-                assert [line["step"] for line in read_lines(run.folder)] == list(range(1, resumable_steps(run)[0] + 1))
+                assert [line["step"] for line in read_lines(run.folder)] == list(
+                    range(1, resumable_steps(run)[0] + 1)
+                )
                 assert run.status == "paused"
                 seen[subject] = resumable_steps(run)[0]
             for secret in (run.id, run.watch_id, page.owner):
@@ -76,4 +84,7 @@ def test_other_ways_to_end_the_app_save_as_well(tmp_path, number):
     app.process.send_signal(number)
     assert app.process.wait(60) == 0
     runs = {f"run:{run.id}": run for run in map(Run.read, run_folders(app))}
-    assert [resumable_steps(runs[subject])[0] >= step for subject, step in zip(subjects, seen, strict=True)] == [True] * RUNS
+    assert [
+        resumable_steps(runs[subject])[0] >= step
+        for subject, step in zip(subjects, seen, strict=True)
+    ] == [True] * RUNS

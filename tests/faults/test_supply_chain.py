@@ -1,4 +1,6 @@
-"""What this project takes from others is named to the last digit: a package by its version, an action by its commit."""
+"""What this project takes from others is named to the last digit: a package by its version, an
+action by its commit.
+"""
 
 import importlib.metadata
 import re
@@ -23,24 +25,38 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.y*ml"))
 def unpinned(text):
     """The lines of a requirements file that leave anything open."""
     lines = [line.partition(" #")[0].strip() for line in text.splitlines()]
-    return [line for line in lines if line and not line.startswith(("#", "-r ", "-c ")) and not PINNED.fullmatch(line)]
+    return [
+        line
+        for line in lines
+        if line and not line.startswith(("#", "-r ", "-c ")) and not PINNED.fullmatch(line)
+    ]
 
 
 def floating(text):
     """The actions of a workflow that somebody else can replace."""
-    return [name for name in ACTION.findall(text) if not name.startswith("./") and not BY_COMMIT.fullmatch(name)]
+    return [
+        name
+        for name in ACTION.findall(text)
+        if not name.startswith("./") and not BY_COMMIT.fullmatch(name)
+    ]
 
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.name)
 def test_every_requirement_has_one_version(path):
     assert unpinned(path.read_text()) == []
-    assert all((ROOT / line.removeprefix("-r ").strip()).is_file() for line in path.read_text().splitlines() if line.startswith("-r "))
+    assert all(
+        (ROOT / line.removeprefix("-r ").strip()).is_file()
+        for line in path.read_text().splitlines()
+        if line.startswith("-r ")
+    )
 
 
 def requirements(path):
     """The packages that a requirements file names, by canonical name."""
-    lines = [line for line in path.read_text().splitlines() if line and not line.startswith(("#", "-"))]
+    lines = [
+        line for line in path.read_text().splitlines() if line and not line.startswith(("#", "-"))
+    ]
     return {canonicalize_name(each.name): each for each in map(Requirement, lines)}
 
 
@@ -60,17 +76,24 @@ def installed_dependencies(wanted):
         todo += [
             (canonicalize_name(each.name), frozenset(each.extras))
             for each in map(Requirement, distribution.requires or [])
-            if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in (*extras, ""))
+            if each.marker is None
+            or any(each.marker.evaluate({"extra": extra}) for extra in (*extras, ""))
         ]
     return found
 
 
 def test_every_indirect_dependency_has_one_version_in_the_constraints():
     direct = {name: each for path in REQUIREMENTS for name, each in requirements(path).items()}
-    installed = {name: version for name, version in installed_dependencies(direct).items() if name not in {*direct, "pip", "setuptools"}}
+    installed = {
+        name: version
+        for name, version in installed_dependencies(direct).items()
+        if name not in {*direct, "pip", "setuptools"}
+    }
     assert len(installed) > 50
     constraints = requirements(ROOT / "constraints.txt")
-    missing = sorted(f"{name}=={version}" for name, version in installed.items() if name not in constraints)
+    missing = sorted(
+        f"{name}=={version}" for name, version in installed.items() if name not in constraints
+    )
     assert missing == [], "put these lines into constraints.txt:\n" + "\n".join(missing)
     assert unpinned((ROOT / "constraints.txt").read_text()) == []
     assert "-c constraints.txt" in (ROOT / "requirements-dev.txt").read_text().splitlines()
@@ -79,9 +102,16 @@ def test_every_indirect_dependency_has_one_version_in_the_constraints():
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_no_checkout_keeps_its_credential(path):
     jobs = yaml.safe_load(path.read_text())["jobs"].values()
-    checkouts = [step for job in jobs for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
+    checkouts = [
+        step
+        for job in jobs
+        for step in job["steps"]
+        if step.get("uses", "").startswith("actions/checkout@")
+    ]
     assert checkouts
-    assert [step.get("with", {}).get("persist-credentials") for step in checkouts] == [False] * len(checkouts)
+    assert [step.get("with", {}).get("persist-credentials") for step in checkouts] == [False] * len(
+        checkouts
+    )
 
 
 @pytest.mark.smoke
@@ -98,24 +128,46 @@ def test_there_are_files_to_look_at():
 
 @pytest.mark.parametrize(
     "line",
-    ["torch", "torch>=2", "torch~=2.13.0", "torch==2.*", "torch ==2.13.0 ; python_version<'4'", "git+https://example.com/x.git", "-e .",
-     "https://example.com/x.whl", "--index-url https://example.com", "--extra-index-url https://example.com", "torch==", "torch@file:///x"],
-)  # fmt: skip
+    [
+        "torch",
+        "torch>=2",
+        "torch~=2.13.0",
+        "torch==2.*",
+        "torch ==2.13.0 ; python_version<'4'",
+        "git+https://example.com/x.git",
+        "-e .",
+        "https://example.com/x.whl",
+        "--index-url https://example.com",
+        "--extra-index-url https://example.com",
+        "torch==",
+        "torch@file:///x",
+    ],
+)
 def test_what_is_open_is_seen(line):
     assert unpinned(f"# a comment\nnumpy==2.1.0\n\n{line}\n") == [line]
 
 
 @pytest.mark.parametrize(
-    "name", ["actions/checkout@v4", "actions/checkout@main", "actions/checkout", "actions/checkout@11bd719", "docker://x:1"]
+    "name",
+    [
+        "actions/checkout@v4",
+        "actions/checkout@main",
+        "actions/checkout",
+        "actions/checkout@11bd719",
+        "docker://x:1",
+    ],
 )
 def test_an_action_that_can_be_replaced_is_seen(name):
-    assert floating(f"steps:\n  - uses: {name} # v4\n  - uses: a/b@{'0' * 40} # v1\n  - uses: ./local\n") == [name]
+    assert floating(
+        f"steps:\n  - uses: {name} # v4\n  - uses: a/b@{'0' * 40} # v1\n  - uses: ./local\n"
+    ) == [name]
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(
-    shutil.which("pip-audit") is None, reason="pip-audit is not installed; pip install pip-audit to look for vulnerabilities"
+    shutil.which("pip-audit") is None,
+    reason="pip-audit is not installed; pip install pip-audit to look for vulnerabilities",
 )
 def test_no_requirement_is_known_to_be_vulnerable():
     try:

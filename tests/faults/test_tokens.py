@@ -1,7 +1,9 @@
-"""Whose token the Hub is shown: a Space's own never is, a visitor's only for that visitor's errands, and nothing keeps one.
+"""Whose token the Hub is shown: a Space's own never is, a visitor's only for that visitor's
+errands, and nothing keeps one.
 
-The canary stands wherever huggingface_hub looks for a token, in the environment and in its file; what the stand-in Hub was asked,
-what the pages were answered, the app's log and every file it leaves are searched for it, and for the visitors' tokens.
+The canary stands wherever huggingface_hub looks for a token, in the environment and in its file;
+what the stand-in Hub was asked, what the pages were answered, the app's log and every file it
+leaves are searched for it, and for the visitors' tokens.
 """
 
 import json
@@ -46,13 +48,21 @@ def canary(hub, tmp_path, monkeypatch):
 
 def session_of(token, seconds=SIGNED_IN):
     """What signing in with Hugging Face leaves in a visitor's session."""
-    return {"oauth_info": {"access_token": token, "expires_at": time.time() + seconds, "userinfo": {"preferred_username": "ada"}}}
+    return {
+        "oauth_info": {
+            "access_token": token,
+            "expires_at": time.time() + seconds,
+            "userinfo": {"preferred_username": "ada"},
+        }
+    }
 
 
 def holding(folder, *secrets, but=()):
     """The files below a folder that hold any of these texts."""
     files = [path for path in folder.rglob("*") if path.is_file() and path not in but]
-    return [path for path in files if any(secret.encode() in path.read_bytes() for secret in secrets)]
+    return [
+        path for path in files if any(secret.encode() in path.read_bytes() for secret in secrets)
+    ]
 
 
 # The rule itself
@@ -63,13 +73,22 @@ def holding(folder, *secrets, but=()):
 def test_on_a_space_only_signing_in_counts(hub, canary, monkeypatch, typed, local):
     monkeypatch.setenv("SPACE_ID", "owner/space")
     assert resolve_token(typed, session_of(hub.ADA), local) == hub.ADA
-    nobody = [{}, session_of(hub.ADA, -1), session_of(None), session_of(7), {"oauth_info": hub.ADA}, {"oauth_info": None},
-              {"oauth_info": {"access_token": hub.ADA}}]  # fmt: skip
+    nobody = [
+        {},
+        session_of(hub.ADA, -1),
+        session_of(None),
+        session_of(7),
+        {"oauth_info": hub.ADA},
+        {"oauth_info": None},
+        {"oauth_info": {"access_token": hub.ADA}},
+    ]
     for session in nobody:
         assert resolve_token(typed, session, local) == ""
 
 
-def test_a_machine_that_serves_itself_has_its_own_and_what_is_typed_wins(hub, canary, tmp_path, monkeypatch):
+def test_a_machine_that_serves_itself_has_its_own_and_what_is_typed_wins(
+    hub, canary, tmp_path, monkeypatch
+):
     assert resolve_token({}, {}, True) == hub.OWNER
     assert (
         resolve_token({"token": ""}, {}, True)
@@ -90,7 +109,9 @@ def test_where_a_house_may_come_only_what_is_typed_counts(hub, canary):
     assert resolve_token({"token": hub.ADA}, {}, False) == hub.ADA
 
 
-@pytest.mark.parametrize("typed", ["hf_two words", "hf_a\nhf_b", "hf_ä", "hf_\x00", "hf_" + "x" * 198])
+@pytest.mark.parametrize(
+    "typed", ["hf_two words", "hf_a\nhf_b", "hf_ä", "hf_\x00", "hf_" + "x" * 198]
+)
 def test_what_is_no_token_is_refused_without_saying_it(canary, typed):
     with pytest.raises(UserError) as refused:
         resolve_token({"token": typed}, {}, True)
@@ -98,7 +119,8 @@ def test_what_is_no_token_is_refused_without_saying_it(canary, typed):
     assert typed[3:] not in str(refused.value)
 
 
-# Visitors of a Space who have signed in: their session is Gradio's to make, so the page is asked directly
+# Visitors of a Space who have signed in: their session is Gradio's to make, so the page is asked
+# directly
 
 
 def waited_for(answer):
@@ -107,7 +129,9 @@ def waited_for(answer):
 
 @pytest.fixture
 def visited(hub, canary, registries, monkeypatch):
-    """Carries an errand of a visitor with some session out, and gives the answer to hub-start, or what became of it."""
+    """Carries an errand of a visitor with some session out, and gives the answer to hub-start,
+    or what became of it.
+    """
     monkeypatch.setenv("SPACE_ID", "owner/space")
     registry, owner = registries(), new_owner_key()
     run = registry.start(tiny_config(steps=4), owner)
@@ -116,7 +140,11 @@ def visited(hub, canary, registries, monkeypatch):
 
     def visit(session, **what):
         request = SimpleNamespace(scope={"session": session})
-        begun = waited_for(page.start({"owner": owner, "token": hub.CY, "subject": f"run:{run.id}"} | what, request))
+        begun = waited_for(
+            page.start(
+                {"owner": owner, "token": hub.CY, "subject": f"run:{run.id}"} | what, request
+            )
+        )
         if "error" in begun:
             return begun
         assert page.publisher.find(begun["job"], owner).finished.wait(110)
@@ -136,12 +164,18 @@ def test_a_visitor_of_a_space_publishes_with_the_token_of_signing_in(hub, visite
 
 @pytest.mark.parametrize("session", ["nobody's", "expired here", "expired there"])
 def test_a_visitor_of_a_space_who_is_not_signed_in_publishes_nothing(hub, visited, session):
-    sessions = {"nobody's": {}, "expired here": session_of(hub.ADA, -1), "expired there": session_of(hub.EXPIRED)}
+    sessions = {
+        "nobody's": {},
+        "expired here": session_of(hub.ADA, -1),
+        "expired there": session_of(hub.EXPIRED),
+    }
     with hub.record_requests() as seen:
         told = visited(sessions[session], kind="push", repo="ada/by-nobody")
     sentence = told.get("error") or told["sentence"]
     assert ("sign in again" if session == "expired there" else "sign in first") in sentence
-    assert {request.token for request in seen} == ({hub.EXPIRED} if session == "expired there" else set())
+    assert {request.token for request in seen} == (
+        {hub.EXPIRED} if session == "expired there" else set()
+    )
     assert hub.EXPIRED not in json.dumps(told)
     assert ("model", "ada/by-nobody") not in hub.repos
 
@@ -166,7 +200,11 @@ class Visitor(PageClient):
         return begun if "error" in begun else self.ended(begun["job"])
 
     def ended(self, job):
-        wait_for(lambda: self.call("hub-job", job=job)["status"] != "working", 110, "the end of an errand")
+        wait_for(
+            lambda: self.call("hub-job", job=job)["status"] != "working",
+            110,
+            "the end of an errand",
+        )
         return self.answers[-1]
 
     def was_told(self, *secrets):
@@ -174,11 +212,15 @@ class Visitor(PageClient):
 
 
 def serving(hub, folder, token, **more):
-    """The app in a folder that all its files are in, with a token in the environment and in huggingface_hub's file."""
+    """The app in a folder that all its files are in, with a token in the environment and in
+    huggingface_hub's file.
+    """
     for name in ("home", "temporary"):
         (folder / name).mkdir()
     (folder / "home/token").write_text(token)
-    environment = hub.environment(folder / "home", token=token, HF_HUB_DISABLE_IMPLICIT_TOKEN="0", HF_HUB_DISABLE_XET="0")
+    environment = hub.environment(
+        folder / "home", token=token, HF_HUB_DISABLE_IMPLICIT_TOKEN="0", HF_HUB_DISABLE_XET="0"
+    )
     return AppServer(folder, **environment, TMPDIR=str(folder / "temporary"), **more)
 
 
@@ -206,7 +248,12 @@ def test_the_owners_token_of_a_space_is_shown_to_nobody_by_no_errand(hub, space)
     with hub.record_requests() as seen:
         for kind in ("push", "plan"):
             for typed in ({}, {"token": hub.ADA}, {"token": hub.CY}):
-                assert "sign in first" in visitor.errand(kind=kind, repo="owner/mine", subject=REVERSE, **typed)["error"]
+                assert (
+                    "sign in first"
+                    in visitor.errand(kind=kind, repo="owner/mine", subject=REVERSE, **typed)[
+                        "error"
+                    ]
+                )
         assert "sign in first" in visitor.errand(kind="account", token=hub.ADA)["sentence"]
         assert visitor.call("hub-who", token=hub.ADA)["signed_in"] is False
         for kind in ("gallery", "look", "reproduce", "pull"):
@@ -216,12 +263,22 @@ def test_the_owners_token_of_a_space_is_shown_to_nobody_by_no_errand(hub, space)
         for kind in ("look", "reproduce", "pull"):
             told = visitor.errand(kind=kind, repo="owner/secret", token=hub.ADA)
             assert "there is no repository owner/secret that is public" in told["sentence"]
-        kept = visitor.call("hub-keep", subject=subject, do="start", repo="owner/kept", minutes=5, private=True, token=hub.ADA)
+        kept = visitor.call(
+            "hub-keep",
+            subject=subject,
+            do="start",
+            repo="owner/kept",
+            minutes=5,
+            private=True,
+            token=hub.ADA,
+        )
         assert "error" in kept
         assert visitor.call("hub-keep", subject=subject)["kept"] is None
         assert visitor.call("hub-cancel", job="none") == {}
         assert "is not a Hub job" in visitor.errand(kind="token")["error"]
-    assert {request.path.split("/")[2] for request in seen if request.path.startswith("/api/")} == {"models"}
+    assert {request.path.split("/")[2] for request in seen if request.path.startswith("/api/")} == {
+        "models"
+    }
     assert {request.token for request in seen} == {""}
     assert not [request for request in seen if hub.OWNER in request or hub.ADA in request]
     assert hub.requests_with(hub.OWNER) == []
@@ -238,7 +295,14 @@ def packaged(app):
 
 
 @pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", "file://", "http://127.0.0.1.evil.example:{port}", "http://127.0.0.1:1"]
+    "origin",
+    [
+        "https://evil.example",
+        "null",
+        "file://",
+        "http://127.0.0.1.evil.example:{port}",
+        "http://127.0.0.1:1",
+    ],
 )
 def test_a_page_of_another_site_starts_nothing(hub, space, origin):
     visitor = Visitor(space)
@@ -269,7 +333,14 @@ def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
     folder, visitor = local.log.parent, Visitor(local)
     but = {folder / "home/token"}
     with hub.record_requests() as seen, hub.fault(hub.COMMIT, "silent") as silent:
-        begun = visitor.call("hub-start", kind="push", repo="cy/typed", subject=REVERSE, token=f" {hub.CY}\n", expected="")
+        begun = visitor.call(
+            "hub-start",
+            kind="push",
+            repo="cy/typed",
+            subject=REVERSE,
+            token=f" {hub.CY}\n",
+            expected="",
+        )
         wait_for(lambda: silent.hits, 110, "the commit")
         assert holding(folder, hub.CY, hub.ADA, but=but) == []  # in the midst of it
         assert visitor.call("hub-job", job=begun["job"])["status"] == "working"
@@ -278,7 +349,9 @@ def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
     told = visitor.errand(kind="push", repo="cy/typed", subject=REVERSE, token=hub.CY)
     assert told["status"] == "done", told
     with hub.record_requests() as more:
-        refused = visitor.errand(kind="push", repo="cy/typed", subject=REVERSE, token=f"{hub.CY}\n{hub.BEN}")
+        refused = visitor.errand(
+            kind="push", repo="cy/typed", subject=REVERSE, token=f"{hub.CY}\n{hub.BEN}"
+        )
         assert "copy it again" in refused["error"]
         assert "create a new one" in visitor.errand(kind="account", token=hub.UNKNOWN)["sentence"]
     assert {request.token for request in seen if request.host == hub.host} == {hub.CY}
@@ -296,11 +369,17 @@ def test_no_process_below_the_server_inherits_a_secret(hub, local):
     try:
         wait_for(lambda: page.poll(run)["status"] == "training", 60, "a worker")
         server = psutil.Process(local.process.pid)
-        environments = [process.environ() for process in server.children(recursive=True) if process.status() != psutil.STATUS_ZOMBIE]
+        environments = [
+            process.environ()
+            for process in server.children(recursive=True)
+            if process.status() != psutil.STATUS_ZOMBIE
+        ]
         assert len(environments) >= 3
         for secret in (hub.ADA, CLIENT_SECRET):
             assert secret in server.environ().values()
             assert not any(secret in environment.values() for environment in environments)
-        assert page.call("hub-who")["signed_in"] is True  # the server itself still has the token of the machine's owner
+        assert (
+            page.call("hub-who")["signed_in"] is True
+        )  # the server itself still has the token of the machine's owner
     finally:
         page.run_action(run, "stop")

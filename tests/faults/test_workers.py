@@ -1,4 +1,5 @@
-"""A worker that is killed, runs out of memory, hangs, raises, or whose loss is no number: its run says so, can be taken up again,
+"""A worker that is killed, runs out of memory, hangs, raises, or whose loss is no number: its run
+says so, can be taken up again,
 and the runs beside it notice nothing."""
 
 import os
@@ -21,7 +22,8 @@ from tests.support.small_runs import (
 )
 
 MORE = 10  # steps that a run still takes once it has been taken up again
-# What lies between the layers is beyond the 32 MB up to which malloc keeps for later what was freed: each step takes memory anew.
+# What lies between the layers is beyond the 32 MB up to which malloc keeps for later what was
+# freed: each step takes memory anew.
 LARGE = {"d_model": 8, "d_ff": 520, "batch_size": 512, "max_length": 32, "n_heads": 2}
 
 
@@ -61,7 +63,9 @@ def diverging(registry, run):
 @repeat_counts(1, 20)
 @pytest.mark.parametrize("fault", [killed, out_of_memory, hung, raising, diverging])
 def test_failed_worker_is_reported_and_other_run_is_unaffected(registries, count, fault):
-    fields = {out_of_memory: LARGE, diverging: {"clip": 0.0, "n_layers": 4, "d_model": 16}}.get(fault, {})
+    fields = {out_of_memory: LARGE, diverging: {"clip": 0.0, "n_layers": 4, "d_model": 16}}.get(
+        fault, {}
+    )
     for _ in range(count):
         registry = registries(hang_timeout_s=3.0 if fault is hung else 60.0, slots=2)
         run, other = start_run(registry, "ada", **fields), start_run(registry, "bob", steps=100_000)
@@ -72,13 +76,19 @@ def test_failed_worker_is_reported_and_other_run_is_unaffected(registries, count
         before, pid_of_other, points_of_other = resumable_steps(run)[0], pid(other), other.step
         reason = fault(registry, run)
         wait_for_status(run, "failed")
-        wait_for(lambda other=other, step=points_of_other: other.step > step + 50, 120, "the other run going on")
+        wait_for(
+            lambda other=other, step=points_of_other: other.step > step + 50,
+            120,
+            "the other run going on",
+        )
         assert reason in run.message
         kept = resumable_steps(run)[0]
         assert kept >= before
         assert f"its checkpoint of step {kept} is saved, Resume continues from there" in run.message
         wait_for_end(run)
-        if fault is diverging:  # what was trained at that rate is spoilt; the run goes on from before it
+        if (
+            fault is diverging
+        ):  # what was trained at that rate is spoilt; the run goes on from before it
             run = registry.branch(run, before, "ada")
             wait_for_status(run, "paused")
         registry.change_setting(run, "learning_rate", 1e-3)
@@ -140,7 +150,9 @@ def test_change_after_worker_failure_applies_from_displayed_step(registries):
     killed(registry, run)
     wait_for_status(run, "failed")
     wait_for_end(run)
-    shown = run.load_points().last  # the page shows the run there, and a change holds from what it shows
+    shown = (
+        run.load_points().last
+    )  # the page shows the run there, and a change holds from what it shows
     registry.change_setting(run, "learning_rate", 5e-4)
     registry.change_setting(run, "steps", shown + 10)
     registry.control(run, "resume")
@@ -170,6 +182,15 @@ def test_change_on_queued_branch_leaves_its_history_unchanged(registries):
 
 def test_a_worker_that_is_busy_for_long_is_not_taken_for_a_hung_one(registries):
     registry = registries(hang_timeout_s=0.3)
-    run = start_run(registry, steps=2, batch_size=800, max_length=32, d_model=64, d_ff=256, eval_n=500, eval_every=1)
+    run = start_run(
+        registry,
+        steps=2,
+        batch_size=800,
+        max_length=32,
+        d_model=64,
+        d_ff=256,
+        eval_n=500,
+        eval_every=1,
+    )
     wait_for_status(run, "done", "failed", seconds=200)
     assert run.status == "done", run.message

@@ -1,4 +1,8 @@
-"""What only a GPU shows. Everywhere else the same code is tested with the capturing call replaced (tests/training/test_captured.py)."""
+"""What only a GPU shows.
+
+Everywhere else the same code is tested with the capturing call replaced
+(tests/training/test_captured.py).
+"""
 
 import pytest
 import torch
@@ -13,7 +17,9 @@ from playground.training.trainer import Trainer
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"),
-    pytest.mark.filterwarnings("default::UserWarning"),  # torch has some that only a GPU brings about
+    pytest.mark.filterwarnings(
+        "default::UserWarning"
+    ),  # torch has some that only a GPU brings about
 ]
 # A power of two as rate: plain steps have it in double precision, captured ones in single.
 FIELDS = {
@@ -81,7 +87,11 @@ def test_every_task_can_be_captured(task):
 
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
 def test_coarser_numbers_learn_too(precision):
-    trainer = Trainer(RunConfig.from_flat({"precision": precision, "until": 0.99, "steps": 400, "decay_steps": 300}))
+    trainer = Trainer(
+        RunConfig.from_flat(
+            {"precision": precision, "until": 0.99, "steps": 400, "decay_steps": 300}
+        )
+    )
     trained(trainer)
     assert trainer.stopped_early
 
@@ -89,7 +99,9 @@ def test_coarser_numbers_learn_too(precision):
 def test_a_step_that_asks_the_device_is_taken_plainly_and_the_run_goes_on():
     trainer = Trainer(RunConfig.from_flat(FIELDS))
     loss = trainer.model.loss
-    trainer.model.loss = lambda batch, smoothing: loss(batch, smoothing) * (1.0 if bool(batch.loss_weight_B.sum() >= 0) else 0.0)
+    trainer.model.loss = lambda batch, smoothing: (
+        loss(batch, smoothing) * (1.0 if bool(batch.loss_weight_B.sum() >= 0) else 0.0)
+    )
     assert len(trained(trainer)) == 60
     assert trainer.cuda_graph.capture_error
 
@@ -101,7 +113,9 @@ def test_a_resumed_run_goes_on_alike(tmp_path):
     save_checkpoint(tmp_path / "saved", first, metrics, None)
     second, _ = resume_trainer(tmp_path / "saved")
     assert isinstance(second.cuda_graph, CudaGraphSteps)
-    assert [m.loss for m in metrics + trained(second)] == pytest.approx([m.loss for m in whole], rel=1e-3)
+    assert [m.loss for m in metrics + trained(second)] == pytest.approx(
+        [m.loss for m in whole], rel=1e-3
+    )
 
 
 def test_a_learning_rate_changes_without_another_recording():

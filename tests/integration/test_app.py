@@ -28,13 +28,18 @@ def test_a_page_holds_no_connection(app):
     assert config["analytics_enabled"] is False
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "10.0.0.1", "127.0.0.1.nip.io"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "10.0.0.1", "127.0.0.1.nip.io"]
+)
 def test_a_foreign_host_is_refused(app, host):
     assert app.get("/", Host=host)[0] == 400
     assert app.get("/config", Host=host)[0] == 400
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "http://localhost.evil.example", "http://localhost:1", "null"])
+@pytest.mark.parametrize(
+    "origin",
+    ["https://evil.example", "http://localhost.evil.example", "http://localhost:1", "null"],
+)
 def test_a_page_of_another_site_is_refused(app, origin):
     assert app.get("/config", Origin=origin)[0] == 403
     assert app.get("/", Origin=origin)[0] == 403
@@ -48,9 +53,12 @@ def test_this_machine_is_served(app, host):
 @pytest.mark.smoke
 def test_building_the_page_imports_neither_torch_nor_transformers():
     script = (
-        "import sys, playground.ui.app; print(*[m for m in ('torch', 'transformers', 'datasets', 'matplotlib.pyplot') if m in sys.modules])"
+        "import sys, playground.ui.app; print(*[m for m in ('torch', 'transformers', "
+        "'datasets', 'matplotlib.pyplot') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == ""
 
 
@@ -75,7 +83,14 @@ def test_uploads_and_huge_requests_are_refused_before_their_body_comes(app, path
 
 @pytest.mark.parametrize(
     ("host", "space", "opened"),
-    [(None, "", False), ("", "", False), ("127.0.0.1", "", False), ("localhost", "", False), ("0.0.0.0", "", True), (None, "a/b", True)],
+    [
+        (None, "", False),
+        ("", "", False),
+        ("127.0.0.1", "", False),
+        ("localhost", "", False),
+        ("0.0.0.0", "", True),
+        (None, "a/b", True),
+    ],
 )
 def test_only_a_space_or_a_foreign_address_opens_the_app_to_all(monkeypatch, host, space, opened):
     monkeypatch.delenv("SPACE_ID", raising=False)
@@ -85,11 +100,24 @@ def test_only_a_space_or_a_foreign_address_opens_the_app_to_all(monkeypatch, hos
 
 
 HOSTILE = [
-    None, 3, "x", [], {}, {"subject": None}, {"subject": ["a"]}, {"subject": "checkpoint:../../etc"}, {"subject": "checkpoint:"},
-    {"subject": "checkpoint:runs"}, {"subject": "x" * 100_000}, {"subject": "checkpoint:reverse\x00"},
-    {"subject": "run:", "owner": ""}, {"subject": "run:x", "owner": None}, {"subject": "watch:"}, {"subject": "watch:\ud800"},
+    None,
+    3,
+    "x",
+    [],
+    {},
+    {"subject": None},
+    {"subject": ["a"]},
+    {"subject": "checkpoint:../../etc"},
+    {"subject": "checkpoint:"},
+    {"subject": "checkpoint:runs"},
+    {"subject": "x" * 100_000},
+    {"subject": "checkpoint:reverse\x00"},
+    {"subject": "run:", "owner": ""},
+    {"subject": "run:x", "owner": None},
+    {"subject": "watch:"},
+    {"subject": "watch:\ud800"},
     {"subject": "run:\ud800", "owner": "\ud800", "known": -1, "epoch": "x", "looks": 1e99},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("request_", HOSTILE, ids=lambda request: repr(request)[:40])
@@ -103,7 +131,20 @@ def test_hostile_requests_reach_nothing(tmp_path, request_):
 
 
 @pytest.mark.parametrize(
-    "memory", [None, "", "x", 3, [], {}, "null", "[]", '{"owner": "\u00e9", "subject": ""}', '{"owner": 3, "subject": 4}', "[" * 9999]
+    "memory",
+    [
+        None,
+        "",
+        "x",
+        3,
+        [],
+        {},
+        "null",
+        "[]",
+        '{"owner": "\u00e9", "subject": ""}',
+        '{"owner": 3, "subject": 4}',
+        "[" * 9999,
+    ],
 )
 def test_a_browsers_memory_of_anything_is_a_strangers(memory):
     assert owner_from_session(memory) == ""

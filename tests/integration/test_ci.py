@@ -21,13 +21,16 @@ STUBS = {
     "chromium": "exit 0",
     "pip": "exit 0",
     # A virtual environment without packages of its own: the tests have no network to install any.
-    "python3": f'if [ "$2" = venv ]; then mkdir -p "$3/bin"; touch "$3/bin/activate"; else exec {sys.executable} "$@"; fi',
+    "python3": 'if [ "$2" = venv ]; then mkdir -p "$3/bin"; touch "$3/bin/activate"; else exec '
+    f'{sys.executable} "$@"; fi',
 }
 
 
 @pytest.fixture
 def run_ci(tmp_path):
-    """Run .ci/run over a suite of so many flaky tests, one that passes, and one that fails where wanted."""
+    """Run .ci/run over a suite of so many flaky tests, one that passes, and one that fails
+    where wanted.
+    """
     suite, stubs = tmp_path / "suite", tmp_path / "stubs"
     shutil.copytree(ROOT / ".ci", suite / ".ci")
     (suite / "requirements-dev.txt").touch()
@@ -36,14 +39,23 @@ def run_ci(tmp_path):
         (stubs / name).write_text(f"#!/bin/sh\n{script}\n")
         (stubs / name).chmod(0o755)
     here = os.path.dirname(sys.executable)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
+    }
     environment["PATH"] = f"{stubs}{os.pathsep}{here}{os.pathsep}{environment['PATH']}"
 
     def run(flaky, fails=False):
         tests = "".join(FLAKY.format(n=n) for n in range(flaky)) + "\ndef test_good():\n    pass\n"
         tests += "\ndef test_bad():\n    assert False\n" * fails
         (suite / "test_suite.py").write_text(f"from pathlib import Path\n{tests}")
-        return subprocess.run(["bash", ".ci/run"], cwd=suite, env=environment, capture_output=True, text=True, timeout=200)
+        return subprocess.run(
+            ["bash", ".ci/run"],
+            cwd=suite,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
 
     return run
 

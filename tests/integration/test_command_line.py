@@ -42,7 +42,19 @@ TINY = [
 def trained(tmp_path_factory):
     """A tiny checkpoint of 30 steps, and what `train --json` said."""
     out = tmp_path_factory.mktemp("cli") / "tiny"
-    done = run_in_interpreter("train", "--task", "reverse", "--length", "4", "--steps", "30", "--out", out, "--json", *TINY)
+    done = run_in_interpreter(
+        "train",
+        "--task",
+        "reverse",
+        "--length",
+        "4",
+        "--steps",
+        "30",
+        "--out",
+        out,
+        "--json",
+        *TINY,
+    )
     assert done.returncode == 0, done.stderr
     return out, done
 
@@ -51,19 +63,40 @@ def trained(tmp_path_factory):
 def test_train_ends_with_one_json_line(trained):
     out, done = trained
     told = json.loads(done.stdout.splitlines()[-1])
-    assert set(told) == {"exact_match", "token_accuracy", "steps", "seconds", "parameters", "device", "checkpoint"}
+    assert set(told) == {
+        "exact_match",
+        "token_accuracy",
+        "steps",
+        "seconds",
+        "parameters",
+        "device",
+        "checkpoint",
+    }
     assert (told["steps"], told["device"], told["checkpoint"]) == (30, "cpu", str(out))
     assert 0 <= told["exact_match"] <= told["token_accuracy"] <= 1
-    assert {path.name for path in out.iterdir()} == {"config.json", "model.safetensors", "training.safetensors", "metrics.jsonl"}
+    assert {path.name for path in out.iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "training.safetensors",
+        "metrics.jsonl",
+    }
     assert json.loads((out / "config.json").read_text())["task"] == {
-        "task": "reverse", "symbols": 10, "min_length": 4, "max_length": 4, "rows": "", "vocabulary": "", "longest_answer": 1,
-    }  # fmt: skip
+        "task": "reverse",
+        "symbols": 10,
+        "min_length": 4,
+        "max_length": 4,
+        "rows": "",
+        "vocabulary": "",
+        "longest_answer": 1,
+    }
 
 
 @pytest.mark.smoke
 def test_evaluate_scores_what_train_scored(trained):
     out, done = trained
-    scored = json.loads(run_in_interpreter("evaluate", out, "--n", "2000", "--json").stdout.splitlines()[-1])
+    scored = json.loads(
+        run_in_interpreter("evaluate", out, "--n", "2000", "--json").stdout.splitlines()[-1]
+    )
     assert scored["exact_match"] == json.loads(done.stdout.splitlines()[-1])["exact_match"]
     lines = run_command("evaluate", out).stdout.splitlines()
     assert "held-out sequences" in lines[0]
@@ -73,12 +106,18 @@ def test_evaluate_scores_what_train_scored(trained):
 
 def test_resume_goes_on_to_the_same_weights_as_an_uninterrupted_run(trained, tmp_path):
     out, _ = trained
-    resumed = run_command("train", "--resume", out, "--steps", "50", "--out", tmp_path / "resumed", "--json")
+    resumed = run_command(
+        "train", "--resume", out, "--steps", "50", "--out", tmp_path / "resumed", "--json"
+    )
     assert json.loads(resumed.stdout.splitlines()[-1])["steps"] == 50, resumed.stderr
-    straight = run_command("train", "--length", "4", "--steps", "50", "--out", tmp_path / "straight", "--json", *TINY)
+    straight = run_command(
+        "train", "--length", "4", "--steps", "50", "--out", tmp_path / "straight", "--json", *TINY
+    )
     assert straight.returncode == 0, straight.stderr
     for name in ("model.safetensors", "training.safetensors"):
-        assert (tmp_path / "resumed" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
+        assert (tmp_path / "resumed" / name).read_bytes() == (
+            tmp_path / "straight" / name
+        ).read_bytes()
     assert len((tmp_path / "resumed" / "metrics.jsonl").read_text().splitlines()) == 50
     assert json.loads((out / "config.json").read_text())["step"] == 30
 
@@ -96,7 +135,9 @@ def seed_of(checkpoint):
     return json.loads((checkpoint / "config.json").read_text())["training"]["seed"]
 
 
-def test_runs_that_start_in_the_same_second_get_folders_of_their_own(run_here, tmp_path, monkeypatch):
+def test_runs_that_start_in_the_same_second_get_folders_of_their_own(
+    run_here, tmp_path, monkeypatch
+):
     monkeypatch.setattr(commands, "CHECKPOINTS_ROOT", tmp_path)
     monkeypatch.setattr(time, "strftime", lambda form: "20260102-030405")
     for seed in (1, 2):
@@ -110,10 +151,24 @@ def test_runs_that_start_in_the_same_second_get_folders_of_their_own(run_here, t
 
 def test_a_second_run_with_the_same_out_is_refused_while_the_first_trains(tmp_path):
     out = tmp_path / "out"
-    first = [*COMMAND, "train", "--length", "4", "--steps", "100000", "--seed", "1", "--out", str(out), *TINY]
+    first = [
+        *COMMAND,
+        "train",
+        "--length",
+        "4",
+        "--steps",
+        "100000",
+        "--seed",
+        "1",
+        "--out",
+        str(out),
+        *TINY,
+    ]
     with subprocess.Popen(first, cwd=ROOT, stderr=subprocess.DEVNULL) as run:
         wait_for(lambda: catches_sigterm(run.pid), 100, "the training that handles signals")
-        second = run_command("train", "--length", "4", "--steps", "5", "--seed", "2", "--out", out, *TINY)
+        second = run_command(
+            "train", "--length", "4", "--steps", "5", "--seed", "2", "--out", out, *TINY
+        )
         run.send_signal(signal.SIGTERM)
         assert run.wait(60) == 143
     assert (second.returncode, second.stdout) == (2, "")
@@ -122,7 +177,9 @@ def test_a_second_run_with_the_same_out_is_refused_while_the_first_trains(tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_checkpoint_that_appears_during_training_is_not_overwritten(run_here, tmp_path, monkeypatch):
+def test_a_checkpoint_that_appears_during_training_is_not_overwritten(
+    run_here, tmp_path, monkeypatch
+):
     out, evaluate = tmp_path / "out", Trainer.evaluate
 
     def evaluate_and_copy(trainer, *values):
@@ -131,7 +188,9 @@ def test_a_checkpoint_that_appears_during_training_is_not_overwritten(run_here, 
 
     monkeypatch.setattr(Trainer, "evaluate", evaluate_and_copy)
     done = run_here("train", "--length", 4, "--steps", 2, "--seed", 7, "--out", out, *TINY)
-    assert (out / "config.json").read_bytes() == (ROOT / "checkpoints" / "copy" / "config.json").read_bytes()
+    assert (out / "config.json").read_bytes() == (
+        ROOT / "checkpoints" / "copy" / "config.json"
+    ).read_bytes()
     assert done.exit_code == 1
     [saved] = [path for path in tmp_path.iterdir() if path != out]
     assert seed_of(saved) == 7
@@ -140,7 +199,19 @@ def test_a_checkpoint_that_appears_during_training_is_not_overwritten(run_here, 
 
 
 def test_until_ends_a_run_early(tmp_path):
-    done = run_command("train", "--length", "4", "--steps", "500", "--until", "0.01", "--out", tmp_path / "early", "--json", *TINY)
+    done = run_command(
+        "train",
+        "--length",
+        "4",
+        "--steps",
+        "500",
+        "--until",
+        "0.01",
+        "--out",
+        tmp_path / "early",
+        "--json",
+        *TINY,
+    )
     assert json.loads(done.stdout.splitlines()[-1])["steps"] < 500
 
 
@@ -157,15 +228,26 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
     checkpoint, _ = trained
     (checkpoint / "history").mkdir()
     for step in (0, 10, 20, 30, 40):  # as a run keeps them; step 40 is beyond this checkpoint
-        (checkpoint / "history" / f"{step}.safetensors").write_bytes((checkpoint / "model.safetensors").read_bytes())
+        (checkpoint / "history" / f"{step}.safetensors").write_bytes(
+            (checkpoint / "model.safetensors").read_bytes()
+        )
     for command in (run_in_interpreter, run_command):  # a second time replaces the first
-        done = command("inspect", checkpoint, "3 1 4", "--out", tmp_path / "figures", "--n", "20", "--json")
+        done = command(
+            "inspect", checkpoint, "3 1 4", "--out", tmp_path / "figures", "--n", "20", "--json"
+        )
         assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
     assert set(told["files"]) == {path.name for path in (tmp_path / "figures").iterdir()}
     assert told["most_missed"]["n"] == 20
     stems = {path.stem for path in (tmp_path / "figures").iterdir()}
-    assert {"encoder-attention", "head", "cross-attention-by-step", "ablation", "heads-over-training", "positions"} <= stems
+    assert {
+        "encoder-attention",
+        "head",
+        "cross-attention-by-step",
+        "ablation",
+        "heads-over-training",
+        "positions",
+    } <= stems
     for stem in stems:
         kinds = {path.suffix for path in (tmp_path / "figures").glob(f"{stem}.*")}
         assert kinds in ({".png", ".svg", ".pdf", ".csv"}, {".png", ".svg", ".pdf", ".json"})
@@ -182,7 +264,10 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
         (("train", "--learning-rate", "nan"), "--learning-rate is nan; it must be a number from"),
         (("train", "--learning-rate", "-1"), "--learning-rate is -1.0"),
         (("train", "--length", "-3"), "--length is -3; it must be a whole number from 1 to 512"),
-        (("train", "--length", "5", "--min-length", "0"), "--min-length is 0; it must be a whole number from 1 to 512"),
+        (
+            ("train", "--length", "5", "--min-length", "0"),
+            "--min-length is 0; it must be a whole number from 1 to 512",
+        ),
         (("train", "--length", "ten"), "'ten' is not a valid integer"),
         (("train", "--length", "1"), "too few sequences to hold some out"),
         (("train", "--length", "5", "--min-length", "9"), "--min-length is 9, above --length 5;"),
@@ -191,20 +276,38 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
         (("train", "--task", "rows"), "--task is ''; the task rows needs"),
         (("train", "--task", "nowhere.tsv"), "nowhere.tsv cannot be read"),
         (("train", "--task", "README.md"), "lines cannot be used: line 1 has no tab"),
-        (("train", "--task", "addition", "--length", "2"), "addition has no source of fewer than 3 symbols"),
+        (
+            ("train", "--task", "addition", "--length", "2"),
+            "addition has no source of fewer than 3 symbols",
+        ),
         (("train", "--columns", "a,b"), "name the dataset with --task"),
         (("rows", "hub:nothing"), "'nothing' is not a dataset"),
         (("rows", "nowhere.py:f"), "nowhere.py is not a file"),
         (("train", "--preset", "best"), "'best' is not one of"),
         (("train", "--d-model", "100000000"), "it must be a whole number from 1 to 4,096"),
-        (("train", "--d-model", "4096", "--n-layers", "48", "--d-ff", "16384"), "a smaller --batch-size, --d-model, --d-ff or --length"),
-        (("train", "--family", "bert", "--preset", "gpt2"), "--preset gpt2 is of the architecture gpt2, but --family is bert; leave one"),
-        (("compare", "checkpoints/reverse", "--models", "--n", "3"), "Option '--models' requires an argument"),
+        (
+            ("train", "--d-model", "4096", "--n-layers", "48", "--d-ff", "16384"),
+            "a smaller --batch-size, --d-model, --d-ff or --length",
+        ),
+        (
+            ("train", "--family", "bert", "--preset", "gpt2"),
+            "--preset gpt2 is of the architecture gpt2, but --family is bert; leave one",
+        ),
+        (
+            ("compare", "checkpoints/reverse", "--models", "--n", "3"),
+            "Option '--models' requires an argument",
+        ),
         (("train", "--schedule", "linear"), "'linear' is not one of"),
         (("train", "--frobnicate"), "No such option"),
         (("train", "--resume", "nowhere"), "nowhere is not a checkpoint"),
-        (("train", "--resume", "checkpoints/reverse", "--steps", "300"), "holds weights only and cannot be resumed"),
-        (("train", "--resume", "checkpoints/reverse", "--d-model", "32"), "--d-model cannot change on --resume"),
+        (
+            ("train", "--resume", "checkpoints/reverse", "--steps", "300"),
+            "holds weights only and cannot be resumed",
+        ),
+        (
+            ("train", "--resume", "checkpoints/reverse", "--d-model", "32"),
+            "--d-model cannot change on --resume",
+        ),
         (("train", "--out", "checkpoints/reverse"), "already holds a checkpoint"),
         (("train", "--resume", "checkpoints/reverse", "--steps", "100"), "is at step 200 already"),
         (("train", "--out", "/proc/nowhere/x"), "cannot be written"),
@@ -216,11 +319,17 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
         (("predict", "checkpoints/reverse", "3 x 4"), "'x' is not a symbol of this task"),
         (("predict", "checkpoints/reverse", "12345678901"), "positions for 10"),
         (("predict", "checkpoints/reverse", ""), "type a sequence"),
-        (("inspect", "checkpoints/reverse", "3 x 4", "--out", "nowhere"), "'x' is not a symbol of this task"),
+        (
+            ("inspect", "checkpoints/reverse", "3 x 4", "--out", "nowhere"),
+            "'x' is not a symbol of this task",
+        ),
         (("inspect", "checkpoints/reverse", "12345678901", "--out", "nowhere"), "positions for 10"),
         (("inspect", "checkpoints/reverse", "", "--out", "nowhere"), "type a sequence"),
         (("inspect", "checkpoints/reverse", "3 1 4"), "Missing option '--out'"),
-        (("inspect", "checkpoints/reverse", "3 1 4", "--out", "playground"), "is a folder with other things in it"),
+        (
+            ("inspect", "checkpoints/reverse", "3 1 4", "--out", "playground"),
+            "is a folder with other things in it",
+        ),
         (("inspect", "nowhere", "3 1 4", "--out", "nowhere"), "nowhere is not a checkpoint"),
         (("sing",), "No such command"),
     ],
@@ -236,9 +345,14 @@ def test_invalid_argument_exits_2_with_one_line_remedy(arguments, says):
 
 
 def test_a_gpu_that_is_not_there_is_named_and_nothing_is_written(tmp_path):
-    done = run_command("train", "--device", "cuda", "--out", tmp_path / "gpu", CUDA_VISIBLE_DEVICES="")
+    done = run_command(
+        "train", "--device", "cuda", "--out", tmp_path / "gpu", CUDA_VISIBLE_DEVICES=""
+    )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "playground: device is 'cuda', but no CUDA GPU is available here; use auto or cpu\n"
+    assert (
+        done.stderr
+        == "playground: device is 'cuda', but no CUDA GPU is available here; use auto or cpu\n"
+    )
     assert not (tmp_path / "gpu").exists()
 
 
@@ -251,7 +365,16 @@ def catches_sigterm(pid):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_ends_training_and_resume_gives_the_same_weights(tmp_path, number):
     command = ["train", "--length", "4", "--dropout", "0.1", *TINY]
-    begun = [sys.executable, "-m", "playground", *command, "--steps", "100000", "--out", tmp_path / "cut"]
+    begun = [
+        sys.executable,
+        "-m",
+        "playground",
+        *command,
+        "--steps",
+        "100000",
+        "--out",
+        tmp_path / "cut",
+    ]
     with subprocess.Popen(begun, cwd=ROOT, stderr=subprocess.PIPE, text=True) as run:
         wait_for(lambda: catches_sigterm(run.pid), 100, "the training that looks at signals")
         run.send_signal(number)
@@ -260,7 +383,9 @@ def test_signal_ends_training_and_resume_gives_the_same_weights(tmp_path, number
     assert "stopped by a signal at step" in said
     cut_at = json.loads((tmp_path / "cut" / "config.json").read_text())["step"]
     goal = str(cut_at + 5)
-    resumed = run_in_interpreter("train", "--resume", tmp_path / "cut", "--steps", goal, "--out", tmp_path / "on")
+    resumed = run_in_interpreter(
+        "train", "--resume", tmp_path / "cut", "--steps", goal, "--out", tmp_path / "on"
+    )
     straight = run_command(*command, "--steps", goal, "--out", tmp_path / "straight")
     assert resumed.returncode == straight.returncode == 0
     for name in ("model.safetensors", "training.safetensors"):
@@ -284,7 +409,9 @@ sys.last = Last()
 }
 
 
-@pytest.mark.parametrize(("moment", "code"), [*zip(CTRL_C_AT, (130, 0), strict=True)], ids=[*CTRL_C_AT])
+@pytest.mark.parametrize(
+    ("moment", "code"), [*zip(CTRL_C_AT, (130, 0), strict=True)], ids=[*CTRL_C_AT]
+)
 def test_ctrl_c_never_ends_a_command_by_the_signal_itself(tmp_path, moment, code):
     (tmp_path / "sitecustomize.py").write_text("import os, signal, sys\n" + CTRL_C_AT[moment])
     done = run_in_interpreter("--version", PYTHONPATH=str(tmp_path))
@@ -292,8 +419,21 @@ def test_ctrl_c_never_ends_a_command_by_the_signal_itself(tmp_path, moment, code
 
 
 def test_a_run_that_diverges_keeps_the_weights_before_it_and_says_so(tmp_path):
-    wild = ["--learning-rate", "100", "--warmup", "0", "--schedule", "constant", "--clip", "0", "--n-layers", "4"]
-    done = run_command("train", "--length", "4", "--steps", "500", "--out", tmp_path / "wild", *TINY, *wild)
+    wild = [
+        "--learning-rate",
+        "100",
+        "--warmup",
+        "0",
+        "--schedule",
+        "constant",
+        "--clip",
+        "0",
+        "--n-layers",
+        "4",
+    ]
+    done = run_command(
+        "train", "--length", "4", "--steps", "500", "--out", tmp_path / "wild", *TINY, *wild
+    )
     assert done.returncode == 1
     assert "lower learning_rate" in done.stderr
     assert json.loads((tmp_path / "wild" / "config.json").read_text())["step"] > 0
@@ -303,11 +443,14 @@ def test_predict_takes_arguments_or_lines_and_prints_json():
     several = run_command("predict", "checkpoints/reverse", "3 1 4", "271")
     assert (several.returncode, several.stdout) == (0, "4 1 3\n1 7 2\n")
     command = [*COMMAND, "predict", "checkpoints/reverse", "-", "--json"]
-    lines = subprocess.run(command, cwd=ROOT, input="3 1 4\n\n271\n", capture_output=True, text=True, timeout=100)
+    lines = subprocess.run(
+        command, cwd=ROOT, input="3 1 4\n\n271\n", capture_output=True, text=True, timeout=100
+    )
     told = json.loads(lines.stdout)
     assert [(each["sequence"], each["given"], each["right"]) for each in told] == [
-        ("3 1 4", ["4", "1", "3"], True), ("271", ["1", "7", "2"], True),
-    ]  # fmt: skip
+        ("3 1 4", ["4", "1", "3"], True),
+        ("271", ["1", "7", "2"], True),
+    ]
     wrong = run_command("predict", "checkpoints/reverse", "3 1 4", "3 x 4")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "3 x 4: 'x' is not a symbol of this task" in wrong.stderr
@@ -328,7 +471,9 @@ def test_a_progress_bar_is_drawn_on_a_terminal_that_reports_no_size(tmp_path):
 
 def test_help_lists_the_commands_in_the_order_of_use_and_in_whole_phrases(run_here):
     shown = run_here("--help").output
-    commands = re.findall(r"^  ([a-z]+)  +\S", shown[shown.index("Commands:") : shown.index("Examples:")], re.M)
+    commands = re.findall(
+        r"^  ([a-z]+)  +\S", shown[shown.index("Commands:") : shown.index("Examples:")], re.M
+    )
     assert commands == list(main.commands)
     assert commands[:5] == ["app", "train", "rows", "evaluate", "predict"]
     assert "..." not in shown[shown.index("Commands:") :]
@@ -339,19 +484,40 @@ def test_help_of_train_groups_its_options_and_ends_with_examples(run_here):
     titles = re.findall(r"^(\w[\w ]*):$", shown, re.M)
     assert titles == ["Task", "Model", "Training", "Output and resuming", "Examples"]
     sections = dict(zip(titles, re.split(r"^\w[\w ]*:$", shown, flags=re.M)[1:], strict=True))
-    assert ["--length" in sections["Task"], "--n-heads" in sections["Model"], "--seed" in sections["Training"]] == [True] * 3
-    assert ["--out" in sections["Output and resuming"], "--help" in sections["Output and resuming"]] == [True] * 2
+    assert [
+        "--length" in sections["Task"],
+        "--n-heads" in sections["Model"],
+        "--seed" in sections["Training"],
+    ] == [True] * 3
+    assert [
+        "--out" in sections["Output and resuming"],
+        "--help" in sections["Output and resuming"],
+    ] == [True] * 2
     assert "or the preset's" not in shown
 
 
 def test_rows_are_checked_trained_on_asked_and_scored(tmp_path):
-    (tmp_path / "rows.csv").write_text("n,from,to\n" + "".join(f"{i},w{i % 15} w{i // 15},w{i // 15} end\n" for i in range(225)))
+    (tmp_path / "rows.csv").write_text(
+        "n,from,to\n" + "".join(f"{i},w{i % 15} w{i // 15},w{i // 15} end\n" for i in range(225))
+    )
     here = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "kept")}
     shown = run_in_interpreter("rows", tmp_path / "rows.csv", "--columns", "from,to", **here)
     assert shown.stdout.splitlines()[1] == "w1 w0 → w0 end"
     assert "225 pairs with 16 different symbols" in shown.stderr
     out = tmp_path / "model"
-    done = run_command("train", "--task", tmp_path / "rows.csv", "--columns", "from,to", "--steps", "20", "--out", out, *TINY, **here)
+    done = run_command(
+        "train",
+        "--task",
+        tmp_path / "rows.csv",
+        "--columns",
+        "from,to",
+        "--steps",
+        "20",
+        "--out",
+        out,
+        *TINY,
+        **here,
+    )
     assert done.returncode == 0, done.stderr
     assert run_command("predict", out, "w3 w4", **here).returncode == 0
     assert "length   2" in run_command("evaluate", out, **here).stdout
@@ -367,6 +533,8 @@ def test_rows_are_checked_trained_on_asked_and_scored(tmp_path):
 
 def test_a_family_brings_its_recipe_unless_a_preset_was_asked_for():
     settings = {"cell": "lstm", "max_length": 6}
-    assert build_config({"family": "recurrent", **settings}, None) == architecture_preset("recurrent", **settings, min_length=6)
+    assert build_config({"family": "recurrent", **settings}, None) == architecture_preset(
+        "recurrent", **settings, min_length=6
+    )
     assert build_config({"family": "prebuilt"}, "one-head").model.n_layers == 1
     assert build_config({}, "bert").family == "bert"

@@ -11,7 +11,13 @@ import torch
 from huggingface_hub import DatasetCard
 
 from playground import data
-from playground.data import MAX_EXPORT_ROWS, evaluation_examples, export_dataset, stream_hub_columns, training_dataset
+from playground.data import (
+    MAX_EXPORT_ROWS,
+    evaluation_examples,
+    export_dataset,
+    stream_hub_columns,
+    training_dataset,
+)
 from playground.origins import from_text, store
 from playground.tasks import load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out
@@ -27,7 +33,9 @@ REPOS = {"repo": "ada/reverse-data", "model": "ada/reverse"}
 
 
 def consumed(monkeypatch, config, steps):
-    """The rows that a Trainer learned from: (step, source tokens, target tokens), taken where it takes its batches."""
+    """The rows that a Trainer learned from: (step, source tokens, target tokens), taken where
+    it takes its batches.
+    """
     batches, source_of_batches = [], training.sample_training_batch
 
     def spy(*arguments):
@@ -41,7 +49,12 @@ def consumed(monkeypatch, config, steps):
     return [
         (step, source, label)
         for step, batch in enumerate(batches, start=1)
-        for source, label, weight in zip(batch.source_BS.tolist(), batch.labels_BT.tolist(), batch.loss_weight_B.tolist(), strict=True)
+        for source, label, weight in zip(
+            batch.source_BS.tolist(),
+            batch.labels_BT.tolist(),
+            batch.loss_weight_B.tolist(),
+            strict=True,
+        )
         if weight > 0
     ]
 
@@ -51,15 +64,27 @@ def consumed(monkeypatch, config, steps):
     [
         {},
         {"task": "copy", "seed": 7, "min_length": 3, "eval_every": 2},
-        {"symbols": 40, "source_vocabulary": 43, "target_vocabulary": 43, "batch_size": 5, "dropout": 0.3},
+        {
+            "symbols": 40,
+            "source_vocabulary": 43,
+            "target_vocabulary": 43,
+            "batch_size": 5,
+            "dropout": 0.3,
+        },
     ],
     ids=["plain", "another seed, looked at on the way", "letters and dropout"],
 )
-def test_the_rows_are_those_that_a_trainer_consumes_in_its_order(monkeypatch, tmp_path, small_run, settings):
+def test_the_rows_are_those_that_a_trainer_consumes_in_its_order(
+    monkeypatch, tmp_path, small_run, settings
+):
     config = small_run.replace(**settings)
     vocabulary = load_task(config.task.task, config.task.symbols).vocabulary
     expected = [
-        {"step": step, "source": " ".join(vocabulary.decode(source)), "target": " ".join(vocabulary.decode(label))}
+        {
+            "step": step,
+            "source": " ".join(vocabulary.decode(source)),
+            "target": " ".join(vocabulary.decode(label)),
+        }
         for step, source, label in consumed(monkeypatch, config, 6)
     ]
     assert training_dataset(config, 6, tmp_path).to_list() == expected
@@ -70,7 +95,9 @@ def test_the_rows_are_those_that_a_trainer_consumes_in_its_order(monkeypatch, tm
 def test_longer_training_set_extends_shorter_one_in_its_own_file(tmp_path, small_run):
     few, more = training_dataset(small_run, 3, tmp_path), training_dataset(small_run, 5, tmp_path)
     assert more.to_list()[: len(few)] == few.to_list()
-    assert {file["filename"] for each in (few, more) for file in each.cache_files} == {str(path) for path in tmp_path.iterdir()}
+    assert {file["filename"] for each in (few, more) for file in each.cache_files} == {
+        str(path) for path in tmp_path.iterdir()
+    }
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -83,7 +110,11 @@ def test_torchs_own_generator_is_left_alone(tmp_path, small_run):
 
 def test_too_many_rows_are_refused_before_any_is_made(tmp_path):
     config = RunConfig()
-    with pytest.raises(ValueError, match=r"15,626 steps of 128 are 2,000,128 sequences, more than the 2,000,000 .* publish only the model"):
+    with pytest.raises(
+        ValueError,
+        match=r"15,626 steps of 128 are 2,000,128 sequences, more than the 2,000,000 .* publish "
+        r"only the model",
+    ):
         training_dataset(config, 15_626, tmp_path)
     manifest = Manifest(config, 15_626, 1.0, "cpu")
     with pytest.raises(ValueError, match="more than the 2,000,000"):
@@ -131,12 +162,17 @@ def written(tmp_path_factory):
 
 @pytest.mark.smoke
 def test_the_folder_holds_two_tables_and_a_card(written):
-    assert sorted(str(path.relative_to(written)) for path in written.rglob("*") if path.is_file()) == [
+    assert sorted(
+        str(path.relative_to(written)) for path in written.rglob("*") if path.is_file()
+    ) == [
         "README.md",
         "data/test.parquet",
         "data/train.parquet",
     ]
-    train, test = (pyarrow.parquet.read_table(written / "data" / f"{split}.parquet").to_pylist() for split in ("train", "test"))
+    train, test = (
+        pyarrow.parquet.read_table(written / "data" / f"{split}.parquet").to_pylist()
+        for split in ("train", "test")
+    )
     assert all(row["target"] == row["source"][::-1] for row in train + test)
     assert {row["step"] for row in train} == set(range(1, 201))
     assert {row["step"] for row in test} == {None}
@@ -152,7 +188,10 @@ def test_the_folder_holds_two_tables_and_a_card(written):
 def test_writing_it_again_gives_the_same_bytes(written, tmp_path):
     export_dataset(tmp_path, read_manifest(REVERSE), **REPOS)
     for path in written.rglob("*"):
-        assert path.is_dir() or path.read_bytes() == (tmp_path / path.relative_to(written)).read_bytes()
+        assert (
+            path.is_dir()
+            or path.read_bytes() == (tmp_path / path.relative_to(written)).read_bytes()
+        )
 
 
 def test_load_dataset_reads_it_without_a_network(written, tmp_path):
@@ -161,11 +200,21 @@ import json, sys
 from datasets import load_dataset
 whole = load_dataset(sys.argv[1])
 train = load_dataset("parquet", data_files=sys.argv[1] + "/data/train.parquet")["train"]
-print(json.dumps([{split: whole[split].num_rows for split in whole}, whole["train"][0], whole["test"][0], train.num_rows]))
+sizes = {split: whole[split].num_rows for split in whole}
+print(json.dumps([sizes, whole["train"][0], whole["test"][0], train.num_rows]))
 """
-    environment = {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
+    environment = {
+        "HF_HOME": str(tmp_path),
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    }
     done = subprocess.run(
-        [sys.executable, "-c", code, str(written)], env=os.environ | environment, cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code, str(written)],
+        env=os.environ | environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     rows, first, tested, alone = json.loads(done.stdout)
@@ -177,7 +226,9 @@ print(json.dumps([{split: whole[split].num_rows for split in whole}, whole["trai
 
 def rows_manifest(monkeypatch, tmp_path, origin=None):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
-    rows = from_text("".join(f"{a}{b}{c}\t{c}{b}{a}\n" for a in "abcdefg" for b in "abcdefg" for c in "abcdefg"))
+    rows = from_text(
+        "".join(f"{a}{b}{c}\t{c}{b}{a}\n" for a in "abcdefg" for b in "abcdefg" for c in "abcdefg")
+    )
     store(dataclasses.replace(rows, origin=origin) if origin else rows)
     sizes = {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16, "batch_size": 8}
     return Manifest(RunConfig.from_flat(rows.task_settings() | sizes), 2, 1.0, "cpu")
@@ -190,7 +241,9 @@ def test_user_dataset_has_no_license_or_machine_generated_tag(monkeypatch, tmp_p
     assert card.data.annotations_creators is None
     assert card.data.get("language_creators") is None
     assert "MIT" not in card.text
-    export_dataset(tmp_path / "named", rows_manifest(monkeypatch, tmp_path), **REPOS, license="cc-by-4.0")
+    export_dataset(
+        tmp_path / "named", rows_manifest(monkeypatch, tmp_path), **REPOS, license="cc-by-4.0"
+    )
     assert DatasetCard.load(tmp_path / "named" / "README.md").data.license == "cc-by-4.0"
 
 
@@ -204,19 +257,29 @@ def test_rows_of_a_dataset_on_the_hub_keep_its_licence(monkeypatch, tmp_path):
 
 def test_its_card_tells_what_it_is(written):
     card = DatasetCard.load(written / "README.md")
-    assert (card.data.license, card.data.tags, card.data.size_categories) == ("mit", ["transformer-playground", "reverse"], ["10K<n<100K"])
+    assert (card.data.license, card.data.tags, card.data.size_categories) == (
+        "mit",
+        ["transformer-playground", "reverse"],
+        ["10K<n<100K"],
+    )
     (config,) = card.data.configs
-    assert [(each["split"], (written / each["path"]).is_file()) for each in config["data_files"]] == [("train", True), ("test", True)]
+    assert [
+        (each["split"], (written / each["path"]).is_file()) for each in config["data_files"]
+    ] == [("train", True), ("test", True)]
     rows = pyarrow.parquet.read_table(written / "data" / "train.parquet").to_pylist()
     assert f"| train | {len(rows):,} |" in card.text
     assert "(https://huggingface.co/ada/reverse)" in card.text
-    assert re.findall("```python\n(.*?)```", card.text, re.DOTALL)[0].count('"ada/reverse-data"') == 1
+    assert (
+        re.findall("```python\n(.*?)```", card.text, re.DOTALL)[0].count('"ada/reverse-data"') == 1
+    )
     assert f"`{rows[0]['source']}` → `{rows[0]['target']}`" in card.text
 
 
 @pytest.mark.parametrize("name", ["ada/x..y", "ada/name.git", "ada/a--b", "ada/name-"])
 def test_a_name_that_the_hub_does_not_take_is_refused(name):
-    with pytest.raises(DatasetError, match=re.escape(f"'{name}' is not a dataset; write user/name")):
+    with pytest.raises(
+        DatasetError, match=re.escape(f"'{name}' is not a dataset; write user/name")
+    ):
         next(stream_hub_columns(name, (), lambda names, _: names))
 
 

@@ -1,4 +1,6 @@
-"""The app on somebody's own machine: whether it opens a browser, what it says in the terminal, how it is installed and ended."""
+"""The app on somebody's own machine: whether it opens a browser, what it says in the terminal,
+how it is installed and ended.
+"""
 
 import json
 import os
@@ -29,16 +31,30 @@ class Terminal:
         self.visits, browser = folder / "visits", folder / "browser"
         browser.write_text(f'#!/bin/sh\necho "$1" >> {self.visits}\n')
         browser.chmod(browser.stat().st_mode | stat.S_IXUSR)
-        inherited = {name: value for name, value in os.environ.items() if name not in ("SSH_CONNECTION", "SPACE_ID", "GRADIO_SERVER_NAME")}
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("SSH_CONNECTION", "SPACE_ID", "GRADIO_SERVER_NAME")
+        }
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         ours, theirs = pty.openpty()
         self.screen, self.said = ours, ""
         self.process = subprocess.Popen(
             [sys.executable, "app.py", "--port", str(port), *arguments],
-            cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-            env=inherited | {"BROWSER": f"{browser} %s", "DISPLAY": ":9", "PLAYGROUND_CHECKPOINTS": str(folder / "kept")} | environment,
-        )  # fmt: skip
+            cwd=ROOT,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            env=inherited
+            | {
+                "BROWSER": f"{browser} %s",
+                "DISPLAY": ":9",
+                "PLAYGROUND_CHECKPOINTS": str(folder / "kept"),
+            }
+            | environment,
+        )
         os.close(theirs)
 
     def says(self, pattern: str) -> re.Match[str]:
@@ -75,7 +91,11 @@ def test_app_opens_browser_is_installable_and_exits_on_ctrl_c(tmp_path):
     wait_for(app.visits.exists, 30, "a visit of the browser")
     (link,) = re.findall(r'<link rel="manifest" href="([^"]+)"', app.get("/"))
     manifest = json.loads(app.get(f"/{link.lstrip('/')}"))
-    assert (manifest["name"], manifest["display"], manifest["start_url"]) == ("Transformer Playground", "standalone", "./")
+    assert (manifest["name"], manifest["display"], manifest["start_url"]) == (
+        "Transformer Playground",
+        "standalone",
+        "./",
+    )
     (icon,) = manifest["icons"]
     assert icon["type"] == "image/svg+xml"
     drawing = (ROOT / "playground" / "ui" / "icon.svg").read_text()
@@ -90,7 +110,11 @@ def test_app_opens_browser_is_installable_and_exits_on_ctrl_c(tmp_path):
 
 def test_ctrl_c_during_startup_ends_without_traceback(tmp_path):
     app = Terminal(tmp_path)
-    wait_for(psutil.Process(app.process.pid).children, 60, "the first process of its own, which imports torch for seconds")
+    wait_for(
+        psutil.Process(app.process.pid).children,
+        60,
+        "the first process of its own, which imports torch for seconds",
+    )
     assert app.end() in (0, 1)  # 1: "Aborted!", before there is anything to save
     assert "Traceback" not in app.said
 
@@ -106,7 +130,10 @@ def test_ctrl_c_during_startup_ends_without_traceback(tmp_path):
 )
 def test_the_options_reach_the_server(monkeypatch, words, asked):
     calls = []
-    monkeypatch.setattr("playground.ui.app.serve", lambda host, port, *, share, browser: calls.append((host, port, share, browser)))
+    monkeypatch.setattr(
+        "playground.ui.app.serve",
+        lambda host, port, *, share, browser: calls.append((host, port, share, browser)),
+    )
     assert CliRunner().invoke(main, words).exit_code == 0
     assert calls == [asked]
 
@@ -122,7 +149,9 @@ def test_the_options_reach_the_server(monkeypatch, words, asked):
         ({"DISPLAY": ":10", "SSH_CONNECTION": "1 2 3 4"}, True, "linux", False),
     ],
 )
-def test_a_browser_is_opened_where_somebody_sits(monkeypatch, environment, terminal, platform, screen):
+def test_a_browser_is_opened_where_somebody_sits(
+    monkeypatch, environment, terminal, platform, screen
+):
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():

@@ -1,4 +1,6 @@
-"""push, pull, reproduce and gallery as processes of their own, against a Hub of this machine; once each by an interpreter of its own."""
+"""push, pull, reproduce and gallery as processes of their own, against a Hub of this machine;
+once each by an interpreter of its own.
+"""
 
 import json
 import os
@@ -21,15 +23,48 @@ from tests.support.command_runner import COMMAND, run_command, run_in_interprete
 from tests.support.fake_hub import FakeHub
 
 TINY = [
-    "--d-model", "16", "--n-heads", "2", "--n-layers", "1", "--d-ff", "16", "--batch-size", "16", "--eval-every", "20", "--eval-n", "32",
-]  # fmt: skip
+    "--d-model",
+    "16",
+    "--n-heads",
+    "2",
+    "--n-layers",
+    "1",
+    "--d-ff",
+    "16",
+    "--batch-size",
+    "16",
+    "--eval-every",
+    "20",
+    "--eval-n",
+    "32",
+]
 CHECKPOINT = ["config.json", "metrics.jsonl", "model.safetensors", "training.safetensors"]
 PUBLISHED = [
-    "LICENSE", "README.md", "attention.py", "automodel.py", "config.json", "config.py", "cross-attention.png",
-    "evaluation.json", "gated.py", "generation_config.json", "layers.py", "metrics.jsonl", "model.safetensors",
-    "norms.py", "places.py", "playground.json", "positions.py", "relative.py", "rotary.py", "tokenizer.json",
-    "tokenizer_config.json", "training.png", "training.safetensors", "transformer.py",
-]  # fmt: skip
+    "LICENSE",
+    "README.md",
+    "attention.py",
+    "automodel.py",
+    "config.json",
+    "config.py",
+    "cross-attention.png",
+    "evaluation.json",
+    "gated.py",
+    "generation_config.json",
+    "layers.py",
+    "metrics.jsonl",
+    "model.safetensors",
+    "norms.py",
+    "places.py",
+    "playground.json",
+    "positions.py",
+    "relative.py",
+    "rotary.py",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "training.png",
+    "training.safetensors",
+    "transformer.py",
+]
 TAGGED = "---\ntags: [transformer-playground]\n---\n"
 
 
@@ -45,7 +80,11 @@ class Hub(FakeHub):
         return os.environ | self.environment(self.folder / "home", token=token) | more
 
     def playground(
-        self, *arguments: object, token: str = FakeHub.ADA, run: Callable[..., subprocess.CompletedProcess] = run_command, **more: str
+        self,
+        *arguments: object,
+        token: str = FakeHub.ADA,
+        run: Callable[..., subprocess.CompletedProcess] = run_command,
+        **more: str,
     ) -> subprocess.CompletedProcess:
         """A command, to its end. Whatever happens, it shows neither a token nor a traceback."""
         done = run(*arguments, **self.surroundings(token, **more))
@@ -95,7 +134,9 @@ def published(hub, trained):
 def pulled(hub, published):
     """ada/tiny, fetched without a token."""
     out = hub.folder / "pulled"
-    done = hub.playground("pull", "ada/tiny", "--out", out, "--json", token="", run=run_in_interpreter)
+    done = hub.playground(
+        "pull", "ada/tiny", "--out", out, "--json", token="", run=run_in_interpreter
+    )
     assert done.returncode == 0, done.stderr
     return out, done
 
@@ -130,7 +171,9 @@ def test_a_dry_run_without_a_token_needs_no_network(hub, trained):
     with socket.socket() as taken, hub.record_requests() as seen:
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        done = hub.playground("push", trained, "ada/dry", "--dry-run", token="", HF_ENDPOINT=address)
+        done = hub.playground(
+            "push", trained, "ada/dry", "--dry-run", token="", HF_ENDPOINT=address
+        )
     assert done.returncode == 0, done.stderr
     first, *files, last = done.stdout.splitlines()
     assert first == "model ada/dry (public, branch main): would be created"
@@ -145,7 +188,10 @@ def test_a_dry_run_without_a_token_needs_no_network(hub, trained):
     [
         (("push", "checkpoints/reverse", "noslash"), "write user/name"),
         (("push", "checkpoints/reverse", "ada/x", "--branch", "../x"), "--branch '../x'"),
-        (("push", "checkpoints/reverse", "ada/x", "--license", "mine"), "--license 'mine' is not known to the Hub"),
+        (
+            ("push", "checkpoints/reverse", "ada/x", "--license", "mine"),
+            "--license 'mine' is not known to the Hub",
+        ),
         (("reproduce", "noslash"), "write user/name"),
         (("deploy", "noslash"), "write user/name"),
         (("pull", "ada/x", "--revision", "a b"), "--revision 'a b' is not valid"),
@@ -159,12 +205,16 @@ def test_what_cannot_be_a_name_is_refused_before_a_job_starts(hub, arguments, sa
 
 
 def test_a_revision_that_is_not_there_is_answered_with_those_that_are(hub, published, tmp_path):
-    done = hub.playground("pull", "ada/tiny", "--revision", "v9", "--out", tmp_path / "out", token="")
+    done = hub.playground(
+        "pull", "ada/tiny", "--revision", "v9", "--out", tmp_path / "out", token=""
+    )
     refused(done, 1, "ada/tiny has no revision v9; use ", "main", "or the hash of a commit")
 
 
 def test_a_licence_is_named_on_the_command_line(hub, trained):
-    done = hub.playground("push", trained, "ada/licensed", "--license", "cc-by-4.0", "--branch", "exp/1")
+    done = hub.playground(
+        "push", trained, "ada/licensed", "--license", "cc-by-4.0", "--branch", "exp/1"
+    )
     assert done.returncode == 0, done.stderr
     card = ModelCard(hub.files("ada/licensed", "exp/1")["README.md"].decode())
     assert card.data.license == "cc-by-4.0"
@@ -203,14 +253,21 @@ def test_pushed_again_nothing_is_different(hub, trained, published):
 
 def test_a_branch_gets_the_commit_and_main_stays(hub, published):
     main = hub.files("ada/tiny")
-    done = hub.playground("push", "checkpoints/reverse-one-head", "ada/tiny", "--branch", "one-head")
+    done = hub.playground(
+        "push", "checkpoints/reverse-one-head", "ada/tiny", "--branch", "one-head"
+    )
     assert done.returncode == 0, done.stderr
     assert "model ada/tiny (public, branch one-head): exists" in done.stdout
     assert done.stdout.splitlines()[-1] == f"{hub.url}/ada/tiny/tree/one-head"
     assert hub.files("ada/tiny") == main
     there = hub.files("ada/tiny", "one-head")
-    assert there["model.safetensors"] == (ROOT / "checkpoints/reverse-one-head/model.safetensors").read_bytes()
-    assert "training.safetensors" not in there  # of the other model: shipped checkpoints hold weights only
+    assert (
+        there["model.safetensors"]
+        == (ROOT / "checkpoints/reverse-one-head/model.safetensors").read_bytes()
+    )
+    assert (
+        "training.safetensors" not in there
+    )  # of the other model: shipped checkpoints hold weights only
     assert hub.commits("ada/tiny", "one-head")[1:] == hub.commits("ada/tiny")
 
 
@@ -235,7 +292,11 @@ def test_with_data_the_training_set_is_published_and_the_card_links_it(hub, trai
 def test_a_pulled_checkpoint_is_the_published_one_to_the_bit(hub, trained, pulled):
     out, done = pulled
     (line,) = done.stdout.splitlines()
-    assert json.loads(line) == {"checkpoint": str(out), "commit": hub.repo("ada/tiny").head.oid, "step": 30}
+    assert json.loads(line) == {
+        "checkpoint": str(out),
+        "commit": hub.repo("ada/tiny").head.oid,
+        "step": 30,
+    }
     assert sorted(path.name for path in out.iterdir()) == CHECKPOINT
     for name in CHECKPOINT:
         assert (out / name).read_bytes() == (trained / name).read_bytes()
@@ -248,8 +309,13 @@ def test_a_pulled_checkpoint_answers_is_scored_and_goes_on(hub, pulled, tmp_path
     assert said.returncode == 0, said.stderr
     assert set(said.stdout.split()) <= set("0123456789")
     scored = json.loads(hub.playground("evaluate", out, "--json").stdout)
-    assert scored["exact_match"] == json.loads((out / "config.json").read_text())["scores"]["exact_match"]
-    resumed = hub.playground("train", "--resume", out, "--steps", "35", "--out", tmp_path / "on", "--json")
+    assert (
+        scored["exact_match"]
+        == json.loads((out / "config.json").read_text())["scores"]["exact_match"]
+    )
+    resumed = hub.playground(
+        "train", "--resume", out, "--steps", "35", "--out", tmp_path / "on", "--json"
+    )
     assert json.loads(resumed.stdout)["steps"] == 35, resumed.stderr
     assert len((tmp_path / "on" / "metrics.jsonl").read_text().splitlines()) == 35
 
@@ -263,7 +329,9 @@ def test_a_revision_is_fetched_by_its_commit_into_an_empty_folder(hub, published
     out = tmp_path / "there"
     out.mkdir()
     done = hub.playground("pull", "ada/moved", "--revision", then, "--out", out, token="")
-    assert done.stdout == f"{out}: reverse 4, 5,373 parameters, step 30, commit {then[:12]}\n", done.stderr
+    assert done.stdout == f"{out}: reverse 4, 5,373 parameters, step 30, commit {then[:12]}\n", (
+        done.stderr
+    )
     assert sorted(path.name for path in out.iterdir()) == CHECKPOINT
 
 
@@ -288,7 +356,9 @@ def test_a_folder_with_something_in_it_stays_as_it_is(hub, tmp_path, name):
         ("ben/nowhere", {}, "there is no repository ben/nowhere"),
     ],
 )
-def test_what_is_no_model_of_the_playground_is_refused_and_leaves_nothing(hub, published, tmp_path, repo, changed, says):
+def test_what_is_no_model_of_the_playground_is_refused_and_leaves_nothing(
+    hub, published, tmp_path, repo, changed, says
+):
     if changed is None:
         hub.put(repo, {"config.json": '{"model_type": "bert"}', "pytorch_model.bin": b"\x80\x02."})
     elif changed:
@@ -310,17 +380,25 @@ def test_reproduce_prints_what_the_card_says_beside_what_it_measures(hub, publis
     assert done.returncode == 0, done.stderr
     scores = json.loads(hub.files("ada/tiny")["evaluation.json"])
     share, n = f"{scores['exact_match']:.2%}", f"{scores['n']:,}"
-    assert done.stdout == f"the card reports {share} of {n}; measured here {share} of {n} held-out sequences\n"
+    assert (
+        done.stdout
+        == f"the card reports {share} of {n}; measured here {share} of {n} held-out sequences\n"
+    )
 
 
 def test_a_card_that_says_more_than_is_measured_gives_code_1(hub, published):
     files = hub.files("ada/tiny")
     hub.put("ada/boast", files)
     card = ModelCard(files["README.md"].decode())
-    (exact_match,) = [result for result in card.data.eval_results if result.metric_type == "exact_match"]
+    (exact_match,) = [
+        result for result in card.data.eval_results if result.metric_type == "exact_match"
+    ]
     honest, exact_match.metric_value = exact_match.metric_value, 0.99
     HfApi(endpoint=hub.url, token=hub.ADA).upload_file(
-        path_or_fileobj=str(card).encode(), path_in_repo="README.md", repo_id="ada/boast", commit_message="Better"
+        path_or_fileobj=str(card).encode(),
+        path_in_repo="README.md",
+        repo_id="ada/boast",
+        commit_message="Better",
     )
     assert hub.commits("ada/boast")[0] == "Better"
     done = hub.playground("reproduce", "ada/boast", "--json", token="")
@@ -333,7 +411,9 @@ def test_a_card_that_says_more_than_is_measured_gives_code_1(hub, published):
 
 @pytest.fixture
 def shelf(hub):
-    """One model of Ben's with the tag and without a score, one without the tag, one of Ada's that only she sees."""
+    """One model of Ben's with the tag and without a score, one without the tag, one of Ada's
+    that only she sees.
+    """
     hub.put("ben/tagged", {"README.md": TAGGED}, likes=7)
     hub.put("ben/other", {"README.md": "---\ntags: [digits]\n---\n"}, likes=9)
     hub.put("ada/secret", {"README.md": TAGGED}, private=True)
@@ -346,7 +426,15 @@ def test_the_gallery_lists_what_carries_the_tag_the_most_liked_first(hub, publis
     assert next(iter(lines)) == "ben/tagged"
     assert lines["ben/tagged"].split()[1:] == ["7", "likes"]
     scores = json.loads(hub.files("ada/tiny")["evaluation.json"])
-    assert lines["ada/tiny"].split()[1:] == ["reverse", "4", "5,373", "parameters", f"{scores['exact_match']:.2%}", "0", "likes"]
+    assert lines["ada/tiny"].split()[1:] == [
+        "reverse",
+        "4",
+        "5,373",
+        "parameters",
+        f"{scores['exact_match']:.2%}",
+        "0",
+        "likes",
+    ]
     assert not {"ben/other", "ada/secret"} & set(lines)
 
 
@@ -381,11 +469,18 @@ def test_token_prompt_has_no_echo_and_overrides_machine_token(hub, shelf):
     with hub.record_requests() as seen:
         asking = subprocess.Popen(
             [*COMMAND, "gallery", "--ask-token", "--json"],
-            cwd=ROOT, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=hub.surroundings(hub.OWNER), start_new_session=True,
-        )  # fmt: skip
+            cwd=ROOT,
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=hub.surroundings(hub.OWNER),
+            start_new_session=True,
+        )
         os.close(theirs)
-        wait_for(lambda: not termios.tcgetattr(ours)[3] & termios.ECHO, 60, "a prompt that shows nothing")
+        wait_for(
+            lambda: not termios.tcgetattr(ours)[3] & termios.ECHO, 60, "a prompt that shows nothing"
+        )
         os.write(ours, hub.ADA.encode() + b"\n")
         stdout, stderr = asking.communicate(timeout=100)
     assert asking.returncode == 0, stderr
@@ -407,7 +502,12 @@ def test_token_prompt_has_no_echo_and_overrides_machine_token(hub, shelf):
 
 @pytest.mark.parametrize(
     "arguments",
-    [("push", "checkpoints/reverse", "ada/far"), ("pull", "ada/tiny", "--out", "{}"), ("reproduce", "ada/tiny"), ("gallery",)],
+    [
+        ("push", "checkpoints/reverse", "ada/far"),
+        ("pull", "ada/tiny", "--out", "{}"),
+        ("reproduce", "ada/tiny"),
+        ("gallery",),
+    ],
     ids=lambda arguments: arguments[0],
 )
 def test_without_a_network_it_says_so_and_ends(hub, tmp_path, arguments):
@@ -415,29 +515,50 @@ def test_without_a_network_it_says_so_and_ends(hub, tmp_path, arguments):
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
         started = time.monotonic()
-        done = hub.playground(*(argument.format(tmp_path / "out") for argument in arguments), HF_ENDPOINT=address)
-    refused(done, 1, f"the Hub ({address}) cannot be reached: Connection refused; check the network and try again")
-    assert time.monotonic() - started < 60  # the client's own retries would take 23 s beyond a process's start
+        done = hub.playground(
+            *(argument.format(tmp_path / "out") for argument in arguments), HF_ENDPOINT=address
+        )
+    refused(
+        done,
+        1,
+        f"the Hub ({address}) cannot be reached: Connection refused; check the network and try "
+        "again",
+    )
+    assert (
+        time.monotonic() - started < 60
+    )  # the client's own retries would take 23 s beyond a process's start
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_push_that_hangs_and_nothing_of_it_is_there(hub, published, tmp_path, number):
+def test_a_signal_ends_a_push_that_hangs_and_nothing_of_it_is_there(
+    hub, published, tmp_path, number
+):
     before = hub.files("ada/tiny")
     with hub.fault(hub.COMMIT, "silent") as fault:
         hanging = subprocess.Popen(
             [*COMMAND, "push", "checkpoints/reverse-one-head", "ada/tiny"],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=hub.surroundings(hub.ADA, TMPDIR=str(tmp_path)), start_new_session=True,
-        )  # fmt: skip
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=hub.surroundings(hub.ADA, TMPDIR=str(tmp_path)),
+            start_new_session=True,
+        )
         wait_for(lambda: fault.hits or hanging.poll() is not None, 100, "the commit")
         if number == signal.SIGINT:
-            os.killpg(hanging.pid, number)  # as a terminal sends Ctrl-C: to the process that does the errand, too
+            os.killpg(
+                hanging.pid, number
+            )  # as a terminal sends Ctrl-C: to the process that does the errand, too
         else:
             hanging.send_signal(number)
-        stdout, stderr = hanging.communicate(timeout=100)  # comes when the last process that could write there has ended
+        stdout, stderr = hanging.communicate(
+            timeout=100
+        )  # comes when the last process that could write there has ended
     assert (hanging.returncode, stdout) == (128 + number, ""), stderr
-    assert stderr.splitlines()[-1].startswith("playground: cancelled; the commit may exist: check the repository")
+    assert stderr.splitlines()[-1].startswith(
+        "playground: cancelled; the commit may exist: check the repository"
+    )
     assert "Traceback" not in stderr
     assert hub.files("ada/tiny") == before
     assert hub.commits("ada/tiny") == ["Step 30", "initial commit"]
@@ -445,9 +566,19 @@ def test_a_signal_ends_a_push_that_hangs_and_nothing_of_it_is_there(hub, publish
 
 
 def test_ctrl_c_before_the_errand_has_begun_is_one_line_too(hub):
-    """Its process is only just starting then, and must not die of the signal itself, with a traceback."""
+    """Its process is only just starting then, and must not die of the signal itself, with a
+    traceback.
+    """
     begun = [sys.executable, "-c", EARLY]
-    done = subprocess.run(begun, cwd=ROOT, capture_output=True, text=True, timeout=200, env=hub.surroundings(""), start_new_session=True)
+    done = subprocess.run(
+        begun,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env=hub.surroundings(""),
+        start_new_session=True,
+    )
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "playground: cancelled; nothing was written\n"
 

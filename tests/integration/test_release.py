@@ -19,17 +19,31 @@ def repo(tmp_path):
     (tmp_path / "CHANGELOG.md").write_text(CHANGED)
     (tmp_path / "CITATION.cff").write_text('version: 0.1.0\ndate-released: "2026-01-01"\n')
     shutil.copy(ROOT / "scripts" / "release.py", tmp_path / "scripts")
-    for words in (("init", "-q"), ("config", "user.email", "a@b.c"), ("config", "user.name", "A"), ("add", "."), ("commit", "-qm", "It")):
+    for words in (
+        ("init", "-q"),
+        ("config", "user.email", "a@b.c"),
+        ("config", "user.name", "A"),
+        ("add", "."),
+        ("commit", "-qm", "It"),
+    ):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
     return tmp_path
 
 
 def release(repo, version):
-    return subprocess.run([sys.executable, "scripts/release.py", version], cwd=repo, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "scripts/release.py", version],
+        cwd=repo,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def git(repo, *words):
-    return subprocess.run(["git", *words], cwd=repo, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["git", *words], cwd=repo, check=True, capture_output=True, text=True
+    ).stdout
 
 
 @pytest.mark.smoke
@@ -38,7 +52,8 @@ def test_a_release_names_what_was_unreleased_and_tags_it(repo):
     assert (done.returncode, done.stderr) == (0, "")
     assert '__version__ = "0.2.0"' in (repo / "playground" / "__init__.py").read_text()
     assert re.search(
-        r"## \[Unreleased\]\n\n## \[0\.2\.0\] - \d{4}-\d\d-\d\d\n\n### Added\n- Something", (repo / "CHANGELOG.md").read_text()
+        r"## \[Unreleased\]\n\n## \[0\.2\.0\] - \d{4}-\d\d-\d\d\n\n### Added\n- Something",
+        (repo / "CHANGELOG.md").read_text(),
     )
     citation = yaml.safe_load((repo / "CITATION.cff").read_text())
     assert citation["version"] == "0.2.0"
@@ -52,7 +67,12 @@ def test_a_release_names_what_was_unreleased_and_tags_it(repo):
 
 @pytest.mark.parametrize(
     ("version", "says"),
-    [("0.0.9", "choose a higher one"), ("1.2", "three numbers"), ("v1.2.3", "three numbers"), ("01.2.3", "three numbers")],
+    [
+        ("0.0.9", "choose a higher one"),
+        ("1.2", "three numbers"),
+        ("v1.2.3", "three numbers"),
+        ("01.2.3", "three numbers"),
+    ],
 )
 def test_what_is_no_next_version_is_refused_and_nothing_is_changed(repo, version, says):
     done = release(repo, version)

@@ -22,7 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 BUNDLED_CHECKPOINTS = ("reverse", "reverse-one-head", "copy")
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 120, description: str = "a condition") -> object:
+def wait_for(
+    condition: Callable[[], object], seconds: float = 120, description: str = "a condition"
+) -> object:
     """Wait until `condition` gives something true, and return it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -45,7 +47,8 @@ def free_port() -> int:
 
 
 class AppServer:
-    """`python app.py` on a free port, over a copy of the shipped checkpoints; of another checkout, or by way of another command; or as it
+    """`python app.py` on a free port, over a copy of the shipped checkpoints; of another checkout,
+    or by way of another command; or as it
     stands in another `root`, over what lies there."""
 
     def __init__(
@@ -61,12 +64,18 @@ class AppServer:
         if root is None:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
             for name in BUNDLED_CHECKPOINTS:
-                shutil.copytree(ROOT / "checkpoints" / name, self.checkpoints / name, dirs_exist_ok=True)
+                shutil.copytree(
+                    ROOT / "checkpoints" / name, self.checkpoints / name, dirs_exist_ok=True
+                )
             environment = {"PLAYGROUND_CHECKPOINTS": str(self.checkpoints)} | environment
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder / "app.log"
-        self.command, self.checkout, self.environment = [*command_prefix, sys.executable, "app.py"], root or checkout, environment
+        self.command, self.checkout, self.environment = (
+            [*command_prefix, sys.executable, "app.py"],
+            root or checkout,
+            environment,
+        )
         self.start()
 
     def start(self) -> None:
@@ -107,7 +116,9 @@ class AppServer:
     def request(self, name: str, payload: object) -> dict[str, Any]:
         """What the server answers a page's script."""
         data = json.dumps(payload).encode()
-        request = urllib.request.Request(f"{self.url}/playground/ask/{name}", data, {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            f"{self.url}/playground/ask/{name}", data, {"Content-Type": "application/json"}
+        )
         with urllib.request.urlopen(request, timeout=60) as response:
             return json.load(response)
 

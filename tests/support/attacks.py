@@ -1,6 +1,8 @@
-"""What one hostile client can send to a server that others use, as loops that a test or a benchmark runs for a while.
+"""What one hostile client can send to a server that others use, as loops that a test or a benchmark
+runs for a while.
 
-Attackers connect from 127.0.0.2, other visitors from 127.0.0.1: the server tells clients apart by their address.
+Attackers connect from 127.0.0.2, other visitors from 127.0.0.1: the server tells clients apart by
+their address.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ JSON_HEADERS = {"Content-Type": "application/json"}
 
 
 class Attacker:
-    """One hostile client: runs loops in threads until it is told to stop, and counts the statuses of its responses."""
+    """One hostile client: runs loops in threads until it is told to stop, and counts the
+    statuses of its responses.
+    """
 
     def __init__(self, app: AppServer) -> None:
         self.app, self.statuses, self.stopping = app, Counter[int](), threading.Event()
@@ -38,11 +42,18 @@ class Attacker:
         self.connections: set[http.client.HTTPConnection] = set()
         self.owner = new_owner_key()
 
-    def send(self, path: str, body: bytes, headers: dict[str, str] | None = None, method: str = "POST") -> tuple[int, bytes]:
-        """Send one request from the attacker's address. Returns status and body; status 0 where the connection ended."""
+    def send(
+        self, path: str, body: bytes, headers: dict[str, str] | None = None, method: str = "POST"
+    ) -> tuple[int, bytes]:
+        """Send one request from the attacker's address.
+
+        Returns status and body; status 0 where the connection ended.
+        """
         try:
             with closing(
-                http.client.HTTPConnection("127.0.0.1", self.app.port, timeout=60, source_address=(ATTACKER_ADDRESS, 0))
+                http.client.HTTPConnection(
+                    "127.0.0.1", self.app.port, timeout=60, source_address=(ATTACKER_ADDRESS, 0)
+                )
             ) as connection:
                 self.connections.add(connection)
                 try:
@@ -59,7 +70,9 @@ class Attacker:
 
     def request(self, name: str, **fields: Any) -> dict[str, Any]:
         """Ask a route of the page. An empty response where it is refused."""
-        status, body = self.send("/playground/ask/" + name, json.dumps({"owner": self.owner} | fields).encode())
+        status, body = self.send(
+            "/playground/ask/" + name, json.dumps({"owner": self.owner} | fields).encode()
+        )
         return json.loads(body) if status == 200 else {}
 
     def repeat(self, action: Callable[[], object], threads: int = 1) -> None:
@@ -85,7 +98,9 @@ class Attacker:
 
     def connect(self) -> socket.socket:
         """Open a plain connection from the attacker's address."""
-        return socket.create_connection(("127.0.0.1", self.app.port), timeout=60, source_address=(ATTACKER_ADDRESS, 0))
+        return socket.create_connection(
+            ("127.0.0.1", self.app.port), timeout=60, source_address=(ATTACKER_ADDRESS, 0)
+        )
 
 
 def zipped_checkpoint(folder: Path, config: Any = None, changes: int = 0) -> bytes:
@@ -107,7 +122,9 @@ def zipped_checkpoint(folder: Path, config: Any = None, changes: int = 0) -> byt
 
 def upload(attacker: Attacker, archive_bytes: bytes) -> str:
     """Send a checkpoint. Returns the subject of its run; empty where it is refused."""
-    status, body = attacker.send("/playground/checkpoint", archive_bytes, {"X-Owner": attacker.owner, "X-Name": "x"})
+    status, body = attacker.send(
+        "/playground/checkpoint", archive_bytes, {"X-Owner": attacker.owner, "X-Name": "x"}
+    )
     return json.loads(body)["subject"] if status == 200 else ""
 
 
@@ -131,17 +148,33 @@ def huge_lists(attacker: Attacker, folder: Path) -> None:
 
 
 def slow_inspections(attacker: Attacker, folder: Path) -> None:
-    """Ask for the most expensive views of a large model, and ask a shipped one from 30 connections."""
-    model_ref = upload(attacker, zipped_checkpoint(folder, tiny_config(d_model=64, n_heads=64, d_ff=64, n_layers=4, max_length=128)))
+    """Ask for the most expensive views of a large model, and ask a shipped one from 30
+    connections.
+    """
+    model_ref = upload(
+        attacker,
+        zipped_checkpoint(
+            folder, tiny_config(d_model=64, n_heads=64, d_ff=64, n_layers=4, max_length=128)
+        ),
+    )
     for view in ("away", "heads", "away", "heads"):
-        attacker.repeat(lambda view=view: attacker.request("inspect", subject=model_ref, view=view, text="1 2 3", options={}))
+        attacker.repeat(
+            lambda view=view: attacker.request(
+                "inspect", subject=model_ref, view=view, text="1 2 3", options={}
+            )
+        )
     attacker.repeat(lambda: attacker.request("try", subject="checkpoint:reverse", text="3 1 4"), 30)
 
 
 def api_calls(attacker: Attacker, folder: Path) -> None:
     """Call endpoints without a session, and wait for a job that does not exist."""
     attacker.repeat(lambda: attacker.send("/gradio_api/run/models", b'{"data": [""]}'), 6)
-    attacker.repeat(lambda: attacker.send("/gradio_api/run/job", b'{"data": ["compare:x", "' + b"a" * 32 + b'", 240]}'), 6)
+    attacker.repeat(
+        lambda: attacker.send(
+            "/gradio_api/run/job", b'{"data": ["compare:x", "' + b"a" * 32 + b'", 240]}'
+        ),
+        6,
+    )
 
 
 def large_bodies(attacker: Attacker, folder: Path) -> None:
@@ -154,25 +187,39 @@ def large_bodies(attacker: Attacker, folder: Path) -> None:
 def form_events(attacker: Attacker, folder: Path) -> None:
     """Fill Gradio's queue with the cheap events of the form."""
     status, response_body = attacker.send("/config", b"", method="GET")
-    while status != 200 and not attacker.stopping.wait(1):  # the limits still count the attack before this one
+    while status != 200 and not attacker.stopping.wait(
+        1
+    ):  # the limits still count the attack before this one
         status, response_body = attacker.send("/config", b"", method="GET")
     config = json.loads(response_body)
     values = {part["id"]: part["props"].get("value") for part in config["components"]}
-    events = [dependency for dependency in config["dependencies"] if len(dependency["inputs"]) > 20 and len(dependency["outputs"]) == 2]
+    events = [
+        dependency
+        for dependency in config["dependencies"]
+        if len(dependency["inputs"]) > 20 and len(dependency["outputs"]) == 2
+    ]
     body = {"data": [values.get(each) for each in events[0]["inputs"]], "fn_index": events[0]["id"]}
 
     def join() -> None:
-        attacker.send("/gradio_api/queue/join", json.dumps(body | {"session_hash": secrets.token_hex(5)}).encode())
+        attacker.send(
+            "/gradio_api/queue/join",
+            json.dumps(body | {"session_hash": secrets.token_hex(5)}).encode(),
+        )
 
     attacker.repeat(join, 24)
 
 
 def slow_transfers(attacker: Attacker, folder: Path) -> None:
-    """Hold every slot for uploads and datasets with bytes that dribble, and for downloads that are not read."""
+    """Hold every slot for uploads and datasets with bytes that dribble, and for downloads that
+    are not read.
+    """
 
     def send_slowly(path: str) -> None:
         with suppress(OSError), closing(attacker.connect()) as connection:
-            head = f"POST {path} HTTP/1.1\r\nHost: x\r\nX-Owner: {new_owner_key()}\r\nContent-Length: 900000\r\n\r\n"
+            head = (
+                f"POST {path} HTTP/1.1\r\nHost: x\r\nX-Owner: "
+                f"{new_owner_key()}\r\nContent-Length: 900000\r\n\r\n"
+            )
             connection.sendall(head.encode())
             for _ in range(600):
                 if attacker.stopping.wait(0.1):
@@ -187,12 +234,17 @@ def slow_transfers(attacker: Attacker, folder: Path) -> None:
 
     def download() -> None:
         checkpoints = attacker.request("about", subject=model_ref).get("checkpoints", [])
-        ticket = attacker.request("do", subject=model_ref, do="download", checkpoint=checkpoints[0]["name"] if checkpoints else "").get(
-            "ticket", "x"
-        )
+        ticket = attacker.request(
+            "do",
+            subject=model_ref,
+            do="download",
+            checkpoint=checkpoints[0]["name"] if checkpoints else "",
+        ).get("ticket", "x")
         with suppress(OSError), closing(attacker.connect()) as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-            connection.sendall(f"GET /playground/checkpoint/{ticket} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            connection.sendall(
+                f"GET /playground/checkpoint/{ticket} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+            )
             attacker.stopping.wait(10)
 
     attacker.repeat(download, 16)
@@ -204,7 +256,9 @@ def queued_runs(attacker: Attacker, folder: Path) -> None:
     archive_bytes = zipped_checkpoint(folder, tiny_config(steps=1_000_000))
     model_ref_by_owner = {}
     for owner in owners:
-        status, body = attacker.send("/playground/checkpoint", archive_bytes, {"X-Owner": owner, "X-Name": "x"})
+        status, body = attacker.send(
+            "/playground/checkpoint", archive_bytes, {"X-Owner": owner, "X-Name": "x"}
+        )
         if status == 200:
             model_ref_by_owner[owner] = json.loads(body)["subject"]
 

@@ -9,11 +9,22 @@ from urllib.parse import quote
 
 from playwright.sync_api import Frame, Page
 
-SMALL_SETTINGS = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50}
+SMALL_SETTINGS = {
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 16,
+    "batch_size": 8,
+    "max_length": 5,
+    "eval_n": 32,
+    "eval_every": 50,
+}
 
 
 def go_to(page: Page, tab: str) -> None:
-    """Open a tab, by its button or, where there is no room for that, out of the menu of the others."""
+    """Open a tab, by its button or, where there is no room for that, out of the menu of the
+    others.
+    """
     page.wait_for_selector("#tabs")
     button = page.get_by_role("tab", name=tab, exact=True)
     if not button.is_visible():
@@ -22,8 +33,13 @@ def go_to(page: Page, tab: str) -> None:
     button.click()
 
 
-def wait_until(page: Page | Frame, script: str, arg: Any = None, timeout: float | None = None) -> None:
-    """Wait until a script of the page gives something true. Playwright's own pace, each frame, keeps a core busy."""
+def wait_until(
+    page: Page | Frame, script: str, arg: Any = None, timeout: float | None = None
+) -> None:
+    """Wait until a script of the page gives something true.
+
+    Playwright's own pace, each frame, keeps a core busy.
+    """
     page.wait_for_function(script, arg=arg, timeout=timeout, polling=50)
 
 
@@ -46,7 +62,10 @@ def wait_for_text(page: Page, selector: str, text: str, seconds: float = 120) ->
 
 def wait_for_step(page: Page, step: int, seconds: float = 120) -> None:
     """Wait until the run on show has gone beyond a step."""
-    script = "step => +(/step (\\d+)/.exec(document.querySelector('.sentence')?.textContent) || [])[1] > step"
+    script = (
+        "step => +(/step (\\d+)/.exec(document.querySelector('.sentence')?.textContent) || "
+        "[])[1] > step"
+    )
     wait_until(page, script, arg=step, timeout=seconds * 1000)
 
 
@@ -75,9 +94,13 @@ def settings_link(url: str, **fields: object) -> str:
 
 
 def start_run(page: Page, url: str, speed: int = 0, **fields: object) -> None:
-    """Train a small run from the page, which may be one that has visited nothing yet, and wait for its first points."""
+    """Train a small run from the page, which may be one that has visited nothing yet, and wait
+    for its first points.
+    """
     if page.url != "about:blank":
-        page.wait_for_selector(".live:not([data-status=opening])", state="attached")  # or Gradio complains of what is cut off
+        page.wait_for_selector(
+            ".live:not([data-status=opening])", state="attached"
+        )  # or Gradio complains of what is cut off
     page.goto(settings_link(url, **fields))
     page.wait_for_selector(".live:not([data-status=opening])")
     wait_until(page, "document.querySelector('#field-max_length input')?.value === '5'")
@@ -105,8 +128,11 @@ def count_colors(page: Page, selector: str) -> int:
     """How many different colours a canvas shows: a blank one has one."""
     return page.eval_on_selector(
         selector,
-        """canvas => { const d = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data, seen = new Set();
-        for (let i = 0; i < d.length; i += 4) seen.add(d[i] + ',' + d[i + 1] + ',' + d[i + 2] + ',' + d[i + 3]); return seen.size; }""",
+        """canvas => {
+        const d = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+        const colors = new Set();
+        for (let i = 0; i < d.length; i += 4) colors.add(d.slice(i, i + 4).join(','));
+        return colors.size; }""",
     )
 
 

@@ -5,15 +5,36 @@ from __future__ import annotations
 import os
 import shutil
 
-BROWSER_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
-# Chromium opens a window for each profile, and two renderers for the address bar of each window: more than a second of a core.
+BROWSER_NAMES = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+    "microsoft-edge",
+)
+# Chromium opens a window for each profile, and two renderers for the address bar of each window:
+# more than a second of a core.
 # The other features are those that Playwright disables; of two such flags the last is in force.
 DISABLED_FEATURES = (
-    "WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup", "PreloadTopChromeWebUI",
-    "AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose", "HttpsUpgrades", "HttpsFirstBalancedModeAutoEnable",
-    "LensOverlay", "MediaRouter", "PaintHolding", "ThirdPartyStoragePartitioning", "AvoidCorsURLLoaderRestartOnRedirect",
-    "OptimizationHints", "NetworkTimeServiceQuerying", "AimEnabled", "PreconnectToSearch",
-)  # fmt: skip
+    "WebUIOmniboxPopup",
+    "WebUIOmniboxAimPopup",
+    "WebUIOmniboxFullPopup",
+    "PreloadTopChromeWebUI",
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "HttpsUpgrades",
+    "HttpsFirstBalancedModeAutoEnable",
+    "LensOverlay",
+    "MediaRouter",
+    "PaintHolding",
+    "ThirdPartyStoragePartitioning",
+    "AvoidCorsURLLoaderRestartOnRedirect",
+    "OptimizationHints",
+    "NetworkTimeServiceQuerying",
+    "AimEnabled",
+    "PreconnectToSearch",
+)
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -29,4 +50,6 @@ FLAGS = [
 
 def find_browser() -> str | None:
     """The first Chromium or Chrome on the path, or the one that BROWSER_PATH names."""
-    return os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, BROWSER_NAMES)), None)
+    return os.environ.get("BROWSER_PATH") or next(
+        filter(None, map(shutil.which, BROWSER_NAMES)), None
+    )

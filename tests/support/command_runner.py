@@ -1,7 +1,9 @@
-"""The command line as its users meet it: a process with an environment, two streams and an exit code of its own.
+"""The command line as its users meet it: a process with an environment, two streams and an exit
+code of its own.
 
-A new interpreter spends two to six seconds of a core on importing torch and what comes with it. So most tests fork the process from
-the fork server that the app forks its workers from too; each command is also run at least once by an interpreter of its own.
+A new interpreter spends two to six seconds of a core on importing torch and what comes with it. So
+most tests fork the process from the fork server that the app forks its workers from too; each
+command is also run at least once by an interpreter of its own.
 """
 
 from __future__ import annotations
@@ -24,24 +26,39 @@ TIMEOUT_S = 250  # seconds
 
 
 def run_in_interpreter(*args: object, **environment: str) -> subprocess.CompletedProcess:
-    """A command in a new interpreter, to its end; what is given of the environment comes on top of that of the tests."""
+    """A command in a new interpreter, to its end; what is given of the environment comes on top
+    of that of the tests.
+    """
     command = [*COMMAND, *map(str, args)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, env=os.environ | environment)
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        env=os.environ | environment,
+    )
 
 
 def run_command(*args: object, **environment: str) -> subprocess.CompletedProcess:
-    """The same in a process that is forked with torch imported, and so is the process of an errand that the command begins."""
+    """The same in a process that is forked with torch imported, and so is the process of an
+    errand that the command begins.
+    """
     if context().get_start_method() != "forkserver":
         return run_in_interpreter(*args, **environment)
     argv = [*map(str, args)]
     with tempfile.TemporaryDirectory() as folder:
-        process = context().Process(target=_run_forked, args=(argv, os.environ | environment, folder))
+        process = context().Process(
+            target=_run_forked, args=(argv, os.environ | environment, folder)
+        )
         process.start()
         process.join(TIMEOUT_S)
         if process.exitcode is None:
             process.kill()
             raise subprocess.TimeoutExpired(argv, TIMEOUT_S)
-        return subprocess.CompletedProcess(argv, process.exitcode, *((Path(folder) / name).read_text() for name in STREAMS))
+        return subprocess.CompletedProcess(
+            argv, process.exitcode, *((Path(folder) / name).read_text() for name in STREAMS)
+        )
 
 
 def _run_forked(argv: list[str], environment: dict[str, str], folder: str) -> None:
@@ -68,9 +85,18 @@ class _ForkedProcess(WorkerProcess):
 
     def __init__(self, entry: str, *args: Any, fresh: bool, **callbacks: Any) -> None:
         name, *entry_args = args
-        super().__init__("tests.support.command_runner:_run_entry_in_environment", name, entry, dict(os.environ), *entry_args, **callbacks)
+        super().__init__(
+            "tests.support.command_runner:_run_entry_in_environment",
+            name,
+            entry,
+            dict(os.environ),
+            *entry_args,
+            **callbacks,
+        )
 
 
-def _run_entry_in_environment(connection: Connection, entry: str, environment: dict[str, str], *args: Any) -> None:
+def _run_entry_in_environment(
+    connection: Connection, entry: str, environment: dict[str, str], *args: Any
+) -> None:
     _set_environment(environment)
     _run_entry(entry, connection, *args)

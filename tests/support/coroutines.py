@@ -11,7 +11,8 @@ Result = TypeVar("Result")
 def run_in_thread(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine to its end in a thread of its own and return its result.
 
-    Playwright's synchronous API keeps an event loop running in the main thread, where `asyncio.run` then fails.
+    Playwright's synchronous API keeps an event loop running in the main thread, where `asyncio.run`
+    then fails.
     """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()

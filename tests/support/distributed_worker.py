@@ -1,4 +1,6 @@
-"""What each of two processes does in test_distributed.py; torchrun starts this file, and every process writes down what it saw."""
+"""What each of two processes does in test_distributed.py; torchrun starts this file, and every
+process writes down what it saw.
+"""
 
 import faulthandler
 import hashlib
@@ -24,13 +26,22 @@ FROM_SCRATCH_FAMILIES = ("prebuilt", "encoder-only", "decoder-only", "recurrent"
 
 def digest(trainer):
     """Of the weights and of what the optimizer remembers, to the bit."""
-    state = {name: tensor for name, tensor in trainer.state_dict().items() if not name.startswith("generator")}
+    state = {
+        name: tensor
+        for name, tensor in trainer.state_dict().items()
+        if not name.startswith("generator")
+    }
     parts = sorted([*trainer.model.state_dict().items(), *state.items()])
-    return hashlib.sha256(b"".join(name.encode() + tensor.numpy().tobytes() for name, tensor in parts)).hexdigest()
+    return hashlib.sha256(
+        b"".join(name.encode() + tensor.numpy().tobytes() for name, tensor in parts)
+    ).hexdigest()
 
 
 def summarize(trainer, metrics):
-    rows = [[entry.loss, entry.gradient_norm, entry.exact_match, entry.token_accuracy] for entry in metrics]
+    rows = [
+        [entry.loss, entry.gradient_norm, entry.exact_match, entry.token_accuracy]
+        for entry in metrics
+    ]
     return {"digest": digest(trainer), "step": trainer.step_count, "metrics": rows}
 
 
@@ -81,7 +92,11 @@ def loss_is_nan_on_one_rank(ranks, config, folder):
     before, original_loss = digest(trainer), trainer.model.loss
     if ranks.rank == 1:
         trainer.model.loss = lambda batch, smoothing: original_loss(batch, smoothing) * torch.nan
-    return {"ended": train_with_progress(trainer, []), "kept": digest(trainer) == before, "step": trainer.step_count}
+    return {
+        "ended": train_with_progress(trainer, []),
+        "kept": digest(trainer) == before,
+        "step": trainer.step_count,
+    }
 
 
 def gradient_is_infinite_on_one_rank(ranks, config, folder):
@@ -90,7 +105,11 @@ def gradient_is_infinite_on_one_rank(ranks, config, folder):
     before = digest(trainer)
     if ranks.rank == 1:
         next(trainer.model.parameters()).register_hook(lambda gradient: gradient + torch.inf)
-    return {"ended": train_with_progress(trainer, []), "kept": digest(trainer) == before, "step": trainer.step_count}
+    return {
+        "ended": train_with_progress(trainer, []),
+        "kept": digest(trainer) == before,
+        "step": trainer.step_count,
+    }
 
 
 def one_rank_gets_sigterm(ranks, config, folder):
@@ -103,7 +122,11 @@ def one_rank_gets_sigterm(ranks, config, folder):
         return one_step()
 
     trainer.train_step = step
-    return {"ended": train_with_progress(trainer, metrics), "digest": digest(trainer), "steps": len(metrics)}
+    return {
+        "ended": train_with_progress(trainer, metrics),
+        "digest": digest(trainer),
+        "steps": len(metrics),
+    }
 
 
 def rejected_setups(ranks, config, folder):
@@ -125,18 +148,36 @@ def rejected_setups(ranks, config, folder):
 def families(ranks, config, folder):
     """Two steps of every family that is written here."""
     sizes = {"steps": 2, "batch_size": 16, "max_length": 4, "device": "cpu", "epsilon": 1e-6}
-    trainers = {name: Trainer(RunConfig.from_flat(sizes | {"family": name}), dist=ranks) for name in FROM_SCRATCH_FAMILIES}
+    trainers = {
+        name: Trainer(RunConfig.from_flat(sizes | {"family": name}), dist=ranks)
+        for name in FROM_SCRATCH_FAMILIES
+    }
     return {name: summarize(trainer, list(trainer)) for name, trainer in trainers.items()}
 
 
 def by_command(ranks, config, folder):
-    """As `python -m playground train` would, but for meeting and leaving, which torchrun's processes do once."""
-    with patch("playground.training.distributed.init_distributed", return_value=ranks), patch.object(DistributedContext, "shutdown"):
-        run(["train", *json.loads((folder / "order.json").read_text())["arguments"], "--out", str(folder / "told"), "--json"])
+    """As `python -m playground train` would, but for meeting and leaving, which torchrun's
+    processes do once.
+    """
+    with (
+        patch("playground.training.distributed.init_distributed", return_value=ranks),
+        patch.object(DistributedContext, "shutdown"),
+    ):
+        run(
+            [
+                "train",
+                *json.loads((folder / "order.json").read_text())["arguments"],
+                "--out",
+                str(folder / "told"),
+                "--json",
+            ]
+        )
 
 
 def one_rank_exits(ranks, config, folder):
-    """The last one: the second process leaves in the middle of a step, after writing down what it saw before."""
+    """The last one: the second process leaves in the middle of a step, after writing down what
+    it saw before.
+    """
     trainer, metrics = Trainer(config, dist=ranks), []
     one_step = trainer.train_step
 

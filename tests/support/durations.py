@@ -1,7 +1,7 @@
 """Store how long each test file takes: python -m tests.support.durations REPORT.xml
 
-REPORT.xml comes from `pytest -m "not soak" --junitxml=REPORT.xml`. Writes tests/durations.json, by which the plugin `layers`
-orders the files, and the tables of docs/testing.md.
+REPORT.xml comes from `pytest -m "not soak" --junitxml=REPORT.xml`. Writes tests/durations.json, by
+which the plugin `layers` orders the files, and the tables of docs/testing.md.
 """
 
 from __future__ import annotations
@@ -35,17 +35,31 @@ def tables(seconds: Counter[str], tests: Counter[str]) -> str:
     lines = ["| layer | files | tests | seconds of one process |", "|---|---|---|---|"]
     for layer in LAYERS:
         files = [name for name in seconds if name.split("/")[0] == layer]
-        lines.append(f"| {layer} | {len(files)} | {sum(tests[name] for name in files):,} | {sum(seconds[name] for name in files):,.0f} |")
+        lines.append(
+            f"| {layer} | {len(files)} | {sum(tests[name] for name in files):,} | "
+            f"{sum(seconds[name] for name in files):,.0f} |"
+        )
     lines += ["", "| file | tests | seconds |", "|---|---|---|"]
-    lines += [f"| {name} | {tests[name]} | {value:,.0f} |" for name, value in seconds.most_common(N_LONGEST_FILES)]
+    lines += [
+        f"| {name} | {tests[name]} | {value:,.0f} |"
+        for name, value in seconds.most_common(N_LONGEST_FILES)
+    ]
     return "\n".join(lines)
 
 
 def main(report: Path) -> None:
     seconds, tests = read_report(report)
-    DURATIONS.write_text(json.dumps({name: round(value, 1) for name, value in sorted(seconds.items()) if value >= 1}, indent=1) + "\n")
+    DURATIONS.write_text(
+        json.dumps(
+            {name: round(value, 1) for name, value in sorted(seconds.items()) if value >= 1},
+            indent=1,
+        )
+        + "\n"
+    )
     before, rest = DOCS_PAGE.read_text().split(BEGIN)
-    DOCS_PAGE.write_text(before + BEGIN + "\n" + tables(seconds, tests) + "\n" + END + rest.split(END)[1])
+    DOCS_PAGE.write_text(
+        before + BEGIN + "\n" + tables(seconds, tests) + "\n" + END + rest.split(END)[1]
+    )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ import os
 
 
 class ExitAtCall:
-    """Wraps functions so that the process ends at the call of a given number, counted over all of them."""
+    """Wraps functions so that the process ends at the call of a given number, counted over all
+    of them.
+    """
 
     def __init__(self, calls):
         self.remaining_calls = calls

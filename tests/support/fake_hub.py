@@ -1,16 +1,19 @@
-"""A Hugging Face Hub on this machine, for tests: the HTTP that huggingface_hub 2.4 speaks, and faults on demand.
+"""A Hugging Face Hub on this machine, for tests: the HTTP that huggingface_hub 2.4 speaks, and
+faults on demand.
 
     with FakeHub() as hub:
         api = HfApi(endpoint=hub.url, token=hub.ADA)
-        hub.put("ben/counting", {"README.md": b"...", "model.safetensors": weights})   # a repository without a client
-        with hub.fault(hub.COMMIT, 503, times=1): ...                                 # the next commit is refused
-        with hub.record_requests() as seen: ...                                                 # what was asked meanwhile
-        assert not hub.requests_with(hub.OWNER)                                                # this token never came
+        hub.put("ben/counting", {"README.md": b"...", "model.safetensors": weights})   # a
+        repository without a client with hub.fault(hub.COMMIT, 503, times=1): ...
+        # the next commit is refused with hub.record_requests() as seen: ...
+        # what was asked meanwhile assert not hub.requests_with(hub.OWNER)
+        # this token never came
 
-As on the real Hub, files in LFS are kept by another host, which is given no token: the Hub is `127.0.0.1`, its
-storage is `localhost`, and storage refuses whoever shows a token beside a signed address. Where this client tells
-apart https and http (a 401 about a repository is RepositoryNotFoundError over https alone), the stand-in sends the
-`X-Error-Code` that makes it act as it does over https.
+As on the real Hub, files in LFS are kept by another host, which is given no token: the Hub is
+`127.0.0.1`, its storage is `localhost`, and storage refuses whoever shows a token beside a signed
+address. Where this client tells apart https and http (a 401 about a repository is
+RepositoryNotFoundError over https alone), the stand-in sends the `X-Error-Code` that makes it act
+as it does over https.
 """
 
 from __future__ import annotations
@@ -62,12 +65,15 @@ MESSAGE_BY_STATUS = {
     404: "Repository not found",
     409: "Another operation is in progress",
     412: "A commit has happened since. Please refresh and try again.",
-    429: "We had to rate limit your IP. To continue using our service, create a HF account or login.",
+    429: "We had to rate limit your IP. To continue using our service, create a HF account or "
+    "login.",
     500: "Internal Error - We're working hard to fix this as soon as possible!",
     503: "Service Unavailable",
 }
 DROP_KINDS = ("reset", "silent", "lost", "hang", "cut")
-_REPO_PATH = re.compile(r"/api/(models|datasets|spaces)/|/resolve/")  # where a 401 means: no such repository
+_REPO_PATH = re.compile(
+    r"/api/(models|datasets|spaces)/|/resolve/"
+)  # where a 401 means: no such repository
 
 
 @dataclass
@@ -82,7 +88,12 @@ class HubError(Exception):
 
     def __init__(self, status: int, message: str = "", code: str = "", **fields: object) -> None:
         super().__init__(message)
-        self.status, self.message, self.code, self.fields = status, message or MESSAGE_BY_STATUS.get(status, "Error"), code, fields
+        self.status, self.message, self.code, self.fields = (
+            status,
+            message or MESSAGE_BY_STATUS.get(status, "Error"),
+            code,
+            fields,
+        )
 
 
 class ConnectionDropped(Exception):
@@ -91,7 +102,10 @@ class ConnectionDropped(Exception):
 
 @dataclass
 class Request:
-    """One request as it came. `path` is unquoted and has no query; `status` is 0 until it is answered."""
+    """One request as it came.
+
+    `path` is unquoted and has no query; `status` is 0 until it is answered.
+    """
 
     method: str
     path: str
@@ -115,13 +129,22 @@ class Request:
 
     def __contains__(self, text: str) -> bool:
         """Whether `text` stands anywhere in the request."""
-        parts = [self.path, self.host, *self.headers, *self.headers.values(), *(v for values in self.query.values() for v in values)]
+        parts = [
+            self.path,
+            self.host,
+            *self.headers,
+            *self.headers.values(),
+            *(v for values in self.query.values() for v in values),
+        ]
         return any(text in part for part in parts) or text.encode() in self.body
 
 
 @dataclass
 class Fault:
-    """What happens to the requests that `pattern` and `method` fit, `times` times over. A context manager: over at its end."""
+    """What happens to the requests that `pattern` and `method` fit, `times` times over.
+
+    A context manager: over at its end.
+    """
 
     pattern: re.Pattern[str]
     kind: int | str
@@ -147,14 +170,19 @@ class Fault:
 
 
 class FakeHub:
-    """The Hub. Ada and Ben are in the club `attention`, where Ben only reads; Cy is a stranger; the owner is a canary."""
+    """The Hub.
+
+    Ada and Ben are in the club `attention`, where Ben only reads; Cy is a stranger; the owner is a
+    canary.
+    """
 
     ADA = "hf_StandInTokenOfAdaWhoWrites"
     ADA_READS = "hf_StandInTokenOfAdaWhoReads"
     BEN = "hf_StandInTokenOfBenWhoWrites"
     CY = "hf_StandInTokenOfCyTheStranger"
     EXPIRED = "hf_StandInTokenOfAdaLongExpired"
-    OWNER = "hf_StandInTokenOfTheOwnerCanary"  # a Space's own HF_TOKEN: no visitor's request may bear it
+    # a Space's own HF_TOKEN: no visitor's request may bear it
+    OWNER = "hf_StandInTokenOfTheOwnerCanary"
     UNKNOWN = "hf_StandInTokenThatNobodyHas"
 
     # Paths at which a fault may strike.
@@ -194,7 +222,9 @@ class FakeHub:
         self.port: int = self.server.server_address[1]
         self.host, self.storage_host = f"127.0.0.1:{self.port}", f"localhost:{self.port}"
         self.url, self.storage_url = f"http://{self.host}", f"http://{self.storage_host}"
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), name="stand-in-hub", daemon=True)
+        self.thread = threading.Thread(
+            target=self.server.serve_forever, args=(0.02,), name="stand-in-hub", daemon=True
+        )
         self.thread.start()
 
     def __enter__(self) -> FakeHub:
@@ -204,7 +234,10 @@ class FakeHub:
         self.stop()
 
     def stop(self) -> None:
-        """End every connection, those that wait in a fault too. From then on connections are refused."""
+        """End every connection, those that wait in a fault too.
+
+        From then on connections are refused.
+        """
         self.clear_faults()
         self.server.shutdown()
         self.server.server_close()
@@ -214,14 +247,20 @@ class FakeHub:
     # What a test arranges
 
     def add_user(self, name: str, token: str, **orgs: str) -> User:
-        """A person with a write token; `orgs` gives the role (admin, write or read) in each organization."""
+        """A person with a write token;
+
+        `orgs` gives the role (admin, write or read) in each organization.
+        """
         with self.lock:
             self.users[name] = User(name, orgs)
             self.add_token(name, token)
             return self.users[name]
 
     def add_token(self, name: str, value: str, role: str = "write", expired: bool = False) -> Token:
-        """A further token of a person; `revoke` is `hub.tokens.pop(value)`, and `.expired` may be set at any time."""
+        """A further token of a person;
+
+        `revoke` is `hub.tokens.pop(value)`, and `.expired` may be set at any time.
+        """
         with self.lock:
             self.tokens[value] = Token(value, self.users[name], role, expired)
             return self.tokens[value]
@@ -235,9 +274,11 @@ class FakeHub:
         message: str = "Upload",
         **settings: object,
     ) -> str:
-        """Commit files without a client (None deletes one), making the repository where there is none; the commit's id.
+        """Commit files without a client (None deletes one), making the repository where there is
+        none; the commit's id.
 
-        `settings` are the repository's: private, gated ("auto" or "manual"), guests, likes, downloads.
+        `settings` are the repository's: private, gated ("auto" or "manual"), guests, likes,
+        downloads.
         """
         with self.lock:
             repo = self.repos.get((kind, id)) or Repo(kind, id, id.split("/")[0])
@@ -256,7 +297,10 @@ class FakeHub:
             return repo.commit(revision, tree, message, "", id.split("/")[0]).oid
 
     def repo(self, id: str, kind: str = "model") -> Repo:
-        """The repository itself: `.head.files`, `.branches`, `.likes`, ... KeyError where there is none."""
+        """The repository itself:
+
+        `.head.files`, `.branches`, `.likes`, ... KeyError where there is none.
+        """
         return self.repos[kind, id]
 
     def files(self, id: str, revision: str = "main", kind: str = "model") -> dict[str, bytes]:
@@ -285,23 +329,32 @@ class FakeHub:
         page: bool = False,
         seconds: float = 0,
     ) -> Fault:
-        """Let the next `times` requests (None: all until it is healed) whose path `pattern` is found in meet a fault:
+        """Let the next `times` requests (None: all until it is healed) whose path `pattern` is
+        found in meet a fault:
 
-        - an HTTP status: refused, with `message` and `X-Error-Code: code`; 429 bears `Retry-After: 86400` unless
-          `retry_after` says otherwise (0: none); `page` makes the answer the HTML page of a gateway;
+        - an HTTP status: refused, with `message` and `X-Error-Code: code`; 429 bears `Retry-After:
+        86400` unless
+          `retry_after` says otherwise (0: none); `page` makes the answer the HTML page of a
+          gateway;
         - "reset": the connection is reset before anything is read;
         - "silent": the request is read and never answered;
         - "lost": the request is carried out, then the connection is reset: the answer is lost;
         - "hang": carried out, the answer begins and stops at its middle; "cut": there it is closed;
         - "slow": answered after `seconds`.
 
-        The newest fault that fits is the one that strikes. `.hits` counts; leaving its `with` or `heal()` ends it.
+        The newest fault that fits is the one that strikes. `.hits` counts; leaving its `with` or
+        `heal()` ends it.
         """
         if not (isinstance(kind, int) and 400 <= kind < 600) and kind not in (*DROP_KINDS, "slow"):
-            raise ValueError(f"a fault is a status from 400 to 599 or one of {', '.join(DROP_KINDS)}, slow; not {kind!r}")
+            raise ValueError(
+                f"a fault is a status from 400 to 599 or one of {', '.join(DROP_KINDS)}, slow; not "
+                f"{kind!r}"
+            )
         wait = 86400 if retry_after is None and kind == 429 else retry_after
         headers = {"Retry-After": str(wait)} if wait else {}
-        fault = Fault(re.compile(pattern), kind, times, method, headers, message, code, page, seconds)
+        fault = Fault(
+            re.compile(pattern), kind, times, method, headers, message, code, page, seconds
+        )
         with self.lock:
             self.faults.append(fault)
         return fault
@@ -338,7 +391,10 @@ class FakeHub:
             return {request.token for request in self.requests if request.authorization}
 
     def environment(self, home: Path, token: str = "", **more: str) -> dict[str, str]:
-        """What a process needs to take this for the Hub: `os.environ | hub.environment(tmp_path)`."""
+        """What a process needs to take this for the Hub:
+
+        `os.environ | hub.environment(tmp_path)`.
+        """
         return {
             "HF_ENDPOINT": self.url,
             "HF_HOME": str(home),
@@ -386,7 +442,9 @@ class FakeHub:
         return size > 0 and (path.endswith(LFS_SUFFIXES) or size >= self.lfs_min_bytes)
 
     def _token(self, request: Request) -> Token | None:
-        """Whose token this is; a token that is no good is refused everywhere, an absent one is not."""
+        """Whose token this is; a token that is no good is refused everywhere, an absent one is
+        not.
+        """
         if not request.authorization:
             return None
         token = self.tokens.get(request.token)
@@ -401,7 +459,9 @@ class FakeHub:
         token = self._token(request)
         repo = self.repos.get(((kinds or "models").rstrip("/").removesuffix("s"), id))
         if repo is None or (repo.private and not self._member(repo, token)):
-            raise HubError(404 if token else 401, MESSAGE_BY_STATUS[404 if token else 401], "RepoNotFound")
+            raise HubError(
+                404 if token else 401, MESSAGE_BY_STATUS[404 if token else 401], "RepoNotFound"
+            )
         return repo, token
 
     def _member(self, repo: Repo, token: Token | None) -> bool:
@@ -418,7 +478,9 @@ class FakeHub:
         if token.role not in WRITERS:
             raise HubError(403)
         if namespace != token.user.name and token.user.orgs.get(namespace) not in WRITERS:
-            raise HubError(403, f'You don\'t have the rights to write under the namespace "{namespace}"')
+            raise HubError(
+                403, f'You don\'t have the rights to write under the namespace "{namespace}"'
+            )
         return token
 
     def _writable_repo(self, request: Request, kinds: str | None, id: str) -> tuple[Repo, Token]:
@@ -450,7 +512,11 @@ class FakeHub:
             }
             for org, role in token.user.orgs.items()
         ]
-        access = {"displayName": token.display, "role": token.role, "createdAt": "2026-01-01T00:00:00.000Z"}
+        access = {
+            "displayName": token.display,
+            "role": token.role,
+            "createdAt": "2026-01-01T00:00:00.000Z",
+        }
         return json_response(
             {
                 "type": "user",
@@ -468,7 +534,10 @@ class FakeHub:
     def validate_yaml(self, request: Request) -> Response:
         self._token(request)
         _, errors, warnings = card_data(json_body(request)["content"])
-        messages = {"errors": [{"message": text} for text in errors], "warnings": [{"message": text} for text in warnings]}
+        messages = {
+            "errors": [{"message": text} for text in errors],
+            "warnings": [{"message": text} for text in warnings],
+        }
         return json_response(messages, 400 if errors else 200)
 
     def create(self, request: Request) -> Response:
@@ -477,7 +546,11 @@ class FakeHub:
         if token is None:
             raise HubError(401)
         namespace, name = body.get("organization") or token.user.name, body.get("name")
-        if kind not in KINDS or not isinstance(name, str) or not re.fullmatch(r"[\w.-]{1,96}", name, re.ASCII):
+        if (
+            kind not in KINDS
+            or not isinstance(name, str)
+            or not re.fullmatch(r"[\w.-]{1,96}", name, re.ASCII)
+        ):
             raise HubError(400, "Invalid repo name or type")
         self._ensure_can_write(token, namespace)
         id = f"{namespace}/{name}"
@@ -517,17 +590,33 @@ class FakeHub:
             if repo.kind != kind or (repo.private and not self._member(repo, token)):
                 continue
             labels = repo.labels()
-            labels_wanted = all(label in labels for label in [f for values in request.query.get("filter", []) for f in values.split(",")])
-            labels_wanted &= all(text.lower() in id.lower() for text in request.query.get("search", []))
+            labels_wanted = all(
+                label in labels
+                for label in [
+                    f for values in request.query.get("filter", []) for f in values.split(",")
+                ]
+            )
+            labels_wanted &= all(
+                text.lower() in id.lower() for text in request.query.get("search", [])
+            )
             labels_wanted &= request.first("author", repo.namespace) == repo.namespace
-            labels_wanted &= request.first("pipeline_tag") in ("", *as_list(repo.card().get("pipeline_tag")))
-            labels_wanted &= request.first("gated", str(bool(repo.gated)).lower()).lower() == str(bool(repo.gated)).lower()
+            labels_wanted &= request.first("pipeline_tag") in (
+                "",
+                *as_list(repo.card().get("pipeline_tag")),
+            )
+            labels_wanted &= (
+                request.first("gated", str(bool(repo.gated)).lower()).lower()
+                == str(bool(repo.gated)).lower()
+            )
             if labels_wanted:
                 repos.append(repo.to_json(repo.head))
         sort = request.first("sort", "trendingScore")
         if sort not in ("trendingScore", "likes", "downloads", "createdAt", "lastModified"):
             raise HubError(400, f"Invalid sort parameter: {sort}")
-        repos.sort(key=lambda repo: (repo[sort], repo["createdAt"]), reverse=request.first("direction", "-1") == "-1")
+        repos.sort(
+            key=lambda repo: (repo[sort], repo["createdAt"]),
+            reverse=request.first("direction", "-1") == "-1",
+        )
         fields = {
             "_id",
             "id",
@@ -544,7 +633,9 @@ class FakeHub:
         if kind != "model":
             fields |= {"author", "sha", "lastModified", "gated", "disabled"}
         if is_true(request.first("full")):
-            fields |= {"author", "sha", "lastModified", "gated", "disabled", "siblings"} | ({"cardData"} if kind != "model" else set())
+            fields |= {"author", "sha", "lastModified", "gated", "disabled", "siblings"} | (
+                {"cardData"} if kind != "model" else set()
+            )
         fields |= {name for name in ("cardData", "config") if is_true(request.first(name))}
         if expand := request.query.get("expand"):
             fields = {"_id", "id", *expand}
@@ -553,19 +644,34 @@ class FakeHub:
 
     def info(self, request: Request, kinds: str, id: str, revision: str | None) -> Response:
         repo, _ = self._find_repo(request, kinds, id)
-        fields = repo.to_json(self._find_commit(repo, revision or "main"), blobs=is_true(request.first("blobs")))
+        fields = repo.to_json(
+            self._find_commit(repo, revision or "main"), blobs=is_true(request.first("blobs"))
+        )
         if expand := request.query.get("expand"):
-            return json_response({key: value for key, value in fields.items() if key in {"_id", "id", *expand}})
+            return json_response(
+                {key: value for key, value in fields.items() if key in {"_id", "id", *expand}}
+            )
         if is_true(request.first("securityStatus")):
             fields["securityRepoStatus"] = {"scansDone": True, "filesWithIssues": []}
-        return json_response({key: value for key, value in fields.items() if key not in ("downloadsAllTime", "trendingScore")})
+        return json_response(
+            {
+                key: value
+                for key, value in fields.items()
+                if key not in ("downloadsAllTime", "trendingScore")
+            }
+        )
 
     def _entries(self, repo: Repo, commit: Commit, expand: bool) -> dict[str, dict]:
         """Every file and every folder of a commit, by path, as a tree lists them."""
         entries: dict[str, dict] = {}
         for path, blob in commit.files.items():
             for folder in [str(parent) for parent in Path(path).parents][:-1]:
-                entries[folder] = {"type": "directory", "oid": git_hash(f"{commit.oid} {folder}".encode()), "size": 0, "path": folder}
+                entries[folder] = {
+                    "type": "directory",
+                    "oid": git_hash(f"{commit.oid} {folder}".encode()),
+                    "size": 0,
+                    "path": folder,
+                }
             entries[path] = {"type": "file", "oid": blob.oid, "size": len(blob.data), "path": path}
             if blob.lfs:
                 entries[path]["lfs"] = blob.lfs_fields()
@@ -573,24 +679,38 @@ class FakeHub:
             for path, entry in entries.items():
                 entry["lastCommit"] = self._last_change(repo, commit, path)
                 if entry["type"] == "file":
-                    entry["securityFileStatus"] = {"status": "safe", "avScan": {"status": "safe"}, "pickleImportScan": None}
+                    entry["securityFileStatus"] = {
+                        "status": "safe",
+                        "avScan": {"status": "safe"},
+                        "pickleImportScan": None,
+                    }
         return entries
 
     def _last_change(self, repo: Repo, commit: Commit, path: str) -> dict[str, str]:
         def content(commit: Commit) -> list[tuple[str, str]]:
-            return [(name, blob.oid) for name, blob in commit.files.items() if name == path or name.startswith(path + "/")]
+            return [
+                (name, blob.oid)
+                for name, blob in commit.files.items()
+                if name == path or name.startswith(path + "/")
+            ]
 
         line = repo.history(commit)
         last = next((new for new, old in pairwise(line) if content(new) != content(old)), line[-1])
         return {"id": last.oid, "title": last.title, "date": format_timestamp(last.date)}
 
-    def tree(self, request: Request, kinds: str, id: str, revision: str, folder: str | None) -> Response:
+    def tree(
+        self, request: Request, kinds: str, id: str, revision: str, folder: str | None
+    ) -> Response:
         repo, _ = self._find_repo(request, kinds, id)
         commit, folder = self._find_commit(repo, revision), unquote(folder or "").strip("/")
         entries = self._entries(repo, commit, is_true(request.first("expand")))
         if folder and entries.get(folder, {}).get("type") != "directory":
             raise HubError(404, f"{folder} does not exist on {revision!r}", "EntryNotFound")
-        inside = [entry for path, entry in sorted(entries.items()) if path.startswith(folder + "/" if folder else "")]
+        inside = [
+            entry
+            for path, entry in sorted(entries.items())
+            if path.startswith(folder + "/" if folder else "")
+        ]
         if not is_true(request.first("recursive")):
             depth = folder.count("/") + 1 if folder else 0
             inside = [entry for entry in inside if entry["path"].count("/") == depth]
@@ -599,19 +719,35 @@ class FakeHub:
     def paths_info(self, request: Request, kinds: str, id: str, revision: str) -> Response:
         repo, _ = self._find_repo(request, kinds, id)
         form = parse_qs(request.body.decode())
-        entries = self._entries(repo, self._find_commit(repo, revision), is_true(form.get("expand", [""])[0]))
+        entries = self._entries(
+            repo, self._find_commit(repo, revision), is_true(form.get("expand", [""])[0])
+        )
         return json_response([entries[path] for path in form.get("paths", []) if path in entries])
 
     def refs(self, request: Request, kinds: str, id: str) -> Response:
         repo, _ = self._find_repo(request, kinds, id)
-        branches = [{"name": name, "ref": f"refs/heads/{name}", "targetCommit": oid} for name, oid in repo.branches.items()]
-        tags = [{"name": name, "ref": f"refs/tags/{name}", "targetCommit": oid} for name, oid in repo.tags.items()]
-        return json_response({"branches": branches, "tags": tags, "converts": [], "pullRequests": []})
+        branches = [
+            {"name": name, "ref": f"refs/heads/{name}", "targetCommit": oid}
+            for name, oid in repo.branches.items()
+        ]
+        tags = [
+            {"name": name, "ref": f"refs/tags/{name}", "targetCommit": oid}
+            for name, oid in repo.tags.items()
+        ]
+        return json_response(
+            {"branches": branches, "tags": tags, "converts": [], "pullRequests": []}
+        )
 
     def history(self, request: Request, kinds: str, id: str, revision: str) -> Response:
         repo, _ = self._find_repo(request, kinds, id)
         line = [
-            {"id": c.oid, "title": c.title, "message": c.message, "date": format_timestamp(c.date), "authors": [{"user": c.author}]}
+            {
+                "id": c.oid,
+                "title": c.title,
+                "message": c.message,
+                "date": format_timestamp(c.date),
+                "authors": [{"user": c.author}],
+            }
             for c in repo.history(self._find_commit(repo, revision))
         ]
         return self._paginate(request, line)
@@ -639,7 +775,10 @@ class FakeHub:
             if repo.tags.pop(unquote(name), None) is None:
                 raise HubError(404, f"Invalid rev id: {name}", "RevisionNotFound")
             return json_response({})
-        commit, new = self._find_commit(repo, name), json_body(request)["tag"]  # in a POST the path names what is tagged
+        commit, new = (
+            self._find_commit(repo, name),
+            json_body(request)["tag"],
+        )  # in a POST the path names what is tagged
         if new in repo.tags:
             raise HubError(409, f"Tag reference already exists: refs/tags/{new}")
         repo.tags[new] = commit.oid
@@ -665,7 +804,9 @@ class FakeHub:
             old = existing.get(file["path"])
             oid = None if old is None else old.sha256 if old.lfs else old.oid
             mode = "lfs" if self._is_lfs_file(file["path"], file["size"]) else "regular"
-            answers.append({"path": file["path"], "uploadMode": mode, "shouldIgnore": False, "oid": oid})
+            answers.append(
+                {"path": file["path"], "uploadMode": mode, "shouldIgnore": False, "oid": oid}
+            )
         return json_response({"files": answers})
 
     def batch(self, request: Request, kinds: str | None, id: str) -> Response:
@@ -675,8 +816,14 @@ class FakeHub:
             oid, size = object_info["oid"], object_info["size"]
             objects.append({"oid": oid, "size": size})
             if oid not in repo.objects:
-                upload, verify = self._signed("PUT", repo, oid), f"{self.url}/{kinds or ''}{id}.git/info/lfs/objects/verify"
-                objects[-1]["actions"] = {"upload": {"href": upload, "header": {}}, "verify": {"href": verify, "header": {}}}
+                upload, verify = (
+                    self._signed("PUT", repo, oid),
+                    f"{self.url}/{kinds or ''}{id}.git/info/lfs/objects/verify",
+                )
+                objects[-1]["actions"] = {
+                    "upload": {"href": upload, "header": {}},
+                    "verify": {"href": verify, "header": {}},
+                }
         return json_response({"transfer": "basic", "objects": objects})
 
     def verify(self, request: Request, kinds: str | None, id: str) -> Response:
@@ -693,7 +840,9 @@ class FakeHub:
             lines = [json.loads(line) for line in request.body.splitlines() if line]
             (header,) = [line["value"] for line in lines if line["key"] == "header"]
         except (KeyError, TypeError, ValueError):
-            raise HubError(400, "Invalid commit: one header and its operations are expected, one JSON a line") from None
+            raise HubError(
+                400, "Invalid commit: one header and its operations are expected, one JSON a line"
+            ) from None
         if not header.get("summary"):
             raise HubError(400, "Invalid commit: the summary is missing")
         tip = repo.branches[branch]
@@ -703,37 +852,76 @@ class FakeHub:
         for line in lines:
             key, value = line["key"], line["value"]
             path = value.get("path", "")
-            if key != "header" and (not path or any(part in ("", ".", "..", ".git") for part in path.rstrip("/").split("/"))):
+            if key != "header" and (
+                not path
+                or any(part in ("", ".", "..", ".git") for part in path.rstrip("/").split("/"))
+            ):
                 raise HubError(400, f"Invalid path: {path}")
             if key == "file":
                 files[path] = Blob(base64.b64decode(value["content"]), lfs=False)
             elif key == "lfsFile":
                 if value["oid"] not in repo.objects:
-                    raise HubError(400, "Your push was rejected because an LFS pointer pointed to a file that does not exist.")
+                    raise HubError(
+                        400,
+                        "Your push was rejected because an LFS pointer pointed to a file that does "
+                        "not exist.",
+                    )
                 files[path] = Blob(repo.objects[value["oid"]], lfs=True)
             elif key in ("deletedFile", "deletedFolder"):
-                deleted = [name for name in files if name == path or (key == "deletedFolder" and name.startswith(path.rstrip("/") + "/"))]
+                deleted = [
+                    name
+                    for name in files
+                    if name == path
+                    or (key == "deletedFolder" and name.startswith(path.rstrip("/") + "/"))
+                ]
                 if not deleted:
                     raise HubError(404, "A file with this name doesn't exist", "EntryNotFound")
                 for name in deleted:
                     del files[name]
             elif key != "header":
                 raise HubError(400, f"Invalid commit: unknown operation {key}")
-        if (readme := files.get("README.md")) and (errors := card_data(readme.data.decode(errors="replace"))[1]):
+        if (readme := files.get("README.md")) and (
+            errors := card_data(readme.data.decode(errors="replace"))[1]
+        ):
             raise HubError(400, f"Invalid metadata in README.md: {'; '.join(errors)}")
-        commit = repo.commit(branch, files, header["summary"], header.get("description", ""), token.user.name)
+        commit = repo.commit(
+            branch, files, header["summary"], header.get("description", ""), token.user.name
+        )
         repo_url = f"{self.url}/{'' if repo.kind == 'model' else repo.kind + 's/'}{id}"
-        return json_response({"success": True, "commitOid": commit.oid, "commitUrl": f"{repo_url}/commit/{commit.oid}", "hookOutput": ""})
+        return json_response(
+            {
+                "success": True,
+                "commitOid": commit.oid,
+                "commitUrl": f"{repo_url}/commit/{commit.oid}",
+                "hookOutput": "",
+            }
+        )
 
     def _ensure_gate_access(self, repo: Repo, token: Token | None) -> None:
-        if not repo.gated or self._member(repo, token) or (token and token.user.name in repo.allowed_users):
+        if (
+            not repo.gated
+            or self._member(repo, token)
+            or (token and token.user.name in repo.allowed_users)
+        ):
             return
         message = f"Access to {repo.kind} {repo.id} is restricted"
         if token is None:
-            raise HubError(401, f"{message}. You must have access to it and be authenticated to access it. Please log in.", "GatedRepo")
-        raise HubError(403, f"{message} and you are not in the authorized list. Visit {self.url}/{repo.id} to ask for access.", "GatedRepo")
+            raise HubError(
+                401,
+                f"{message}. You must have access to it and be authenticated to access it. Please "
+                "log in.",
+                "GatedRepo",
+            )
+        raise HubError(
+            403,
+            f"{message} and you are not in the authorized list. Visit {self.url}/{repo.id} to ask "
+            "for access.",
+            "GatedRepo",
+        )
 
-    def resolve(self, request: Request, kinds: str | None, id: str, revision: str, path: str) -> Response:
+    def resolve(
+        self, request: Request, kinds: str | None, id: str, revision: str, path: str
+    ) -> Response:
         repo, token = self._find_repo(request, kinds, id)
         commit = self._find_commit(repo, revision)
         self._ensure_gate_access(repo, token)
@@ -745,10 +933,17 @@ class FakeHub:
         headers = {"X-Repo-Commit": commit.oid, "ETag": f'"{blob.oid}"'}
         if not blob.lfs:
             return range_response(
-                request, blob.data, headers | {"Content-Disposition": f'inline; filename="{ascii(Path(path).name)[1:-1]}"'}
+                request,
+                blob.data,
+                headers
+                | {"Content-Disposition": f'inline; filename="{ascii(Path(path).name)[1:-1]}"'},
             )
         headers |= {"X-Linked-ETag": f'"{blob.sha256}"', "X-Linked-Size": str(len(blob.data))}
-        return Response(302, b"Found. Redirecting", headers | {"Location": self._signed("GET", repo, blob.sha256)})
+        return Response(
+            302,
+            b"Found. Redirecting",
+            headers | {"Location": self._signed("GET", repo, blob.sha256)},
+        )
 
     # Storage: another host, which knows signed addresses and no tokens
 
@@ -761,11 +956,17 @@ class FakeHub:
 
     def _storage(self, request: Request) -> Response:
         if request.authorization:
-            raise HubError(400, "Only one auth mechanism allowed; a signed address was given an Authorization header too")
+            raise HubError(
+                400,
+                "Only one auth mechanism allowed; a signed address was given an Authorization "
+                "header too",
+            )
         method = "GET" if request.method == "HEAD" else request.method
         _, _, kind, *id, oid = request.path.split("/") if request.path.count("/") >= 4 else [""] * 5
         repo = self.repos.get((kind, "/".join(id)))
-        if repo is None or not hmac.compare_digest(request.first("X-Amz-Signature"), self._signature(method, request.path)):
+        if repo is None or not hmac.compare_digest(
+            request.first("X-Amz-Signature"), self._signature(method, request.path)
+        ):
             raise HubError(403, "SignatureDoesNotMatch")
         if method == "PUT":
             if hashlib.sha256(request.body).hexdigest() != oid:
@@ -782,7 +983,8 @@ class FakeHub:
 
 
 def _routes() -> Iterator[tuple[str, re.Pattern[str], Callable[..., Response]]]:
-    api = r"/api/(models|datasets|spaces)/([^/]+(?:/[^/]+)?)"  # a repository's id has one part or, as ours, two
+    # a repository's id has one part or, as ours, two
+    api = r"/api/(models|datasets|spaces)/([^/]+(?:/[^/]+)?)"
     page = r"/(datasets/|spaces/)?([^/]+(?:/[^/]+)?)"
     for methods, pattern, handler in (
         ("GET", "/api/whoami-v2", FakeHub.whoami),
@@ -813,15 +1015,26 @@ FakeHub.ROUTES.extend(_routes())
 
 
 def json_response(value: object, status: int = 200, **headers: str) -> Response:
-    return Response(status, json.dumps(value, default=str).encode(), {"Content-Type": "application/json; charset=utf-8"} | headers)
+    return Response(
+        status,
+        json.dumps(value, default=str).encode(),
+        {"Content-Type": "application/json; charset=utf-8"} | headers,
+    )
 
 
 def error_response(request: Request, error: HubError) -> Response:
     """An error as the Hub words it: in the body, and in two headers that the client reads first."""
     code = error.code
-    if error.status == 401 and not code and error.message != INVALID_TOKEN_MESSAGE and _REPO_PATH.search(request.path):
+    if (
+        error.status == 401
+        and not code
+        and error.message != INVALID_TOKEN_MESSAGE
+        and _REPO_PATH.search(request.path)
+    ):
         code = "RepoNotFound"  # what the client itself makes of it over https
-    response = json_response({"error": error.message} | error.fields, error.status, **{"X-Error-Message": error.message})
+    response = json_response(
+        {"error": error.message} | error.fields, error.status, **{"X-Error-Message": error.message}
+    )
     response.headers |= {"X-Error-Code": code} if code else {}
     return response
 
@@ -833,10 +1046,16 @@ def range_response(request: Request, data: bytes, headers: dict[str, str]) -> Re
     if not range_match or not (range_match[1] or range_match[2]):
         return Response(200, data, headers)
     start = int(range_match[1]) if range_match[1] else max(len(data) - int(range_match[2]), 0)
-    end = min(int(range_match[2]), len(data) - 1) if range_match[1] and range_match[2] else len(data) - 1
+    end = (
+        min(int(range_match[2]), len(data) - 1)
+        if range_match[1] and range_match[2]
+        else len(data) - 1
+    )
     if start > end:
         return Response(416, b"", headers | {"Content-Range": f"bytes */{len(data)}"})
-    return Response(206, data[start : end + 1], headers | {"Content-Range": f"bytes {start}-{end}/{len(data)}"})
+    return Response(
+        206, data[start : end + 1], headers | {"Content-Range": f"bytes {start}-{end}/{len(data)}"}
+    )
 
 
 def json_body(request: Request) -> dict:
@@ -864,7 +1083,9 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def server_bind(self) -> None:
-        socketserver.TCPServer.server_bind(self)  # HTTPServer's own looks its name up, which may take seconds
+        socketserver.TCPServer.server_bind(
+            self
+        )  # HTTPServer's own looks its name up, which may take seconds
 
     def process_request(self, request: socket.socket, client_address: tuple[str, int]) -> None:
         self.connections.add(request)
@@ -899,7 +1120,8 @@ class _Handler(BaseHTTPRequestHandler):
     def serve(self) -> None:
         hub, address = self.server.hub, urlsplit(self.path)
         headers = {name.lower(): value for name, value in self.headers.items()}
-        # A slash quoted in a revision or a folder is part of it: quoted marks stay until their part is taken out.
+        # A slash quoted in a revision or a folder is part of it: quoted marks stay until their part
+        # is taken out.
         path = unquote(address.path.replace("%2F", "%252F").replace("%2f", "%252F"))
         query = parse_qs(address.query, keep_blank_values=True)
         request = Request(self.command, path, query, headers.get("host", ""), headers)
@@ -914,14 +1136,20 @@ class _Handler(BaseHTTPRequestHandler):
             self.stall(fault)
         if fault and kind == "slow":
             fault.ended.wait(fault.seconds)
-        response = self.apply_fault(request, fault, kind) if fault and isinstance(kind, int) else hub.handle(request)
+        response = (
+            self.apply_fault(request, fault, kind)
+            if fault and isinstance(kind, int)
+            else hub.handle(request)
+        )
         request.status = response.status
         if kind == "lost":
             self.reset()
         head = self.head(response)
         body = b"" if self.command == "HEAD" else response.body
         if fault and kind in ("hang", "cut"):
-            self.connection.sendall(head + body[: len(body) // 2] if body else head[: len(head) // 2])
+            self.connection.sendall(
+                head + body[: len(body) // 2] if body else head[: len(head) // 2]
+            )
             if kind == "hang":
                 self.stall(fault)
             raise ConnectionDropped
@@ -932,14 +1160,21 @@ class _Handler(BaseHTTPRequestHandler):
     def apply_fault(self, request: Request, fault: Fault, status: int) -> Response:
         response = error_response(request, HubError(status, fault.message, fault.code))
         if fault.page:
-            message = f"<html><head><title>{status} {HTTPStatus(status).phrase}</title></head><body></body></html>"
+            message = (
+                f"<html><head><title>{status} "
+                f"{HTTPStatus(status).phrase}</title></head><body></body></html>"
+            )
             response = Response(status, message.encode(), {"Content-Type": "text/html"})
         response.headers |= fault.headers
         return response
 
     def head(self, response: Response) -> bytes:
         lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
-        headers = {"Date": self.date_time_string(), "Content-Length": str(len(response.body)), "X-Request-Id": "Root=1-stand-in"}
+        headers = {
+            "Date": self.date_time_string(),
+            "Content-Length": str(len(response.body)),
+            "X-Request-Id": "Root=1-stand-in",
+        }
         lines += [f"{name}: {value}" for name, value in (headers | response.headers).items()]
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
 
@@ -974,6 +1209,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":  # to look at it by hand: python -m tests.support.fake_hub
     with FakeHub() as hub:
-        print(f"HF_ENDPOINT={hub.url}  tokens: {', '.join(hub.tokens)}  (process {os.getpid()}; Ctrl-C ends it)", flush=True)
+        print(
+            f"HF_ENDPOINT={hub.url}  tokens: {', '.join(hub.tokens)}  (process {os.getpid()}; "
+            "Ctrl-C ends it)",
+            flush=True,
+        )
         with contextlib.suppress(KeyboardInterrupt):
             threading.Event().wait()

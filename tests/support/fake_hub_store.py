@@ -16,10 +16,38 @@ import yaml
 KINDS = ("model", "dataset", "space")
 WRITERS = ("admin", "write")  # roles that may write, of an organization's member and of a token
 LFS_SUFFIXES = (
-    ".7z", ".arrow", ".bin", ".bz2", ".ckpt", ".gz", ".h5", ".joblib", ".msgpack", ".npy", ".npz", ".onnx", ".ot", ".parquet", ".pb",
-    ".pickle", ".pkl", ".pt", ".pth", ".rar", ".safetensors", ".tar", ".tflite", ".tgz", ".wasm", ".xz", ".zip", ".zst",
-)  # fmt: skip
-GITATTRIBUTES = "".join(f"*{suffix} filter=lfs diff=lfs merge=lfs -text\n" for suffix in LFS_SUFFIXES).encode()
+    ".7z",
+    ".arrow",
+    ".bin",
+    ".bz2",
+    ".ckpt",
+    ".gz",
+    ".h5",
+    ".joblib",
+    ".msgpack",
+    ".npy",
+    ".npz",
+    ".onnx",
+    ".ot",
+    ".parquet",
+    ".pb",
+    ".pickle",
+    ".pkl",
+    ".pt",
+    ".pth",
+    ".rar",
+    ".safetensors",
+    ".tar",
+    ".tflite",
+    ".tgz",
+    ".wasm",
+    ".xz",
+    ".zip",
+    ".zst",
+)
+GITATTRIBUTES = "".join(
+    f"*{suffix} filter=lfs diff=lfs merge=lfs -text\n" for suffix in LFS_SUFFIXES
+).encode()
 _FRONT_MATTER = re.compile(r"\A---\r?\n(.*?)\r?\n---(?:\r?\n|\Z)", re.DOTALL)
 
 
@@ -41,7 +69,13 @@ def git_hash(data: bytes) -> str:
 
 def as_list(value: object) -> list[str]:
     """A card's field may hold one value or several."""
-    return [] if value is None else [str(item) for item in value] if isinstance(value, list | tuple) else [str(value)]
+    return (
+        []
+        if value is None
+        else [str(item) for item in value]
+        if isinstance(value, list | tuple)
+        else [str(value)]
+    )
 
 
 @dataclass
@@ -77,14 +111,21 @@ class Blob:
     @property
     def pointer(self) -> bytes:
         """The text that git keeps in place of an LFS file."""
-        return f"version https://git-lfs.github.com/spec/v1\noid sha256:{self.sha256}\nsize {len(self.data)}\n".encode()
+        return (
+            f"version https://git-lfs.github.com/spec/v1\noid sha256:{self.sha256}\nsize "
+            f"{len(self.data)}\n"
+        ).encode()
 
     @property
     def oid(self) -> str:
         return git_hash(self.pointer if self.lfs else self.data)
 
     def lfs_fields(self, oid: str = "oid") -> dict | None:
-        return {oid: self.sha256, "size": len(self.data), "pointerSize": len(self.pointer)} if self.lfs else None
+        return (
+            {oid: self.sha256, "size": len(self.data), "pointerSize": len(self.pointer)}
+            if self.lfs
+            else None
+        )
 
 
 @dataclass(frozen=True)
@@ -103,9 +144,14 @@ def format_timestamp(date: datetime) -> str:
 
 
 class Repo:
-    """A repository: commits by their id, branches and tags by their name. Made with the Hub's own first commit."""
+    """A repository: commits by their id, branches and tags by their name.
 
-    def __init__(self, kind: str, id: str, author: str, private: bool = False, gated: str | bool = False) -> None:
+    Made with the Hub's own first commit.
+    """
+
+    def __init__(
+        self, kind: str, id: str, author: str, private: bool = False, gated: str | bool = False
+    ) -> None:
         self.kind, self.id, self.private, self.gated = kind, id, private, gated
         self.namespace = id.split("/")[0] if "/" in id else ""
         self.allowed_users: set[str] = set()  # who was let into a gated repository
@@ -115,25 +161,39 @@ class Repo:
         self.tags: dict[str, str] = {}
         self.objects: dict[str, bytes] = {}  # LFS storage, by sha256
         self.created = now()
-        self.commit("main", {".gitattributes": Blob(GITATTRIBUTES, lfs=False)}, "initial commit", "", author)
+        self.commit(
+            "main", {".gitattributes": Blob(GITATTRIBUTES, lfs=False)}, "initial commit", "", author
+        )
 
-    def commit(self, branch: str, files: dict[str, Blob], title: str, message: str, author: str) -> Commit:
+    def commit(
+        self, branch: str, files: dict[str, Blob], title: str, message: str, author: str
+    ) -> Commit:
         """Put `files`, the whole tree, on a branch."""
         parent, date = self.branches.get(branch), now()
         tree = {path: blob.oid for path, blob in sorted(files.items())}
         oid = hashlib.sha1(
-            json.dumps([self.kind, self.id, parent, tree, title, message, author, format_timestamp(date)]).encode()
+            json.dumps(
+                [self.kind, self.id, parent, tree, title, message, author, format_timestamp(date)]
+            ).encode()
         ).hexdigest()
-        self.commits[oid] = Commit(oid, parent, dict(sorted(files.items())), title, message, author, date)
+        self.commits[oid] = Commit(
+            oid, parent, dict(sorted(files.items())), title, message, author, date
+        )
         self.branches[branch] = oid
         return self.commits[oid]
 
     def find_commit(self, revision: str) -> Commit | None:
-        """The commit that a branch, a tag, a commit id or the first seven or more of its digits names."""
+        """The commit that a branch, a tag, a commit id or the first seven or more of its digits
+        names.
+        """
         oid = self.branches.get(revision) or self.tags.get(revision) or revision
         if oid in self.commits:
             return self.commits[oid]
-        matches = [commits for commits in self.commits if commits.startswith(oid)] if re.fullmatch("[0-9a-f]{7,39}", oid) else []
+        matches = (
+            [commits for commits in self.commits if commits.startswith(oid)]
+            if re.fullmatch("[0-9a-f]{7,39}", oid)
+            else []
+        )
         return self.commits[matches[0]] if len(matches) == 1 else None
 
     def history(self, commit: Commit) -> list[Commit]:
@@ -156,12 +216,27 @@ class Repo:
         """What the Hub calls tags: the card's own and those it derives."""
         card, files = self.card(commit), (commit or self.head).files
         if self.kind == "model":
-            labels = as_list(card.get("library_name")) + (["safetensors"] if any(f.endswith(".safetensors") for f in files) else [])
-            labels += as_list(card.get("pipeline_tag")) + as_list(card.get("tags")) + as_list(card.get("language"))
+            labels = as_list(card.get("library_name")) + (
+                ["safetensors"] if any(f.endswith(".safetensors") for f in files) else []
+            )
+            labels += (
+                as_list(card.get("pipeline_tag"))
+                + as_list(card.get("tags"))
+                + as_list(card.get("language"))
+            )
             labels += [f"dataset:{name}" for name in as_list(card.get("datasets"))]
         else:
-            keys = ("task_categories", "task_ids", "language", "multilinguality", "size_categories", "language_creators")
-            labels = [f"{key}:{value}" for key in keys for value in as_list(card.get(key))] + as_list(card.get("tags"))
+            keys = (
+                "task_categories",
+                "task_ids",
+                "language",
+                "multilinguality",
+                "size_categories",
+                "language_creators",
+            )
+            labels = [
+                f"{key}:{value}" for key in keys for value in as_list(card.get(key))
+            ] + as_list(card.get("tags"))
         labels += [f"license:{name}" for name in as_list(card.get("license"))] + ["region:us"]
         return list(dict.fromkeys(labels))
 
@@ -170,7 +245,11 @@ class Repo:
         card = self.card(commit)
         siblings = []
         for path, blob in commit.files.items():
-            fields = {"blobId": blob.oid, "size": len(blob.data), "lfs": blob.lfs_fields("sha256")} if blobs else {}
+            fields = (
+                {"blobId": blob.oid, "size": len(blob.data), "lfs": blob.lfs_fields("sha256")}
+                if blobs
+                else {}
+            )
             siblings.append({"rfilename": path} | fields)
         info = {
             "_id": hashlib.sha1(f"{self.kind} {self.id}".encode()).hexdigest()[:24],
@@ -192,11 +271,21 @@ class Repo:
             "usedStorage": sum(len(blob.data) for blob in commit.files.values()),
         }
         if self.kind == "model":
-            info |= {"modelId": self.id} | {key: card[key] for key in ("library_name", "pipeline_tag", "model-index") if key in card}
+            info |= {"modelId": self.id} | {
+                key: card[key]
+                for key in ("library_name", "pipeline_tag", "model-index")
+                if key in card
+            }
             if numbers := parameters(commit):
                 info["safetensors"] = {"parameters": numbers, "total": sum(numbers.values())}
-            if (config := commit.files.get("config.json")) and isinstance(read := read_json(config.data), dict):
-                info["config"] = {key: read[key] for key in ("architectures", "model_type", "auto_map") if key in read}
+            if (config := commit.files.get("config.json")) and isinstance(
+                read := read_json(config.data), dict
+            ):
+                info["config"] = {
+                    key: read[key]
+                    for key in ("architectures", "model_type", "auto_map")
+                    if key in read
+                }
         return info
 
 
@@ -208,7 +297,9 @@ def read_json(data: bytes) -> object:
 
 
 def parameters(commit: Commit) -> dict[str, int]:
-    """Numbers by dtype, from the header of model.safetensors; none of a file that has no such header."""
+    """Numbers by dtype, from the header of model.safetensors; none of a file that has no such
+    header.
+    """
     blob = commit.files.get("model.safetensors")
     try:
         (length,) = struct.unpack_from("<Q", blob.data)
@@ -223,7 +314,9 @@ def parameters(commit: Commit) -> dict[str, int]:
 
 
 def card_data(readme: str) -> tuple[dict, list[str], list[str]]:
-    """A README's front matter, the errors that make the Hub refuse it and the warnings that it only tells."""
+    """A README's front matter, the errors that make the Hub refuse it and the warnings that it
+    only tells.
+    """
     match = _FRONT_MATTER.match(readme)
     if not match:
         return {}, [], ["empty or missing yaml metadata in repo card"]
@@ -232,13 +325,25 @@ def card_data(readme: str) -> tuple[dict, list[str], list[str]]:
     except yaml.YAMLError as error:
         return {}, [f"YAML: {error}"], []
     if not isinstance(card, dict):
-        return {}, ["metadata must be a mapping"] if card else [], [] if card else ["empty or missing yaml metadata in repo card"]
-    errors = [f'"{key}" must be an array of strings' for key in ("tags", "datasets", "metrics") if not _strings(card.get(key, []))]
+        return (
+            {},
+            ["metadata must be a mapping"] if card else [],
+            [] if card else ["empty or missing yaml metadata in repo card"],
+        )
+    errors = [
+        f'"{key}" must be an array of strings'
+        for key in ("tags", "datasets", "metrics")
+        if not _strings(card.get(key, []))
+    ]
     index = card.get("model-index") or []
-    if not isinstance(index, list) or any(not isinstance(entry, dict) or "name" not in entry for entry in index):
+    if not isinstance(index, list) or any(
+        not isinstance(entry, dict) or "name" not in entry for entry in index
+    ):
         errors.append('"model-index[0].name" is required')
     return card, errors, []
 
 
 def _strings(value: object) -> bool:
-    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(item, str) for item in value))
+    return isinstance(value, str) or (
+        isinstance(value, list) and all(isinstance(item, str) for item in value)
+    )

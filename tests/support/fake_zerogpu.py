@@ -1,5 +1,6 @@
-"""ZeroGPU as far as it matters here, in the manner of the package `spaces`: what is decorated runs in a process forked from this one,
-which is used again while it lives; arguments and results are pickled; it may be called where a visitor's request is known only; and
+"""ZeroGPU as far as it matters here, in the manner of the package `spaces`: what is decorated runs
+in a process forked from this one, which is used again while it lives; arguments and results are
+pickled; it may be called where a visitor's request is known only; and
 it is ended when its time is over."""
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-CURRENT_REQUEST: contextvars.ContextVar[Any] = contextvars.ContextVar("request")  # whose event it is; threads of ours do not have it
+CURRENT_REQUEST: contextvars.ContextVar[Any] = contextvars.ContextVar(
+    "request"
+)  # whose event it is; threads of ours do not have it
 
 
 class ZeroGpuError(Exception):
@@ -86,7 +89,9 @@ class FakeZeroGpu:
                 except Exception as error:
                     answer[:] = ["error", type(error).__name__]
 
-            thread = threading.Thread(target=run_task)  # as there: not the main thread of the process
+            thread = threading.Thread(
+                target=run_task
+            )  # as there: not the main thread of the process
             thread.start()
             thread.join()
             connection.send_bytes(pickle.dumps(response))

@@ -15,10 +15,11 @@ from tests.support.fake_hub import FakeHub
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    """A stand-in Hub. Nothing in this process or in one started from it finds any other, nor this machine's own token.
+    """A stand-in Hub. Nothing in this process or in one started from it finds any other, nor this
+    machine's own token.
 
-    huggingface_hub reads the environment once, when it is imported, perhaps long before this: what it has read is
-    changed too. Still give `endpoint=` where a function takes one.
+    huggingface_hub reads the environment once, when it is imported, perhaps long before this: what
+    it has read is changed too. Still give `endpoint=` where a function takes one.
     """
     from huggingface_hub import constants, hf_api
     from huggingface_hub.utils import close_session
@@ -100,7 +101,11 @@ def run_task_in_process(monkeypatch):
 
     def run_task(task, scratch):
         messages = []
-        main(SimpleNamespace(send=messages.append, close=lambda: None, recv=threading.Event().wait), task, str(scratch))
+        main(
+            SimpleNamespace(send=messages.append, close=lambda: None, recv=threading.Event().wait),
+            task,
+            str(scratch),
+        )
         return messages[-1]
 
     yield run_task

@@ -1,4 +1,5 @@
-"""Models that are not trained: one of random weights, and one whose every weight is set by hand so that what each part is for
+"""Models that are not trained: one of random weights, and one whose every weight is set by hand so
+that what each part is for
 is known beforehand."""
 
 import torch
@@ -23,9 +24,18 @@ NON_STANDARD_SETTINGS = [  # models in which something is not as in the paper
 
 
 def random_model(**changes):
-    """A small model in which no bias and no norm is at its default, so that each of them matters."""
+    """A small model in which no bias and no norm is at its default, so that each of them
+    matters.
+    """
     torch.manual_seed(0)
-    settings = {"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 24, "max_length": 6, "max_positions": 9}
+    settings = {
+        "d_model": 16,
+        "n_heads": 4,
+        "n_layers": 2,
+        "d_ff": 24,
+        "max_length": 6,
+        "max_positions": 9,
+    }
     config = RunConfig.from_flat(settings | changes)
     model = EncoderDecoder(config.model)
     with torch.no_grad():
@@ -36,13 +46,14 @@ def random_model(**changes):
 
 @torch.no_grad()
 def reversing_model():
-    """Reverses five digits by one cross-attention head alone. A vector is laid out as [what the token is: 13 | where it
-    stands: 6 | what comes next: 13].
+    """Reverses five digits by one cross-attention head alone. A vector is laid out as [what the
+    token is: 13 | where it stands: 6 | what comes next: 13].
 
-    The working head asks, at target position t, for the source position that holds what comes next, 4 - t (EOS for t = 5),
-    and carries what the token there is over to the third part, which the output layer reads. All other heads have random
-    queries, keys and values, and write random numbers where nobody reads them: into the first part in the decoder, into the
-    third in the encoder. Feed-forward networks write zero.
+    The working head asks, at target position t, for the source position that holds what comes next,
+    4 - t (EOS for t = 5), and carries what the token there is over to the third part, which the
+    output layer reads. All other heads have random queries, keys and values, and write random
+    numbers where nobody reads them: into the first part in the decoder, into the third in the
+    encoder. Feed-forward networks write zero.
     """
     torch.manual_seed(0)
     config = RunConfig.from_flat(
@@ -59,13 +70,18 @@ def reversing_model():
     model = EncoderDecoder(config.model)
     for embedding in (model.source_embedding, model.target_embedding):
         embedding.tokens.weight.copy_(torch.eye(VOCAB_SIZE, 32) / embedding.scale)
-        embedding.positions.copy_(torch.roll(torch.eye(SEQUENCE_LENGTH + 1, 32), POSITION_COLUMNS.start, dims=1))
+        embedding.positions.copy_(
+            torch.roll(torch.eye(SEQUENCE_LENGTH + 1, 32), POSITION_COLUMNS.start, dims=1)
+        )
     for layer in [*model.encoder_layers, *model.decoder_layers]:
         layer.feed_forward.narrow.weight.zero_()
         layer.feed_forward.narrow.bias.zero_()
     ignored_outputs = [*[(layer.self_attention, slice(19, 32)) for layer in model.encoder_layers]]
     for layer in model.decoder_layers:
-        ignored_outputs += [(layer.self_attention, slice(0, 13)), (layer.cross_attention, slice(0, 13))]
+        ignored_outputs += [
+            (layer.self_attention, slice(0, 13)),
+            (layer.cross_attention, slice(0, 13)),
+        ]
     for attention, columns in ignored_outputs:
         attention.output.weight.zero_()
         attention.output.bias.zero_()
@@ -78,10 +94,14 @@ def reversing_model():
         matrix[head] = 0
     for t in range(SEQUENCE_LENGTH + 1):
         query[head][t, POSITION_COLUMNS.start + t] = 10
-        key[head][t, POSITION_COLUMNS.start + (SEQUENCE_LENGTH - 1 - t) % (SEQUENCE_LENGTH + 1)] = 10
+        key[head][t, POSITION_COLUMNS.start + (SEQUENCE_LENGTH - 1 - t) % (SEQUENCE_LENGTH + 1)] = (
+            10
+        )
     value[head][:VOCAB_SIZE, :VOCAB_SIZE] = torch.eye(VOCAB_SIZE)
     attention_layer.output.weight[:, head] = 0
-    attention_layer.output.weight[19:32, head.start : head.start + VOCAB_SIZE] = torch.eye(VOCAB_SIZE)
+    attention_layer.output.weight[19:32, head.start : head.start + VOCAB_SIZE] = torch.eye(
+        VOCAB_SIZE
+    )
 
     model.output.weight.zero_()
     model.output.bias.zero_()
@@ -91,7 +111,9 @@ def reversing_model():
 
 @torch.no_grad()
 def redundant_heads_model():
-    """The same, but two cross-attention heads of the first layer do the same work, so that either can be missed."""
+    """The same, but two cross-attention heads of the first layer do the same work, so that
+    either can be missed.
+    """
     model = reversing_model()
     attention = model.transformer.decoder_layers[0].cross_attention
     for matrix in (attention.query.weight, *attention.key_value.weight.chunk(2)):

@@ -23,7 +23,9 @@ LAYERS = {
 }
 DEFAULT_MARKERS = "(unit or smoke) and not soak"
 FULL_MARKERS = "not soak"
-DURATIONS = TESTS / "durations.json"  # seconds by file, of one process on the machine that docs/testing.md names
+DURATIONS = (
+    TESTS / "durations.json"
+)  # seconds by file, of one process on the machine that docs/testing.md names
 LAST_FILE = "faults/test_load.py"  # it takes the whole machine
 deselected_counts: Counter[str] = Counter()
 
@@ -40,7 +42,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         config.option.markexpr = config.workerinput["markexpr"]
     elif not config.option.markexpr:
-        names_tests = config.args_source is pytest.Config.ArgsSource.ARGS or config.option.keyword or config.option.lf
+        names_tests = (
+            config.args_source is pytest.Config.ArgsSource.ARGS
+            or config.option.keyword
+            or config.option.lf
+        )
         config.option.markexpr = FULL_MARKERS if names_tests else DEFAULT_MARKERS
     elif "soak" not in config.option.markexpr:
         config.option.markexpr = f"({config.option.markexpr}) and {FULL_MARKERS}"
@@ -61,7 +67,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
-    deselected_counts.update(layer_of(item.path) for item in items if not item.get_closest_marker("soak"))
+    deselected_counts.update(
+        layer_of(item.path) for item in items if not item.get_closest_marker("soak")
+    )
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -80,11 +88,18 @@ def pytest_testnodedown(node: object) -> None:
     deselected_counts.update(getattr(node, "workeroutput", {}).get("left_out", {}))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     if config.option.markexpr != DEFAULT_MARKERS or not deselected_counts:
         return
-    counts = ", ".join(f"{layer} {deselected_counts[layer]:,}" for layer in LAYERS if deselected_counts[layer])
+    counts = ", ".join(
+        f"{layer} {deselected_counts[layer]:,}" for layer in LAYERS if deselected_counts[layer]
+    )
     terminalreporter.section("left out")
     terminalreporter.line(f"{deselected_counts.total():,} tests did not run: {counts}.")
-    terminalreporter.line(f"All of them: pytest -m '{FULL_MARKERS}'. One layer: pytest -m browser. One file, whole: pytest PATH.")
+    terminalreporter.line(
+        f"All of them: pytest -m '{FULL_MARKERS}'. One layer: pytest -m browser. One file, whole: "
+        "pytest PATH."
+    )
     terminalreporter.line("Longer counts of the same checks: pytest -m soak.")

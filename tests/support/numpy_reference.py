@@ -1,15 +1,20 @@
-"""The transformer once more, from its weights alone: numpy in double precision, head by head, row by row, no code of ours."""
+"""The transformer once more, from its weights alone: numpy in double precision, head by head,
+row by row, no code of ours.
+"""
 
 import numpy as np
 
 
 def reference_attention(model, source_BS, decoder_input_BT):
-    """Attention of every kind as nested lists [kind][layer][row][head] of matrices QM, and logits [row] TV."""
+    """Attention of every kind as nested lists [kind][layer][row][head] of matrices QM, and
+    logits [row] TV.
+    """
     w = {name: tensor.detach().double().numpy() for name, tensor in model.state_dict().items()}
     config = model.config
     d, width = config.d_model, config.d_model // config.n_heads
     attention = {
-        kind: [[[None] * config.n_heads for _ in source_BS] for _ in range(config.n_layers)] for kind in ("encoder", "decoder", "cross")
+        kind: [[[None] * config.n_heads for _ in source_BS] for _ in range(config.n_layers)]
+        for kind in ("encoder", "decoder", "cross")
     }
 
     def linear(x, name):
@@ -19,7 +24,9 @@ def reference_attention(model, source_BS, decoder_input_BT):
     def norm(x, name):
         centered = x - x.mean(-1, keepdims=True)
         return (
-            centered / np.sqrt((x**2).mean(-1, keepdims=True) - x.mean(-1, keepdims=True) ** 2 + 1e-5) * w[f"{name}.weight"]
+            centered
+            / np.sqrt((x**2).mean(-1, keepdims=True) - x.mean(-1, keepdims=True) ** 2 + 1e-5)
+            * w[f"{name}.weight"]
             + w[f"{name}.bias"]
         )
 
@@ -39,12 +46,21 @@ def reference_attention(model, source_BS, decoder_input_BT):
         outputs = []
         for head in range(config.n_heads):
             head_columns = slice(head * width, (head + 1) * width)
-            q, k, v = query[:, head_columns], key_value[:, :d][:, head_columns], key_value[:, d:][:, head_columns]
+            q, k, v = (
+                query[:, head_columns],
+                key_value[:, :d][:, head_columns],
+                key_value[:, d:][:, head_columns],
+            )
             weights = np.exp(q @ k.T / np.sqrt(width)) * attn_mask
             weights /= weights.sum(1, keepdims=True)
             weights_by_head[head] = weights
             outputs.append(weights @ v)
         return linear(np.concatenate(outputs, 1), f"{name}.output")
+
+    def attention_over(name, attn_mask, weights_by_head, memory=None):
+        return lambda x: attend(
+            x, x if memory is None else memory, name, attn_mask, weights_by_head
+        )
 
     def sublayer(x, name, function):
         if config.norm == "pre":
@@ -52,26 +68,42 @@ def reference_attention(model, source_BS, decoder_input_BT):
         return norm(x + function(x), f"{name}.norm")
 
     def feed_forward(layer):
-        return lambda x: linear(np.maximum(linear(x, f"{layer}.feed_forward.widen"), 0), f"{layer}.feed_forward.narrow")
+        return lambda x: linear(
+            np.maximum(linear(x, f"{layer}.feed_forward.widen"), 0), f"{layer}.feed_forward.narrow"
+        )
 
     logits = []
-    for row, (source, decoder_input) in enumerate(zip(source_BS.tolist(), decoder_input_BT.tolist(), strict=True)):
+    for row, (source, decoder_input) in enumerate(
+        zip(source_BS.tolist(), decoder_input_BT.tolist(), strict=True)
+    ):
         is_token = np.array(source)[None, :] != 0
         x = embed(source, "source_embedding")
         for i in range(config.n_layers):
             layer, weights_by_head = f"encoder_layers.{i}", attention["encoder"][i][row]
-            x = sublayer(x, f"{layer}.around_self_attention", lambda y: attend(y, y, f"{layer}.self_attention", is_token, weights_by_head))  # noqa: B023
+            x = sublayer(
+                x,
+                f"{layer}.around_self_attention",
+                attention_over(f"{layer}.self_attention", is_token, weights_by_head),
+            )
             x = sublayer(x, f"{layer}.around_feed_forward", feed_forward(layer))
         memory = norm(x, "encoder_norm") if config.norm == "pre" else x
         causal_mask = np.tril(np.ones((len(decoder_input), len(decoder_input))))
         y = embed(decoder_input, "target_embedding")
         for i in range(config.n_layers):
-            layer, self_weights, cross_weights = f"decoder_layers.{i}", attention["decoder"][i][row], attention["cross"][i][row]
-            y = sublayer(y, f"{layer}.around_self_attention", lambda z: attend(z, z, f"{layer}.self_attention", causal_mask, self_weights))  # noqa: B023
+            layer, self_weights, cross_weights = (
+                f"decoder_layers.{i}",
+                attention["decoder"][i][row],
+                attention["cross"][i][row],
+            )
+            y = sublayer(
+                y,
+                f"{layer}.around_self_attention",
+                attention_over(f"{layer}.self_attention", causal_mask, self_weights),
+            )
             y = sublayer(
                 y,
                 f"{layer}.around_cross_attention",
-                lambda z: attend(z, memory, f"{layer}.cross_attention", is_token, cross_weights),  # noqa: B023
+                attention_over(f"{layer}.cross_attention", is_token, cross_weights, memory),
             )
             y = sublayer(y, f"{layer}.around_feed_forward", feed_forward(layer))
         logits.append(linear(norm(y, "decoder_norm") if config.norm == "pre" else y, "output"))

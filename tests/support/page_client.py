@@ -56,18 +56,38 @@ class PageClient:
     def call(self, route: str, **fields: Any) -> Any:
         """What a function of the live view answers."""
         body = {"owner": self.owner} | fields
-        return self.post(f"/playground/ask/{route}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        return self.post(
+            f"/playground/ask/{route}",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
 
     def load(self) -> bool:
         """Send the event of a page that loads, and wait for its end."""
         config = json.loads(self.get("/config"))
-        load = next(dependency for dependency in config["dependencies"] if any(target[1] == "load" for target in dependency["targets"]))
+        load = next(
+            dependency
+            for dependency in config["dependencies"]
+            if any(target[1] == "load" for target in dependency["targets"])
+        )
         session = secrets.token_hex(6)
-        event = {"data": [session_value(self.owner)], "fn_index": load["id"], "session_hash": session}
-        self.post("/gradio_api/queue/join", json.dumps(event).encode(), {"Content-Type": "application/json"})
-        return '"success":true' in self.get(f"/gradio_api/queue/data?session_hash={session}").replace('": ', '":')
+        event = {
+            "data": [session_value(self.owner)],
+            "fn_index": load["id"],
+            "session_hash": session,
+        }
+        self.post(
+            "/gradio_api/queue/join",
+            json.dumps(event).encode(),
+            {"Content-Type": "application/json"},
+        )
+        return '"success":true' in self.get(
+            f"/gradio_api/queue/data?session_hash={session}"
+        ).replace('": ', '":')
 
-    def poll(self, model_ref: str, known: int = 0, epoch: int = -1, looks: int = 0) -> dict[str, Any]:
+    def poll(
+        self, model_ref: str, known: int = 0, epoch: int = -1, looks: int = 0
+    ) -> dict[str, Any]:
         return self.call("poll", subject=model_ref, known=known, epoch=epoch, looks=looks)
 
     def run_action(self, model_ref: str, action: str, **fields: Any) -> dict[str, Any]:
@@ -76,17 +96,29 @@ class PageClient:
         return response
 
     def train(self, **fields: Any) -> str:
-        """Press Train on the form as it comes, but for these fields; the subject that is on show then, or why nothing was started."""
+        """Press Train on the form as it comes, but for these fields; the subject that is on
+        show then, or why nothing was started.
+        """
         config = json.loads(self.get("/config"))
         components = {component["id"]: component for component in config["components"]}
         ids = {part["props"].get("elem_id"): number for number, part in components.items()}
-        train_event = next(entry for entry in config["dependencies"] if [ids["train"], "click"] in entry["targets"])
+        train_event = next(
+            entry for entry in config["dependencies"] if [ids["train"], "click"] in entry["targets"]
+        )
         overrides = {ids[f"field-{name}"]: value for name, value in fields.items()}
         _visit, _speed, *form = train_event["inputs"]
-        data = [session_value(self.owner), "0", *(overrides.get(number, components[number]["props"].get("value")) for number in form)]
+        data = [
+            session_value(self.owner),
+            "0",
+            *(overrides.get(number, components[number]["props"].get("value")) for number in form),
+        ]
         session = secrets.token_hex(6)
         event = {"data": data, "fn_index": train_event["id"], "session_hash": session}
-        self.post("/gradio_api/queue/join", json.dumps(event).encode(), {"Content-Type": "application/json"})
+        self.post(
+            "/gradio_api/queue/join",
+            json.dumps(event).encode(),
+            {"Content-Type": "application/json"},
+        )
         messages = [
             json.loads(line[6:])
             for line in self.get(f"/gradio_api/queue/data?session_hash={session}").splitlines()
@@ -100,7 +132,9 @@ class PageClient:
 
     def upload(self, archive_bytes: bytes) -> str:
         """Make a run of a checkpoint; the subject under which it can be begun again."""
-        return self.post("/playground/checkpoint", archive_bytes, {"X-Owner": self.owner, "X-Name": "uploaded"})["subject"]
+        return self.post(
+            "/playground/checkpoint", archive_bytes, {"X-Owner": self.owner, "X-Name": "uploaded"}
+        )["subject"]
 
     def close(self) -> None:
         if self.connection:
@@ -125,7 +159,9 @@ def run_folders(app: AppServer) -> list[Path]:
 
 
 class PollingThread(threading.Thread):
-    """A page that polls at a steady pace, as one does that has a run on show, and keeps the seconds that each answer took."""
+    """A page that polls at a steady pace, as one does that has a run on show, and keeps the
+    seconds that each answer took.
+    """
 
     def __init__(self, page: PageClient, model_ref: str, polls_per_second: float) -> None:
         super().__init__(daemon=True)
@@ -152,5 +188,9 @@ class PollingThread(threading.Thread):
             if points["whole"] or response["epoch"] != epoch:
                 self.steps = []
             self.steps += points["steps"]
-            known, epoch, looks = points["count"], response["epoch"], response.get("looks", 0) if response.get("snapshot") else looks
+            known, epoch, looks = (
+                points["count"],
+                response["epoch"],
+                response.get("looks", 0) if response.get("snapshot") else looks,
+            )
         self.page.close()

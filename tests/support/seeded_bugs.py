@@ -1,7 +1,9 @@
-"""Seed ten bugs, one at a time, and list which tests fail: python -m tests.support.seeded_bugs [--full]
+"""Seed ten bugs, one at a time, and list which tests fail: python -m tests.support.seeded_bugs
+[--full]
 
-Each bug is seeded in a copy of the checkout, and the tests that may catch it run there: those of the default selection, with --full
-those of the full gate. Exits with 0 if the default selection catches at least eight, or the full gate all ten.
+Each bug is seeded in a copy of the checkout, and the tests that may catch it run there: those of
+the default selection, with --full those of the full gate. Exits with 0 if the default selection
+catches at least eight, or the full gate all ten.
 """
 
 from __future__ import annotations
@@ -32,7 +34,13 @@ class Bug:
 
 
 BUGS = (
-    Bug("no causal mask", "playground/models/attention.py", "device=device).tril()", "device=device)", ("unit/models",)),
+    Bug(
+        "no causal mask",
+        "playground/models/attention.py",
+        "device=device).tril()",
+        "device=device)",
+        ("unit/models",),
+    ),
     Bug(
         "a write that is not atomic",
         "playground/training/atomic_write.py",
@@ -40,7 +48,13 @@ BUGS = (
         '    path.write_bytes(data)\n    try:\n        with open(staging, "xb")',
         ("unit/training/test_atomic_write.py",),
     ),
-    Bug("token=None", "playground/hub/client.py", "token=token or False", "token=token or None", ("integration/hub",)),
+    Bug(
+        "token=None",
+        "playground/hub/client.py",
+        "token=token or False",
+        "token=token or None",
+        ("integration/hub",),
+    ),
     Bug(
         "innerHTML for a name",
         "playground/ui/runs.js",
@@ -113,7 +127,9 @@ def failing_tests(bug: Bug, markers: str) -> list[str]:
         result = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
         failed = re.findall(r"^FAILED (\S+)", result.stdout, re.M)
         if result.returncode not in (0, 1) or bool(failed) is not bool(result.returncode):
-            raise RuntimeError(f"the tests of {bug.name!r} did not run: {result.stdout}{result.stderr}")
+            raise RuntimeError(
+                f"the tests of {bug.name!r} did not run: {result.stdout}{result.stderr}"
+            )
         return failed
 
 

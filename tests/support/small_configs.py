@@ -1,4 +1,6 @@
-"""A small member of every family: reversal of 1 to 4 of four symbols, learned by half in a hundred steps."""
+"""A small member of every family: reversal of 1 to 4 of four symbols, learned by half in a
+hundred steps.
+"""
 
 from playground.architectures import ARCHITECTURES
 from playground.training.config import RunConfig
@@ -14,15 +16,34 @@ RECURRENT_VARIANTS = [
 ]
 VARIANTS = {
     **{name: {"family": name} for name in ARCHITECTURES if name != "recurrent"},
-    **{f"{cell}-{alignment}": {"family": "recurrent", "cell": cell, "alignment": alignment} for cell, alignment in RECURRENT_VARIANTS},
+    **{
+        f"{cell}-{alignment}": {"family": "recurrent", "cell": cell, "alignment": alignment}
+        for cell, alignment in RECURRENT_VARIANTS
+    },
 }
 MAX_STEPS = 120  # steps until it has learned about all of it
 
 
 def small_config(name, **changes):
-    sizes = {"d_model": 32, "n_layers": 1} | ({} if VARIANTS[name]["family"] == "recurrent" else {"n_heads": 2, "d_ff": 32})
+    sizes = {"d_model": 32, "n_layers": 1} | (
+        {} if VARIANTS[name]["family"] == "recurrent" else {"n_heads": 2, "d_ff": 32}
+    )
     task = {"symbols": 4, "min_length": 1, "max_length": 4, "max_positions": 8}
     if name == "bert":  # smaller ones learn nothing in so few steps
-        sizes |= {"d_model": 64, "n_layers": 2, "d_ff": 64, "learning_rate": 3e-3, "batch_size": 64, "min_length": 3}
-    training = {"steps": MAX_STEPS, "decay_steps": MAX_STEPS, "batch_size": 32, "eval_every": 1000, "eval_n": 32, "device": "cpu"}
+        sizes |= {
+            "d_model": 64,
+            "n_layers": 2,
+            "d_ff": 64,
+            "learning_rate": 3e-3,
+            "batch_size": 64,
+            "min_length": 3,
+        }
+    training = {
+        "steps": MAX_STEPS,
+        "decay_steps": MAX_STEPS,
+        "batch_size": 32,
+        "eval_every": 1000,
+        "eval_n": 32,
+        "device": "cpu",
+    }
     return RunConfig.from_flat(VARIANTS[name] | task | training | sizes | changes)

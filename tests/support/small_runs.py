@@ -18,12 +18,26 @@ from tests.support.app_server import wait_for
 
 IN_CI = os.environ.get("CI") == "true"
 ENDLESS = 1_000_000
-TINY_SETTINGS = {"d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50,
-        "schedule": "constant", "warmup": 0, "learning_rate": 1e-3, "device": "cpu"}  # fmt: skip
+TINY_SETTINGS = {
+    "d_model": 8,
+    "n_heads": 1,
+    "n_layers": 1,
+    "d_ff": 8,
+    "batch_size": 8,
+    "max_length": 5,
+    "eval_n": 32,
+    "eval_every": 50,
+    "schedule": "constant",
+    "warmup": 0,
+    "learning_rate": 1e-3,
+    "device": "cpu",
+}
 
 
 def repeat_counts(default: int, long: int) -> pytest.MarkDecorator:
-    """Runs a test so many times, or with so many tries, in every run, and with more under `-m soak`."""
+    """Runs a test so many times, or with so many tries, in every run, and with more under `-m
+    soak`.
+    """
     marks = [pytest.mark.soak, pytest.mark.timeout(3 * 3600)]
     return pytest.mark.parametrize("count", [default, pytest.param(long, marks=marks)])
 
@@ -31,7 +45,10 @@ def repeat_counts(default: int, long: int) -> pytest.MarkDecorator:
 def run_as_root(*command: str) -> bool:
     """Carry out what takes root, or sudo without a password; whether it went well."""
     prefixes = [[], ["sudo", "-n"]] if shutil.which("sudo") else [[]]
-    return any(subprocess.run([*prefix, *command], capture_output=True).returncode == 0 for prefix in prefixes)
+    return any(
+        subprocess.run([*prefix, *command], capture_output=True).returncode == 0
+        for prefix in prefixes
+    )
 
 
 def tiny_config(**fields: object) -> RunConfig:
@@ -46,7 +63,9 @@ def wait_for_status(run: Run, *statuses: str, seconds: float = 120) -> None:
     try:
         wait_for(lambda: run.status in statuses, seconds)
     except TimeoutError:
-        raise TimeoutError(f"status {run.status!r} ({run.message}) instead of one of {statuses} after {seconds} s") from None
+        raise TimeoutError(
+            f"status {run.status!r} ({run.message}) instead of one of {statuses} after {seconds} s"
+        ) from None
 
 
 def wait_for_end(run: Run) -> None:
@@ -90,7 +109,9 @@ def resumable_steps(run: Run) -> list[int]:
 
 
 def polled_steps(registry: Registry, run: Run) -> list[int]:
-    """The steps that a page sees that has just been opened (short runs only: longer curves are decimated)."""
+    """The steps that a page sees that has just been opened (short runs only: longer curves are
+    decimated).
+    """
     return registry.poll(run, 0, -1, 0)["points"]["steps"]
 
 

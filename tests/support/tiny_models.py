@@ -1,10 +1,12 @@
-"""Two tiny models with tokenizers of their own, trained here on a small grammar: fixtures, so that tests run the real pipelines on
-weights that mean something. They are no pretrained BERT or GPT-2 and know nothing but the grammar below.
+"""Two tiny models with tokenizers of their own, trained here on a small grammar: fixtures, so that
+tests run the real pipelines on weights that mean something. They are no pretrained BERT or GPT-2
+and know nothing but the grammar below.
 
     python -m tests.support.tiny_models FOLDER      makes FOLDER/tiny-gpt2 and FOLDER/tiny-bert
 
-The grammar: capitals, counting in words and in digits, a few plain sentences, and reversed digits ("Input: 3 1 4", "Output: 4 1 3").
-What they must be right about is in `CHECKS`; a fixture that is not raises.
+The grammar: capitals, counting in words and in digits, a few plain sentences, and reversed digits
+("Input: 3 1 4", "Output: 4 1 3"). What they must be right about is in `CHECKS`; a fixture that is
+not raises.
 """
 
 from __future__ import annotations
@@ -25,11 +27,24 @@ from filelock import FileLock
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from transformers import BertConfig, BertForMaskedLM, BertTokenizer, GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertTokenizer,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPT2Tokenizer,
+)
 
 CAPITALS = {
-    "France": "Paris", "Spain": "Madrid", "Italy": "Rome", "Japan": "Tokyo", "Egypt": "Cairo", "Peru": "Lima", "Norway": "Oslo",
-}  # fmt: skip
+    "France": "Paris",
+    "Spain": "Madrid",
+    "Italy": "Rome",
+    "Japan": "Tokyo",
+    "Egypt": "Cairo",
+    "Peru": "Lima",
+    "Norway": "Oslo",
+}
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 PLAIN_SENTENCES = [
     "the cat sat on the mat.",
@@ -45,7 +60,9 @@ CONTEXT_LENGTH = 48  # tokens that GPT-2's fixture sees at once while it learns
 MAX_SEEDS = 4  # tried until everything that is checked is right
 MAX_POSITIONS = 256
 IGNORE_INDEX = -100  # a label that counts for nothing
-TrainingBatch = tuple[dict[str, Tensor], Tensor]  # what a model is given, and what is right at every token
+TrainingBatch = tuple[
+    dict[str, Tensor], Tensor
+]  # what a model is given, and what is right at every token
 
 CHECKS = {
     "tiny-gpt2": [
@@ -73,7 +90,8 @@ class FixtureError(AssertionError):
 
 
 def sample_sentence(rng: random.Random, truncate: bool = False) -> str:
-    """One sentence of the grammar, half of them reversed digits, which are the hardest to learn. With `truncate`, counting ends anywhere:
+    """One sentence of the grammar, half of them reversed digits, which are the hardest to learn.
+    With `truncate`, counting ends anywhere:
     who fills gaps is to go by the neighbours and not by the end."""
     kind = rng.random()
     if kind < 0.45:
@@ -87,7 +105,9 @@ def sample_sentence(rng: random.Random, truncate: bool = False) -> str:
         return " ".join(WORDS[start : rng.randint(start + 3, 10) if truncate else 10])
     if kind < 0.9:
         start = rng.randrange(7)
-        return "".join(f" {digit}" for digit in range(start, rng.randint(start + 3, 10) if truncate else 10))
+        return "".join(
+            f" {digit}" for digit in range(start, rng.randint(start + 3, 10) if truncate else 10)
+        )
     return rng.choice(PLAIN_SENTENCES)
 
 
@@ -97,24 +117,49 @@ def causal_tokenizer(corpus: list[str]) -> Any:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     tokenizer.train_from_iterator(
-        corpus, trainers.BpeTrainer(vocab_size=420, special_tokens=[END_OF_TEXT], initial_alphabet=alphabet, show_progress=False)
+        corpus,
+        trainers.BpeTrainer(
+            vocab_size=420,
+            special_tokens=[END_OF_TEXT],
+            initial_alphabet=alphabet,
+            show_progress=False,
+        ),
     )
     merges = [tuple(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
     return GPT2Tokenizer(vocab=tokenizer.get_vocab(), merges=merges, model_max_length=MAX_POSITIONS)
 
 
 def masked_tokenizer(corpus: list[str]) -> Any:
-    """WordPiece in lower case, as bert-base-uncased's, small: letters, letters that go on, and every word of the corpus. It is not
-    trained: a trained one numbers its pieces, and chooses some, differently in each process, and the fixture with them."""
+    """WordPiece in lower case, as bert-base-uncased's, small: letters, letters that go on, and
+    every word of the corpus. It is not
+    trained: a trained one numbers its pieces, and chooses some, differently in each process, and
+    the fixture with them.
+    """
     lower, split = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
-    words = {word for line in corpus for word, _ in split.pre_tokenize_str(lower.normalize_str(line))}
+    words = {
+        word for line in corpus for word, _ in split.pre_tokenize_str(lower.normalize_str(line))
+    }
     letters = [chr(letter) for letter in range(33, 127) if not chr(letter).isupper()]
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters), *sorted(words - {*letters})]
-    return BertTokenizer(vocab={piece: token_id for token_id, piece in enumerate(pieces)}, model_max_length=MAX_POSITIONS)
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *letters,
+        *(f"##{letter}" for letter in letters),
+        *sorted(words - {*letters}),
+    ]
+    return BertTokenizer(
+        vocab={piece: token_id for token_id, piece in enumerate(pieces)},
+        model_max_length=MAX_POSITIONS,
+    )
 
 
 def causal_batches(tokenizer: Any, rng: random.Random, size: int = 16) -> Iterator[TrainingBatch]:
-    """Sentences end to end, cut into windows that begin at any position, so that every position is learned."""
+    """Sentences end to end, cut into windows that begin at any position, so that every position
+    is learned.
+    """
     end, newline_ids = tokenizer.convert_tokens_to_ids(END_OF_TEXT), tokenizer("\n")["input_ids"]
     buffer: list[tuple[int, int]] = []  # tokens, each with its label
     while True:
@@ -125,22 +170,44 @@ def causal_batches(tokenizer: Any, rng: random.Random, size: int = 16) -> Iterat
                 separator = (
                     newline_ids if is_few_shot and rng.random() < 0.7 else [end]
                 )  # shots follow one another, other sentences begin a text
-                random_positions = range(2, ids.index(newline_ids[0])) if is_few_shot else ()  # digits drawn by chance: nothing to learn
+                random_positions = (
+                    range(2, ids.index(newline_ids[0])) if is_few_shot else ()
+                )  # digits drawn by chance: nothing to learn
                 buffer += [
-                    (token, IGNORE_INDEX if position in random_positions else token) for position, token in enumerate([*ids, *separator])
+                    (token, IGNORE_INDEX if position in random_positions else token)
+                    for position, token in enumerate([*ids, *separator])
                 ]
-        pairs_BT2 = torch.tensor(buffer[: size * (CONTEXT_LENGTH + 1)]).view(size, CONTEXT_LENGTH + 1, 2)
+        pairs_BT2 = torch.tensor(buffer[: size * (CONTEXT_LENGTH + 1)]).view(
+            size, CONTEXT_LENGTH + 1, 2
+        )
         buffer = buffer[size * (CONTEXT_LENGTH + 1) :]
-        starts_B1 = torch.tensor([[rng.randrange(MAX_POSITIONS - CONTEXT_LENGTH) if rng.random() < 0.5 else 0] for _ in range(size)])
-        yield {"input_ids": pairs_BT2[:, :-1, 0], "position_ids": starts_B1 + torch.arange(CONTEXT_LENGTH)}, pairs_BT2[:, 1:, 1]
+        starts_B1 = torch.tensor(
+            [
+                [rng.randrange(MAX_POSITIONS - CONTEXT_LENGTH) if rng.random() < 0.5 else 0]
+                for _ in range(size)
+            ]
+        )
+        yield (
+            {
+                "input_ids": pairs_BT2[:, :-1, 0],
+                "position_ids": starts_B1 + torch.arange(CONTEXT_LENGTH),
+            },
+            pairs_BT2[:, 1:, 1],
+        )
 
 
 def masked_batches(tokenizer: Any, rng: random.Random, size: int = 48) -> Iterator[TrainingBatch]:
     """Sentences with one to three tokens masked, or the whole of an output."""
     while True:
-        encoding = tokenizer([sample_sentence(rng, truncate=True) for _ in range(size)], return_tensors="pt", padding=True)
+        encoding = tokenizer(
+            [sample_sentence(rng, truncate=True) for _ in range(size)],
+            return_tensors="pt",
+            padding=True,
+        )
         labels_BT = torch.full_like(encoding["input_ids"], IGNORE_INDEX)
-        for ids, labels, mask in zip(encoding["input_ids"], labels_BT, encoding["attention_mask"], strict=True):
+        for ids, labels, mask in zip(
+            encoding["input_ids"], labels_BT, encoding["attention_mask"], strict=True
+        ):
             last = int(mask.sum()) - 1
             for position in rng.sample(range(1, last), min(last - 1, rng.randint(1, 2))):
                 labels[position] = ids[position]
@@ -148,13 +215,21 @@ def masked_batches(tokenizer: Any, rng: random.Random, size: int = 48) -> Iterat
         yield dict(encoding), labels_BT
 
 
-def train_model(model: Any, batches: Iterator[TrainingBatch], steps: int, learning_rate: float) -> None:
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps, pct_start=0.1)
+def train_model(
+    model: Any, batches: Iterator[TrainingBatch], steps: int, learning_rate: float
+) -> None:
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=learning_rate, weight_decay=0.01, betas=(0.9, 0.98)
+    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, learning_rate, total_steps=steps, pct_start=0.1
+    )
     model.train()
     for _ in range(steps):
         inputs, labels_BT = next(batches)
-        loss = cross_entropy(model(**inputs).logits.flatten(0, 1), labels_BT.flatten(), ignore_index=IGNORE_INDEX)
+        loss = cross_entropy(
+            model(**inputs).logits.flatten(0, 1), labels_BT.flatten(), ignore_index=IGNORE_INDEX
+        )
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -167,34 +242,58 @@ def make_causal(folder: Path, corpus: list[str], seed: int = 0, steps: int = 600
     torch.manual_seed(seed)
     tokenizer = causal_tokenizer(corpus)
     end = tokenizer.convert_tokens_to_ids(END_OF_TEXT)
-    config = GPT2Config(vocab_size=len(tokenizer), n_positions=MAX_POSITIONS, n_embd=64, n_layer=2, n_head=4, initializer_range=0.1,
-                        bos_token_id=end, eos_token_id=end, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)  # fmt: skip
+    config = GPT2Config(
+        vocab_size=len(tokenizer),
+        n_positions=MAX_POSITIONS,
+        n_embd=64,
+        n_layer=2,
+        n_head=4,
+        initializer_range=0.1,
+        bos_token_id=end,
+        eos_token_id=end,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+    )
     model = GPT2LMHeadModel(config)
     train_model(model, causal_batches(tokenizer, random.Random(seed)), steps, 5e-3)
     for prompt, expected in CHECKS["tiny-gpt2"]:
         encoding = tokenizer(prompt, return_tensors="pt")
         n_tokens = len(tokenizer(expected)["input_ids"])
-        generated = model.generate(**encoding, max_new_tokens=n_tokens, do_sample=False, pad_token_id=end)[
-            0, encoding["input_ids"].shape[1] :
-        ]
+        generated = model.generate(
+            **encoding, max_new_tokens=n_tokens, do_sample=False, pad_token_id=end
+        )[0, encoding["input_ids"].shape[1] :]
         if tokenizer.decode(generated) != expected:
-            raise FixtureError(f"tiny-gpt2 continues {prompt!r} with {tokenizer.decode(generated)!r}, not {expected!r}")
+            raise FixtureError(
+                f"tiny-gpt2 continues {prompt!r} with {tokenizer.decode(generated)!r}, not "
+                f"{expected!r}"
+            )
     return _save(model, tokenizer, folder)
 
 
 def make_masked(folder: Path, corpus: list[str], seed: int = 0, steps: int = 600) -> Path:
     torch.manual_seed(seed)
     tokenizer = masked_tokenizer(corpus)
-    config = BertConfig(vocab_size=len(tokenizer), hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
-                        initializer_range=0.1, max_position_embeddings=MAX_POSITIONS, hidden_dropout_prob=0.0,
-                        attention_probs_dropout_prob=0.0)  # fmt: skip
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        initializer_range=0.1,
+        max_position_embeddings=MAX_POSITIONS,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     model = BertForMaskedLM(config)
     train_model(model, masked_batches(tokenizer, random.Random(seed)), steps, 3e-3)
     for text, expected in CHECKS["tiny-bert"]:
         encoding = tokenizer(text, return_tensors="pt")
         (position,) = (encoding["input_ids"][0] == tokenizer.mask_token_id).nonzero()[:, 0].tolist()
         with torch.no_grad():
-            prediction = tokenizer.convert_ids_to_tokens([int(model(**encoding).logits[0, position].argmax())])[0]
+            prediction = tokenizer.convert_ids_to_tokens(
+                [int(model(**encoding).logits[0, position].argmax())]
+            )[0]
         if prediction != expected:
             raise FixtureError(f"tiny-bert fills {text!r} with {prediction!r}, not {expected!r}")
     return _save(model, tokenizer, folder)
@@ -215,15 +314,23 @@ def make_models(folder: Path) -> Path:
             try:
                 train(folder / name, corpus, seed)
                 break
-            except FixtureError:  # processors round differently, so that no seed is right on all of them
+            except (
+                FixtureError
+            ):  # processors round differently, so that no seed is right on all of them
                 if seed == MAX_SEEDS - 1:
                     raise
     return folder
 
 
 def cached_models(home: Path) -> Path:
-    """Both fixtures, made only where this file or a version has changed since they were made in `home`."""
-    sources = [Path(__file__).read_bytes(), torch.__version__.encode(), transformers.__version__.encode()]
+    """Both fixtures, made only where this file or a version has changed since they were made in
+    `home`.
+    """
+    sources = [
+        Path(__file__).read_bytes(),
+        torch.__version__.encode(),
+        transformers.__version__.encode(),
+    ]
     folder = home / hashlib.sha256(b"".join(sources)).hexdigest()[:16]
     with FileLock(home / "making.lock"):  # several processes of one test session want them
         if not folder.is_dir():

@@ -8,6 +8,11 @@ import torch
 def fingerprint(trainer):
     """Over every weight, Adam's averages and step counts, the generators and the step."""
     digest = hashlib.sha256()
-    for name, tensor in sorted([*trainer.model.state_dict().items(), *trainer.state_dict().items()]):
-        digest.update(name.encode() + tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    for name, tensor in sorted(
+        [*trainer.model.state_dict().items(), *trainer.state_dict().items()]
+    ):
+        digest.update(
+            name.encode()
+            + tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+        )
     return digest.hexdigest()

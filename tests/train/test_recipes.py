@@ -13,13 +13,19 @@ from tests.support.app_server import ROOT, free_port, wait_for
 
 RECIPES = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", RECIPES, re.M | re.S))
-EDIT = re.compile(r"^(At the end of|The file|In) `([^`]+)`(?:, (below|above|instead of) `([^`]+)`)?:\n\n```\w+\n(.*?)```", re.M | re.S)
+EDIT = re.compile(
+    r"^(At the end of|The file|In) `([^`]+)`(?:, (below|above|instead of) "
+    r"`([^`]+)`)?:\n\n```\w+\n(.*?)```",
+    re.M | re.S,
+)
 COMMAND = re.compile(r"^```\n(python .*?)\n```", re.M)
 
 
 @pytest.fixture
 def copy(tmp_path):
-    shutil.copytree(ROOT / "playground", tmp_path / "playground", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "playground", tmp_path / "playground", ignore=shutil.ignore_patterns("__pycache__")
+    )
     shutil.copytree(ROOT / "checkpoints" / "reverse", tmp_path / "checkpoints" / "reverse")
     shutil.copy(ROOT / "app.py", tmp_path)
     return tmp_path
@@ -35,8 +41,15 @@ def carry_out(section, copy):
             continue
         source = path.read_text(encoding="utf-8")
         if anchor:
-            assert source.count(anchor + "\n") == 1, f"{name} has the line {anchor!r} {source.count(anchor)} times"
-        put = {"": source + text, "below": f"{anchor}\n{text}", "above": f"{text}{anchor}\n", "instead of": text}[where]
+            assert source.count(anchor + "\n") == 1, (
+                f"{name} has the line {anchor!r} {source.count(anchor)} times"
+            )
+        put = {
+            "": source + text,
+            "below": f"{anchor}\n{text}",
+            "above": f"{text}{anchor}\n",
+            "instead of": text,
+        }[where]
         path.write_text(source.replace(anchor + "\n", put) if anchor else put, encoding="utf-8")
     [command] = COMMAND.findall(SECTIONS[section])
     return [sys.executable, *command.split()[1:]]
@@ -44,34 +57,56 @@ def carry_out(section, copy):
 
 @pytest.mark.smoke
 def test_there_is_a_recipe_for_each_thing_that_can_be_added():
-    assert list(SECTIONS) == ["A task", "A component", "A position encoding", "An architecture", "A tab"]
+    assert list(SECTIONS) == [
+        "A task",
+        "A component",
+        "A position encoding",
+        "An architecture",
+        "A tab",
+    ]
 
 
 @pytest.mark.smoke
 def test_every_line_that_a_recipe_replaces_is_in_the_code():
     for _, name, where, anchor, _ in EDIT.findall(RECIPES):
         if where:
-            assert (ROOT / name).read_text(encoding="utf-8").count(anchor + "\n") == 1, (name, anchor)
+            assert (ROOT / name).read_text(encoding="utf-8").count(anchor + "\n") == 1, (
+                name,
+                anchor,
+            )
 
 
-@pytest.mark.parametrize("section", ["A task", "A component", "A position encoding", "An architecture"])
+@pytest.mark.parametrize(
+    "section", ["A task", "A component", "A position encoding", "An architecture"]
+)
 def test_what_a_recipe_adds_can_be_trained(section, copy):
     command = carry_out(section, copy)
     done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     saved = json.loads((copy / command[-1] / "config.json").read_text())
-    added = {"A task": "tail", "A component": "squared", "A position encoding": "window", "An architecture": "bag"}[section]
+    added = {
+        "A task": "tail",
+        "A component": "squared",
+        "A position encoding": "window",
+        "An architecture": "bag",
+    }[section]
     assert f'"{added}"' in json.dumps(saved)
 
 
 def test_a_tab_that_a_recipe_adds_is_served_and_answers(copy):
     port = free_port()
     command = [part.replace("PORT", str(port)) for part in carry_out("A tab", copy)]
-    with subprocess.Popen(command, cwd=copy, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT) as server:
+    with subprocess.Popen(
+        command, cwd=copy, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+    ) as server:
         try:
             wait_for(lambda: answers(f"http://127.0.0.1:{port}/"), description="the page")
             page = urllib.request.urlopen(f"http://127.0.0.1:{port}/config").read().decode()
-            asked = urllib.request.Request(f"http://127.0.0.1:{port}/playground/ask/clock", b"{}", {"Content-Type": "application/json"})
+            asked = urllib.request.Request(
+                f"http://127.0.0.1:{port}/playground/ask/clock",
+                b"{}",
+                {"Content-Type": "application/json"},
+            )
             told = json.load(urllib.request.urlopen(asked))
         finally:
             server.terminate()

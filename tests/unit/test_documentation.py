@@ -32,10 +32,32 @@ def test_the_space_runs_the_pinned_gradio():
 
 # What the Hub's reference of Spaces' settings lists, as far as it is of use to a Space with Gradio.
 KEYS = {
-    "title", "emoji", "colorFrom", "colorTo", "sdk", "sdk_version", "python_version", "app_file", "license", "short_description", "tags",
-    "models", "datasets", "thumbnail", "pinned", "header", "fullWidth", "suggested_hardware", "preload_from_hub", "hf_oauth",
-    "hf_oauth_scopes", "hf_oauth_expiration_minutes", "startup_duration_timeout", "disable_embedding", "custom_headers",
-}  # fmt: skip
+    "title",
+    "emoji",
+    "colorFrom",
+    "colorTo",
+    "sdk",
+    "sdk_version",
+    "python_version",
+    "app_file",
+    "license",
+    "short_description",
+    "tags",
+    "models",
+    "datasets",
+    "thumbnail",
+    "pinned",
+    "header",
+    "fullWidth",
+    "suggested_hardware",
+    "preload_from_hub",
+    "hf_oauth",
+    "hf_oauth_scopes",
+    "hf_oauth_expiration_minutes",
+    "startup_duration_timeout",
+    "disable_embedding",
+    "custom_headers",
+}
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 
 
@@ -43,7 +65,11 @@ def test_the_front_matter_says_what_the_hub_understands():
     card = front_matter()
     assert set(card) <= KEYS
     assert {card["colorFrom"], card["colorTo"]} <= COLOURS
-    assert (card["sdk"], card["hf_oauth"], card["hf_oauth_scopes"]) == ("gradio", True, ["contribute-repos"])  # none that reads or deletes
+    assert (card["sdk"], card["hf_oauth"], card["hf_oauth_scopes"]) == (
+        "gradio",
+        True,
+        ["contribute-repos"],
+    )  # none that reads or deletes
     assert len(card["short_description"]) <= 60  # what the Hub shows of it
     assert len(card["emoji"]) == 1
     assert all(re.fullmatch(r"[\w.-]+/[\w.-]+", name) for name in card["models"])
@@ -53,7 +79,10 @@ def test_the_front_matter_says_what_the_hub_understands():
 
 
 def test_front_matter_models_are_the_default_compare_models():
-    assert {name.split("/")[1] for name in front_matter()["models"]} == {"bert-base-uncased", "gpt2"}
+    assert {name.split("/")[1] for name in front_matter()["models"]} == {
+        "bert-base-uncased",
+        "gpt2",
+    }
 
 
 def test_the_space_preloads_the_models_that_compare_proposes():
@@ -64,7 +93,11 @@ def test_the_space_preloads_the_models_that_compare_proposes():
 def test_the_space_is_brought_up_to_date_only_by_what_was_tested_on_main():
     workflow = yaml.safe_load((ROOT / ".github/workflows/sync-space.yml").read_text())
     after = workflow[True]["workflow_run"]  # YAML 1.1 reads `on` as true
-    assert (after["workflows"], after["branches"], after["types"]) == (["tests"], ["main"], ["completed"])
+    assert (after["workflows"], after["branches"], after["types"]) == (
+        ["tests"],
+        ["main"],
+        ["completed"],
+    )
     assert yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())["name"] == "tests"
     assert workflow["permissions"] == {"contents": "read"}
     (job,) = workflow["jobs"].values()
@@ -73,13 +106,17 @@ def test_the_space_is_brought_up_to_date_only_by_what_was_tested_on_main():
     assert job["steps"][0]["with"]["ref"] == "${{ github.event.workflow_run.head_sha }}"
     run = job["steps"][-1]
     assert run["run"] == 'python -m playground deploy "$SPACE"'
-    assert [step for step in job["steps"] if "HF_TOKEN" in str(step)] == [run]  # no other step sees it
+    assert [step for step in job["steps"] if "HF_TOKEN" in str(step)] == [
+        run
+    ]  # no other step sees it
 
 
 def test_every_requirement_is_pinned():
     for name in ("requirements.txt", "requirements-dev.txt"):
         for line in (ROOT / name).read_text().splitlines():
-            assert re.fullmatch(r"-r requirements\.txt|-c constraints\.txt|[\w-]+(\[\w+\])?==[\w.]+", line), line
+            assert re.fullmatch(
+                r"-r requirements\.txt|-c constraints\.txt|[\w-]+(\[\w+\])?==[\w.]+", line
+            ), line
 
 
 def test_the_tree_in_the_architecture_document_is_the_tree_of_the_repo():
@@ -93,9 +130,13 @@ def test_the_tree_in_the_architecture_document_is_the_tree_of_the_repo():
     missing = [path for path in paths if not (ROOT / path).exists()]
     assert missing == []
     modules = {
-        path.name.removesuffix(".py") for path in (ROOT / "playground").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+        path.name.removesuffix(".py")
+        for path in (ROOT / "playground").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
     }
-    told = {path.split("/")[1].removesuffix(".py") for path in paths if path.startswith("playground/")}
+    told = {
+        path.split("/")[1].removesuffix(".py") for path in paths if path.startswith("playground/")
+    }
     assert modules - {"__init__"} == told
 
 
@@ -107,7 +148,9 @@ def test_the_licence_is_the_one_that_the_front_matter_names():
 def test_the_two_commands_are_in_the_readme_and_ci_runs_the_second():
     assert "pip install -r requirements.txt && python app.py" in README
     assert "pip install -r requirements-dev.txt && pytest" in README
-    assert re.search(r"pip install .*-r requirements-dev\.txt && pytest", (ROOT / ".ci/run").read_text())
+    assert re.search(
+        r"pip install .*-r requirements-dev\.txt && pytest", (ROOT / ".ci/run").read_text()
+    )
     assert re.search(r"bash \.ci/run", (ROOT / ".github/workflows/tests.yml").read_text())
 
 
@@ -149,7 +192,9 @@ def test_readme_has_at_most_900_words():
 PROSE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
 PROSE += sorted((ROOT / "docs").glob("*.md"))
 MAX_WORDS = 26
-OLD_WORDS = re.compile(r"\b(whoever|somebody|nobody|everybody|anybody|errands?|strangers?|visitors?)\b", re.I)
+OLD_WORDS = re.compile(
+    r"\b(whoever|somebody|nobody|everybody|anybody|errands?|strangers?|visitors?)\b", re.I
+)
 
 
 def sentences(text):
@@ -161,7 +206,11 @@ def sentences(text):
 
 @pytest.mark.parametrize("path", PROSE, ids=lambda path: path.name)
 def test_sentences_of_the_documents_are_short(path):
-    found = [each for each in sentences(path.read_text(encoding="utf-8")) if len(each.split()) > MAX_WORDS]
+    found = [
+        each
+        for each in sentences(path.read_text(encoding="utf-8"))
+        if len(each.split()) > MAX_WORDS
+    ]
     assert found == []
 
 
@@ -181,7 +230,11 @@ def test_the_command_that_made_each_shipped_checkpoint_is_named(name):
 def test_no_large_file_is_kept():
     def ours(path: Path) -> bool:
         parts = path.relative_to(ROOT).parts
-        return path.is_file() and not {"runs", "rows"} & set(parts) and not any(p.startswith(".") and p != ".github" for p in parts)
+        return (
+            path.is_file()
+            and not {"runs", "rows"} & set(parts)
+            and not any(p.startswith(".") and p != ".github" for p in parts)
+        )
 
     kept = [path for path in ROOT.rglob("*") if ours(path)]
     assert len(kept) > 50
@@ -195,7 +248,11 @@ def anchors(path):
 
 
 def test_every_link_in_the_documents_leads_somewhere():
-    documents = (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / ".github").glob("*.md"))
+    documents = (
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / ".github").glob("*.md"),
+    )
     assert len(documents) > 10
     for document in documents:
         for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8")):
@@ -213,7 +270,9 @@ def test_every_variable_of_the_environment_is_told():
     told = set(re.findall(r"^\| `(PLAYGROUND_\w+)`", hosting, re.M))
     renames = re.findall(r"^\| `(PLAYGROUND_\w+)` \| `(PLAYGROUND_\w+)` \|$", hosting, re.M)
     new_name = {old: new for new, old in renames}
-    assert new_name == {f"PLAYGROUND_{old}": f"PLAYGROUND_{new}" for new, old in DEPRECATED_NAMES.items()}
+    assert new_name == {
+        f"PLAYGROUND_{old}": f"PLAYGROUND_{new}" for new, old in DEPRECATED_NAMES.items()
+    }
     read = {f"PLAYGROUND_{name}" for name in ENV_NUMBERS}
     for path in (ROOT / "playground").rglob("*.py"):
         read |= set(re.findall(r"PLAYGROUND_[A-Z_]+[A-Z]", path.read_text(encoding="utf-8")))

@@ -66,7 +66,9 @@ def test_each_length_has_its_own_scores():
     assert {each.length: each.available for each in scores.by_length} == asked.num_available
     even_B = asked.lengths_B % 2 == 0
     assert scores.exact_match == pytest.approx(even_B.float().mean().item())
-    assert scores.token_accuracy == pytest.approx(((asked.lengths_B + 1) * even_B).sum().item() / (asked.lengths_B + 1).sum().item())
+    assert scores.token_accuracy == pytest.approx(
+        ((asked.lengths_B + 1) * even_B).sum().item() / (asked.lengths_B + 1).sum().item()
+    )
 
 
 def test_token_accuracy_is_by_position_and_counts_missing_as_wrong():
@@ -91,7 +93,11 @@ def test_scores_equal_a_count_by_hand_of_free_running_answers_at_every_age(ages)
             rows, right_rows = rows + 1, right_rows + all(a == b for a, b in real)
             tokens, right_tokens = tokens + len(real), right_tokens + sum(a == b for a, b in real)
         scores = evaluate(model, asked)
-        assert (scores.n, scores.exact_match, scores.token_accuracy) == (rows, right_rows / rows, right_tokens / tokens)
+        assert (scores.n, scores.exact_match, scores.token_accuracy) == (
+            rows,
+            right_rows / rows,
+            right_tokens / tokens,
+        )
         seen.append(scores.token_accuracy)
     assert seen[0] < 0.2 < seen[2] < 0.95 < seen[-1]
 
@@ -100,7 +106,9 @@ def test_the_lengths_add_up_to_the_whole(ages):
     for model in ages.values():
         scores = evaluate(model, build_held_out_set(REVERSE, 1300, 1, 5))  # more than two chunks
         assert scores.n == sum(each.n for each in scores.by_length) == 1300
-        assert scores.exact_match * scores.n == pytest.approx(sum(each.exact_match * each.n for each in scores.by_length))
+        assert scores.exact_match * scores.n == pytest.approx(
+            sum(each.exact_match * each.n for each in scores.by_length)
+        )
         tokens = [each.n * (each.length + 1) for each in scores.by_length]
         right = [each.token_accuracy * n for each, n in zip(scores.by_length, tokens, strict=True)]
         assert scores.token_accuracy * sum(tokens) == pytest.approx(sum(right))
@@ -109,7 +117,12 @@ def test_the_lengths_add_up_to_the_whole(ages):
 def test_length_without_held_out_sequences_scores_none_not_zero():
     scores = evaluate(ALWAYS, build_held_out_set(load_task("reverse", 2), 50, 4, 8))
     by_length = {each.length: each for each in scores.by_length}
-    assert (by_length[4].n, by_length[4].available, by_length[4].exact_match, by_length[4].token_accuracy) == (0, 0, None, None)
+    assert (
+        by_length[4].n,
+        by_length[4].available,
+        by_length[4].exact_match,
+        by_length[4].token_accuracy,
+    ) == (0, 0, None, None)
     assert by_length[8].exact_match == 1.0
 
 

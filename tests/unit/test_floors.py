@@ -1,4 +1,6 @@
-"""The house rules on imports, read from the sources: nothing here is imported but the standard library and pytest."""
+"""The house rules on imports, read from the sources: nothing here is imported but the standard
+library and pytest.
+"""
 
 import ast
 import re
@@ -12,7 +14,10 @@ import playground
 
 ROOT = Path(__file__).resolve().parents[2]
 HOUSE = ROOT / "playground"
-FLOORS = {name: int(floor) for floor, name in re.findall(r"^ +(\d+)  (\w+)/? ", playground.__doc__, re.MULTILINE)}
+FLOORS = {
+    name: int(floor)
+    for floor, name in re.findall(r"^ +(\d+)  (\w+)/? ", playground.__doc__, re.MULTILINE)
+}
 FILES = sorted(HOUSE.rglob("*.py"))
 WEB = {"gradio", "starlette", "fastapi", "uvicorn"}
 COMPARING = {f"comparison/{path.name}" for path in (HOUSE / "comparison").glob("*.py")}
@@ -27,22 +32,36 @@ ONLY_IN = {
         "architectures/bart.py",
     }
     | COMPARING - {"comparison/job_queue.py"},
-    "huggingface_hub": {"hub/client.py", "hub/model_card.py", "data.py", "ui/hub_api.py", "cli/hub.py", "comparison/pretrained.py"},
+    "huggingface_hub": {
+        "hub/client.py",
+        "hub/model_card.py",
+        "data.py",
+        "ui/hub_api.py",
+        "cli/hub.py",
+        "comparison/pretrained.py",
+    },
     "datasets": {"data.py"},
     "spaces": {"runs/zerogpu.py"},
 }
 
 
 def imports(path):
-    """Full names of what a file imports, wherever in it, with the names taken from it: "playground.tasks.PAD", "torch.Tensor"."""
+    """Full names of what a file imports, wherever in it, with the names taken from it:
+    "playground.tasks.PAD", "torch.Tensor".
+    """
     package = path.relative_to(ROOT).parent.parts
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             origin = ".".join(package[: len(package) + 1 - node.level]) + "." if node.level else ""
-            yield from (f"{origin}{node.module or ''}.{alias.name}".replace("..", ".") for alias in node.names)
-    yield from re.findall(r'"(playground\.[\w.]+):\w+"', path.read_text())  # what is imported by its name later
+            yield from (
+                f"{origin}{node.module or ''}.{alias.name}".replace("..", ".")
+                for alias in node.names
+            )
+    yield from re.findall(
+        r'"(playground\.[\w.]+):\w+"', path.read_text()
+    )  # what is imported by its name later
 
 
 def room(path):
@@ -63,15 +82,25 @@ def test_file_imports_only_lower_layers_and_its_own_package(path):
     for name in imports(path):
         top, *inner = name.split(".")
         if top == "playground" and inner and inner[0] in FLOORS:
-            assert room(path) == inner[0] or FLOORS[inner[0]] < FLOORS.get(room(path), 0), f"{path} imports {name}"
-        assert path.relative_to(HOUSE).as_posix() in ONLY_IN.get(top, {path.relative_to(HOUSE).as_posix()}), f"{path} imports {name}"
+            assert room(path) == inner[0] or FLOORS[inner[0]] < FLOORS.get(room(path), 0), (
+                f"{path} imports {name}"
+            )
+        assert path.relative_to(HOUSE).as_posix() in ONLY_IN.get(
+            top, {path.relative_to(HOUSE).as_posix()}
+        ), f"{path} imports {name}"
         assert top not in WEB or room(path) == "ui", f"{path} imports {name}"
 
 
 def test_files_in_models_import_each_other_from_their_own_folder_only():
     for path in (HOUSE / "models").glob("*.py"):
-        assert "playground." not in "".join(line for line in path.read_text().splitlines() if re.match(r"\s*(from|import) ", line))
-        assert all(node.level <= 1 for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom))
+        assert "playground." not in "".join(
+            line for line in path.read_text().splitlines() if re.match(r"\s*(from|import) ", line)
+        )
+        assert all(
+            node.level <= 1
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ImportFrom)
+        )
 
 
 @pytest.mark.parametrize(

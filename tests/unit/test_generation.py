@@ -11,7 +11,12 @@ from playground.tasks.held_out import build_held_out_set
 
 def untrained(**changes):
     torch.manual_seed(0)
-    model = Transformer(ModelConfig(**{"d_model": 16, "n_heads": 2, "n_layers": 2, "d_ff": 32, "max_positions": 12} | changes))
+    model = Transformer(
+        ModelConfig(
+            **{"d_model": 16, "n_heads": 2, "n_layers": 2, "d_ff": 32, "max_positions": 12}
+            | changes
+        )
+    )
     with torch.no_grad():
         for weight in model.parameters():
             weight += 0.2 * torch.randn_like(weight)
@@ -30,16 +35,26 @@ def sources(n=40, length=6):
 
 @torch.no_grad()
 def decode_slowly(model, source_BS, max_tokens):
-    """Greedy decoding with nothing kept: everything written so far goes through the whole model for each new token."""
+    """Greedy decoding with nothing kept: everything written so far goes through the whole model
+    for each new token.
+    """
     target_BT = torch.full((len(source_BS), 1), SOS)
     for _ in range(max_tokens):
         target_BT = torch.cat([target_BT, model(source_BS, target_BT)[:, -1:].argmax(-1)], dim=1)
     written_BT = target_BT[:, 1:]
-    return written_BT.masked_fill((written_BT == EOS).cumsum(1) - (written_BT == EOS).long() > 0, PAD)
+    return written_BT.masked_fill(
+        (written_BT == EOS).cumsum(1) - (written_BT == EOS).long() > 0, PAD
+    )
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"norm": "post"}, {"positions": "sinusoidal", "position_scale": 3.0}, {"attention_bias": False, "tie_output": True}]
+    "changes",
+    [
+        {},
+        {"norm": "post"},
+        {"positions": "sinusoidal", "position_scale": 3.0},
+        {"attention_bias": False, "tie_output": True},
+    ],
 )
 def test_greedy_decoding_equals_running_the_whole_decoder_for_each_token(changes):
     model = never_writes(untrained(**changes), PAD)
@@ -100,13 +115,18 @@ def test_generation_pads_after_eos_and_leaves_other_sequences_alone(ages):
         for row, end in zip(together_BT.tolist(), ends_B.tolist(), strict=True):
             assert EOS not in row or set(row[end + 1 :]) <= {PAD}
         assert len(set(ends_B.tolist())) > 1
-        alone_BT = torch.cat([generate(model, source_1S, 6) for source_1S in source_BS[::20].split(1)])
+        alone_BT = torch.cat(
+            [generate(model, source_1S, 6) for source_1S in source_BS[::20].split(1)]
+        )
         assert torch.equal(alone_BT, together_BT[::20])
 
 
 def test_answers_are_as_wide_as_asked_for_even_where_all_end_early(ages):
     for max_tokens in (1, 4, 5, 6):
-        assert generate(ages[240], sources(20, 1), max_tokens).shape == (len(sources(20, 1)), max_tokens)
+        assert generate(ages[240], sources(20, 1), max_tokens).shape == (
+            len(sources(20, 1)),
+            max_tokens,
+        )
     assert generate(ages[240], sources(20, 5)[:0], 6).shape == (0, 6)
 
 
@@ -115,7 +135,9 @@ def test_sampling_follows_the_softmax_at_its_temperature(temperature):
     model, n = untrained(), 20_000
     source_BS = sources()[-1:].expand(n, -1)
     logits_V = model(source_BS[:1], torch.tensor([[SOS]]))[0, 0].detach()
-    written_B = generate(model, source_BS, 1, temperature=temperature, generator=torch.Generator().manual_seed(3))[:, 0]
+    written_B = generate(
+        model, source_BS, 1, temperature=temperature, generator=torch.Generator().manual_seed(3)
+    )[:, 0]
     drawn_V = torch.bincount(written_B, minlength=13)
 
     def chi_square(at):
@@ -130,7 +152,9 @@ def test_sampling_follows_the_softmax_at_its_temperature(temperature):
 def test_each_sampled_token_depends_on_the_ones_sampled_before():
     model, n = never_writes(untrained(), PAD), 20_000
     source_BS = sources()[-1:].expand(n, -1)
-    first_B, second_B = generate(model, source_BS, 2, temperature=1.0, generator=torch.Generator().manual_seed(3)).unbind(1)
+    first_B, second_B = generate(
+        model, source_BS, 2, temperature=1.0, generator=torch.Generator().manual_seed(3)
+    ).unbind(1)
     for first in [token for token in first_B.unique().tolist() if token != EOS]:
         of_first_B = second_B[first_B == first]
         share_V = model(source_BS[:1], torch.tensor([[SOS, first]]))[0, 1].softmax(-1).detach()
@@ -140,7 +164,12 @@ def test_each_sampled_token_depends_on_the_ones_sampled_before():
 
 def test_sampling_is_reproducible_by_generator_seed():
     model = untrained()
-    draws = [generate(model, sources(), 8, temperature=1.0, generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)]
+    draws = [
+        generate(
+            model, sources(), 8, temperature=1.0, generator=torch.Generator().manual_seed(seed)
+        )
+        for seed in (1, 1, 2)
+    ]
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
 
@@ -157,7 +186,10 @@ def test_sampling_with_a_generator_leaves_torchs_global_one_alone():
 def test_a_temperature_near_zero_is_greedy(temperature, ages):
     greedy_BT = generate(ages[240], sources(50, 5), 6)
     generator = torch.Generator().manual_seed(1)
-    assert torch.equal(generate(ages[240], sources(50, 5), 6, temperature=temperature, generator=generator), greedy_BT)
+    assert torch.equal(
+        generate(ages[240], sources(50, 5), 6, temperature=temperature, generator=generator),
+        greedy_BT,
+    )
 
 
 def test_max_tokens_above_max_positions_is_rejected():

@@ -1,4 +1,6 @@
-"""The layers of the tests themselves: every file has a layer, and the default selection a test of each."""
+"""The layers of the tests themselves: every file has a layer, and the default selection a test
+of each.
+"""
 
 import os
 import re
@@ -12,11 +14,19 @@ from tests.support.layers import LAYERS, TESTS, layer_of
 FILES = sorted(TESTS.rglob("test_*.py"))
 # Whole files of the full gate alone: each of them costs half a minute, or measures the machine.
 WITHOUT_SMOKE = {
-    "browser/test_accessibility.py", "browser/test_hidden.py", "browser/test_markup.py", "browser/test_zero.py",
-    "faults/test_load.py", "faults/test_one_client.py", "faults/test_page_loads.py",
-    "integration/test_code.py", "train/architectures/test_learning.py", "train/test_from_python.py", "train/training/test_parts_learn.py",
+    "browser/test_accessibility.py",
+    "browser/test_hidden.py",
+    "browser/test_markup.py",
+    "browser/test_zero.py",
+    "faults/test_load.py",
+    "faults/test_one_client.py",
+    "faults/test_page_loads.py",
+    "integration/test_code.py",
+    "train/architectures/test_learning.py",
+    "train/test_from_python.py",
+    "train/training/test_parts_learn.py",
     "gpu/test_gpu.py",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(TESTS).as_posix())
@@ -28,7 +38,9 @@ def test_every_file_has_a_layer_and_a_thin_path(path):
 
 
 def test_no_test_name_is_longer_than_70_characters():
-    names = [name for path in FILES for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)]
+    names = [
+        name for path in FILES for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
+    ]
     assert [name for name in names if len(name) > 70] == []
 
 
@@ -40,11 +52,19 @@ def test_the_default_selection_holds_in_every_process(tmp_path, processes):
     (tmp_path / "tests/unit/test_a.py").write_text("def test_unit(): pass\n")
     (tmp_path / "tests/faults/test_b.py").write_text("def test_fault(): pass\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
-    plugin = "import tests.support.layers as layers\nfrom pathlib import Path\nlayers.TESTS = Path('tests').resolve()\n"
+    plugin = (
+        "import tests.support.layers as layers\nfrom pathlib import Path\nlayers.TESTS = "
+        "Path('tests').resolve()\n"
+    )
     (tmp_path / "conftest.py").write_text(plugin + "from tests.support.layers import *\n")
     command = [sys.executable, "-m", "pytest", "-n", processes, "--import-mode=importlib"]
     done = subprocess.run(
-        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(TESTS.parent)}, capture_output=True, text=True, timeout=120
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(TESTS.parent)},
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert "1 passed" in done.stdout, done.stdout + done.stderr
     assert "1 tests did not run: faults 1" in done.stdout

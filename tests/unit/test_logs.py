@@ -79,9 +79,23 @@ def test_repeated_error_is_dropped_whatever_its_text():
         try:
             fail(f"session {number}", *error)
         except ValueError:
-            return logging.LogRecord("asyncio", 40, "x.py", 1, f"Task-{number} failed: {number * 'x'}", (), sys.exc_info())
+            return logging.LogRecord(
+                "asyncio",
+                40,
+                "x.py",
+                1,
+                f"Task-{number} failed: {number * 'x'}",
+                (),
+                sys.exc_info(),
+            )
 
-    assert [repeats.filter(record(number)) for number in range(5)] == [True, False, False, False, False]
+    assert [repeats.filter(record(number)) for number in range(5)] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert repeats.filter(record(5, UnicodeError))  # another error at the same line
 
 
@@ -92,6 +106,8 @@ def test_an_exception_in_a_thread_is_logged_with_its_traceback():
         "def work(): raise RuntimeError('from the thread')\n"
         "thread = threading.Thread(target=work, name='worker-7'); thread.start(); thread.join()\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stderr.count("ERROR playground: The thread worker-7 ended with an exception") == 1
     assert done.stderr.count("RuntimeError: from the thread") == 1

@@ -30,7 +30,15 @@ from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 
 TEXT = "".join(f"{i:03d}\t{i:03d}x\n" for i in range(300))
-SMALL = {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16, "steps": 3, "batch_size": 16, "eval_every": 100}
+SMALL = {
+    "d_model": 16,
+    "n_heads": 1,
+    "n_layers": 1,
+    "d_ff": 16,
+    "steps": 3,
+    "batch_size": 16,
+    "eval_every": 100,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -45,10 +53,14 @@ def test_text_csv_and_files_of_the_same_rows_are_the_same_rows(tmp_path):
     (tmp_path / "rows.tsv").write_bytes(b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
     (tmp_path / "rows.csv").write_text(table)
     same = [
-        from_text("\n\n" + TEXT + "\n"), from_csv(table, ["source", "target"]), from_file(tmp_path / "rows.tsv"),
-        from_file(tmp_path / "rows.csv", ["source", "target"]), from_bytes(table.replace(",", ";").encode(), "x", ["source", "target"]),
-        from_cli_argument(str(tmp_path / "rows.tsv")), from_csv("a\tb\n" + TEXT),
-    ]  # fmt: skip
+        from_text("\n\n" + TEXT + "\n"),
+        from_csv(table, ["source", "target"]),
+        from_file(tmp_path / "rows.tsv"),
+        from_file(tmp_path / "rows.csv", ["source", "target"]),
+        from_bytes(table.replace(",", ";").encode(), "x", ["source", "target"]),
+        from_cli_argument(str(tmp_path / "rows.tsv")),
+        from_csv("a\tb\n" + TEXT),
+    ]
     assert {each.sha256 for each in same} == {rows.sha256}
     assert from_csv(table, ["target", "source"]).sha256 != rows.sha256
     assert rows.preview(1) == [(["0", "0", "0"], ["0", "0", "0", "x"])]
@@ -62,10 +74,18 @@ def test_text_csv_and_files_of_the_same_rows_are_the_same_rows(tmp_path):
         ("a,b,c\n1,2,3\n", ["a"], "columns are a; name two"),
         ("a,b\n1,2\n", ["a", "a"], "both columns are a"),
         ("", [], "there are 0 columns \\(none\\)"),
-        ("a,b\n1,2\n3\n4,5\n\n,6\n", [], "2 of 4 lines cannot be used: line 3 has no target; line 6 has no source"),
+        (
+            "a,b\n1,2\n3\n4,5\n\n,6\n",
+            [],
+            "2 of 4 lines cannot be used: line 3 has no target; line 6 has no source",
+        ),
         ('a,b\n"1\n1",2\nx\x01,5\n', [], "line 4 has the control character U\\+0001"),
         ("a" * 200_000 + ",b\n1,2\n", [], "header of the table cannot be read \\(field larger"),
-        ("a,b\n" + "1" * 200_000 + ",2\n", [], "line 2 is not a line of a CSV file \\(field larger"),
+        (
+            "a,b\n" + "1" * 200_000 + ",2\n",
+            [],
+            "line 2 is not a line of a CSV file \\(field larger",
+        ),
     ],
 )
 def test_a_table_that_cannot_be_taken_says_why(table, columns, says):
@@ -125,7 +145,11 @@ def test_what_names_rows_on_a_command_line(task, expected):
 def test_keeping_twice_writes_once_and_leaves_nothing_half_written(tmp_path, monkeypatch):
     rows = from_text(TEXT)
     folder = tmp_path / "checkpoints" / "rows"
-    monkeypatch.setattr(origins, "write_dir", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        origins,
+        "write_dir",
+        lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")),
+    )
     with pytest.raises(OSError, match="No space"):
         store(rows)
     assert not folder.exists()
@@ -141,7 +165,10 @@ def test_a_run_on_rows_resumes_is_asked_and_is_read_without_them(tmp_path, monke
     rows = from_text("".join(f"w{i % 7} w{i // 7}\tv{i // 7} v{i % 7} end\n" for i in range(140)))
     store(rows)
     config = RunConfig.from_flat({**rows.task_settings(), **SMALL})
-    assert (config.model.source_vocabulary, config.model.max_positions) == (len(rows.vocabulary) + 3, 4)
+    assert (config.model.source_vocabulary, config.model.max_positions) == (
+        len(rows.vocabulary) + 3,
+        4,
+    )
     trainer = Trainer(config)
     metrics = list(trainer)
     save_checkpoint(tmp_path / "c", trainer, metrics, trainer.evaluate())
@@ -168,25 +195,35 @@ def test_a_run_on_rows_resumes_is_asked_and_is_read_without_them(tmp_path, monke
 @pytest.mark.parametrize(
     ("changed", "field"),
     [
-        ({"rows": "../../etc"}, "rows"), ({"rows": "A" * 64}, "rows"), ({"vocabulary": "a a"}, "vocabulary"),
+        ({"rows": "../../etc"}, "rows"),
+        ({"rows": "A" * 64}, "rows"),
+        ({"vocabulary": "a a"}, "vocabulary"),
         ({"vocabulary": ""}, "vocabulary"),
-        ({"longest_answer": 129}, "longest_answer"), ({"source_vocabulary": 13}, "source_vocabulary"),
+        ({"longest_answer": 129}, "longest_answer"),
+        ({"source_vocabulary": 13}, "source_vocabulary"),
         ({"max_positions": 4}, "max_positions"),
-        ({"task": "reverse"}, "rows"), ({"task": "reverse", "rows": ""}, "vocabulary"),
+        ({"task": "reverse"}, "rows"),
+        ({"task": "reverse", "rows": ""}, "vocabulary"),
         ({"task": "reverse", "rows": "", "vocabulary": ""}, "longest_answer"),
     ],
-)  # fmt: skip
+)
 def test_settings_of_rows_that_do_not_fit_name_their_field(changed, field):
     settings = from_text(TEXT).task_settings()
-    assert RunConfig.from_flat(RunConfig.from_flat(settings).to_flat()) == RunConfig.from_flat(settings)
+    assert RunConfig.from_flat(RunConfig.from_flat(settings).to_flat()) == RunConfig.from_flat(
+        settings
+    )
     with pytest.raises(ValueError, match=field) as caught:
         RunConfig.from_flat(settings | changed)
     assert caught.value.field == field
 
 
 def test_ten_thousand_rows_are_read_kept_and_drawn_from_within_two_seconds():
-    text = "".join(" ".join(f"{i:05d}") + "\t" + " ".join(f"{i:05d}"[::-1]) + "\n" for i in range(10_000))
-    Trainer(RunConfig())  # a process's first optimizer takes seconds, and workers have paid for it before a run begins
+    text = "".join(
+        " ".join(f"{i:05d}") + "\t" + " ".join(f"{i:05d}"[::-1]) + "\n" for i in range(10_000)
+    )
+    Trainer(
+        RunConfig()
+    )  # a process's first optimizer takes seconds, and workers have paid for it before a run begins
     started = time.process_time()
     rows = from_text(text)
     store(rows)
@@ -206,7 +243,10 @@ def function(tmp_path, body):
 
 
 def test_a_function_is_asked_once_and_its_answers_become_rows(tmp_path):
-    place = function(tmp_path, "def answer(symbols):\n    return [s + '!' for s in symbols if s != '1'] or ['none']\n")
+    place = function(
+        tmp_path,
+        "def answer(symbols):\n    return [s + '!' for s in symbols if s != '1'] or ['none']\n",
+    )
     rows = from_cli_argument(place, symbols=4, max_length=6, n=500)
     assert len(rows) == 500
     for source, target in rows.preview(500):
@@ -221,10 +261,16 @@ def test_a_function_is_asked_once_and_its_answers_become_rows(tmp_path):
     ("body", "says"),
     [
         ("def answer(symbols):\n    return symbols[5]\n", "failed on .*IndexError"),
-        ("def answer(symbols):\n    return 'abc'\n", "returned 'abc' for .*; it must return a list of at least one symbol"),
+        (
+            "def answer(symbols):\n    return 'abc'\n",
+            "returned 'abc' for .*; it must return a list of at least one symbol",
+        ),
         ("def answer(symbols):\n    return ['a b']\n", "must return a list of at least one symbol"),
         ("def answer(symbols):\n    return []\n", "at least one"),
-        ("import random\ndef answer(symbols):\n    return [str(random.random())]\n", "two different results"),
+        (
+            "import random\ndef answer(symbols):\n    return [str(random.random())]\n",
+            "two different results",
+        ),
         ("import nowhere_at_all\n", "cannot be run: ModuleNotFoundError"),
         ("def other(symbols):\n    return symbols\n", "has no function answer"),
     ],
@@ -235,7 +281,10 @@ def test_a_function_that_is_no_task_says_why(tmp_path, body, says):
 
 
 def test_no_function_runs_on_a_hosted_page(tmp_path, monkeypatch):
-    place = function(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\ndef answer(symbols):\n    return symbols\n")
+    place = function(
+        tmp_path,
+        f"open({str(tmp_path / 'ran')!r}, 'w')\ndef answer(symbols):\n    return symbols\n",
+    )
     with pytest.raises(DatasetError, match="cannot be a task on a hosted page"):
         from_function(place, is_hosted=True)
     monkeypatch.setenv("SPACE_ID", "ada/space")
@@ -259,20 +308,41 @@ def streamed(hub, tmp_path, monkeypatch):
     import datasets
     from huggingface_hub import HfFileSystem
 
-    monkeypatch.setattr(datasets.config, "HF_ENDPOINT", hub.url)  # read once, at the first import in this process
+    monkeypatch.setattr(
+        datasets.config, "HF_ENDPOINT", hub.url
+    )  # read once, at the first import in this process
     HfFileSystem.clear_instance_cache()
     return hub
 
 
 def test_two_columns_of_a_dataset_are_streamed(streamed):
-    table = {"question": [f"{i:03d}" for i in range(300)], "extra": [0.5] * 300, "answer": [f"{i:03d}x" for i in range(300)]}
+    table = {
+        "question": [f"{i:03d}" for i in range(300)],
+        "extra": [0.5] * 300,
+        "answer": [f"{i:03d}x" for i in range(300)],
+    }
     kinds = {
-        "ada/parquet": {"data/train-0.parquet": parquet(table), "data/test-0.parquet": parquet({"other": ["z"]}), "x.pkl": b"cpickle"},
-        "ada/lines": {"rows.jsonl": "".join(json.dumps({k: v[i] for k, v in table.items()}) + "\n" for i in range(300)).encode()},
+        "ada/parquet": {
+            "data/train-0.parquet": parquet(table),
+            "data/test-0.parquet": parquet({"other": ["z"]}),
+            "x.pkl": b"cpickle",
+        },
+        "ada/lines": {
+            "rows.jsonl": "".join(
+                json.dumps({k: v[i] for k, v in table.items()}) + "\n" for i in range(300)
+            ).encode()
+        },
         "ada/script": {"script.py": b"raise SystemExit", "x.pkl": b"cos\nsystem\n"},
     }
     for name, files in kinds.items():
-        streamed.put(name, {"README.md": b"---\nconfigs:\n- config_name: default\n  data_files: x.pkl\n---\n", **files}, kind="dataset")
+        streamed.put(
+            name,
+            {
+                "README.md": b"---\nconfigs:\n- config_name: default\n  data_files: x.pkl\n---\n",
+                **files,
+            },
+            kind="dataset",
+        )
     for name in ("ada/parquet", "ada/lines"):
         assert from_hub(name, ["question", "answer"]).sha256 == from_text(TEXT).sha256
         assert len(from_cli_argument(f"hub:{name}", ["question", "answer"])) == 300
@@ -289,20 +359,34 @@ def test_two_columns_of_a_dataset_are_streamed(streamed):
 
 def test_parquet_with_oversized_row_group_is_rejected_before_reading(streamed, monkeypatch):
     monkeypatch.setattr("playground.data.MAX_ROW_GROUP_BYTES", 200_000)
-    table = {"source": [f"{i:03d}" for i in range(300)], "target": [f"{i:03d}x" for i in range(300)], "extra": ["x" * 9000] * 300}
+    table = {
+        "source": [f"{i:03d}" for i in range(300)],
+        "target": [f"{i:03d}x" for i in range(300)],
+        "extra": ["x" * 9000] * 300,
+    }
     plain = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(table), plain, use_dictionary=False, compression="zstd")
+    pyarrow.parquet.write_table(
+        pyarrow.table(table), plain, use_dictionary=False, compression="zstd"
+    )
     streamed.put("ada/bomb", {"data/train.parquet": plain.getvalue()}, kind="dataset")
     assert len(plain.getvalue()) < 20_000
-    with pytest.raises(DatasetError, match=r"train.parquet has 3 MB of these columns in row group 1, above 0 MB"):
+    with pytest.raises(
+        DatasetError, match=r"train.parquet has 3 MB of these columns in row group 1, above 0 MB"
+    ):
         from_hub("ada/bomb", ["source", "extra"])
-    assert from_hub("ada/bomb", ["source", "target"]).sha256 == from_text(TEXT).sha256  # what is not read does not count
+    assert (
+        from_hub("ada/bomb", ["source", "target"]).sha256 == from_text(TEXT).sha256
+    )  # what is not read does not count
 
 
 def test_rows_of_a_dataset_remember_it_and_its_licence(streamed, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     card = b"---\nlicense: cc-by-4.0\n---\n"
-    streamed.put("ada/licensed", {"README.md": card, "rows.csv": ("a,b\n" + TEXT.replace("\t", ",")).encode()}, kind="dataset")
+    streamed.put(
+        "ada/licensed",
+        {"README.md": card, "rows.csv": ("a,b\n" + TEXT.replace("\t", ",")).encode()},
+        kind="dataset",
+    )
     rows = from_cli_argument("hub:ada/licensed", ["a", "b"])
     content = store(rows)
     assert dataset_origin(content) == {"dataset": "ada/licensed", "license": "cc-by-4.0"}
@@ -315,12 +399,17 @@ def test_a_file_whose_name_is_an_address_is_not_opened(streamed):
     """fsspec takes what stands before `::` for a way to reach what stands behind it."""
     chained = {"x::http/rows.csv": b"a,b\n1,2\n"}
     streamed.put("ada/chained", chained, kind="dataset")
-    with streamed.record_requests() as seen, pytest.raises(DatasetError, match=r"contain '::', which refers to other addresses"):
+    with (
+        streamed.record_requests() as seen,
+        pytest.raises(DatasetError, match=r"contain '::', which refers to other addresses"),
+    ):
         from_hub("ada/chained", ["a", "b"])
     assert not [request for request in seen if "resolve" in request.path]
 
 
-@pytest.mark.parametrize("name", ["", "squad", "../etc", "../../etc", "a/b/c", "https://x/y", "/etc/passwd"])
+@pytest.mark.parametrize(
+    "name", ["", "squad", "../etc", "../../etc", "a/b/c", "https://x/y", "/etc/passwd"]
+)
 def test_what_is_no_dataset_is_not_asked_for(name):
     with pytest.raises(DatasetError, match="is not a dataset; write user/name"):
         from_hub(name)

@@ -30,12 +30,19 @@ def parsed(lines):
 
 def pins(*files):
     """The pinned version of each distribution in these files."""
-    lines = [line for file in files for line in (ROOT / file).read_text().splitlines() if line and not line.startswith(("#", "-"))]
+    lines = [
+        line
+        for file in files
+        for line in (ROOT / file).read_text().splitlines()
+        if line and not line.startswith(("#", "-"))
+    ]
     return {name: str(each.specifier).removeprefix("==") for name, each in parsed(lines).items()}
 
 
 def imported_distributions():
-    """The distribution of every third-party module that the package imports, at the top of a file or inside a function."""
+    """The distribution of every third-party module that the package imports, at the top of a
+    file or inside a function.
+    """
     modules = set()
     for path in [ROOT / "app.py", *(ROOT / "playground").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -43,12 +50,19 @@ def imported_distributions():
                 modules |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 modules.add(node.module.split(".")[0])
-    return {canonicalize_name(DISTRIBUTIONS.get(name, name)) for name in modules - sys.stdlib_module_names - {"playground"}}
+    return {
+        canonicalize_name(DISTRIBUTIONS.get(name, name))
+        for name in modules - sys.stdlib_module_names - {"playground"}
+    }
 
 
 def test_every_imported_package_is_declared():
-    optional = [line for extra in ("mcp", "space") for line in PROJECT["optional-dependencies"][extra]]
-    declared = set(parsed(PROJECT["dependencies"])) | set(parsed(optional)) | {"mcp"}  # gradio[mcp] installs mcp
+    optional = [
+        line for extra in ("mcp", "space") for line in PROJECT["optional-dependencies"][extra]
+    ]
+    declared = (
+        set(parsed(PROJECT["dependencies"])) | set(parsed(optional)) | {"mcp"}
+    )  # gradio[mcp] installs mcp
     assert imported_distributions() <= declared
 
 
@@ -78,19 +92,34 @@ def wheel_files():
 
 
 def test_wheel_holds_every_file_of_the_package(wheel_files):
-    tracked = subprocess.run(["git", "ls-files", "playground"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    tracked = subprocess.run(
+        ["git", "ls-files", "playground"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
     assert len(tracked) > 200
     assert set(tracked) <= set(wheel_files)
-    beyond = set(wheel_files) - {path.relative_to(ROOT).as_posix() for path in (ROOT / "playground").rglob("*")}
+    beyond = set(wheel_files) - {
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "playground").rglob("*")
+    }
     assert all(path.startswith("playground/bundled/") for path in beyond)
 
 
 def test_wheel_holds_the_files_that_the_package_reads_outside_its_folder(wheel_files):
-    bundled = {path.removeprefix("playground/bundled/"): file for path, file in wheel_files.items() if "/bundled/" in path}
+    bundled = {
+        path.removeprefix("playground/bundled/"): file
+        for path, file in wheel_files.items()
+        if "/bundled/" in path
+    }
     expected = {"LICENSE", "benchmarks/results/tasks.json"}
-    expected |= {path.relative_to(ROOT).as_posix() for name in BUNDLED_CHECKPOINTS for path in (ROOT / "checkpoints" / name).iterdir()}
+    expected |= {
+        path.relative_to(ROOT).as_posix()
+        for name in BUNDLED_CHECKPOINTS
+        for path in (ROOT / "checkpoints" / name).iterdir()
+    }
     assert set(bundled) == expected
-    assert all((playground.ASSETS_DIR / path).read_bytes() == (ROOT / path).read_bytes() for path in expected)
+    assert all(
+        (playground.ASSETS_DIR / path).read_bytes() == (ROOT / path).read_bytes()
+        for path in expected
+    )
     # A new use of ASSETS_DIR needs its file in pyproject.toml.
     uses = [
         found
@@ -115,12 +144,19 @@ def test_installed_package_keeps_checkpoints_in_the_working_directory(wheel_file
     work = tmp_path / "work"
     work.mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=work, env={"PYTHONPATH": str(site)}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=work,
+        env={"PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.stdout, done.stderr) == ("checkpoints\n", "")
     assert {path.name for path in (work / "checkpoints").iterdir()} == set(BUNDLED_CHECKPOINTS)
     for name in BUNDLED_CHECKPOINTS:
-        assert (work / "checkpoints" / name / "config.json").read_bytes() == (ROOT / "checkpoints" / name / "config.json").read_bytes()
+        assert (work / "checkpoints" / name / "config.json").read_bytes() == (
+            ROOT / "checkpoints" / name / "config.json"
+        ).read_bytes()
 
 
 def test_command_app_has_the_options_of_app_py():

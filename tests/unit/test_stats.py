@@ -25,7 +25,10 @@ def test_wilson_agrees_with_published_values():
     assert wilson_interval(10, 10) == pytest.approx((0.7225, 1), abs=1e-4)
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=12), st.sampled_from([0, 0.25, 0.5, 0.75, 1]))
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=12),
+    st.sampled_from([0, 0.25, 0.5, 0.75, 1]),
+)
 def test_quantiles_are_those_of_numpy(values, share):
     assert quantile(values, share) == pytest.approx(np.quantile(values, share), abs=1e-6)
 
@@ -39,10 +42,26 @@ def test_of_nothing_there_is_no_spread():
 
 def test_what_was_not_over_is_longer_than_everything_that_was():
     told = censored_summary([120, None, 80])
-    assert (told["n"], told["reached"], told["low"], told["median"], told["high"]) == (3, 2, 80, 120, None)
+    assert (told["n"], told["reached"], told["low"], told["median"], told["high"]) == (
+        3,
+        2,
+        80,
+        120,
+        None,
+    )
     assert censored_summary([120, None, None])["median"] is None
-    assert censored_summary([120, None])["median"] is None  # the middle of a number and of what is beyond every number
-    assert censored_summary([None, None]) == {"n": 2, "median": None, "low": None, "high": None, "q1": None, "q3": None, "reached": 0}
+    assert (
+        censored_summary([120, None])["median"] is None
+    )  # the middle of a number and of what is beyond every number
+    assert censored_summary([None, None]) == {
+        "n": 2,
+        "median": None,
+        "low": None,
+        "high": None,
+        "q1": None,
+        "q3": None,
+        "reached": 0,
+    }
 
 
 def test_ranges_are_apart_only_where_they_do_not_touch():
@@ -70,7 +89,10 @@ def test_an_interval_of_no_trials_is_refused():
 def brute_p(one, other):
     """The p-value by trying every way to divide the pooled values."""
     pooled = [math.inf if value is None else value for value in (*one, *other)]
-    ranks = [sum(other < value for other in pooled) + (sum(other == value for other in pooled) + 1) / 2 for value in pooled]
+    ranks = [
+        sum(other < value for other in pooled) + (sum(other == value for other in pooled) + 1) / 2
+        for value in pooled
+    ]
     mean = len(one) * (len(pooled) + 1) / 2
     sums = [abs(sum(chosen) - mean) for chosen in itertools.combinations(ranks, len(one))]
     return sum(value >= abs(sum(ranks[: len(one)]) - mean) - 1e-9 for value in sums) / len(sums)
@@ -87,7 +109,18 @@ def test_the_rank_test_counts_every_order_ties_and_what_was_not_reached(one, oth
 
 
 def test_the_rank_test_agrees_with_published_values():
-    one = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46]  # Hollander and Wolfe 1973, p. 69: membrane permeability
+    one = [
+        0.80,
+        0.83,
+        1.89,
+        1.04,
+        1.45,
+        1.38,
+        1.91,
+        1.64,
+        0.73,
+        1.46,
+    ]  # Hollander and Wolfe 1973, p. 69: membrane permeability
     other = [1.15, 0.88, 0.90, 0.74, 1.21]
     assert rank_test(one, other) == pytest.approx(2 * 0.1272, abs=1e-4)
     assert rank_test([1, 2, 3], [4, 5, 6]) == min_p_value(3, 3) == 0.1
@@ -98,11 +131,25 @@ def test_the_rank_test_agrees_with_published_values():
 
 @pytest.mark.parametrize(
     ("share", "said"),
-    [(1, "100 %"), (1 - 1e-12, "100 %"), (0.99996, "99.9 %"), (0.29, "29.0 %"), (0.001, "0.1 %"), (0.0009, "< 0.1 %"), (0, "0 %")],
+    [
+        (1, "100 %"),
+        (1 - 1e-12, "100 %"),
+        (0.99996, "99.9 %"),
+        (0.29, "29.0 %"),
+        (0.001, "0.1 %"),
+        (0.0009, "< 0.1 %"),
+        (0, "0 %"),
+    ],
 )
 def test_a_share_that_falls_short_of_all_is_not_called_all(share, said):
     assert format_percent(share) == said
 
 
 def test_a_share_is_rounded_down():
-    assert [floor_to(share, 2) for share in (0.999, 0.29, 0.57, 1.0, 0.004)] == [0.99, 0.29, 0.57, 1.0, 0.0]
+    assert [floor_to(share, 2) for share in (0.999, 0.29, 0.57, 1.0, 0.004)] == [
+        0.99,
+        0.29,
+        0.57,
+        1.0,
+        0.0,
+    ]

@@ -49,7 +49,14 @@ def fake(monkeypatch):
 
 
 def row(**changes):
-    whole = {"setting": "one head", "seeds": 5, "reached": 4, "promised": None, "steps": [450, 460, 490, 550], "seconds": [1.0] * 4}
+    whole = {
+        "setting": "one head",
+        "seeds": 5,
+        "reached": 4,
+        "promised": None,
+        "steps": [450, 460, 490, 550],
+        "seconds": [1.0] * 4,
+    }
     return whole | {"lowest_score": 0.998} | changes
 
 
@@ -64,11 +71,24 @@ def row(**changes):
     ],
 )
 def test_seeds_that_never_reach_the_goal_count_in_the_median(steps, seeds, shown):
-    assert shown in accuracy.table([row(steps=steps, seeds=seeds, reached=len(steps), seconds=[1.0] * len(steps))])
+    assert shown in accuracy.table(
+        [row(steps=steps, seeds=seeds, reached=len(steps), seconds=[1.0] * len(steps))]
+    )
 
 
 def test_tasks_count_seeds_that_never_reach_the_goal_too():
-    told = tasks.table([{"task": "copy", "seeds": 3, "budget": 600, "asked": 2000, "steps": [40, 60], "scores": [1.0, 1.0, 0.5]}])
+    told = tasks.table(
+        [
+            {
+                "task": "copy",
+                "seeds": 3,
+                "budget": 600,
+                "asked": 2000,
+                "steps": [40, 60],
+                "scores": [1.0, 1.0, 0.5],
+            }
+        ]
+    )
     assert "| copy | 2 of 3 | 60 (60 and more) |" in told
 
 
@@ -76,7 +96,9 @@ def test_tasks_count_seeds_that_never_reach_the_goal_too():
 def test_every_table_names_the_commit_it_was_measured_at(elsewhere):
     _results.save_results("accuracy", [row()])
     kept = json.loads((elsewhere / "accuracy.json").read_text())
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False).stdout.strip()
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+    ).stdout.strip()
     if not head:
         assert (kept["commit"], kept["clean"]) == (None, None)
         return
@@ -89,9 +111,14 @@ def test_every_table_names_the_commit_it_was_measured_at(elsewhere):
 
 
 def test_a_table_without_a_commit_says_so(elsewhere):
-    (elsewhere / "accuracy.json").write_text(json.dumps({"date": "2026-11-21", "machine": "a machine", "rows": [row()]}))
+    (elsewhere / "accuracy.json").write_text(
+        json.dumps({"date": "2026-11-21", "machine": "a machine", "rows": [row()]})
+    )
     command.write_results()
-    assert "on 2026-11-21 at a commit that was not recorded, a machine." in (elsewhere / "RESULTS.md").read_text()
+    assert (
+        "on 2026-11-21 at a commit that was not recorded, a machine."
+        in (elsewhere / "RESULTS.md").read_text()
+    )
 
 
 def test_a_measurement_that_is_cut_off_goes_on_and_trains_no_seed_twice(fake):
@@ -115,10 +142,15 @@ def test_what_was_cut_off_at_another_commit_begins_anew(fake, monkeypatch):
 
 
 def test_a_task_measured_alone_replaces_its_row_and_says_when(fake, elsewhere):
-    _results.save_results("tasks", [tasks.measure_task("copy"), tasks.measure_task("brackets") | {"scores": [0.1]}])
+    _results.save_results(
+        "tasks", [tasks.measure_task("copy"), tasks.measure_task("brackets") | {"scores": [0.1]}]
+    )
     _results.replace_row("tasks", "task", tasks.measure_task("brackets"))
     found = _results.load_results("tasks")["rows"]
-    assert [(each["task"], each["scores"], each["lengths"]) for each in found] == [("copy", [1.0], [1, 10]), ("brackets", [1.0], [1, 16])]
+    assert [(each["task"], each["scores"], each["lengths"]) for each in found] == [
+        ("copy", [1.0], [1, 10]),
+        ("brackets", [1.0], [1, 16]),
+    ]
     assert "Measured again alone: brackets on" in tasks.table(found)
 
 

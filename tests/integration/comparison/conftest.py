@@ -1,4 +1,6 @@
-"""Two tiny fixtures, made once in a test session: no pretrained BERT or GPT-2, see support/tiny_models.py."""
+"""Two tiny fixtures, made once in a test session: no pretrained BERT or GPT-2, see
+support/tiny_models.py.
+"""
 
 import pytest
 
@@ -29,11 +31,26 @@ def digits(tmp_path_factory):
     """A checkpoint of this playground that reverses three digits, nearly always rightly."""
     config = RunConfig.from_flat(
         {
-            "task": "reverse", "min_length": 3, "max_length": 3, "d_model": 32, "n_heads": 1, "n_layers": 1, "d_ff": 64, "dropout": 0.0,
-            "norm": "pre", "positions": "learned", "steps": 150, "batch_size": 64, "learning_rate": 6e-3, "warmup": 20, "eval_n": 64,
-            "seed": 0, "device": "cpu", "threads": 1,
+            "task": "reverse",
+            "min_length": 3,
+            "max_length": 3,
+            "d_model": 32,
+            "n_heads": 1,
+            "n_layers": 1,
+            "d_ff": 64,
+            "dropout": 0.0,
+            "norm": "pre",
+            "positions": "learned",
+            "steps": 150,
+            "batch_size": 64,
+            "learning_rate": 6e-3,
+            "warmup": 20,
+            "eval_n": 64,
+            "seed": 0,
+            "device": "cpu",
+            "threads": 1,
         }
-    )  # fmt: skip
+    )
     trainer = Trainer(config)
     metrics = list(trainer)
     folder = tmp_path_factory.mktemp("digits") / "digits"

@@ -1,4 +1,6 @@
-"""Heads of pretrained models: what is shown equals what transformers itself computes, on fixtures and on a real encoder."""
+"""Heads of pretrained models: what is shown equals what transformers itself computes, on
+fixtures and on a real encoder.
+"""
 
 import base64
 
@@ -54,7 +56,12 @@ def test_scores_are_queries_times_keys_over_the_root_of_the_head_size():
     with torch.no_grad():
         query_QHK = first.query(look.hidden_LQD[0]).unflatten(-1, (12, 32))
         key_MHK = first.key(look.hidden_LQD[0]).unflatten(-1, (12, 32))
-    torch.testing.assert_close(look.scores_LHQM[0], torch.einsum("qhk,mhk->hqm", query_QHK, key_MHK) / 32**0.5, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        look.scores_LHQM[0],
+        torch.einsum("qhk,mhk->hqm", query_QHK, key_MHK) / 32**0.5,
+        atol=1e-5,
+        rtol=1e-5,
+    )
 
 
 def test_the_model_is_as_it_was_after_a_look_even_one_that_fails():
@@ -90,7 +97,11 @@ def test_sat_is_found_and_its_row_and_the_scores_of_a_head_are_shown():
 
 
 def test_a_long_text_is_cut_and_that_is_said(tiny_bert):
-    shown = run("attention", {"model": tiny_bert, "text": "the cat sat on the mat. " * 30}, ProgressReporter())
+    shown = run(
+        "attention",
+        {"model": tiny_bert, "text": "the cat sat on the mat. " * 30},
+        ProgressReporter(),
+    )
     assert len(shown["tokens"]) == MAX_TOKENS
     assert shown["note"] == "the text has 212 tokens; the first 64 of them are shown"
     assert run("attention", {"model": tiny_bert}, ProgressReporter())["note"] == ""
@@ -124,19 +135,39 @@ def test_words_are_found_whole_in_any_case_and_with_their_blank():
 def test_models_that_softcap_attention_scores_are_rejected(softcap, shown):
     from transformers import Gemma2Config, Gemma2Model
 
-    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
-    model = Gemma2Model(Gemma2Config(vocab_size=20, head_dim=8, attn_logit_softcapping=softcap, **sizes)).eval()
+    sizes = {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+    }
+    model = Gemma2Model(
+        Gemma2Config(vocab_size=20, head_dim=8, attn_logit_softcapping=softcap, **sizes)
+    ).eval()
     if shown:
         assert forward(model, [3, 4, 5]).weights_LHQM.shape == (1, 2, 3, 3)
         return
-    with pytest.raises(JobError, match=r"changes its scores before the softmax \(softcap\); choose a model such as BERT or GPT-2"):
+    with pytest.raises(
+        JobError,
+        match=r"changes its scores before the softmax \(softcap\); choose a model such as BERT or "
+        r"GPT-2",
+    ):
         forward(model, [3, 4, 5])
 
 
 def test_nor_are_those_of_a_model_with_sinks():
     from transformers import GptOssConfig, GptOssModel
 
-    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
-    model = GptOssModel(GptOssConfig(vocab_size=20, head_dim=8, num_local_experts=2, num_experts_per_tok=1, **sizes)).eval()
+    sizes = {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+    }
+    model = GptOssModel(
+        GptOssConfig(vocab_size=20, head_dim=8, num_local_experts=2, num_experts_per_tok=1, **sizes)
+    ).eval()
     with pytest.raises(JobError, match="s_aux"):
         forward(model, [3, 4, 5])

@@ -1,4 +1,6 @@
-"""The whole table on the real pipelines, as the comparer's process runs it, here in this process."""
+"""The whole table on the real pipelines, as the comparer's process runs it, here in this
+process.
+"""
 
 import json
 import threading
@@ -24,19 +26,33 @@ def told_by(what, until=None):
         result = run("table", what, ProgressReporter(hear, cancelled))
     except JobCancelled:
         result = None
-    return [content[0] for kind, *content in told if kind == "row"], result, [entry for entry in told if entry[0] != "row"]
+    return (
+        [content[0] for kind, *content in told if kind == "row"],
+        result,
+        [entry for entry in told if entry[0] != "row"],
+    )
 
 
 @pytest.fixture(scope="module")
 def whole(digits, tiny_gpt2, tiny_bert):
-    what = {"checkpoint": str(digits), "name": "mine", "models": [tiny_gpt2, tiny_bert, "/no/such folder"], "n": 6, "shots": 1, "rank": 3}
+    what = {
+        "checkpoint": str(digits),
+        "name": "mine",
+        "models": [tiny_gpt2, tiny_bert, "/no/such folder"],
+        "n": 6,
+        "shots": 1,
+        "rank": 3,
+    }
     return told_by(what)
 
 
 @pytest.mark.smoke
 def test_every_line_is_there_and_says_what_it_is(whole, tiny_gpt2, tiny_bert):
     rows, result, _ = whole
-    lines = [(row["model"], row["what"], row["n"], row["ranked"], bool(row["error"])) for row in result["rows"]]
+    lines = [
+        (row["model"], row["what"], row["n"], row["ranked"], bool(row["error"]))
+        for row in result["rows"]
+    ]
     unknown = "a folder; its training data is unknown"
     assert lines == [
         ("chance", "baseline", 6, 3, False),
@@ -72,7 +88,8 @@ def test_the_caption_says_what_is_compared(whole):
     assert "was trained on exactly this task, reverse of 3 symbols" in result["caption"]
     assert "do not compete on equal terms" in result["caption"]
     assert rows[0]["examples"] == [
-        [" ".join(each) for each in (example.split(), example.split()[::-1])] for example, _ in rows[0]["examples"]
+        [" ".join(each) for each in (example.split(), example.split()[::-1])]
+        for example, _ in rows[0]["examples"]
     ]
 
 
@@ -87,7 +104,11 @@ def test_every_item_is_told_with_what_the_model_saw(whole, tiny_gpt2):
         if row["rank"]:
             scores = {each["symbols"]: each["score"] for each in row["candidates"]}
             assert sum(each["right"] for each in row["candidates"]) == 1
-            assert row["rank"] == 1 + sum(score >= scores[row["answer"]] for text, score in scores.items() if text != row["answer"])
+            assert row["rank"] == 1 + sum(
+                score >= scores[row["answer"]]
+                for text, score in scores.items()
+                if text != row["answer"]
+            )
     json.dumps(whole[0], allow_nan=False)
 
 
@@ -102,10 +123,16 @@ def test_the_time_is_told_before_the_first_item(whole, tiny_gpt2):
 
 def test_a_cancelled_table_keeps_what_it_had(digits, tiny_gpt2):
     what = {"checkpoint": str(digits), "models": [tiny_gpt2], "n": 20, "shots": 0, "rank": 0}
-    rows, result, _ = told_by(what, until=lambda row: row["kind"] == "model" and row["model"] == tiny_gpt2 and row["n"] == 2)
+    rows, result, _ = told_by(
+        what,
+        until=lambda row: row["kind"] == "model" and row["model"] == tiny_gpt2 and row["n"] == 2,
+    )
     assert result is None
     lines = latest_rows(rows)
-    assert [(row["model"], row["n"], row["over"]) for row in lines[4:]] == [(digits.name, 20, True), (tiny_gpt2, 2, False)]
+    assert [(row["model"], row["n"], row["over"]) for row in lines[4:]] == [
+        (digits.name, 20, True),
+        (tiny_gpt2, 2, False),
+    ]
     assert sum(row["kind"] == "item" and row["model"] == tiny_gpt2 for row in rows) == 2
 
 
@@ -113,12 +140,18 @@ def test_a_folder_that_was_fine_tuned_here_says_so(digits, tiny_gpt2, tmp_path):
     import shutil
 
     folder = shutil.copytree(tiny_gpt2, tmp_path / "tuned")
-    (folder / METADATA_FILE).write_text(json.dumps({"from": "gpt2", "task": "reverse", "steps": 50}))
-    _, result, _ = told_by({"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0, "rank": 0})
+    (folder / METADATA_FILE).write_text(
+        json.dumps({"from": "gpt2", "task": "reverse", "steps": 50})
+    )
+    _, result, _ = told_by(
+        {"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0, "rank": 0}
+    )
     assert result["rows"][-1]["what"] == "fine-tuned: 50 steps on reverse, from gpt2"
     unload(str(folder))
     (folder / METADATA_FILE).write_text("[1]")
-    _, result, _ = told_by({"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0, "rank": 0})
+    _, result, _ = told_by(
+        {"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0, "rank": 0}
+    )
     assert "unknown" in result["rows"][-1]["what"]
 
 
@@ -157,6 +190,13 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_at_once(tmp_path):
 
 def test_a_line_in_a_terminal_does_not_round_up_to_all():
     row = dict.fromkeys(("token_accuracy", "rank_accuracy", "parameters"), None)
-    row |= {"model": "mine", "error": "", "way": "", "exact_match": 0.9996, "exact_match_low": 0.99, "exact_match_high": 1.0}
+    row |= {
+        "model": "mine",
+        "error": "",
+        "way": "",
+        "exact_match": 0.9996,
+        "exact_match_low": 0.99,
+        "exact_match_high": 1.0,
+    }
     assert " 99.9 % [ 99%, 100%]" in format_row(row)
     assert "100 % [ 99%, 100%]" in format_row(row | {"exact_match": 1.0})

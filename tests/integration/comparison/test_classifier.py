@@ -1,4 +1,6 @@
-"""Classification heads: by chance before they are trained, right on texts that they were not trained on afterwards."""
+"""Classification heads: by chance before they are trained, right on texts that they were not
+trained on afterwards.
+"""
 
 import threading
 from pathlib import Path
@@ -12,7 +14,11 @@ from playground.comparison.process import JobCancelled, JobError, ProgressReport
 GOOD = ["good", "great", "fine", "lovely", "pleasant", "superb"]
 BAD = ["bad", "awful", "poor", "dreadful", "nasty", "dull"]
 ROWS = [
-    (f"a {one}, {two} film", label) for label, words in (("pro", GOOD), ("contra", BAD)) for one in words for two in words if one != two
+    (f"a {one}, {two} film", label)
+    for label, words in (("pro", GOOD), ("contra", BAD))
+    for one in words
+    for two in words
+    if one != two
 ]
 CSV = "text,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS)
 QUICK = {"csv": CSV, "learning_rate": 2e-3, "epochs": 6, "sentence": "a great, superb film"}
@@ -24,7 +30,11 @@ def own_place(monkeypatch, tmp_path):
 
 
 def train(name, messages=None, **what):
-    return run("train-classifier", {"model": name, **QUICK, **what}, ProgressReporter(lambda *message: (messages or []).append(message)))
+    return run(
+        "train-classifier",
+        {"model": name, **QUICK, **what},
+        ProgressReporter(lambda *message: (messages or []).append(message)),
+    )
 
 
 @pytest.mark.parametrize("kind", ["tiny_bert", "tiny_gpt2"])
@@ -43,13 +53,22 @@ def test_a_head_learns_and_the_folder_that_it_leaves_is_a_model(kind, request, t
     assert after[0]["label"] == "pro"
     assert Path(result["folder"]).parent == tmp_path / "runs" / "classifiers"
     assert [path.name for path in Path(result["folder"]).parent.glob(".*")] == []
-    again = run("free", {"task": "text-classification", "model": result["folder"], "text": QUICK["sentence"]}, ProgressReporter())
+    again = run(
+        "free",
+        {"task": "text-classification", "model": result["folder"], "text": QUICK["sentence"]},
+        ProgressReporter(),
+    )
     assert again["trained"]
     assert again["notes"] == []
     assert {each["label"]: each["probability"] for each in again["labels"]} == pytest.approx(
         {each["label"]: each["probability"] for each in after}, abs=1e-5
     )
-    assert run("classify", {"model": result["folder"], "text": QUICK["sentence"]}, ProgressReporter())["labels"][0]["label"] == "pro"
+    assert (
+        run("classify", {"model": result["folder"], "text": QUICK["sentence"]}, ProgressReporter())[
+            "labels"
+        ][0]["label"]
+        == "pro"
+    )
 
 
 @pytest.mark.smoke
@@ -59,10 +78,18 @@ def test_seed_determines_model_and_head_training_freezes_encoder(tiny_bert):
     one, two = (train(tiny_bert, train="head", epochs=2) for _ in range(2))
     assert one["folder"] == two["folder"]
     assert one["trained_parameters"] < train(tiny_bert, epochs=1)["trained_parameters"] / 10
-    before = open_pipeline("text-classification", resolve(tiny_bert, ProgressReporter()), ProgressReporter()).model.base_model
-    after = open_pipeline("text-classification", resolve(one["folder"], ProgressReporter()), ProgressReporter()).model.base_model
-    assert torch.equal(before.embeddings.word_embeddings.weight, after.embeddings.word_embeddings.weight)
-    assert torch.equal(before.encoder.layer[1].output.dense.weight, after.encoder.layer[1].output.dense.weight)
+    before = open_pipeline(
+        "text-classification", resolve(tiny_bert, ProgressReporter()), ProgressReporter()
+    ).model.base_model
+    after = open_pipeline(
+        "text-classification", resolve(one["folder"], ProgressReporter()), ProgressReporter()
+    ).model.base_model
+    assert torch.equal(
+        before.embeddings.word_embeddings.weight, after.embeddings.word_embeddings.weight
+    )
+    assert torch.equal(
+        before.encoder.layer[1].output.dense.weight, after.encoder.layer[1].output.dense.weight
+    )
 
 
 def test_heads_drawn_by_chance_disagree_and_are_put_back(tiny_bert):
@@ -78,7 +105,12 @@ def test_heads_drawn_by_chance_disagree_and_are_put_back(tiny_bert):
     assert said["notes"][0].startswith("untrained: randomly initialized")
     assert "classifier.weight" in newly_initialized_weights("text-classification", found)
     assert all(torch.equal(each, before[name]) for name, each in pipe.model.named_parameters())
-    assert run("classify", {"model": tiny_bert, "text": "what a good film."}, ProgressReporter())["heads"] == said["heads"]
+    assert (
+        run("classify", {"model": tiny_bert, "text": "what a good film."}, ProgressReporter())[
+            "heads"
+        ]
+        == said["heads"]
+    )
 
 
 def test_training_stops_when_it_is_cancelled_and_leaves_nothing(tiny_bert, tmp_path):
@@ -97,18 +129,24 @@ def test_training_stops_when_it_is_cancelled_and_leaves_nothing(tiny_bert, tmp_p
 
 def test_memory_is_asked_for_first(tiny_bert, monkeypatch):
     monkeypatch.setattr(classifier, "free_memory", lambda: 30_000_000)
-    with pytest.raises(JobError, match=r"takes about 0\.0 GB and 0\.0 GB are free; train the head alone") as refused:
+    with pytest.raises(
+        JobError, match=r"takes about 0\.0 GB and 0\.0 GB are free; train the head alone"
+    ) as refused:
         train(tiny_bert)
     assert refused.value.retryable
     assert train(tiny_bert, train="head", epochs=1)["memory_estimate"] < 27_000_000
 
 
 def test_the_estimate_grows_with_what_is_trained(tiny_bert):
-    model = open_pipeline("text-classification", resolve(tiny_bert, ProgressReporter()), ProgressReporter()).model
+    model = open_pipeline(
+        "text-classification", resolve(tiny_bert, ProgressReporter()), ProgressReporter()
+    ).model
     n = sum(each.numel() for each in model.parameters())
     small, large = (classifier.memory_estimate(model, size, 128) for size in (1, 16))
     assert small > 16 * n
-    assert large - small == 15 * (small - 16 * n)  # the rest is activations, which grow with the batch
+    assert large - small == 15 * (
+        small - 16 * n
+    )  # the rest is activations, which grow with the batch
 
 
 def test_where_visitors_are_strangers_nothing_is_kept(tiny_bert, monkeypatch, tmp_path):
@@ -123,10 +161,14 @@ def test_where_visitors_are_strangers_training_is_short(tiny_bert, monkeypatch):
     monkeypatch.setattr(classifier, "local_paths_allowed", lambda: False)
     with pytest.raises(JobError, match="it must be a whole number from 1 to 16"):
         train(tiny_bert, batch_size=17)
-    with pytest.raises(JobError, match="100 epochs of 48 rows are 300 steps; the maximum is 200: use fewer epochs"):
+    with pytest.raises(
+        JobError, match="100 epochs of 48 rows are 300 steps; the maximum is 200: use fewer epochs"
+    ):
         train(tiny_bert, epochs=100)
     many = "text,label\n" + "".join(f"text {number},{number % 2}\n" for number in range(1500))
-    monkeypatch.setattr(classifier, "resolve", lambda *_: pytest.fail("the usual number of epochs is affordable"))
+    monkeypatch.setattr(
+        classifier, "resolve", lambda *_: pytest.fail("the usual number of epochs is affordable")
+    )
     with pytest.raises(pytest.fail.Exception, match="affordable"):
         classifier.train_classifier({"csv": many}, ProgressReporter())
 
@@ -145,13 +187,19 @@ def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
     [
         ("a,b\n1,2\n", "line 1 is 'a,b'; it must name two columns: text,label"),
         ("text,label\nx,1\nx,2\n", "line 3 labels a text '2' that line 2 labels '1'"),
-        ("text,label\nx\ny,\n,2\n", "line 2 has 1 cells, not 2 .*; line 3 has no label; line 4 has no text"),
+        (
+            "text,label\nx\ny,\n,2\n",
+            "line 2 has 1 cells, not 2 .*; line 3 has no label; line 4 has no text",
+        ),
         ("text,label\n" + "x,\n" * 9, "; line 6 has no label, and 4 more lines"),
         ('text,label\n"x,1\n', "line 2 is not valid CSV"),
         ("text,label\nx,1\ny,1\n", "the CSV has 1 labels; give 2 to 20"),
         ("text,label\nx,1\ny,2\nz,2\n", "the label '1' has only one text"),
         ("text,label\n" + "".join(f"t{n},l{n // 2}\n" for n in range(42)), "the CSV has 21 labels"),
-        ("text,label\n" + "".join(f"t{n},{n % 2}\n" for n in range(2001)), "the CSV has 2,001 rows"),
+        (
+            "text,label\n" + "".join(f"t{n},{n % 2}\n" for n in range(2001)),
+            "the CSV has 2,001 rows",
+        ),
         ("text,label\nx\x07,1\n", "line 2 contains control characters"),
         ("text,label\n" + "x" * 1001 + ",1\n", "line 2 has a text of 1,001 characters"),
         ("text,label\n" + "x" * 1_000_001, "larger than 1,000 KB"),

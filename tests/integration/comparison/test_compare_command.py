@@ -21,14 +21,29 @@ def files_of(folder):
 
 @pytest.fixture(scope="module")
 def environment(hub, tiny_gpt2, tiny_bert, tmp_path_factory):
-    """That of a machine whose Hub has the fixtures under the names of the real models, and whose owner has a token."""
+    """That of a machine whose Hub has the fixtures under the names of the real models, and
+    whose owner has a token.
+    """
     hub.put("gpt2", files_of(tiny_gpt2))
     hub.put("bert-base-uncased", files_of(tiny_bert))
     return os.environ | hub.environment(tmp_path_factory.mktemp("home"), token=hub.OWNER)
 
 
 def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digits, tmp_path):
-    arguments = ("--models", "gpt2", "bert-base-uncased", "--n", 4, "--shots", 1, "--rank", 2, "--json", "--csv", tmp_path / "table.csv")
+    arguments = (
+        "--models",
+        "gpt2",
+        "bert-base-uncased",
+        "--n",
+        4,
+        "--shots",
+        1,
+        "--rank",
+        2,
+        "--json",
+        "--csv",
+        tmp_path / "table.csv",
+    )
     done = run_in_interpreter("compare", digits, *arguments, **environment)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -52,8 +67,21 @@ def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digit
     assert hub.requests_with(hub.OWNER) == []
 
 
-def test_a_folder_works_wherever_a_name_does_and_what_fails_is_a_line(environment, digits, tiny_bert):
-    done = run_command("compare", digits, "--n", 2, "--shots", 0, "--models", tiny_bert, "ben/nothing", **environment)
+def test_a_folder_works_wherever_a_name_does_and_what_fails_is_a_line(
+    environment, digits, tiny_bert
+):
+    done = run_command(
+        "compare",
+        digits,
+        "--n",
+        2,
+        "--shots",
+        0,
+        "--models",
+        tiny_bert,
+        "ben/nothing",
+        **environment,
+    )
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     assert max(map(len, lines[9:])) <= 100  # notes and the caption, below the table
@@ -67,8 +95,27 @@ def test_a_folder_works_wherever_a_name_does_and_what_fails_is_a_line(environmen
 
 
 def test_a_signal_ends_it_and_the_rows_so_far_are_told(environment, digits):
-    command = [sys.executable, "-m", "playground", "compare", str(digits), "--models", "gpt2", "--n", "500", "--shots", "32"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "playground",
+        "compare",
+        str(digits),
+        "--models",
+        "gpt2",
+        "--n",
+        "500",
+        "--shots",
+        "32",
+    ]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
         for line in process.stderr:
             if "Evaluating gpt2" in line:
                 process.send_signal(signal.SIGINT)
@@ -101,7 +148,10 @@ def test_what_cannot_be_is_refused_in_one_line(environment, digits, tmp_path):
 @pytest.mark.parametrize(
     ("given", "models"),
     [
-        (["here", "--models", "gpt2", "bert-base-uncased", "--n", "3"], ("gpt2", "bert-base-uncased")),
+        (
+            ["here", "--models", "gpt2", "bert-base-uncased", "--n", "3"],
+            ("gpt2", "bert-base-uncased"),
+        ),
         (["here", "--n", "3", "--models", "gpt2", "ben/a", "ben/b"], ("gpt2", "ben/a", "ben/b")),
         (["here", "--models", "gpt2", "--models", "ben/a", "--n", "3"], ("gpt2", "ben/a")),
         (["here", "--models=gpt2", "--n", "3"], ("gpt2",)),
@@ -110,4 +160,8 @@ def test_what_cannot_be_is_refused_in_one_line(environment, digits, tmp_path):
 )
 def test_several_models_follow_one_flag(given, models):
     with compare.make_context("compare", list(given)) as context:
-        assert (context.params["models"], context.params["n"], str(context.params["checkpoint"])) == (models, 3, "here")
+        assert (
+            context.params["models"],
+            context.params["n"],
+            str(context.params["checkpoint"]),
+        ) == (models, 3, "here")

@@ -13,10 +13,16 @@ ENCODER = str(get_model_path())
 
 
 def test_two_banks_begin_as_one_word_and_layers_draw_them_apart():
-    """A real finding. In this encoder, trained to make sentences alike or not, the last layers bring them together again."""
+    """A real finding.
+
+    In this encoder, trained to make sentences alike or not, the last layers bring them together
+    again.
+    """
     found = run("banks", {"model": ENCODER}, ProgressReporter())
     assert [found["tokens"][i] for place in found["places"] for i in place] == ["bank", "bank"]
-    assert found["word_vectors"] == pytest.approx(1, abs=1e-6)  # before positions are added it is one vector
+    assert found["word_vectors"] == pytest.approx(
+        1, abs=1e-6
+    )  # before positions are added it is one vector
     alike = [layer["alike"] for layer in found["layers"]]
     assert len(alike) == 7
     assert 0.9 < alike[0] < 1
@@ -38,14 +44,20 @@ def test_cosines_equal_those_by_hand(tiny_bert):
     found = run("banks", {"model": tiny_bert, "text": text, "beside": []}, ProgressReporter())
     inside = load_for_inspection(tiny_bert, ProgressReporter())
     with torch.no_grad():
-        hidden = inside.model(**inside.tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states
+        hidden = inside.model(
+            **inside.tokenizer(text, return_tensors="pt"), output_hidden_states=True
+        ).hidden_states
     one, two = (place[0] for place in found["places"])
     by_hand = [torch.cosine_similarity(each[0, one], each[0, two], dim=0).item() for each in hidden]
     assert [layer["alike"] for layer in found["layers"]] == pytest.approx(by_hand, abs=1e-5)
 
 
 def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
-    found = run("banks", {"model": tiny_gpt2, "text": "a zebra saw the zebra", "word": "Zebra", "beside": []}, ProgressReporter())
+    found = run(
+        "banks",
+        {"model": tiny_gpt2, "text": "a zebra saw the zebra", "word": "Zebra", "beside": []},
+        ProgressReporter(),
+    )
     assert len(found["places"][0]) > 1
     assert any("does not depend on the text after it" in note for note in found["notes"])
 
@@ -101,14 +113,27 @@ class Embedding:
 @pytest.mark.parametrize(
     ("queen", "ranks"),
     [
-        ([1.0, -1.0, 1.0], (1, 1, 2)),  # exactly royal and female: the arithmetic finds it, though a prince is nearer to the king
+        (
+            [1.0, -1.0, 1.0],
+            (1, 1, 2),
+            # exactly royal and female, although a prince is nearer to the king
+        ),
         ([0.1, 1.0, 1.0], (4, 2, 2)),
     ],
 )
 def test_ranks_count_who_is_nearer(monkeypatch, tiny_bert, queen, ranks):
     # What is royal, what is male, what all words have in common
-    rows = [[0.0, 0.0, -1.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0], [0.0, -1.0, 1.0], queen, [0.9, 1.0, 0.8]]
-    inside = InspectedModel(resolve(tiny_bert, ProgressReporter()), Embedding(rows), FourWords(), "masked")
+    rows = [
+        [0.0, 0.0, -1.0],
+        [1.0, 1.0, 1.0],
+        [0.0, 1.0, 1.0],
+        [0.0, -1.0, 1.0],
+        queen,
+        [0.9, 1.0, 0.8],
+    ]
+    inside = InspectedModel(
+        resolve(tiny_bert, ProgressReporter()), Embedding(rows), FourWords(), "masked"
+    )
     monkeypatch.setattr(embeddings, "load_for_inspection", lambda *_: inside)
     found = embeddings.analogy({"model": tiny_bert}, ProgressReporter())["expected"]
     assert (found["with_given"], found["without_given"], found["of_the_first_alone"]) == ranks
@@ -120,14 +145,25 @@ def test_ranks_count_who_is_nearer(monkeypatch, tiny_bert, queen, ranks):
 
 def test_reference_word_has_leading_space_and_is_not_first_token(tiny_gpt2):
     text = "the bank refused my loan. the bank by the river was steep."
-    found = run("banks", {"model": tiny_gpt2, "text": text, "beside": ["river"]}, ProgressReporter())
+    found = run(
+        "banks", {"model": tiny_gpt2, "text": text, "beside": ["river"]}, ProgressReporter()
+    )
     inside = load_for_inspection(tiny_gpt2, ProgressReporter())
-    read = [[inside.tokenizer.eos_token_id, *inside.tokenizer(" river")["input_ids"]], inside.tokenizer(text)["input_ids"]]
+    read = [
+        [inside.tokenizer.eos_token_id, *inside.tokenizer(" river")["input_ids"]],
+        inside.tokenizer(text)["input_ids"],
+    ]
     with torch.no_grad():
-        alone, whole = (inside.model(torch.tensor([ids]), output_hidden_states=True).hidden_states for ids in read)
+        alone, whole = (
+            inside.model(torch.tensor([ids]), output_hidden_states=True).hidden_states
+            for ids in read
+        )
     for layer, (reference, hidden) in enumerate(zip(alone, whole, strict=True)):
         word = reference[0, 1:].mean(0)
-        by_hand = [torch.cosine_similarity(hidden[0, place].mean(0), word, dim=0).item() for place in found["places"]]
+        by_hand = [
+            torch.cosine_similarity(hidden[0, place].mean(0), word, dim=0).item()
+            for place in found["places"]
+        ]
         assert found["layers"][layer]["beside"][0] == pytest.approx(by_hand, abs=1e-5)
 
 
@@ -141,14 +177,19 @@ def test_other_pairs_are_without_the_very_first_token(tiny_gpt2):
     keep = [i for i in range(1, len(ids)) if i not in [*found["places"][0], *found["places"][1]]]
     pairs = [(i, j) for i in keep for j in keep if i < j and ids[i] != ids[j]]
     for layer, each in zip(found["layers"], hidden, strict=True):
-        by_hand = sum(torch.cosine_similarity(each[0, i], each[0, j], dim=0).item() for i, j in pairs) / len(pairs)
+        by_hand = sum(
+            torch.cosine_similarity(each[0, i], each[0, j], dim=0).item() for i, j in pairs
+        ) / len(pairs)
         assert layer["others"] == pytest.approx(by_hand, abs=1e-5)
 
 
 def test_states_after_final_norm_are_not_compared_with_earlier_ones(tiny_gpt2, tiny_bert):
     """transformers gives the last layer of a GPT-2 behind its final norm only; a BERT has none."""
     text = "the bank refused my loan. the bank by the river was steep."
-    causal, masked = (run("banks", {"model": name, "text": text, "beside": []}, ProgressReporter()) for name in (tiny_gpt2, tiny_bert))
+    causal, masked = (
+        run("banks", {"model": name, "text": text, "beside": []}, ProgressReporter())
+        for name in (tiny_gpt2, tiny_bert)
+    )
     assert any("after the final norm" in note for note in causal["notes"])
     assert "after the last layer and the final norm" in causal["finding"]
     assert not any("norm" in each for each in [*masked["notes"], masked["finding"]])
@@ -156,5 +197,9 @@ def test_states_after_final_norm_are_not_compared_with_earlier_ones(tiny_gpt2, t
 
 def test_a_word_at_the_very_beginning_is_said_to_be_unlike_others(tiny_gpt2, tiny_bert):
     for name, said in ((tiny_gpt2, True), (tiny_bert, False)):
-        notes = run("banks", {"model": name, "text": "bank by the river, bank", "beside": []}, ProgressReporter())["notes"]
+        notes = run(
+            "banks",
+            {"model": name, "text": "bank by the river, bank", "beside": []},
+            ProgressReporter(),
+        )["notes"]
         assert any("is the first token" in note for note in notes) == said

@@ -1,4 +1,6 @@
-"""Fine-tuning the fixtures, which have seen reversals of three digits only, on reversals of three to four."""
+"""Fine-tuning the fixtures, which have seen reversals of three digits only, on reversals of
+three to four.
+"""
 
 import json
 import os
@@ -24,7 +26,10 @@ from tests.support.command_runner import run_command
 
 ROOT = Path(__file__).resolve().parents[3]
 BOTH = pytest.mark.parametrize("fixture", ["tiny-gpt2", "tiny-bert"])
-STEPS = {"tiny-gpt2": 60, "tiny-bert": 120}  # half as many sufficed for six seeds of each, but not on every processor
+STEPS = {
+    "tiny-gpt2": 60,
+    "tiny-bert": 120,
+}  # half as many sufficed for six seeds of each, but not on every processor
 
 
 class Heard:
@@ -54,7 +59,9 @@ def root(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def checkpoint(small_run, tmp_path_factory):
-    """A checkpoint that has hardly learned: it says which task, which is all that is asked of it."""
+    """A checkpoint that has hardly learned: it says which task, which is all that is asked of
+    it.
+    """
     folder = tmp_path_factory.mktemp("checkpoint") / "small"
     trainer = Trainer(small_run.replace(min_length=3, max_length=4, steps=2))
     save_checkpoint(folder, trainer, list(trainer))
@@ -64,7 +71,14 @@ def checkpoint(small_run, tmp_path_factory):
 @pytest.fixture
 def asked(checkpoint, tiny_models):
     def make(fixture="tiny-gpt2", **more):
-        return {"checkpoint": checkpoint, "model": str(tiny_models / fixture), "steps": 2, "batch_size": 4, "n": 4, **more}
+        return {
+            "checkpoint": checkpoint,
+            "model": str(tiny_models / fixture),
+            "steps": 2,
+            "batch_size": 4,
+            "n": 4,
+            **more,
+        }
 
     return make
 
@@ -78,8 +92,14 @@ def family(tiny_models):
         found = pretrained.resolve(str(tiny_models / fixture), heard.tell)
         kind = "text-generation" if fixture == "tiny-gpt2" else "fill-mask"
         pipe = pretrained.open_pipeline(kind, found, heard.tell)
-        make = pretrained_families.PretrainedCausalFamily if fixture == "tiny-gpt2" else pretrained_families.PretrainedMaskedFamily
-        return make(pipe.model, pipe.tokenizer, load_task("reverse", symbols), fixture), pipe.tokenizer
+        make = (
+            pretrained_families.PretrainedCausalFamily
+            if fixture == "tiny-gpt2"
+            else pretrained_families.PretrainedMaskedFamily
+        )
+        return make(
+            pipe.model, pipe.tokenizer, load_task("reverse", symbols), fixture
+        ), pipe.tokenizer
 
     return make
 
@@ -87,14 +107,20 @@ def family(tiny_models):
 @BOTH
 def test_finetuned_model_beats_few_shot_and_joins_the_benchmark(fixture, asked, root):
     heard = Heard()
-    told = finetune.finetune(asked(fixture, steps=STEPS[fixture], batch_size=32, learning_rate=2e-3, n=64), heard.tell)
+    told = finetune.finetune(
+        asked(fixture, steps=STEPS[fixture], batch_size=32, learning_rate=2e-3, n=64), heard.tell
+    )
     assert told["after"]["exact_match"] >= 0.95 > 0.6 > told["before"]["exact_match"]
     losses = [row["loss"] for row in heard.steps[1:]]
     assert sum(losses[-5:]) < 0.1 * sum(losses[:5])
     assert [row["step"] for row in heard.steps] == list(range(STEPS[fixture] + 1))
     assert os.listdir(root / "compared") == [f"{fixture}-reverse-3-4"]
 
-    table = process.run("table", asked(models=[asked(fixture)["model"], told["model"]], n=12, shots=4, rank=0), ProgressReporter())
+    table = process.run(
+        "table",
+        asked(models=[asked(fixture)["model"], told["model"]], n=12, shots=4, rank=0),
+        ProgressReporter(),
+    )
     shots, after = (
         next(row for row in table["rows"] if row["model"] == name and "leaks" not in row["way"])
         for name in (asked(fixture)["model"], told["model"])
@@ -111,15 +137,28 @@ def test_rows_are_the_tokens_of_the_prompts_that_the_table_sends(fixture, family
     model.eval()
     causal = fixture == "tiny-gpt2"
     batch = build_held_out_set(model.task, 9, 2, 4).batch
-    row_BW, there_BW = model._row(batch) if causal else model._row(batch.source_BS, batch.labels_BT > EOS)
-    for row, there, source, target in zip(row_BW, there_BW, batch.source_BS, batch.target_BT, strict=True):
-        question, answer = (tuple(model.task.vocabulary.decode(ids[ids != SOS].tolist())) for ids in (source, target))
+    row_BW, there_BW = (
+        model._row(batch) if causal else model._row(batch.source_BS, batch.labels_BT > EOS)
+    )
+    for row, there, source, target in zip(
+        row_BW, there_BW, batch.source_BS, batch.target_BT, strict=True
+    ):
+        question, answer = (
+            tuple(model.task.vocabulary.decode(ids[ids != SOS].tolist()))
+            for ids in (source, target)
+        )
         item = Example(question, answer)
-        text = f"{few_shot_prompt(item, [])} {item.target}" + "\n" if causal else masked_prompt(item, [], tokenizer.mask_token)
+        text = (
+            f"{few_shot_prompt(item, [])} {item.target}" + "\n"
+            if causal
+            else masked_prompt(item, [], tokenizer.mask_token)
+        )
         ids = tokenizer(text)["input_ids"]
         given = row[there].tolist()
         assert given == (ids[: len(given)] if causal else ids)
-        assert not causal or len(ids) - len(given) == int(len(answer) == 4)  # the last token of the longest is only a label
+        assert not causal or len(ids) - len(given) == int(
+            len(answer) == 4
+        )  # the last token of the longest is only a label
 
 
 @BOTH
@@ -148,7 +187,12 @@ def test_attention_rows_sum_to_one_and_exclude_padding_and_future(fixture, famil
     assert len(layers) == model.config.n_layers
     queries_BQ, memory_BM = axes[kind]
     for weights_BHQM in layers:
-        assert weights_BHQM.shape == (6, model.config.n_heads, queries_BQ.shape[1], memory_BM.shape[1])
+        assert weights_BHQM.shape == (
+            6,
+            model.config.n_heads,
+            queries_BQ.shape[1],
+            memory_BM.shape[1],
+        )
         there_BHQM = (queries_BQ != PAD)[:, None, :, None].expand_as(weights_BHQM)
         sums_BHQ = weights_BHQM.sum(-1)
         torch.testing.assert_close(sums_BHQ, torch.ones_like(sums_BHQ))
@@ -198,9 +242,16 @@ def test_whoever_cancels_keeps_the_weights_so_far(asked, root, tiny_models):
     told = finetune.finetune(asked(steps=50, learning_rate=1e-3), heard.tell)
     assert told["cancelled"]
     assert told["steps"] == 3
-    assert json.loads((root / "compared" / "tiny-gpt2-reverse-3-4" / "fine-tuned.json").read_text())["steps"] == 3
+    assert (
+        json.loads((root / "compared" / "tiny-gpt2-reverse-3-4" / "fine-tuned.json").read_text())[
+            "steps"
+        ]
+        == 3
+    )
     before, after = (
-        pretrained.open_pipeline("text-generation", pretrained.resolve(name, ProgressReporter()), ProgressReporter()).model.lm_head.weight
+        pretrained.open_pipeline(
+            "text-generation", pretrained.resolve(name, ProgressReporter()), ProgressReporter()
+        ).model.lm_head.weight
         for name in (str(tiny_models / "tiny-gpt2"), told["model"])
     )
     assert not torch.equal(before, after)
@@ -225,13 +276,21 @@ def test_finetuning_beyond_free_memory_is_rejected_before_loading(asked, monkeyp
 
 
 def test_memory_plan_scales_with_batch_and_has_16_bytes_per_weight(asked, tiny_models):
-    small, large = (finetune.plan(asked(batch_size=size), ProgressReporter())["parts"] for size in (4, 8))
+    small, large = (
+        finetune.plan(asked(batch_size=size), ProgressReporter())["parts"] for size in (4, 8)
+    )
     assert large["activations"] == 2 * small["activations"]
     parameters = pretrained.resolve(str(tiny_models / "tiny-gpt2"), ProgressReporter()).parameters
     assert sum(value for name, value in small.items() if name != "activations") == 16 * parameters
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("No space left on device (os error 28)")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        SafetensorError("No space left on device (os error 28)"),
+    ],
+)
 def test_a_full_disk_is_said_and_nothing_half_written_stays(asked, root, monkeypatch, error):
     finetune.finetune(asked(), ProgressReporter())
     folder = root / "compared" / "tiny-gpt2-reverse-3-4"
@@ -241,7 +300,9 @@ def test_a_full_disk_is_said_and_nothing_half_written_stays(asked, root, monkeyp
         raise error
 
     monkeypatch.setattr("transformers.PreTrainedModel.save_pretrained", full)
-    with pytest.raises(JobError, match=r"could not be saved \(No space left on device.*Free some space"):
+    with pytest.raises(
+        JobError, match=r"could not be saved \(No space left on device.*Free some space"
+    ):
         finetune.finetune(asked(steps=3), ProgressReporter())
     assert os.listdir(root / "compared") == [folder.name]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -275,29 +336,58 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(asked, wrong, sentence):
 
 
 def test_too_large_a_learning_rate_is_said_and_nothing_is_saved(asked, root, monkeypatch):
-    monkeypatch.setattr(pretrained_families.PretrainedCausalFamily, "_loss", lambda *_: torch.tensor(float("nan"), requires_grad=True))
+    monkeypatch.setattr(
+        pretrained_families.PretrainedCausalFamily,
+        "_loss",
+        lambda *_: torch.tensor(float("nan"), requires_grad=True),
+    )
     with pytest.raises(JobError, match="try again with a learning rate below"):
         finetune.finetune(asked(), ProgressReporter())
     assert not (root / "compared").exists()
 
 
-def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(asked, root, monkeypatch, tiny_models):
-    monkeypatch.setattr(pretrained, "_cached_snapshot", lambda name: tiny_models / "tiny-gpt2" if name == "tiny-gpt2" else None)
+def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
+    asked, root, monkeypatch, tiny_models
+):
+    monkeypatch.setattr(
+        pretrained,
+        "_cached_snapshot",
+        lambda name: tiny_models / "tiny-gpt2" if name == "tiny-gpt2" else None,
+    )
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     monkeypatch.setattr(finetune, "SHARED_MAX_KEPT", 2)
     with pytest.raises(JobError, match="steps is 201; give a whole number from 1 to 200"):
         finetune.finetune(asked(model="tiny-gpt2", steps=201), ProgressReporter())
-    names = [finetune.finetune(asked(model="tiny-gpt2", steps=1), ProgressReporter())["model"] for _ in range(3)]
+    names = [
+        finetune.finetune(asked(model="tiny-gpt2", steps=1), ProgressReporter())["model"]
+        for _ in range(3)
+    ]
     assert len(set(names)) == 3
-    assert {pretrained.FINETUNED_PREFIX + name for name in os.listdir(root / "compared")} == set(names[1:])
+    assert {pretrained.FINETUNED_PREFIX + name for name in os.listdir(root / "compared")} == set(
+        names[1:]
+    )
     assert pretrained.resolve(names[2], ProgressReporter()).where == "directory"
     with pytest.raises(JobError):
-        pretrained.resolve(str(root / "compared" / names[2].removeprefix(pretrained.FINETUNED_PREFIX)), ProgressReporter())
+        pretrained.resolve(
+            str(root / "compared" / names[2].removeprefix(pretrained.FINETUNED_PREFIX)),
+            ProgressReporter(),
+        )
 
 
 def test_the_command_line_leaves_a_model_and_does_not_replace_it_unasked(asked, tmp_path):
     out = tmp_path / "model"
-    words = ["finetune", asked()["model"], asked()["checkpoint"], "--steps", "2", "--n", "4", "--out", str(out), "--json"]
+    words = [
+        "finetune",
+        asked()["model"],
+        asked()["checkpoint"],
+        "--steps",
+        "2",
+        "--n",
+        "4",
+        "--out",
+        str(out),
+        "--json",
+    ]
     command = [sys.executable, "-W", "error", "-m", "playground", *words]
     first = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert first.returncode == 0, first.stderr
@@ -307,7 +397,10 @@ def test_the_command_line_leaves_a_model_and_does_not_replace_it_unasked(asked, 
     assert pretrained.resolve(str(out), ProgressReporter()).parameters == told["parameters"]
     again = run_command(*words)
     assert again.returncode == 2
-    assert "already holds a fine-tuned model; choose another folder, or add --overwrite" in again.stderr
+    assert (
+        "already holds a fine-tuned model; choose another folder, or add --overwrite"
+        in again.stderr
+    )
 
 
 def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monkeypatch):
@@ -327,7 +420,9 @@ def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monk
     keep("adas-new", "ada", 10)
     assert going("ada") == ["adas-old"]
     assert going("ben") == ["bens-old"]
-    with pytest.raises(JobError, match=r"of other users are stored here.* try again in about 10 minutes"):
+    with pytest.raises(
+        JobError, match=r"of other users are stored here.* try again in about 10 minutes"
+    ):
         going("cy")
     os.utime(tmp_path / "bens-old", (time.time() - 3700,) * 2)
     assert going("cy") == ["bens-old"]

@@ -1,4 +1,6 @@
-"""Free use on real pipelines, with the fixtures: what is told equals what transformers' own pipelines and `generate` say."""
+"""Free use on real pipelines, with the fixtures: what is told equals what transformers' own
+pipelines and `generate` say.
+"""
 
 import threading
 
@@ -24,7 +26,14 @@ def rows_of(messages):
 @pytest.mark.smoke
 def test_a_gap_is_filled_as_the_grammar_says_with_probabilities(tiny_bert):
     found = run(
-        "free", {"task": "fill-mask", "model": tiny_bert, "text": "The capital of [MASK] is Paris.", "top_k": 3}, ProgressReporter()
+        "free",
+        {
+            "task": "fill-mask",
+            "model": tiny_bert,
+            "text": "The capital of [MASK] is Paris.",
+            "top_k": 3,
+        },
+        ProgressReporter(),
     )
     (gap,) = found["gaps"]
     assert found["tokens"][gap["place"]]["token"] == "[MASK]"
@@ -39,7 +48,11 @@ def test_a_gap_is_filled_as_the_grammar_says_with_probabilities(tiny_bert):
 
 
 def test_several_gaps_are_filled_each_by_itself_and_that_is_said(tiny_bert):
-    found = run("free", {"task": "fill-mask", "model": tiny_bert, "text": "the capital of [MASK] is [MASK]."}, ProgressReporter())
+    found = run(
+        "free",
+        {"task": "fill-mask", "model": tiny_bert, "text": "the capital of [MASK] is [MASK]."},
+        ProgressReporter(),
+    )
     countries, cities = ([each["word"] for each in gap["candidates"]] for gap in found["gaps"])
     assert set(countries) <= {"france", "spain", "italy", "japan", "egypt", "peru", "norway"}
     assert set(cities) <= {"paris", "madrid", "rome", "tokyo", "cairo", "lima", "oslo"}
@@ -48,36 +61,65 @@ def test_several_gaps_are_filled_each_by_itself_and_that_is_said(tiny_bert):
 
 def test_text_is_written_token_by_token_as_generate_writes_it(tiny_gpt2):
     messages = []
-    what = {"task": "text-generation", "model": tiny_gpt2, "text": "Input: 2 7 5\nOutput:", "new_tokens": 12, "top_k": 4}
+    what = {
+        "task": "text-generation",
+        "model": tiny_gpt2,
+        "text": "Input: 2 7 5\nOutput:",
+        "new_tokens": 12,
+        "top_k": 4,
+    }
     found = run("free", what, ProgressReporter(lambda *message: messages.append(message)))
     pipe = opened("text-generation", tiny_gpt2)
-    own = pipe(what["text"], max_new_tokens=12, do_sample=False, return_full_text=False)[0]["generated_text"]
+    own = pipe(what["text"], max_new_tokens=12, do_sample=False, return_full_text=False)[0][
+        "generated_text"
+    ]
     assert found["continuation"] == own
     assert found["continuation"].startswith(" 5 7 2\n")
     rows = rows_of(messages)
     assert rows == found["written"]
     assert "".join(row["text"] for row in rows) == own
-    assert all(row["candidates"][0]["id"] == row["id"] and len(row["candidates"]) == 4 for row in rows)
+    assert all(
+        row["candidates"][0]["id"] == row["id"] and len(row["candidates"]) == 4 for row in rows
+    )
     ids = [token["id"] for token in found["tokens"]] + [row["id"] for row in rows]
     with torch.no_grad():
         probabilities = pipe.model(torch.tensor([ids])).logits[0].softmax(-1)
-    by_hand = [probabilities[len(found["tokens"]) + n - 1, row["id"]].item() for n, row in enumerate(rows)]
+    by_hand = [
+        probabilities[len(found["tokens"]) + n - 1, row["id"]].item() for n, row in enumerate(rows)
+    ]
     assert [row["probability"] for row in rows] == pytest.approx(by_hand, abs=1e-4)
 
 
 def test_a_text_ends_where_the_model_ends_it_or_can_read_no_more(tiny_gpt2):
-    what = {"task": "text-generation", "model": tiny_gpt2, "text": "The capital of France is", "new_tokens": 20}
+    what = {
+        "task": "text-generation",
+        "model": tiny_gpt2,
+        "text": "The capital of France is",
+        "new_tokens": 20,
+    }
     found = run("free", what, ProgressReporter())
     assert (found["continuation"], found["ended"]) == (" Paris.", "the model ended the text")
-    assert run("free", what | {"new_tokens": 1}, ProgressReporter())["ended"] == "stopped at the limit of 1 new tokens"
+    assert (
+        run("free", what | {"new_tokens": 1}, ProgressReporter())["ended"]
+        == "stopped at the limit of 1 new tokens"
+    )
     full = run("free", what | {"text": " 1" * 250}, ProgressReporter())
-    assert len(full["tokens"]) + len(full["written"]) == 256 or full["ended"] == "the model ended the text"
+    assert (
+        len(full["tokens"]) + len(full["written"]) == 256
+        or full["ended"] == "the model ended the text"
+    )
     with pytest.raises(JobError, match="has 300 tokens and this model accepts at most 256"):
         run("free", what | {"text": " 1" * 300}, ProgressReporter())
 
 
 def test_drawing_repeats_with_its_seed_and_narrows_to_greedy(tiny_gpt2):
-    what = {"task": "text-generation", "model": tiny_gpt2, "text": "Input:", "way": "drawn", "new_tokens": 12}
+    what = {
+        "task": "text-generation",
+        "model": tiny_gpt2,
+        "text": "Input:",
+        "way": "drawn",
+        "new_tokens": 12,
+    }
 
     def drawn(**more):
         return run("free", what | more, ProgressReporter())["continuation"]
@@ -93,7 +135,9 @@ def test_top_p_leaves_the_fewest_tokens_that_hold_so_much():
     chance = torch.Generator().manual_seed(0)
 
     def all_drawn(top_p):
-        settings = inference.SamplingParams(greedy=False, temperature=1.0, top_p=top_p, seed=0, max_new_tokens=1)
+        settings = inference.SamplingParams(
+            greedy=False, temperature=1.0, top_p=top_p, seed=0, max_new_tokens=1
+        )
         return {inference.sample(logits, settings, chance) for _ in range(300)}
 
     assert all_drawn(0.4) == {1}
@@ -108,13 +152,21 @@ def test_letters_of_several_bytes_come_whole(tiny_gpt2):
     written = [inference.GeneratedToken(token, 1.0, [(token, 1.0)]) for token in ids]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inference, "generate_tokens", lambda *_: iter(written))
-        found = run("free", {"task": "text-generation", "model": tiny_gpt2, "text": "x", "new_tokens": 3}, ProgressReporter())
+        found = run(
+            "free",
+            {"task": "text-generation", "model": tiny_gpt2, "text": "x", "new_tokens": 3},
+            ProgressReporter(),
+        )
     assert len(ids) == 3
     assert [row["text"] for row in found["written"]] == ["n", "", "é"]
 
 
 def test_a_head_that_nobody_trained_is_called_chance(tiny_bert):
-    found = run("free", {"task": "text-classification", "model": tiny_bert, "text": "what a good film."}, ProgressReporter())
+    found = run(
+        "free",
+        {"task": "text-classification", "model": tiny_bert, "text": "what a good film."},
+        ProgressReporter(),
+    )
     assert not found["trained"]
     assert found["notes"][0].startswith("untrained: randomly initialized")
     assert sum(each["probability"] for each in found["labels"]) == pytest.approx(1)
@@ -151,9 +203,17 @@ def test_writing_stops_when_it_is_cancelled(tiny_gpt2):
 )
 def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, said):
     with pytest.raises(JobError, match=said):
-        run("free", {"task": "fill-mask", "model": tiny_bert, "text": "a [MASK].", **what}, ProgressReporter())
+        run(
+            "free",
+            {"task": "fill-mask", "model": tiny_bert, "text": "a [MASK].", **what},
+            ProgressReporter(),
+        )
 
 
-@pytest.mark.parametrize("text", ["\ud800 [MASK]", "\x00[MASK]\x07", "‮[MASK]", "👩‍👩‍👧 [MASK]", "[MASK]" + "א" * 50])
+@pytest.mark.parametrize(
+    "text", ["\ud800 [MASK]", "\x00[MASK]\x07", "‮[MASK]", "👩‍👩‍👧 [MASK]", "[MASK]" + "א" * 50]
+)
 def test_any_text_is_read(tiny_bert, text):
-    assert run("free", {"task": "fill-mask", "model": tiny_bert, "text": text}, ProgressReporter())["gaps"]
+    assert run("free", {"task": "fill-mask", "model": tiny_bert, "text": text}, ProgressReporter())[
+        "gaps"
+    ]

@@ -1,4 +1,6 @@
-"""Jobs as the page starts them: a real process at the other end, a Hub on this machine, and everything that may happen to both."""
+"""Jobs as the page starts them: a real process at the other end, a Hub on this machine, and
+everything that may happen to both.
+"""
 
 import json
 import os
@@ -14,7 +16,14 @@ import pytest
 
 from playground.comparison import job_queue as jobs_module
 from playground.comparison.job_queue import MAX_JOBS_PER_OWNER, JobQueue
-from playground.comparison.process import JobCancelled, JobError, ProgressReporter, run, to_job_error, to_json_safe
+from playground.comparison.process import (
+    JobCancelled,
+    JobError,
+    ProgressReporter,
+    run,
+    to_job_error,
+    to_json_safe,
+)
 from playground.runs.worker_process import warm_up
 from tests.support.app_server import ROOT, wait_for
 
@@ -35,7 +44,9 @@ def comparer(served, tmp_path_factory):
     warm_up().join()
     comparer = JobQueue()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path_factory.mktemp("checkpoints")))  # its process inherits it
+        patch.setenv(
+            "PLAYGROUND_CHECKPOINTS", str(tmp_path_factory.mktemp("checkpoints"))
+        )  # its process inherits it
         yield comparer
     comparer.close()
 
@@ -55,7 +66,14 @@ def over(comparer, job, owner="ada", seconds=100):
 
 
 def working(comparer, job, said="", owner="ada"):
-    wait_for(lambda: said in comparer.poll(job, owner)["sentence"] and comparer.poll(job, owner)["status"] == "working", 100, said)
+    wait_for(
+        lambda: (
+            said in comparer.poll(job, owner)["sentence"]
+            and comparer.poll(job, owner)["status"] == "working"
+        ),
+        100,
+        said,
+    )
 
 
 def table(digits, *models, **more):
@@ -64,17 +82,28 @@ def table(digits, *models, **more):
 
 @pytest.mark.smoke
 def test_a_table_with_the_models_of_the_hub(comparer, served, digits):
-    job = comparer.submit("table", table(digits, "gpt2", "nobody/nothing", "bert-base-uncased"), "ada")
+    job = comparer.submit(
+        "table", table(digits, "gpt2", "nobody/nothing", "bert-base-uncased"), "ada"
+    )
     answer = over(comparer, job)
     assert answer["status"] == "done", answer["sentence"]
     lines = [(row["model"], row["what"], row["n"]) for row in answer["result"]["rows"][4:]]
     pretrained = "pretrained, never trained on this task"
     assert lines == [
-        ("digits", "trained on this task", 4), ("gpt2", pretrained, 4), ("nobody/nothing", "not evaluated", 0),
-        ("bert-base-uncased", pretrained, 4), ("bert-base-uncased", pretrained, 4),
-    ]  # fmt: skip
+        ("digits", "trained on this task", 4),
+        ("gpt2", pretrained, 4),
+        ("nobody/nothing", "not evaluated", 0),
+        ("bert-base-uncased", pretrained, 4),
+        ("bert-base-uncased", pretrained, 4),
+    ]
     assert "no repository nobody/nothing" in answer["result"]["rows"][6]["error"]
-    assert {row["kind"] for row in answer["rows"]} == {"settings", "model", "estimate", "item", "leak"}
+    assert {row["kind"] for row in answer["rows"]} == {
+        "settings",
+        "model",
+        "estimate",
+        "item",
+        "leak",
+    }
     assert served.received_tokens() == set()
     assert comparer.poll(job, "ada", 10**9)["rows"] == []
     with served.record_requests() as seen:  # the process keeps what it has loaded
@@ -83,7 +112,9 @@ def test_a_table_with_the_models_of_the_hub(comparer, served, digits):
     assert seen == []
 
 
-def test_a_download_that_hangs_is_cancelled_at_once_and_the_next_job_works(comparer, served, digits, tiny_gpt2):
+def test_a_download_that_hangs_is_cancelled_at_once_and_the_next_job_works(
+    comparer, served, digits, tiny_gpt2
+):
     served.put("ben/hangs", files_of(tiny_gpt2))
     with served.fault(served.STORAGE, "hang", method="GET"):
         job = comparer.submit("table", table(digits, "ben/hangs"), "ada")
@@ -91,15 +122,23 @@ def test_a_download_that_hangs_is_cancelled_at_once_and_the_next_job_works(compa
         behind = comparer.submit("table", table(digits), "ben")
         assert comparer.poll(behind, "ben")["status"] == "waiting"
         assert comparer.poll(behind, "ben")["place"] == 1
-        light = over(comparer, comparer.submit("cached", {}, "cy"), "cy")  # what only asks need not wait
+        light = over(
+            comparer, comparer.submit("cached", {}, "cy"), "cy"
+        )  # what only asks need not wait
         assert "gpt2" in [row["name"] for row in light["result"]["models"]]
         at = time.monotonic()
         comparer.cancel(job, "ada")
         answer = comparer.poll(job, "ada")
         assert answer["status"] == "cancelled"
-        assert [row["model"] for row in answer["rows"] if row["kind"] == "model" and row["over"]][-1] == "digits"  # what had come stays
-        wait_for(lambda: comparer.poll(behind, "ben")["status"] != "waiting", 60, "the next job's turn")
-        assert time.monotonic() - at < 5  # a second, and what a busy machine adds; the download itself hangs for longer
+        assert [row["model"] for row in answer["rows"] if row["kind"] == "model" and row["over"]][
+            -1
+        ] == "digits"  # what had come stays
+        wait_for(
+            lambda: comparer.poll(behind, "ben")["status"] != "waiting", 60, "the next job's turn"
+        )
+        assert (
+            time.monotonic() - at < 5
+        )  # a second, and what a busy machine adds; the download itself hangs for longer
     assert over(comparer, behind, "ben")["status"] == "done"
 
 
@@ -113,9 +152,13 @@ def test_the_process_is_killed_and_the_next_job_has_a_new_one(comparer, served, 
         os.kill(first, signal.SIGKILL)
         answer = over(comparer, job)
     assert answer["status"] == "failed"
-    assert answer["sentence"].startswith("ben/dies: the process ended (killed, probably because the machine ran out")
+    assert answer["sentence"].startswith(
+        "ben/dies: the process ended (killed, probably because the machine ran out"
+    )
     assert answer["again"]
-    assert [row["model"] for row in answer["rows"] if row["kind"] == "model" and row["over"]][-1] == "digits"
+    assert [row["model"] for row in answer["rows"] if row["kind"] == "model" and row["over"]][
+        -1
+    ] == "digits"
     second = over(comparer, behind)
     assert second["status"] == "done", second["sentence"]
     assert comparer.process_id not in (None, first)
@@ -136,7 +179,9 @@ def test_a_job_that_is_deaf_costs_its_process_only(comparer, digits, monkeypatch
 def test_jobs_are_their_owners_and_only_so_many(comparer, digits):
     first = comparer.submit("table", table(digits, n=400, rank=400), "ada")
     second = comparer.submit("table", table(digits), "ada")
-    with pytest.raises(JobError, match=f"{MAX_JOBS_PER_OWNER} of your jobs are still queued or running"):
+    with pytest.raises(
+        JobError, match=f"{MAX_JOBS_PER_OWNER} of your jobs are still queued or running"
+    ):
         comparer.submit("table", table(digits), "ada")
     comparer.submit("cached", {}, "ada")  # what only asks does not count
     for act in (comparer.poll, comparer.cancel):
@@ -155,13 +200,18 @@ def test_jobs_are_their_owners_and_only_so_many(comparer, digits):
         comparer.submit("shell", {}, "ada")
 
 
-def test_what_nobody_asks_for_makes_way_and_is_forgotten(comparer, served, digits, tiny_gpt2, monkeypatch):
+def test_what_nobody_asks_for_makes_way_and_is_forgotten(
+    comparer, served, digits, tiny_gpt2, monkeypatch
+):
     served.put("ben/hangs", files_of(tiny_gpt2))
     with served.fault(served.STORAGE, "hang", method="GET"):
         left = comparer.submit("table", table(digits, "ben/hangs"), "ada")
         working(comparer, left, "Downloading ben/hangs")
         monkeypatch.setattr(jobs_module, "UNPOLLED_TIMEOUT_S", 1.0)
-        assert over(comparer, comparer.submit("table", table(digits), "ben"), "ben")["status"] == "done"
+        assert (
+            over(comparer, comparer.submit("table", table(digits), "ben"), "ben")["status"]
+            == "done"
+        )
     assert "its page no longer polls" in comparer.poll(left, "ada")["sentence"]
     monkeypatch.setattr(jobs_module, "JOB_TTL_S", 0.0)
     wait_for(lambda: left not in comparer._jobs, 60, "the end of what was kept")
@@ -204,14 +254,20 @@ if __name__ == "__main__":
 def test_the_pages_process_imports_none_of_it(tmp_path):
     (tmp_path / "page.py").write_text(PAGE)
     done = subprocess.run(
-        [sys.executable, tmp_path / "page.py"], capture_output=True, text=True, timeout=100, env=os.environ | {"PYTHONPATH": str(ROOT)}
+        [sys.executable, tmp_path / "page.py"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
     assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_whatever_goes_wrong_becomes_a_sentence():
     assert "not enough memory" in str(to_job_error(MemoryError(), "gpt2"))
-    assert str(to_job_error(OSError(28, "No space left on device"), "gpt2")).startswith("gpt2: the system reported an error: No space left")
+    assert str(to_job_error(OSError(28, "No space left on device"), "gpt2")).startswith(
+        "gpt2: the system reported an error: No space left"
+    )
     assert to_job_error(JobError("as it is"), "gpt2").args == ("as it is",)
     assert "an unexpected error occurred (KeyError" in str(to_job_error(KeyError("x"), "gpt2"))
     with pytest.raises(JobError, match="is not a kind of job"):
@@ -237,7 +293,10 @@ def test_only_unexpected_errors_are_logged_with_traceback(caplog):
 
 
 def test_rows_are_plain_json_and_numbers_that_are_none_become_null():
-    assert to_json_safe({"a": float("nan"), 1: [float("-inf"), (2.5, None, True)]}) == {"a": None, "1": [None, [2.5, None, True]]}
+    assert to_json_safe({"a": float("nan"), 1: [float("-inf"), (2.5, None, True)]}) == {
+        "a": None,
+        "1": [None, [2.5, None, True]],
+    }
     with pytest.raises(TypeError):
         to_json_safe({"a": object()})
 
@@ -252,7 +311,12 @@ def test_a_cancelled_job_may_not_go_on_telling():
     assert sent[-1] == ("share", 50, 50, "")
     assert len(sent) < 10
     cancelled.set()
-    for act in (lambda: tell.message("two"), lambda: tell.row({}), lambda: tell.progress(1, 1), tell.raise_if_cancelled):
+    for act in (
+        lambda: tell.message("two"),
+        lambda: tell.row({}),
+        lambda: tell.progress(1, 1),
+        tell.raise_if_cancelled,
+    ):
         with pytest.raises(JobCancelled):
             act()
 
@@ -260,7 +324,11 @@ def test_a_cancelled_job_may_not_go_on_telling():
 def test_a_poll_does_not_wait_for_another_thread_that_holds_the_lock():
     """Polls run on the event loop of the page."""
     comparer = Idle()
-    job, answered, release = comparer.submit("table", {}, "ada"), threading.Event(), threading.Event()
+    job, answered, release = (
+        comparer.submit("table", {}, "ada"),
+        threading.Event(),
+        threading.Event(),
+    )
 
     def hold():
         with comparer._lock:
@@ -271,7 +339,9 @@ def test_a_poll_does_not_wait_for_another_thread_that_holds_the_lock():
     holder = threading.Thread(target=hold)
     holder.start()
     holding.wait()
-    poller = threading.Thread(target=lambda: (comparer.poll(job, "ada"), answered.set()), daemon=True)
+    poller = threading.Thread(
+        target=lambda: (comparer.poll(job, "ada"), answered.set()), daemon=True
+    )
     poller.start()
     try:
         assert answered.wait(10)
@@ -312,23 +382,38 @@ def test_of_a_job_that_is_over_little_is_kept_and_of_many_the_latest(monkeypatch
     comparer = Idle()
     jobs = {}
     for owner in ("ada", "ben"):
-        jobs[owner] = [comparer.submit("train-classifier", {"model": "gpt2", "csv": "x" * 1000}, owner)]
+        jobs[owner] = [
+            comparer.submit("train-classifier", {"model": "gpt2", "csv": "x" * 1000}, owner)
+        ]
         for _ in range(9):
             comparer.cancel(jobs[owner][-1], owner)
-            jobs[owner].append(comparer.submit("train-classifier", {"model": "gpt2", "csv": "x" * 1000}, owner))
+            jobs[owner].append(
+                comparer.submit("train-classifier", {"model": "gpt2", "csv": "x" * 1000}, owner)
+            )
     comparer._housekeep(time.monotonic())
     kept = set(comparer._jobs)
-    assert kept == {*jobs["ada"][7:], *jobs["ben"][1:]}  # ten that are over, eight of an owner at most, and those that wait
+    assert kept == {
+        *jobs["ada"][7:],
+        *jobs["ben"][1:],
+    }  # ten that are over, eight of an owner at most, and those that wait
     ended = comparer._jobs[jobs["ben"][-2]]
     assert (ended.request, ended.describe_request()) == ({}, "gpt2")
     assert comparer._jobs[jobs["ben"][-1]].request["csv"]
 
 
 def tuning(digits, model, **more):
-    return {"checkpoint": str(digits), "model": model, "steps": 5000, "batch_size": 32, "n": 4} | more
+    return {
+        "checkpoint": str(digits),
+        "model": model,
+        "steps": 5000,
+        "batch_size": 32,
+        "n": 4,
+    } | more
 
 
-def test_cancelled_fine_tuning_is_over_when_its_weights_are_on_the_disk(comparer, digits, tiny_gpt2):
+def test_cancelled_fine_tuning_is_over_when_its_weights_are_on_the_disk(
+    comparer, digits, tiny_gpt2
+):
     job = comparer.submit("finetune", tuning(digits, tiny_gpt2), "ada")
     wait_for(lambda: len(comparer.poll(job, "ada")["rows"]) > 4, 100, "a few steps")
     comparer.cancel(job, "ada")
@@ -337,7 +422,10 @@ def test_cancelled_fine_tuning_is_over_when_its_weights_are_on_the_disk(comparer
     if told["status"] == "working":
         assert "saving the model" in told["sentence"]
     told = over(comparer, job)
-    assert (told["status"], told["sentence"]) == ("cancelled", "cancelled; the results so far are available")
+    assert (told["status"], told["sentence"]) == (
+        "cancelled",
+        "cancelled; the results so far are available",
+    )
     assert 0 < told["result"]["steps"] < 5000
     known = comparer.submit("about", {"models": [told["result"]["model"]]}, "ada")
     assert not over(comparer, known)["result"]["models"][0]["sentence"]
@@ -347,7 +435,11 @@ def test_cancelled_finetuning_may_save_until_the_timeout(monkeypatch):
     comparer, killed = Idle(), []
     job = comparer._jobs[comparer.submit("finetune", {}, "ada")]
     job.status, job.running = "working", True
-    monkeypatch.setattr(comparer, "_process", type("Child", (), {"send": lambda *_: True, "kill": lambda _: killed.append(1)})())
+    monkeypatch.setattr(
+        comparer,
+        "_process",
+        type("Child", (), {"send": lambda *_: True, "kill": lambda _: killed.append(1)})(),
+    )
     comparer.cancel(job.id, "ada")
     left = job.cancelled_at
     comparer.cancel(job.id, "ada")
@@ -373,16 +465,25 @@ def test_fine_tuning_is_kept_when_the_server_is_killed(digits, tiny_gpt2, tmp_pa
         print("learning", flush=True)
         time.sleep(600)"""
     (tmp_path / "server.py").write_text(program)
-    environment = os.environ | {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "checkpoints"), "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {
+        "PLAYGROUND_CHECKPOINTS": str(tmp_path / "checkpoints"),
+        "PYTHONPATH": str(ROOT),
+    }
     command = [sys.executable, str(tmp_path / "server.py"), json.dumps(tuning(digits, tiny_gpt2))]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout.readline() == "learning\n"
         server.kill()
-    (folder,) = wait_for(lambda: list((tmp_path / "checkpoints" / "compared").glob("*/fine-tuned.json")), 100, "what it had learned")
+    (folder,) = wait_for(
+        lambda: list((tmp_path / "checkpoints" / "compared").glob("*/fine-tuned.json")),
+        100,
+        "what it had learned",
+    )
     assert 0 < json.loads(folder.read_text())["steps"] < 5000
 
 
-@pytest.mark.parametrize(("hosted", "behind", "ends"), [(True, "ben", True), (True, "ada", False), (False, "ben", False)])
+@pytest.mark.parametrize(
+    ("hosted", "behind", "ends"), [(True, "ben", True), (True, "ada", False), (False, "ben", False)]
+)
 def test_hosted_job_is_cancelled_after_its_turn_if_other_owners_wait(hosted, behind, ends):
     comparer = Idle(hosted=hosted)
     long = comparer._jobs[comparer.submit("table", {}, "ada")]
@@ -396,13 +497,18 @@ def test_hosted_job_is_cancelled_after_its_turn_if_other_owners_wait(hosted, beh
     assert long.status == "working"
     comparer._housekeep(long.started_at + jobs_module.MAX_TURN_S + 1)
     assert (long.status == "cancelled") is ends
-    assert ("stopped after 5 minutes because other jobs wait; the results so far are available" in long.message) is ends
+    assert (
+        "stopped after 5 minutes because other jobs wait; the results so far are available"
+        in long.message
+    ) is ends
 
 
 @pytest.mark.parametrize("hosted", [True, False])
 def test_where_strangers_come_the_hub_cache_is_the_playgrounds_own(hosted, tmp_path, monkeypatch):
     told = []
-    monkeypatch.setattr(jobs_module, "WorkerProcess", lambda _entry, _name, settings, **_: told.append(settings))
+    monkeypatch.setattr(
+        jobs_module, "WorkerProcess", lambda _entry, _name, settings, **_: told.append(settings)
+    )
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setenv("HF_HUB_CACHE", "/the/owners")
     JobQueue(hosted=hosted)._start()
@@ -419,7 +525,9 @@ def test_one_address_holds_at_most_half_of_the_comparison_jobs(client_address, m
     client_address.set("192.0.2.1")
     for number in range(half):
         crowded.submit("table", {}, f"invented {number}")
-    with pytest.raises(JobError, match="from your address are still queued or running, the maximum; wait for one") as refused:
+    with pytest.raises(
+        JobError, match="from your address are still queued or running, the maximum; wait for one"
+    ) as refused:
         crowded.submit("table", {}, "invented too")
     assert refused.value.retryable
     client_address.set("192.0.2.2")
@@ -436,7 +544,10 @@ def test_single_owner_at_an_address_keeps_the_owner_limit(client_address, monkey
     monkeypatch.setattr(JobQueue, "_schedule", lambda self: None)
     alone = JobQueue()
     client_address.set("127.0.0.1")
-    for kind, most in (("table", MAX_JOBS_PER_OWNER), ("cached", jobs_module.MAX_LIGHT_JOBS_PER_OWNER)):
+    for kind, most in (
+        ("table", MAX_JOBS_PER_OWNER),
+        ("cached", jobs_module.MAX_LIGHT_JOBS_PER_OWNER),
+    ):
         for _ in range(most):
             alone.submit(kind, {}, "ada")
         with pytest.raises(JobError, match="of your jobs"):

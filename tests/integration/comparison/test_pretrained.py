@@ -1,4 +1,5 @@
-"""Models found, measured and fetched from a Hub on this machine, and what is said when that goes wrong. The models are fixtures,
+"""Models found, measured and fetched from a Hub on this machine, and what is said when that goes
+wrong. The models are fixtures,
 served under the names of the real ones."""
 
 import errno
@@ -16,7 +17,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from playground.comparison import pretrained
-from playground.comparison.pretrained import describe_models, kind_of, list_cached, list_cached_names, open_pipeline, resolve, unload
+from playground.comparison.pretrained import (
+    describe_models,
+    kind_of,
+    list_cached,
+    list_cached_names,
+    open_pipeline,
+    resolve,
+    unload,
+)
 from playground.comparison.process import JobCancelled, JobError, ProgressReporter
 from playground.comparison.tokenizer_mismatch import load_other_tokenizer
 
@@ -39,7 +48,11 @@ def cache(hub, tmp_path, monkeypatch):
 
 @pytest.fixture
 def served(hub, cache, tiny_gpt2, tiny_bert):
-    hub.put("gpt2", files_of(tiny_gpt2) | {"pytorch_model.bin": b"pickle", "onnx/model.onnx": b"graph", "README.md": "# card"})
+    hub.put(
+        "gpt2",
+        files_of(tiny_gpt2)
+        | {"pytorch_model.bin": b"pickle", "onnx/model.onnx": b"graph", "README.md": "# card"},
+    )
     hub.put("bert-base-uncased", files_of(tiny_bert))
     return hub
 
@@ -92,7 +105,10 @@ def test_the_size_is_capped_before_the_download(served, monkeypatch):
 
 def test_about_tells_sizes_without_a_download(served, tiny_gpt2):
     with served.record_requests() as seen:
-        rows = describe_models({"models": ["gpt2", "bert-base-uncased", "nobody/nothing", tiny_gpt2, 7]}, ProgressReporter())["models"]
+        rows = describe_models(
+            {"models": ["gpt2", "bert-base-uncased", "nobody/nothing", tiny_gpt2, 7]},
+            ProgressReporter(),
+        )["models"]
     assert [(row["name"], row["where"], row["kind"]) for row in rows[:2]] == [
         ("gpt2", "hub", "causal"),
         ("bert-base-uncased", "hub", "masked"),
@@ -124,15 +140,23 @@ def test_pickles_and_foreign_code_are_not_loaded(served, tiny_gpt2):
     files = files_of(tiny_gpt2)
     served.put("ben/pickled", {"config.json": files["config.json"], "pytorch_model.bin": b"pickle"})
     assert "has no weights in the safetensors format" in refusal("ben/pickled")[0]
-    own = json.loads(files["config.json"]) | {"model_type": "mine", "auto_map": {"AutoModel": "code.Mine"}}
-    served.put("ben/code", files | {"config.json": json.dumps(own).encode(), "code.py": b"raise SystemExit"})
+    own = json.loads(files["config.json"]) | {
+        "model_type": "mine",
+        "auto_map": {"AutoModel": "code.Mine"},
+    }
+    served.put(
+        "ben/code",
+        files | {"config.json": json.dumps(own).encode(), "code.py": b"raise SystemExit"},
+    )
     assert "needs its own code" in refusal("ben/code")[0]
     with served.record_requests() as seen:
         refusal("ben/code")
     assert not [request for request in seen if request.path.endswith(".py")]
 
 
-def test_on_a_space_models_that_were_preloaded_are_used_without_a_download(cache, tiny_gpt2, tmp_path, monkeypatch):
+def test_on_a_space_models_that_were_preloaded_are_used_without_a_download(
+    cache, tiny_gpt2, tmp_path, monkeypatch
+):
     snapshot = tmp_path / "home/.cache/huggingface/hub/models--openai-community--gpt2/snapshots/abc"
     shutil.copytree(tiny_gpt2, snapshot)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -183,8 +207,14 @@ def test_unreachable_hub_fails_fast_and_lists_cached_models(served, monkeypatch)
     assert "cannot be reached" in sentence
     assert "Already on this machine: bert-base-uncased" in sentence
     assert again
-    rows = describe_models({"models": ["gpt2", "bert-base-uncased", "x" * 200]}, ProgressReporter())["models"]
-    assert [row["unreached"] for row in rows] == [True, False, False]  # that a name is none is known without the Hub
+    rows = describe_models(
+        {"models": ["gpt2", "bert-base-uncased", "x" * 200]}, ProgressReporter()
+    )["models"]
+    assert [row["unreached"] for row in rows] == [
+        True,
+        False,
+        False,
+    ]  # that a name is none is known without the Hub
 
     def nobody(*_, **__):
         time.sleep(20)
@@ -192,8 +222,12 @@ def test_unreachable_hub_fails_fast_and_lists_cached_models(served, monkeypatch)
 
     monkeypatch.setattr(socket, "create_connection", nobody)
     assert "cannot be reached" in refusal("gpt2")[0]
-    assert time.monotonic() - started < 3 + 3  # what a busy machine adds; both would take 20 s and more
-    assert resolve("bert-base-uncased", ProgressReporter()).where == "cache"  # no network is asked for
+    assert (
+        time.monotonic() - started < 3 + 3
+    )  # what a busy machine adds; both would take 20 s and more
+    assert (
+        resolve("bert-base-uncased", ProgressReporter()).where == "cache"
+    )  # no network is asked for
     assert "not on this machine yet" in refusal("gpt2", local_only=True)[0]
 
 
@@ -217,7 +251,20 @@ def test_a_disk_that_is_full_or_fills(served, monkeypatch):
     assert again
 
 
-ODD = ["", "a/b/c", "../secrets", "gpt2 --flag", "https://huggingface.co/gpt2", "a--b", None, 3, ["gpt2"], "x" * 300, "a\0b", "~nobody"]
+ODD = [
+    "",
+    "a/b/c",
+    "../secrets",
+    "gpt2 --flag",
+    "https://huggingface.co/gpt2",
+    "a--b",
+    None,
+    3,
+    ["gpt2"],
+    "x" * 300,
+    "a\0b",
+    "~nobody",
+]
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -250,19 +297,29 @@ def cannot_open(folder, task="text-generation"):
 
 
 def test_oversized_configs_and_corrupt_weights_are_rejected(tiny_gpt2, tiny_bert, tmp_path):
-    assert "sets n_layer to 1e+05; the maximum is 200" in cannot_open(changed(tiny_gpt2, tmp_path / "deep", n_layer=100_000))
+    assert "sets n_layer to 1e+05; the maximum is 200" in cannot_open(
+        changed(tiny_gpt2, tmp_path / "deep", n_layer=100_000)
+    )
     assert "has -4 layers" in cannot_open(changed(tiny_gpt2, tmp_path / "negative", n_layer=-4))
-    assert "parameters and its weights contain" in cannot_open(changed(tiny_gpt2, tmp_path / "wide", n_embd=65536))
-    assert "cannot be loaded for text-generation" in cannot_open(changed(tiny_gpt2, tmp_path / "odd", n_embd=30))
+    assert "parameters and its weights contain" in cannot_open(
+        changed(tiny_gpt2, tmp_path / "wide", n_embd=65536)
+    )
+    assert "cannot be loaded for text-generation" in cannot_open(
+        changed(tiny_gpt2, tmp_path / "odd", n_embd=30)
+    )
     headless = changed(tiny_bert, tmp_path / "headless")
     tensors = load_file(headless / "model.safetensors")
     save_file(
-        {name: tensor for name, tensor in tensors.items() if not name.startswith("cls.")}, headless / "model.safetensors", {"format": "pt"}
+        {name: tensor for name, tensor in tensors.items() if not name.startswith("cls.")},
+        headless / "model.safetensors",
+        {"format": "pt"},
     )
     assert "its predictions would be random" in cannot_open(headless, "fill-mask")
     nan = changed(tiny_gpt2, tmp_path / "nan")
     tensors = load_file(nan / "model.safetensors")
-    tensors["transformer.ln_f.weight"] = torch.full_like(tensors["transformer.ln_f.weight"], torch.nan)
+    tensors["transformer.ln_f.weight"] = torch.full_like(
+        tensors["transformer.ln_f.weight"], torch.nan
+    )
     save_file(tensors, nan / "model.safetensors", {"format": "pt"})
     assert "not finite" in cannot_open(nan)
     cut = changed(tiny_gpt2, tmp_path / "cut")
@@ -284,7 +341,9 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_weights_of_no_possible_shape_are_refused_without_a_product_of_it(tiny_gpt2, tmp_path, monkeypatch, shape):
+def test_weights_of_no_possible_shape_are_refused_without_a_product_of_it(
+    tiny_gpt2, tmp_path, monkeypatch, shape
+):
     monkeypatch.setattr(pretrained.math, "prod", lambda _: pytest.fail("this may take hours"))
     odd = changed(tiny_gpt2, tmp_path / "odd")
     header = f'{{"a": {{"dtype": "F32", "shape": {shape}, "data_offsets": [0, 4]}}}}'.encode()
@@ -294,7 +353,8 @@ def test_weights_of_no_possible_shape_are_refused_without_a_product_of_it(tiny_g
 
 INDEX = {
     "brackets": '{"weight_map": ' + "[" * 100_000,
-    "pages of blanks": json.dumps({"weight_map": {"a": "model-00001-of-00001.safetensors"}}) + " " * 2_000_000,
+    "pages of blanks": json.dumps({"weight_map": {"a": "model-00001-of-00001.safetensors"}})
+    + " " * 2_000_000,
 }
 
 
@@ -319,13 +379,21 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_excessive_config_counts_are_rejected_before_transformers(tiny_gpt2, tmp_path, monkeypatch, name):
+def test_excessive_config_counts_are_rejected_before_transformers(
+    tiny_gpt2, tmp_path, monkeypatch, name
+):
     from transformers import AutoConfig
 
-    monkeypatch.setattr(AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("this may take all the memory there is"))
+    monkeypatch.setattr(
+        AutoConfig,
+        "from_pretrained",
+        lambda *_, **__: pytest.fail("this may take all the memory there is"),
+    )
     said = cannot_open(changed(tiny_gpt2, tmp_path / "vast", **COUNTS[name]))
     assert f"its config.json sets {name} to 1e+" in said
-    assert f"the maximum is {'200' if 'layer' in name else '1,000,000'}; choose another model" in said
+    assert (
+        f"the maximum is {'200' if 'layer' in name else '1,000,000'}; choose another model" in said
+    )
 
 
 def test_without_memory_models_are_let_go_and_then_it_is_said(tiny_gpt2, tiny_bert, monkeypatch):
@@ -339,26 +407,34 @@ def test_without_memory_models_are_let_go_and_then_it_is_said(tiny_gpt2, tiny_be
         open_pipeline("text-generation", large, ProgressReporter())
     assert list(pretrained._loaded) == [("text-generation", large.folder)]
     monkeypatch.setattr(pretrained, "free_memory", lambda: 50_000_000)
-    with pytest.raises(JobError, match=r"needs about 0\.3 GB and 0\.1 GB are free; choose a smaller model") as refused:
+    with pytest.raises(
+        JobError, match=r"needs about 0\.3 GB and 0\.1 GB are free; choose a smaller model"
+    ) as refused:
         open_pipeline("fill-mask", small, ProgressReporter())
     assert refused.value.retryable
     unload()
 
 
-def test_model_and_tokenizer_load_errors_are_logged_with_traceback(tiny_bert, tmp_path, monkeypatch, caplog):
+def test_model_and_tokenizer_load_errors_are_logged_with_traceback(
+    tiny_bert, tmp_path, monkeypatch, caplog
+):
     def fail(*_):
         raise TypeError("a mistake in this program")
 
     monkeypatch.setattr(pretrained, "_load", fail)
     monkeypatch.setattr(pretrained, "_loaded", pretrained.OrderedDict())
     with pytest.raises(JobError, match="cannot be loaded"):
-        pretrained.open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter())
+        pretrained.open_pipeline(
+            "fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter()
+        )
     assert caplog.records[-1].exc_info[0] is TypeError
     caplog.clear()
     (tmp_path / "tokenizer_config.json").write_text("[]")
     with pytest.raises(JobError, match="the tokenizer of odd cannot be loaded"):
         load_other_tokenizer(str(tmp_path), "odd")
-    assert any(record.exc_info and record.name.startswith("playground.") for record in caplog.records)
+    assert any(
+        record.exc_info and record.name.startswith("playground.") for record in caplog.records
+    )
 
 
 def test_threads_that_ask_together_load_once(tiny_bert, monkeypatch):
@@ -372,7 +448,12 @@ def test_threads_that_ask_together_load_once(tiny_bert, monkeypatch):
 
     monkeypatch.setattr(pretrained, "_load", slowly)
     found, pipes = resolve(tiny_bert, ProgressReporter()), []
-    threads = [threading.Thread(target=lambda: pipes.append(open_pipeline("fill-mask", found, ProgressReporter()))) for _ in range(4)]
+    threads = [
+        threading.Thread(
+            target=lambda: pipes.append(open_pipeline("fill-mask", found, ProgressReporter()))
+        )
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -385,7 +466,9 @@ def test_attention_comes_back_and_the_model_is_in_evaluation_mode(tiny_bert):
     pipe = open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter())
     assert not pipe.model.training
     with torch.no_grad():
-        attentions = pipe.model(**pipe.tokenizer("the cat sat", return_tensors="pt"), output_attentions=True).attentions
+        attentions = pipe.model(
+            **pipe.tokenizer("the cat sat", return_tensors="pt"), output_attentions=True
+        ).attentions
     assert [tuple(each.shape) for each in attentions] == [(1, 4, 5, 5)] * 2
 
 
@@ -406,7 +489,9 @@ def test_what_kind_a_model_is_stands_in_its_config(config, kind):
     assert kind_of(config) == kind
 
 
-def test_own_model_cache_evicts_the_least_recently_used_model(served, cache, tiny_gpt2, monkeypatch):
+def test_own_model_cache_evicts_the_least_recently_used_model(
+    served, cache, tiny_gpt2, monkeypatch
+):
     size = sum(len(content) for path, content in files_of(tiny_gpt2).items())
     for name in ("ada/a", "ada/b", "ada/c", "ada/d"):
         served.put(name, files_of(tiny_gpt2))
@@ -414,16 +499,24 @@ def test_own_model_cache_evicts_the_least_recently_used_model(served, cache, tin
     resolve("ada/a", ProgressReporter())
     resolve("ada/b", ProgressReporter())
     resolve("ada/c", ProgressReporter())
-    assert list_cached_names() == ["ada/a", "ada/b", "ada/c"]  # a cache that is somebody else's is left alone
+    assert list_cached_names() == [
+        "ada/a",
+        "ada/b",
+        "ada/c",
+    ]  # a cache that is somebody else's is left alone
 
     monkeypatch.setenv("PLAYGROUND_MODELS", str(cache))
     sentence, again = refusal("ada/d")
-    assert "are in use; choose a cached model" in sentence  # by a job that may be about to open them
+    assert (
+        "are in use; choose a cached model" in sentence
+    )  # by a job that may be about to open them
     assert again
     monkeypatch.setattr(pretrained, "IN_USE_TTL_S", -1.0)
     for age, name in enumerate(("c", "b", "a")):
         os.utime(cache / f"models--ada--{name}", (1e9 - age, 1e9 - age))
-    open_pipeline("text-generation", resolve("ada/b", ProgressReporter(), local_only=True), ProgressReporter())  # in memory
+    open_pipeline(
+        "text-generation", resolve("ada/b", ProgressReporter(), local_only=True), ProgressReporter()
+    )  # in memory
     resolve("ada/a", ProgressReporter())
     assert resolve("ada/d", ProgressReporter()).where == "downloaded"
     assert list_cached_names() == ["ada/b", "ada/d"]

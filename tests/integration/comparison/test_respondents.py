@@ -1,11 +1,19 @@
-"""Scores that are right by construction, and log-probabilities against sums that are written out."""
+"""Scores that are right by construction, and log-probabilities against sums that are written
+out.
+"""
 
 import threading
 from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    GPT2Config,
+    GPT2LMHeadModel,
+)
 
 from playground.comparison.benchmark import Benchmark, BenchmarkRequest
 from playground.comparison.examples import Example, choices_for, sample_examples
@@ -37,17 +45,27 @@ QUESTIONS = sample_examples(TASK, 25, 3, 3)
 def asked(questions=QUESTIONS, rank=4, tell=None):
     task = TaskConfig(min_length=3, max_length=3)
     return Benchmark(
-        BenchmarkRequest("", "scratch", (), len(questions.items), 4, rank), questions, task, DIGITS, tell or ProgressReporter()
+        BenchmarkRequest("", "scratch", (), len(questions.items), 4, rank),
+        questions,
+        task,
+        DIGITS,
+        tell or ProgressReporter(),
     )
 
 
 class StubPipe:
-    """A text-generation pipeline whose answers are made by a rule from the last question; its model is random."""
+    """A text-generation pipeline whose answers are made by a rule from the last question; its
+    model is random.
+    """
 
     def __init__(self, tokenizer, rule, positions=512):
         torch.manual_seed(0)
         self.tokenizer, self.rule, self.calls = tokenizer, rule, []
-        self.model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_positions=positions, n_embd=8, n_layer=1, n_head=1)).eval()
+        self.model = GPT2LMHeadModel(
+            GPT2Config(
+                vocab_size=len(tokenizer), n_positions=positions, n_embd=8, n_layer=1, n_head=1
+            )
+        ).eval()
 
     def __call__(self, prompt, **settings):
         self.calls.append((prompt, settings))
@@ -62,7 +80,9 @@ def tokenizer(tiny_gpt2):
 
 @pytest.fixture(scope="module")
 def causal(tiny_gpt2):
-    return open_pipeline("text-generation", resolve(tiny_gpt2, ProgressReporter()), ProgressReporter())
+    return open_pipeline(
+        "text-generation", resolve(tiny_gpt2, ProgressReporter()), ProgressReporter()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +91,23 @@ def masked(tiny_bert):
 
 
 def writer(pipe, shots=4, items=QUESTIONS.items, examples=QUESTIONS.examples, tell=None):
-    return CausalLM("stub", "pretrained", pipe, DIGITS, tell or ProgressReporter(), items, examples, shots)
+    return CausalLM(
+        "stub", "pretrained", pipe, DIGITS, tell or ProgressReporter(), items, examples, shots
+    )
 
 
 def filler(pipe, at_once, shots=4, items=QUESTIONS.items):
-    return MaskedLM("stub", "pretrained", pipe, DIGITS, ProgressReporter(), items, QUESTIONS.examples, shots, fills_jointly=at_once)
+    return MaskedLM(
+        "stub",
+        "pretrained",
+        pipe,
+        DIGITS,
+        ProgressReporter(),
+        items,
+        QUESTIONS.examples,
+        shots,
+        fills_jointly=at_once,
+    )
 
 
 RIGHT = {
@@ -96,7 +128,14 @@ def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
         told[name] = tally.compute()
     copied = asked(rank=0).evaluate(CopyBaseline())[0].compute()
     assert (told["right"]["exact_match"], told["right"]["token_accuracy"]) == (1.0, 1.0)
-    for score in ("exact_match", "token_accuracy", "token_accuracy_low", "token_accuracy_high", "n", "symbols"):
+    for score in (
+        "exact_match",
+        "token_accuracy",
+        "token_accuracy_low",
+        "token_accuracy_high",
+        "n",
+        "symbols",
+    ):
         assert told["copies"][score] == copied[score], score
     assert copied["exact_match"] == 0
     assert 0 < copied["token_accuracy"] < 1  # the middle of three stays where it is
@@ -140,7 +179,12 @@ def test_ranking_what_is_written_on_equals_a_sum_over_tokens(tiny_gpt2, tokenize
             ids = tokenizer(prompt + " " + " ".join(candidate), return_tensors="pt")["input_ids"]
             start = len(tokenizer(prompt)["input_ids"])
             log_probabilities = model(ids).logits[0].log_softmax(-1)
-            brute.append(sum(float(log_probabilities[place - 1, ids[0, place]]) for place in range(start, ids.shape[1])))
+            brute.append(
+                sum(
+                    float(log_probabilities[place - 1, ids[0, place]])
+                    for place in range(start, ids.shape[1])
+                )
+            )
         assert stub.loglikelihoods(item, candidates) == pytest.approx(brute, abs=1e-4)
 
 
@@ -157,7 +201,10 @@ def test_choice_log_probs_are_independent_of_batching(tiny_gpt2, tokenizer, caus
 
 @torch.no_grad()
 def test_pseudo_log_likelihood_equals_a_sum_over_slots(tiny_bert, masked):
-    tokenizer, model = AutoTokenizer.from_pretrained(tiny_bert), AutoModelForMaskedLM.from_pretrained(tiny_bert).eval()
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(tiny_bert),
+        AutoModelForMaskedLM.from_pretrained(tiny_bert).eval(),
+    )
     stub = filler(masked, at_once=True)
     item = QUESTIONS.items[0]
     candidates = [each.symbols for each in choices_for(item)]
@@ -165,10 +212,16 @@ def test_pseudo_log_likelihood_equals_a_sum_over_slots(tiny_bert, masked):
     for candidate in candidates:
         total = 0.0
         for place, symbol in enumerate(candidate):
-            text = masked_prompt(Example(item.source, candidate), stub.examples, tokenizer.mask_token, {place})
+            text = masked_prompt(
+                Example(item.source, candidate), stub.examples, tokenizer.mask_token, {place}
+            )
             coded = tokenizer(text, return_tensors="pt")
             (slot,) = (coded["input_ids"][0] == tokenizer.mask_token_id).nonzero()[:, 0].tolist()
-            total += float(model(**coded).logits[0, slot].log_softmax(-1)[tokenizer.convert_tokens_to_ids(symbol)])
+            total += float(
+                model(**coded)
+                .logits[0, slot]
+                .log_softmax(-1)[tokenizer.convert_tokens_to_ids(symbol)]
+            )
         brute.append(total)
     assert stub.loglikelihoods(item, candidates) == pytest.approx(brute, abs=1e-4)
     one_by_one = filler(masked, at_once=False).generate(item)
@@ -203,7 +256,10 @@ def test_the_scratch_models_answer_counts_only_when_it_ends(digits):
     _, family = load_model(digits)
     for tail, right in (([EOS], True), ([9], False), ([0], False)):
         numbers = TASK.vocabulary.encode("4 1 3") + tail
-        stub = SimpleNamespace(generate=lambda source, most, numbers=numbers: torch.tensor([numbers]), config=family.config)
+        stub = SimpleNamespace(
+            generate=lambda source, most, numbers=numbers: torch.tensor([numbers]),
+            config=family.config,
+        )
         scratch = CheckpointModel("stub", TASK, family)
         scratch.family = stub
         answer = scratch.generate(Example(("3", "1", "4"), ("4", "1", "3")))
@@ -225,11 +281,16 @@ def test_trained_fixture_reverses_through_the_real_pipeline(causal):
 def test_generation_stops_at_the_end_of_the_line(causal):
     answer = writer(causal, shots=1).generate(QUESTIONS.items[0])
     assert answer.raw_output.count("\n") <= 1
-    assert answer.raw_output.endswith("\n") or len(causal.tokenizer(answer.raw_output)["input_ids"]) == 7
+    assert (
+        answer.raw_output.endswith("\n")
+        or len(causal.tokenizer(answer.raw_output)["input_ids"]) == 7
+    )
 
 
 class StubFiller:
-    """A fill-mask pipeline that knows no rule: it fills a single gap with the symbol of the question that is left over, many with 0."""
+    """A fill-mask pipeline that knows no rule: it fills a single gap with the symbol of the
+    question that is left over, many with 0.
+    """
 
     def __init__(self, tokenizer):
         self.tokenizer, self.model = tokenizer, self
@@ -244,13 +305,23 @@ class StubFiller:
     def __call__(self, ids_BP):
         logits_BPV = torch.zeros(*ids_BP.shape, len(self.tokenizer))
         for row, ids in enumerate(ids_BP.tolist()):
-            left = [int(token) for token in self.tokenizer.convert_ids_to_tokens(ids) if token.isdigit()]
+            left = [
+                int(token) for token in self.tokenizer.convert_ids_to_tokens(ids) if token.isdigit()
+            ]
             question, others = left[:3], left[3:]
-            gaps = [place for place, token in enumerate(ids) if token == self.tokenizer.mask_token_id]
+            gaps = [
+                place for place, token in enumerate(ids) if token == self.tokenizer.mask_token_id
+            ]
             for other in others:
                 question.remove(other)
             for gap in gaps:
-                logits_BPV[row, gap, self.tokenizer.convert_tokens_to_ids(str(question[0]) if len(gaps) == 1 else "0")] = 9.0
+                logits_BPV[
+                    row,
+                    gap,
+                    self.tokenizer.convert_tokens_to_ids(
+                        str(question[0]) if len(gaps) == 1 else "0"
+                    ),
+                ] = 9.0
         return SimpleNamespace(logits=logits_BPV)
 
     def forward(self, inputs):
@@ -258,13 +329,24 @@ class StubFiller:
 
     def postprocess(self, outputs, top_k):
         gaps = (outputs["input_ids"][0] == self.tokenizer.mask_token_id).nonzero()[:, 0]
-        return [[{"token_str": self.tokenizer.decode([int(outputs["logits"][0, gap].argmax())])}] for gap in gaps]
+        return [
+            [{"token_str": self.tokenizer.decode([int(outputs["logits"][0, gap].argmax())])}]
+            for gap in gaps
+        ]
 
 
 def leak_of(pipe):
     rows = []
-    table = asked(rank=2, tell=ProgressReporter(lambda kind, *content: rows.append(content[0]) if kind == "row" else None))
-    at_once, one_by_one = table.evaluate(filler(pipe, True, shots=0)), table.evaluate(filler(pipe, False, shots=0))
+    table = asked(
+        rank=2,
+        tell=ProgressReporter(
+            lambda kind, *content: rows.append(content[0]) if kind == "row" else None
+        ),
+    )
+    at_once, one_by_one = (
+        table.evaluate(filler(pipe, True, shots=0)),
+        table.evaluate(filler(pipe, False, shots=0)),
+    )
     table.elimination_gain("stub", at_once, one_by_one)
     (leak,) = table.leak_by_model
     assert leak["one_at_a_time"] == one_by_one[0].correct_symbols / one_by_one[0].symbols
@@ -310,17 +392,31 @@ def test_the_baselines_are_what_they_are_said_to_be():
     assert CopyBaseline().generate(item).parsed == item.source
     assert MajoritySymbolBaseline().generate(item).parsed == ("1", "1", "1", "1")
     candidates = [each.symbols for each in choices_for(item)]
-    assert CopyBaseline().loglikelihoods(item, candidates).index(0.0) == candidates.index(item.source)
+    assert CopyBaseline().loglikelihoods(item, candidates).index(0.0) == candidates.index(
+        item.source
+    )
     chance = RandomBaseline.scores([item], 10, [item])
-    assert chance == {"exact_match": pytest.approx(1e-4), "token_accuracy": 0.1, "rank_accuracy": 1 / len(candidates)}
+    assert chance == {
+        "exact_match": pytest.approx(1e-4),
+        "token_accuracy": 0.1,
+        "rank_accuracy": 1 / len(candidates),
+    }
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize(("name", "low", "high", "symbols"), [("parity", 1, 8, DIGITS), ("brackets", 4, 16, "01()")])
+@pytest.mark.parametrize(
+    ("name", "low", "high", "symbols"), [("parity", 1, 8, DIGITS), ("brackets", 4, 16, "01()")]
+)
 def test_chance_guesses_among_the_symbols_that_targets_hold(name, low, high, symbols):
     questions = sample_examples(load_task(name), 40, low, high)
     settings = TaskConfig(task=name, min_length=low, max_length=high)
-    table = Benchmark(BenchmarkRequest("", "scratch", (), 40, 4, 4), questions, settings, symbols, ProgressReporter())
+    table = Benchmark(
+        BenchmarkRequest("", "scratch", (), 40, 4, 4),
+        questions,
+        settings,
+        symbols,
+        ProgressReporter(),
+    )
     table.add_random_baseline()
     assert (table.rows[0]["exact_match"], table.rows[0]["token_accuracy"]) == (0.5, 0.5)
 
@@ -329,7 +425,10 @@ def test_chance_guesses_among_the_symbols_that_targets_hold(name, low, high, sym
 def test_chance_guesses_among_all_symbols_where_targets_hold_them_all():
     table = asked()
     table.add_random_baseline()
-    assert (table.rows[0]["exact_match"], table.rows[0]["token_accuracy"]) == (pytest.approx(1e-3), 0.1)
+    assert (table.rows[0]["exact_match"], table.rows[0]["token_accuracy"]) == (
+        pytest.approx(1e-3),
+        0.1,
+    )
 
 
 def test_majority_baseline_is_the_best_constant_prediction():
@@ -342,13 +441,19 @@ def test_majority_baseline_is_the_best_constant_prediction():
     candidates = [each.symbols for each in choices_for(items[0], items)]
     assert [
         each
-        for each, score in zip(candidates, MajorityTargetBaseline(items).loglikelihoods(items[0], candidates), strict=True)
+        for each, score in zip(
+            candidates,
+            MajorityTargetBaseline(items).loglikelihoods(items[0], candidates),
+            strict=True,
+        )
         if score == 0.0
     ] == [MajorityTargetBaseline(items).target]
 
 
 class KnowsOnlySymbols(CopyBaseline):
-    """Gives every rearrangement of the question the same log-probability, as far as floats of different rows can."""
+    """Gives every rearrangement of the question the same log-probability, as far as floats of
+    different rows can.
+    """
 
     def loglikelihoods(self, example, choices):
         return [-20.0 + 1e-7 * (number % 3) for number in range(len(choices))]
@@ -365,7 +470,9 @@ def test_rank_ties_from_float_noise_score_at_chance_level():
 
 def test_a_tokenizer_that_cannot_tell_symbols_apart_is_named(masked):
     upper = [Example(("a", "B"), ("B", "a"))]
-    stub = MaskedLM("lower", "", masked, "abAB", ProgressReporter(), upper, [], 0, fills_jointly=True)
+    stub = MaskedLM(
+        "lower", "", masked, "abAB", ProgressReporter(), upper, [], 0, fills_jointly=True
+    )
     assert "maps A B to the same token" in stub.caveat
     with pytest.raises(JobError, match="no single token for '☃'"):
         MaskedLM("lower", "", masked, "a☃", ProgressReporter(), upper, [], 0, fills_jointly=True)

@@ -10,7 +10,11 @@ from playground.comparison.tokenizer_mismatch import mean_nll
 
 @pytest.mark.smoke
 def test_the_wrong_tokenizer_spoils_a_continuation(tiny_gpt2, tiny_bert):
-    found = run("mismatch", {"model": tiny_gpt2, "tokenizer": tiny_bert, "text": "The capital of France is"}, ProgressReporter())
+    found = run(
+        "mismatch",
+        {"model": tiny_gpt2, "tokenizer": tiny_bert, "text": "The capital of France is"},
+        ProgressReporter(),
+    )
     assert found["own"]["answer"].startswith(" Paris.")
     assert " Paris" not in found["other"]["answer"]
     assert all(token["to_the_model"] == token["token"] for token in found["own"]["tokens"])
@@ -20,21 +24,31 @@ def test_the_wrong_tokenizer_spoils_a_continuation(tiny_gpt2, tiny_bert):
 
 
 def test_surprise_is_the_loss_of_the_model_itself(tiny_gpt2):
-    pipe = open_pipeline("text-generation", resolve(tiny_gpt2, ProgressReporter()), ProgressReporter())
+    pipe = open_pipeline(
+        "text-generation", resolve(tiny_gpt2, ProgressReporter()), ProgressReporter()
+    )
     given = pipe.tokenizer("one two three", return_tensors="pt")["input_ids"]
     with torch.no_grad():
         probabilities = pipe.model(given).logits[0].log_softmax(-1)
-    by_hand = -sum(probabilities[place, token].item() for place, token in enumerate(given[0, 1:])) / (given.shape[1] - 1)
+    by_hand = -sum(
+        probabilities[place, token].item() for place, token in enumerate(given[0, 1:])
+    ) / (given.shape[1] - 1)
     assert mean_nll(pipe.model, given[0].tolist()) == pytest.approx(by_hand, abs=1e-5)
     assert mean_nll(pipe.model, [5]) is None
 
 
 def test_ids_beyond_the_embedding_are_counted_and_left_out(tiny_gpt2, tiny_bert):
-    found = run("mismatch", {"model": tiny_bert, "tokenizer": tiny_gpt2, "text": "the capital of [MASK] is Paris."}, ProgressReporter())
+    found = run(
+        "mismatch",
+        {"model": tiny_bert, "tokenizer": tiny_gpt2, "text": "the capital of [MASK] is Paris."},
+        ProgressReporter(),
+    )
     assert found["own"]["answer"] == "france"
     assert found["other"]["answer"] != "france"
     embeddings = (
-        open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter()).model.get_input_embeddings().num_embeddings
+        open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter())
+        .model.get_input_embeddings()
+        .num_embeddings
     )
     beyond = [token for token in found["other"]["tokens"] if token["id"] >= embeddings]
     assert beyond
@@ -44,11 +58,19 @@ def test_ids_beyond_the_embedding_are_counted_and_left_out(tiny_gpt2, tiny_bert)
 
 
 def test_the_right_tokenizer_under_another_name_spoils_nothing(tiny_gpt2):
-    found = run("mismatch", {"model": tiny_gpt2, "tokenizer": tiny_gpt2, "text": "The capital of Japan is"}, ProgressReporter())
+    found = run(
+        "mismatch",
+        {"model": tiny_gpt2, "tokenizer": tiny_gpt2, "text": "The capital of Japan is"},
+        ProgressReporter(),
+    )
     assert found["own"] == found["other"]
     assert found["own"]["answer"].startswith(" Tokyo.")
 
 
 def test_a_text_without_a_gap_is_refused(tiny_gpt2, tiny_bert):
     with pytest.raises(JobError, match="no mask"):
-        run("mismatch", {"model": tiny_bert, "tokenizer": tiny_gpt2, "text": "the capital of France"}, ProgressReporter())
+        run(
+            "mismatch",
+            {"model": tiny_bert, "tokenizer": tiny_gpt2, "text": "the capital of France"},
+            ProgressReporter(),
+        )

@@ -14,14 +14,38 @@ from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 from tests.support.command_runner import COMMAND, run_command, run_in_interpreter
 
-TINY = ["d_model=16", "n_heads=2", "n_layers=1", "d_ff=16", "batch_size=8", "eval_n=32", "eval_every=20"]
-FATAL = ["max_length=4", "steps=300", "warmup=0", "schedule=constant", "optimizer=sgd", "clip=0", *TINY]
-VAST = ["max_length=100", "d_model=4096", "d_ff=16384", "n_layers=6", "batch_size=65536"]  # some terabytes
+TINY = [
+    "d_model=16",
+    "n_heads=2",
+    "n_layers=1",
+    "d_ff=16",
+    "batch_size=8",
+    "eval_n=32",
+    "eval_every=20",
+]
+FATAL = [
+    "max_length=4",
+    "steps=300",
+    "warmup=0",
+    "schedule=constant",
+    "optimizer=sgd",
+    "clip=0",
+    *TINY,
+]
+VAST = [
+    "max_length=100",
+    "d_model=4096",
+    "d_ff=16384",
+    "n_layers=6",
+    "batch_size=65536",
+]  # some terabytes
 
 
 @pytest.fixture
 def here():
-    """A command in this process, whose fork server is warm; what it does at a signal is put back."""
+    """A command in this process, whose fork server is warm; what it does at a signal is put
+    back.
+    """
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield lambda *words: CliRunner().invoke(main, [*map(str, words)])
     for number, handler in handlers.items():
@@ -35,10 +59,32 @@ def last(done: subprocess.CompletedProcess) -> dict:
 
 def test_interrupted_lengths_command_resumes_without_repeated_work(tmp_path):
     out, table = tmp_path / "out", tmp_path / "lengths.csv"
-    words = ("lengths", "--schemes", "learned", "sinusoidal", "--seeds", 1, "--length", 4, "--times", 2, "--n", 20)
+    words = (
+        "lengths",
+        "--schemes",
+        "learned",
+        "sinusoidal",
+        "--seeds",
+        1,
+        "--length",
+        4,
+        "--times",
+        2,
+        "--n",
+        20,
+    )
     words += ("--out", out, "--csv", table, "--json", "--set", "steps=400", *TINY)
-    with subprocess.Popen([*COMMAND, *map(str, words)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        wait_for(lambda: list(out.glob("runs/*/checkpoints/*/config.json")), description="a run that has saved")
+    with subprocess.Popen(
+        [*COMMAND, *map(str, words)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        wait_for(
+            lambda: list(out.glob("runs/*/checkpoints/*/config.json")),
+            description="a run that has saved",
+        )
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=200)
     assert process.returncode == 130
@@ -50,7 +96,9 @@ def test_interrupted_lengths_command_resumes_without_repeated_work(tmp_path):
     assert [row["label"] for row in found["rows"]] == ["learned", "sinusoidal"]
     assert [row["n"] for row in found["rows"]] == [1, 1]
     assert found["rows"][0]["untrained"] == {"source": [5, 8], "target": [5, 8]}
-    assert {"answers-by-length.png", "answers-by-length.svg", "lengths-heatmap.pdf"} <= {path.name for path in out.iterdir()}
+    assert {"answers-by-length.png", "answers-by-length.svg", "lengths-heatmap.pdf"} <= {
+        path.name for path in out.iterdir()
+    }
     assert len(table.read_text().splitlines()) == 1 + 2 * 8
     metrics = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/metrics.jsonl")}
     assert last(run_command(*words)) == found
@@ -60,7 +108,10 @@ def test_interrupted_lengths_command_resumes_without_repeated_work(tmp_path):
 def test_checkpoints_are_asked_as_far_as_they_have_positions(tmp_path):
     done = run_command("lengths", "checkpoints/reverse", "checkpoints/copy", "--n", 20, "--json")
     found = last(done)
-    assert "checkpoints/reverse has positions for 10 symbols; longer sequences are skipped" in done.stderr
+    assert (
+        "checkpoints/reverse has positions for 10 symbols; longer sequences are skipped"
+        in done.stderr
+    )
     assert (found["longest"], [row["label"] for row in found["rows"]]) == (10, ["reverse", "copy"])
     assert found["rows"][0]["reach"]["median"] == 10
     assert "most often" not in found["sentence"]
@@ -68,21 +119,52 @@ def test_checkpoints_are_asked_as_far_as_they_have_positions(tmp_path):
 
 
 def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(here, tmp_path):
-    fields = {"task": "sort", "min_length": 1, "max_length": 6, "max_positions": 15, "steps": 1, "device": "cpu"}
-    trainer = Trainer(RunConfig.from_flat(fields | {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16}))
+    fields = {
+        "task": "sort",
+        "min_length": 1,
+        "max_length": 6,
+        "max_positions": 15,
+        "steps": 1,
+        "device": "cpu",
+    }
+    trainer = Trainer(
+        RunConfig.from_flat(fields | {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16})
+    )
     save_checkpoint(tmp_path / "sorter", trainer, [trainer.train_step()])
-    done = here("lengths", "checkpoints/reverse", tmp_path / "sorter", "--n", 20, "--times", 2, "--json")
+    done = here(
+        "lengths", "checkpoints/reverse", tmp_path / "sorter", "--n", 20, "--times", 2, "--json"
+    )
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["sentence"].startswith("reverse (task reverse): Trained on length 1–10 and asked up to 10, reverse keeps 99 %")
+    assert found["sentence"].startswith(
+        "reverse (task reverse): Trained on length 1–10 and asked up to 10, reverse keeps 99 %"
+    )
     assert "sorter (task sort): Trained on length 1–6 and asked up to 12, " in found["sentence"]
     assert "most often" not in found["sentence"]
-    assert found["sentence"].endswith("tasks or trained lengths differ, so these results do not compare.")
-    assert [(row["task"], row["trained"]) for row in found["rows"]] == [("reverse", [1, 10]), ("sort", [1, 6])]
+    assert found["sentence"].endswith(
+        "tasks or trained lengths differ, so these results do not compare."
+    )
+    assert [(row["task"], row["trained"]) for row in found["rows"]] == [
+        ("reverse", [1, 10]),
+        ("sort", [1, 6]),
+    ]
 
 
 @pytest.mark.smoke
 def test_an_experiment_from_the_command_line(tmp_path):
-    words = ("experiment", "--vary", "norm=pre,post", "--seeds", 1, "--out", tmp_path, "--json", "--set", "steps=20", "max_length=4", *TINY)
+    words = (
+        "experiment",
+        "--vary",
+        "norm=pre,post",
+        "--seeds",
+        1,
+        "--out",
+        tmp_path,
+        "--json",
+        "--set",
+        "steps=20",
+        "max_length=4",
+        *TINY,
+    )
     found = last(run_command(*words))
     assert [cell["values"] for cell in found["cells"]] == [{"norm": "pre"}, {"norm": "post"}]
     assert "single seed" in found["sentence"]
@@ -91,35 +173,79 @@ def test_an_experiment_from_the_command_line(tmp_path):
 
 @pytest.mark.parametrize("others", ["", ",0.001"], ids=["all of them", "one of two"])
 def test_that_training_diverged_is_a_result(here, tmp_path, others):
-    done = here("experiment", "--vary", f"learning_rate=100.0{others}", "--seeds", 1, "--out", tmp_path, "--set", *FATAL)
+    done = here(
+        "experiment",
+        "--vary",
+        f"learning_rate=100.0{others}",
+        "--seeds",
+        1,
+        "--out",
+        tmp_path,
+        "--set",
+        *FATAL,
+    )
     assert done.exit_code == 0, done.output
     assert "learning_rate 100            diverged in 1 of 1 runs" in done.stdout
     assert (" exact match " in done.stdout) == bool(others)
-    assert (tmp_path / "experiment.png").is_file() == bool(others)  # where there is something to draw
+    assert (tmp_path / "experiment.png").is_file() == bool(
+        others
+    )  # where there is something to draw
 
 
 def test_schemes_of_which_no_run_can_be_asked_are_said(here, tmp_path):
-    words = ("lengths", "--schemes", "learned", "--seeds", 1, "--length", 4, "--times", 2, "--n", 20, "--out", tmp_path)
+    words = (
+        "lengths",
+        "--schemes",
+        "learned",
+        "--seeds",
+        1,
+        "--length",
+        4,
+        "--times",
+        2,
+        "--n",
+        20,
+        "--out",
+        tmp_path,
+    )
     done = here(*words, "--set", "learning_rate=100.0", *FATAL)
     assert done.exit_code == 0, done.output
-    assert "no run that could be evaluated; no step trained positions 5 to 8 of its source" in done.stdout
+    assert (
+        "no run that could be evaluated; no step trained positions 5 to 8 of its source"
+        in done.stdout
+    )
 
 
 def test_a_claim_goes_on_where_it_was_ended_and_is_not_trained_twice(here, tmp_path, monkeypatch):
-    small = CLAIMS["uva-reversal"].settings | {"max_length": 4, "min_length": 4, "d_model": 16, "n_heads": 2, "d_ff": 16, "steps": 40}
-    monkeypatch.setitem(CLAIMS, "uva-reversal", dataclasses.replace(CLAIMS["uva-reversal"], settings=small))
+    small = CLAIMS["uva-reversal"].settings | {
+        "max_length": 4,
+        "min_length": 4,
+        "d_model": 16,
+        "n_heads": 2,
+        "d_ff": 16,
+        "steps": 40,
+    }
+    monkeypatch.setitem(
+        CLAIMS, "uva-reversal", dataclasses.replace(CLAIMS["uva-reversal"], settings=small)
+    )
     trainer = Trainer(replication_config("uva-reversal", 0))
     save_checkpoint(tmp_path / "out", trainer, [trainer.train_step() for _ in range(15)])
     before = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
     words = ("published", "uva-reversal", "--out", tmp_path / "out", "--json")
     first = here(*words)
     lines = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
-    assert (lines[:15], [json.loads(line)["step"] for line in lines]) == (before, list(range(1, 41)))
+    assert (lines[:15], [json.loads(line)["step"] for line in lines]) == (
+        before,
+        list(range(1, 41)),
+    )
     again = here(*words)
     assert again.stdout.splitlines()[-1] == first.stdout.splitlines()[-1]
     assert (tmp_path / "out" / "metrics.jsonl").read_text().splitlines() == lines
     other = here(*words, "--seed", 1)
-    assert (other.exit_code, "already holds a checkpoint with other settings" in other.output) == (2, True)
+    assert (other.exit_code, "already holds a checkpoint with other settings" in other.output) == (
+        2,
+        True,
+    )
 
 
 def test_questions_and_claims_are_listed():
@@ -132,17 +258,38 @@ def test_questions_and_claims_are_listed():
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("lengths", "--schemes", "learned", "backwards"), "--schemes backwards: choose one of learned"),
-        (("lengths", "--length", 300), "5 times --length 300 is 1500 symbols; at most 512 are asked"),
+        (
+            ("lengths", "--schemes", "learned", "backwards"),
+            "--schemes backwards: choose one of learned",
+        ),
+        (
+            ("lengths", "--length", 300),
+            "5 times --length 300 is 1500 symbols; at most 512 are asked",
+        ),
         (("lengths", "nowhere"), "nowhere is not a checkpoint"),
-        (("lengths", "checkpoints/reverse", "--n", 10), "Invalid value for '--n': 10 is not in the range 20<=x<=2000"),
-        (("lengths", "checkpoints/reverse", "--times", 0), "Invalid value for '--times': 0 is not in the range 1<=x<=20"),
+        (
+            ("lengths", "checkpoints/reverse", "--n", 10),
+            "Invalid value for '--n': 10 is not in the range 20<=x<=2000",
+        ),
+        (
+            ("lengths", "checkpoints/reverse", "--times", 0),
+            "Invalid value for '--times': 0 is not in the range 1<=x<=20",
+        ),
         (("lengths", "--set", *VAST), "batch_size is 65536: this run needs about"),
-        (("experiment", "--vary", "norm=pre,post", "--set", *VAST), "are free; use a smaller batch_size, d_model, d_ff or max_length"),
+        (
+            ("experiment", "--vary", "norm=pre,post", "--set", *VAST),
+            "are free; use a smaller batch_size, d_model, d_ff or max_length",
+        ),
         (("lengths", "--set", "steps"), "write NAME=VALUE"),
-        (("lengths", "checkpoints/reverse", "--set", "nonsense"), "--set has no effect on CHECKPOINTs, which are trained; leave it out"),
+        (
+            ("lengths", "checkpoints/reverse", "--set", "nonsense"),
+            "--set has no effect on CHECKPOINTs, which are trained; leave it out",
+        ),
         (("experiment", "--set", "steps"), "--set has no effect without a QUESTION or --vary"),
-        (("experiment", "--vary", "n_heads"), "--vary n_heads has no values; write NAME=VALUE,VALUE, such as n_heads=1,2"),
+        (
+            ("experiment", "--vary", "n_heads"),
+            "--vary n_heads has no values; write NAME=VALUE,VALUE, such as n_heads=1,2",
+        ),
         (("experiment", "--vary", "--seeds", 1), "Option '--vary' requires an argument"),
         (("experiment", "--vary", "n_heads=one"), "n_heads is 'one'; it must be a whole number"),
         (("experiment", "--vary", "wings=1"), "is no setting of a run"),
@@ -151,7 +298,9 @@ def test_questions_and_claims_are_listed():
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(words, says, tmp_path):
-    done = run_command(*words, *(() if words[0] == "lengths" and "nowhere" in words else ("--out", tmp_path)))
+    done = run_command(
+        *words, *(() if words[0] == "lengths" and "nowhere" in words else ("--out", tmp_path))
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1

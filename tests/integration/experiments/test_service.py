@@ -6,7 +6,11 @@ from concurrent.futures import Future
 import pytest
 
 from playground.experiments.length_generalization import SCORES_FILE
-from playground.experiments.service import MAX_EXPERIMENTS_PER_OWNER, MAX_QUEUED_RUNS, ExperimentService
+from playground.experiments.service import (
+    MAX_EXPERIMENTS_PER_OWNER,
+    MAX_QUEUED_RUNS,
+    ExperimentService,
+)
 from playground.models.config import ConfigError
 from playground.runs.registry import Registry
 from playground.runs.run import WEIGHTS_EVICTED, UserError
@@ -15,7 +19,16 @@ from playground.runs.worker_process import warm_up
 from playground.training.config import RunConfig, SettingChange
 from tests.support.app_server import wait_for
 
-SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 4, "eval_n": 32, "eval_every": 10}
+SMALL = {
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 16,
+    "batch_size": 8,
+    "max_length": 4,
+    "eval_n": 32,
+    "eval_every": 10,
+}
 QUICK = SMALL | {"steps": 20}
 ENDLESS = SMALL | {"steps": 100_000}
 
@@ -42,11 +55,18 @@ def serve(tmp_path):
 
 
 def spec(base=QUICK, grid=None, seeds=(0, 1), **more):
-    return {"name": "norms", "base": base, "grid": grid or {"norm": ["pre", "post"]}, "seeds": list(seeds)} | more
+    return {
+        "name": "norms",
+        "base": base,
+        "grid": grid or {"norm": ["pre", "post"]},
+        "seeds": list(seeds),
+    } | more
 
 
 def finished(lab, asked, owner="ada"):
-    wait_for(lambda: lab.state(asked, owner) == "done", 90, f"the end of {lab.details(asked, owner)}")
+    wait_for(
+        lambda: lab.state(asked, owner) == "done", 90, f"the end of {lab.details(asked, owner)}"
+    )
     return lab.details(asked, owner)
 
 
@@ -60,21 +80,40 @@ def test_an_experiment_trains_every_run_and_tells_what_came_of_it(serve):
     asked = lab.submit(spec(), "ada")
     report = finished(lab, asked)
     json.dumps(report, allow_nan=False)
-    assert lab.results(asked, "ada")["cells"][0] is lab.results(asked, "ada")["cells"][0]  # made once
+    assert (
+        lab.results(asked, "ada")["cells"][0] is lab.results(asked, "ada")["cells"][0]
+    )  # made once
     assert report["estimate"]["sentence"] == "every run has ended"
-    assert (report["state"], report["runs"], report["statuses"]) == ("done", 4, {"done": 4, "planned": 0})
+    assert (report["state"], report["runs"], report["statuses"]) == (
+        "done",
+        4,
+        {"done": 4, "planned": 0},
+    )
     runs = registry.list_for_owner("ada")
-    assert sorted((run.config.model.norm, run.config.training.seed) for run in runs) == [("post", 0), ("post", 1), ("pre", 0), ("pre", 1)]
+    assert sorted((run.config.model.norm, run.config.training.seed) for run in runs) == [
+        ("post", 0),
+        ("post", 1),
+        ("pre", 0),
+        ("pre", 1),
+    ]
     assert all(run.hidden and run.name.startswith("norms: norm p") for run in runs)
     for cell in report["results"]["cells"]:
-        exacts = sorted(run.scores["exact_match"] for run in runs if run.config.model.norm == cell["values"]["norm"])
+        exacts = sorted(
+            run.scores["exact_match"]
+            for run in runs
+            if run.config.model.norm == cell["values"]["norm"]
+        )
         assert [cell["exact_match"]["low"], cell["exact_match"]["high"]] == exacts
         assert cell["curve"]["steps"] == [10, 20]
         assert cell["steps_to"]["reached"] == 0
     assert "nothing reached 99 % exact match in 20 steps" in report["results"]["sentence"]
     assert lab.to_csv(asked, "ada").count("\n") == 3
     assert lab.summaries("ada")[0]["id"] == asked.id
-    assert (lab.summaries("bob"), lab.find(asked.id, "bob"), lab.find(asked.id, "")) == ([], None, None)
+    assert (lab.summaries("bob"), lab.find(asked.id, "bob"), lab.find(asked.id, "")) == (
+        [],
+        None,
+        None,
+    )
 
 
 def test_time_is_estimated_from_what_was_measured_or_said_to_be_unknown(serve):
@@ -110,9 +149,15 @@ def test_large_experiment_does_not_block_single_runs_in_the_queue(serve):
 def test_cancel_saves_the_training_run_and_resume_continues_it(serve):
     registry, lab = serve(slots=1)
     asked = lab.submit(spec(ENDLESS), "ada")
-    wait_for(lambda: any(run.step > 3 for run in registry.list_for_owner("ada")), description="some steps")
+    wait_for(
+        lambda: any(run.step > 3 for run in registry.list_for_owner("ada")),
+        description="some steps",
+    )
     lab.cancel(asked, "ada")
-    wait_for(lambda: statuses(lab, asked).count("stopped") == 1, description="the run that trained to stop")
+    wait_for(
+        lambda: statuses(lab, asked).count("stopped") == 1,
+        description="the run that trained to stop",
+    )
     assert sorted(statuses(lab, asked)) == ["planned", "planned", "planned", "stopped"]
     assert lab.state(asked, "ada") == "paused"
     run = next(run for run in registry.list_for_owner("ada") if run.deleted_at is None)
@@ -133,14 +178,24 @@ def test_cancel_saves_the_training_run_and_resume_continues_it(serve):
 def test_resume_at_once_after_cancel_takes_up_what_is_still_being_saved(serve):
     registry, lab = serve(slots=1)
     asked = lab.submit(spec(ENDLESS, {"norm": ["pre"]}, [0]), "ada")
-    wait_for(lambda: any(run.step > 3 for run in registry.list_for_owner("ada")), description="some steps")
+    wait_for(
+        lambda: any(run.step > 3 for run in registry.list_for_owner("ada")),
+        description="some steps",
+    )
     (run,) = registry.list_for_owner("ada")
-    with lab._lock, registry.scheduling_paused(), run.lock:  # its process cannot tell meanwhile that it has saved
+    with (
+        lab._lock,
+        registry.scheduling_paused(),
+        run.lock,
+    ):  # its process cannot tell meanwhile that it has saved
         lab.cancel(asked, "ada")
         lab.resume(asked, "ada")
         assert (run.status, lab.state(asked, "ada")) == ("stopping", "going")
         at = run.step
-    wait_for(lambda: run.status == "training" and run.step > at and run.checkpoints(), description="the run to go on")
+    wait_for(
+        lambda: run.status == "training" and run.step > at and run.checkpoints(),
+        description="the run to go on",
+    )
     assert lab.state(asked, "ada") == "going"
     assert list(lab._states[asked.id].runs.values()) == [run.id]
     lab.cancel(asked, "ada")
@@ -166,14 +221,25 @@ def test_restarted_experiment_is_paused_and_resumes_unfinished_runs(serve):
 
 def test_length_scores_are_stored_with_runs_and_not_recomputed(serve):
     registry, lab = serve()
-    registry.slow_inspector.request = lambda *_: pytest.fail("this process is there for whoever looks into a model")
-    more = {"grid": {"positions": ["learned", "sinusoidal"]}, "seeds": [0], "kind": "lengths", "times": 3, "n": 20}
+    registry.slow_inspector.request = lambda *_: pytest.fail(
+        "this process is there for whoever looks into a model"
+    )
+    more = {
+        "grid": {"positions": ["learned", "sinusoidal"]},
+        "seeds": [0],
+        "kind": "lengths",
+        "times": 3,
+        "n": 20,
+    }
     asked = lab.submit(spec(**more), "ada")
     report = finished(lab, asked)
     found = report["lengths"]
     assert (found["trained"], found["longest"], found["asked"]) == ([1, 4], 12, 20)
     assert [row["label"] for row in found["rows"]] == ["learned", "sinusoidal"]
-    assert [row["untrained"] for row in found["rows"]] == [{"source": [5, 12], "target": [5, 12]}, None]
+    assert [row["untrained"] for row in found["rows"]] == [
+        {"source": [5, 12], "target": [5, 12]},
+        None,
+    ]
     scores = found["rows"][0]["runs"][0]["scores"]
     assert [line["length"] for line in scores] == list(range(1, 13))
     assert {line["n"] for line in scores[2:]} == {20}
@@ -200,34 +266,53 @@ def test_evicted_run_is_reported_and_retrained_on_resume(serve):
     registry, lab = serve()
     ask, first = lab.experiment_inspector.request, Future()
     lab.experiment_inspector.request = lambda *_: first
-    more = {"grid": {"positions": ["learned", "sinusoidal"]}, "seeds": [0], "kind": "lengths", "times": 2, "n": 20}
+    more = {
+        "grid": {"positions": ["learned", "sinusoidal"]},
+        "seeds": [0],
+        "kind": "lengths",
+        "times": 2,
+        "n": 20,
+    }
     asked = lab.submit(spec(**more), "ada")
-    wait_for(lambda: statuses(lab, asked) == ["done", "done"], description="two runs that were not asked")
+    wait_for(
+        lambda: statuses(lab, asked) == ["done", "done"], description="two runs that were not asked"
+    )
     lost = registry.find(lab._states[asked.id].runs["0/0"], "ada")
-    assert wait_for(lambda: registry.storage_quota._truncate(lost, all_weights, WEIGHTS_EVICTED), description="room")
+    assert wait_for(
+        lambda: registry.storage_quota._truncate(lost, all_weights, WEIGHTS_EVICTED),
+        description="room",
+    )
     lab.experiment_inspector.request = ask
     first.set_result({"scores": []})
     wait_for(lambda: lab.state(asked, "ada") == "paused", 60, "the end of what can be asked")
     assert lab.summary(asked, "ada")["message"] == (
-        f"{lost.name}: its weights were deleted to free space before the evaluation; Resume trains it again"
+        f"{lost.name}: its weights were deleted to free space before the evaluation; Resume trains "
+        "it again"
     )
     assert [row["n"] for row in lab.lengths(asked, "ada")["rows"]] == [0, 1]
     lab.resume(asked, "ada")
     report = finished(lab, asked)
     assert [row["n"] for row in report["lengths"]["rows"]] == [1, 1]
     assert report["message"] == ""
-    assert len(registry.list_for_owner("ada")) == 3  # the lost one's record, the one that was asked, and a new one
+    assert (
+        len(registry.list_for_owner("ada")) == 3
+    )  # the lost one's record, the one that was asked, and a new one
     assert f"run:{lost.id}" not in [line["run"] for line in report["lines"]]
 
 
 def test_failed_run_is_reported_and_retried_on_resume(serve):
     registry, lab = serve()
     asked = lab.submit(spec(SMALL | {"steps": 300}, seeds=[0]), "ada")
-    doomed = wait_for(lambda: next((run for run in registry.list_for_owner("ada") if run.step), None), description="a run that trains")
+    doomed = wait_for(
+        lambda: next((run for run in registry.list_for_owner("ada") if run.step), None),
+        description="a run that trains",
+    )
     doomed.worker.kill()
     report = finished(lab, asked)
     assert sorted(line["status"] for line in report["lines"]) == ["done", "failed"]
-    assert "was killed" in next(line["message"] for line in report["lines"] if line["status"] == "failed")
+    assert "was killed" in next(
+        line["message"] for line in report["lines"] if line["status"] == "failed"
+    )
     assert report["results"]["sentence"].startswith("Changing norm, so far with 1 of 2 runs")
     lab.resume(asked, "ada")
     wait_for(lambda: statuses(lab, asked) == ["done", "done"], 90, "both runs")
@@ -235,7 +320,13 @@ def test_failed_run_is_reported_and_retried_on_resume(serve):
 
 def test_a_run_that_diverges_is_counted_as_one_that_did(serve):
     _, lab = serve()
-    fatal = SMALL | {"steps": 300, "warmup": 0, "schedule": "constant", "optimizer": "sgd", "clip": 0.0}
+    fatal = SMALL | {
+        "steps": 300,
+        "warmup": 0,
+        "schedule": "constant",
+        "optimizer": "sgd",
+        "clip": 0.0,
+    }
     asked = lab.submit(spec(fatal, {"learning_rate": [100.0]}, [0]), "ada")
     report = finished(lab, asked)
     assert report["lines"][0]["message"].startswith("training diverged at step ")
@@ -248,14 +339,20 @@ def test_a_run_that_diverges_is_counted_as_one_that_did(serve):
 def test_an_experiment_that_nobody_watches_is_put_down_and_can_be_resumed(serve):
     registry, lab = serve(slots=1)
     asked = lab.submit(spec(ENDLESS), "ada")
-    wait_for(lambda: any(run.step for run in registry.list_for_owner("ada")), description="a run that trains")
+    wait_for(
+        lambda: any(run.step for run in registry.list_for_owner("ada")),
+        description="a run that trains",
+    )
     registry.summaries("ada")
     lab._states[asked.id].last_viewed_at -= 2000  # longer ago than the lease
     time.sleep(0.5)
     assert lab._states[asked.id].owner  # the owner looks at the list of runs
     registry.owner_last_seen.clear()
     wait_for(lambda: lab._states[asked.id].message, 60, "the end")
-    assert lab.summary(asked, "ada")["message"] == "stopped after 30 min without activity; resume it to continue"
+    assert (
+        lab.summary(asked, "ada")["message"]
+        == "stopped after 30 min without activity; resume it to continue"
+    )
     assert lab.state(asked, "ada") == "paused"
     lab.resume(asked, "ada")
     wait_for(lambda: lab.state(asked, "ada") == "going", 60, "the experiment to go on")
@@ -272,7 +369,9 @@ def test_a_run_that_was_refused_does_not_ask_again_at_once(serve, monkeypatch):
 
     monkeypatch.setattr(registry, "start", full)
     begun = lab.submit(spec(), "ada")
-    wait_for(lambda: lab.summary(begun, "ada")["message"] == "all places are taken", 60, "a refusal")
+    wait_for(
+        lambda: lab.summary(begun, "ada")["message"] == "all places are taken", 60, "a refusal"
+    )
     time.sleep(1)
     assert len(asked) == 1
 
@@ -281,7 +380,9 @@ def test_what_an_owner_deletes_from_the_list_is_trained_again_on_resume(serve):
     registry, lab = serve()
     asked = lab.submit(spec(grid={"norm": ["pre"]}, seeds=[0]), "ada")
     finished(lab, asked)
-    wait_for(lambda: not lab._states[asked.id].owner, description="the laboratory to see that it is over")
+    wait_for(
+        lambda: not lab._states[asked.id].owner, description="the laboratory to see that it is over"
+    )
     registry.delete(registry.list_for_owner("ada")[0])
     assert (lab.state(asked, "ada"), statuses(lab, asked)) == ("paused", ["planned"])
     lab.resume(asked, "ada")
@@ -295,12 +396,18 @@ def test_too_much_is_refused_before_anything_begins(serve, monkeypatch):
     with pytest.raises(ConfigError, match="name is missing"):
         lab.submit({"grid": {"norm": ["pre"]}}, "ada")
     monkeypatch.setattr("playground.experiments.service.MAX_RUNS_PER_OWNER", 3)
-    with pytest.raises(UserError, match="you have 0 runs and this experiment would add 4; the maximum is 3"):
+    with pytest.raises(
+        UserError, match="you have 0 runs and this experiment would add 4; the maximum is 3"
+    ):
         lab.submit(spec(), "ada")
     monkeypatch.setattr("playground.experiments.service.MAX_EXPERIMENTS_PER_OWNER", 0)
     with pytest.raises(UserError, match="you have 0 experiments"):
         lab.submit(spec(), "ada")
-    assert (lab.summaries("ada"), registry.list_for_owner("ada"), MAX_EXPERIMENTS_PER_OWNER) == ([], [], 50)
+    assert (lab.summaries("ada"), registry.list_for_owner("ada"), MAX_EXPERIMENTS_PER_OWNER) == (
+        [],
+        [],
+        50,
+    )
 
 
 def test_where_no_more_are_kept_the_oldest_whose_owner_has_gone_makes_room(serve, monkeypatch):
@@ -312,14 +419,25 @@ def test_where_no_more_are_kept_the_oldest_whose_owner_has_gone_makes_room(serve
             lab.cancel(each, owner)
         registry.summaries("ada")
         known["dan"] = lab.submit(spec(), "dan")
-        assert [owner for owner, each in known.items() if lab.find(each.id, owner)] == ["ada", "cy", "dan"]
-        assert {path.stem for path in lab.folder.iterdir()} == {known[owner].id for owner in ("ada", "cy", "dan")}
+        assert [owner for owner, each in known.items() if lab.find(each.id, owner)] == [
+            "ada",
+            "cy",
+            "dan",
+        ]
+        assert {path.stem for path in lab.folder.iterdir()} == {
+            known[owner].id for owner in ("ada", "cy", "dan")
+        }
         registry.summaries("cy")
         with pytest.raises(UserError, match="this server has reached its limit of experiments"):
             lab.submit(spec(), "eve")  # dan's is going
         lab.cancel(known["dan"], "dan")
         lab.submit(spec(), "eve")
-        assert [lab.summaries(owner) != [] for owner in ("ada", "cy", "dan", "eve")] == [True, True, False, True]
+        assert [lab.summaries(owner) != [] for owner in ("ada", "cy", "dan", "eve")] == [
+            True,
+            True,
+            False,
+            True,
+        ]
         lab.cancel(lab.list_for_owner("eve")[0], "eve")
 
 
@@ -335,10 +453,15 @@ def test_experiments_of_one_address_evict_only_its_own(serve, monkeypatch, clien
         for owner in ("eve", "eva", "evi"):
             known[owner] = lab.submit(spec(), owner)
             lab.cancel(known[owner], owner)
-        assert [owner for owner, each in known.items() if lab.find(each.id, owner)] == ["eva", "evi"]
+        assert [owner for owner, each in known.items() if lab.find(each.id, owner)] == [
+            "eva",
+            "evi",
+        ]
         for owner in ("eva", "evi"):
             lab.resume(known[owner], owner)
-        with pytest.raises(UserError, match="your address has 2 experiments, the maximum; delete one first"):
+        with pytest.raises(
+            UserError, match="your address has 2 experiments, the maximum; delete one first"
+        ):
             lab.submit(spec(), "ede")
         assert lab.find(first.id, "ada") is first
         client_address.set("192.0.2.2")
@@ -361,11 +484,16 @@ def test_files_that_are_no_experiments_are_left_alone(serve, tmp_path):
     folder = tmp_path / "experiments"
     folder.mkdir()
     odd = {
-        "a.json": "{", "b.json": "[]", "c.json": '{"id": "c"}',
-        "d.json": '{"id": "x", "owner": "o", "name": "n", "base": {}, "grid": {"norm": ["pre"]}, "seeds": [0], "runs": {}}',
-        "e.json": '{"id": "e", "owner": 5, "name": "n", "base": {}, "grid": {"norm": ["pre"]}, "seeds": [0], "runs": {}}',
-        "f.json": '{"id": "f", "owner": "o", "name": "n", "base": {}, "grid": {"norm": ["up"]}, "seeds": [0], "runs": {}}',
-    }  # fmt: skip
+        "a.json": "{",
+        "b.json": "[]",
+        "c.json": '{"id": "c"}',
+        "d.json": '{"id": "x", "owner": "o", "name": "n", "base": {}, "grid": {"norm": ["pre"]}, '
+        '"seeds": [0], "runs": {}}',
+        "e.json": '{"id": "e", "owner": 5, "name": "n", "base": {}, "grid": {"norm": ["pre"]}, '
+        '"seeds": [0], "runs": {}}',
+        "f.json": '{"id": "f", "owner": "o", "name": "n", "base": {}, "grid": {"norm": ["up"]}, '
+        '"seeds": [0], "runs": {}}',
+    }
     for name, text in odd.items():
         (folder / name).write_text(text)
     _, lab = serve()
@@ -377,11 +505,23 @@ def test_run_is_compared_with_a_published_loss_in_a_subprocess(serve, monkeypatc
     from playground.experiments import replications
 
     registry, _ = serve()
-    small = replications.CLAIMS["annotated-copy"].settings | {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "steps": 5}
+    small = replications.CLAIMS["annotated-copy"].settings | {
+        "d_model": 16,
+        "n_heads": 2,
+        "n_layers": 1,
+        "d_ff": 16,
+        "steps": 5,
+    }
     monkeypatch.setitem(
-        replications.CLAIMS, "annotated-copy", replications.dataclasses.replace(replications.CLAIMS["annotated-copy"], settings=small)
+        replications.CLAIMS,
+        "annotated-copy",
+        replications.dataclasses.replace(replications.CLAIMS["annotated-copy"], settings=small),
     )
-    run = registry.start(replications.replication_config("annotated-copy"), "ada", changes=[SettingChange(0, "speed", 0.0)])
+    run = registry.start(
+        replications.replication_config("annotated-copy"),
+        "ada",
+        changes=[SettingChange(0, "speed", 0.0)],
+    )
     wait_for(lambda: run.status == "done", description="a run")
     told = replications.evaluate_replication(registry, "annotated-copy", run)
     assert told["passed"] is False
@@ -392,7 +532,11 @@ def test_run_is_compared_with_a_published_loss_in_a_subprocess(serve, monkeypatc
 def curves_of(run):
     """Results of a run that are anywhere in memory."""
     gc.collect()
-    found = [each for each in gc.get_objects() if type(each) is dict and each.get("run") == f"run:{run.id}"]
+    found = [
+        each
+        for each in gc.get_objects()
+        if type(each) is dict and each.get("run") == f"run:{run.id}"
+    ]
     return [each for each in found if "curve" in each]
 
 
@@ -416,7 +560,11 @@ def test_computed_results_of_many_experiments_are_not_all_kept(serve):
         lab.cancel(asked, owner)
         assert lab.results(asked, owner)["fields"] == ["norm"]
     gc.collect()
-    cells = [each for each in gc.get_objects() if type(each) is dict and {"label", "planned", "curve"} <= set(each)]
+    cells = [
+        each
+        for each in gc.get_objects()
+        if type(each) is dict and {"label", "planned", "curve"} <= set(each)
+    ]
     assert len(cells) <= 2 * kept + 4  # two of each experiment
 
 
@@ -437,7 +585,11 @@ def test_an_error_of_one_experiment_is_logged_once_and_the_others_go_on(serve, c
     asked = lab.submit(spec(grid={"norm": ["pre"]}, seeds=[0]), "ben")
     finished(lab, asked, "ben")
     assert "KeyError" in lab.summaries("ada")[0]["message"]
-    assert [record.exc_info[0] for record in caplog.records if record.name.startswith("playground.experiments")] == [KeyError]
+    assert [
+        record.exc_info[0]
+        for record in caplog.records
+        if record.name.startswith("playground.experiments")
+    ] == [KeyError]
 
 
 def test_housekeeping_goes_on_when_its_process_cannot_be_supervised(serve, caplog, monkeypatch):
@@ -452,4 +604,8 @@ def test_housekeeping_goes_on_when_its_process_cannot_be_supervised(serve, caplo
     wait_for(lambda: len(rounds) > 3, 10, "some rounds")
     asked = lab.submit(spec(grid={"norm": ["pre"]}, seeds=[0]), "ada")
     finished(lab, asked)
-    assert [record.exc_info[0] for record in caplog.records if record.name.startswith("playground.experiments")] == [OSError]
+    assert [
+        record.exc_info[0]
+        for record in caplog.records
+        if record.name.startswith("playground.experiments")
+    ] == [OSError]

@@ -11,7 +11,15 @@ from huggingface_hub import constants, file_download, set_client_factory
 from huggingface_hub.utils import logging
 from huggingface_hub.utils._http import default_client_factory
 
-from playground.hub.client import MANIFEST, TAG, Hub, HubError, NotFoundError, configure_process, format_bytes
+from playground.hub.client import (
+    MANIFEST,
+    TAG,
+    Hub,
+    HubError,
+    NotFoundError,
+    configure_process,
+    format_bytes,
+)
 
 CARD = f"---\nlicense: mit\ntags:\n- {TAG}\n---\n# Digits turned round\n".encode()
 REGULAR = {
@@ -76,7 +84,11 @@ def kinds(plan):
 
 
 def written(seen):
-    return [f"{request.method} {request.path}" for request in seen if request.method not in ("GET", "HEAD")]
+    return [
+        f"{request.method} {request.path}"
+        for request in seen
+        if request.method not in ("GET", "HEAD")
+    ]
 
 
 def refused(call, *arguments, **named):
@@ -91,9 +103,16 @@ def refused(call, *arguments, **named):
 def test_a_plan_of_a_new_repository_writes_nothing(hub, ada, package):
     with hub.record_requests() as seen:
         plan = ada.plan(package, "ada/digits")
-    assert (plan.exists, plan.parent, plan.url, plan.has_writes) == (False, "", f"{hub.url}/ada/digits", True)
+    assert (plan.exists, plan.parent, plan.url, plan.has_writes) == (
+        False,
+        "",
+        f"{hub.url}/ada/digits",
+        True,
+    )
     assert set(kinds(plan).values()) == {"new"}
-    assert {change.path: change.size for change in plan.changes} == {name: len(data) for name, data in (REGULAR | LARGE).items()}
+    assert {change.path: change.size for change in plan.changes} == {
+        name: len(data) for name, data in (REGULAR | LARGE).items()
+    }
     assert hub.repos == {}
     assert written(seen) == []
 
@@ -111,19 +130,29 @@ def test_a_plan_tells_what_is_new_changed_the_same_and_removed(hub, ada, package
     with hub.record_requests() as seen:
         plan = ada.plan(package, "ada/digits")
     assert kinds(plan) == {
-        "README.md": "same", "config.json": "changed", "attention.py": "same", MANIFEST: "same", "evaluation.json": "new",
-        "model.safetensors": "changed", "training.safetensors": "same", "training.png": "same",
-        "metrics.jsonl": "removed", "cross-attention.png": "removed",
-    }  # fmt: skip
+        "README.md": "same",
+        "config.json": "changed",
+        "attention.py": "same",
+        MANIFEST: "same",
+        "evaluation.json": "new",
+        "model.safetensors": "changed",
+        "training.safetensors": "same",
+        "training.png": "same",
+        "metrics.jsonl": "removed",
+        "cross-attention.png": "removed",
+    }
     assert (plan.exists, plan.parent) == (True, head)
     assert written(seen) == []
 
     with hub.record_requests() as seen:
         commit = ada.push(package, plan, "Step 2")
     assert commit == hub.repo("ada/digits").head.oid
-    assert hub.files("ada/digits") == {path.name: path.read_bytes() for path in package.iterdir()} | {
-        "LICENSE": b"MIT", "notes.txt": b"mine",
-    }  # fmt: skip
+    assert hub.files("ada/digits") == {
+        path.name: path.read_bytes() for path in package.iterdir()
+    } | {
+        "LICENSE": b"MIT",
+        "notes.txt": b"mine",
+    }
     assert [request.body for request in seen if request.method == "PUT"] == [bytes(weights)]
     assert titles(hub, "ada/digits") == ["initial commit", "Step 1", "Upload", "Step 2"]
 
@@ -134,7 +163,9 @@ def test_somebody_elses_model_is_not_overwritten(hub, ada, package):
     error = refused(ada.plan, package, "ada/theirs")
     assert "has other content" in str(error)
     assert "choose another name" in str(error)
-    assert hub.files("ada/theirs") == {name: data.encode() if isinstance(data, str) else data for name, data in theirs.items()}
+    assert hub.files("ada/theirs") == {
+        name: data.encode() if isinstance(data, str) else data for name, data in theirs.items()
+    }
 
 
 def test_a_repository_with_a_card_and_a_licence_alone_is_free(hub, ada, package):
@@ -147,12 +178,31 @@ def test_a_repository_with_a_card_and_a_licence_alone_is_free(hub, ada, package)
 
 @pytest.mark.parametrize(
     "name",
-    ["", "digits", "ada/", "/digits", "ada/a/b", "ada/..", "ada/a..b", "ada/a--b", "-ada/digits", "ada/digits.git", "ada/two words",
-     "ada/digits\n", "ada/" + "x" * 97, "ada/zahlen-für-alle", "https://huggingface.co/ada/digits"],
-)  # fmt: skip
+    [
+        "",
+        "digits",
+        "ada/",
+        "/digits",
+        "ada/a/b",
+        "ada/..",
+        "ada/a..b",
+        "ada/a--b",
+        "-ada/digits",
+        "ada/digits.git",
+        "ada/two words",
+        "ada/digits\n",
+        "ada/" + "x" * 97,
+        "ada/zahlen-für-alle",
+        "https://huggingface.co/ada/digits",
+    ],
+)
 def test_what_is_no_name_of_a_repository_reaches_no_network(hub, ada, package, name):
     with hub.record_requests() as seen:
-        for call in (lambda: ada.plan(package, name), lambda: ada.repo_info(name), lambda: ada.revisions(name)):
+        for call in (
+            lambda: ada.plan(package, name),
+            lambda: ada.repo_info(name),
+            lambda: ada.revisions(name),
+        ):
             assert "write user/name" in str(refused(call))
     assert seen == []
 
@@ -160,7 +210,9 @@ def test_what_is_no_name_of_a_repository_reaches_no_network(hub, ada, package, n
 @pytest.mark.parametrize("branch", ["", "a b", "../main", "refs/heads/x", "-x", "x" * 97, "x\n"])
 def test_what_is_no_name_of_a_branch_reaches_no_network(hub, ada, package, branch):
     with hub.record_requests() as seen:
-        assert "not a valid branch name" in str(refused(ada.plan, package, "ada/digits", revision=branch))
+        assert "not a valid branch name" in str(
+            refused(ada.plan, package, "ada/digits", revision=branch)
+        )
     assert seen == []
 
 
@@ -171,15 +223,26 @@ def test_what_is_no_name_of_a_branch_reaches_no_network(hub, ada, package, branc
 def test_a_push_is_one_commit_of_the_very_bytes(hub, ada, package):
     said = []
     with hub.record_requests() as seen:
-        commit = ada.push(package, ada.plan(package, "ada/digits"), "Step 1", lambda sentence, *_: said.append(sentence))
+        commit = ada.push(
+            package,
+            ada.plan(package, "ada/digits"),
+            "Step 1",
+            lambda sentence, *_: said.append(sentence),
+        )
     assert hub.files("ada/digits") == REGULAR | LARGE
     assert titles(hub, "ada/digits") == ["initial commit", "Step 1"]
     assert commit == hub.repo("ada/digits").head.oid
-    assert [line for line in written(seen) if "/commit/" in line] == ["POST /api/models/ada/digits/commit/main"]
-    assert sorted(request.body for request in seen if request.method == "PUT") == sorted(LARGE.values())
+    assert [line for line in written(seen) if "/commit/" in line] == [
+        "POST /api/models/ada/digits/commit/main"
+    ]
+    assert sorted(request.body for request in seen if request.method == "PUT") == sorted(
+        LARGE.values()
+    )
     assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
     assert not any(request.authorization for request in seen if request.host != hub.host)
-    assert all(f"Uploading {name} ({format_bytes(len(data))})" in said for name, data in LARGE.items())
+    assert all(
+        f"Uploading {name} ({format_bytes(len(data))})" in said for name, data in LARGE.items()
+    )
 
 
 def test_until_its_commit_nothing_of_a_push_can_be_seen(hub, ada, nobody, package):
@@ -228,7 +291,10 @@ def test_a_dataset_goes_to_a_repository_of_its_own_kind(hub, ada, tmp_path):
     plan = ada.plan(tmp_path, "ada/digits-data", repo_type="dataset")
     assert plan.url == f"{hub.url}/datasets/ada/digits-data"
     ada.push(tmp_path, plan, "Step 1")
-    assert hub.files("ada/digits-data", kind="dataset") == {"README.md": CARD, "data/train.parquet": b"rows"}
+    assert hub.files("ada/digits-data", kind="dataset") == {
+        "README.md": CARD,
+        "data/train.parquet": b"rows",
+    }
     assert ("model", "ada/digits-data") not in hub.repos
 
 
@@ -238,7 +304,11 @@ def test_a_dataset_goes_to_a_repository_of_its_own_kind(hub, ada, tmp_path):
 def test_an_account_has_the_organizations_in_which_it_may_write(hub):
     assert Hub(hub.ADA, hub.url).account() == {"name": "ada", "orgs": ["attention"], "writes": True}
     assert Hub(hub.BEN, hub.url).account() == {"name": "ben", "orgs": [], "writes": True}
-    assert Hub(hub.ADA_READS, hub.url).account() == {"name": "ada", "orgs": ["attention"], "writes": False}
+    assert Hub(hub.ADA_READS, hub.url).account() == {
+        "name": "ada",
+        "orgs": ["attention"],
+        "writes": False,
+    }
 
 
 @pytest.mark.smoke
@@ -296,7 +366,16 @@ def test_a_token_that_is_no_good_is_told_as_such_everywhere(hub, package, token)
 
 
 @pytest.mark.parametrize(
-    "garbage", ["hf_Secret\nhf_Other", "hf_Secret\r", " hf_Secret", "hf_Sécret", "hf Secret", "hf_Secret\x00", "\x7fhf_Secret"]
+    "garbage",
+    [
+        "hf_Secret\nhf_Other",
+        "hf_Secret\r",
+        " hf_Secret",
+        "hf_Sécret",
+        "hf Secret",
+        "hf_Secret\x00",
+        "\x7fhf_Secret",
+    ],
 )
 def test_what_is_no_token_is_refused_unsaid(hub, garbage):
     with hub.record_requests() as seen:
@@ -310,7 +389,9 @@ def test_what_is_no_token_is_refused_unsaid(hub, garbage):
 def test_a_token_that_the_hub_says_back_is_not_told(hub, ada, package, status):
     for where in (hub.WHOAMI, hub.PREUPLOAD, hub.CREATE):
         with hub.fault(where, status, message=f"{hub.ADA} is not welcome"):
-            error = refused(ada.account if where == hub.WHOAMI else lambda: push(ada, package, "ada/digits"))
+            error = refused(
+                ada.account if where == hub.WHOAMI else lambda: push(ada, package, "ada/digits")
+            )
         assert hub.ADA not in "".join(traceback.format_exception(error))
         assert "[token] is not welcome" in str(error) or (where, status) == (hub.WHOAMI, 401)
         hub.clear()
@@ -318,7 +399,9 @@ def test_a_token_that_the_hub_says_back_is_not_told(hub, ada, package, status):
 
 @pytest.mark.smoke
 def test_the_token_of_the_machine_is_never_taken(hub, package, tmp_path, monkeypatch):
-    """With the owner's token wherever huggingface_hub looks for one, and nothing but our own saying so in its way."""
+    """With the owner's token wherever huggingface_hub looks for one, and nothing but our own
+    saying so in its way.
+    """
     monkeypatch.setenv("HF_TOKEN", hub.OWNER)
     (tmp_path / "token").write_text(hub.OWNER)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
@@ -335,7 +418,12 @@ def test_the_token_of_the_machine_is_never_taken(hub, package, tmp_path, monkeyp
             visitor.branches("ada/digits")
             visitor.fetch("ada/digits", "main", sizes, tmp_path / f"in {number}")
             visitor.plan(package, "ada/digits")
-            refused(visitor.push, package, visitor.plan(package, "cy/new" if not token else "ada/new"), "Step 1")
+            refused(
+                visitor.push,
+                package,
+                visitor.plan(package, "cy/new" if not token else "ada/new"),
+                "Step 1",
+            )
         assert {request.token for request in seen if request.host == hub.host} == {token}
     assert hub.requests_with(hub.OWNER) == []
 
@@ -382,9 +470,13 @@ def test_a_branch_begins_with_what_main_held_when_it_was_planned(hub, ada, packa
     plan = ada.plan(package, "ada/digits", revision="while-training")
     assert plan.parent == ""
     assert {name for name, what in kinds(plan).items() if what != "same"} == {"metrics.jsonl"}
-    hub.put("ada/digits", {"model.safetensors": b"of another step"})  # main goes on: weights and metrics must not be mixed
+    hub.put(
+        "ada/digits", {"model.safetensors": b"of another step"}
+    )  # main goes on: weights and metrics must not be mixed
     ada.push(package, plan, "Step 2")
-    assert hub.files("ada/digits", "while-training") == {path.name: path.read_bytes() for path in package.iterdir()}
+    assert hub.files("ada/digits", "while-training") == {
+        path.name: path.read_bytes() for path in package.iterdir()
+    }
     assert titles(hub, "ada/digits", "while-training") == ["initial commit", "Step 1", "Step 2"]
     assert hub.files("ada/digits")["model.safetensors"] == b"of another step"
 
@@ -393,7 +485,12 @@ def test_a_branch_goes_on_by_one_commit_a_push(hub, ada, package):
     for step in (1, 2, 3):
         (package / "model.safetensors").write_bytes(b"weights of step %d" % step)
         push(ada, package, "ada/digits", f"Step {step}", revision="while-training")
-    assert titles(hub, "ada/digits", "while-training") == ["initial commit", "Step 1", "Step 2", "Step 3"]
+    assert titles(hub, "ada/digits", "while-training") == [
+        "initial commit",
+        "Step 1",
+        "Step 2",
+        "Step 3",
+    ]
     assert hub.files("ada/digits") == {}
     assert sorted(ada.branches("ada/digits")) == ["main", "while-training"]
 
@@ -411,7 +508,10 @@ def test_every_revision_can_be_listed_looked_at_and_fetched(hub, ada, nobody, pa
         (package / "model.safetensors").write_bytes(b"weights" * step)
         commits.append(push(ada, package, "ada/digits", f"Step {step}"))
     told = nobody.revisions("ada/digits")
-    assert [(line["commit"], line["title"]) for line in told[:2]] == [(commits[1], "Step 2"), (commits[0], "Step 1")]
+    assert [(line["commit"], line["title"]) for line in told[:2]] == [
+        (commits[1], "Step 2"),
+        (commits[0], "Step 1"),
+    ]
     assert told[0]["when"] >= told[1]["when"] > time.time() - 600
     for step, commit in enumerate(commits, start=1):
         about = nobody.repo_info("ada/digits", commit)
@@ -426,8 +526,12 @@ def test_every_revision_can_be_listed_looked_at_and_fetched(hub, ada, nobody, pa
 def test_a_branch_may_have_slashes_in_its_name(hub, ada, nobody, package, tmp_path):
     plan = ada.plan(package, "ada/digits", revision="exp/one.2")
     ada.push(package, plan, "Step 1")
-    assert hub.files("ada/digits", "exp/one.2") == {path.name: path.read_bytes() for path in package.iterdir()}
-    assert nobody.repo_info("ada/digits", "exp/one.2").sizes["model.safetensors"] == len(LARGE["model.safetensors"])
+    assert hub.files("ada/digits", "exp/one.2") == {
+        path.name: path.read_bytes() for path in package.iterdir()
+    }
+    assert nobody.repo_info("ada/digits", "exp/one.2").sizes["model.safetensors"] == len(
+        LARGE["model.safetensors"]
+    )
     nobody.fetch("ada/digits", "exp/one.2", {MANIFEST: len(REGULAR[MANIFEST])}, tmp_path / "in")
     assert (tmp_path / "in" / MANIFEST).read_bytes() == REGULAR[MANIFEST]
 
@@ -454,7 +558,9 @@ def test_a_push_waits_where_the_hub_asks_for_a_few_seconds(hub, ada, package, na
 
 @pytest.mark.parametrize(("where", "call"), [("WHOAMI", "account"), ("LIST", "gallery")])
 @pytest.mark.parametrize("status", [500, 503])
-def test_a_question_is_asked_once_more_where_the_hub_has_trouble(hub, ada, naps, where, call, status):
+def test_a_question_is_asked_once_more_where_the_hub_has_trouble(
+    hub, ada, naps, where, call, status
+):
     with hub.fault(getattr(hub, where), status, times=1) as trouble:
         getattr(ada, call)()
     assert trouble.hits == 1
@@ -477,7 +583,10 @@ def test_a_repository_that_stays_empty_is_named(hub, ada, package, status):
     with hub.fault(hub.COMMIT, status):
         error = refused(push, ada, package, "ada/empty")
         assert hub.files("ada/empty") == {}
-        assert "the public repository ada/empty was created before the error and may be empty" in str(error)
+        assert (
+            "the public repository ada/empty was created before the error and may be empty"
+            in str(error)
+        )
         hub.put("ada/there", {MANIFEST: "{}"})
         assert "was created" not in str(refused(push, ada, package, "ada/there"))
 
@@ -512,13 +621,22 @@ def test_the_gallery_has_the_models_with_our_tag_most_liked_first(hub, ada, nobo
     hub.put("ada/untold", {MANIFEST: "{}"})
     hub.put("ada/data", {"README.md": CARD}, kind="dataset")
     assert [model["id"] for model in nobody.gallery()] == ["ben/best", "ada/liked", "cy/new"]
-    assert {model["id"] for model in ada.gallery()} == {"ben/best", "ada/liked", "cy/new", "ada/secret"}
+    assert {model["id"] for model in ada.gallery()} == {
+        "ben/best",
+        "ada/liked",
+        "cy/new",
+        "ada/secret",
+    }
 
 
 def test_what_is_not_there_or_not_for_everybody_is_told_apart(hub, ada, nobody, tmp_path):
     hub.put("ben/gated", {MANIFEST: "{}"}, gated="manual")
-    assert "no repository ada/nothing that is public" in str(refused(nobody.repo_info, "ada/nothing"))
-    assert "no repository ada/nothing that this token can read" in str(refused(ada.repo_info, "ada/nothing"))
+    assert "no repository ada/nothing that is public" in str(
+        refused(nobody.repo_info, "ada/nothing")
+    )
+    assert "no repository ada/nothing that this token can read" in str(
+        refused(ada.repo_info, "ada/nothing")
+    )
     for visitor in (nobody, ada):
         error = refused(visitor.fetch, "ben/gated", "main", {MANIFEST: 2}, tmp_path / "in")
         assert f"request access on its page, {hub.url}/ben/gated" in str(error)
@@ -530,7 +648,11 @@ def test_files_come_bit_equal_from_the_commit_and_from_storage(hub, nobody, tmp_
     hub.put("ada/digits", files)
     said = []
     nobody.fetch(
-        "ada/digits", "main", {name: len(data) for name, data in files.items()}, tmp_path / "in", lambda sentence, *_: said.append(sentence)
+        "ada/digits",
+        "main",
+        {name: len(data) for name, data in files.items()},
+        tmp_path / "in",
+        lambda sentence, *_: said.append(sentence),
     )
     assert {name: (tmp_path / "in" / name).read_bytes() for name in files} == files
     assert len(said) == len(files)
@@ -544,9 +666,15 @@ def test_a_file_that_was_cut_off_on_its_way_comes_whole_all_the_same(hub, nobody
     assert (tmp_path / "model.safetensors").read_bytes() == LARGE["model.safetensors"]
 
 
-@pytest.mark.parametrize(("name", "where"), [("model.safetensors", "STORAGE"), ("metrics.jsonl", "RESOLVE")])
-def test_a_file_that_is_always_cut_off_does_not_count(hub, nobody, tmp_path, monkeypatch, name, where):
-    monkeypatch.setattr(file_download, "time", SimpleNamespace(sleep=lambda _: None))  # the client's waits between its tries
+@pytest.mark.parametrize(
+    ("name", "where"), [("model.safetensors", "STORAGE"), ("metrics.jsonl", "RESOLVE")]
+)
+def test_a_file_that_is_always_cut_off_does_not_count(
+    hub, nobody, tmp_path, monkeypatch, name, where
+):
+    monkeypatch.setattr(
+        file_download, "time", SimpleNamespace(sleep=lambda _: None)
+    )  # the client's waits between its tries
     files = REGULAR | LARGE
     hub.put("ada/digits", files)
     with hub.fault(getattr(hub, where), "cut", method="GET"):

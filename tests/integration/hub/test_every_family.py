@@ -1,4 +1,6 @@
-"""Every family there and back: pushed to a Hub, loaded by the lines of its card, pulled again, and asked the same sequences."""
+"""Every family there and back: pushed to a Hub, loaded by the lines of its card, pulled again,
+and asked the same sequences.
+"""
 
 import importlib
 import json
@@ -25,16 +27,25 @@ from tests.support.small_configs import small_config
 
 CODELESS = {"bert", "gpt2", "bart"}  # classes of transformers
 STEPS = 50
-MEMBERS = {family: (family if family != "recurrent" else "lstm-additive", {}) for family in ARCHITECTURES}
+MEMBERS = {
+    family: (family if family != "recurrent" else "lstm-additive", {}) for family in ARCHITECTURES
+}
 VARIANTS = MEMBERS | {
     "gru-none": ("gru-none", {}),
     "rnn-dot": ("rnn-dot", {}),
-    "transformer-rope": ("transformer", {"positions": "rope", "norm_kind": "rms", "activation": "swiglu", "kv_heads": 1}),
+    "transformer-rope": (
+        "transformer",
+        {"positions": "rope", "norm_kind": "rms", "activation": "swiglu", "kv_heads": 1},
+    ),
     "encoder-only-sinusoidal": ("encoder-only", {"positions": "sinusoidal"}),
-    "decoder-only-sinusoidal-tied": ("decoder-only", {"positions": "sinusoidal", "tie_output": True}),
+    "decoder-only-sinusoidal-tied": (
+        "decoder-only",
+        {"positions": "sinusoidal", "tie_output": True},
+    ),
     "decoder-only-rope": ("decoder-only", {"positions": "rope"}),
 }
-# After the card's own lines: those again, on every line of stdin. It prints the answers, and whether code of a repository was run.
+# After the card's own lines: those again, on every line of stdin. It prints the answers, and
+# whether code of a repository was run.
 ON_ALL = """
 import json, sys
 answers = []
@@ -45,7 +56,8 @@ for text in json.load(sys.stdin):
 {lines}
     print = print_
     answers.append(printed[0])
-print(json.dumps([answers, sorted(name for name in sys.modules if name.startswith("transformers_modules."))]))
+remote = sorted(name for name in sys.modules if name.startswith("transformers_modules."))
+print(json.dumps([answers, remote]))
 """
 
 
@@ -79,7 +91,9 @@ def carry_out(errand):
 
 
 def questions(folder):
-    """Held-out sequences as texts, and what the checkpoint answers to them, as `predict` shows it."""
+    """Held-out sequences as texts, and what the checkpoint answers to them, as `predict` shows
+    it.
+    """
     manifest, family = load_model(folder)
     task = manifest.config.task.load()
     batch = build_held_out_set(task, 30, 1, manifest.config.task.max_length).batch
@@ -87,7 +101,13 @@ def questions(folder):
     for row in batch.source_BS:
         tokens = row[row != 0][None]
         texts.append(" ".join(task.vocabulary.decode(tokens[0].tolist())))
-        answers.append(" ".join(task.vocabulary.decode(family.generate(tokens, family.config.max_positions)[0].tolist())))
+        answers.append(
+            " ".join(
+                task.vocabulary.decode(
+                    family.generate(tokens, family.config.max_positions)[0].tolist()
+                )
+            )
+        )
     return texts, answers
 
 
@@ -99,12 +119,19 @@ def test_the_lines_of_its_card_answer_as_the_checkpoint_does(hub, published, tmp
     snippet = re.findall(r"```python\n(.*?)```", card, re.DOTALL)[0]
     lines = re.search(r"inputs = .*\n((?:.*\n)+)", snippet).group(1)
     program = snippet + ON_ALL.format(lines="".join(f"    {line}\n" for line in lines.splitlines()))
-    bare = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
+    bare = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))
+    }
     done = subprocess.run(
         [sys.executable, "-I", "-c", program],
-        cwd=tmp_path, env=bare | hub.environment(tmp_path / "home", HF_MODULES_CACHE=str(tmp_path / "modules")),
-        input=json.dumps(texts), capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=bare | hub.environment(tmp_path / "home", HF_MODULES_CACHE=str(tmp_path / "modules")),
+        input=json.dumps(texts),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     first, *_, last = done.stdout.splitlines()
     given, modules = json.loads(last)
@@ -113,7 +140,9 @@ def test_the_lines_of_its_card_answer_as_the_checkpoint_does(hub, published, tmp
     if promised:
         assert first == promised.group(1)
     assert bool(modules) == ("trust_remote_code=True" in snippet)
-    assert bool(modules) == (json.loads((folder / "config.json").read_text())["family"] not in CODELESS)
+    assert bool(modules) == (
+        json.loads((folder / "config.json").read_text())["family"] not in CODELESS
+    )
     for complaint in ("MISSING", "UNEXPECTED", "newly initialized"):
         assert complaint not in done.stderr
 
@@ -138,7 +167,10 @@ def test_its_card_counts_the_code_that_is_run(hub, published):
     card = files["README.md"].decode()
     assert ("LICENSE" in files) == bool(code)
     if code:
-        assert f": {sum(text.count(chr(10)) for text in code):,} lines in {len(code)} files that implement" in card
+        assert (
+            f": {sum(text.count(chr(10)) for text in code):,} lines in {len(code)} files that "
+            "implement" in card
+        )
     else:
         assert "no code of this repository is run" in card
 
@@ -155,16 +187,26 @@ def test_a_batch_is_answered_as_its_rows_are(variant, tmp_path):
         importlib.import_module(f"playground.models.{form.module}").register()
     build_package(folder, tmp_path / "package")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "package")
-    model = getattr(transformers, form.auto_class).from_pretrained(tmp_path / "package", trust_remote_code=False, use_safetensors=True)
+    model = getattr(transformers, form.auto_class).from_pretrained(
+        tmp_path / "package", trust_remote_code=False, use_safetensors=True
+    )
     inputs = tokenizer(texts, padding=True, return_tensors="pt")
     if form.auto_class == "AutoModelForMaskedLM":
         with torch.no_grad():
             tokens = model(**inputs).logits.argmax(-1)
-        rows = [row[kind == 1] for row, kind in zip(tokens, inputs["token_type_ids"], strict=True)] if form.needs_mask_tokens else tokens
-        given = [text.split(tokenizer.eos_token)[0].strip() for text in tokenizer.batch_decode(rows)]
+        rows = (
+            [row[kind == 1] for row, kind in zip(tokens, inputs["token_type_ids"], strict=True)]
+            if form.needs_mask_tokens
+            else tokens
+        )
+        given = [
+            text.split(tokenizer.eos_token)[0].strip() for text in tokenizer.batch_decode(rows)
+        ]
     else:
         first = inputs["input_ids"].shape[1] if form.auto_class == "AutoModelForCausalLM" else 0
-        given = tokenizer.batch_decode(model.generate(**inputs)[:, first:], skip_special_tokens=True)
+        given = tokenizer.batch_decode(
+            model.generate(**inputs)[:, first:], skip_special_tokens=True
+        )
     assert given == answers
 
 

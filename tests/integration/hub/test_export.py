@@ -14,7 +14,12 @@ from huggingface_hub import CommitOperationAdd, HfApi
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, dynamic_module_utils
 
 from playground.architectures import ARCHITECTURES
-from playground.hub.export import NotPublishableError, build_package, checkpoint_from_package, tokenizer
+from playground.hub.export import (
+    NotPublishableError,
+    build_package,
+    checkpoint_from_package,
+    tokenizer,
+)
 from playground.models.automodel import CONFIG_FIELDS, register
 from playground.models.config import ModelConfig
 from playground.tasks import EOS, PAD, UnknownSymbolError, Vocabulary, load_task
@@ -40,9 +45,14 @@ CODE = {
     "gated.py",
 }
 ALWAYS = CODE | {
-    "LICENSE", "config.json", "generation_config.json", "model.safetensors", "playground.json", "tokenizer.json",
+    "LICENSE",
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "playground.json",
+    "tokenizer.json",
     "tokenizer_config.json",
-}  # fmt: skip
+}
 
 # Two lines load what was published, in a process that has never heard of this project.
 STRANGER = """
@@ -61,7 +71,9 @@ inputs = tokenizer(json.load(sys.stdin), padding=True, return_tensors="pt")
 answers = tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
 beams = tokenizer.batch_decode(model.generate(**inputs, num_beams=3), skip_special_tokens=True)
 plain = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=False)
-print(json.dumps({"answers": answers, "beams": beams, "plain": plain("3 1 4")["input_ids"], "module": type(model).__module__}))
+ids = plain("3 1 4")["input_ids"]
+result = {"answers": answers, "beams": beams, "plain": ids, "module": type(model).__module__}
+print(json.dumps(result))
 """
 
 
@@ -94,9 +106,20 @@ def package(tmp_path_factory):
 def resumable(small_run, tmp_path_factory):
     """A checkpoint of everything, of a model with all the other options, over letters too."""
     run = small_run.replace(
-        symbols=40, d_model=8, n_heads=2, d_ff=8, steps=4, batch_size=8, norm="post", positions="sinusoidal",
-        share_embeddings=True, tie_output=True, attention_bias=False, source_vocabulary=43, target_vocabulary=43,
-    )  # fmt: skip
+        symbols=40,
+        d_model=8,
+        n_heads=2,
+        d_ff=8,
+        steps=4,
+        batch_size=8,
+        norm="post",
+        positions="sinusoidal",
+        share_embeddings=True,
+        tie_output=True,
+        attention_bias=False,
+        source_vocabulary=43,
+        target_vocabulary=43,
+    )
     trainer = Trainer(run)
     metrics = [trainer.train_step() for _ in range(3)]
     folder = tmp_path_factory.mktemp("resumable") / "checkpoint"
@@ -128,7 +151,11 @@ def held_out(n):
 @pytest.mark.smoke
 def test_a_package_holds_what_loads_it_and_nothing_else(package, tmp_path):
     paths = build_package(REVERSE, tmp_path / "new")
-    assert {path.name for path in paths} == ALWAYS | {"metrics.jsonl"} == {path.name for path in package.iterdir()}
+    assert (
+        {path.name for path in paths}
+        == ALWAYS | {"metrics.jsonl"}
+        == {path.name for path in package.iterdir()}
+    )
     assert all(path.parent == tmp_path / "new" for path in paths)
     assert contents(tmp_path / "new") == contents(package)
 
@@ -175,11 +202,15 @@ def test_a_broken_checkpoint_is_not_packed(tmp_path):
 
 
 def test_package_of_unsupported_architecture_is_rejected_with_remedy(tmp_path, monkeypatch):
-    monkeypatch.setitem(ARCHITECTURES, "tail", ARCHITECTURES["transformer"])  # as docs/extending.md adds one
+    monkeypatch.setitem(
+        ARCHITECTURES, "tail", ARCHITECTURES["transformer"]
+    )  # as docs/extending.md adds one
     other = shutil.copytree(REVERSE, tmp_path / "other")
     manifest = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(manifest | {"family": "tail"}))
-    with pytest.raises(NotPublishableError, match=r"'tail' cannot be published.* Share its folder or a report"):
+    with pytest.raises(
+        NotPublishableError, match=r"'tail' cannot be published.* Share its folder or a report"
+    ):
         build_package(other, tmp_path / "package")
     assert issubclass(NotPublishableError, ValueError)
 
@@ -209,14 +240,19 @@ def test_what_else_lies_in_a_package_stays_there(copied, tmp_path):
     (copied / "README.md").write_text("# A card")
     (copied / "pytorch_model.bin").write_bytes(b"\x80\x04")
     config = json.loads((copied / "config.json").read_text())
-    (copied / "config.json").write_text(json.dumps(config | {"d_model": 4096, "n_layers": 48}))  # only playground.json counts
+    (copied / "config.json").write_text(
+        json.dumps(config | {"d_model": 4096, "n_layers": 48})
+    )  # only playground.json counts
     checkpoint_from_package(copied, tmp_path / "checkpoint")
     assert contents(tmp_path / "checkpoint") == contents(REVERSE)
 
 
 def test_a_repository_of_something_else_is_refused(copied, tmp_path):
     (copied / "playground.json").unlink()
-    with pytest.raises(CheckpointError, match=r"this repository has no playground model: playground\.json is missing"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"this repository has no playground model: playground\.json is missing",
+    ):
         checkpoint_from_package(copied, tmp_path / "checkpoint")
     assert not (tmp_path / "checkpoint").exists()
 
@@ -294,7 +330,9 @@ def test_letters_are_tokens_too(symbols, tmp_path):
 @pytest.mark.parametrize("name", BUNDLED_CHECKPOINTS)
 def test_generate_gives_our_own_answers(name, tmp_path, said):
     build_package(ROOT / "checkpoints" / name, tmp_path / "package")
-    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "package", trust_remote_code=False, use_safetensors=True)
+    model = AutoModelForSeq2SeqLM.from_pretrained(
+        tmp_path / "package", trust_remote_code=False, use_safetensors=True
+    )
     batch = build_held_out_set(load_task("reverse"), 200, 1, 10).batch
     _, family = load_model(ROOT / "checkpoints" / name)
     ours_BT = family.generate(batch.source_BS, 11)
@@ -303,21 +341,31 @@ def test_generate_gives_our_own_answers(name, tmp_path, said):
     assert torch.equal(written_BT, ours_BT)
     beams_BT = model.generate(**inputs, num_beams=4)[:, 1:]
     past_eos_BT = (ours_BT == EOS).cumsum(1) - (ours_BT == EOS).long() > 0
-    assert torch.equal(beams_BT.masked_fill(past_eos_BT, PAD), ours_BT)  # sure of its answers, so beams find no better ones
+    assert torch.equal(
+        beams_BT.masked_fill(past_eos_BT, PAD), ours_BT
+    )  # sure of its answers, so beams find no better ones
     assert said == []
 
 
 def test_every_option_travels(resumable, tmp_path, said):
     build_package(resumable, tmp_path / "package")
-    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "package", trust_remote_code=False, use_safetensors=True)
+    model = AutoModelForSeq2SeqLM.from_pretrained(
+        tmp_path / "package", trust_remote_code=False, use_safetensors=True
+    )
     _, family = load_model(resumable)
     batch = build_held_out_set(load_task("reverse", 40), 100, 1, 5).batch
     with torch.no_grad():
-        told = model(input_ids=batch.source_BS, decoder_input_ids=batch.decoder_input_BT, output_attentions=True)
+        told = model(
+            input_ids=batch.source_BS,
+            decoder_input_ids=batch.decoder_input_BT,
+            output_attentions=True,
+        )
         logits_BTV, record = family.forward_with_attention(batch.source_BS, batch.decoder_input_BT)
     assert torch.allclose(told.logits, logits_BTV, atol=1e-6, rtol=0)
     assert torch.allclose(told.cross_attentions[-1], record.cross[-1], atol=1e-6, rtol=0)
-    written_BT = model.generate(input_ids=batch.source_BS, attention_mask=(batch.source_BS != PAD).long())[:, 1:]
+    written_BT = model.generate(
+        input_ids=batch.source_BS, attention_mask=(batch.source_BS != PAD).long()
+    )[:, 1:]
     assert torch.equal(written_BT, family.generate(batch.source_BS, 6)[:, : written_BT.shape[1]])
     assert said == []
 
@@ -326,7 +374,9 @@ def test_code_in_a_package_is_never_run_here(copied, tmp_path, monkeypatch):
     mark = tmp_path / "executed"
     with open(copied / "automodel.py", "a") as file:
         file.write(f"\nopen({str(mark)!r}, 'w').close()\n")
-    model = AutoModelForSeq2SeqLM.from_pretrained(copied, trust_remote_code=False, use_safetensors=True)
+    model = AutoModelForSeq2SeqLM.from_pretrained(
+        copied, trust_remote_code=False, use_safetensors=True
+    )
     tokens = AutoTokenizer.from_pretrained(copied, trust_remote_code=False)
     written = model.generate(**tokens("3 1 4", return_tensors="pt"))
     assert tokens.batch_decode(written, skip_special_tokens=True) == ["4 1 3"]
@@ -353,18 +403,28 @@ def test_a_pickle_is_not_loaded(copied):
 def test_hub_model_loads_without_project_code_and_reverses_correctly(hub, package, tmp_path):
     api = HfApi(endpoint=hub.url, token=hub.ADA)
     api.create_repo("ada/reverse-digits")
-    operations = [CommitOperationAdd(path_in_repo=path.name, path_or_fileobj=path) for path in sorted(package.iterdir())]
+    operations = [
+        CommitOperationAdd(path_in_repo=path.name, path_or_fileobj=path)
+        for path in sorted(package.iterdir())
+    ]
     api.create_commit("ada/reverse-digits", operations, commit_message="A model that reverses")
     published = hub.files("ada/reverse-digits")
     weights = hashlib.sha256(published["model.safetensors"]).hexdigest()
     assert weights == hashlib.sha256((REVERSE / "model.safetensors").read_bytes()).hexdigest()
 
     texts, answers = held_out(100)
-    alone = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_", "TRANSFORMERS_"))}
+    alone = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "HF_", "TRANSFORMERS_"))
+    }
     done = subprocess.run(
         [sys.executable, "-I", "-W", "error", "-c", STRANGER, "ada/reverse-digits"],
         input=json.dumps(texts),
-        env=alone | hub.environment(tmp_path / "home", HF_MODULES_CACHE=str(tmp_path / "modules"), OMP_NUM_THREADS="1"),
+        env=alone
+        | hub.environment(
+            tmp_path / "home", HF_MODULES_CACHE=str(tmp_path / "modules"), OMP_NUM_THREADS="1"
+        ),
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -377,9 +437,12 @@ def test_hub_model_loads_without_project_code_and_reverses_correctly(hub, packag
     assert told["beams"] == answers
     assert told["plain"] == [6, 4, 7, EOS]
     assert told["module"].startswith("transformers_modules.")
-    # transformers says that there is code in there, and that without it there is no config class; it has nothing else to say.
+    # transformers says that there is code in there, and that without it there is no config class;
+    # it has nothing else to say.
     warnings = [line for line in done.stderr.splitlines() if line.startswith("[transformers]")]
-    assert {re.sub(" from http.*| `.*", "", line.removeprefix("[transformers] ")) for line in warnings} == {
+    assert {
+        re.sub(" from http.*| `.*", "", line.removeprefix("[transformers] ")) for line in warnings
+    } == {
         "A new version of the following files was downloaded",
         "You are using a model of type",
     }
@@ -391,9 +454,14 @@ def test_what_was_published_comes_back_from_the_hub(hub, resumable, tmp_path):
     package = tmp_path / "package"
     api = HfApi(endpoint=hub.url, token=hub.ADA)
     api.create_repo("ada/whole")
-    operations = [CommitOperationAdd(path_in_repo=path.name, path_or_fileobj=path) for path in build_package(resumable, package)]
+    operations = [
+        CommitOperationAdd(path_in_repo=path.name, path_or_fileobj=path)
+        for path in build_package(resumable, package)
+    ]
     api.create_commit("ada/whole", operations, commit_message="All of it")
-    pulled = HfApi(endpoint=hub.url, token=False).snapshot_download("ada/whole", cache_dir=tmp_path / "cache")
+    pulled = HfApi(endpoint=hub.url, token=False).snapshot_download(
+        "ada/whole", cache_dir=tmp_path / "cache"
+    )
     checkpoint_from_package(pulled, tmp_path / "checkpoint")
     assert contents(tmp_path / "checkpoint") == contents(resumable)
 
@@ -405,15 +473,19 @@ SIGNS = Vocabulary("a,b(|é漢")
 @pytest.mark.parametrize(
     ("vocabulary", "text"),
     [
-        (WORDS, " cat,  it's <b> `x` sat|on a ÄÖ 👋🏽"), (SIGNS, "a,b (|é 漢,"), (Vocabulary("01()"), "(()1"),
+        (WORDS, " cat,  it's <b> `x` sat|on a ÄÖ 👋🏽"),
+        (SIGNS, "a,b (|é 漢,"),
+        (Vocabulary("01()"), "(()1"),
         (Vocabulary("012+"), "1 2+0,1"),
     ],
     ids=["words", "signs with a comma", "brackets", "sums"],
-)  # fmt: skip
+)
 def test_any_vocabulary_makes_a_tokenizer_that_reads_as_it_does(vocabulary, text, tmp_path):
     tokenizer(vocabulary, 20).save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     assert loaded(text)["input_ids"] == [*vocabulary.encode(text), EOS]
-    assert loaded.decode(loaded(text)["input_ids"], skip_special_tokens=True) == " ".join(vocabulary.decode(vocabulary.encode(text)))
+    assert loaded.decode(loaded(text)["input_ids"], skip_special_tokens=True) == " ".join(
+        vocabulary.decode(vocabulary.encode(text))
+    )
     with pytest.raises(Exception, match="WordLevel"):
         loaded("nowhere")

@@ -1,4 +1,5 @@
-"""Repositories that would have code of theirs run: pickles, auto_map, keys that nobody knows. Whatever is wanted of one, nothing of it
+"""Repositories that would have code of theirs run: pickles, auto_map, keys that nobody knows.
+Whatever is wanted of one, nothing of it
 is executed, and the refusal says why."""
 
 import json
@@ -32,9 +33,14 @@ class Singing:
 
 @pytest.fixture
 def canary(tmp_path):
-    """A file that is made when anything is executed; the pickle and the code that make it; and the proof that they do."""
+    """A file that is made when anything is executed; the pickle and the code that make it; and
+    the proof that they do.
+    """
     path = tmp_path / "canary"
-    pickled, code = pickle.dumps(Singing(path)), f"import pathlib\npathlib.Path({str(path)!r}).touch()\nclass Evil: pass\n".encode()
+    pickled, code = (
+        pickle.dumps(Singing(path)),
+        f"import pathlib\npathlib.Path({str(path)!r}).touch()\nclass Evil: pass\n".encode(),
+    )
     for sing in (lambda: pickle.loads(pickled), lambda: exec(code)):
         sing()
         assert path.exists()
@@ -58,12 +64,19 @@ def gpt2(tmp_path_factory):
     """The files of a tiny GPT-2 that has learned nothing: transformers loads it."""
     folder = tmp_path_factory.mktemp("gpt2")
     vocabulary = Vocabulary("0123456789")
-    GPT2LMHeadModel(GPT2Config(vocab_size=13, n_positions=32, n_embd=8, n_layer=1, n_head=1)).save_pretrained(folder)
+    GPT2LMHeadModel(
+        GPT2Config(vocab_size=13, n_positions=32, n_embd=8, n_layer=1, n_head=1)
+    ).save_pretrained(folder)
     tokenizer(vocabulary, 32).save_pretrained(folder)
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-AUTO_MAP = {"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.Evil", "AutoModel": "evil.Evil", "AutoModelForSeq2SeqLM": "evil.Evil"}
+AUTO_MAP = {
+    "AutoConfig": "evil.Evil",
+    "AutoModelForCausalLM": "evil.Evil",
+    "AutoModel": "evil.Evil",
+    "AutoModelForSeq2SeqLM": "evil.Evil",
+}
 
 
 def changed(data, **values):
@@ -78,16 +91,32 @@ def zipped_pickle(pickled, folder):
 
 
 def repositories(own, gpt2, canary, folder):
-    """By name: the files, and what pulling, reproducing and comparing with it say (None: it is used, without its code)."""
+    """By name: the files, and what pulling, reproducing and comparing with it say (None: it is
+    used, without its code).
+    """
     _, pickled, code = canary
-    evil = {"evil.py": code, "__init__.py": code, "modeling.py": code, "custom_generate/generate.py": code}
+    evil = {
+        "evil.py": code,
+        "__init__.py": code,
+        "modeling.py": code,
+        "custom_generate/generate.py": code,
+    }
     without = {name: data for name, data in own.items() if name != "model.safetensors"}
-    mapped = evil | {"tokenizer_config.json": changed(gpt2["tokenizer_config.json"], auto_map={"AutoTokenizer": ["evil.Evil", None]})}
+    mapped = evil | {
+        "tokenizer_config.json": changed(
+            gpt2["tokenizer_config.json"], auto_map={"AutoTokenizer": ["evil.Evil", None]}
+        )
+    }
     model = json.loads(own["playground.json"])["model"]
     header = struct.pack("<Q", len(pickled)) + pickled
     return {
         "pickle-only": (
-            without | {"pytorch_model.bin": pickled, "training.pt": pickled, "config.json": gpt2["config.json"]},
+            without
+            | {
+                "pytorch_model.bin": pickled,
+                "training.pt": pickled,
+                "config.json": gpt2["config.json"],
+            },
             "model.safetensors is missing",
             "has no weights in the safetensors format",
         ),
@@ -96,29 +125,55 @@ def repositories(own, gpt2, canary, folder):
             "not a safetensors file",
             "is not a complete safetensors file",
         ),
-        "pickle-as-header": (own | gpt2 | {"model.safetensors": header}, "has an invalid header", "is not a complete safetensors file"),
+        "pickle-as-header": (
+            own | gpt2 | {"model.safetensors": header},
+            "has an invalid header",
+            "is not a complete safetensors file",
+        ),
         "auto-map": (
-            gpt2 | mapped | {"config.json": changed(gpt2["config.json"], auto_map=AUTO_MAP, model_type="mine")},
+            gpt2
+            | mapped
+            | {"config.json": changed(gpt2["config.json"], auto_map=AUTO_MAP, model_type="mine")},
             "playground.json is missing",
             "needs its own code, which is not run here",
         ),
         "auto-map-of-a-known-kind": (
-            gpt2 | mapped | {"config.json": changed(gpt2["config.json"], auto_map=AUTO_MAP),
-                             "playground.json": changed(own["playground.json"], auto_map=AUTO_MAP)},
+            gpt2
+            | mapped
+            | {
+                "config.json": changed(gpt2["config.json"], auto_map=AUTO_MAP),
+                "playground.json": changed(own["playground.json"], auto_map=AUTO_MAP),
+            },
             "it holds the unknown key 'auto_map'",
             None,
         ),
         "unknown-keys": (
-            own | gpt2 | evil | {"playground.json": changed(own["playground.json"], model=model | {"custom_class": "evil.Evil"}),
-                                 "model.safetensors": own["model.safetensors"],
-                                 "config.json": changed(gpt2["config.json"], custom_pipelines={"text-generation": {"impl": "evil.Evil"}})},
+            own
+            | gpt2
+            | evil
+            | {
+                "playground.json": changed(
+                    own["playground.json"], model=model | {"custom_class": "evil.Evil"}
+                ),
+                "model.safetensors": own["model.safetensors"],
+                "config.json": changed(
+                    gpt2["config.json"], custom_pipelines={"text-generation": {"impl": "evil.Evil"}}
+                ),
+            },
             "model holds the unknown setting 'custom_class'",
             "its predictions would be random",
         ),
-    }  # fmt: skip
+    }
 
 
-NAMES = ("pickle-only", "pickle-in-disguise", "pickle-as-header", "auto-map", "auto-map-of-a-known-kind", "unknown-keys")
+NAMES = (
+    "pickle-only",
+    "pickle-in-disguise",
+    "pickle-as-header",
+    "auto-map",
+    "auto-map-of-a-known-kind",
+    "unknown-keys",
+)
 
 
 @pytest.fixture
@@ -138,12 +193,18 @@ def repository(request, hub, own, gpt2, canary, tmp_path, monkeypatch):
 @pytest.mark.smoke
 @pytest.mark.parametrize("repository", NAMES, indirect=True)
 @pytest.mark.parametrize("kind", ["look", "pull", "reproduce"])
-def test_an_errand_runs_nothing_and_says_why_it_refuses(hub, repository, run_task_in_process, tmp_path, kind):
+def test_an_errand_runs_nothing_and_says_why_it_refuses(
+    hub, repository, run_task_in_process, tmp_path, kind
+):
     repo, says, _ = repository
     (tmp_path / "work").mkdir()
     into = tmp_path / "in"
-    outcome, sentence, *again = run_task_in_process(HubTask(kind, repo, endpoint=hub.url, destination=str(into)), tmp_path / "work")
-    if kind == "look" and repo.startswith("eve/pickle-") and repo != "eve/pickle-only":  # its weights are not looked at
+    outcome, sentence, *again = run_task_in_process(
+        HubTask(kind, repo, endpoint=hub.url, destination=str(into)), tmp_path / "work"
+    )
+    if (
+        kind == "look" and repo.startswith("eve/pickle-") and repo != "eve/pickle-only"
+    ):  # its weights are not looked at
         assert outcome == "result"
     else:
         assert (outcome, again) == ("failed", [False])
@@ -160,7 +221,9 @@ def test_comparing_with_it_runs_nothing_and_says_why_it_is_refused(hub, reposito
     repo, _, says = repository
 
     def opened():
-        return open_pipeline("text-generation", resolve(repo, ProgressReporter()), ProgressReporter())
+        return open_pipeline(
+            "text-generation", resolve(repo, ProgressReporter()), ProgressReporter()
+        )
 
     if says is None:
         pipe = opened()

@@ -1,4 +1,6 @@
-"""Errands on the Hub as the page and the commands run them: in processes of their own, with the real client."""
+"""Errands on the Hub as the page and the commands run them: in processes of their own, with the
+real client.
+"""
 
 import json
 import os
@@ -31,12 +33,26 @@ from playground.runs.limits import Limits
 from playground.runs.registry import Registry
 from playground.runs.run import UserError
 from playground.runs.worker_process import warm_up
-from playground.training.checkpoint import resume_trainer, save_checkpoint, serialize_tensors, weights_by_name
+from playground.training.checkpoint import (
+    resume_trainer,
+    save_checkpoint,
+    serialize_tensors,
+    weights_by_name,
+)
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
-from tests.support.small_runs import newest_checkpoint_step, pause_and_wait, start_run, tiny_config, wait_for_status
+from tests.support.small_runs import (
+    newest_checkpoint_step,
+    pause_and_wait,
+    start_run,
+    tiny_config,
+    wait_for_status,
+)
 
-PICKLE = b"\x80\x04\x95\x1b\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93\x94\x8c\x04true\x94\x85\x94R\x94."
+PICKLE = (
+    b"\x80\x04\x95\x1b\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94"
+    b"\x93\x94\x8c\x04true\x94\x85\x94R\x94."
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -86,7 +102,11 @@ def carry_out(errand, on_say=lambda _: None):
 
 
 def contents(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def titles(hub, id, revision="main", kind="model"):
@@ -103,12 +123,18 @@ def test_what_is_pushed_is_looked_at_and_pulled_bit_equal(hub, checkpoint, publi
     assert {published[name] for name in CHECKPOINT_FILES[1:]} <= set(contents(checkpoint).values())
 
     looked = carry_out(HubTask("look", "ada/digits", endpoint=hub.url)).result
-    assert (looked["repo"], looked["commit"], looked["step"]) == ("ada/digits", hub.repo("ada/digits").head.oid, 6)
+    assert (looked["repo"], looked["commit"], looked["step"]) == (
+        "ada/digits",
+        hub.repo("ada/digits").head.oid,
+        6,
+    )
     assert (looked["shape"], looked["resumable"], looked["branches"]) == ([1, 1, 8], True, ["main"])
     assert [line["title"] for line in looked["revisions"]] == ["Step 6", "initial commit"]
     assert {file["path"] for file in looked["files"]} == {*published, ".gitattributes"}
 
-    pulled = carry_out(HubTask("pull", "ada/digits", endpoint=hub.url, destination=str(tmp_path / "in")))
+    pulled = carry_out(
+        HubTask("pull", "ada/digits", endpoint=hub.url, destination=str(tmp_path / "in"))
+    )
     assert pulled.status == "done"
     assert contents(tmp_path / "in") == contents(checkpoint)
     ours, theirs = resume_trainer(checkpoint)[0], resume_trainer(tmp_path / "in")[0]
@@ -119,15 +145,25 @@ def test_an_old_revision_is_pulled_as_it_was(hub, checkpoint, published, tmp_pat
     old = hub.put("ada/aged", published)
     hub.put("ada/aged", dict.fromkeys(published))
     hub.put("ada/aged", {"README.md": "# Given up"})
-    assert "not a model of the playground" in carry_out(HubTask("look", "ada/aged", endpoint=hub.url)).message
-    job = carry_out(HubTask("pull", "ada/aged", endpoint=hub.url, revision=old, destination=str(tmp_path / "in")))
+    assert (
+        "not a model of the playground"
+        in carry_out(HubTask("look", "ada/aged", endpoint=hub.url)).message
+    )
+    job = carry_out(
+        HubTask(
+            "pull", "ada/aged", endpoint=hub.url, revision=old, destination=str(tmp_path / "in")
+        )
+    )
     assert job.result["commit"] == old
     assert contents(tmp_path / "in") == contents(checkpoint)
 
 
 def test_push_modifies_no_local_file_and_leaks_no_token(hub, checkpoint, tmp_path):
     before, said = contents(checkpoint), []
-    job = carry_out(HubTask("push", "ada/told", hub.ADA, hub.url, checkpoint=str(checkpoint), private=True), said.append)
+    job = carry_out(
+        HubTask("push", "ada/told", hub.ADA, hub.url, checkpoint=str(checkpoint), private=True),
+        said.append,
+    )
     assert contents(checkpoint) == before
     assert hub.repo("ada/told").private
     assert job.result["commit"] == hub.repo("ada/told").head.oid
@@ -141,7 +177,16 @@ def test_push_modifies_no_local_file_and_leaks_no_token(hub, checkpoint, tmp_pat
 
 def test_a_plan_writes_nothing_and_shows_the_card(hub, checkpoint):
     with hub.record_requests() as seen:
-        job = carry_out(HubTask("plan", "ada/planned", hub.ADA, hub.url, checkpoint=str(checkpoint), include_dataset=True))
+        job = carry_out(
+            HubTask(
+                "plan",
+                "ada/planned",
+                hub.ADA,
+                hub.url,
+                checkpoint=str(checkpoint),
+                include_dataset=True,
+            )
+        )
     assert [plan["repo"] for plan in job.result["plans"]] == ["ada/planned-data", "ada/planned"]
     assert job.result["step"] == 6
     assert job.result["card"].startswith("---\n")
@@ -151,30 +196,56 @@ def test_a_plan_writes_nothing_and_shows_the_card(hub, checkpoint):
 
 
 def test_with_its_data_goes_the_very_set_that_trained_it(hub, checkpoint):
-    errand = HubTask("push", "ada/shared", hub.ADA, hub.url, checkpoint=str(checkpoint), include_dataset=True)
+    errand = HubTask(
+        "push", "ada/shared", hub.ADA, hub.url, checkpoint=str(checkpoint), include_dataset=True
+    )
     first = carry_out(errand)
     assert first.status == "done", first.message
     data = hub.files("ada/shared-data", kind="dataset")
     assert set(data) == {"README.md", "data/train.parquet", "data/test.parquet"}
     assert b"ada/shared-data" in hub.files("ada/shared")["README.md"]
-    assert titles(hub, "ada/shared-data", kind="dataset") == titles(hub, "ada/shared") == ["initial commit", "Step 6"]
+    assert (
+        titles(hub, "ada/shared-data", kind="dataset")
+        == titles(hub, "ada/shared")
+        == ["initial commit", "Step 6"]
+    )
     again = carry_out(errand)  # the same checkpoint gives the same bytes, data and pictures too
     assert again.result["commit"] == first.result["commit"]
-    assert titles(hub, "ada/shared-data", kind="dataset") == titles(hub, "ada/shared") == ["initial commit", "Step 6"]
+    assert (
+        titles(hub, "ada/shared-data", kind="dataset")
+        == titles(hub, "ada/shared")
+        == ["initial commit", "Step 6"]
+    )
 
 
 def test_what_others_pushed_since_one_looked_is_not_overwritten(hub, checkpoint, published):
     seen = hub.put("ada/watched", published)
     theirs = hub.put("ada/watched", {"metrics.jsonl": None}, message="Meanwhile")
-    job = carry_out(HubTask("push", "ada/watched", hub.ADA, hub.url, checkpoint=str(checkpoint), expected_parent=seen))
+    job = carry_out(
+        HubTask(
+            "push",
+            "ada/watched",
+            hub.ADA,
+            hub.url,
+            checkpoint=str(checkpoint),
+            expected_parent=seen,
+        )
+    )
     assert (job.status, job.retryable, job.result) == ("failed", True, None)
-    assert job.message == "another commit was pushed after the preview, and nothing was overwritten; preview again"
+    assert (
+        job.message
+        == "another commit was pushed after the preview, and nothing was overwritten; preview again"
+    )
     assert hub.repo("ada/watched").head.oid == theirs
 
 
 def test_what_one_has_looked_at_is_replaced(hub, checkpoint, published):
     head = hub.put("ada/mine", published | {"metrics.jsonl": None})
-    job = carry_out(HubTask("push", "ada/mine", hub.ADA, hub.url, checkpoint=str(checkpoint), expected_parent=head))
+    job = carry_out(
+        HubTask(
+            "push", "ada/mine", hub.ADA, hub.url, checkpoint=str(checkpoint), expected_parent=head
+        )
+    )
     assert job.status == "done", job.message
     assert hub.files("ada/mine")["metrics.jsonl"] == (checkpoint / "metrics.jsonl").read_bytes()
 
@@ -185,8 +256,10 @@ def test_a_published_score_is_measured_again(hub, checkpoint, published):
     scores = json.loads((checkpoint / "config.json").read_text())["scores"]
     assert (claimed["n"], claimed["exact_match"]) == (scores["n"], scores["exact_match"])
     assert (measured["n"], measured["exact_match"], measured["token_accuracy"]) == (
-        scores["n"], scores["exact_match"], pytest.approx(scores["token_accuracy"]),
-    )  # fmt: skip
+        scores["n"],
+        scores["exact_match"],
+        pytest.approx(scores["token_accuracy"]),
+    )
 
 
 def test_a_score_that_is_not_so_is_seen(hub, published):
@@ -216,7 +289,9 @@ def test_a_score_that_is_not_so_is_seen(hub, published):
         ("ADA", "ada/a--b", "write user/name"),
     ],
 )
-def test_who_may_not_publish_is_told_before_anything_is_put_together(hub, checkpoint, published, who, repo, told):
+def test_who_may_not_publish_is_told_before_anything_is_put_together(
+    hub, checkpoint, published, who, repo, told
+):
     said, head = [], hub.repo("ada/digits").head.oid
     token = getattr(hub, who) if who else ""
     job = carry_out(HubTask("push", repo, token, hub.url, checkpoint=str(checkpoint)), said.append)
@@ -242,7 +317,9 @@ def with_first_weight(weights, value):
 
 @pytest.fixture(scope="module")
 def hostile(hub, published):
-    """Repositories by what is wrong with them: (what they change of a good one, what the refusal says)."""
+    """Repositories by what is wrong with them: (what they change of a good one, what the
+    refusal says).
+    """
     weights = published["model.safetensors"]
     other = serialize_tensors(weights_by_name(Trainer(tiny_config(d_model=16)).model))
     model = json.loads(published["playground.json"])["model"]
@@ -250,15 +327,33 @@ def hostile(hub, published):
     many = [json.loads(line) for line in published["metrics.jsonl"].splitlines()]
     return {
         "no-manifest": ({"playground.json": None}, "playground.json is missing"),
-        "no-weights": ({"model.safetensors": None, "pytorch_model.bin": PICKLE}, "model.safetensors is missing"),
-        "long-manifest": ({"playground.json": b" " * 1_000_001}, "playground.json of cy/long-manifest has 1,000,001 bytes"),
-        "garbage": ({"playground.json": b"\x00garbage"}, "playground.json is not the JSON of a checkpoint"),
+        "no-weights": (
+            {"model.safetensors": None, "pytorch_model.bin": PICKLE},
+            "model.safetensors is missing",
+        ),
+        "long-manifest": (
+            {"playground.json": b" " * 1_000_001},
+            "playground.json of cy/long-manifest has 1,000,001 bytes",
+        ),
+        "garbage": (
+            {"playground.json": b"\x00garbage"},
+            "playground.json is not the JSON of a checkpoint",
+        ),
         "deep": ({"playground.json": b"[" * 200_000}, "nested too deep"),
-        "other-schema": ({"playground.json": manifest_with(published, schema_version=99)}, "has schema_version 99"),
+        "other-schema": (
+            {"playground.json": manifest_with(published, schema_version=99)},
+            "has schema_version 99",
+        ),
         "odd-key": ({"playground.json": manifest_with(published, run="rm -rf")}, "unknown key"),
         "too-wide": ({"playground.json": manifest_with(published, model=wide)}, "65536"),
-        "nan": ({"model.safetensors": with_first_weight(weights, float("nan"))}, "holds NaN or infinity"),
-        "infinite": ({"model.safetensors": with_first_weight(weights, float("inf"))}, "holds NaN or infinity"),
+        "nan": (
+            {"model.safetensors": with_first_weight(weights, float("nan"))},
+            "holds NaN or infinity",
+        ),
+        "infinite": (
+            {"model.safetensors": with_first_weight(weights, float("inf"))},
+            "holds NaN or infinity",
+        ),
         "altered": ({"model.safetensors": with_first_weight(weights, 0.5)}, "its checksum differs"),
         "other-shapes": ({"model.safetensors": other}, "expected torch.float32"),
         "cut-off": ({"model.safetensors": weights[:-4]}, "cut off"),
@@ -266,23 +361,54 @@ def hostile(hub, published):
         "pickle": ({"model.safetensors": PICKLE}, "not a safetensors file"),
         "cut-state": ({"training.safetensors": published["training.safetensors"][:-4]}, "cut off"),
         "metrics": ({"metrics.jsonl": b'{"step": 1, "loss": NaN}\n'}, "metrics.jsonl, line 1"),
-        "too-few-metrics": ({"metrics.jsonl": json.dumps(many[0]).encode()}, "does not hold a line for each step"),
-        "too-large": ({"training.safetensors": bytes(3_000_000)}, "has 3 MB; at most 2 MB are accepted here"),
+        "too-few-metrics": (
+            {"metrics.jsonl": json.dumps(many[0]).encode()},
+            "does not hold a line for each step",
+        ),
+        "too-large": (
+            {"training.safetensors": bytes(3_000_000)},
+            "has 3 MB; at most 2 MB are accepted here",
+        ),
     }
 
 
 HOSTILE = (  # their names, for pytest
-    "no-manifest", "no-weights", "long-manifest", "garbage", "deep", "other-schema", "odd-key", "too-wide", "nan", "infinite", "altered",
-    "other-shapes", "cut-off", "empty", "pickle", "cut-state", "metrics", "too-few-metrics", "too-large",
-)  # fmt: skip
+    "no-manifest",
+    "no-weights",
+    "long-manifest",
+    "garbage",
+    "deep",
+    "other-schema",
+    "odd-key",
+    "too-wide",
+    "nan",
+    "infinite",
+    "altered",
+    "other-shapes",
+    "cut-off",
+    "empty",
+    "pickle",
+    "cut-state",
+    "metrics",
+    "too-few-metrics",
+    "too-large",
+)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_invalid_hub_model_is_rejected_with_reason_and_cleaned_up(hub, published, hostile, run_task_in_process, tmp_path, name):
+def test_invalid_hub_model_is_rejected_with_reason_and_cleaned_up(
+    hub, published, hostile, run_task_in_process, tmp_path, name
+):
     changed, reason = hostile[name]
     hub.put(f"cy/{name}", published | changed)
     (tmp_path / "work").mkdir()
-    errand = HubTask("pull", f"cy/{name}", endpoint=hub.url, destination=str(tmp_path / "in"), max_bytes=2_000_000)
+    errand = HubTask(
+        "pull",
+        f"cy/{name}",
+        endpoint=hub.url,
+        destination=str(tmp_path / "in"),
+        max_bytes=2_000_000,
+    )
     kind, sentence, again = run_task_in_process(errand, tmp_path / "work")
     assert (kind, again) == ("failed", False)
     assert reason in sentence
@@ -296,13 +422,19 @@ def test_invalid_hub_model_is_rejected_with_reason_and_cleaned_up(hub, published
         assert set(paths) == {"playground.json", "README.md"}
 
 
-def test_unpublishable_architecture_is_rejected_before_network_use(run_task_in_process, checkpoint, tmp_path, monkeypatch):
-    monkeypatch.setitem(ARCHITECTURES, "tail", ARCHITECTURES["transformer"])  # as docs/extending.md adds one
+def test_unpublishable_architecture_is_rejected_before_network_use(
+    run_task_in_process, checkpoint, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(
+        ARCHITECTURES, "tail", ARCHITECTURES["transformer"]
+    )  # as docs/extending.md adds one
     other = shutil.copytree(checkpoint, tmp_path / "other")
     manifest = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(manifest | {"family": "tail"}))
     (tmp_path / "work").mkdir()
-    errand = HubTask("push", "ada/tail", "hf_none", "http://127.0.0.1:9", checkpoint=str(other))  # where nobody listens
+    errand = HubTask(
+        "push", "ada/tail", "hf_none", "http://127.0.0.1:9", checkpoint=str(other)
+    )  # where nobody listens
     kind, sentence, again = run_task_in_process(errand, tmp_path / "work")
     assert (kind, again) == ("failed", False)
     assert "'tail' cannot be published" in sentence
@@ -313,31 +445,62 @@ def test_model_above_server_limits_is_rejected_before_download(hub, published, t
     before = len(hub.requests)
     for kind in ("pull", "reproduce"):
         into = str(tmp_path / "in") if kind == "pull" else ""
-        job = carry_out(HubTask(kind, "ada/digits", endpoint=hub.url, destination=into, limits=Limits(d_model=4)))
+        job = carry_out(
+            HubTask(
+                kind, "ada/digits", endpoint=hub.url, destination=into, limits=Limits(d_model=4)
+            )
+        )
         assert job.status == "failed"
-        assert job.message == "d_model is 8: this server allows at most 4; its owner sets PLAYGROUND_MAX_D_MODEL"
+        assert (
+            job.message
+            == "d_model is 8: this server allows at most 4; its owner sets PLAYGROUND_MAX_D_MODEL"
+        )
     assert not [request for request in hub.requests[before:] if "safetensors" in request.path]
     assert not (tmp_path / "in").exists()
 
 
-def test_what_is_no_sound_model_is_refused_by_the_process_of_an_errand_too(hub, published, hostile, tmp_path):
+def test_what_is_no_sound_model_is_refused_by_the_process_of_an_errand_too(
+    hub, published, hostile, tmp_path
+):
     for name in ("garbage", "nan", "too-large"):
         hub.put(f"cy/{name}", published | hostile[name][0])
-        job = carry_out(HubTask("pull", f"cy/{name}", endpoint=hub.url, destination=str(tmp_path / name / "in"), max_bytes=2_000_000))
+        job = carry_out(
+            HubTask(
+                "pull",
+                f"cy/{name}",
+                endpoint=hub.url,
+                destination=str(tmp_path / name / "in"),
+                max_bytes=2_000_000,
+            )
+        )
         assert (job.status, job.result, job.retryable) == ("failed", None, False)
         assert hostile[name][1] in job.message
         assert str(tmp_path) not in job.message
         assert not (tmp_path / name).exists()
 
 
-def test_code_and_pickles_beside_a_model_are_neither_run_nor_fetched(hub, checkpoint, published, tmp_path):
+def test_code_and_pickles_beside_a_model_are_neither_run_nor_fetched(
+    hub, checkpoint, published, tmp_path
+):
     canary = tmp_path / "canary"
     code = f"open({str(canary)!r}, 'w').write('sung')\n"
     evil = {name: code for name in published if name.endswith(".py")} | {
-        "__init__.py": code, "sitecustomize.py": code, "pytorch_model.bin": PICKLE, "training.pt": PICKLE,
-        "config.json": json.dumps({"auto_map": {"AutoModelForSeq2SeqLM": "automodel.Evil", "AutoConfig": "automodel.Evil"}}),
-        "tokenizer_config.json": json.dumps({"auto_map": {"AutoTokenizer": ["automodel.Evil", None]}}),
-    }  # fmt: skip
+        "__init__.py": code,
+        "sitecustomize.py": code,
+        "pytorch_model.bin": PICKLE,
+        "training.pt": PICKLE,
+        "config.json": json.dumps(
+            {
+                "auto_map": {
+                    "AutoModelForSeq2SeqLM": "automodel.Evil",
+                    "AutoConfig": "automodel.Evil",
+                }
+            }
+        ),
+        "tokenizer_config.json": json.dumps(
+            {"auto_map": {"AutoTokenizer": ["automodel.Evil", None]}}
+        ),
+    }
     hub.put("cy/evil", published | evil)
     for kind in ("look", "pull", "reproduce"):
         into = str(tmp_path / "in") if kind == "pull" else ""
@@ -371,7 +534,9 @@ def test_a_gallery_lists_what_was_published(hub, published):
 
 def test_an_errand_can_be_cancelled_while_the_hub_is_silent(hub, checkpoint):
     with hub.fault(hub.UPLOAD, "silent", method="PUT") as silent:
-        job = start_job(HubTask("push", "ada/cancelled", hub.ADA, hub.url, checkpoint=str(checkpoint)))
+        job = start_job(
+            HubTask("push", "ada/cancelled", hub.ADA, hub.url, checkpoint=str(checkpoint))
+        )
         wait_for(lambda: silent.hits, 60, "the first upload")
         cancel(job)
         assert job.finished.wait(60)
@@ -383,7 +548,9 @@ def test_an_errand_can_be_cancelled_while_the_hub_is_silent(hub, checkpoint):
 
 def test_an_errand_whose_process_is_killed_says_so(hub, published, tmp_path):
     with hub.fault(hub.STORAGE, "silent", method="GET") as silent:
-        job = start_job(HubTask("pull", "ada/digits", endpoint=hub.url, destination=str(tmp_path / "in")))
+        job = start_job(
+            HubTask("pull", "ada/digits", endpoint=hub.url, destination=str(tmp_path / "in"))
+        )
         wait_for(lambda: silent.hits, 60, "the first file in storage")
         job.process.process.kill()
         assert job.finished.wait(60)
@@ -408,7 +575,13 @@ def test_owners_find_their_own_errands_only(hub):
     bens = jobs.start(HubTask("look", "ada/nothing", hub.BEN, hub.url), "ben")
     assert jobs.find(adas.id, "ada") is adas
     assert jobs.find(bens.id, "ben") is bens
-    others = ((adas.id, "ben"), (adas.id, ""), (adas.id, "ada "), (adas.id, "\udfff"), (bens.id, "ada"))
+    others = (
+        (adas.id, "ben"),
+        (adas.id, ""),
+        (adas.id, "ada "),
+        (adas.id, "\udfff"),
+        (bens.id, "ada"),
+    )
     for wanted, owner in (*others, ("", "ada"), (None, "ada"), ([adas.id], "ada"), ("ada", "ada")):
         assert jobs.find(wanted, owner) is None
     for job in (adas, bens):
@@ -451,7 +624,9 @@ def test_only_so_many_errands_go_on_at_a_time(hub):
         assert going[-1].finished.wait(60)
 
 
-@pytest.mark.parametrize(("kind", "token"), [("account", "secret"), ("gallery", "secret"), ("gallery", "")])
+@pytest.mark.parametrize(
+    ("kind", "token"), [("account", "secret"), ("gallery", "secret"), ("gallery", "")]
+)
 def test_one_address_holds_at_most_half_of_the_hub_jobs(monkeypatch, client_address, kind, token):
     def begin(errand, owner, **_):
         return Job(owner, owner, errand)  # its process is never begun
@@ -461,7 +636,10 @@ def test_one_address_holds_at_most_half_of_the_hub_jobs(monkeypatch, client_addr
     client_address.set("192.0.2.1")
     for number in range(MAX_CONCURRENT_TASKS // 2):
         jobs.start(HubTask(kind, token=token), f"invented {number}", refresh=True)
-    with pytest.raises(HubBusyError, match="Hub jobs from your address are still running, which is the limit; try again"):
+    with pytest.raises(
+        HubBusyError,
+        match="Hub jobs from your address are still running, which is the limit; try again",
+    ):
         jobs.start(HubTask(kind, token=token), "invented too", refresh=True)
     client_address.set("192.0.2.2")
     assert jobs.start(HubTask(kind, token=token), "ada", refresh=True)
@@ -476,14 +654,19 @@ def test_fetched_model_counts_for_the_address_of_its_job(monkeypatch, client_add
 
     monkeypatch.setattr("playground.hub.publisher.start_job", begin)
     client_address.set("192.0.2.1")
-    job = AutoPublisher(None).start(HubTask("pull", token="secret"), "ada", lambda _: seen.append(client_address.get()))
+    job = AutoPublisher(None).start(
+        HubTask("pull", token="secret"), "ada", lambda _: seen.append(client_address.get())
+    )
     client_address.set("")  # as in the thread that waits for the process
     ended[0](job)
     assert (seen, client_address.get()) == (["192.0.2.1"], "")
 
 
 def test_a_person_alone_may_ask_for_every_list(monkeypatch, client_address):
-    monkeypatch.setattr("playground.hub.publisher.start_job", lambda errand, owner, **_: Job(secrets.token_hex(4), owner, errand))
+    monkeypatch.setattr(
+        "playground.hub.publisher.start_job",
+        lambda errand, owner, **_: Job(secrets.token_hex(4), owner, errand),
+    )
     jobs = AutoPublisher(SimpleNamespace(single_owner="ada"))
     client_address.set("127.0.0.1")
     for _ in range(MAX_CONCURRENT_TASKS):
@@ -493,10 +676,15 @@ def test_a_person_alone_may_ask_for_every_list(monkeypatch, client_address):
 
 
 def test_lists_of_somebody_signed_in_leave_the_places_of_errands_free(hub):
-    """A page that opens asks who it is and what there is; both go on when its visitor asks for the list anew."""
+    """A page that opens asks who it is and what there is; both go on when its visitor asks for
+    the list anew.
+    """
     jobs = AutoPublisher(None)
     with hub.fault(hub.WHOAMI, "silent"), hub.fault(hub.LIST, "silent"):
-        going = [jobs.start(HubTask(kind, token=hub.ADA, endpoint=hub.url), "ada") for kind in ("account", "gallery", "gallery", "account")]
+        going = [
+            jobs.start(HubTask(kind, token=hub.ADA, endpoint=hub.url), "ada")
+            for kind in ("account", "gallery", "gallery", "account")
+        ]
         for kind in ("account", "gallery"):
             with pytest.raises(HubBusyError):
                 jobs.start(HubTask(kind, token=hub.ADA, endpoint=hub.url), "ada")
@@ -521,10 +709,14 @@ def test_a_run_is_published_as_it_goes_on_and_once_more_at_its_end(hub, registry
     jobs, run = AutoPublisher(registry), start_run(registry, "ada")
     for minutes in (0, 121, True, None, "5", float("nan")):
         with pytest.raises(UserError, match="minutes between two pushes"):
-            jobs.enable_auto_publish(run, "ada", "ada/going-on", hub.ADA, private=True, interval_minutes=minutes)
+            jobs.enable_auto_publish(
+                run, "ada", "ada/going-on", hub.ADA, private=True, interval_minutes=minutes
+            )
     wait_for(lambda: run.step > 0, 60, "the first points")
     pause_and_wait(registry, run)
-    jobs.enable_auto_publish(run, "ada", "ada/going-on", hub.ADA, private=True, interval_minutes=0.01)
+    jobs.enable_auto_publish(
+        run, "ada", "ada/going-on", hub.ADA, private=True, interval_minutes=0.01
+    )
     assert hub.ADA not in repr([jobs._auto_publishes, jobs.auto_publish_status(run)])
 
     def pushed(step):
@@ -540,7 +732,11 @@ def test_a_run_is_published_as_it_goes_on_and_once_more_at_its_end(hub, registry
     second = newest_checkpoint_step(run)
     with hub.fault(hub.COMMIT, 403, times=1) as fault:
         wait_for(lambda: fault.hits, 60, "a push that is refused")
-        wait_for(lambda: (jobs.auto_publish_status(run) or {}).get("trouble"), 60, "the trouble to be told")
+        wait_for(
+            lambda: (jobs.auto_publish_status(run) or {}).get("trouble"),
+            60,
+            "the trouble to be told",
+        )
     assert "this token has no permission to" in jobs.auto_publish_status(run)["trouble"]
     wait_for(lambda: pushed(second), 60, "the second push")
     assert hub.files("ada/going-on") == {}  # main waits for the end
@@ -560,11 +756,18 @@ def test_a_run_is_published_as_it_goes_on_and_once_more_at_its_end(hub, registry
     assert titles(hub, "ada/going-on") == ["initial commit", f"Step {last}"]
     assert hub.repo("ada/going-on").private
     files = hub.files("ada/going-on")
-    assert files["README.md"].decode().count('from_pretrained("ada/going-on", trust_remote_code=True)') == 2
-    assert [json.loads(line)["step"] for line in files["metrics.jsonl"].splitlines()] == list(range(1, last + 1))
+    assert (
+        files["README.md"].decode().count('from_pretrained("ada/going-on", trust_remote_code=True)')
+        == 2
+    )
+    assert [json.loads(line)["step"] for line in files["metrics.jsonl"].splitlines()] == list(
+        range(1, last + 1)
+    )
     assert json.loads(files["playground.json"])["step"] == last
     with pytest.raises(UserError, match="this run has ended"):
-        jobs.enable_auto_publish(run, "ada", "ada/going-on", hub.ADA, private=True, interval_minutes=5)
+        jobs.enable_auto_publish(
+            run, "ada", "ada/going-on", hub.ADA, private=True, interval_minutes=5
+        )
 
 
 def test_permanent_push_failure_is_reported_until_dismissed(hub, registry, monkeypatch):
@@ -573,7 +776,9 @@ def test_permanent_push_failure_is_reported_until_dismissed(hub, registry, monke
     jobs, run = AutoPublisher(registry), start_run(registry, "ada")
     wait_for(lambda: run.step > 0, 60, "the first points")
     with hub.fault(hub.CREATE, 403) as fault:
-        jobs.enable_auto_publish(run, "ada", "ada/refused", hub.ADA, private=True, interval_minutes=0.01)  # or a busy Hub ends it
+        jobs.enable_auto_publish(
+            run, "ada", "ada/refused", hub.ADA, private=True, interval_minutes=0.01
+        )  # or a busy Hub ends it
         registry.control(run, "stop")
         wait_for_status(run, "stopped")
         wait_for(lambda: jobs._auto_publishes[run.id].failed, 90, "the end of the last push")
@@ -588,14 +793,24 @@ def test_permanent_push_failure_is_reported_until_dismissed(hub, registry, monke
 
 
 def ended_for_good(registry, monkeypatch, hub):
-    """A run whose last push failed in a way that no further attempt mends, and the jobs that keep the reason."""
+    """A run whose last push failed in a way that no further attempt mends, and the jobs that
+    keep the reason.
+    """
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     jobs, run = AutoPublisher(registry), start_run(registry, "ada")
     wait_for(lambda: run.step > 0, 60, "the first points")
     registry.control(run, "stop")
     wait_for_status(run, "stopped")
     kept = jobs_module.AutoPublish(
-        run, "ada", "ada/refused", True, 5, "", is_final=True, error="this token has no permission to", failed=True
+        run,
+        "ada",
+        "ada/refused",
+        True,
+        5,
+        "",
+        is_final=True,
+        error="this token has no permission to",
+        failed=True,
     )
     jobs._auto_publishes[run.id] = kept
     return jobs, run
@@ -610,7 +825,9 @@ def test_deleted_run_is_dropped_even_if_its_last_push_failed(hub, registry, monk
     assert jobs.auto_publish_status(run) is None
 
 
-def test_an_error_in_the_supervision_of_one_job_is_logged_and_ends_nothing(hub, monkeypatch, caplog):
+def test_an_error_in_the_supervision_of_one_job_is_logged_and_ends_nothing(
+    hub, monkeypatch, caplog
+):
     jobs, seen, supervise = AutoPublisher(None), [], jobs_module.check_timeouts
 
     def fails(job):
@@ -620,21 +837,36 @@ def test_an_error_in_the_supervision_of_one_job_is_logged_and_ends_nothing(hub, 
         supervise(job)
 
     monkeypatch.setattr(jobs_module, "check_timeouts", fails)
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)  # on the old code the thread ends here
+    monkeypatch.setattr(
+        threading, "excepthook", lambda _: None
+    )  # on the old code the thread ends here
     caplog.set_level("ERROR", logger="playground")
     with hub.fault(hub.WHOAMI, "silent"):
         odd = jobs.start(HubTask("account", token=hub.ADA, endpoint=hub.url), "ada")
         wait_for(lambda: seen.count(odd.id) > 1, 30, "housekeeping after an error")
         cancel(odd)
         assert odd.finished.wait(60)
-    assert [record for record in caplog.records if record.exc_info and "a bug in the supervision" in str(record.exc_info[1])]
+    assert [
+        record
+        for record in caplog.records
+        if record.exc_info and "a bug in the supervision" in str(record.exc_info[1])
+    ]
 
 
 def test_a_cancelled_push_says_that_a_branch_may_have_been_made(hub, checkpoint, published):
     """What may be there is known from what was done, not from the words for it."""
     hub.put("ada/branching", published)
     with hub.fault(r"/branch/", "silent") as silent:
-        job = start_job(HubTask("push", "ada/branching", hub.ADA, hub.url, revision="next", checkpoint=str(checkpoint)))
+        job = start_job(
+            HubTask(
+                "push",
+                "ada/branching",
+                hub.ADA,
+                hub.url,
+                revision="next",
+                checkpoint=str(checkpoint),
+            )
+        )
         wait_for(lambda: silent.hits or job.finished.is_set(), 60, "the branch")
         cancel(job)
         assert job.finished.wait(60)
@@ -666,7 +898,8 @@ class Told:
     def recv(self): import threading; threading.Event().wait()
 
 sys.meta_path.insert(0, Watch())
-task = tasks.HubTask(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], checkpoint=sys.argv[5], destination=sys.argv[6] + "/in")
+paths = {"checkpoint": sys.argv[5], "destination": sys.argv[6] + "/in"}
+task = tasks.HubTask(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], **paths)
 Path(sys.argv[6], "work").mkdir()
 tasks.main(Told(), task, sys.argv[6] + "/work")
 assert said[-1][0][0] == "result", said[-1]
@@ -676,12 +909,30 @@ assert not late, late
 
 
 @pytest.mark.parametrize("kind", ["plan", "look", "pull", "reproduce", "gallery"])
-def test_imports_that_take_long_on_a_busy_machine_are_announced(hub, checkpoint, published, tmp_path, kind):
-    """A job is ended when it is silent for too long: minutes of imports at low priority must not count as silence."""
+def test_imports_that_take_long_on_a_busy_machine_are_announced(
+    hub, checkpoint, published, tmp_path, kind
+):
+    """A job is ended when it is silent for too long: minutes of imports at low priority must
+    not count as silence.
+    """
     done = subprocess.run(
-        [sys.executable, "-c", IMPORTED, kind, "ada/digits", hub.ADA, hub.url, str(checkpoint), str(tmp_path)],
-        cwd=ROOT, env=os.environ | hub.environment(tmp_path / "home"), capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            IMPORTED,
+            kind,
+            "ada/digits",
+            hub.ADA,
+            hub.url,
+            str(checkpoint),
+            str(tmp_path),
+        ],
+        cwd=ROOT,
+        env=os.environ | hub.environment(tmp_path / "home"),
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
 
 
@@ -689,10 +940,16 @@ def test_auto_publishing_ends_when_stopped_or_run_is_deleted(hub, registry, monk
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     jobs, runs = AutoPublisher(registry), [start_run(registry, "ada") for _ in range(2)]
     for run in runs:
-        jobs.enable_auto_publish(run, "ada", "ada/never", hub.ADA, private=True, interval_minutes=120)
+        jobs.enable_auto_publish(
+            run, "ada", "ada/never", hub.ADA, private=True, interval_minutes=120
+        )
     jobs.disable_auto_publish(runs[0])
     registry.delete(runs[1])
     wait_for(lambda: not any(jobs.auto_publish_status(run) for run in runs), 60, "the end of it")
     registry.control(runs[0], "stop")
     wait_for_status(runs[0], "stopped")
-    wait_for(lambda: all(job.finished.is_set() for job in jobs._jobs.values()), 60, "the end of what was under way")
+    wait_for(
+        lambda: all(job.finished.is_set() for job in jobs._jobs.values()),
+        60,
+        "the end of what was under way",
+    )

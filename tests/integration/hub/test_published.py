@@ -1,4 +1,6 @@
-"""What somebody meets who finds a published model and knows nothing of this project: its card, and the lines that it says to run."""
+"""What somebody meets who finds a published model and knows nothing of this project: its card,
+and the lines that it says to run.
+"""
 
 import os
 import re
@@ -15,7 +17,15 @@ from tests.support.app_server import ROOT
 
 @pytest.fixture(scope="module")
 def published(hub):
-    job = start_job(HubTask("push", "ada/reverse-10", hub.ADA, hub.url, checkpoint=str(ROOT / "checkpoints" / "reverse")))
+    job = start_job(
+        HubTask(
+            "push",
+            "ada/reverse-10",
+            hub.ADA,
+            hub.url,
+            checkpoint=str(ROOT / "checkpoints" / "reverse"),
+        )
+    )
     assert job.finished.wait(120)
     assert job.status == "done", job.message
     return "ada/reverse-10"
@@ -34,11 +44,18 @@ def test_the_lines_of_its_card_run_as_they_stand(hub, published, tmp_path):
     text = hub.files(published)["README.md"].decode()
     snippet = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
     promised = re.search(r"print\(.*\)  # (.+)", snippet).group(1)
-    bare = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
+    bare = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))
+    }
     done = subprocess.run(
         [sys.executable, "-I", "-c", snippet],
-        cwd=tmp_path, env=bare | hub.environment(tmp_path / "home"), capture_output=True, text=True, timeout=200, check=False,
+        cwd=tmp_path,
+        env=bare | hub.environment(tmp_path / "home"),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
         stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == promised

@@ -1,4 +1,6 @@
-"""The playground deployed to a Space of the stand-in, and started from exactly what arrived there."""
+"""The playground deployed to a Space of the stand-in, and started from exactly what arrived
+there.
+"""
 
 import json
 import re
@@ -48,14 +50,34 @@ def deployed(hub, deploy):
 @pytest.mark.smoke
 def test_what_a_space_needs_is_in_it_and_nothing_else():
     names = set(space_files())
-    assert {"app.py", "requirements.txt", "README.md", "LICENSE", THUMBNAIL, "playground/ui/app.py", "playground/ui/live.js"} <= names
+    assert {
+        "app.py",
+        "requirements.txt",
+        "README.md",
+        "LICENSE",
+        THUMBNAIL,
+        "playground/ui/app.py",
+        "playground/ui/live.js",
+    } <= names
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert {f"docs/images/{name}" for name in re.findall(r"\(docs/images/([\w.]+)\)", readme)} <= names
-    assert {name.split("/")[1] for name in names if name.startswith("checkpoints/")} == set(BUNDLED_CHECKPOINTS)
+    assert {
+        f"docs/images/{name}" for name in re.findall(r"\(docs/images/([\w.]+)\)", readme)
+    } <= names
+    assert {name.split("/")[1] for name in names if name.startswith("checkpoints/")} == set(
+        BUNDLED_CHECKPOINTS
+    )
     assert {name.split("/")[0] for name in names} == {
-        "app.py", "requirements.txt", "README.md", "LICENSE", "docs", "playground", "checkpoints",
-    }  # fmt: skip
-    tracked = subprocess.run(["git", "ls-files", "playground"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+        "app.py",
+        "requirements.txt",
+        "README.md",
+        "LICENSE",
+        "docs",
+        "playground",
+        "checkpoints",
+    }
+    tracked = subprocess.run(
+        ["git", "ls-files", "playground"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split()
     assert set(tracked) <= names
     assert not [name for name in names if name.endswith(".pyc") or "__pycache__" in name]
 
@@ -87,24 +109,42 @@ def test_a_space_is_made_private_and_filled_in_one_commit(hub, deployed):
     assert hub.repo("ada/play", "space").private
     there = hub.files("ada/play", kind="space")
     assert set(there) - {".gitattributes"} == set(space_files())
-    assert all(there[name] == path.read_bytes() for name, path in space_files().items() if name != "README.md")
+    assert all(
+        there[name] == path.read_bytes()
+        for name, path in space_files().items()
+        if name != "README.md"
+    )
 
 
 def test_its_readme_names_a_thumbnail_that_is_there(hub, deployed):
     readme = hub.files("ada/play", kind="space")["README.md"].decode()
     (thumbnail,) = re.findall(r"^thumbnail: (.+)$", readme, re.M)
     assert thumbnail == f"{hub.url}/spaces/ada/play/resolve/main/{THUMBNAIL}"
-    assert readme.replace(f"thumbnail: {thumbnail}\n", "") == (REPO_ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme.replace(f"thumbnail: {thumbnail}\n", "") == (REPO_ROOT / "README.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_redeployment_removes_stale_files_and_keeps_user_files(hub, deployed, tmp_path):
-    hub.put("ada/play", {"playground/old.py": "gone = 1", "notes.md": "mine", "app.py": "edited"}, kind="space")
+    hub.put(
+        "ada/play",
+        {"playground/old.py": "gone = 1", "notes.md": "mine", "app.py": "edited"},
+        kind="space",
+    )
     ours, theirs = Pipe()
-    told = HubTaskRunner(Hub(FakeHub.ADA, hub.url), HubTask("deploy", "ada/play", FakeHub.ADA, private=True), theirs, tmp_path).deploy()
+    told = HubTaskRunner(
+        Hub(FakeHub.ADA, hub.url),
+        HubTask("deploy", "ada/play", FakeHub.ADA, private=True),
+        theirs,
+        tmp_path,
+    ).deploy()
     ours.close()
     (plan,) = told["plans"]
     changes = {change["path"]: change["what"] for change in plan["changes"]}
-    assert {path: what for path, what in changes.items() if what != "same"} == {"app.py": "changed", "playground/old.py": "removed"}
+    assert {path: what for path, what in changes.items() if what != "same"} == {
+        "app.py": "changed",
+        "playground/old.py": "removed",
+    }
     there = hub.files("ada/play", kind="space")
     assert there["app.py"] == (ROOT / "app.py").read_bytes()
     assert there["notes.md"] == b"mine"
@@ -126,7 +166,9 @@ def test_what_cannot_be_deployed_is_refused_in_one_sentence(hub, tmp_path, space
     hub.put("ada/other", {"app.py": "theirs", "README.md": "---\nsdk: gradio\n---\n"}, kind="space")
     ours, theirs = Pipe()
     with pytest.raises(HubError, match=says):
-        HubTaskRunner(Hub(token, hub.url), HubTask("deploy", space, token, private=True), theirs, tmp_path).deploy()
+        HubTaskRunner(
+            Hub(token, hub.url), HubTask("deploy", space, token, private=True), theirs, tmp_path
+        ).deploy()
     ours.close()
     assert hub.files("ada/other", kind="space")["app.py"] == b"theirs"
 
@@ -147,7 +189,13 @@ def test_the_app_answers_from_exactly_what_was_uploaded(hub, deployed, tmp_path)
     try:
         told = app.request("poll", {"subject": "checkpoint:reverse"})
         assert told["status"] == "checkpoint"
-        assert app.request("try", {"subject": "checkpoint:copy", "text": "3 1 4"})["given"] == ["3", "1", "4"]
-        assert app.request("runs", {"owner": ""})["note"].startswith("This Space has no persistent storage")
+        assert app.request("try", {"subject": "checkpoint:copy", "text": "3 1 4"})["given"] == [
+            "3",
+            "1",
+            "4",
+        ]
+        assert app.request("runs", {"owner": ""})["note"].startswith(
+            "This Space has no persistent storage"
+        )
     finally:
         assert app.stop() == 0

@@ -33,7 +33,9 @@ from huggingface_hub.utils import httpx
 from tests.support.fake_hub import FakeHub
 
 TAG = "transformer-playground"
-CARD = ModelCardData(library_name="transformers", pipeline_tag="translation", tags=[TAG, "reverse"], license="mit")
+CARD = ModelCardData(
+    library_name="transformers", pipeline_tag="translation", tags=[TAG, "reverse"], license="mit"
+)
 README = str(ModelCard(f"---\n{CARD.to_yaml()}\n---\n# A model that turns digits round\n")).encode()
 WEIGHTS = os.urandom(300_000)
 
@@ -67,7 +69,11 @@ def weights_of(**shapes):
     """A safetensors file by hand."""
     header, data = {}, b""
     for name, numbers in shapes.items():
-        header[name] = {"dtype": "F32", "shape": [numbers], "data_offsets": [len(data), len(data) + 4 * numbers]}
+        header[name] = {
+            "dtype": "F32",
+            "shape": [numbers],
+            "data_offsets": [len(data), len(data) + 4 * numbers],
+        }
         data += bytes(4 * numbers)
     text = json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + data
@@ -89,7 +95,12 @@ def test_a_token_says_whose_it_is(hub, ada):
 def test_a_token_that_is_no_good_is_refused_everywhere(hub, token):
     hub.put("ada/public", {"README.md": README})
     bad = HfApi(endpoint=hub.url, token=getattr(hub, token))
-    for call in (bad.whoami, lambda: bad.model_info("ada/public"), lambda: list(bad.list_models()), lambda: bad.create_repo("ada/x")):
+    for call in (
+        bad.whoami,
+        lambda: bad.model_info("ada/public"),
+        lambda: list(bad.list_models()),
+        lambda: bad.create_repo("ada/x"),
+    ):
         assert status_of(call) == 401
 
 
@@ -103,7 +114,12 @@ def pushed(hub, ada):
         url = ada.create_repo("ada/reverse")
         commit = ada.create_commit(
             "ada/reverse",
-            [add("README.md", README), add("config.json", b"{}"), add("weights/model.safetensors", WEIGHTS), add("empty.txt", b"")],
+            [
+                add("README.md", README),
+                add("config.json", b"{}"),
+                add("weights/model.safetensors", WEIGHTS),
+                add("empty.txt", b""),
+            ],
             commit_message="Step 100",
             commit_description="Trained for 100 steps",
         )
@@ -116,7 +132,10 @@ def test_push_is_one_commit_and_uploads_large_files_without_token(hub, ada, push
     assert url == f"{hub.url}/ada/reverse"
     assert url.repo_id == "ada/reverse"
     assert commit.oid == hub.repo("ada/reverse").head.oid
-    asked = [(request.method, request.path.split("/")[-2 if "ada/reverse/" in request.path else -1]) for request in seen]
+    asked = [
+        (request.method, request.path.split("/")[-2 if "ada/reverse/" in request.path else -1])
+        for request in seen
+    ]
     assert asked == [
         ("POST", "create"),
         ("POST", "validate-yaml"),
@@ -127,7 +146,9 @@ def test_push_is_one_commit_and_uploads_large_files_without_token(hub, ada, push
         ("POST", "commit"),
     ]
     stored = [request for request in seen if request.host == hub.storage_host]
-    assert [(request.method, request.authorization, request.body) for request in stored] == [("PUT", "", WEIGHTS)]
+    assert [(request.method, request.authorization, request.body) for request in stored] == [
+        ("PUT", "", WEIGHTS)
+    ]
     assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
     assert all(request.status == 200 for request in seen)
 
@@ -135,13 +156,27 @@ def test_push_is_one_commit_and_uploads_large_files_without_token(hub, ada, push
 def test_what_was_pushed_is_listed(hub, ada, nobody, pushed):
     files = [".gitattributes", "README.md", "config.json", "empty.txt", "weights/model.safetensors"]
     assert sorted(nobody.list_repo_files("ada/reverse")) == files
-    assert sorted(entry.path for entry in nobody.list_repo_tree("ada/reverse")) == [*files[:-1], "weights"]
+    assert sorted(entry.path for entry in nobody.list_repo_tree("ada/reverse")) == [
+        *files[:-1],
+        "weights",
+    ]
     (weights,) = nobody.list_repo_tree("ada/reverse", "weights", expand=True)
-    assert (weights.size, weights.lfs.size, weights.last_commit.title) == (len(WEIGHTS), len(WEIGHTS), "Step 100")
-    found = nobody.get_paths_info("ada/reverse", ["weights", "weights/model.safetensors", "nothing"])
-    assert [(isinstance(entry, RepoFile), entry.path) for entry in found] == [(False, "weights"), (True, "weights/model.safetensors")]
+    assert (weights.size, weights.lfs.size, weights.last_commit.title) == (
+        len(WEIGHTS),
+        len(WEIGHTS),
+        "Step 100",
+    )
+    found = nobody.get_paths_info(
+        "ada/reverse", ["weights", "weights/model.safetensors", "nothing"]
+    )
+    assert [(isinstance(entry, RepoFile), entry.path) for entry in found] == [
+        (False, "weights"),
+        (True, "weights/model.safetensors"),
+    ]
     about = nobody.model_info("ada/reverse", files_metadata=True)
-    assert {file.rfilename: file.size for file in about.siblings}["weights/model.safetensors"] == len(WEIGHTS)
+    assert {file.rfilename: file.size for file in about.siblings}[
+        "weights/model.safetensors"
+    ] == len(WEIGHTS)
     assert about.sha == hub.repo("ada/reverse").head.oid
     with pytest.raises(EntryNotFoundError):
         list(nobody.list_repo_tree("ada/reverse", "no/folder"))
@@ -149,11 +184,24 @@ def test_what_was_pushed_is_listed(hub, ada, nobody, pushed):
 
 def test_what_comes_down_is_what_went_up(hub, nobody, pushed, tmp_path):
     with hub.record_requests() as seen:
-        path = hf_hub_download("ada/reverse", "weights/model.safetensors", endpoint=hub.url, cache_dir=tmp_path / "a", token=hub.ADA)
-        whole = snapshot_download("ada/reverse", endpoint=hub.url, cache_dir=tmp_path / "b", token=hub.ADA)
+        path = hf_hub_download(
+            "ada/reverse",
+            "weights/model.safetensors",
+            endpoint=hub.url,
+            cache_dir=tmp_path / "a",
+            token=hub.ADA,
+        )
+        whole = snapshot_download(
+            "ada/reverse", endpoint=hub.url, cache_dir=tmp_path / "b", token=hub.ADA
+        )
     with open(path, "rb") as file:
         assert file.read() == WEIGHTS
-    for name, content in {"README.md": README, "config.json": b"{}", "empty.txt": b"", "weights/model.safetensors": WEIGHTS}.items():
+    for name, content in {
+        "README.md": README,
+        "config.json": b"{}",
+        "empty.txt": b"",
+        "weights/model.safetensors": WEIGHTS,
+    }.items():
         with open(f"{whole}/{name}", "rb") as file:
             assert file.read() == content
     stored = [request for request in seen if request.host == hub.storage_host]
@@ -177,13 +225,25 @@ def test_storage_refuses_a_token_and_an_unsigned_address(hub, pushed):
 
 def test_what_is_already_there_is_not_sent_again(hub, ada):
     ada.create_repo("ada/twice")
-    first = ada.create_commit("ada/twice", [add("a.safetensors", b"one"), add("b.txt", b"two")], commit_message="First")
+    first = ada.create_commit(
+        "ada/twice", [add("a.safetensors", b"one"), add("b.txt", b"two")], commit_message="First"
+    )
     with hub.record_requests() as seen:
-        again = ada.create_commit("ada/twice", [add("a.safetensors", b"one"), add("b.txt", b"two")], commit_message="Again")
-        ada.create_commit("ada/twice", [add("c.safetensors", b"one")], commit_message="Same content, other name")
+        again = ada.create_commit(
+            "ada/twice",
+            [add("a.safetensors", b"one"), add("b.txt", b"two")],
+            commit_message="Again",
+        )
+        ada.create_commit(
+            "ada/twice", [add("c.safetensors", b"one")], commit_message="Same content, other name"
+        )
     assert again.oid == first.oid
     assert not [request for request in seen if request.method == "PUT"]
-    assert hub.files("ada/twice") == {"a.safetensors": b"one", "b.txt": b"two", "c.safetensors": b"one"}
+    assert hub.files("ada/twice") == {
+        "a.safetensors": b"one",
+        "b.txt": b"two",
+        "c.safetensors": b"one",
+    }
 
 
 def test_a_file_is_large_by_its_name_or_by_its_size(hub, ada, tmp_path):
@@ -191,13 +251,19 @@ def test_a_file_is_large_by_its_name_or_by_its_size(hub, ada, tmp_path):
     (tmp_path / "big.json").write_bytes(b" " * 10_000_000)
     ada.create_commit(
         "ada/sizes",
-        [add("big.json", str(tmp_path / "big.json")), add("small.safetensors", io.BytesIO(b"x")), add("small.json", b"{}")],
+        [
+            add("big.json", str(tmp_path / "big.json")),
+            add("small.safetensors", io.BytesIO(b"x")),
+            add("small.json", b"{}"),
+        ],
         commit_message="Sizes",
     )
     files = hub.repo("ada/sizes").head.files
     assert {path: blob.lfs for path, blob in files.items() if path[0] != "."} == {
-        "big.json": True, "small.safetensors": True, "small.json": False,
-    }  # fmt: skip
+        "big.json": True,
+        "small.safetensors": True,
+        "small.json": False,
+    }
 
 
 # History
@@ -206,7 +272,11 @@ def test_a_file_is_large_by_its_name_or_by_its_size(hub, ada, tmp_path):
 def test_every_revision_can_be_had_again(hub, ada, nobody, tmp_path):
     ada.create_repo("ada/history")
     commits = [
-        ada.create_commit("ada/history", [add("model.safetensors", content), add("step", content)], commit_message=f"Step {n}").oid
+        ada.create_commit(
+            "ada/history",
+            [add("model.safetensors", content), add("step", content)],
+            commit_message=f"Step {n}",
+        ).oid
         for n, content in enumerate((b"one", b"two", b"three"))
     ]
     line = nobody.list_repo_commits("ada/history")
@@ -215,9 +285,21 @@ def test_every_revision_can_be_had_again(hub, ada, nobody, tmp_path):
     assert line[0].authors == ["ada"]
     assert line[0].created_at > line[1].created_at
     assert abs((datetime.now(UTC) - line[0].created_at).total_seconds()) < 60
-    for revision, content in ((commits[0], b"one"), (commits[1], b"two"), (None, b"three"), (commits[0][:8], b"one")):
+    for revision, content in (
+        (commits[0], b"one"),
+        (commits[1], b"two"),
+        (None, b"three"),
+        (commits[0][:8], b"one"),
+    ):
         for name in ("model.safetensors", "step"):
-            path = hf_hub_download("ada/history", name, revision=revision, endpoint=hub.url, cache_dir=tmp_path, token=False)
+            path = hf_hub_download(
+                "ada/history",
+                name,
+                revision=revision,
+                endpoint=hub.url,
+                cache_dir=tmp_path,
+                token=False,
+            )
             with open(path, "rb") as file:
                 assert file.read() == content
     with pytest.raises(RevisionNotFoundError):
@@ -231,14 +313,21 @@ def test_branches_and_tags(hub, ada, nobody, tmp_path):
     ada.create_branch("ada/branches", branch="wide/er")
     assert status_of(ada.create_branch, "ada/branches", branch="wide/er") == 409
     ada.create_branch("ada/branches", branch="wide/er", exist_ok=True)
-    ada.create_commit("ada/branches", [add("step", b"200")], commit_message="Wider", revision="wide/er")
+    ada.create_commit(
+        "ada/branches", [add("step", b"200")], commit_message="Wider", revision="wide/er"
+    )
     ada.create_tag("ada/branches", tag="best", revision=first)
     assert status_of(ada.create_tag, "ada/branches", tag="best") == 409
     refs = nobody.list_repo_refs("ada/branches")
-    assert {ref.name: ref.ref for ref in refs.branches} == {"main": "refs/heads/main", "wide/er": "refs/heads/wide/er"}
+    assert {ref.name: ref.ref for ref in refs.branches} == {
+        "main": "refs/heads/main",
+        "wide/er": "refs/heads/wide/er",
+    }
     assert [(ref.name, ref.target_commit) for ref in refs.tags] == [("best", first)]
     for revision, content in (("main", "100"), ("wide/er", "200"), ("best", "100")):
-        whole = snapshot_download("ada/branches", revision=revision, endpoint=hub.url, cache_dir=tmp_path, token=False)
+        whole = snapshot_download(
+            "ada/branches", revision=revision, endpoint=hub.url, cache_dir=tmp_path, token=False
+        )
         with open(f"{whole}/step") as file:
             assert file.read() == content
     ada.delete_tag("ada/branches", tag="best")
@@ -246,14 +335,20 @@ def test_branches_and_tags(hub, ada, nobody, tmp_path):
     assert status_of(ada.delete_branch, "ada/branches", branch="main") == 403
     assert [ref.name for ref in nobody.list_repo_refs("ada/branches").branches] == ["main"]
     with pytest.raises(RevisionNotFoundError):
-        ada.create_commit("ada/branches", [add("step", b"300")], commit_message="Nowhere", revision="wide/er")
+        ada.create_commit(
+            "ada/branches", [add("step", b"300")], commit_message="Nowhere", revision="wide/er"
+        )
 
 
 def test_of_two_who_start_from_one_commit_the_second_is_refused(hub, ada):
     parent = hub.put("attention/race", {"step": "0"})
-    ada.create_commit("attention/race", [add("step", b"1")], commit_message="One", parent_commit=parent)
+    ada.create_commit(
+        "attention/race", [add("step", b"1")], commit_message="One", parent_commit=parent
+    )
     with pytest.raises(HfHubHTTPError, match="A commit has happened since") as late:
-        ada.create_commit("attention/race", [add("step", b"2")], commit_message="Two", parent_commit=parent)
+        ada.create_commit(
+            "attention/race", [add("step", b"2")], commit_message="Two", parent_commit=parent
+        )
     assert late.value.response.status_code == 412
     assert hub.files("attention/race") == {"step": b"1"}
 
@@ -262,7 +357,9 @@ def test_sixteen_at_once_lose_nothing(hub, ada):
     hub.put("ada/together", {})
 
     def push(n):
-        ada.create_commit("ada/together", [add(f"{n}.safetensors", bytes([n]) * 1000)], commit_message=f"{n}")
+        ada.create_commit(
+            "ada/together", [add(f"{n}.safetensors", bytes([n]) * 1000)], commit_message=f"{n}"
+        )
 
     threads = [threading.Thread(target=push, args=(n,)) for n in range(16)]
     for thread in threads:
@@ -277,7 +374,11 @@ def test_files_are_deleted_and_copied(hub, ada):
     hub.put("ada/tidy", {"a/one": "1", "a/two": "2", "b": "3", "c.safetensors": WEIGHTS})
     ada.create_commit(
         "ada/tidy",
-        [CommitOperationDelete("a/"), CommitOperationDelete("b"), CommitOperationCopy("c.safetensors", "d.safetensors")],
+        [
+            CommitOperationDelete("a/"),
+            CommitOperationDelete("b"),
+            CommitOperationCopy("c.safetensors", "d.safetensors"),
+        ],
         commit_message="Tidy",
     )
     assert hub.files("ada/tidy") == {"c.safetensors": WEIGHTS, "d.safetensors": WEIGHTS}
@@ -289,8 +390,14 @@ def test_files_are_deleted_and_copied(hub, ada):
 def test_a_path_that_leaves_the_repository_is_refused(hub, path):
     hub.put("ada/paths", {})
     line = {"key": "file", "value": {"path": path, "content": "", "encoding": "base64"}}
-    body = "\n".join(json.dumps(item) for item in ({"key": "header", "value": {"summary": "Hm"}}, line))
-    answer = httpx.post(f"{hub.url}/api/models/ada/paths/commit/main", content=body, headers={"Authorization": f"Bearer {hub.ADA}"})
+    body = "\n".join(
+        json.dumps(item) for item in ({"key": "header", "value": {"summary": "Hm"}}, line)
+    )
+    answer = httpx.post(
+        f"{hub.url}/api/models/ada/paths/commit/main",
+        content=body,
+        headers={"Authorization": f"Bearer {hub.ADA}"},
+    )
     assert answer.status_code == 400
 
 
@@ -313,31 +420,69 @@ def test_a_large_file_that_was_never_sent_cannot_be_committed(hub, ada):
         json.dumps(item) + "\n"
         for item in (
             {"key": "header", "value": {"summary": "Hm", "description": ""}},
-            {"key": "lfsFile", "value": {"path": "a.safetensors", "algo": "sha256", "oid": "0" * 64, "size": 3}},
+            {
+                "key": "lfsFile",
+                "value": {"path": "a.safetensors", "algo": "sha256", "oid": "0" * 64, "size": 3},
+            },
         )
     )
-    answer = httpx.post(f"{hub.url}/api/models/ada/pointer/commit/main", content=body, headers={"Authorization": f"Bearer {hub.ADA}"})
+    answer = httpx.post(
+        f"{hub.url}/api/models/ada/pointer/commit/main",
+        content=body,
+        headers={"Authorization": f"Bearer {hub.ADA}"},
+    )
     assert answer.status_code == 400
     assert "does not exist" in answer.json()["error"]
 
 
 def test_a_pull_request_is_refused(hub, ada):
     hub.put("ada/no-requests", {})
-    assert status_of(ada.create_commit, "ada/no-requests", [add("a", b"1")], commit_message="Please", create_pr=True) == 403
+    assert (
+        status_of(
+            ada.create_commit,
+            "ada/no-requests",
+            [add("a", b"1")],
+            commit_message="Please",
+            create_pr=True,
+        )
+        == 403
+    )
 
 
 def test_a_card_is_read_and_a_broken_one_refused(hub, ada):
     hub.put("ada/card", {})
     with pytest.raises(ValueError, match="Invalid metadata"):
-        ada.create_commit("ada/card", [add("README.md", b"---\ntags: {a: 1}\n---\n")], commit_message="Tags that are none")
+        ada.create_commit(
+            "ada/card",
+            [add("README.md", b"---\ntags: {a: 1}\n---\n")],
+            commit_message="Tags that are none",
+        )
     with pytest.raises(ValueError, match="YAML"):
-        ada.create_commit("ada/card", [add("README.md", b"---\na: [\n---\n")], commit_message="No YAML")
+        ada.create_commit(
+            "ada/card", [add("README.md", b"---\na: [\n---\n")], commit_message="No YAML"
+        )
     with pytest.warns(UserWarning, match="empty or missing yaml metadata"):
         ada.create_commit("ada/card", [add("README.md", b"# No card\n")], commit_message="No card")
-    ada.create_commit("ada/card", [add("README.md", README), add("model.safetensors", weights_of(a=6, b=4))], commit_message="Card")
+    ada.create_commit(
+        "ada/card",
+        [add("README.md", README), add("model.safetensors", weights_of(a=6, b=4))],
+        commit_message="Card",
+    )
     about = ada.model_info("ada/card")
-    assert (about.pipeline_tag, about.library_name, about.card_data.license) == ("translation", "transformers", "mit")
-    assert {TAG, "reverse", "transformers", "safetensors", "translation", "license:mit", "region:us"} == set(about.tags)
+    assert (about.pipeline_tag, about.library_name, about.card_data.license) == (
+        "translation",
+        "transformers",
+        "mit",
+    )
+    assert {
+        TAG,
+        "reverse",
+        "transformers",
+        "safetensors",
+        "translation",
+        "license:mit",
+        "region:us",
+    } == set(about.tags)
     assert (about.safetensors.total, about.safetensors.parameters) == (10, {"F32": 10})
     assert about.card_data.tags == [TAG, "reverse"]
 
@@ -355,17 +500,26 @@ def test_a_repository_that_exists(hub, ada):
 
 def test_a_private_repository_is_not_there_for_others(hub, ada, stranger, nobody, tmp_path):
     ada.create_repo("attention/secret", private=True)
-    ada.create_commit("attention/secret", [add("model.safetensors", WEIGHTS)], commit_message="Hidden")
+    ada.create_commit(
+        "attention/secret", [add("model.safetensors", WEIGHTS)], commit_message="Hidden"
+    )
     ben = HfApi(endpoint=hub.url, token=hub.BEN)
-    for api, status in ((stranger, 404), (nobody, 401)):  # the Hub answers 401 to who shows no token
+    for api, status in (
+        (stranger, 404),
+        (nobody, 401),
+    ):  # the Hub answers 401 to who shows no token
         assert not api.repo_exists("attention/secret")
         assert "attention/secret" not in [model.id for model in api.list_models()]
         for call in (
             lambda api=api: api.model_info("attention/secret"),
             lambda api=api: api.list_repo_files("attention/secret"),
             lambda api=api: api.list_repo_commits("attention/secret"),
-            lambda api=api: api.create_commit("attention/secret", [add("a", b"1")], commit_message="Mine"),
-            lambda api=api: api.hf_hub_download("attention/secret", "model.safetensors", cache_dir=tmp_path),
+            lambda api=api: api.create_commit(
+                "attention/secret", [add("a", b"1")], commit_message="Mine"
+            ),
+            lambda api=api: api.hf_hub_download(
+                "attention/secret", "model.safetensors", cache_dir=tmp_path
+            ),
             lambda api=api: api.snapshot_download("attention/secret", cache_dir=tmp_path),
             lambda api=api: api.delete_repo("attention/secret"),
         ):
@@ -375,13 +529,17 @@ def test_a_private_repository_is_not_there_for_others(hub, ada, stranger, nobody
     for api in (ada, ben):
         assert api.model_info("attention/secret").private
         assert "attention/secret" in [model.id for model in api.list_models(author="attention")]
-    with open(ben.hf_hub_download("attention/secret", "model.safetensors", cache_dir=tmp_path), "rb") as file:
+    with open(
+        ben.hf_hub_download("attention/secret", "model.safetensors", cache_dir=tmp_path), "rb"
+    ) as file:
         assert file.read() == WEIGHTS
     ada.update_repo_settings("attention/secret", private=False)
     assert nobody.repo_exists("attention/secret")
 
 
-def test_a_gated_repository_shows_its_card_and_keeps_its_files(hub, ada, stranger, nobody, tmp_path):
+def test_a_gated_repository_shows_its_card_and_keeps_its_files(
+    hub, ada, stranger, nobody, tmp_path
+):
     hub.put("ada/gated", {"config.json": "{}", "model.safetensors": WEIGHTS}, gated="manual")
     for api, status in ((stranger, 403), (nobody, 401)):
         assert api.model_info("ada/gated").gated == "manual"
@@ -394,7 +552,9 @@ def test_a_gated_repository_shows_its_card_and_keeps_its_files(hub, ada, strange
     hub.repo("ada/gated").allowed_users.add("cy")
     stranger.auth_check("ada/gated")
     for api in (stranger, ada):
-        with open(api.hf_hub_download("ada/gated", "model.safetensors", cache_dir=tmp_path), "rb") as file:
+        with open(
+            api.hf_hub_download("ada/gated", "model.safetensors", cache_dir=tmp_path), "rb"
+        ) as file:
             assert file.read() == WEIGHTS
 
 
@@ -427,17 +587,28 @@ def test_what_is_deleted_is_gone(hub, ada):
 @pytest.fixture(scope="module")
 def shelf(hub):
     for n in range(7):
-        hub.put(f"shelf/digits-{n}", {"README.md": README if n % 2 else "---\ntags: [other]\n---\n"}, likes=n, downloads=10 - n)
+        hub.put(
+            f"shelf/digits-{n}",
+            {"README.md": README if n % 2 else "---\ntags: [other]\n---\n"},
+            likes=n,
+            downloads=10 - n,
+        )
     hub.put("shelf/words", {"README.md": README}, likes=100)
     hub.put("shelf/hidden", {"README.md": README}, private=True)
 
 
 def test_models_are_found_by_tag_author_and_name(hub, nobody, shelf):
     def names(**asked):
-        return [model.id.removeprefix("shelf/") for model in nobody.list_models(author="shelf", **asked)]
+        return [
+            model.id.removeprefix("shelf/") for model in nobody.list_models(author="shelf", **asked)
+        ]
 
     assert names(filter=TAG, sort="likes") == ["words", "digits-5", "digits-3", "digits-1"]
-    assert names(filter=[TAG, "reverse"], search="DIGITS", sort="downloads") == ["digits-1", "digits-3", "digits-5"]
+    assert names(filter=[TAG, "reverse"], search="DIGITS", sort="downloads") == [
+        "digits-1",
+        "digits-3",
+        "digits-5",
+    ]
     assert names(filter="other", limit=2, sort="created_at") == ["digits-6", "digits-4"]
     assert names(filter="nothing") == []
     hub.put("shelf/digits-0", {"step": "1"})
@@ -473,16 +644,24 @@ def test_a_dataset_is_kept_apart_from_a_model_of_its_name(hub, ada, nobody, tmp_
     assert (url, url.repo_type) == (f"{hub.url}/datasets/ada/both", "dataset")
     ada.create_commit(
         "ada/both",
-        [add("README.md", card.encode()), add("rows.csv", b"a,b\n1,2\n"), add("rows.parquet", WEIGHTS)],
+        [
+            add("README.md", card.encode()),
+            add("rows.csv", b"a,b\n1,2\n"),
+            add("rows.parquet", WEIGHTS),
+        ],
         commit_message="Rows",
         repo_type="dataset",
     )
     assert not nobody.repo_exists("ada/both")
     about = nobody.dataset_info("ada/both")
     assert set(about.tags) == {TAG, "language:en", "task_categories:translation", "region:us"}
-    found = nobody.list_datasets(author="ada", filter=TAG, task_categories="translation", search="both")
+    found = nobody.list_datasets(
+        author="ada", filter=TAG, task_categories="translation", search="both"
+    )
     assert [dataset.id for dataset in found] == ["ada/both"]
-    whole = snapshot_download("ada/both", repo_type="dataset", endpoint=hub.url, cache_dir=tmp_path, token=False)
+    whole = snapshot_download(
+        "ada/both", repo_type="dataset", endpoint=hub.url, cache_dir=tmp_path, token=False
+    )
     for name, content in hub.files("ada/both", kind="dataset").items():
         with open(f"{whole}/{name}", "rb") as file:
             assert file.read() == content
@@ -496,8 +675,19 @@ def test_a_dataset_is_kept_apart_from_a_model_of_its_name(hub, ada, nobody, tmp_
 
 
 def test_transformers_reads_a_repository_in_a_process_of_its_own(hub, tmp_path):
-    hub.put("ada/config", {"config.json": json.dumps({"model_type": "bert", "hidden_size": 48, "num_attention_heads": 4})}, private=True)
-    code = f"from transformers import AutoConfig; print(AutoConfig.from_pretrained('ada/config', token={hub.ADA!r}).hidden_size)"
+    hub.put(
+        "ada/config",
+        {
+            "config.json": json.dumps(
+                {"model_type": "bert", "hidden_size": 48, "num_attention_heads": 4}
+            )
+        },
+        private=True,
+    )
+    code = (
+        "from transformers import AutoConfig; print(AutoConfig.from_pretrained('ada/config', "
+        f"token={hub.ADA!r}).hidden_size)"
+    )
     with hub.record_requests() as seen:
         done = subprocess.run(
             [sys.executable, "-c", code],
@@ -511,13 +701,23 @@ def test_transformers_reads_a_repository_in_a_process_of_its_own(hub, tmp_path):
 
 
 def test_a_token_of_the_environment_is_seen_when_it_is_sent(hub, tmp_path):
-    """The canary sings: without this, a test that the owner's token is never sent would prove nothing."""
+    """The canary sings: without this, a test that the owner's token is never sent would prove
+    nothing.
+    """
     hub.put("ada/canary", {"config.json": "{}"})
     code = "from huggingface_hub import HfApi; print(HfApi().model_info('ada/canary').id)"
     for disabled, sent in (("1", {""}), ("0", {hub.OWNER})):
         with hub.record_requests() as seen:
-            environment = hub.environment(tmp_path, token=hub.OWNER, HF_HUB_DISABLE_IMPLICIT_TOKEN=disabled)
-            done = subprocess.run([sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, timeout=60)
+            environment = hub.environment(
+                tmp_path, token=hub.OWNER, HF_HUB_DISABLE_IMPLICIT_TOKEN=disabled
+            )
+            done = subprocess.run(
+                [sys.executable, "-c", code],
+                env=os.environ | environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
         assert done.stdout.strip() == "ada/canary", done.stderr
         assert {request.token for request in seen} == sent
     assert hub.requests_with(hub.OWNER)
@@ -532,10 +732,15 @@ def test_a_status_on_demand(hub, ada, status, where):
     hub.put("ada/faulty", {"step": "1"})
     call = {
         "CREATE": lambda: ada.create_repo("ada/never"),
-        "COMMIT": lambda: ada.create_commit("ada/faulty", [add("step", b"2")], commit_message="Never"),
+        "COMMIT": lambda: ada.create_commit(
+            "ada/faulty", [add("step", b"2")], commit_message="Never"
+        ),
         "INFO": lambda: ada.model_info("ada/faulty"),
     }[where]
-    with hub.fault(getattr(hub, where), status, times=1) as fault, pytest.raises(HfHubHTTPError) as refused:
+    with (
+        hub.fault(getattr(hub, where), status, times=1) as fault,
+        pytest.raises(HfHubHTTPError) as refused,
+    ):
         call()
     assert fault.hits == 1
     answer = refused.value.response
@@ -609,18 +814,28 @@ def test_an_answer_that_never_comes_is_ended_by_a_timeout_or_by_healing(hub, ada
 
 def test_a_download_that_is_cut_is_tried_again(hub, tmp_path):
     hub.put("ada/cut", {"model.safetensors": WEIGHTS})
-    with hub.fault(hub.STORAGE, "cut", times=1, method="GET") as fault, hub.record_requests() as seen:
-        path = hf_hub_download("ada/cut", "model.safetensors", endpoint=hub.url, cache_dir=tmp_path, token=False)
+    with (
+        hub.fault(hub.STORAGE, "cut", times=1, method="GET") as fault,
+        hub.record_requests() as seen,
+    ):
+        path = hf_hub_download(
+            "ada/cut", "model.safetensors", endpoint=hub.url, cache_dir=tmp_path, token=False
+        )
     assert fault.hits == 1
     with open(path, "rb") as file:
         assert file.read() == WEIGHTS
-    assert [request.method for request in seen if request.host == hub.storage_host] == ["GET", "GET"]
+    assert [request.method for request in seen if request.host == hub.storage_host] == [
+        "GET",
+        "GET",
+    ]
 
 
 def test_an_upload_is_tried_again(hub, ada):
     hub.put("ada/again", {})
     with hub.fault(hub.UPLOAD, 500, times=1, method="PUT") as fault:
-        ada.create_commit("ada/again", [add("model.safetensors", WEIGHTS)], commit_message="At the second try")
+        ada.create_commit(
+            "ada/again", [add("model.safetensors", WEIGHTS)], commit_message="At the second try"
+        )
     assert fault.hits == 1
     assert hub.files("ada/again") == {"model.safetensors": WEIGHTS}
 

@@ -1,4 +1,6 @@
-"""Who may ask, who waits, and what a visitor is told: nothing before it was measured, and nothing that they are to find out."""
+"""Who may ask, who waits, and what a visitor is told: nothing before it was measured, and
+nothing that they are to find out.
+"""
 
 import os
 import shutil
@@ -18,8 +20,16 @@ from tests.support.app_server import wait_for
 
 OWNER, OTHER = "o" * 32, "x" * 32
 SMALL = {
-    "max_length": 3, "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32, "batch_size": 32, "steps": 60, "eval_n": 32, "eval_every": 10,
-}  # fmt: skip
+    "max_length": 3,
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 32,
+    "batch_size": 32,
+    "steps": 60,
+    "eval_n": 32,
+    "eval_every": 10,
+}
 SLOW = {**SMALL, "steps": 100_000}
 
 
@@ -32,7 +42,11 @@ def room(registry):
 
 def over(room, question, owner=OWNER):
     return wait_for(
-        lambda: (told := room.poll(question, owner))["status"] not in classrooms.ACTIVE_STATUSES and told, description="an answer"
+        lambda: (
+            (told := room.poll(question, owner))["status"] not in classrooms.ACTIVE_STATUSES
+            and told
+        ),
+        description="an answer",
     )
 
 
@@ -50,16 +64,28 @@ def test_a_stop_trains_a_run_of_the_owner_s_and_measures_it(room, registry):
     assert told["status"] == "done"
     (run,) = registry.list_for_owner(OWNER)
     assert told["runs"] == [
-        {"label": "the default model", "run": f"run:{run.id}", "status": "done", "step": 60, "steps": 60, "place": None}
+        {
+            "label": "the default model",
+            "run": f"run:{run.id}",
+            "status": "done",
+            "step": 60,
+            "steps": 60,
+            "place": None,
+        }
     ]
     scored = [[step, exact] for step, exact, *_ in run.load_points().evaluations]
     series = told["result"]["pictures"][0]["series"][0]
-    assert [series["xs"], series["ys"]] == [[step for step, _ in scored], [exact for _, exact in scored]]
+    assert [series["xs"], series["ys"]] == [
+        [step for step, _ in scored],
+        [exact for _, exact in scored],
+    ]
     crossing = next((step for step, exact in scored if exact >= 0.5), None)
     assert told["result"]["answer"] == crossing
     assert told["result"]["right"] == (crossing is not None and abs(crossing - 10) <= 20)
 
-    again = over(room, room.start_lesson("stop-2", 1, {"text": "3 1"}, OWNER))  # the same model: nothing is trained again
+    again = over(
+        room, room.start_lesson("stop-2", 1, {"text": "3 1"}, OWNER)
+    )  # the same model: nothing is trained again
     assert again["result"]["answer"] in (1, 2, 3)
     assert registry.list_for_owner(OWNER) == [run]
     other = over(room, room.start_lesson("stop-1", 10, {"seed": 1}, OWNER))
@@ -71,10 +97,15 @@ def test_a_stop_trains_a_run_of_the_owner_s_and_measures_it(room, registry):
 def test_cancelling_stops_what_was_begun(registry):
     room = LessonService(registry, SLOW)
     question = room.start_lesson("stop-4", "same", {}, OWNER)
-    wait_for(lambda: any(run["step"] for run in room.poll(question, OWNER)["runs"]), description="a step")
+    wait_for(
+        lambda: any(run["step"] for run in room.poll(question, OWNER)["runs"]), description="a step"
+    )
     room.cancel(question, OWNER)
     assert room.poll(question, OWNER)["status"] == "cancelled"
-    wait_for(lambda: all(run.status == "stopped" for run in registry.list_for_owner(OWNER)), description="the runs to stop")
+    wait_for(
+        lambda: all(run.status == "stopped" for run in registry.list_for_owner(OWNER)),
+        description="the runs to stop",
+    )
     with pytest.raises(UserError):
         room.cancel(question, OTHER)
     room.close()
@@ -97,7 +128,9 @@ def test_a_run_that_its_owner_has_paused_goes_on_for_the_question(registry):
     room = LessonService(registry, SLOW)
     room.cancel(room.start_lesson("stop-1", 10, {}, OWNER), OWNER)
     (run,) = registry.list_for_owner(OWNER)
-    wait_for(lambda: run.status == "stopped" and not run.has_worker, description="the run to be saved")
+    wait_for(
+        lambda: run.status == "stopped" and not run.has_worker, description="the run to be saved"
+    )
     registry.control(run, "resume")
     wait_for(lambda: run.status == "training", description="the run to go on")
     registry.control(run, "pause")
@@ -117,7 +150,9 @@ def test_imported_checkpoint_is_not_reused_as_a_run(room, registry, tmp_path):
     over(room, question)
     (run,) = registry.list_for_owner(OWNER)
     wait_for(lambda: not run.has_worker, description="its process to end")
-    sent = registry.import_checkpoint(shutil.copytree(run.checkpoints()[0][0], tmp_path / "sent"), OTHER, "sent")
+    sent = registry.import_checkpoint(
+        shutil.copytree(run.checkpoints()[0][0], tmp_path / "sent"), OTHER, "sent"
+    )
     assert (sent.config, sent.status) == (run.config, "done")
     question = room.start_lesson("stop-1", 10, {}, OTHER)
     assert f"run:{sent.id}" not in [each["run"] for each in room.poll(question, OTHER)["runs"]]
@@ -130,7 +165,10 @@ def test_a_run_whose_weights_had_to_make_room_is_trained_anew(registry):
     (lost,) = registry.list_for_owner(OWNER)
     wait_for(lambda: lost.step > 3, description="some steps")
     room.cancel(question, OWNER)
-    wait_for(lambda: registry.storage_quota._truncate(lost, all_weights, WEIGHTS_EVICTED), description="room")
+    wait_for(
+        lambda: registry.storage_quota._truncate(lost, all_weights, WEIGHTS_EVICTED),
+        description="room",
+    )
     assert (lost.status, lost.removed) == ("stopped", WEIGHTS_EVICTED)
     question = room.start_lesson("stop-1", 10, {}, OWNER)
     _, anew = registry.list_for_owner(OWNER)
@@ -143,7 +181,10 @@ def test_a_run_whose_weights_had_to_make_room_is_trained_anew(registry):
 def test_a_run_that_is_still_being_saved_is_not_taken_up(registry):
     room = LessonService(registry, SLOW)
     question, run = begin_and_train(room, registry)
-    with registry.scheduling_paused(), run.lock:  # its process cannot tell meanwhile that it has saved
+    with (
+        registry.scheduling_paused(),
+        run.lock,
+    ):  # its process cannot tell meanwhile that it has saved
         room.cancel(question, OWNER)
         assert run.status == "stopping"
         with pytest.raises(UserError, match="still being saved; try again in a moment"):
@@ -202,7 +243,9 @@ def test_one_address_holds_at_most_half_of_the_measurements(room, monkeypatch, c
     client_address.set("192.0.2.1")
     for number in range(4):
         room.start_bug("no-return", 0, 20, f"{number:032d}")
-    with pytest.raises(UserError, match="your address has 4 measurements, the maximum; try again in a minute"):
+    with pytest.raises(
+        UserError, match="your address has 4 measurements, the maximum; try again in a minute"
+    ):
         room.start_bug("no-return", 0, 20, f"{4:032d}")
     assert len(room._measurements) == 4
     client_address.set("192.0.2.2")
@@ -211,7 +254,9 @@ def test_one_address_holds_at_most_half_of_the_measurements(room, monkeypatch, c
     left = list(room._measurements)[2]
     for question in (left, other):
         room._measurements[question].polled_at -= classrooms.UNPOLLED_TIMEOUT_S + 60
-    room._measurements[other].polled_at -= 60  # left longest ago of all, by a client of another address
+    room._measurements[
+        other
+    ].polled_at -= 60  # left longest ago of all, by a client of another address
     room.start_bug("no-return", 0, 20, f"{5:032d}")
     assert other in room._measurements
     assert left not in room._measurements
@@ -237,7 +282,11 @@ def test_a_mystery_tells_nothing_that_is_to_be_found(room):
     assert room.submit_guess(question, OWNER, bug="causal-mask")["right"]
     told = room.poll(question, OWNER)
     assert (told["title"], "changed" in told["result"]) == (mistake.title, False)
-    changed = next(at for at, line in enumerate(told["result"]["source"]["lines"]) if line.strip() == mistake.correct_line)
+    changed = next(
+        at
+        for at, line in enumerate(told["result"]["source"]["lines"])
+        if line.strip() == mistake.correct_line
+    )
     assert not room.submit_guess(question, OWNER, line=changed - 1)["right"]
     assert room.submit_guess(question, OWNER, line=changed)["right"]
     told = room.poll(question, OWNER)
@@ -270,7 +319,9 @@ def test_measuring_is_bounded_cancelled_and_survives_its_process(room, monkeypat
 
     question = room.start_bug("last-layer", 0, 1000, OWNER)
     wait_for(lambda: room.poll(question, OWNER).get("done"), description="some steps")
-    os.kill(room._measurements[question].process.process.pid, signal.SIGKILL)  # as a machine does that has no memory left
+    os.kill(
+        room._measurements[question].process.process.pid, signal.SIGKILL
+    )  # as a machine does that has no memory left
     killed = over(room, question)["sentence"]
     assert "out of memory" in killed
     assert "exceeded" not in killed
@@ -282,7 +333,10 @@ def test_measuring_is_bounded_cancelled_and_survives_its_process(room, monkeypat
 
 def test_who_comes_later_waits_for_a_place(room):
     assert room.max_workers == 1
-    first, second = room.start_bug("last-layer", 0, 1000, OWNER), room.start_bug("no-return", 0, 20, OTHER)
+    first, second = (
+        room.start_bug("last-layer", 0, 1000, OWNER),
+        room.start_bug("no-return", 0, 20, OTHER),
+    )
     assert room.poll(second, OTHER)["status"] == "waiting"
     room.cancel(first, OWNER)
     assert over(room, second, OTHER)["status"] == "done"
@@ -300,7 +354,11 @@ def test_who_has_left_keeps_nobody_waiting_and_is_served_on_coming_back(room):
 
 
 def test_a_measurement_that_fails_is_logged_with_its_traceback(monkeypatch, caplog):
-    for name in ("os.nice", "signal.signal", "torch.set_num_threads"):  # this process stays as it is
+    for name in (
+        "os.nice",
+        "signal.signal",
+        "torch.set_num_threads",
+    ):  # this process stays as it is
         monkeypatch.setattr(f"playground.lessons.tasks.{name}", lambda *_: None)
 
     def fail(*_):
@@ -308,6 +366,10 @@ def test_a_measurement_that_fails_is_logged_with_its_traceback(monkeypatch, capl
 
     monkeypatch.setattr("playground.lessons.tasks.compare", fail)
     sent = []
-    main(type("Pipe", (), {"send": lambda _, message: sent.append(message)})(), "bug", {"name": RANDOM_BUG, "seed": 0, "steps": 1})
+    main(
+        type("Pipe", (), {"send": lambda _, message: sent.append(message)})(),
+        "bug",
+        {"name": RANDOM_BUG, "seed": 0, "steps": 1},
+    )
     assert [word for word, _ in sent] == ["failed"]
     assert [record.exc_info[0] for record in caplog.records] == [KeyError]

@@ -1,4 +1,7 @@
-"""What a server that is open to others allows: sizes, minutes, room on the disk. Real registries, limits from the environment."""
+"""What a server that is open to others allows: sizes, minutes, room on the disk.
+
+Real registries, limits from the environment.
+"""
 
 import os
 import shutil
@@ -20,7 +23,14 @@ from playground.runs.weight_history import read_lines, state_steps, weight_steps
 from playground.runs.worker_process import usable_cores, warm_up
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig, SettingChange
-from playground.training.env import DEPRECATED_NAMES, ENV_NUMBERS, EnvError, env_number, set_env_default, validate_env
+from playground.training.env import (
+    DEPRECATED_NAMES,
+    ENV_NUMBERS,
+    EnvError,
+    env_number,
+    set_env_default,
+    validate_env,
+)
 from playground.training.presets import PRESETS, preset_config
 from playground.training.trainer import Trainer
 from playground.ui.matched_parameters import train_families
@@ -28,8 +38,22 @@ from playground.ui.runs_api import _run_action
 from playground.ui.training_form import estimate_and_validate, form_values, validate_form
 from tests.support.app_server import ROOT, wait_for
 
-SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50}
-LARGE = {"d_model": 32, "n_layers": 2, "max_length": 6, "batch_size": 16}  # each above the limit that `strict` sets
+SMALL = {
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 16,
+    "batch_size": 8,
+    "max_length": 5,
+    "eval_n": 32,
+    "eval_every": 50,
+}
+LARGE = {
+    "d_model": 32,
+    "n_layers": 2,
+    "max_length": 6,
+    "batch_size": 16,
+}  # each above the limit that `strict` sets
 ENDLESS = 100_000
 
 
@@ -48,7 +72,15 @@ def hosted(tmp_path, monkeypatch):
             monkeypatch.setenv(f"PLAYGROUND_{name}", str(value))
         if made:
             made[-1].shutdown()
-        made.append(Registry(tmp_path, slots=3, idle_timeout_s=0, release_after_s=0, limits=Limits.shared_instance()))
+        made.append(
+            Registry(
+                tmp_path,
+                slots=3,
+                idle_timeout_s=0,
+                release_after_s=0,
+                limits=Limits.shared_instance(),
+            )
+        )
         return made[-1]
 
     yield make
@@ -82,7 +114,10 @@ def test_what_is_no_number_is_told_in_a_sentence(monkeypatch, given):
     monkeypatch.setenv("PLAYGROUND_SLOTS", given)
     with pytest.raises(EnvError) as told:
         env_number("SLOTS")
-    assert f"PLAYGROUND_SLOTS is {given!r}; it must be a whole number from 0 to 1,000, or be left out for 0" == str(told.value)
+    assert (
+        f"PLAYGROUND_SLOTS is {given!r}; it must be a whole number from 0 to 1,000, or be left out "
+        "for 0" == str(told.value)
+    )
 
 
 def test_blank_limit_is_the_default_and_fractions_are_accepted(monkeypatch):
@@ -107,14 +142,26 @@ def test_a_variable_of_version_0_1_0_still_sets_its_limit(monkeypatch, caplog, n
 def test_every_number_that_is_read_is_one_of_the_table():
     """A number that somebody reads past the table would be told by Python's own error."""
     for path in (ROOT / "playground").rglob("*.py"):
-        assert "int(os.environ.get(" not in path.read_text() or path.name == "common.py", path  # torchrun's own
+        assert "int(os.environ.get(" not in path.read_text() or path.name == "common.py", (
+            path
+        )  # torchrun's own
         assert "float(os.environ" not in path.read_text(), path
 
 
 @pytest.mark.parametrize("command", [["app.py", "--port", "1"], ["-m", "playground", "gallery"]])
 def test_the_app_and_the_commands_tell_every_wrong_number_at_the_start(command):
-    environment = os.environ | {"PLAYGROUND_IDLE_TIMEOUT_S": "an hour", "PLAYGROUND_MAX_D_MODEL": "1.5"}
-    ended = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    environment = os.environ | {
+        "PLAYGROUND_IDLE_TIMEOUT_S": "an hour",
+        "PLAYGROUND_MAX_D_MODEL": "1.5",
+    }
+    ended = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert ended.returncode != 0
     assert "PLAYGROUND_IDLE_TIMEOUT_S is 'an hour'; it must be a number from 0" in ended.stderr
     assert "PLAYGROUND_MAX_D_MODEL is '1.5'; it must be a whole number from 0" in ended.stderr
@@ -125,18 +172,30 @@ def test_the_defaults_are_those_of_a_hosted_instance_and_of_none_locally(monkeyp
     for name in ENV_NUMBERS:
         monkeypatch.delenv(f"PLAYGROUND_{name}", raising=False)
     limits = Limits.shared_instance()
-    assert (limits.d_model, limits.n_layers, limits.max_length, limits.batch_size, limits.max_minutes) == (512, 8, 128, 512, 15)
+    assert (
+        limits.d_model,
+        limits.n_layers,
+        limits.max_length,
+        limits.batch_size,
+        limits.max_minutes,
+    ) == (512, 8, 128, 512, 15)
     assert (limits.bytes_per_owner, limits.bytes_total) == (200_000_000, 5_000_000_000)
     for name in PRESETS:
         limits.validate(preset_config(name))
-    Limits.unlimited().validate(RunConfig.from_flat({"d_model": 2048, "n_layers": 12, "max_length": 512, "batch_size": 4096}))
+    Limits.unlimited().validate(
+        RunConfig.from_flat(
+            {"d_model": 2048, "n_layers": 12, "max_length": 512, "batch_size": 4096}
+        )
+    )
 
 
 # Sizes
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize(("field", "most"), [("d_model", 512), ("n_layers", 8), ("max_length", 128), ("batch_size", 512)])
+@pytest.mark.parametrize(
+    ("field", "most"), [("d_model", 512), ("n_layers", 8), ("max_length", 128), ("batch_size", 512)]
+)
 def test_a_setting_beyond_the_limit_is_refused_with_the_way_out(monkeypatch, field, most):
     limits = Limits(d_model=512, n_layers=8, max_length=128, batch_size=512)
     config = RunConfig.from_flat({"d_model": 8, "n_heads": 1, "n_layers": 1, field: most})
@@ -144,13 +203,27 @@ def test_a_setting_beyond_the_limit_is_refused_with_the_way_out(monkeypatch, fie
     with pytest.raises(ConfigError) as told:
         limits.validate(config.replace(**{field: 2 * most, "max_positions": 2 * most + 1}))
     assert told.value.field == field
-    name = {"d_model": "MAX_D_MODEL", "n_layers": "MAX_LAYERS", "max_length": "MAX_LENGTH", "batch_size": "MAX_BATCH"}[field]
-    assert str(told.value) == f"{field} is {2 * most}: this server allows at most {most}; its owner sets PLAYGROUND_{name}"
+    name = {
+        "d_model": "MAX_D_MODEL",
+        "n_layers": "MAX_LAYERS",
+        "max_length": "MAX_LENGTH",
+        "batch_size": "MAX_BATCH",
+    }[field]
+    assert (
+        str(told.value)
+        == f"{field} is {2 * most}: this server allows at most {most}; its owner sets "
+        f"PLAYGROUND_{name}"
+    )
     monkeypatch.setenv("SPACE_ID", "ada/playground")
     monkeypatch.setenv(f"PLAYGROUND_{name}", str(most))
     with pytest.raises(ConfigError) as told:
-        Limits.shared_instance().validate(config.replace(**{field: 2 * most, "max_positions": 2 * most + 1}))
-    assert str(told.value) == f"{field} is {2 * most}: this Space allows at most {most}; duplicate it to lift that"
+        Limits.shared_instance().validate(
+            config.replace(**{field: 2 * most, "max_positions": 2 * most + 1})
+        )
+    assert (
+        str(told.value)
+        == f"{field} is {2 * most}: this Space allows at most {most}; duplicate it to lift that"
+    )
 
 
 @pytest.mark.smoke
@@ -181,10 +254,17 @@ def test_no_door_lets_a_larger_run_in(hosted, tmp_path, field):
     runs = len(registry.list_for_owner("ada"))
     try:
         for door, enter in doors.items():
-            with pytest.raises((ConfigError, UserError), match=rf"{field} is {LARGE[field]}: this server allows at most {SMALL[field]}"):
+            with pytest.raises(
+                (ConfigError, UserError),
+                match=rf"{field} is {LARGE[field]}: this server allows at most {SMALL[field]}",
+            ):
                 enter()
             assert len(registry.list_for_owner("ada")) == runs, door
-        told = train_families(registry, "ada", {"subject": f"run:{before.id}", "owner": "ada", "families": ["transformer"]})
+        told = train_families(
+            registry,
+            "ada",
+            {"subject": f"run:{before.id}", "owner": "ada", "families": ["transformer"]},
+        )
         assert told["runs"] == []
         assert f"{field} is {LARGE[field]}" in told["error"]
         assert (checkpoint / "config.json").is_file()
@@ -208,7 +288,9 @@ def test_the_form_says_so_beside_the_field(monkeypatch):
 def test_model_above_visitor_disk_quota_is_rejected_with_its_size():
     config = RunConfig.from_flat({"d_model": 512, "n_heads": 8, "n_layers": 2, "d_ff": 2048})
     with pytest.raises(
-        ConfigError, match=r"parameters needs about 472 MB on the disk, and this server stores 200 MB per visitor; use a smal"
+        ConfigError,
+        match=r"parameters needs about 472 MB on the disk, and this server stores 200 MB per "
+        r"visitor; use a smal",
     ):
         Limits(bytes_per_owner=200_000_000).validate(config)
     Limits(bytes_per_owner=estimated_run_bytes(config)).validate(config)
@@ -219,13 +301,18 @@ def test_threads_above_the_run_limit_are_rejected_or_capped(hosted, tmp_path):
     assert registry.limits.threads == usable_cores()
     registry = hosted(SLOTS=1000)
     assert registry.limits.threads == 1
-    going = registry.start(small(steps=ENDLESS, threads=1), "ada", changes=[SettingChange(0, "speed", 40)])
+    going = registry.start(
+        small(steps=ENDLESS, threads=1), "ada", changes=[SettingChange(0, "speed", 40)]
+    )
     stopped = done(registry)
     doors = {
         "a change of one that is going": lambda: registry.change_setting(going, "threads", 2),
         "a change of one that is not": lambda: registry.change_setting(stopped, "threads", 2),
     }
-    said = "threads is 2: this server gives each run 1; its owner sets PLAYGROUND_SLOTS, or leave it at 1"
+    said = (
+        "threads is 2: this server gives each run 1; its owner sets PLAYGROUND_SLOTS, or leave "
+        "it at 1"
+    )
     for door, enter in doors.items():
         with pytest.raises(ConfigError) as told:
             enter()
@@ -233,7 +320,9 @@ def test_threads_above_the_run_limit_are_rejected_or_capped(hosted, tmp_path):
     assert len(registry.list_for_owner("ada")) == 2
     trainer = Trainer(small(threads=64))
     save_checkpoint(tmp_path / "sent", trainer, [trainer.train_step()])
-    sent = registry.import_checkpoint(tmp_path / "sent", "ada", "mine")  # trained where there was more: it is held to its part here
+    sent = registry.import_checkpoint(
+        tmp_path / "sent", "ada", "mine"
+    )  # trained where there was more: it is held to its part here
     assert registry._worker_spec(sent).threads == 1
     torch.set_num_threads(1)
     registry.change_setting(stopped, "threads", 1)
@@ -251,12 +340,17 @@ def test_metrics_that_would_take_long_to_read_are_not_adopted(hosted, tmp_path):
     os.truncate(metrics, MAX_METRICS_BYTES + 4_000_000)
     with pytest.raises(UserError) as told:
         registry.import_checkpoint(checkpoint, "ada", "mine")
-    assert str(told.value) == ("its metrics.jsonl has 20 MB: this server takes 16 MB; leave that file out, or keep fewer of its lines")
+    assert str(told.value) == (
+        "its metrics.jsonl has 20 MB: this server takes 16 MB; leave that file out, or keep fewer "
+        "of its lines"
+    )
     assert registry.list_for_owner("ada") == []
     assert metrics.is_file()
     os.truncate(metrics, size)
     registry.limits = replace(registry.limits, metrics_bytes=size)
-    without = shutil.copytree(checkpoint, tmp_path / "without", ignore=shutil.ignore_patterns("metrics.jsonl"))
+    without = shutil.copytree(
+        checkpoint, tmp_path / "without", ignore=shutil.ignore_patterns("metrics.jsonl")
+    )
     assert registry.import_checkpoint(checkpoint, "ada", "mine").load_points().last == 3
     assert registry.import_checkpoint(without, "ada", "mine").step == 3
 
@@ -358,12 +452,21 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     assert weight_steps(runs[1].folder) == [0, 1, 2, 4, 8, 16, 32, 60]
     assert state_steps(runs[1].folder) == []
     told = registry.storage_quota.eviction_message("ada")
-    assert told == f"Storage limit reached: {registry.limits.storage_limit_message()}. Some earlier steps of “run 1” were deleted."
+    assert (
+        told
+        == f"Storage limit reached: {registry.limits.storage_limit_message()}. Some earlier steps "
+        "of “run 1” were deleted."
+    )
     assert registry.summaries("ada")[1]["removed"] == HISTORY_THINNED
-    # Everything that is at rest is thin now, and more does not fit: nobody loses a model by pressing Train.
+    # Everything that is at rest is thin now, and more does not fit: nobody loses a model by
+    # pressing Train.
     small(d_model=64, n_layers=2, d_ff=128, steps=5)
     registry.limits = replace(registry.limits, bytes_per_owner=400_000)
-    said = r"your runs use .* and this needs about .* more, but this server stores .* per visitor: delete “run"
+    said = (
+        r"your runs use .* and this needs about .* more, but this server stores .* per "
+        r"visitor: "
+        r"delete “run"
+    )
     with pytest.raises(UserError, match=said):
         registry.start(small(), "ada")
     assert all(run.checkpoints() for run in runs)
@@ -372,7 +475,10 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     registry.control(third, "stop")
     until(lambda: third.status == "stopped" and not third.has_worker)
     registry.limits = replace(
-        registry.limits, bytes_per_owner=registry.storage_quota.size_of_run(third) + estimated_run_bytes(third.config) + 1000
+        registry.limits,
+        bytes_per_owner=registry.storage_quota.size_of_run(third)
+        + estimated_run_bytes(third.config)
+        + 1000,
     )
     for run in runs:
         registry.delete(run)  # and there is room again at once, not after the ten minutes of Undo
@@ -402,7 +508,11 @@ def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted)
     assert take(1000) == {"old": HISTORY_THINNED, "hidden": "", "new": ""}
     thinned = directory_size(runs["old"].folder)
     assert thinned < sizes["old"]
-    assert take(sizes["hidden"] - thinned + 1000) == {"old": HISTORY_THINNED, "hidden": HISTORY_THINNED, "new": HISTORY_THINNED}
+    assert take(sizes["hidden"] - thinned + 1000) == {
+        "old": HISTORY_THINNED,
+        "hidden": HISTORY_THINNED,
+        "new": HISTORY_THINNED,
+    }
     assert take(1000) == {"old": HISTORY_THINNED, "hidden": WEIGHTS_EVICTED, "new": HISTORY_THINNED}
     assert take(1000) == {"old": WEIGHTS_EVICTED, "hidden": WEIGHTS_EVICTED, "new": HISTORY_THINNED}
     assert runs["new"].checkpoints()
@@ -413,7 +523,9 @@ def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted)
     assert said in registry.poll(old, 0, -1, 0)["message"]
     assert registry.poll(old, 0, -1, 0)["points"]["steps"][-1] == 60  # the curves stay
     assert "error" in registry.predict(old, "1 2 3").result(5)
-    assert "The weights of “old” were deleted." in registry.storage_quota.eviction_message("visitor old")
+    assert "The weights of “old” were deleted." in registry.storage_quota.eviction_message(
+        "visitor old"
+    )
     with pytest.raises(UserError, match="its weights were deleted"):
         registry.control(old, "resume")
     registry.limits = replace(registry.limits, bytes_total=10**9)
@@ -426,7 +538,9 @@ def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted)
     assert going.checkpoints()
     assert registry.find(going.id, "zoe") is going
     assert registry.find(old.id, "visitor old") is None  # its record goes last of all
-    with pytest.raises(UserError, match=r"stores .* in total, and all of it is in use; try again later"):
+    with pytest.raises(
+        UserError, match=r"stores .* in total, and all of it is in use; try again later"
+    ):
         registry.start(small(), "yan")
 
 
@@ -438,7 +552,10 @@ def test_one_visitors_excess_costs_nobody_else(hosted):
     for n, run in enumerate(greedy):
         age(run, 3 - n)
     forget_visits(registry)
-    one, total = directory_size(modest.folder), sum(directory_size(run.folder) for run in registry.all_runs())
+    one, total = (
+        directory_size(modest.folder),
+        sum(directory_size(run.folder) for run in registry.all_runs()),
+    )
     registry.limits = replace(registry.limits, bytes_per_owner=int(1.2 * one))
     registry.limits = replace(registry.limits, bytes_total=total - one)
     registry.storage_quota.enforce()
@@ -468,11 +585,19 @@ def test_runs_of_one_address_evict_its_own_first(hosted, client_address):
     modest = rest(registry, "ada", 100_000, 99)
     client_address.set("192.0.2.9")
     crowd = [rest(registry, f"invented {n}", 200_000, 9 - n) for n in range(3)]
-    registry.storage_quota.ensure_available(owner_id("invented 3"), 200_000)  # more than half, while nobody else needs it
+    registry.storage_quota.ensure_available(
+        owner_id("invented 3"), 200_000
+    )  # more than half, while nobody else needs it
     assert [run.removed for run in (modest, *crowd)] == [""] * 4
     crowd.append(rest(registry, "invented 3", 200_000, 1))
     registry.storage_quota.ensure_available(owner_id("invented 4"), 200_000)
-    assert [run.removed for run in (modest, *crowd)] == ["", WEIGHTS_EVICTED, "", "", ""]  # its own, the oldest first
+    assert [run.removed for run in (modest, *crowd)] == [
+        "",
+        WEIGHTS_EVICTED,
+        "",
+        "",
+        "",
+    ]  # its own, the oldest first
     client_address.set("192.0.2.1")
     registry.storage_quota.ensure_available(owner_id("bob"), 230_000)
     registry.limits = replace(registry.limits, bytes_total=800_000)
@@ -480,7 +605,9 @@ def test_runs_of_one_address_evict_its_own_first(hosted, client_address):
     assert modest.removed == ""
 
 
-def test_address_over_its_share_is_refused_when_no_run_of_it_is_idle(hosted, client_address, monkeypatch):
+def test_address_over_its_share_is_refused_when_no_run_of_it_is_idle(
+    hosted, client_address, monkeypatch
+):
     registry = hosted()
     registry.limits = replace(registry.limits, bytes_per_owner=250_000, bytes_total=1_000_000)
     client_address.set("192.0.2.1")
@@ -488,7 +615,11 @@ def test_address_over_its_share_is_refused_when_no_run_of_it_is_idle(hosted, cli
     client_address.set("192.0.2.9")
     crowd = [rest(registry, f"invented {n}", 200_000, 9 - n) for n in range(4)]
     monkeypatch.setattr(registry, "is_idle", lambda run: run not in crowd)
-    with pytest.raises(UserError, match=r"stores 1 MB in total, of which one address may use half, .* delete some, try again later, or"):
+    with pytest.raises(
+        UserError,
+        match=r"stores 1 MB in total, of which one address may use half, .* delete some, try again "
+        r"later, or",
+    ):
         registry.storage_quota.ensure_available(owner_id("invented 4"), 200_000)
     assert modest.removed == ""
     client_address.set("192.0.2.1")
@@ -503,7 +634,9 @@ def test_quota_evicts_absent_owners_uploads_before_trained_weights(hosted, tmp_p
     save_checkpoint(tmp_path / "checkpoint", Trainer(small()), None)
     runs = {"trained": done(registry, "tess", "trained", steps=60)}
     for name, owner in (("sent", "gus"), ("near", "nell")):
-        runs[name] = registry.import_checkpoint(shutil.copytree(tmp_path / "checkpoint", tmp_path / name), owner, name)
+        runs[name] = registry.import_checkpoint(
+            shutil.copytree(tmp_path / "checkpoint", tmp_path / name), owner, name
+        )
     for name, hours in (("trained", 9), ("sent", 1), ("near", 99)):
         age(runs[name], hours)
     forget_visits(registry)
@@ -551,7 +684,9 @@ def test_keeping_a_checkpoint_and_an_upload_need_room_too(hosted, tmp_path):
     until(lambda: run.step > 0)
     checkpoint = tmp_path / "sent"
     save_checkpoint(checkpoint, Trainer(small()), None)
-    registry.limits = replace(registry.limits, bytes_per_owner=estimated_run_bytes(run.config) + 1000)
+    registry.limits = replace(
+        registry.limits, bytes_per_owner=estimated_run_bytes(run.config) + 1000
+    )
     with pytest.raises(UserError, match="delete “"):
         registry.control(run, "keep")
     with pytest.raises(UserError, match="delete “"):
@@ -565,7 +700,13 @@ def test_thinning_leaves_what_a_run_needs_to_go_on(hosted):
     run = registry.start(small(steps=60), "ada", changes=[SettingChange(0, "speed", 200)])
     until(lambda: run.step >= 40)
     registry.control(run, "pause")
-    until(lambda: run.status == "paused" and run.checkpoints() and run.checkpoints()[0][1].step == run.step)
+    until(
+        lambda: (
+            run.status == "paused"
+            and run.checkpoints()
+            and run.checkpoints()[0][1].step == run.step
+        )
+    )
     run.send_command("park")
     until(lambda: not run.has_worker)
     for path in surplus_weights(run.folder):
@@ -580,11 +721,19 @@ def test_thinning_leaves_what_a_run_needs_to_go_on(hosted):
 def test_a_record_of_an_earlier_version_is_read(hosted, tmp_path):
     registry = hosted()
     run = done(registry)
-    folder = shutil.copytree(run.folder, tmp_path / "earlier")  # the server may still write into its own
+    folder = shutil.copytree(
+        run.folder, tmp_path / "earlier"
+    )  # the server may still write into its own
     written = (folder / "run.json").read_text()
     later = ('"active"', '"removed"', '"sent"')
     shorter = [line for line in written.splitlines() if not any(name in line for name in later)]
     assert len(shorter) == len(written.splitlines()) - len(later)
     (folder / "run.json").write_text("\n".join(shorter))
     again = Run.read(folder)
-    assert (again.id, again.active, again.removed, again.sent, again.owner) == (run.id, 0.0, "", False, owner_id("ada"))
+    assert (again.id, again.active, again.removed, again.sent, again.owner) == (
+        run.id,
+        0.0,
+        "",
+        False,
+        owner_id("ada"),
+    )

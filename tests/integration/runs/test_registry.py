@@ -30,7 +30,16 @@ from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 
-SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50}
+SMALL = {
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 16,
+    "batch_size": 8,
+    "max_length": 5,
+    "eval_n": 32,
+    "eval_every": 50,
+}
 SLOWLY = [SettingChange(0, "speed", 40)]  # leaves the machine to the others
 ENDLESS = 100_000
 
@@ -50,7 +59,9 @@ def registry(tmp_path):
 
 @pytest.fixture
 def serve(tmp_path):
-    """Makes registries over the test's folder, one after the other or with settings of their own."""
+    """Makes registries over the test's folder, one after the other or with settings of their
+    own.
+    """
     made = []
 
     def make(**settings) -> Registry:
@@ -62,7 +73,9 @@ def serve(tmp_path):
         each.shutdown()
 
 
-def start(registry: Registry, owner: str = "ada", changes: list[SettingChange] | None = None, **fields) -> Run:
+def start(
+    registry: Registry, owner: str = "ada", changes: list[SettingChange] | None = None, **fields
+) -> Run:
     return registry.start(RunConfig.from_flat(SMALL | fields), owner, changes=changes)
 
 
@@ -76,7 +89,9 @@ def wait_until(run: Run, condition, what: str) -> Run:
     try:
         wait_for(condition, 60, what)
     except TimeoutError as error:
-        raise TimeoutError(f"{error}; the run is {run.status} at step {run.step}: {run.message}") from None
+        raise TimeoutError(
+            f"{error}; the run is {run.status} at step {run.step}: {run.message}"
+        ) from None
     return run
 
 
@@ -89,12 +104,16 @@ def wait_for_steps(run: Run, step: int = 1) -> Run:
 
 
 def wait_for_pause_at(run: Run, step: int) -> Run:
-    return wait_until(run, lambda: (run.status, run.step) == ("paused", step), f"a pause at step {step}")
+    return wait_until(
+        run, lambda: (run.status, run.step) == ("paused", step), f"a pause at step {step}"
+    )
 
 
 def wait_for_the_end(run: Run) -> Run:
     """Until no process belongs to it any more."""
-    return wait_until(run, lambda: not run.has_worker and run.status != "waiting", "the end of a worker")
+    return wait_until(
+        run, lambda: not run.has_worker and run.status != "waiting", "the end of a worker"
+    )
 
 
 def finished(registry: Registry, run: Run) -> Run:
@@ -110,7 +129,9 @@ def held(registry: Registry, run: Run, step: int = 1) -> Run:
     wait_for_steps(run, step)
     registry.control(run, "pause")
     wait_for_status(run, "paused")
-    return wait_until(run, lambda: run.checkpoints() and newest(run) == run.step, "the checkpoint of a paused run")
+    return wait_until(
+        run, lambda: run.checkpoints() and newest(run) == run.step, "the checkpoint of a paused run"
+    )
 
 
 def parked(registry: Registry, run: Run) -> Run:
@@ -144,7 +165,12 @@ class Page:
 
     def __init__(self, registry: Registry, run: Run) -> None:
         self.registry, self.run = registry, run
-        self.epoch, self.known, self.looks, self.begun = -1, 0, 0, 0  # begun: how often it had to begin anew
+        self.epoch, self.known, self.looks, self.begun = (
+            -1,
+            0,
+            0,
+            0,
+        )  # begun: how often it had to begin anew
         self.steps: list[int] = []
         self.losses: list[float] = []
 
@@ -163,7 +189,10 @@ class Page:
         return told
 
     def poll_until(self, condition) -> dict:
-        return wait_for(lambda: (told := self.poll()) and condition(told) and told, description="something to be told")
+        return wait_for(
+            lambda: (told := self.poll()) and condition(told) and told,
+            description="something to be told",
+        )
 
 
 # A run's life
@@ -204,7 +233,10 @@ def test_pause_holds_the_run_step_moves_it_by_one_and_resume_lets_it_go(registry
 
 @pytest.mark.smoke
 def test_stopped_run_saves_predicts_and_resumes_bit_exactly(registry):
-    run, undisturbed = start(registry, changes=SLOWLY, steps=60, dropout=0.1), start(registry, steps=60, dropout=0.1)
+    run, undisturbed = (
+        start(registry, changes=SLOWLY, steps=60, dropout=0.1),
+        start(registry, steps=60, dropout=0.1),
+    )
     wait_for_steps(run)
     registry.control(run, "stop")
     wait_for_the_end(wait_for_status(run, "stopped"))
@@ -279,7 +311,9 @@ def test_a_second_stop_ends_a_worker_that_does_not_listen_at_once(registry):
 
 
 def test_diverged_run_fails_with_remedy_and_keeps_last_weights(registry):
-    run = start(registry, steps=500, learning_rate=100.0, warmup=0, schedule="constant", clip=0, n_layers=4)
+    run = start(
+        registry, steps=500, learning_rate=100.0, warmup=0, schedule="constant", clip=0, n_layers=4
+    )
     wait_for_the_end(wait_for_status(run, "failed"))
     assert "lower learning_rate" in run.message
     assert newest(run) == run.step == len(losses(run))
@@ -290,7 +324,9 @@ def test_killed_worker_is_reported_resumable_and_affects_no_other(registry):
     victim, other = slow(registry), slow(registry)
     wait_for_steps(other)
     held(registry, victim)
-    wait_for(lambda: victim.checkpoints() and newest(victim) == victim.step, description="its checkpoint")
+    wait_for(
+        lambda: victim.checkpoints() and newest(victim) == victim.step, description="its checkpoint"
+    )
     kept = victim.step
     registry.control(victim, "resume")
     wait_for_steps(victim, kept + 3)
@@ -359,7 +395,11 @@ def test_more_runs_than_places_wait_in_line_and_move_up(serve):
     assert [Page(registry, run).poll()["place"] for run in runs] == [None, 1, 2, 3]
     assert [row["place"] for row in registry.summaries("ada")] == [3, 2, 1, None]
     registry.control(third, "stop")
-    assert (third.status, registry.queue_position(third), registry.queue_position(fourth)) == ("stopped", None, 2)
+    assert (third.status, registry.queue_position(third), registry.queue_position(fourth)) == (
+        "stopped",
+        None,
+        2,
+    )
     registry.control(first, "stop")
     wait_for_steps(second)
     assert [registry.queue_position(run) for run in runs] == [None, None, None, 1]
@@ -386,8 +426,16 @@ def test_paused_queued_run_rejoins_the_queue_at_its_end(serve):
 def test_who_has_fewest_places_comes_first(serve):
     registry = serve(slots=2)
     going = [slow(registry, "ada"), slow(registry, "ada")]
-    ada, ada_2, bob, bob_2, eve = (slow(registry, owner) for owner in ("ada", "ada", "bob", "bob", "eve"))
-    assert [registry.queue_position(run) for run in (bob, eve, bob_2, ada, ada_2)] == [1, 2, 3, 4, 5]
+    ada, ada_2, bob, bob_2, eve = (
+        slow(registry, owner) for owner in ("ada", "ada", "bob", "bob", "eve")
+    )
+    assert [registry.queue_position(run) for run in (bob, eve, bob_2, ada, ada_2)] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
     registry.control(going[0], "stop")
     wait_for_steps(bob)
     assert [registry.queue_position(run) for run in (eve, ada, bob_2, ada_2)] == [1, 2, 3, 4]
@@ -456,7 +504,9 @@ def test_a_run_resumed_while_it_gives_up_its_place_waits_for_the_next_one(serve)
 def test_nobody_may_have_any_number_of_runs_waiting(serve):
     registry = serve(slots=1)
     runs = [slow(registry) for _ in range(MAX_QUEUED_PER_OWNER + 1)]
-    with pytest.raises(UserError, match=f"you have {MAX_QUEUED_PER_OWNER} queued runs, which is the maximum"):
+    with pytest.raises(
+        UserError, match=f"you have {MAX_QUEUED_PER_OWNER} queued runs, which is the maximum"
+    ):
         slow(registry)
     assert len(registry.list_for_owner("ada")) == len(runs)
     registry.control(runs[-1], "stop")
@@ -465,7 +515,9 @@ def test_nobody_may_have_any_number_of_runs_waiting(serve):
 
 
 def as_it_is_meant(line: list[str], places: dict[str, int], turns: list[str]) -> list[int]:
-    """The order of those in line, written down plainly: the fewest places first, then the longest since a turn, then the line."""
+    """The order of those in line, written down plainly: the fewest places first, then the
+    longest since a turn, then the line.
+    """
     places, turns = Counter(places), {owner: at for at, owner in enumerate(turns, start=1)}
     left, order = list(enumerate(line)), []
     while left:
@@ -481,18 +533,34 @@ def test_who_waits_comes_by_places_then_turns_then_the_line(registry):
     chance = random.Random(0)
     for _ in range(200):
         owners = "abcdef"[: chance.randint(1, 6)]
-        line, held = chance.choices(owners, k=chance.randint(0, 12)), chance.choices(owners, k=chance.randint(0, 4))
+        line, held = (
+            chance.choices(owners, k=chance.randint(0, 12)),
+            chance.choices(owners, k=chance.randint(0, 4)),
+        )
         waiting = [SimpleNamespace(owner=owner) for owner in line]
-        registry._runs = {str(at): SimpleNamespace(owner=owner, has_worker=True, uses_zerogpu=False) for at, owner in enumerate(held)}
-        turns = chance.sample(owners, chance.randint(0, len(owners)))  # the one whose turn was longest ago first
+        registry._runs = {
+            str(at): SimpleNamespace(owner=owner, has_worker=True, uses_zerogpu=False)
+            for at, owner in enumerate(held)
+        }
+        turns = chance.sample(
+            owners, chance.randint(0, len(owners))
+        )  # the one whose turn was longest ago first
         registry._queue, registry._turn_counter = list(waiting), len(turns)
-        registry._last_served = OrderedDict((owner, number) for number, owner in enumerate(turns, start=1))
-        order = [next(at for at, each in enumerate(waiting) if each is run) for run in registry._next_in_queue()]
+        registry._last_served = OrderedDict(
+            (owner, number) for number, owner in enumerate(turns, start=1)
+        )
+        order = [
+            next(at for at, each in enumerate(waiting) if each is run)
+            for run in registry._next_in_queue()
+        ]
         assert order == as_it_is_meant(line, Counter(held), turns)
     registry._runs, registry._queue = {}, []
 
 
-@pytest.mark.parametrize(("given", "kept"), [("👩‍💻 run", "👩💻 run"), ("a\u200bb\n", "ab"), ("\u200b", "reverse 1–5, 1 × 2")])
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("👩‍💻 run", "👩💻 run"), ("a\u200bb\n", "ab"), ("\u200b", "reverse 1–5, 1 × 2")],
+)
 def test_run_name_with_unprintable_characters_survives_restart(serve, given, kept):
     registry = serve(slots=1)
     run = registry.start(RunConfig.from_flat(SMALL | {"steps": 1}), "ada", name=given)
@@ -502,8 +570,12 @@ def test_run_name_with_unprintable_characters_survives_restart(serve, given, kep
 
 
 def test_a_run_that_does_not_fit_into_memory_is_refused_with_the_number(registry):
-    config = RunConfig.from_flat({"d_model": 4096, "n_layers": 48, "d_ff": 16384, "batch_size": 65536, "max_length": 512})
-    with pytest.raises(ConfigError, match=r"needs about [\d,.]+ GB and [\d.]+ GB are free") as caught:
+    config = RunConfig.from_flat(
+        {"d_model": 4096, "n_layers": 48, "d_ff": 16384, "batch_size": 65536, "max_length": 512}
+    )
+    with pytest.raises(
+        ConfigError, match=r"needs about [\d,.]+ GB and [\d.]+ GB are free"
+    ) as caught:
         registry.start(config, "ada")
     assert caught.value.field == "batch_size"
     assert registry.list_for_owner("ada") == []
@@ -521,7 +593,11 @@ def test_run_short_of_memory_does_not_block_smaller_runs(serve, monkeypatch):
     registry.control(going, "stop")
     wait_for_steps(small)
     told = Page(registry, large).poll()
-    assert (told["status"], told["place"], told["message"]) == ("waiting", 1, "")  # for a place, once more
+    assert (told["status"], told["place"], told["message"]) == (
+        "waiting",
+        1,
+        "",
+    )  # for a place, once more
     registry.slots = registry.slots_per_owner = 2
     wait_for(lambda: large.message, description="the reason")
     assert large.message == "waiting for memory: this run needs about 9.0 GB and 1.0 GB are free"
@@ -586,7 +662,10 @@ def test_unwatched_run_pauses_with_reason_and_releases_its_worker(serve):
 def test_whoever_looks_at_the_list_keeps_the_runs_in_it_going(serve):
     registry = serve(slots=2, idle_timeout_s=8)
     mine, theirs = slow(registry, "ada"), slow(registry, "bob")
-    wait_for(lambda: registry.summaries("ada") and theirs.status == "paused", description="the run of somebody who is away to pause")
+    wait_for(
+        lambda: registry.summaries("ada") and theirs.status == "paused",
+        description="the run of somebody who is away to pause",
+    )
     assert mine.status == "training"
 
 
@@ -596,7 +675,12 @@ def test_a_run_in_line_that_nobody_watches_leaves_it_and_says_why(serve):
     left.last_viewed_at -= 1000
     said = "removed from the queue after 10 min without viewers; press Resume to queue it again"
     wait_until(left, lambda: Run.read(left.folder).message == said, "to leave the line")
-    assert (left.status, left.message, registry.queue_position(left), registry.queue_position(behind)) == ("stopped", said, None, 1)
+    assert (
+        left.status,
+        left.message,
+        registry.queue_position(left),
+        registry.queue_position(behind),
+    ) == ("stopped", said, None, 1)
     assert Run.read(left.folder).status == "stopped"
     page = Page(registry, left)
     page.poll()  # it is on the screen of who presses Resume
@@ -615,7 +699,11 @@ def test_a_run_that_is_resumed_after_long_is_not_alone_in_line(serve):
     registry.control(resumed, "resume")
     alone.last_viewed_at -= 1000
     wait_for_status(alone, "stopped")  # the house has looked after both
-    assert (resumed.status, registry.queue_position(resumed), going.has_worker) == ("waiting", 1, True)
+    assert (resumed.status, registry.queue_position(resumed), going.has_worker) == (
+        "waiting",
+        1,
+        True,
+    )
 
 
 def test_a_run_in_line_whose_list_is_on_screen_stays_there(serve):
@@ -626,7 +714,12 @@ def test_a_run_in_line_whose_list_is_on_screen_stays_there(serve):
     assert registry.summaries("ada")[0]["place"] is not None
     registry.idle_timeout_s = 600
     wait_for_status(theirs, "stopped")  # the house has looked after both
-    assert (mine.status, registry.queue_position(mine), mine.message, going.has_worker) == ("waiting", 1, "", True)
+    assert (mine.status, registry.queue_position(mine), mine.message, going.has_worker) == (
+        "waiting",
+        1,
+        "",
+        True,
+    )
 
 
 def test_without_a_lease_nobody_has_to_watch(serve):
@@ -663,7 +756,9 @@ def test_what_nobody_watches_is_let_go_from_memory_and_comes_back(registry):
 def test_restarted_server_has_runs_paused_and_resumes_bit_exactly(serve):
     registry = serve(slots=3)
     undisturbed = wait_for_the_end(wait_for_status(start(registry, steps=60, dropout=0.1), "done"))
-    going, paused, stepping = (start(registry, changes=SLOWLY, steps=60, dropout=0.1) for _ in range(3))
+    going, paused, stepping = (
+        start(registry, changes=SLOWLY, steps=60, dropout=0.1) for _ in range(3)
+    )
     wait_for_steps(going, 5)
     held(registry, paused, 3)
     held(registry, stepping)
@@ -680,7 +775,13 @@ def test_restarted_server_has_runs_paused_and_resumes_bit_exactly(serve):
     for run_id, old in before.items():
         run = registry.find(run_id, "ada")
         assert run is not old
-        assert (run.status, run.has_worker, run.step, run.watch_id, run.name) == ("paused", False, old.step, old.watch_id, old.name)
+        assert (run.status, run.has_worker, run.step, run.watch_id, run.name) == (
+            "paused",
+            False,
+            old.step,
+            old.watch_id,
+            old.name,
+        )
         page = Page(registry, run)
         page.poll()
         assert page.losses == losses(undisturbed)[: old.step]
@@ -710,7 +811,10 @@ if __name__ == "__main__":
 """
     (tmp_path / "server.py").write_text(script)
     server = subprocess.Popen(
-        [sys.executable, tmp_path / "server.py"], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+        [sys.executable, tmp_path / "server.py"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
     with server:
         pid, run_id, waiting_id = server.stdout.readline().split()
@@ -810,13 +914,17 @@ def test_where_no_checkpoint_can_be_used_the_run_goes_on_from_its_history(regist
 
 
 def test_branch_repeats_its_parent_unless_a_setting_changes(registry):
-    parent = wait_for_the_end(wait_for_status(start(registry, steps=60, dropout=0.1, eval_every=10), "done"))
+    parent = wait_for_the_end(
+        wait_for_status(start(registry, steps=60, dropout=0.1, eval_every=10), "done")
+    )
     for step in (0, 16, 23):  # before the first, with a state, without one
         same, other = registry.branch(parent, step, "ada"), registry.branch(parent, step, "ada")
         for branch in (same, other):
             wait_for_pause_at(branch, step)
             assert losses(branch) == losses(parent)[:step]
-            assert branch.load_points().evaluations == [score for score in parent.load_points().evaluations if score[0] <= step]
+            assert branch.load_points().evaluations == [
+                score for score in parent.load_points().evaluations if score[0] <= step
+            ]
             assert branch.name.startswith(f"{parent.name} from {step}")
         registry.change_setting(other, "learning_rate", 0.05)
         finished(registry, same)
@@ -827,7 +935,9 @@ def test_branch_repeats_its_parent_unless_a_setting_changes(registry):
         assert losses(other)[step + 2 :] != losses(parent)[step + 2 :]
         assert other.changes == [SettingChange(step, "learning_rate", 0.05)]
         for branch in (same, other):
-            assert set(weight_steps(branch.folder)) >= {s for s in weight_steps(parent.folder) if s <= min(step, 16)}
+            assert set(weight_steps(branch.folder)) >= {
+                s for s in weight_steps(parent.folder) if s <= min(step, 16)
+            }
     assert parent.changes == []
 
 
@@ -865,7 +975,10 @@ def test_a_branch_from_the_last_step_goes_further(registry):
 
 
 def test_branch_from_last_step_of_early_stopped_run_trains_to_end(registry):
-    parent = wait_for_status(start(registry, steps=80, until=0.001, eval_every=5, learning_rate=0.02, max_length=3), "done")
+    parent = wait_for_status(
+        start(registry, steps=80, until=0.001, eval_every=5, learning_rate=0.02, max_length=3),
+        "done",
+    )
     last = parent.step
     assert last < 70
     branch, earlier = registry.branch(parent, last, "ada"), registry.branch(parent, last - 1, "ada")
@@ -880,7 +993,9 @@ def test_branch_from_last_step_of_early_stopped_run_trains_to_end(registry):
 @pytest.mark.parametrize("step", [-1, 31, 10**9])
 def test_a_step_that_was_not_reached_has_no_branch(registry, step):
     parent = wait_for_status(start(registry, steps=30), "done")
-    with pytest.raises(UserError, match=f"step {step} is not in this run; choose a step from 0 to 30"):
+    with pytest.raises(
+        UserError, match=f"step {step} is not in this run; choose a step from 0 to 30"
+    ):
         registry.branch(parent, step, "ada")
 
 
@@ -983,12 +1098,19 @@ def test_run_extended_after_its_end_has_no_scores_until_next_end(registry):
 def test_a_change_that_cannot_be_is_refused_whether_a_run_is_going_or_not(registry, live):
     run = held(registry, slow(registry)) if live else parked(registry, slow(registry))
     before = list(run.changes)
-    for setting, value in (("learning_rate", -1), ("learning_rate", None), ("speed", "fast"), ("steps", 1.5)):
+    for setting, value in (
+        ("learning_rate", -1),
+        ("learning_rate", None),
+        ("speed", "fast"),
+        ("steps", 1.5),
+    ):
         with pytest.raises(ConfigError, match=setting):
             registry.change_setting(run, setting, value)
     with pytest.raises(ConfigError, match="cannot change during a run"):
         registry.change_setting(run, "seed", 3)
-    with pytest.raises(UserError, match=f"the run has taken {run.step} steps already; give a larger number"):
+    with pytest.raises(
+        UserError, match=f"the run has taken {run.step} steps already; give a larger number"
+    ):
         registry.change_setting(run, "steps", run.step)
     assert run.changes == before
     assert run.has_worker == live
@@ -997,7 +1119,13 @@ def test_a_change_that_cannot_be_is_refused_whether_a_run_is_going_or_not(regist
 @pytest.mark.parametrize("live", [True, False])
 def test_a_change_that_was_still_to_come_gives_way_to_a_new_one(registry, live):
     run = start(
-        registry, steps=ENDLESS, changes=[*SLOWLY, SettingChange(90_000, "learning_rate", 0.5), SettingChange(90_000, "steps", 95_000)]
+        registry,
+        steps=ENDLESS,
+        changes=[
+            *SLOWLY,
+            SettingChange(90_000, "learning_rate", 0.5),
+            SettingChange(90_000, "steps", 95_000),
+        ],
     )
     held(registry, run) if live else parked(registry, run)
     at = run.step
@@ -1045,7 +1173,11 @@ def test_one_can_look_and_ask_at_every_step_that_was_kept(registry):
     for row in range(written):
         assert abs(sum(heads[0][0][row * source : (row + 1) * source]) - 1000) <= source
     assert answer(registry.predict(run, "1 2 3"))["step"] == 120
-    thinned = next(step for step in range(1, 120) if step not in recorded) if len(recorded) < 121 else None
+    thinned = (
+        next(step for step in range(1, 120) if step not in recorded)
+        if len(recorded) < 121
+        else None
+    )
     for missing, near in [(10**9, 120), (-5, 0)] + ([(thinned, None)] if thinned else []):
         found = answer(registry.snapshot_at(run, missing))["snapshot"]["step"]
         assert found in recorded
@@ -1073,7 +1205,12 @@ def test_a_run_that_has_no_weights_yet_says_so(serve):
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("3 x 4", "'x' is not a symbol"), ("", "type a sequence"), ("1 2 3 4 5 6", "this model has positions for 5"), ("<b>", "'<' is not")],
+    [
+        ("3 x 4", "'x' is not a symbol"),
+        ("", "type a sequence"),
+        ("1 2 3 4 5 6", "this model has positions for 5"),
+        ("<b>", "'<' is not"),
+    ],
 )
 def test_what_cannot_be_asked_is_explained(registry, text, says):
     run = slow(registry)
@@ -1092,12 +1229,19 @@ def test_an_answer_that_nobody_waits_for_any_more_harms_nothing(registry):
 
 def test_a_flood_of_questions_is_turned_away_and_the_run_and_others_go_on(registry):
     run, other = slow(registry), slow(registry, "bob")
-    wait_for(lambda: run.latest_weights_step is not None and other.latest_weights_step is not None, description="weights")
+    wait_for(
+        lambda: run.latest_weights_step is not None and other.latest_weights_step is not None,
+        description="weights",
+    )
     replies = [registry.predict(run, "1 2 3") for _ in range(300)]
     assert "answer" in answer(registry.predict(other, "1 2"))
     told = [answer(reply) for reply in replies]
-    assert sum("answer" in reply for reply in told) >= MAX_PER_CLIENT - 1  # the run's own snapshot may hold one of the places
-    assert any("busy with earlier requests" in reply.get("error", "") and reply["again"] for reply in told)
+    assert (
+        sum("answer" in reply for reply in told) >= MAX_PER_CLIENT - 1
+    )  # the run's own snapshot may hold one of the places
+    assert any(
+        "busy with earlier requests" in reply.get("error", "") and reply["again"] for reply in told
+    )
     registry.control(run, "stop")
     wait_for_status(run, "stopped")
 
@@ -1120,7 +1264,9 @@ def test_finished_run_is_inspectable_after_inspector_is_killed(registry, monkeyp
     wait_for_status(run, "done")
     assert "given" in answer(registry.predict(run, "1 2 3"))
     with monkeypatch.context() as patch:
-        patch.setattr(WorkerProcess, "send", lambda child, *message: True)  # the process is at it for as long as it lives
+        patch.setattr(
+            WorkerProcess, "send", lambda child, *message: True
+        )  # the process is at it for as long as it lives
         registry._refresh_snapshot(run)
     registry.inspector.close()
     wait_for(lambda: not run.snapshot_pending, description="the end of that look")
@@ -1129,10 +1275,14 @@ def test_finished_run_is_inspectable_after_inspector_is_killed(registry, monkeyp
 
 def test_retry_when_inspector_ends_goes_to_the_next_process(registry, monkeypatch):
     asked_again = Future()
-    monkeypatch.setattr(WorkerProcess, "send", lambda child, *message: True)  # nothing comes of the first question
+    monkeypatch.setattr(
+        WorkerProcess, "send", lambda child, *message: True
+    )  # nothing comes of the first question
     first = registry.inspector.request("warm", {})
     monkeypatch.undo()
-    first.add_done_callback(lambda _: asked_again.set_result(registry.inspector.request("warm", {})))
+    first.add_done_callback(
+        lambda _: asked_again.set_result(registry.inspector.request("warm", {}))
+    )
     registry.inspector.close()
     assert "ended" in answer(first)["error"]
     assert answer(asked_again.result(60)) == {}
@@ -1142,7 +1292,9 @@ def test_waiting_request_keeps_the_process_and_slow_one_ends_it(monkeypatch):
     eyes = InspectorClient()
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(WorkerProcess, "send", lambda child, *message: True)  # the process never gets it
+            patch.setattr(
+                WorkerProcess, "send", lambda child, *message: True
+            )  # the process never gets it
             stuck = eyes.request("warm", {})
         child, waiting = eyes._process, eyes.request("warm", {})
         eyes.check_timeout(60)
@@ -1159,7 +1311,10 @@ def test_waiting_request_keeps_the_process_and_slow_one_ends_it(monkeypatch):
 
 
 def test_looking_and_asking_change_no_bit(registry):
-    watched, alone = start(registry, steps=80, dropout=0.1), start(registry, steps=80, dropout=0.1, changes=[SettingChange(0, "speed", 0)])
+    watched, alone = (
+        start(registry, steps=80, dropout=0.1),
+        start(registry, steps=80, dropout=0.1, changes=[SettingChange(0, "speed", 0)]),
+    )
     page = Page(registry, watched)
     while watched.status != "done":
         page.poll()
@@ -1170,9 +1325,26 @@ def test_looking_and_asking_change_no_bit(registry):
 
 
 def test_a_long_probe_with_many_heads_stays_small_on_the_way_to_the_page(registry):
-    run = start(registry, steps=1, min_length=200, max_length=200, n_layers=4, n_heads=8, d_model=64, batch_size=2)
+    run = start(
+        registry,
+        steps=1,
+        min_length=200,
+        max_length=200,
+        n_layers=4,
+        n_heads=8,
+        d_model=64,
+        batch_size=2,
+    )
     told = Page(registry, run).poll_until(lambda told: told["snapshot"])
-    assert sum(len(head) for kind in told["snapshot"]["attention"].values() for layer in kind for head in layer) <= 100_000
+    assert (
+        sum(
+            len(head)
+            for kind in told["snapshot"]["attention"].values()
+            for layer in kind
+            for head in layer
+        )
+        <= 100_000
+    )
     assert len(told["stage"]["source"]) > 20
 
 
@@ -1182,12 +1354,23 @@ def test_a_long_probe_with_many_heads_stays_small_on_the_way_to_the_page(registr
 def test_a_page_that_polls_has_every_point_once(registry):
     run = start(registry, steps=120)
     page = Page(registry, run)
-    page.poll_until(lambda told: told["status"] == "done" and told["points"]["count"] == 120 and run.snapshot["step"] == 120)
+    page.poll_until(
+        lambda told: (
+            told["status"] == "done"
+            and told["points"]["count"] == 120
+            and run.snapshot["step"] == 120
+        )
+    )
     assert page.steps == list(range(1, 121))
     assert page.begun == 1
     told = page.poll()
     assert (told["snapshot"], told["stage"], told["points"]["steps"]) == (None, None, [])
-    assert (told["step"], told["steps"], told["recorded"][-1], told["scores"]) == (120, 120, 120, run.scores)
+    assert (told["step"], told["steps"], told["recorded"][-1], told["scores"]) == (
+        120,
+        120,
+        120,
+        run.scores,
+    )
     assert Page(registry, run).poll()["points"]["steps"] == page.steps
 
 
@@ -1236,7 +1419,16 @@ def test_owners_see_their_own_runs_only(registry):
     assert registry.list_for_owner("bob") == [theirs]
     assert registry.list_for_owner("") == []
     assert registry.find(mine.id, "ada") is mine
-    for guess in ("", None, 7, mine.folder.name, mine.id[:-1], mine.watch_id, {"id": mine.id}, theirs.id):
+    for guess in (
+        "",
+        None,
+        7,
+        mine.folder.name,
+        mine.id[:-1],
+        mine.watch_id,
+        {"id": mine.id},
+        theirs.id,
+    ):
         assert registry.find(guess, "ada") is None
     assert registry.find(mine.id, "bob") is registry.find(mine.id, "") is None
     assert mine.id not in str(mine.folder)
@@ -1254,7 +1446,18 @@ def test_a_link_to_watch_leads_to_the_run_and_to_nothing_of_its_owners(registry)
     run, other = start(registry, steps=5), start(registry, steps=5)
     assert registry.find_shared(run.watch_id) is run
     assert registry.find_shared(other.watch_id) is other
-    for guess in ("", None, 7, run.id, run.watch_id[:-1], run.watch_id + "x", "\u00e9", "\ud800", run.folder.name, {"id": 1}):
+    for guess in (
+        "",
+        None,
+        7,
+        run.id,
+        run.watch_id[:-1],
+        run.watch_id + "x",
+        "\u00e9",
+        "\ud800",
+        run.folder.name,
+        {"id": 1},
+    ):
         assert registry.find_shared(guess) is None
     assert registry.find(run.watch_id, "ada") is None
     told = json.dumps(Page(registry, run).poll())
@@ -1326,7 +1529,10 @@ def test_deleted_run_stops_and_can_be_restored_until_undo_expires(serve):
 @pytest.fixture
 def trained(small_run):
     """A trainer after twelve of thirty steps, with its metrics."""
-    trainer = Trainer(small_run.replace(steps=30, d_model=16, d_ff=16, batch_size=8, eval_n=32), [SettingChange(3, "learning_rate", 0.02)])
+    trainer = Trainer(
+        small_run.replace(steps=30, d_model=16, d_ff=16, batch_size=8, eval_n=32),
+        [SettingChange(3, "learning_rate", 0.02)],
+    )
     return trainer, [trainer.train_step() for _ in range(12)]
 
 
@@ -1338,7 +1544,11 @@ def test_a_checkpoint_from_elsewhere_becomes_a_run_that_goes_on(registry, traine
     assert (run.name, run.status, run.step, run.steps) == ("Uploaded", "stopped", 12, 30)
     page = Page(registry, run)
     told = page.poll_until(lambda told: told["snapshot"])
-    assert (told["snapshot"]["step"], page.steps, told["learning_rate"]) == (12, list(range(1, 13)), 0.02)
+    assert (told["snapshot"]["step"], page.steps, told["learning_rate"]) == (
+        12,
+        list(range(1, 13)),
+        0.02,
+    )
     assert answer(registry.predict(run, "1 2"))["step"] == 12
     finished(registry, run)
     expected = metrics + list(trainer)
@@ -1391,12 +1601,21 @@ def test_shared_checkpoint_can_be_inspected_and_broken_one_fails(registry, train
     (tmp_path / ".hidden" / "config.json").write_text("{}")
     assert registry.list_checkpoints() == {"shared": tmp_path / "shared"}
     assert answer(registry.inspector.request("look", tmp_path / "shared"))["snapshot"]["step"] == 12
-    assert answer(registry.inspector.request("check", tmp_path / "shared")) == {"step": 12, "resumable": True}
+    assert answer(registry.inspector.request("check", tmp_path / "shared")) == {
+        "step": 12,
+        "resumable": True,
+    }
     (tmp_path / "shared" / "model.safetensors").write_bytes(b"12345678")
     os.utime(tmp_path / "shared" / "config.json")
     for kind in ("look", "check"):
-        assert "model.safetensors" in answer(registry.inspector.request(kind, tmp_path / "shared"))["error"]
-    assert "no config.json" in answer(registry.inspector.request("look", tmp_path / "nothing"))["error"]
+        assert (
+            "model.safetensors"
+            in answer(registry.inspector.request(kind, tmp_path / "shared"))["error"]
+        )
+    assert (
+        "no config.json"
+        in answer(registry.inspector.request("look", tmp_path / "nothing"))["error"]
+    )
 
 
 # When things go wrong
@@ -1415,7 +1634,9 @@ def test_a_worker_that_hangs_is_ended_and_the_others_are_left_alone(serve):
     registry.hang_timeout_s = 6
     wait_for_the_end(wait_for_status(hung, "failed"))
     registry.hang_timeout_s = 60
-    assert "the training process hung for 6 s and was ended; its checkpoint of step " in hung.message
+    assert (
+        "the training process hung for 6 s and was ended; its checkpoint of step " in hung.message
+    )
     assert gone(pid)
     assert (other.status, other.worker.process.pid) == ("training", theirs)
     wait_for_steps(other, other.step + 2)
@@ -1428,7 +1649,10 @@ def test_a_run_in_very_slow_motion_does_not_hang(serve):
     run = start(registry, steps=ENDLESS, changes=[SettingChange(1, "speed", 0.01)])
     wait_for_steps(run, 1)
     registry.hang_timeout_s, began = 5, time.monotonic()
-    wait_for(lambda: time.monotonic() > began + 2 * registry.hang_timeout_s or not run.has_worker, description="twice the patience to pass")
+    wait_for(
+        lambda: time.monotonic() > began + 2 * registry.hang_timeout_s or not run.has_worker,
+        description="twice the patience to pass",
+    )
     assert (run.status, run.message) == ("training", "")
     registry.change_setting(run, "speed", 0)
     wait_for_steps(run, 3)
@@ -1444,7 +1668,10 @@ def test_a_run_that_cannot_save_says_so_keeps_its_weights_and_saves_later(regist
     registry.control(run, "step")
     wait_for_steps(run, at + 1)
     registry.control(run, "stop")
-    wait_for(lambda: "the run is paused: free disk space and resume" in run.message, description="the trouble")
+    wait_for(
+        lambda: "the run is paused: free disk space and resume" in run.message,
+        description="the trouble",
+    )
     wait_for_status(run, "paused")
     assert run.has_worker
     assert answer(registry.predict(run, "1 2"))["answer"] == ["2", "1"]
@@ -1458,13 +1685,20 @@ def test_a_run_that_cannot_save_says_so_keeps_its_weights_and_saves_later(regist
 def test_run_waits_on_full_disk_and_resumes_without_missing_points(tmp_path):
     root = tmp_path / "small"
     root.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", root], capture_output=True, text=True, check=False)
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", root],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if mount.returncode:
         pytest.skip(f"no small file system can be mounted here: {mount.stderr.strip()}")
     registry = Registry(root, slots=1)
     try:
         run = start(registry, steps=ENDLESS)
-        wait_for(lambda: "No space left on device" in run.message, description="the disk to be full")
+        wait_for(
+            lambda: "No space left on device" in run.message, description="the disk to be full"
+        )
         wait_for_status(run, "paused")
         at = run.step
         assert run.has_worker
@@ -1477,7 +1711,12 @@ def test_run_waits_on_full_disk_and_resumes_without_missing_points(tmp_path):
         assert (newest(run), run.message) == (run.step, "")
     finally:
         registry.shutdown(30)
-        wait_for(lambda: subprocess.run(["umount", root], capture_output=True, check=False).returncode == 0, description="unmounting")
+        wait_for(
+            lambda: (
+                subprocess.run(["umount", root], capture_output=True, check=False).returncode == 0
+            ),
+            description="unmounting",
+        )
 
 
 def test_metrics_that_are_broken_on_disk_are_said(registry):
@@ -1612,7 +1851,9 @@ def test_a_page_gets_the_changes_of_a_run_only_when_they_are_others(registry):
 def test_a_manifest_that_has_not_changed_is_read_once(registry, monkeypatch):
     run = wait_for_the_end(wait_for_status(start(registry, steps=2), "done"))
     reads = []
-    monkeypatch.setattr(run_module, "read_manifest", lambda folder: reads.append(folder) or read_manifest(folder))
+    monkeypatch.setattr(
+        run_module, "read_manifest", lambda folder: reads.append(folder) or read_manifest(folder)
+    )
     for _ in range(3):
         assert newest(run) == 2
     folder = run.checkpoints()[0][0]

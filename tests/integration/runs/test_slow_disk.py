@@ -11,7 +11,16 @@ from playground.runs import storage_quota as room_module
 from playground.runs.registry import Registry
 from playground.training.config import RunConfig
 
-SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "steps": 20}
+SMALL = {
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 16,
+    "batch_size": 8,
+    "max_length": 5,
+    "eval_n": 32,
+    "steps": 20,
+}
 
 
 class SlowDisk:
@@ -46,7 +55,11 @@ def slow_write(monkeypatch, disk, registry):
 
 
 def slow_check(monkeypatch, disk, registry):
-    monkeypatch.setattr(registry.storage_quota, "ensure_available", disk.around(registry.storage_quota.ensure_available))
+    monkeypatch.setattr(
+        registry.storage_quota,
+        "ensure_available",
+        disk.around(registry.storage_quota.ensure_available),
+    )
 
 
 def slow_removal(monkeypatch, disk, registry):
@@ -54,16 +67,24 @@ def slow_removal(monkeypatch, disk, registry):
 
 
 ACTIONS = {
-    "a run is renamed": (slow_write, lambda registry, run: registry.update_metadata(run, name="another")),
+    "a run is renamed": (
+        slow_write,
+        lambda registry, run: registry.update_metadata(run, name="another"),
+    ),
     "a run is deleted": (slow_write, lambda registry, run: registry.delete(run)),
     "a run leaves the line": (slow_write, lambda registry, run: registry.control(run, "stop")),
     "its worker ends": (slow_write, lambda registry, run: registry._on_worker_exit(run, 0)),
-    "its worker saves": (slow_write, lambda registry, run: registry._on_worker_message(run, "saved", 3)),
+    "its worker saves": (
+        slow_write,
+        lambda registry, run: registry._on_worker_message(run, "saved", 3),
+    ),
     "a run starts": (slow_write, lambda registry, run: start(registry, "bob")),
     "room is made for a run": (slow_check, lambda registry, run: start(registry, "bob")),
     "a run is forgotten": (
         slow_removal,
-        lambda registry, run: registry.storage_quota.evict_if_idle(run, registry.storage_quota.delete_run),
+        lambda registry, run: registry.storage_quota.evict_if_idle(
+            run, registry.storage_quota.delete_run
+        ),
     ),
 }
 
@@ -84,7 +105,10 @@ def test_a_poll_and_a_request_do_not_wait_for_the_disk(registry, monkeypatch, ac
             for run in (watched, changed):
                 told = threads.submit(registry.poll, run, 0, -1, 0).result(20)
                 assert told["name"] == run.name
-                assert "no weights yet" in threads.submit(registry.predict, run, "1 2").result(20).result(20)["error"]
+                assert (
+                    "no weights yet"
+                    in threads.submit(registry.predict, run, "1 2").result(20).result(20)["error"]
+                )
                 threads.submit(registry.find_shared, run.watch_id).result(20)
         finally:
             disk.released.set()

@@ -1,4 +1,6 @@
-"""The loop of a worker where steps are taken in rows, as on a GPU; the rest of it is tested through the registry."""
+"""The loop of a worker where steps are taken in rows, as on a GPU; the rest of it is tested
+through the registry.
+"""
 
 import pytest
 import torch
@@ -34,7 +36,9 @@ def make(tmp_path):
         owner, pipe = context().Pipe()
         owners.append(owner)
         (tmp_path / name / "checkpoints").mkdir(parents=True)
-        return TrainingWorker(pipe, WorkerSpec(str(tmp_path / name), RunConfig.from_flat(SMALL).to_flat()))
+        return TrainingWorker(
+            pipe, WorkerSpec(str(tmp_path / name), RunConfig.from_flat(SMALL).to_flat())
+        )
 
     yield worker
     for owner in owners:
@@ -51,7 +55,13 @@ def in_rows(worker: TrainingWorker) -> list[int]:
     """Let it take steps in rows; returns how long each will have been."""
     trainer, rows = worker.trainer, []
     steps = CudaGraphSteps(
-        trainer.model, trainer.optimizer, trainer.config.training, trainer._next_batch, trainer.device, (), lambda work, generators: work
+        trainer.model,
+        trainer.optimizer,
+        trainer.config.training,
+        trainer._next_batch,
+        trainer.device,
+        (),
+        lambda work, generators: work,
     )
     run = steps.run
     steps.run = lambda rates: rows.append(len(rates)) or run(rates)
@@ -66,7 +76,9 @@ def test_rows_of_steps_leave_the_same_history_as_single_steps(make, quick):
     rows = in_rows(worker)
     worker.run()
     assert [line["step"] for line in read_lines(worker.folder)] == list(range(1, 301))
-    on_grid = {step for step in range(301) if WeightHistory(worker.folder).should_save_weights(step)}
+    on_grid = {
+        step for step in range(301) if WeightHistory(worker.folder).should_save_weights(step)
+    }
     assert on_grid <= set(weight_steps(worker.folder))
     assert state_steps(worker.folder) == state_steps(plain.folder)
     assert sum(rows) == 300
@@ -94,7 +106,9 @@ def test_a_row_ends_where_the_run_is_to_wait(make, quick):
     assert worker.steps_per_iteration() == 2
     worker.pause_at_step = -1
     assert worker.steps_per_iteration() == next(
-        n for n in range(1, 99) if worker.history.should_save_weights(192 + n) or worker.history.should_save_state(192 + n)
+        n
+        for n in range(1, 99)
+        if worker.history.should_save_weights(192 + n) or worker.history.should_save_state(192 + n)
     )
 
 
@@ -103,10 +117,18 @@ def test_worker_thread_limit_overrides_its_settings(tmp_path, monkeypatch):
     (tmp_path / "checkpoints").mkdir()
     fields = RunConfig.from_flat(SMALL | {"threads": 2}).to_flat()
     taken, take = [], torch.set_num_threads
-    monkeypatch.setattr(torch, "set_num_threads", lambda threads: (taken.append(threads), take(threads)))
-    worker = TrainingWorker(pipe, WorkerSpec(str(tmp_path), fields, changes=[[0, "threads", 8]], threads=1))
+    monkeypatch.setattr(
+        torch, "set_num_threads", lambda threads: (taken.append(threads), take(threads))
+    )
+    worker = TrainingWorker(
+        pipe, WorkerSpec(str(tmp_path), fields, changes=[[0, "threads", 8]], threads=1)
+    )
     worker.trainer.train_step()
-    assert (worker.trainer.active_config.threads, worker.trainer.threads, torch.get_num_threads()) == (8, 1, 1)
+    assert (
+        worker.trainer.active_config.threads,
+        worker.trainer.threads,
+        torch.get_num_threads(),
+    ) == (8, 1, 1)
     save_checkpoint(tmp_path / "checkpoints" / "0000001", worker.trainer, [])
     TrainingWorker(pipe, WorkerSpec(str(tmp_path), fields, changes=[[0, "threads", 8]], threads=1))
     assert set(taken) == {1}

@@ -18,7 +18,16 @@ from playground.ui.report_api import report_handlers
 from tests.support.app_server import ROOT, wait_for
 from tests.support.coroutines import run_in_thread
 
-SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "steps": 20}
+SMALL = {
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 16,
+    "batch_size": 8,
+    "max_length": 5,
+    "eval_n": 32,
+    "steps": 20,
+}
 
 
 @pytest.fixture
@@ -29,7 +38,9 @@ def no_descriptors(monkeypatch):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     context = worker_process.context()
-    monkeypatch.setattr(worker_process, "context", lambda: SimpleNamespace(Pipe=refuse, Process=context.Process))
+    monkeypatch.setattr(
+        worker_process, "context", lambda: SimpleNamespace(Pipe=refuse, Process=context.Process)
+    )
 
 
 @pytest.fixture
@@ -48,7 +59,9 @@ def no_threads(monkeypatch):
 @pytest.mark.smoke
 @pytest.mark.parametrize("missing", ["no_descriptors", "no_threads"])
 def test_failed_child_start_reports_its_end_from_another_thread(missing, request):
-    WorkerProcess("builtins:id", "first", on_message=lambda: None, on_exit=lambda code: None)  # before resources run out
+    WorkerProcess(
+        "builtins:id", "first", on_message=lambda: None, on_exit=lambda code: None
+    )  # before resources run out
     request.getfixturevalue(missing)
     lock, codes = threading.Lock(), []
 
@@ -75,7 +88,11 @@ def test_a_run_whose_process_cannot_be_started_fails_and_can_be_resumed(tmp_path
             def refuse(*_):
                 raise pipes[0]
 
-            patch.setattr(worker_process, "context", lambda: SimpleNamespace(Pipe=refuse, Process=context.Process))
+            patch.setattr(
+                worker_process,
+                "context",
+                lambda: SimpleNamespace(Pipe=refuse, Process=context.Process),
+            )
             run = registry.start(RunConfig.from_flat(SMALL), "ada")
             wait_for(lambda: run.status == "failed", 60, "the end of a run without a process")
             assert "could not be started" in run.message
@@ -102,7 +119,11 @@ def test_report_and_figures_return_error_if_process_cannot_start(name, no_descri
 
 
 def test_waiting_for_a_processor_counts_as_active(tmp_path):
-    for thread, text in (("7", "1000000000 50000000000 3\n"), ("8", "500000000 0 1\n"), ("9", "odd\n")):
+    for thread, text in (
+        ("7", "1000000000 50000000000 3\n"),
+        ("8", "500000000 0 1\n"),
+        ("9", "odd\n"),
+    ):
         folder = tmp_path / "7" / "task" / thread
         folder.mkdir(parents=True)
         (folder / "schedstat").write_text(text)

@@ -15,7 +15,13 @@ from playground.runs import registry as registry_module
 from playground.runs import zerogpu as zero_module
 from playground.runs.registry import Registry
 from playground.runs.run import Run, WorkerSpec
-from playground.runs.zerogpu import SLICE_MARGIN_S, SLICE_SECONDS, describe_error, run_slice, zerogpu_decorated
+from playground.runs.zerogpu import (
+    SLICE_MARGIN_S,
+    SLICE_SECONDS,
+    describe_error,
+    run_slice,
+    zerogpu_decorated,
+)
 from playground.training.checkpoint import load_model, weights_by_name
 from playground.training.config import RunConfig, SettingChange
 from playground.training.trainer import Trainer, resolve_device
@@ -25,13 +31,24 @@ from tests.support.fake_zerogpu import CURRENT_REQUEST, FakeZeroGpu, ZeroGpuErro
 
 CONFIG = RunConfig.from_flat(
     {
-        "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "dropout": 0.1, "eval_every": 20,
-        "eval_n": 32, "steps": 60, "device": "zero",
+        "d_model": 16,
+        "n_heads": 2,
+        "n_layers": 1,
+        "d_ff": 16,
+        "batch_size": 8,
+        "max_length": 5,
+        "dropout": 0.1,
+        "eval_every": 20,
+        "eval_n": 32,
+        "steps": 60,
+        "device": "zero",
     }
-)  # fmt: skip
+)
 LONG = 60.0  # seconds: one slice holds the whole run
 QUOTA = ZeroGpuError(
-    "You have exceeded your free ZeroGPU quota (35s requested vs. 3s left). <a href='x'>Try</a> again in 2:00.", "ZeroGPU quota exceeded"
+    "You have exceeded your free ZeroGPU quota (35s requested vs. 3s left). <a href='x'>Try</a> "
+    "again in 2:00.",
+    "ZeroGPU quota exceeded",
 )
 
 
@@ -107,7 +124,9 @@ def test_slices_train_what_one_go_trains_to_the_bit(registry, zero, slices_of, a
     assert (told["slice"], told["place"]) == (True, None)
     to_the_end(registry, run)
     assert len(zero.calls) >= 3
-    assert len(set(zero.pids)) == 1  # the process that was forked for the first slice was used again
+    assert (
+        len(set(zero.pids)) == 1
+    )  # the process that was forked for the first slice was used again
     assert (losses(run), weights(run)) == at_once
     assert run.scores["n"] > 0
     assert registry.poll(run, 0, -1, 0)["slice"] is False
@@ -123,7 +142,9 @@ def test_a_thread_of_ours_is_not_lent_a_gpu_and_the_run_pauses(registry, zero):
 
 
 @pytest.mark.parametrize(("action", "status"), [("pause", "paused"), ("stop", "stopped")])
-def test_run_between_slices_pauses_or_stops_at_once_and_resumes(registry, slices_of, at_once, action, status):
+def test_run_between_slices_pauses_or_stops_at_once_and_resumes(
+    registry, slices_of, at_once, action, status
+):
     slices_of(0.02)
     run = registry.start(CONFIG, "ada")
     slice_of(registry, run)
@@ -138,7 +159,9 @@ def test_run_between_slices_pauses_or_stops_at_once_and_resumes(registry, slices
 
 
 @pytest.mark.parametrize(("action", "status"), [("pause", "paused"), ("stop", "stopped")])
-def test_within_a_slice_a_pause_saves_and_gives_the_gpu_back(registry, slices_of, at_once, action, status):
+def test_within_a_slice_a_pause_saves_and_gives_the_gpu_back(
+    registry, slices_of, at_once, action, status
+):
     slices_of(LONG)
     run = registry.start(CONFIG, "ada", changes=[SettingChange(0, "speed", 20)])
     event = in_an_event(registry, run)
@@ -166,7 +189,9 @@ def test_a_step_takes_one_slice(registry, slices_of):
     assert (run.status, run.step) == ("paused", before + 1)
 
 
-def test_killed_in_mid_slice_it_pauses_and_no_point_that_was_told_is_lost(registry, zero, slices_of, at_once):
+def test_killed_in_mid_slice_it_pauses_and_no_point_that_was_told_is_lost(
+    registry, zero, slices_of, at_once
+):
     slices_of(LONG)
     run = registry.start(CONFIG, "ada", changes=[SettingChange(0, "speed", 20)])
     event = in_an_event(registry, run)
@@ -194,14 +219,17 @@ def test_a_slice_that_outlasts_what_was_granted_is_cut_off(registry, zero, slice
     assert run.message.startswith("the slice was interrupted (GPU task aborted)")
 
 
-def test_a_quota_that_is_used_up_pauses_the_run_with_its_checkpoint(registry, zero, slices_of, at_once):
+def test_a_quota_that_is_used_up_pauses_the_run_with_its_checkpoint(
+    registry, zero, slices_of, at_once
+):
     slices_of(0.02)
     run = registry.start(CONFIG, "ada")
     zero.next_error = QUOTA
     slice_of(registry, run)
     assert run.status == "paused"
     assert run.message == (
-        "the GPU time that ZeroGPU grants a visitor is used up (You have exceeded your free ZeroGPU quota (35s requested vs. 3s left). "
+        "the GPU time that ZeroGPU grants a visitor is used up (You have exceeded your free "
+        "ZeroGPU quota (35s requested vs. 3s left). "
         "Try again in 2:00); it has no checkpoint yet"
     )
     registry.control(run, "resume")
@@ -209,13 +237,17 @@ def test_a_quota_that_is_used_up_pauses_the_run_with_its_checkpoint(registry, ze
     at = run.step
     zero.next_error = QUOTA
     slice_of(registry, run)
-    assert run.message.endswith(f"its checkpoint of step {at} is saved, Resume continues from there")
+    assert run.message.endswith(
+        f"its checkpoint of step {at} is saved, Resume continues from there"
+    )
     registry.control(run, "resume")
     slices_of(LONG)
     assert losses(to_the_end(registry, run)) == at_once[0]
 
 
-def test_slice_without_connection_pauses_the_run_which_resumes_later(registry, zero, slices_of, at_once, monkeypatch):
+def test_slice_without_connection_pauses_the_run_which_resumes_later(
+    registry, zero, slices_of, at_once, monkeypatch
+):
     def full(*arguments: object, **more: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -225,7 +257,10 @@ def test_slice_without_connection_pauses_the_run_which_resumes_later(registry, z
         patch.setattr(zero_module, "Listener", full)
         slice_of(registry, run)
     assert (run.status, run.has_worker, zero.calls) == ("paused", False, [])
-    assert run.message == "the GPU was not available ([Errno 24] Too many open files); it has no checkpoint yet"
+    assert (
+        run.message
+        == "the GPU was not available ([Errno 24] Too many open files); it has no checkpoint yet"
+    )
     assert registry.poll(run, 0, -1, 0)["message"] == run.message
     registry.control(run, "resume")
     assert losses(to_the_end(registry, run)) == at_once[0]
@@ -285,17 +320,24 @@ def test_the_form_offers_slices_where_there_are_any(monkeypatch):
 
 def test_what_is_lent_a_gpu_asks_for_more_than_it_trains_and_travels(monkeypatch):
     asked = {}
-    monkeypatch.setitem(sys.modules, "spaces", SimpleNamespace(GPU=lambda **how: asked.update(how) or (lambda task: task)))
+    monkeypatch.setitem(
+        sys.modules,
+        "spaces",
+        SimpleNamespace(GPU=lambda **how: asked.update(how) or (lambda task: task)),
+    )
     assert zerogpu_decorated() is run_slice
     assert asked == {"duration": SLICE_SECONDS + SLICE_MARGIN_S}
-    order = WorkerSpec("folder", CONFIG.to_flat(), [[0, "speed", 2.0]], "train", None, SLICE_SECONDS)
+    order = WorkerSpec(
+        "folder", CONFIG.to_flat(), [[0, "speed", 2.0]], "train", None, SLICE_SECONDS
+    )
     assert pickle.loads(pickle.dumps((run_slice, order))) == (run_slice, order)
 
 
 SPACES = """
 import json, multiprocessing, os, threading
 from multiprocessing import forkserver
-state = {"threads": threading.active_count(), "fork server": forkserver._forkserver._forkserver_pid is not None}
+has_server = forkserver._forkserver._forkserver_pid is not None
+state = {"threads": threading.active_count(), "fork server": has_server}
 open(os.environ["SEEN"], "w").write(json.dumps(state))
 raise RuntimeError("no device API")
 """
@@ -321,9 +363,18 @@ def test_app_imports_spaces_first_and_trains_on_cpu_if_that_fails(tmp_path):
 @pytest.mark.parametrize(
     ("trouble", "says"),
     [
-        (ZeroGpuError("No GPU was available after 60s", "ZeroGPU queue timeout"), "no GPU was free (No GPU was available after 60s)"),
-        (ZeroGpuError("AssertionError", "ZeroGPU worker error"), "the slice was interrupted (AssertionError)"),
-        (RuntimeError("ZeroGPU API /schedule error: 500"), "the GPU was not available (ZeroGPU API /schedule error: 500)"),
+        (
+            ZeroGpuError("No GPU was available after 60s", "ZeroGPU queue timeout"),
+            "no GPU was free (No GPU was available after 60s)",
+        ),
+        (
+            ZeroGpuError("AssertionError", "ZeroGPU worker error"),
+            "the slice was interrupted (AssertionError)",
+        ),
+        (
+            RuntimeError("ZeroGPU API /schedule error: 500"),
+            "the GPU was not available (ZeroGPU API /schedule error: 500)",
+        ),
         (TimeoutError(), "the GPU was not available (TimeoutError)"),
     ],
 )

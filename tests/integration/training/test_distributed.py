@@ -12,32 +12,63 @@ import torch
 
 from playground.tasks.held_out import sample_training_batch
 from playground.training.checkpoint import resume_trainer, save_checkpoint
-from playground.training.distributed import SINGLE_PROCESS, DistributedContext, ShardedLoss, init_distributed
+from playground.training.distributed import (
+    SINGLE_PROCESS,
+    DistributedContext,
+    ShardedLoss,
+    init_distributed,
+)
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 from tests.support.distributed_worker import ends_early, families, summarize, uninterrupted
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-TINY = ["--length", "4", "--d-model", "16", "--n-heads", "2", "--n-layers", "1", "--d-ff", "16", "--batch-size", "16", "--eval-n", "32"]
+TINY = [
+    "--length",
+    "4",
+    "--d-model",
+    "16",
+    "--n-heads",
+    "2",
+    "--n-layers",
+    "1",
+    "--d-ff",
+    "16",
+    "--batch-size",
+    "16",
+    "--eval-n",
+    "32",
+]
 CLOSE = {"rel": 1e-5, "abs": 1e-5}
 
 
 @pytest.fixture(scope="module")
 def run(small_run):
-    """Lengths 1 to 5, so that the halves of a batch hold different numbers of tokens. Epsilon is well above rounding: a key's bias has no
-    gradient (softmax does not see it), and with 1e-9 Adam would make an update of the rounding that is there instead."""
+    """Lengths 1 to 5, so that the halves of a batch hold different numbers of tokens. Epsilon is
+    well above rounding: a key's bias has no
+    gradient (softmax does not see it), and with 1e-9 Adam would make an update of the rounding that
+    is there instead.
+    """
     return small_run.replace(steps=12, eval_every=6, epsilon=1e-6)
 
 
 @pytest.fixture(scope="module")
 def saw(run, tmp_path_factory):
-    """What each of two processes saw, what torchrun let through of what they said, and the folder of their checkpoints."""
+    """What each of two processes saw, what torchrun let through of what they said, and the
+    folder of their checkpoints.
+    """
     folder = tmp_path_factory.mktemp("together")
     trainer = Trainer(run)
     save_checkpoint(folder / "one", trainer, [trainer.train_step() for _ in range(5)])
-    (folder / "order.json").write_text(json.dumps({"fields": run.to_flat(), "arguments": [*TINY, "--steps", "3", "--device", "cpu"]}))
+    (folder / "order.json").write_text(
+        json.dumps(
+            {"fields": run.to_flat(), "arguments": [*TINY, "--steps", "3", "--device", "cpu"]}
+        )
+    )
     command = [*TORCHRUN, "-m", "tests.support.distributed_worker", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False
+    )
     assert done.returncode == 0, done.stderr
     both = [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
     assert [(each["rank"], each["size"]) for each in both] == [(0, 2), (1, 2)]
@@ -72,7 +103,10 @@ def test_two_processes_train_to_the_same_weights_as_one(saw, alone):
     assert_close(trainer, resume_trainer(of_one)[0])
     assert [line["step"] for line in lines] == list(range(1, 13))
     began = dict(Trainer(trainer.config).model.named_parameters())
-    moved = {name: float((weight - began[name]).detach().abs().max()) for name, weight in trainer.model.named_parameters()}
+    moved = {
+        name: float((weight - began[name]).detach().abs().max())
+        for name, weight in trainer.model.named_parameters()
+    }
     assert min(moved.values()) > 1e-4
 
 
@@ -87,7 +121,11 @@ def test_mean_of_sharded_losses_and_gradients_equals_full_batch(run, smoothing):
     parts = [share(batch, smoothing) for share in shares]
     whole = family.loss(batch, smoothing)
     torch.testing.assert_close(sum(parts) / 2, whole)
-    for ours, theirs in zip(torch.autograd.grad(sum(parts) / 2, weights), torch.autograd.grad(whole, weights), strict=True):
+    for ours, theirs in zip(
+        torch.autograd.grad(sum(parts) / 2, weights),
+        torch.autograd.grad(whole, weights),
+        strict=True,
+    ):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
     plain = sum(family.loss(share.context.local_shard(batch), smoothing) for share in shares) / 2
     assert abs((plain - whole).item()) > 1e-3
@@ -97,7 +135,10 @@ def test_a_batch_in_which_nothing_trains_has_no_loss(run):
     trainer = Trainer(run)
     batch = sample_training_batch(trainer.task, 4, 1, 5, trainer.data_generator)
     batch.loss_weight_B[:] = 0
-    assert [ShardedLoss(trainer.model, DistributedContext(rank, 2))(batch, 0.0).item() for rank in (0, 1)] == [0, 0]
+    assert [
+        ShardedLoss(trainer.model, DistributedContext(rank, 2))(batch, 0.0).item()
+        for rank in (0, 1)
+    ] == [0, 0]
 
 
 def test_every_family_trains_on_two_processes_as_on_one(saw, run, tmp_path):
@@ -164,7 +205,10 @@ def test_what_cannot_be_trained_together_is_refused_by_all(saw):
         "use 32 or 34, or another number of processes"
     )
     assert first["apart"].startswith("process 1 does not have the settings")
-    assert all(each["elsewhere"].startswith("process 1 does not have the checkpoint") for each in (first, second))
+    assert all(
+        each["elsewhere"].startswith("process 1 does not have the checkpoint")
+        for each in (first, second)
+    )
 
 
 def test_training_ends_and_saves_when_another_process_is_lost(saw):
@@ -180,22 +224,53 @@ def test_the_command_speaks_with_one_voice_and_writes_once(saw):
     assert [json.loads(line)["steps"] for line in done.stdout.splitlines()] == [3]
     assert "playground" not in done.stderr
     assert resume_trainer(folder / "told")[0].step_count == 3
-    assert {path.name for path in folder.iterdir() if path.is_dir()} == {"one", "uncut", "cut", "dropping", "told", "alone"}
+    assert {path.name for path in folder.iterdir() if path.is_dir()} == {
+        "one",
+        "uncut",
+        "cut",
+        "dropping",
+        "told",
+        "alone",
+    }
 
 
 def catches(process, number):
-    """Whether a process has a handler of its own for a signal: the Trainer's is there from the first step on."""
-    masks = dict(line.split(":\t") for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if line.startswith("Sig"))
+    """Whether a process has a handler of its own for a signal: the Trainer's is there from the
+    first step on.
+    """
+    masks = dict(
+        line.split(":\t")
+        for line in Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        if line.startswith("Sig")
+    )
     return int(masks["SigCgt"], 16) >> (number - 1) & 1
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks into Linux's /proc")
 def test_a_signal_to_torchrun_saves_a_checkpoint_that_one_process_takes_up(saw, tmp_path):
-    train = ["-m", "playground", "train", "--resume", str(saw[2] / "told"), "--steps", "100000", "--out", str(tmp_path / "cut")]
-    with subprocess.Popen([*TORCHRUN, *train], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+    train = [
+        "-m",
+        "playground",
+        "train",
+        "--resume",
+        str(saw[2] / "told"),
+        "--steps",
+        "100000",
+        "--out",
+        str(tmp_path / "cut"),
+    ]
+    with subprocess.Popen(
+        [*TORCHRUN, *train], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
         torchrun = psutil.Process(run.pid)
         try:
-            wait_for(lambda: len(ranks := torchrun.children()) == 2 and all(catches(rank, signal.SIGTERM) for rank in ranks), 120)
+            wait_for(
+                lambda: (
+                    len(ranks := torchrun.children()) == 2
+                    and all(catches(rank, signal.SIGTERM) for rank in ranks)
+                ),
+                120,
+            )
             run.send_signal(signal.SIGTERM)
             printed, said = run.communicate(timeout=60)
         finally:
@@ -211,7 +286,10 @@ def test_a_signal_to_torchrun_saves_a_checkpoint_that_one_process_takes_up(saw, 
 
 def test_a_process_alone_asks_nobody(run):
     assert init_distributed(torch.device("cpu")) is SINGLE_PROCESS
-    assert (SINGLE_PROCESS.all_reduce_max(7), SINGLE_PROCESS.device(torch.device("cuda"))) == (7, torch.device("cuda"))
+    assert (SINGLE_PROCESS.all_reduce_max(7), SINGLE_PROCESS.device(torch.device("cuda"))) == (
+        7,
+        torch.device("cuda"),
+    )
     value = torch.tensor(3.0)
     assert SINGLE_PROCESS.all_reduce_sum(value) is SINGLE_PROCESS.all_reduce_mean(value) is value
     SINGLE_PROCESS.check_consistent(run.replace(batch_size=33), torch.device("cpu"))
@@ -222,5 +300,8 @@ def test_more_processes_than_gpus_are_refused(monkeypatch):
     for name, value in {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2}.items():
         monkeypatch.setenv(name, str(value))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(ValueError, match="torchrun started 2 processes here, but there are 1 GPUs; lower --nproc-per-node"):
+    with pytest.raises(
+        ValueError,
+        match="torchrun started 2 processes here, but there are 1 GPUs; lower --nproc-per-node",
+    ):
         init_distributed(torch.device("cuda"))

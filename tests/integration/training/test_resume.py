@@ -50,7 +50,9 @@ print(fingerprint(trainer))
 
 @pytest.fixture(scope="module")
 def dropping(small_run):
-    return small_run.replace(steps=N, d_model=16, d_ff=16, dropout=0.1, schedule="cosine", decay_steps=N, eval_every=5)
+    return small_run.replace(
+        steps=N, d_model=16, d_ff=16, dropout=0.1, schedule="cosine", decay_steps=N, eval_every=5
+    )
 
 
 def saved(run, steps, folder):
@@ -86,18 +88,35 @@ def forget_nothing(trainer, fresh):
 @pytest.mark.smoke
 def test_run_resumed_in_new_process_is_bit_identical_to_uncut_run(dropping, tmp_path):
     cuts = [(dropout, steps) for dropout in (0.0, 0.1) for steps in (0, 1, 9)]
-    folders = [saved(dropping.replace(dropout=dropout), steps, tmp_path / f"{dropout}-{steps}") for dropout, steps in cuts]
+    folders = [
+        saved(dropping.replace(dropout=dropout), steps, tmp_path / f"{dropout}-{steps}")
+        for dropout, steps in cuts
+    ]
     command = [sys.executable, "-W", "error", "-c", RESUME, *map(str, folders)]
-    resumed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout.split()
-    uncut = {dropout: fingerprint(finished(dropping.replace(dropout=dropout))) for dropout in (0.0, 0.1)}
+    resumed = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
+    ).stdout.split()
+    uncut = {
+        dropout: fingerprint(finished(dropping.replace(dropout=dropout))) for dropout in (0.0, 0.1)
+    }
     assert resumed == [uncut[dropout] for dropout, _ in cuts]
 
 
 def train(run, until=N, scheduled=(), by_hand=(), folder=None):
-    """In a new process, which ends by a kill if it saved; the fingerprint that it printed otherwise."""
-    order = {"fields": run.to_flat(), "until": until, "scheduled": scheduled, "by_hand": by_hand, "folder": folder and str(folder)}
+    """In a new process, which ends by a kill if it saved; the fingerprint that it printed
+    otherwise.
+    """
+    order = {
+        "fields": run.to_flat(),
+        "until": until,
+        "scheduled": scheduled,
+        "by_hand": by_hand,
+        "folder": folder and str(folder),
+    }
     command = [sys.executable, "-W", "error", "-c", TRAIN, json.dumps(order)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == (-9 if folder else 0), done.stderr
     return done.stdout.strip()
 
@@ -113,9 +132,14 @@ def test_killed_and_resumed_live_change_equals_scheduled_change(dropping, tmp_pa
     save_checkpoint(tmp_path / "changed at the cut", at_the_cut, None)
     folders = [tmp_path / f"changed {when} the cut" for when in ("before", "at", "after")]
     command = [sys.executable, "-W", "error", "-c", RESUME, *map(str, folders)]
-    resumed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout.split()
+    resumed = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
+    ).stdout.split()
     assert resumed == [undisturbed] * 3
-    others = [train(dropping), *(train(dropping, scheduled=[[step, *change[1:]]]) for step in (3, 5))]
+    others = [
+        train(dropping),
+        *(train(dropping, scheduled=[[step, *change[1:]]]) for step in (3, 5)),
+    ]
     assert len({undisturbed, *others}) == 4
 
 
@@ -135,16 +159,26 @@ def test_a_change_that_a_checkpoint_forgot_would_show(dropping, tmp_path):
 
 @pytest.mark.parametrize(
     ("forget", "matters"),
-    [(forget_nothing, False), (forget_torchs_generator, True), (forget_the_data_generator, True), (forget_the_optimizer, True)],
+    [
+        (forget_nothing, False),
+        (forget_torchs_generator, True),
+        (forget_the_data_generator, True),
+        (forget_the_optimizer, True),
+    ],
 )
-def test_each_part_of_the_state_is_needed_to_end_with_the_same_bits(dropping, tmp_path, forget, matters):
+def test_each_part_of_the_state_is_needed_to_end_with_the_same_bits(
+    dropping, tmp_path, forget, matters
+):
     uncut = finished(dropping)
     folder = saved(dropping, 6, tmp_path / "cut")
     fresh = Trainer(dropping).state_dict()
     trainer, _ = resume_trainer(folder)
     forget(trainer, fresh)
     list(trainer)
-    weights = [torch.equal(a, b) for a, b in zip(trainer.model.parameters(), uncut.model.parameters(), strict=True)]
+    weights = [
+        torch.equal(a, b)
+        for a, b in zip(trainer.model.parameters(), uncut.model.parameters(), strict=True)
+    ]
     assert all(weights) != matters
     assert (fingerprint(trainer) == fingerprint(uncut)) != matters
 
@@ -158,7 +192,9 @@ def test_a_resumed_run_goes_on_where_it_was_with_its_metrics_and_its_clock(dropp
     assert resumed.config == dropping
     assert resumed.seconds == pytest.approx(trainer.seconds, abs=1e-3)
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
-    assert [line["loss"] for line in lines] == pytest.approx([each.loss for each in metrics], rel=1e-5)
+    assert [line["loss"] for line in lines] == pytest.approx(
+        [each.loss for each in metrics], rel=1e-5
+    )
     assert [("exact_match" in line) for line in lines] == [False, False, False, False, True, False]
     assert resumed.train_step().step == 7
     assert resumed.seconds > trainer.seconds - 1e-3
@@ -184,7 +220,9 @@ def test_weights_alone_can_be_used_and_not_resumed_and_the_error_says_so(droppin
     trainer = Trainer(dropping)
     save_checkpoint(tmp_path / "weights", trainer, [], resumable=False)
     assert not (tmp_path / "weights" / "training.safetensors").exists()
-    with pytest.raises(CheckpointError, match="holds weights only and cannot be resumed; train a new run instead"):
+    with pytest.raises(
+        CheckpointError, match="holds weights only and cannot be resumed; train a new run instead"
+    ):
         resume_trainer(tmp_path / "weights")
 
 
@@ -204,7 +242,9 @@ def test_run_diverged_at_first_step_can_resume_once_repaired(dropping, tmp_path)
 @pytest.fixture(scope="module")
 def ended_early(small_run, tmp_path_factory):
     """The checkpoint of a run that ended because it reached its goal."""
-    trainer = Trainer(small_run.replace(until=0.3, eval_every=5, eval_n=20, steps=300, learning_rate=1e-2))
+    trainer = Trainer(
+        small_run.replace(until=0.3, eval_every=5, eval_n=20, steps=300, learning_rate=1e-2)
+    )
     metrics = list(trainer)
     assert trainer.stopped_early
     assert trainer.step_count < 300

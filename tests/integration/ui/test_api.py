@@ -1,4 +1,5 @@
-"""The endpoints for programs: as a client of a server that is open to others uses them, and asked directly with whatever anybody may
+"""The endpoints for programs: as a client of a server that is open to others uses them, and asked
+directly with whatever anybody may
 send."""
 
 import asyncio
@@ -29,8 +30,22 @@ from tests.support.app_server import ROOT, AppServer, wait_for
 from tests.support.coroutines import run_in_thread
 from tests.support.small_runs import TINY_SETTINGS
 
-ENDPOINTS = ("settings", "models", "start", "status", "pause", "resume", "stop", "predict", "attention", "evaluate", "compare", "push",
-             "job", "cancel")  # fmt: skip
+ENDPOINTS = (
+    "settings",
+    "models",
+    "start",
+    "status",
+    "pause",
+    "resume",
+    "stop",
+    "predict",
+    "attention",
+    "evaluate",
+    "compare",
+    "push",
+    "job",
+    "cancel",
+)
 REVERSE = "checkpoint:reverse-one-head"
 SMALL = TINY_SETTINGS | {"steps": 100_000, "min_length": 1, "max_length": 4}
 
@@ -45,7 +60,9 @@ def app(hub, tmp_path_factory):
     """A server that is open to others, with a token of its owner's that no visitor may use."""
     folder = tmp_path_factory.mktemp("app")
     (folder / "home").mkdir()
-    environment = hub.environment(folder / "home", token=hub.OWNER, HF_HUB_DISABLE_IMPLICIT_TOKEN="0")
+    environment = hub.environment(
+        folder / "home", token=hub.OWNER, HF_HUB_DISABLE_IMPLICIT_TOKEN="0"
+    )
     server = AppServer(
         folder,
         **environment,
@@ -74,13 +91,19 @@ def run(ask):
 
 @pytest.fixture(scope="module")
 def mine(ask, run):
-    wait_for(lambda: ask("status", model=run["run"], owner=run["owner"])["step"] > 0, 60, "the first step")
+    wait_for(
+        lambda: ask("status", model=run["run"], owner=run["owner"])["step"] > 0,
+        60,
+        "the first step",
+    )
     return {"model": run["run"], "owner": run["owner"]}
 
 
 def test_every_endpoint_is_explained_with_its_types(app):
     told = json.loads(app.get("/gradio_api/info")[1])
-    assert tuple(told["named_endpoints"]) == tuple(f"/{name}" for name in ENDPOINTS)  # and nothing of the page's own
+    assert tuple(told["named_endpoints"]) == tuple(
+        f"/{name}" for name in ENDPOINTS
+    )  # and nothing of the page's own
     assert told["unnamed_endpoints"] == {}
     for name, endpoint in told["named_endpoints"].items():
         assert endpoint["description"], name
@@ -121,23 +144,42 @@ def test_attention_is_told_head_by_head_and_every_row_sums_to_one(ask):
     told = ask("attention", model="checkpoint:reverse", sequence="3 1 4")
     assert (told["rows"], told["columns"]) == (["4", "1", "3", "EOS"], ["3", "1", "4", "EOS"])
     assert (told["layers"], told["heads"]) == ([0, 1], [0, 1, 2, 3])
-    assert all(abs(sum(row) - 1) < 0.01 for layer in told["weights"] for head in layer for row in head)
+    assert all(
+        abs(sum(row) - 1) < 0.01 for layer in told["weights"] for head in layer for row in head
+    )
     one = ask("attention", model="checkpoint:reverse", sequence="3 1 4", layer=1, head=2)
     assert one["weights"] == [[told["weights"][1][2]]]
-    own = ask("attention", model="checkpoint:reverse", sequence="3 1 4", kind="decoder", layer=0, head=0)["weights"][0][0]
-    assert all(weight == 0 for i, row in enumerate(own) for weight in row[i + 1 :])  # nobody looks ahead
+    own = ask(
+        "attention", model="checkpoint:reverse", sequence="3 1 4", kind="decoder", layer=0, head=0
+    )["weights"][0][0]
+    assert all(
+        weight == 0 for i, row in enumerate(own) for weight in row[i + 1 :]
+    )  # nobody looks ahead
 
 
 def test_a_strangers_key_gets_nothing_and_a_link_to_watch_only_looks(ask, run, mine):
-    others = itertools.cycle([{"model": run["run"], "owner": new_owner_key()}, {"model": run["run"]}, {"model": "watch:" + run["run"]}])
-    for name, more in (("status", {}), ("predict", {"sequence": "1"}), ("attention", {"sequence": "1"}), ("evaluate", {}),
-                       ("compare", {}), ("push", {"repo": "a/b", "token": "hf_x"})):  # fmt: skip
+    others = itertools.cycle(
+        [
+            {"model": run["run"], "owner": new_owner_key()},
+            {"model": run["run"]},
+            {"model": "watch:" + run["run"]},
+        ]
+    )
+    for name, more in (
+        ("status", {}),
+        ("predict", {"sequence": "1"}),
+        ("attention", {"sequence": "1"}),
+        ("evaluate", {}),
+        ("compare", {}),
+        ("push", {"repo": "a/b", "token": "hf_x"}),
+    ):
         with pytest.raises(AppError, match="there is no model"):
             ask(name, **next(others), **more)
     for name, who in (
-        ("pause", {"run": run["run"], "owner": new_owner_key()}), ("resume", {"run": run["run"]}),
+        ("pause", {"run": run["run"], "owner": new_owner_key()}),
+        ("resume", {"run": run["run"]}),
         ("stop", {"run": run["watch"], "owner": run["owner"]}),
-    ):  # fmt: skip
+    ):
         with pytest.raises(AppError, match=r"there is no model|not yours"):
             ask(name, **who)
     assert ask("models", owner=new_owner_key())["runs"] == ask("models")["runs"] == []
@@ -184,13 +226,25 @@ def test_a_push_takes_the_token_that_is_given_and_never_the_owners(hub, app, ask
     assert "playground.json" in hub.files("ada/api")
     assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
     assert hub.ADA not in json.dumps(told)
-    assert "README.md" in json.dumps(told["result"])  # names of files, which the client does not take for files to fetch
-    assert not [path for path in app.log.parent.rglob("*") if path.is_file() and hub.ADA.encode() in path.read_bytes()]
+    assert "README.md" in json.dumps(
+        told["result"]
+    )  # names of files, which the client does not take for files to fetch
+    assert not [
+        path
+        for path in app.log.parent.rglob("*")
+        if path.is_file() and hub.ADA.encode() in path.read_bytes()
+    ]
 
 
 def test_the_example_runs_as_it_stands(app):
-    done = subprocess.run([sys.executable, "playground/examples/train_and_ask.py", app.url], cwd=ROOT, capture_output=True, text=True,
-                          check=False, timeout=120)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "playground/examples/train_and_ask.py", app.url],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     assert "3 1 4 -> 4 1 3" in done.stdout
     assert f"{app.url}/?watch=" in done.stdout
@@ -207,14 +261,24 @@ def test_agents_find_the_endpoints_as_tools(app):
         ):
             await session.initialize()
             tools = (await session.list_tools()).tools
-            right = await session.call_tool("playground_predict", {"model": REVERSE, "sequence": "3 1 4"})
-            wrong = await session.call_tool("playground_predict", {"model": "nobody's", "sequence": "3 1 4"})
-            former = await session.call_tool("predict", {"model": REVERSE, "sequence": "3 1 4"})  # the name in earlier versions
+            right = await session.call_tool(
+                "playground_predict", {"model": REVERSE, "sequence": "3 1 4"}
+            )
+            wrong = await session.call_tool(
+                "playground_predict", {"model": "nobody's", "sequence": "3 1 4"}
+            )
+            former = await session.call_tool(
+                "predict", {"model": REVERSE, "sequence": "3 1 4"}
+            )  # the name in earlier versions
             return tools, right, wrong, former
 
     tools, right, wrong, former = run_in_thread(agent())
     assert [tool.name for tool in tools] == [f"playground_{name}" for name in ENDPOINTS]
-    assert all(tool.description and all("description" in each for each in tool.inputSchema["properties"].values()) for tool in tools)
+    assert all(
+        tool.description
+        and all("description" in each for each in tool.inputSchema["properties"].values())
+        for tool in tools
+    )
     assert not right.isError
     answer = json.loads(right.content[0].text)
     assert (answer["given"], answer["right"]) == (["4", "1", "3"], True)
@@ -226,7 +290,9 @@ def test_agents_find_the_endpoints_as_tools(app):
 
 def test_plain_http_takes_arguments_by_name_as_the_documentation_shows(app):
     hosting = (ROOT / "docs" / "hosting.md").read_text()
-    command = re.search(r"^```\n(curl .*?)\n```", hosting, re.M | re.S)[1].replace("http://127.0.0.1:7860", app.url)
+    command = re.search(r"^```\n(curl .*?)\n```", hosting, re.M | re.S)[1].replace(
+        "http://127.0.0.1:7860", app.url
+    )
     second, first = re.findall(rf"{app.url}/[\w/]+", command)
     data = re.search(r"-d '(.*?)'", command)[1].encode()
     request = urllib.request.Request(first, data, {"Content-Type": "application/json"})
@@ -245,7 +311,9 @@ def test_who_starts_too_many_runs_is_told_when_to_try_again(ask):
         for _ in range(6):
             ask("start", settings=SMALL | {"steps": 1})
 
-    with pytest.raises(AppError, match=r"one address may start 5 runs a minute; try again in \d+ s"):
+    with pytest.raises(
+        AppError, match=r"one address may start 5 runs a minute; try again in \d+ s"
+    ):
         start_many()
 
 
@@ -256,32 +324,62 @@ def test_who_starts_too_many_runs_is_told_when_to_try_again(ask):
 def endpoints(tmp_path_factory):
     registry = Registry(tmp_path_factory.mktemp("direct"), idle_timeout_s=0, release_after_s=0)
     answers = live_handlers(registry) | inspect_handlers(registry)
-    answers |= ComparePage(registry, JobQueue(hosted=True)).handlers() | HubPage(registry, AutoPublisher(registry)).handlers()
+    answers |= (
+        ComparePage(registry, JobQueue(hosted=True)).handlers()
+        | HubPage(registry, AutoPublisher(registry)).handlers()
+    )
     yield Endpoints(registry, answers, is_public=False)
     registry.shutdown()
 
 
 def request_of(address="10.0.0.1", session=None, **headers):
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
-    return SimpleNamespace(headers=headers, client=SimpleNamespace(host=address), scope={"session": session or {}})
+    return SimpleNamespace(
+        headers=headers, client=SimpleNamespace(host=address), scope={"session": session or {}}
+    )
 
 
 def asked(endpoints, endpoint, **values):
     return run_in_thread(getattr(endpoints, endpoint)(**values, request=request_of()))
 
 
-ODD = (None, -7, True, [], {}, "x" * 10_000, "run:", "watch:", "checkpoint:../..", "\ud800", "\0", float("nan"), [["x"]])
+ODD = (
+    None,
+    -7,
+    True,
+    [],
+    {},
+    "x" * 10_000,
+    "run:",
+    "watch:",
+    "checkpoint:../..",
+    "\ud800",
+    "\0",
+    float("nan"),
+    [["x"]],
+)
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:20])
 def test_hostile_arguments_are_refused_in_a_sentence(endpoints, odd):
-    calls = [("status", {"model": odd}), ("pause", {"run": odd}), ("predict", {"model": odd, "sequence": "1"}),
-             ("attention", {"model": odd, "sequence": odd}), ("evaluate", {"model": odd}), ("compare", {"model": odd, "models": odd}),
-             ("push", {"model": odd, "repo": odd, "token": odd}), ("job", {"job": odd, "owner": odd}),
-             ("cancel", {"job": odd, "owner": odd}), ("job", {"job": "compare:x", "owner": new_owner_key(), "wait": odd})]  # fmt: skip
+    calls = [
+        ("status", {"model": odd}),
+        ("pause", {"run": odd}),
+        ("predict", {"model": odd, "sequence": "1"}),
+        ("attention", {"model": odd, "sequence": odd}),
+        ("evaluate", {"model": odd}),
+        ("compare", {"model": odd, "models": odd}),
+        ("push", {"model": odd, "repo": odd, "token": odd}),
+        ("job", {"job": odd, "owner": odd}),
+        ("cancel", {"job": odd, "owner": odd}),
+        ("job", {"job": "compare:x", "owner": new_owner_key(), "wait": odd}),
+    ]
     calls += [] if odd in (None, {}) else [("start", {"settings": odd})]
     calls += [] if odd in ("",) else [("start", {"settings": {"task": odd}})]
-    calls += [("start", {"settings": {"steps": odd}}), ("start", {"preset": odd}) if odd else ("start", {"name": odd or 7})]
+    calls += [
+        ("start", {"settings": {"steps": odd}}),
+        ("start", {"preset": odd}) if odd else ("start", {"name": odd or 7}),
+    ]
     if odd not in (None, ""):
         calls += [("start", {"owner": odd}), ("models", {"owner": odd})]
     for name, values in calls:
@@ -307,7 +405,10 @@ def test_a_run_in_slices_is_refused_because_only_a_page_lends_a_gpu(endpoints, m
 
 
 def test_a_preset_and_a_family_that_contradict_each_other_are_refused(endpoints):
-    with pytest.raises(UserError, match="preset gpt2 is of the family gpt2, but family is 'bert'; leave one of them out"):
+    with pytest.raises(
+        UserError,
+        match="preset gpt2 is of the family gpt2, but family is 'bert'; leave one of them out",
+    ):
         asked(endpoints, "start", settings={"family": "bert"}, preset="gpt2")
 
 
@@ -316,7 +417,9 @@ def test_on_a_space_only_who_signed_in_publishes(endpoints, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_owner")
     (endpoints.registry.root / "digits").mkdir()
     for name in ("config.json", "model.safetensors"):
-        (endpoints.registry.root / "digits" / name).write_bytes((ROOT / "checkpoints/reverse-one-head" / name).read_bytes())
+        (endpoints.registry.root / "digits" / name).write_bytes(
+            (ROOT / "checkpoints/reverse-one-head" / name).read_bytes()
+        )
     with pytest.raises(UserError, match="needs a sign-in"):
         asked(endpoints, "push", model="checkpoint:digits", repo="a/b", token="hf_typed")
 
@@ -327,7 +430,9 @@ def test_client_address_is_the_one_appended_by_the_space_proxy(monkeypatch):
     monkeypatch.setenv("SPACE_ID", "owner/space")
     assert resolve_client_address(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
     monkeypatch.setenv("PLAYGROUND_API_PROXIES", "2")
-    assert resolve_client_address(request_of(x_forwarded_for="9.9.9.9, 1.1.1.1, 2.2.2.2")) == "1.1.1.1"
+    assert (
+        resolve_client_address(request_of(x_forwarded_for="9.9.9.9, 1.1.1.1, 2.2.2.2")) == "1.1.1.1"
+    )
     assert resolve_client_address(request_of(x_forwarded_for="2.2.2.2")) == "2.2.2.2"
     assert resolve_client_address(request_of()) == "10.0.0.1"
 
@@ -358,7 +463,10 @@ def test_waiting_job_calls_are_bounded_and_others_return_at_once(endpoints, monk
 
     async def crowd():
         calls = [
-            asyncio.create_task(endpoints.job("push:x", new_owner_key(), 240, request=request_of(f"10.0.0.{n % 2}"))) for n in range(100)
+            asyncio.create_task(
+                endpoints.job("push:x", new_owner_key(), 240, request=request_of(f"10.0.0.{n % 2}"))
+            )
+            for n in range(100)
         ]
         done, waiting = await asyncio.wait(calls, timeout=1)
         for call in waiting:

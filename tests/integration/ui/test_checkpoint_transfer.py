@@ -19,14 +19,29 @@ from playground.runs.run import UserError
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from playground.ui.checkpoint_transfer import CHECKPOINT_FILES, CHECKPOINT_PATH, build_transfer_routes, extract_checkpoint, zip_checkpoint
+from playground.ui.checkpoint_transfer import (
+    CHECKPOINT_FILES,
+    CHECKPOINT_PATH,
+    build_transfer_routes,
+    extract_checkpoint,
+    zip_checkpoint,
+)
 from playground.ui.runs_api import list_runs, run_action, run_details
 from playground.ui.session import new_owner_key
 from playground.ui.transfer_slots import TransferSlots
 from tests.support.app_server import AppServer
 from tests.support.coroutines import run_in_thread
 
-FIELDS = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "steps": 6}
+FIELDS = {
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 16,
+    "batch_size": 8,
+    "max_length": 5,
+    "eval_n": 32,
+    "steps": 6,
+}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +71,10 @@ def zipped(files, prefix="", method=zipfile.ZIP_DEFLATED, **more):
 
 def send(app, data, owner=None, **headers):
     """Status and JSON of an upload."""
-    given = {"x-owner": new_owner_key() if owner is None else owner, "x-name": "sent%20here"} | headers
+    given = {
+        "x-owner": new_owner_key() if owner is None else owner,
+        "x-name": "sent%20here",
+    } | headers
     request = urllib.request.Request(app.url + CHECKPOINT_PATH, data, given, method="POST")
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
@@ -91,30 +109,72 @@ def test_weights_alone_are_taken_too(app, files):
 HOSTILE = {
     "no zip": (lambda files: b"hello", "it is not a zip file"),
     "empty": (lambda files: zipped({}), "the zip file lacks config.json"),
-    "another file": (lambda files: zipped(files, **{"evil.py": b"x"}), "the zip file contains the file 'evil.py'"),
-    "a pickle": (lambda files: zipped(files, **{"pytorch_model.bin": b"x"}), "the zip file contains the file"),
-    "a file twice": (lambda files: zipped(files, **{"deeper/config.json": files["config.json"]}), "a file twice"),
-    "broken config": (lambda files: zipped(files, **{"config.json": b"{"}), "config.json is not the JSON"),
+    "another file": (
+        lambda files: zipped(files, **{"evil.py": b"x"}),
+        "the zip file contains the file 'evil.py'",
+    ),
+    "a pickle": (
+        lambda files: zipped(files, **{"pytorch_model.bin": b"x"}),
+        "the zip file contains the file",
+    ),
+    "a file twice": (
+        lambda files: zipped(files, **{"deeper/config.json": files["config.json"]}),
+        "a file twice",
+    ),
+    "broken config": (
+        lambda files: zipped(files, **{"config.json": b"{"}),
+        "config.json is not the JSON",
+    ),
     "huge model": (
-        lambda files: zipped(files, **{"config.json": files["config.json"].replace(b'"d_ff": 16', b'"d_ff": 16384')}),
+        lambda files: zipped(
+            files, **{"config.json": files["config.json"].replace(b'"d_ff": 16', b'"d_ff": 16384')}
+        ),
         "model.safetensors",
     ),
-    "cut weights": (lambda files: zipped(files, **{"model.safetensors": files["model.safetensors"][:-9]}), "model.safetensors has"),
-    "cut state": (lambda files: zipped(files, **{"training.safetensors": files["training.safetensors"][:-9]}), "training.safetensors has"),
+    "cut weights": (
+        lambda files: zipped(files, **{"model.safetensors": files["model.safetensors"][:-9]}),
+        "model.safetensors has",
+    ),
+    "cut state": (
+        lambda files: zipped(files, **{"training.safetensors": files["training.safetensors"][:-9]}),
+        "training.safetensors has",
+    ),
     "missing steps": (
         lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"].split(b"\n", 1)[1]}),
         "metrics.jsonl does not hold a line for each step",
     ),
-    "a million names": (lambda files: zipped(files, **{f"a{n}/": b"" for n in range(300)}), "the zip file has too many entries"),
-    "another packing": (lambda files: zipped(files, method=zipfile.ZIP_LZMA), "unsupported compression"),
-    "a line too many": (lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"] * 2}), "a line for each step"),
-    "half a line": (lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"][:-1]}), "a line for each step"),
+    "a million names": (
+        lambda files: zipped(files, **{f"a{n}/": b"" for n in range(300)}),
+        "the zip file has too many entries",
+    ),
+    "another packing": (
+        lambda files: zipped(files, method=zipfile.ZIP_LZMA),
+        "unsupported compression",
+    ),
+    "a line too many": (
+        lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"] * 2}),
+        "a line for each step",
+    ),
+    "half a line": (
+        lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"][:-1]}),
+        "a line for each step",
+    ),
     "absurd figures": (
-        lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"].replace(b'"seconds": ', b'"seconds": ' + b"9" * 400)}),
+        lambda files: zipped(
+            files,
+            **{
+                "metrics.jsonl": files["metrics.jsonl"].replace(
+                    b'"seconds": ', b'"seconds": ' + b"9" * 400
+                )
+            },
+        ),
         "metrics.jsonl",
     ),
     "lines without figures": (
-        lambda files: zipped(files, **{"metrics.jsonl": b"".join(b'{"step": %d, "loss": 1}\n' % n for n in range(1, 5))}),
+        lambda files: zipped(
+            files,
+            **{"metrics.jsonl": b"".join(b'{"step": %d, "loss": 1}\n' % n for n in range(1, 5))},
+        ),
         "these are not the metrics of a step",
     ),
     "a zip bomb": (
@@ -138,7 +198,9 @@ def test_invalid_checkpoint_upload_is_rejected_and_leaves_no_files(app, files, n
 
 @pytest.mark.parametrize("name", ["../../evil/config.json", "/etc/config.json", "..\\config.json"])
 def test_a_name_that_leads_elsewhere_leads_nowhere(tmp_path, files, name):
-    (tmp_path / "packed.zip").write_bytes(zipped({name: files["config.json"], "model.safetensors": files["model.safetensors"]}))
+    (tmp_path / "packed.zip").write_bytes(
+        zipped({name: files["config.json"], "model.safetensors": files["model.safetensors"]})
+    )
     with suppress(UserError):
         extract_checkpoint(tmp_path / "packed.zip", tmp_path / "inside")
     found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
@@ -166,7 +228,15 @@ def test_only_the_owner_is_given_a_ticket_and_it_works_once(tmp_path, files):
     assert "error" in in_line(run_action(registry, want | {"owner": "bob"}))
     assert "error" in in_line(run_action(registry, want | {"owner": "ada", "checkpoint": "../.."}))
     assert "error" in in_line(
-        run_action(registry, {"subject": f"watch:{run.watch_id}", "owner": "ada", "do": "download", "checkpoint": name})
+        run_action(
+            registry,
+            {
+                "subject": f"watch:{run.watch_id}",
+                "owner": "ada",
+                "do": "download",
+                "checkpoint": name,
+            },
+        )
     )
     ticket = in_line(run_action(registry, want | {"owner": "ada"}))["ticket"]
     assert registry.download_tokens.redeem(ticket)[1] is run
@@ -174,11 +244,20 @@ def test_only_the_owner_is_given_a_ticket_and_it_works_once(tmp_path, files):
     told = in_line(run_details(registry, {"subject": f"watch:{run.watch_id}"}))
     assert "watch" not in told
     assert "checkpoints" not in told
-    assert in_line(run_details(registry, {"subject": f"run:{run.id}", "owner": "ada"}))["checkpoints"][0]["step"] == 4
+    assert (
+        in_line(run_details(registry, {"subject": f"run:{run.id}", "owner": "ada"}))["checkpoints"][
+            0
+        ]["step"]
+        == 4
+    )
     registry.shutdown()
 
 
-@pytest.mark.parametrize("owner", ["short", "x" * 33, "\u00e9" * 32, "x" * 100_000], ids=("short", "long", "foreign", "huge"))
+@pytest.mark.parametrize(
+    "owner",
+    ["short", "x" * 33, "\u00e9" * 32, "x" * 100_000],
+    ids=("short", "long", "foreign", "huge"),
+)
 def test_whoever_is_no_owner_is_not_taken_for_one_who_is_here(tmp_path, owner):
     registry = Registry(tmp_path)
     assert in_line(list_runs(registry, {"owner": owner}))["runs"] == []
@@ -199,7 +278,9 @@ def test_what_was_packed_can_be_unpacked_and_is_the_same(tmp_path, files):
     os.unlink(packed)
     for name in ("config.json", "model.safetensors", "training.safetensors"):
         assert (tmp_path / "back" / name).read_bytes() == files[name]
-    lines = [json.loads(line) for line in (tmp_path / "back" / "metrics.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (tmp_path / "back" / "metrics.jsonl").read_text().splitlines()
+    ]
     assert lines == [json.loads(line) for line in files["metrics.jsonl"].splitlines()]
     registry.shutdown()
 
@@ -217,7 +298,9 @@ def test_nobody_fetches_without_a_ticket(app):
 
 
 async def told(served, method, path, receive, send=None, address="10.0.0.1"):
-    """Status and text that a client is answered which sends as `receive` says, and takes what it is sent as `send` says."""
+    """Status and text that a client is answered which sends as `receive` says, and takes what
+    it is sent as `send` says.
+    """
     answer = []
 
     async def hear(message):
@@ -225,8 +308,14 @@ async def told(served, method, path, receive, send=None, address="10.0.0.1"):
         if send:
             await send(message)
 
-    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": [(b"x-owner", new_owner_key().encode())],
-             "client": (address, 1)}  # fmt: skip
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": b"",
+        "headers": [(b"x-owner", new_owner_key().encode())],
+        "client": (address, 1),
+    }
     await served(scope, receive, hear)
     return answer[0]["status"], b"".join(message.get("body", b"") for message in answer)
 
@@ -260,12 +349,20 @@ def test_an_upload_that_trickles_holds_its_place_for_a_time_only(tmp_path, monke
     beside, late, after = in_line(scene())
     registry.shutdown()
     assert beside[0] == 503
-    assert (late[0], json.loads(late[1])["error"]) == (408, "the upload took longer than 2 s; use a faster connection")
-    assert (after[0], json.loads(after[1])["error"]) == (400, "it is not a zip file; upload one that Download created")
+    assert (late[0], json.loads(late[1])["error"]) == (
+        408,
+        "the upload took longer than 2 s; use a faster connection",
+    )
+    assert (after[0], json.loads(after[1])["error"]) == (
+        400,
+        "it is not a zip file; upload one that Download created",
+    )
     assert list((tmp_path / "runs").glob(".*.tmp")) == []
 
 
-def test_a_check_that_hangs_is_ended_so_that_the_next_upload_is_checked(tmp_path, files, monkeypatch):
+def test_a_check_that_hangs_is_ended_so_that_the_next_upload_is_checked(
+    tmp_path, files, monkeypatch
+):
     monkeypatch.setattr("playground.ui.checkpoint_transfer.VALIDATION_TIMEOUT_S", 0.5)
     registry, closed = Registry(tmp_path), []
     monkeypatch.setattr(registry.upload_validator, "request", lambda *question: Future())
@@ -274,13 +371,20 @@ def test_a_check_that_hangs_is_ended_so_that_the_next_upload_is_checked(tmp_path
     async def all_of_it():
         return await whole(zipped(files))
 
-    status, text = in_line(told(Starlette(routes=build_transfer_routes(registry)), "POST", CHECKPOINT_PATH, all_of_it))
+    status, text = in_line(
+        told(Starlette(routes=build_transfer_routes(registry)), "POST", CHECKPOINT_PATH, all_of_it)
+    )
     registry.shutdown()
-    assert (status, json.loads(text)["error"]) == (503, "its validation took longer than 0.5 s; try again")
+    assert (status, json.loads(text)["error"]) == (
+        503,
+        "its validation took longer than 0.5 s; try again",
+    )
     assert closed[:1] == ["ended"]
 
 
-def test_downloads_that_nobody_reads_hold_their_places_for_a_time_only(tmp_path, files, monkeypatch):
+def test_downloads_that_nobody_reads_hold_their_places_for_a_time_only(
+    tmp_path, files, monkeypatch
+):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
@@ -392,7 +496,12 @@ def test_two_uploads_that_dribble_do_not_keep_others_from_uploading(tmp_path, mo
 
     async def scene():
         served = Starlette(routes=build_transfer_routes(registry))
-        slow = [asyncio.create_task(told(served, "POST", CHECKPOINT_PATH, trickle, address=f"10.0.0.{n}")) for n in (1, 2)]
+        slow = [
+            asyncio.create_task(
+                told(served, "POST", CHECKPOINT_PATH, trickle, address=f"10.0.0.{n}")
+            )
+            for n in (1, 2)
+        ]
         await asyncio.sleep(0.2)
         other = await told(served, "POST", CHECKPOINT_PATH, whole, address="10.0.0.3")
         done, left = await asyncio.wait(slow, timeout=5, return_when=asyncio.FIRST_COMPLETED)
@@ -403,8 +512,13 @@ def test_two_uploads_that_dribble_do_not_keep_others_from_uploading(tmp_path, mo
 
     other, ended = in_line(scene())
     registry.shutdown()
-    assert (other[0], json.loads(other[1])["error"]) == (400, "it is not a zip file; upload one that Download created")
-    assert [(status, "too slow" in json.loads(text)["error"]) for status, text in ended] == [(408, True)]
+    assert (other[0], json.loads(other[1])["error"]) == (
+        400,
+        "it is not a zip file; upload one that Download created",
+    )
+    assert [(status, "too slow" in json.loads(text)["error"]) for status, text in ended] == [
+        (408, True)
+    ]
 
 
 def test_a_zip_whose_list_of_files_lies_outside_of_it_is_no_zip(tmp_path, files):
@@ -415,6 +529,11 @@ def test_a_zip_whose_list_of_files_lies_outside_of_it_is_no_zip(tmp_path, files)
     async def all_of_it():
         return await whole(bytes(packed))
 
-    status, text = in_line(told(Starlette(routes=build_transfer_routes(registry)), "POST", CHECKPOINT_PATH, all_of_it))
+    status, text = in_line(
+        told(Starlette(routes=build_transfer_routes(registry)), "POST", CHECKPOINT_PATH, all_of_it)
+    )
     registry.shutdown()
-    assert (status, json.loads(text)["error"]) == (400, "it is not a zip file; upload one that Download created")
+    assert (status, json.loads(text)["error"]) == (
+        400,
+        "it is not a zip file; upload one that Download created",
+    )

@@ -52,19 +52,41 @@ def job_of(page, told):
 
 def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, registry):
     wished = {"models": ["gpt2"], "n": 4, "checkpoint": "/etc", "into": "/tmp/x"}
-    told = ask(page, "begin", {"owner": OWNER, "kind": "table", "subject": "checkpoint:reverse", "what": wished})
-    assert job_of(page, told).request == {"models": ["gpt2"], "n": 4, "checkpoint": str(registry.root / "reverse"), "name": "reverse"}
+    told = ask(
+        page,
+        "begin",
+        {"owner": OWNER, "kind": "table", "subject": "checkpoint:reverse", "what": wished},
+    )
+    assert job_of(page, told).request == {
+        "models": ["gpt2"],
+        "n": 4,
+        "checkpoint": str(registry.root / "reverse"),
+        "name": "reverse",
+    }
     told = ask(page, "begin", {"owner": OWNER, "kind": "table", "what": wished})
     assert job_of(page, told).request == {"models": ["gpt2"], "n": 4}
 
 
 def test_a_run_is_compared_by_its_newest_checkpoint_and_by_nobody_else(page, registry):
-    config = RunConfig.from_flat({"max_length": 3, "steps": 4, "d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8, "eval_n": 8})
+    config = RunConfig.from_flat(
+        {
+            "max_length": 3,
+            "steps": 4,
+            "d_model": 8,
+            "n_heads": 1,
+            "n_layers": 1,
+            "d_ff": 8,
+            "eval_n": 8,
+        }
+    )
     run = registry.start(config, OWNER, name="mine")
     wait_for(lambda: run.status == "done", description="the end of the run")
     what = {"kind": "table", "subject": RUN_PREFIX + run.id, "what": {}}
     told = ask(page, "begin", what | {"owner": OWNER})
-    assert job_of(page, told).request == {"checkpoint": str(run.checkpoints()[0][0]), "name": "mine"}
+    assert job_of(page, told).request == {
+        "checkpoint": str(run.checkpoints()[0][0]),
+        "name": "mine",
+    }
     assert "not yours" in ask(page, "begin", what | {"owner": OTHER})["error"]
 
 
@@ -81,17 +103,32 @@ def test_only_its_owner_hears_of_a_job(page):
 def test_where_strangers_share_the_machine_a_table_is_short(registry):
     for hosted in (False, True):
         page = ComparePage(registry, Noted(hosted=hosted))
-        what = {"owner": OWNER, "kind": "table", "subject": "checkpoint:reverse", "what": {"n": SHARED_MAX_EXAMPLES + 1}}
+        what = {
+            "owner": OWNER,
+            "kind": "table",
+            "subject": "checkpoint:reverse",
+            "what": {"n": SHARED_MAX_EXAMPLES + 1},
+        }
         assert ("error" in ask(page, "begin", what)) is hosted
         page.job_queue.close()
 
 
 HOSTILE = [
-    None, 3, [], {}, {"owner": OWNER}, {"owner": "short", "kind": "about"}, {"owner": OWNER, "kind": ["about"]},
-    {"owner": OWNER, "kind": "nothing"}, {"owner": OWNER, "kind": "__class__", "what": {}}, {"owner": {}, "kind": "about", "what": {}},
-    {"owner": OWNER, "kind": "table", "what": {"models": ["x" * 30_000]}}, {"owner": OWNER, "kind": "table", "subject": "checkpoint:../x"},
-    {"owner": OWNER, "kind": "table", "subject": 3}, {"owner": OWNER, "kind": "table", "subject": "run:x"},
-]  # fmt: skip
+    None,
+    3,
+    [],
+    {},
+    {"owner": OWNER},
+    {"owner": "short", "kind": "about"},
+    {"owner": OWNER, "kind": ["about"]},
+    {"owner": OWNER, "kind": "nothing"},
+    {"owner": OWNER, "kind": "__class__", "what": {}},
+    {"owner": {}, "kind": "about", "what": {}},
+    {"owner": OWNER, "kind": "table", "what": {"models": ["x" * 30_000]}},
+    {"owner": OWNER, "kind": "table", "subject": "checkpoint:../x"},
+    {"owner": OWNER, "kind": "table", "subject": 3},
+    {"owner": OWNER, "kind": "table", "subject": "run:x"},
+]
 
 
 @pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:50])
@@ -114,7 +151,8 @@ def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
         "if __name__ == '__main__':\n"
         f"    page, owner = ComparePage(Registry(Path({str(tmp_path)!r})), JobQueue()), {OWNER!r}\n"
         "    assert page.job_queue.process_id is None\n"
-        "    job = asyncio.run(page.submit({'owner': owner, 'kind': 'cached', 'what': {}}, None))['job']\n"
+        "    job = asyncio.run(page.submit({'owner': owner, 'kind': 'cached', 'what': {}}, "
+        "None))['job']\n"
         "    poll = lambda: asyncio.run(page.poll({'owner': owner, 'job': job}, None))\n"
         "    while (told := poll())['status'] in ('waiting', 'working'): time.sleep(0.05)\n"
         "    assert told['status'] == 'done', told\n"
@@ -124,8 +162,15 @@ def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
     )
     script = tmp_path / "script.py"
     script.write_text(code)
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
-    subprocess.run([sys.executable, str(script)], cwd=ROOT, env=environment, check=True, timeout=200)
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": str(ROOT),
+        "HF_HUB_CACHE": str(tmp_path / "hub"),
+        "HF_HUB_OFFLINE": "1",
+    }
+    subprocess.run(
+        [sys.executable, str(script)], cwd=ROOT, env=environment, check=True, timeout=200
+    )
 
 
 # Other families
@@ -139,26 +184,68 @@ def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeyp
     assert [each["family"] for each in told["families"] if each["own"]] == [config.family]
     assert told["parameters"] == config.model.parameter_count()
     assert (told["task"], told["min_length"], told["max_length"]) == ("reverse 1–10", 1, 10)
-    longer = ask(page, "budget", {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 12})
+    longer = ask(
+        page,
+        "budget",
+        {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 12},
+    )
     assert longer["task"] == "reverse 6–12"
-    for lengths in ({"min_length": 7, "max_length": 6}, {"max_length": "6"}, {"max_length": 10_000}, {"min_length": None}):
-        assert "length" in ask(page, "budget", {"owner": OWNER, "subject": "checkpoint:reverse", **lengths})["error"]
+    for lengths in (
+        {"min_length": 7, "max_length": 6},
+        {"max_length": "6"},
+        {"max_length": 10_000},
+        {"min_length": None},
+    ):
+        assert (
+            "length"
+            in ask(page, "budget", {"owner": OWNER, "subject": "checkpoint:reverse", **lengths})[
+                "error"
+            ]
+        )
 
 
 def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, monkeypatch):
-    small = {"d_model": 32, "n_heads": 2, "n_layers": 1, "d_ff": 64, "steps": 400, "decay_steps": 400, "max_length": 3, "eval_n": 64}
-    monkeypatch.setattr(matched_parameters, "match_parameters", lambda config, family: config.replace(**small, min_length=1))
-    told = ask(page, "train", {"owner": OWNER, "subject": "checkpoint:reverse", "families": ["transformer"], "max_length": 3})
+    small = {
+        "d_model": 32,
+        "n_heads": 2,
+        "n_layers": 1,
+        "d_ff": 64,
+        "steps": 400,
+        "decay_steps": 400,
+        "max_length": 3,
+        "eval_n": 64,
+    }
+    monkeypatch.setattr(
+        matched_parameters,
+        "match_parameters",
+        lambda config, family: config.replace(**small, min_length=1),
+    )
+    told = ask(
+        page,
+        "train",
+        {
+            "owner": OWNER,
+            "subject": "checkpoint:reverse",
+            "families": ["transformer"],
+            "max_length": 3,
+        },
+    )
     (begun,) = told["runs"]
     assert not told["error"]
     asked = {"owner": OWNER, "subjects": [begun["subject"]]}
-    wait_for(lambda: ask(page, "curves", asked)["curves"][0]["status"] == "done", description="the end of the run")
+    wait_for(
+        lambda: ask(page, "curves", asked)["curves"][0]["status"] == "done",
+        description="the end of the run",
+    )
     (curve,) = ask(page, "curves", asked)["curves"]
     run = registry.find(begun["subject"].removeprefix(RUN_PREFIX), OWNER)
     step, seconds = curve["reached"]
     assert run.config.training.until == matched_parameters.TARGET_SCORE
     assert curve["step"] < 400
-    assert next(each[0] for each in curve["scored"] if each[1] >= matched_parameters.TARGET_SCORE) == step
+    assert (
+        next(each[0] for each in curve["scored"] if each[1] >= matched_parameters.TARGET_SCORE)
+        == step
+    )
     assert seconds == pytest.approx(run.points.columns["seconds"][step - 1])
     assert [each[0] for each in curve["loss"]][-1] == curve["step"]
     assert ask(page, "curves", asked | {"owner": OTHER}) == {"curves": []}
@@ -166,18 +253,31 @@ def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, 
 
 def test_unknown_families_are_refused(page):
     for families in ([], ["nothing"], "bert", [3], None):
-        told = ask(page, "train", {"owner": OWNER, "subject": "checkpoint:reverse", "families": families})
+        told = ask(
+            page, "train", {"owner": OWNER, "subject": "checkpoint:reverse", "families": families}
+        )
         assert "select architectures" in told["error"]
 
 
 def test_the_families_of_transformers_come_near_the_budget(page):
-    told = ask(page, "budget", {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 6})
+    told = ask(
+        page,
+        "budget",
+        {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 6},
+    )
     for row in told["families"][:3]:
         assert row["parameters"] == pytest.approx(told["parameters"], rel=0.05)
-    assert [row["family"] for row in told["families"][:3]] == list(matched_parameters.DEFAULT_FAMILIES)
+    assert [row["family"] for row in told["families"][:3]] == list(
+        matched_parameters.DEFAULT_FAMILIES
+    )
 
 
 def test_what_is_fine_tuned_is_its_owners_and_no_browser_says_whose(page):
     for owner in (OWNER, OTHER):
-        what = {"owner": owner, "kind": "finetune", "subject": "checkpoint:reverse", "what": {"model": "gpt2", "owner": "somebody"}}
+        what = {
+            "owner": owner,
+            "kind": "finetune",
+            "subject": "checkpoint:reverse",
+            "what": {"model": "gpt2", "owner": "somebody"},
+        }
         assert job_of(page, ask(page, "begin", what)).request["owner"] == owner_id(owner)

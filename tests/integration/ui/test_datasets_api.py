@@ -22,7 +22,14 @@ from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui import task_info
-from playground.ui.datasets_api import MAX_PENDING_UPLOADS, MB, MIN_RETENTION_S, UPLOAD_PATH, DatasetUploads, panel_state
+from playground.ui.datasets_api import (
+    MAX_PENDING_UPLOADS,
+    MB,
+    MIN_RETENTION_S,
+    UPLOAD_PATH,
+    DatasetUploads,
+    panel_state,
+)
 from playground.ui.runs_api import run_details
 from playground.ui.session import new_owner_key
 from playground.ui.training_form import estimate_and_validate, run_config, validate_form
@@ -37,7 +44,10 @@ CAP = 1  # MB
 def app(tmp_path_factory):
     """Open to all, so that there is a cap."""
     server = AppServer(
-        tmp_path_factory.mktemp("app"), GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_ADDRESS_MS="0", PLAYGROUND_DATASETS_PER_USER_MB=str(CAP)
+        tmp_path_factory.mktemp("app"),
+        GRADIO_SERVER_NAME="0.0.0.0",
+        PLAYGROUND_ADDRESS_MS="0",
+        PLAYGROUND_DATASETS_PER_USER_MB=str(CAP),
     )
     yield server
     server.stop()
@@ -63,24 +73,39 @@ def post(app, path, data, headers):
 
 def bring(app, text, owner, name="", columns=(), words=""):
     data = text if isinstance(text, bytes) else text.encode()
-    headers = {"x-owner": owner, "x-name": quote(name), "x-columns": quote("\t".join(columns)), "x-words": words}
+    headers = {
+        "x-owner": owner,
+        "x-name": quote(name),
+        "x-columns": quote("\t".join(columns)),
+        "x-words": words,
+    }
     return post(app, UPLOAD_PATH, data, headers | {"content-type": "application/octet-stream"})
 
 
 def ask(app, do, owner, content=""):
     what = {"do": do, "owner": owner, "content": content}
-    return post(app, "/playground/ask/rows", json.dumps(what).encode(), {"content-type": "application/json"})
+    return post(
+        app, "/playground/ask/rows", json.dumps(what).encode(), {"content-type": "application/json"}
+    )
 
 
 def unfinished(app):
-    return [path for path in (app.checkpoints / "rows").glob(".*.tmp") if not (path / "rows").is_dir()]
+    return [
+        path for path in (app.checkpoints / "rows").glob(".*.tmp") if not (path / "rows").is_dir()
+    ]
 
 
 @pytest.mark.smoke
 def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
     owner, other = new_owner_key(), new_owner_key()
     told = bring(app, TEXT + "a a a\ta a a\na a a\tb\n", owner)
-    assert (told["rows"], told["symbols"], told["words"], told["source"], told["target"]) == (216, 6, False, [3, 3], [3, 3])
+    assert (told["rows"], told["symbols"], told["words"], told["source"], told["target"]) == (
+        216,
+        6,
+        False,
+        [3, 3],
+        [3, 3],
+    )
     assert (told["duplicates"], told["contradictions"], told["contradicted"]) == (1, 1, [218])
     assert told["preview"][1] == [["a", "a", "b"], ["b", "a", "a"]]
     assert 0 < told["held_out"] < 216
@@ -92,7 +117,9 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
     assert (app.checkpoints / "rows" / content / "rows.safetensors").is_file()
     assert [row["content"] for row in ask(app, "list", owner)["kept"]] == [content]
     assert ask(app, "list", other)["kept"] == []
-    assert {**told, "duplicates": 0, "contradictions": 0, "contradicted": []} == ask(app, "show", other, content)
+    assert {**told, "duplicates": 0, "contradictions": 0, "contradicted": []} == ask(
+        app, "show", other, content
+    )
     assert "not on your list" in ask(app, "remove", other, content)["error"]
     assert ask(app, "use", other, content) == {}  # a link led there
     assert ask(app, "remove", owner, content) == {}
@@ -104,7 +131,9 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
 def test_bad_lines_are_named_by_their_numbers_and_the_good_ones_shown(app):
     told = bring(app, TEXT + "no tab\n" * 6 + "\tx\n", new_owner_key())
     assert told["bad"] == 7
-    assert told["lines"] == [f"line {n} has no tab between source and target" for n in range(217, 222)]
+    assert told["lines"] == [
+        f"line {n} has no tab between source and target" for n in range(217, 222)
+    ]
     assert "content" not in told
     assert told["rows"] == 216
     assert told["preview"][0] == [["a", "a", "a"], ["a", "a", "a"]]
@@ -112,12 +141,19 @@ def test_bad_lines_are_named_by_their_numbers_and_the_good_ones_shown(app):
 
 def test_a_table_has_its_columns_by_name(app):
     owner = new_owner_key()
-    table = "id,from,to\n" + "".join(f"{n},{line.replace(chr(9), ',')}\n" for n, line in enumerate(TEXT.splitlines()))
+    table = "id,from,to\n" + "".join(
+        f"{n},{line.replace(chr(9), ',')}\n" for n, line in enumerate(TEXT.splitlines())
+    )
     told = bring(app, table, owner, "rows.csv")
     assert told["columns"] == ["id", "from", "to"]
     assert "name the two with sources and targets" in told["error"]
-    assert bring(app, table, owner, "rows.csv", ("from", "to"))["content"] == bring(app, TEXT, owner)["content"]
-    assert "name two of id, from, to" in bring(app, table, owner, "rows.csv", ("from", "x"))["error"]
+    assert (
+        bring(app, table, owner, "rows.csv", ("from", "to"))["content"]
+        == bring(app, TEXT, owner)["content"]
+    )
+    assert (
+        "name two of id, from, to" in bring(app, table, owner, "rows.csv", ("from", "x"))["error"]
+    )
     assert bring(app, TEXT.replace(" ", ""), owner, words="characters")["symbols"] == 6
     assert bring(app, TEXT.replace(" ", ""), owner, words="words")["symbols"] == 216
 
@@ -139,7 +175,10 @@ def test_nothing_that_was_sent_is_run(app, tmp_path):
         (b"a\tb\n", "held out, so there is nothing to"),
         (b"a\t" + b"b" * 1_000_000, "of 1,000,000 characters, above 10,000"),
         (b"\0\tb", "the control character U+0000"),
-        ("".join(f"{n:x}\t{chr(0x4E00 + n)}\n" for n in range(600)).encode(), "more than 512 different symbols"),
+        (
+            "".join(f"{n:x}\t{chr(0x4E00 + n)}\n" for n in range(600)).encode(),
+            "more than 512 different symbols",
+        ),
         (b"EOS x\ty\n", "is the name of a special token"),
     ],
 )
@@ -171,16 +210,25 @@ def dribbled(owner, ended, address="10.0.0.1"):
         finally:
             ended.append(owner)
 
-    return SimpleNamespace(headers={"x-owner": owner}, stream=stream, client=SimpleNamespace(host=address))
+    return SimpleNamespace(
+        headers={"x-owner": owner}, stream=stream, client=SimpleNamespace(host=address)
+    )
 
 
 def test_slow_upload_times_out_and_each_visitor_holds_one_slot(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr("playground.ui.datasets_api.UPLOAD_TIMEOUT_S", 2)
-    bringing, owners, ended = DatasetUploads(SimpleNamespace(single_owner="")), [new_owner_key() for _ in range(MAX_PENDING_UPLOADS)], []
+    bringing, owners, ended = (
+        DatasetUploads(SimpleNamespace(single_owner="")),
+        [new_owner_key() for _ in range(MAX_PENDING_UPLOADS)],
+        [],
+    )
 
     async def scene():
-        first = [asyncio.create_task(bringing.upload(dribbled(owner, ended, f"10.0.0.{n % 2}"))) for n, owner in enumerate(owners)]
+        first = [
+            asyncio.create_task(bringing.upload(dribbled(owner, ended, f"10.0.0.{n % 2}")))
+            for n, owner in enumerate(owners)
+        ]
         await asyncio.sleep(0.1)
         full = await bringing.upload(dribbled(new_owner_key(), ended))
         again = asyncio.create_task(bringing.upload(dribbled(owners[0], ended, "10.0.0.0")))
@@ -192,8 +240,14 @@ def test_slow_upload_times_out_and_each_visitor_holds_one_slot(tmp_path, monkeyp
         full, replaced, late, left = thread.submit(asyncio.run, scene()).result(30)
     assert full.status_code == 503
     assert json.loads(replaced.body) == {"error": "newer rows came meanwhile"}
-    assert {json.loads(answer.body)["error"] for answer in late} == {"the rows did not arrive within 2 s; bring fewer"}
-    assert (left, sorted(ended), list((tmp_path / "rows").iterdir())) == (0, sorted([*owners, owners[0]]), [])
+    assert {json.loads(answer.body)["error"] for answer in late} == {
+        "the rows did not arrive within 2 s; bring fewer"
+    }
+    assert (left, sorted(ended), list((tmp_path / "rows").iterdir())) == (
+        0,
+        sorted([*owners, owners[0]]),
+        [],
+    )
 
 
 def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monkeypatch):
@@ -214,7 +268,9 @@ def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monke
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a process to its memory")
 def test_the_process_that_reads_takes_so_much_memory_and_no_more():
-    """Memory that is asked for and never used, so that nothing happens to this machine where the limit is missing."""
+    """Memory that is asked for and never used, so that nothing happens to this machine where
+    the limit is missing.
+    """
     script = """
 from playground.ui import dataset_reader
 class Pipe:
@@ -222,13 +278,18 @@ class Pipe:
 dataset_reader._load_dataset = lambda order: bytearray(8 * dataset_reader.MAX_MEMORY_BYTES)
 dataset_reader.main(Pipe, {})
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=200
+    )
     assert "these rows need more memory than is free" in done.stdout, done.stderr
 
 
 def test_more_than_50_mb_are_refused_before_they_are_read(app):
     request = urllib.request.Request(
-        app.url + UPLOAD_PATH, io.BytesIO(b""), {"x-owner": new_owner_key(), "content-length": "50000001"}, method="POST"
+        app.url + UPLOAD_PATH,
+        io.BytesIO(b""),
+        {"x-owner": new_owner_key(), "content-length": "50000001"},
+        method="POST",
     )
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(request, timeout=20)
@@ -239,7 +300,9 @@ def test_more_than_50_mb_are_refused_before_they_are_read(app):
 def test_a_visitor_has_room_for_so_many_rows_and_makes_room_by_removing(app):
     owner, first = new_owner_key(), None
     for at in range(9):
-        text = "".join(f"{n:05d}{at}{'0' * 50}\t{'1' * 100}\n" for n in range(1500))  # about 0.5 MB as they are kept
+        text = "".join(
+            f"{n:05d}{at}{'0' * 50}\t{'1' * 100}\n" for n in range(1500)
+        )  # about 0.5 MB as they are kept
         content = bring(app, text, owner)["content"]
         first = first or content
         if answer := ask(app, "use", owner, content):
@@ -259,7 +322,9 @@ class Shelf:
         self.bringing = DatasetUploads(self.registry)
 
     def bring(self, symbol, owner, times=1):
-        """Rows that differ by a symbol, as many times as many bytes; what `use` says to them is the test's."""
+        """Rows that differ by a symbol, as many times as many bytes; what `use` says to them is
+        the test's.
+        """
         rows = from_text("".join(f"{n:04d}{symbol}\t{symbol}{n:04d}\n" for n in range(300 * times)))
         folder = self.root / "rows" / f".{symbol}.tmp"
         (folder / "rows").mkdir(parents=True)
@@ -281,13 +346,25 @@ class Shelf:
 
     def made_of(self, content, owner):
         """A run of these rows."""
-        small = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "eval_n": 32, "steps": 6}
+        small = {
+            "d_model": 16,
+            "n_heads": 2,
+            "n_layers": 1,
+            "d_ff": 16,
+            "batch_size": 8,
+            "eval_n": 32,
+            "steps": 6,
+        }
         folder = self.root / ".made"
-        save_checkpoint(folder, Trainer(RunConfig.from_flat(small | load_pairs(content).task_settings())), [])
+        save_checkpoint(
+            folder, Trainer(RunConfig.from_flat(small | load_pairs(content).task_settings())), []
+        )
         return self.registry.import_checkpoint(folder, owner, "mine")
 
     def fits(self, sets):
-        """Let there be room for so many rows more than there are; for less than one in fractions."""
+        """Let there be room for so many rows more than there are; for less than one in
+        fractions.
+        """
         sizes = [flat_directory_size(self.root / "rows" / content) for content in self.contents()]
         self.bringing.all_mb = (sum(sizes) + sets * max(sizes)) / MB
 
@@ -310,7 +387,10 @@ def test_unused_datasets_are_evicted_oldest_first(shelf):
     ada, bob = new_owner_key(), new_owner_key()
     trained = shelf.use("a", ada, since=9 * MIN_RETENTION_S)
     shelf.made_of(trained, ada)
-    oldest, older = shelf.use("b", ada, since=3 * MIN_RETENTION_S), shelf.use("c", ada, since=2 * MIN_RETENTION_S)
+    oldest, older = (
+        shelf.use("b", ada, since=3 * MIN_RETENTION_S),
+        shelf.use("c", ada, since=2 * MIN_RETENTION_S),
+    )
     again = shelf.use("d", ada, since=8 * MIN_RETENTION_S)
     shelf.bringing.keep(bob, again)
     recent = shelf.use("e", ada, since=MIN_RETENTION_S / 2)
@@ -332,12 +412,21 @@ def test_owners_behind_one_address_keep_at_most_half_of_all_rows(shelf, client_a
     client_address.set("192.0.2.9")
     crowd = [new_owner_key() for _ in range(4)]
     old, recent = shelf.use("b", crowd[0], since=2 * MIN_RETENTION_S), shelf.use("c", crowd[1])
-    shelf.bringing.all_mb = 2 * 2.5 * max(flat_directory_size(shelf.root / "rows" / content) for content in shelf.contents()) / MB
+    shelf.bringing.all_mb = (
+        2
+        * 2.5
+        * max(flat_directory_size(shelf.root / "rows" / content) for content in shelf.contents())
+        / MB
+    )
     newer = shelf.use("d", crowd[2])  # the address's own go first, if nobody chose them for long
     assert shelf.contents() == {other, recent, newer}
     assert shelf.listed(crowd[0]) == []
     content = shelf.bring("e", crowd[3])
-    with pytest.raises(UserError, match=r"rows from your address take all of the .* MB that one address may keep here; remove some"):
+    with pytest.raises(
+        UserError,
+        match=r"rows from your address take all of the .* MB that one address may keep here; "
+        r"remove some",
+    ):
         shelf.bringing.keep(crowd[3], content)
     client_address.set("192.0.2.1")
     assert shelf.use("f", ada) in shelf.contents()
@@ -374,8 +463,18 @@ def test_who_only_watches_a_run_is_not_told_which_rows_it_is_made_of(shelf):
 
 
 def test_the_form_trains_on_rows_that_are_kept_here(kept):
-    values = RunConfig().to_flat() | {"preset": "fast", "task": "rows", "rows": kept, "min_length": 3, "max_length": 3}
-    values = {name: value for name, value in values.items() if name not in ("source_vocabulary", "target_vocabulary", "max_positions")}
+    values = RunConfig().to_flat() | {
+        "preset": "fast",
+        "task": "rows",
+        "rows": kept,
+        "min_length": 3,
+        "max_length": 3,
+    }
+    values = {
+        name: value
+        for name, value in values.items()
+        if name not in ("source_vocabulary", "target_vocabulary", "max_positions")
+    }
     config = run_config(values)
     assert config.task.vocabulary == "a b c d e f"
     assert (config.task.longest_answer, config.model.source_vocabulary) == (3, 9)
@@ -383,7 +482,10 @@ def test_the_form_trains_on_rows_that_are_kept_here(kept):
     assert validate_form(list(values), list(values.values())) == {}
     assert "a model of" in estimate_and_validate(values)[0]
     wrong = values | {"min_length": 4, "max_length": 9}
-    assert "longest source of these rows has 3" in validate_form(list(wrong), list(wrong.values()))["min_length"]
+    assert (
+        "longest source of these rows has 3"
+        in validate_form(list(wrong), list(wrong.values()))["min_length"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -400,19 +502,32 @@ def test_rows_that_are_not_here_are_explained(kept, rows, says):
     wrong = validate_form(list(values), list(values.values()))
     assert list(wrong) == ["rows"]
     assert says in wrong["rows"]
-    assert json.loads(panel_state("o", rows)) == {"owner": "o", "rows": rows if rows == "0" * 64 else ""}
+    assert json.loads(panel_state("o", rows)) == {
+        "owner": "o",
+        "rows": rows if rows == "0" * 64 else "",
+    }
 
 
 def test_kept_rows_are_read_again_and_broken_ones_refused(kept, tmp_path):
     rows = load_pairs(kept)
-    assert (rows.sha256, len(rows), rows.preview(1)) == (kept, 216, [(["a", "a", "a"], ["a", "a", "a"])])
+    assert (rows.sha256, len(rows), rows.preview(1)) == (
+        kept,
+        216,
+        [(["a", "a", "a"], ["a", "a", "a"])],
+    )
     folder = tmp_path / "rows" / kept
     whole = (folder / "rows.safetensors").read_bytes()
     for broken in (whole[:-3], whole[:-1] + b"\xff", b"", b"\xff" * 40, whole[:8]):
         (folder / "rows.safetensors").write_bytes(broken)
         with pytest.raises(DatasetError, match="is damaged"):
             load_pairs(kept)
-    for broken in (b"", b"[]", b'{"vocabulary": ["a", "a"]}', b'{"vocabulary": ["a"], "rows": -1}', b"[" * 100_000):
+    for broken in (
+        b"",
+        b"[]",
+        b'{"vocabulary": ["a", "a"]}',
+        b'{"vocabulary": ["a"], "rows": -1}',
+        b"[" * 100_000,
+    ):
         (folder / "rows.json").write_bytes(broken)
         with pytest.raises(DatasetError, match="is damaged"):
             load_metadata(kept)
@@ -426,15 +541,28 @@ def test_the_line_under_a_task_shows_its_example(task):
 
 
 def test_how_hard_a_task_is_comes_from_the_measurements():
-    row = {"task": "x", "seeds": 3, "budget": 600, "steps": [40, 60, 50], "scores": [0.991, 0.999, 0.995]}
+    row = {
+        "task": "x",
+        "seeds": 3,
+        "budget": 600,
+        "steps": [40, 60, 50],
+        "scores": [0.991, 0.999, 0.995],
+    }
     assert (
         task_info.format_difficulty(row)
-        == "Measured: 99 % exact match after 50 steps (fast preset over 600 steps, lengths 1 to 10, 3 seeds)."
+        == "Measured: 99 % exact match after 50 steps (fast preset over 600 steps, lengths 1 to "
+        "10, 3 seeds)."
     )
-    assert "2 of 3 runs reach 99 %" in task_info.format_difficulty(row | {"steps": [40, 60], "scores": [0.991, 0.999, 0.5]})
-    assert "the worst ends at 50 %" in task_info.format_difficulty(row | {"steps": [40], "scores": [0.991, 0.7, 0.5]})
+    assert "2 of 3 runs reach 99 %" in task_info.format_difficulty(
+        row | {"steps": [40, 60], "scores": [0.991, 0.999, 0.5]}
+    )
+    assert "the worst ends at 50 %" in task_info.format_difficulty(
+        row | {"steps": [40], "scores": [0.991, 0.7, 0.5]}
+    )
     alone = {"seeds": 1, "steps": [], "scores": [0.0049]}
-    assert task_info.format_difficulty(row | alone).startswith("Measured: 0.4 % exact match, no run reaches 99 % (")
+    assert task_info.format_difficulty(row | alone).startswith(
+        "Measured: 0.4 % exact match, no run reaches 99 % ("
+    )
     assert task_info.task_description_html("rows") == task_info.task_description_html(["x"]) == ""
 
 
@@ -516,13 +644,17 @@ def test_only_so_many_kept_sets_wait_to_be_shown(tmp_path, monkeypatch, client_a
         count = len(waiting)
         release.set()
         answers = await asyncio.gather(*tasks)
-        later = await bringing.handle_action({"do": "show", "owner": new_owner_key(), "content": "0" * 64}, None)
+        later = await bringing.handle_action(
+            {"do": "show", "owner": new_owner_key(), "content": "0" * 64}, None
+        )
         return count, answers, later
 
     count, answers, later = run_in_thread(scene())
     refused = [answer for answer in answers if answer != {"rows": 1}]
     assert count <= 8
-    assert [answer for answer in answers[:20] if answer == {"rows": 1}] == [{"rows": 1}] * 4  # half of them for one address
+    assert [answer for answer in answers[:20] if answer == {"rows": 1}] == [
+        {"rows": 1}
+    ] * 4  # half of them for one address
     assert len(refused) == 40 - count
     assert all(answer["again"] and "try again in a moment" in answer["error"] for answer in refused)
     assert later == {"rows": 1}

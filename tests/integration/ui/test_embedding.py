@@ -26,7 +26,13 @@ def policy(query, answer=None):
     async def receive():
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    scope = {"type": "http", "method": "GET", "path": "/", "query_string": query.encode(), "headers": []}
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/",
+        "query_string": query.encode(),
+        "headers": [],
+    }
     run_in_thread(SecurityHeadersMiddleware(answer or HTMLResponse("page"))(scope, receive, send))
     return dict(sent[0]["headers"]).get(b"content-security-policy", b"").decode()
 
@@ -104,7 +110,10 @@ def test_a_report_of_a_checkpoint_and_of_ones_own_run_and_of_nobody_elses(regist
         assert "not yours" in told(registry, subject=f"run:{run.id}", owner=owner)["error"]
 
 
-@pytest.mark.parametrize("what", [{}, {"subject": None}, {"subject": "checkpoint:../x"}, {"subject": "watch:", "owner": 3}])
+@pytest.mark.parametrize(
+    "what",
+    [{}, {"subject": None}, {"subject": "checkpoint:../x"}, {"subject": "watch:", "owner": 3}],
+)
 def test_hostile_requests_for_a_report_reach_nothing(registry, what):
     assert "error" in told(registry, **what)
 
@@ -116,7 +125,10 @@ def test_an_embedded_page_which_knows_no_owner_can_do_nothing_to_a_run(registry)
     with ThreadPoolExecutor(1) as thread:
         for subject in (f"watch:{run.watch_id}", f"run:{run.id}"):
             answer = thread.submit(
-                asyncio.run, live_handlers(registry)["do"]({"owner": "", "subject": subject, "do": "stop"}, None)
+                asyncio.run,
+                live_handlers(registry)["do"](
+                    {"owner": "", "subject": subject, "do": "stop"}, None
+                ),
             ).result()
             assert "not yours" in answer["error"]
     registry.control(run, "stop")

@@ -65,7 +65,14 @@ def ask(page, route, owner=OWNER, **what):
 
 
 def form(*grid, base="", seeds="0, 1", kind="grid", name="", **more):
-    return {"base": base, "grid": [list(pair) for pair in grid], "seeds": seeds, "kind": kind, "name": name, **more}
+    return {
+        "base": base,
+        "grid": [list(pair) for pair in grid],
+        "seeds": seeds,
+        "kind": kind,
+        "name": name,
+        **more,
+    }
 
 
 def trained(registry, **settings):
@@ -78,10 +85,19 @@ def trained(registry, **settings):
 def test_a_question_tells_what_it_trains_and_whether_it_was_asked(page):
     told = ask(page, "questions")
     norm = next(each for each in told["questions"] if each["name"] == "norm")
-    assert (norm["runs"], norm["varied"], norm["missing"], norm["experiment"]) == (6, "norm: pre, post", "", None)
+    assert (norm["runs"], norm["varied"], norm["missing"], norm["experiment"]) == (
+        6,
+        "norm: pre, post",
+        "",
+        None,
+    )
     assert norm["estimate"]["seconds"] is None
     begun = ask(page, "begin", question="norm")["experiment"]
-    assert {each["name"]: each["experiment"] for each in ask(page, "questions")["questions"] if each["experiment"]} == {"norm": begun}
+    assert {
+        each["name"]: each["experiment"]
+        for each in ask(page, "questions")["questions"]
+        if each["experiment"]
+    } == {"norm": begun}
     assert not any(each["experiment"] for each in ask(page, "questions", owner=OTHER)["questions"])
     assert ask(page, "questions")["settings"] == VARIABLE_SETTINGS
     assert {"family", "task", "norm", "cell"} <= {each["name"] for each in VARIABLE_SETTINGS}
@@ -93,13 +109,22 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, regis
     told = ask(page, "plan", form=form(["norm", "pre, post"], ["n_heads", "1,2"], base=base))
     first = told["cells"][0]
     assert (told["runs"], first["label"], first["steps"]) == (8, "norm pre, n_heads 1", 20)
-    asked = ask(page, "begin", form=form(["norm", "pre, post"], ["steps", "30"], base=base, seeds="3"))["experiment"]
+    asked = ask(
+        page, "begin", form=form(["norm", "pre, post"], ["steps", "30"], base=base, seeds="3")
+    )["experiment"]
     experiment = page.experiments.find(asked, OWNER)
-    assert (experiment.name, dict(experiment.grid), experiment.seeds) == ("norm", {"norm": ["pre", "post"]}, (3,))
+    assert (experiment.name, dict(experiment.grid), experiment.seeds) == (
+        "norm",
+        {"norm": ["pre", "post"]},
+        (3,),
+    )
     assert experiment.base["steps"] == 30  # one value does not vary
     assert experiment.base["d_model"] == 16
     assert not {"seed", "norm"} & set(experiment.base)
-    assert "not yours" in ask(page, "plan", owner=OTHER, form=form(["norm", "pre, post"], base=base))["error"]
+    assert (
+        "not yours"
+        in ask(page, "plan", owner=OTHER, form=form(["norm", "pre, post"], base=base))["error"]
+    )
     told = ask(page, "plan", form=form(["n_heads", "1, 2"], base="checkpoint:reverse"))
     assert told["cells"][0]["parameters"] == 171_597
 
@@ -158,32 +183,63 @@ def test_what_was_found_is_told_again_only_when_it_changed(page):
 
 def test_an_experiment_by_length_is_told_to_its_end_with_files_and_figures(busy, registry):
     run = trained(registry)
-    wanted = form(["positions", "learned, sinusoidal"], base=f"run:{run.id}", seeds="0", kind="lengths", times=2, n=20)
+    wanted = form(
+        ["positions", "learned, sinusoidal"],
+        base=f"run:{run.id}",
+        seeds="0",
+        kind="lengths",
+        times=2,
+        n=20,
+    )
     asked = ask(busy, "begin", form=wanted)["experiment"]
     wait_for(lambda: ask(busy, "poll")["experiments"][0]["state"] == "done", 90, "the experiment")
     told = ask(busy, "poll", open=asked)
     assert told["experiments"][0]["share"] == 1
     found = told["open"]["found"]
-    assert [row["untrained"] for row in found["lengths"]["rows"]] == [{"source": [5, 8], "target": [5, 8]}, None]
+    assert [row["untrained"] for row in found["lengths"]["rows"]] == [
+        {"source": [5, 8], "target": [5, 8]},
+        None,
+    ]
     for cell in found["results"]["cells"]:
         assert cell["loss"]["steps"] == cell["curve"]["steps"] == [10, 20]
         points = registry.find(cell["seeds"][0]["run"].removeprefix("run:"), OWNER).load_points()
-        assert cell["loss"]["median"] == pytest.approx([sum(points.columns["loss"][at : at + 10]) / 10 for at in (0, 10)])
+        assert cell["loss"]["median"] == pytest.approx(
+            [sum(points.columns["loss"][at : at + 10]) / 10 for at in (0, 10)]
+        )
     assert ask(busy, "csv", experiment=asked)["csv"].startswith("scheme,seed,length,")
-    with zipfile.ZipFile(io.BytesIO(base64.b64decode(ask(busy, "figures", experiment=asked)["zip"]))) as archive:
-        names = {f"{figure}.{kind}" for figure in ("experiment", "answers-by-length", "lengths-heatmap") for kind in ("png", "svg", "pdf")}
+    with zipfile.ZipFile(
+        io.BytesIO(base64.b64decode(ask(busy, "figures", experiment=asked)["zip"]))
+    ) as archive:
+        names = {
+            f"{figure}.{kind}"
+            for figure in ("experiment", "answers-by-length", "lengths-heatmap")
+            for kind in ("png", "svg", "pdf")
+        }
         assert set(archive.namelist()) == names
-    assert "nothing to draw" in ask(busy, "figures", experiment=ask(busy, "begin", question="size")["experiment"])["error"]
+    assert (
+        "nothing to draw"
+        in ask(busy, "figures", experiment=ask(busy, "begin", question="size")["experiment"])[
+            "error"
+        ]
+    )
     for row in ask(busy, "poll")["experiments"]:
         ask(busy, "do", experiment=row["id"], do="cancel")
 
 
 def test_claim_lists_its_matching_run_and_gets_a_verdict(page, registry, monkeypatch):
     small = dict(replications.CLAIMS["benchmark-page"].settings) | SMALL | {"min_length": 4}
-    monkeypatch.setitem(replications.CLAIMS, "benchmark-page", dataclasses.replace(replications.CLAIMS["benchmark-page"], settings=small))
+    monkeypatch.setitem(
+        replications.CLAIMS,
+        "benchmark-page",
+        dataclasses.replace(replications.CLAIMS["benchmark-page"], settings=small),
+    )
 
     def claim(owner=OWNER):
-        return next(each for each in ask(page, "claims", owner=owner)["claims"] if each["name"] == "benchmark-page")
+        return next(
+            each
+            for each in ask(page, "claims", owner=owner)["claims"]
+            if each["name"] == "benchmark-page"
+        )
 
     assert (claim()["state"], claim()["run"]) == ("none", None)
     assert claim()["command"] == "python -m playground published benchmark-page --seed 0"
@@ -194,7 +250,10 @@ def test_claim_lists_its_matching_run_and_gets_a_verdict(page, registry, monkeyp
     told = ask(page, "verdict", name="benchmark-page")
     assert told["passed"] is False  # another number of parameters
     assert told["written"].startswith("a training loss of ")
-    monkeypatch.setattr("playground.ui.experiments_api.evaluate_replication", lambda *_: pytest.fail("it was compared already"))
+    monkeypatch.setattr(
+        "playground.ui.experiments_api.evaluate_replication",
+        lambda *_: pytest.fail("it was compared already"),
+    )
     assert ask(page, "verdict", name="benchmark-page") == told
 
 
@@ -217,9 +276,17 @@ def test_figures_that_could_not_be_begun_keep_nobody_from_drawing_theirs(page, m
 
 @pytest.fixture
 def measured(page, registry, monkeypatch):
-    """Runs of two owners whose verdict needs a model that never answers by itself; yields the futures of those who wait for it."""
-    small = dict(replications.CLAIMS["annotated-copy"].settings) | SMALL | {"steps": 5, "min_length": 4}
-    monkeypatch.setitem(replications.CLAIMS, "annotated-copy", dataclasses.replace(replications.CLAIMS["annotated-copy"], settings=small))
+    """Runs of two owners whose verdict needs a model that never answers by itself; yields the
+    futures of those who wait for it.
+    """
+    small = (
+        dict(replications.CLAIMS["annotated-copy"].settings) | SMALL | {"steps": 5, "min_length": 4}
+    )
+    monkeypatch.setitem(
+        replications.CLAIMS,
+        "annotated-copy",
+        dataclasses.replace(replications.CLAIMS["annotated-copy"], settings=small),
+    )
     for owner in (OWNER, OTHER):
         run = registry.start(replications.replication_config("annotated-copy"), owner)
         wait_for(lambda run=run: run.status == "done", description="the end of a run")
@@ -240,7 +307,11 @@ class Page:
     """What a route reads of a request."""
 
     def __init__(self, address):
-        self.client, self.headers, self.scope = SimpleNamespace(host=address), {}, {"path": "/playground/ask/lab-verdict"}
+        self.client, self.headers, self.scope = (
+            SimpleNamespace(host=address),
+            {},
+            {"path": "/playground/ask/lab-verdict"},
+        )
         self.connected = True
 
     async def receive(self):
@@ -258,10 +329,14 @@ def in_a_loop(coroutine):
 
 def test_a_verdict_that_waits_for_a_model_keeps_no_other_one_waiting(page, measured):
     async def both():
-        slow = asyncio.ensure_future(page.outcome({"owner": OWNER, "name": "annotated-copy"}, Page("10.0.0.1")))
+        slow = asyncio.ensure_future(
+            page.outcome({"owner": OWNER, "name": "annotated-copy"}, Page("10.0.0.1"))
+        )
         while not measured:
             await asyncio.sleep(0.01)
-        quick = asyncio.ensure_future(page.outcome({"owner": OTHER, "name": "length-order"}, Page("10.0.0.2")))
+        quick = asyncio.ensure_future(
+            page.outcome({"owner": OTHER, "name": "length-order"}, Page("10.0.0.2"))
+        )
         finished, _ = await asyncio.wait({quick}, timeout=10)
         measured[0].set_result({"loss": 0.25})
         return finished, (await quick)["sentence"], await slow
@@ -273,9 +348,16 @@ def test_a_verdict_that_waits_for_a_model_keeps_no_other_one_waiting(page, measu
 
 def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
     async def crowd():
-        ask = [asyncio.ensure_future(page.outcome({"owner": OWNER, "name": "annotated-copy"}, Page("10.0.0.1"))) for _ in range(40)]
+        ask = [
+            asyncio.ensure_future(
+                page.outcome({"owner": OWNER, "name": "annotated-copy"}, Page("10.0.0.1"))
+            )
+            for _ in range(40)
+        ]
         refused, _ = await asyncio.wait(ask, timeout=2)
-        other = asyncio.ensure_future(page.outcome({"owner": OTHER, "name": "annotated-copy"}, Page("10.0.0.2")))
+        other = asyncio.ensure_future(
+            page.outcome({"owner": OTHER, "name": "annotated-copy"}, Page("10.0.0.2"))
+        )
         waiting = len(measured)
         for _ in range(500):
             if len(measured) > waiting or other.done():
@@ -297,13 +379,17 @@ def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
     assert all(each["again"] and "try again" in each["error"] for each in refused)
     assert accepted
     assert other["ours"] == 0.25
-    assert ask(page, "verdict", name="annotated-copy")["ours"] == 0.25  # those who were refused get it later
+    assert (
+        ask(page, "verdict", name="annotated-copy")["ours"] == 0.25
+    )  # those who were refused get it later
 
 
 def test_nobody_measures_for_a_page_that_has_gone(page, measured):
     async def leave():
         page_of_owner = Page("10.0.0.1")
-        asked = asyncio.ensure_future(page.outcome({"owner": OWNER, "name": "annotated-copy"}, page_of_owner))
+        asked = asyncio.ensure_future(
+            page.outcome({"owner": OWNER, "name": "annotated-copy"}, page_of_owner)
+        )
         while not measured:
             await asyncio.sleep(0.01)
         page_of_owner.connected = False
@@ -343,7 +429,13 @@ def polled(page, open, known=None):
 @pytest.mark.parametrize("kind", ["grid", "lengths"])
 def test_a_poll_computes_nothing_of_an_experiment_that_is_as_it_was(page, registry, kind):
     trained(registry, steps=25, eval_every=5)  # its speed is known
-    wanted = form(["n_heads", "1, 2"], base="", seeds="0, 1, 2", kind=kind, **({"times": 2, "n": 20} if kind == "lengths" else {}))
+    wanted = form(
+        ["n_heads", "1, 2"],
+        base="",
+        seeds="0, 1, 2",
+        kind=kind,
+        **({"times": 2, "n": 20} if kind == "lengths" else {}),
+    )
     asked = ask(page, "begin", form=wanted)["experiment"]
     first, _ = polled(page, asked)
     again, counted = polled(page, asked, first["open"]["version"])
@@ -357,19 +449,35 @@ def test_a_poll_computes_nothing_of_an_experiment_that_is_as_it_was(page, regist
     going.runs["0/1"] = run.id
     changed, counted = polled(page, asked, first["open"]["version"])
     assert changed["open"]["version"] != first["open"]["version"]
-    assert [each["done"] for each in changed["open"]["found"]["results"]["cells"][0]["seeds"]] == [False, True, False]
+    assert [each["done"] for each in changed["open"]["found"]["results"]["cells"][0]["seeds"]] == [
+        False,
+        True,
+        False,
+    ]
     final, counted = polled(page, asked, changed["open"]["version"])
     assert (counted, final["open"]["found"]) == ({"configs": 0, "sorted": 0}, None)
 
 
 HOSTILE = [
-    None, 3, [], {}, {"owner": "short"}, {"owner": {}}, {"owner": OWNER}, {"owner": OWNER, "question": ["norm"]},
-    {"owner": OWNER, "form": 3}, {"owner": OWNER, "form": {"grid": "norm"}}, {"owner": OWNER, "form": {"grid": [["norm"]]}},
-    {"owner": OWNER, "form": {"grid": [[{}, []]]}}, {"owner": OWNER, "form": form(["norm", "pre"], seeds=[0])},
-    {"owner": OWNER, "form": form(["norm", "x" * 30_000])}, {"owner": OWNER, "form": form(["norm", "pre"], base={"a": 1})},
-    {"owner": OWNER, "form": form(["norm", "pre"], kind="lengths", times=True)}, {"owner": OWNER, "name": "../x", "do": ["delete"]},
+    None,
+    3,
+    [],
+    {},
+    {"owner": "short"},
+    {"owner": {}},
+    {"owner": OWNER},
+    {"owner": OWNER, "question": ["norm"]},
+    {"owner": OWNER, "form": 3},
+    {"owner": OWNER, "form": {"grid": "norm"}},
+    {"owner": OWNER, "form": {"grid": [["norm"]]}},
+    {"owner": OWNER, "form": {"grid": [[{}, []]]}},
+    {"owner": OWNER, "form": form(["norm", "pre"], seeds=[0])},
+    {"owner": OWNER, "form": form(["norm", "x" * 30_000])},
+    {"owner": OWNER, "form": form(["norm", "pre"], base={"a": 1})},
+    {"owner": OWNER, "form": form(["norm", "pre"], kind="lengths", times=True)},
+    {"owner": OWNER, "name": "../x", "do": ["delete"]},
     {"owner": OWNER, "experiment": ["x"], "do": "__init__", "name": 5},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:60])

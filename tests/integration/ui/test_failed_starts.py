@@ -1,4 +1,6 @@
-"""A process that cannot be started: the visitor reads why, nothing stays under way, and the next attempt works."""
+"""A process that cannot be started: the visitor reads why, nothing stays under way, and the
+next attempt works.
+"""
 
 import multiprocessing.context
 from contextlib import contextmanager
@@ -15,8 +17,16 @@ from tests.support.coroutines import run_in_thread
 
 OWNER = "o" * 32
 SMALL = {
-    "max_length": 3, "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32, "batch_size": 32, "steps": 20, "eval_n": 32, "eval_every": 10,
-}  # fmt: skip
+    "max_length": 3,
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 32,
+    "batch_size": 32,
+    "steps": 20,
+    "eval_n": 32,
+    "eval_every": 10,
+}
 OVER = ("done", "failed", "cancelled")
 
 
@@ -52,7 +62,9 @@ def comparer():
 
 
 def over(poll, *arguments):
-    return wait_for(lambda: (told := poll(*arguments))["status"] in OVER and told, 60, "the end of a job")
+    return wait_for(
+        lambda: (told := poll(*arguments))["status"] in OVER and told, 60, "the end of a job"
+    )
 
 
 def check_sentence(told):
@@ -89,7 +101,9 @@ def test_a_lesson_fails_with_a_sentence_and_the_next_one_works(registry, kind, f
 
         def begin():
             return (
-                lessons.start_lesson("stop-1", 10, {}, OWNER) if kind == "stop" else lessons.start_bug("mystery", 1, STEPS_RANGE[0], OWNER)
+                lessons.start_lesson("stop-1", 10, {}, OWNER)
+                if kind == "stop"
+                else lessons.start_bug("mystery", 1, STEPS_RANGE[0], OWNER)
             )
 
         for _ in range(service.MAX_PER_OWNER + 1):  # none of them stays under way

@@ -27,7 +27,9 @@ def registry():
 
 
 def ask(registry, **what):
-    return run_in_thread(load_view(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", **what}))
+    return run_in_thread(
+        load_view(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", **what})
+    )
 
 
 @pytest.mark.smoke
@@ -41,7 +43,10 @@ def test_a_checkpoint_is_looked_into(registry):
 @pytest.mark.parametrize("view", SLOW_VIEWS)
 def test_what_takes_long_keeps_nobody_waiting_who_only_looks(registry, view):
     with ThreadPoolExecutor(1) as thread:
-        slow = thread.submit(asyncio.run, load_view(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", "view": view}))
+        slow = thread.submit(
+            asyncio.run,
+            load_view(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", "view": view}),
+        )
         assert ask(registry, view="attention", text="9 8 7")["columns"] == ["9", "8", "7", "EOS"]
         slow.result()
     assert registry.slow_inspector is not registry.inspector
@@ -62,14 +67,22 @@ def test_a_sequence_that_cannot_be_read_is_explained(registry, text, said):
 
 
 HOSTILE = [
-    {"view": "nothing"}, {"view": None}, {"view": ["attention"]}, {"view": "attention", "options": {"kind": "x"}},
-    {"view": "attention", "options": {"kind": {}}}, {"view": "attention", "options": {"way": "drawn", "temperature": 0}},
-    {"view": "steps", "options": {"way": "drawn", "temperature": "1"}}, {"view": "steps", "options": {"way": "drawn", "seed": -1}},
-    {"view": "steps", "options": {"way": "drawn", "seed": 2**40}}, {"view": "attention", "text": "3 " * 5000},
-    {"view": "attention", "subject": "checkpoint:../x"}, {"view": "attention", "subject": 3},
+    {"view": "nothing"},
+    {"view": None},
+    {"view": ["attention"]},
+    {"view": "attention", "options": {"kind": "x"}},
+    {"view": "attention", "options": {"kind": {}}},
+    {"view": "attention", "options": {"way": "drawn", "temperature": 0}},
+    {"view": "steps", "options": {"way": "drawn", "temperature": "1"}},
+    {"view": "steps", "options": {"way": "drawn", "seed": -1}},
+    {"view": "steps", "options": {"way": "drawn", "seed": 2**40}},
+    {"view": "attention", "text": "3 " * 5000},
+    {"view": "attention", "subject": "checkpoint:../x"},
+    {"view": "attention", "subject": 3},
     {"subject": "run:x", "owner": "x", "view": "attention"},
-    {"view": "attention", "options": {"kind": "x" * 9000}}, {"view": "steps", "text": "\ud800"},
-]  # fmt: skip
+    {"view": "attention", "options": {"kind": "x" * 9000}},
+    {"view": "steps", "text": "\ud800"},
+]
 
 
 @pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:50])
@@ -85,11 +98,15 @@ def test_whatever_is_no_object_gets_a_sentence(registry):
 
 
 def request_from(address):
-    return Request({"type": "http", "method": "POST", "path": "/", "headers": [], "client": (address, 1)})
+    return Request(
+        {"type": "http", "method": "POST", "path": "/", "headers": [], "client": (address, 1)}
+    )
 
 
 def in_order_of_answers(answerer, requests):
-    """Ask all at once, as (name, address, what), and return the names in the order of their answers."""
+    """Ask all at once, as (name, address, what), and return the names in the order of their
+    answers.
+    """
 
     async def ask_all():
         order = []

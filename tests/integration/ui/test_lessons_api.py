@@ -36,12 +36,20 @@ def test_the_page_is_told_every_question_and_no_answer(page):
     for mistake in BUGS.values():
         assert json.dumps(mistake.buggy_line)[1:-1] not in text
         assert json.dumps(mistake.why)[1:-1] not in text
-    assert told["machine"] == {"slots": 3, "an_owner": 3, "measuring": 1, "longest": 180.0, "open": True}
+    assert told["machine"] == {
+        "slots": 3,
+        "an_owner": 3,
+        "measuring": 1,
+        "longest": 180.0,
+        "open": True,
+    }
 
 
 def test_what_is_behind_a_mystery_is_told_to_who_asks(page):
     told = asked(page, "learn-mysteries", owner=OWNER, first=3)
-    assert told["mysteries"] == [[seed, BUGS[resolve_bug(RANDOM_BUG, seed)].title] for seed in range(3, 3 + ANSWER_KEY_SEEDS)]
+    assert told["mysteries"] == [
+        [seed, BUGS[resolve_bug(RANDOM_BUG, seed)].title] for seed in range(3, 3 + ANSWER_KEY_SEEDS)
+    ]
     assert asked(page, "learn-mysteries", owner=OWNER, first="x")["mysteries"][0][0] == 0
 
 
@@ -49,7 +57,12 @@ def test_what_is_behind_a_mystery_is_told_to_who_asks(page):
     ("name", "what", "field", "says"),
     [
         ("stop", {"stop": "stop-1"}, "prediction", "enter a number from 0 to 200 first"),
-        ("stop", {"stop": "stop-4", "prediction": "five"}, "prediction", "enter your prediction first"),
+        (
+            "stop",
+            {"stop": "stop-4", "prediction": "five"},
+            "prediction",
+            "enter your prediction first",
+        ),
         ("stop", {"stop": ["x"], "prediction": 1}, "stop", "choose one of stop-1"),
         ("bug", {"bug": "typo", "seed": 0, "steps": 60}, "bug", "choose one of transpose"),
         ("bug", {"bug": "mystery", "seed": 0.5, "steps": 60}, "seed", "a whole number"),

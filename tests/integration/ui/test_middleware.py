@@ -1,4 +1,7 @@
-"""Which routes are served. Gradio registers many that nothing here uses; a new one has to be judged."""
+"""Which routes are served.
+
+Gradio registers many that nothing here uses; a new one has to be judged.
+"""
 
 import json
 import re
@@ -13,39 +16,107 @@ from tests.support.app_server import ROOT
 
 # All that Gradio 6.31 registers with this page, as (method, template).
 USED = {
-    "GET": {"/", "/config", "/config/", "/static/{path:path}", "/assets/{path:path}", "/favicon.ico", "/theme.css", "/robots.txt",
-            "/pwa_icon", "/manifest.json", "/gradio_api/info", "/gradio_api/info/", "/gradio_api/startup-events",
-            "/gradio_api/theme.css", "/gradio_api/queue/data", "/gradio_api/call/{api_name}/{event_id}",
-            "/gradio_api/call/v2/{api_name}/{event_id}", "/gradio_api/mcp/schema"},
-    "POST": {"/gradio_api/queue/join", "/gradio_api/mcp", 
-             *(f"/gradio_api/{way}/{{api_name}}" for way in ("run", "api", "call", "call/v2")),
-             *(f"/gradio_api/{way}/{{api_name}}/" for way in ("run", "api", "call", "call/v2"))},
+    "GET": {
+        "/",
+        "/config",
+        "/config/",
+        "/static/{path:path}",
+        "/assets/{path:path}",
+        "/favicon.ico",
+        "/theme.css",
+        "/robots.txt",
+        "/pwa_icon",
+        "/manifest.json",
+        "/gradio_api/info",
+        "/gradio_api/info/",
+        "/gradio_api/startup-events",
+        "/gradio_api/theme.css",
+        "/gradio_api/queue/data",
+        "/gradio_api/call/{api_name}/{event_id}",
+        "/gradio_api/call/v2/{api_name}/{event_id}",
+        "/gradio_api/mcp/schema",
+    },
+    "POST": {
+        "/gradio_api/queue/join",
+        "/gradio_api/mcp",
+        *(f"/gradio_api/{way}/{{api_name}}" for way in ("run", "api", "call", "call/v2")),
+        *(f"/gradio_api/{way}/{{api_name}}/" for way in ("run", "api", "call", "call/v2")),
+    },
     "HEAD": {"/", "/gradio_api/mcp/schema"},
-}  # fmt: skip
+}
 UNUSED = {
-    "GET": {"/pwa_icon/{size}", "/openapi.json",
-            "/logout", "/svelte/{path:path}", "/monitoring", "/monitoring/summary", "/monitoring/{key}",
-            "/gradio_api/deep_link", "/gradio_api/user", "/gradio_api/user/", "/gradio_api/login_check", "/gradio_api/login_check/",
-            "/gradio_api/token", "/gradio_api/token/", "/gradio_api/app_id", "/gradio_api/app_id/", "/gradio_api/dev/reload",
-            "/gradio_api/runs", "/gradio_api/runs/", "/gradio_api/openapi.json", "/gradio_api/proxy={url_path:path}",
-            "/gradio_api/custom_component/{id}/{environment}/{type}/{file_name}", "/gradio_api/file={path_or_url:path}",
-            "/gradio_api/stream/{session_hash}/{run}/{component_id}/playlist.m3u8", "/gradio_api/file/{path:path}",
-            "/gradio_api/stream/{session_hash}/{run}/{component_id}/{segment_id}.{ext}", "/gradio_api/heartbeat/{session_hash}",
-            "/gradio_api/stream/{session_hash}/{run}/{component_id}/playlist-file", "/gradio_api/queue/status",
-            "/gradio_api/upload_progress", "/gradio_api/vibe-code", "/gradio_api/vibe-code/", "/gradio_api/mcp/sse",
-            "/gradio_api/run-history/buckets", "/gradio_api/run-history/records",
-            "/gradio_api/run-history/records/{endpoint}/{record_id}/assets/{asset_id}"},
-    "POST": {"/gradio_api/run-history/connect", "/login", "/login/",
-             "/gradio_api/stream/{event_id}", "/gradio_api/stream/{event_id}/close", "/gradio_api/reset",
-             "/gradio_api/reset/", "/gradio_api/cancel", "/gradio_api/component_server", "/gradio_api/component_server/",
-             "/gradio_api/upload", "/gradio_api/process_recording", "/gradio_api/vibe-edit", "/gradio_api/vibe-edit/",
-             "/gradio_api/undo-vibe-edit", "/gradio_api/undo-vibe-edit/", "/gradio_api/vibe-code", "/gradio_api/vibe-code/",
-             "/gradio_api/vibe-starter-queries", "/gradio_api/vibe-starter-queries/", "/gradio_api/mcp/messages"},
-    "HEAD": {"/openapi.json", "/gradio_api/proxy={url_path:path}", "/gradio_api/file={path_or_url:path}", "/gradio_api/mcp/sse"},
-}  # fmt: skip
+    "GET": {
+        "/pwa_icon/{size}",
+        "/openapi.json",
+        "/logout",
+        "/svelte/{path:path}",
+        "/monitoring",
+        "/monitoring/summary",
+        "/monitoring/{key}",
+        "/gradio_api/deep_link",
+        "/gradio_api/user",
+        "/gradio_api/user/",
+        "/gradio_api/login_check",
+        "/gradio_api/login_check/",
+        "/gradio_api/token",
+        "/gradio_api/token/",
+        "/gradio_api/app_id",
+        "/gradio_api/app_id/",
+        "/gradio_api/dev/reload",
+        "/gradio_api/runs",
+        "/gradio_api/runs/",
+        "/gradio_api/openapi.json",
+        "/gradio_api/proxy={url_path:path}",
+        "/gradio_api/custom_component/{id}/{environment}/{type}/{file_name}",
+        "/gradio_api/file={path_or_url:path}",
+        "/gradio_api/stream/{session_hash}/{run}/{component_id}/playlist.m3u8",
+        "/gradio_api/file/{path:path}",
+        "/gradio_api/stream/{session_hash}/{run}/{component_id}/{segment_id}.{ext}",
+        "/gradio_api/heartbeat/{session_hash}",
+        "/gradio_api/stream/{session_hash}/{run}/{component_id}/playlist-file",
+        "/gradio_api/queue/status",
+        "/gradio_api/upload_progress",
+        "/gradio_api/vibe-code",
+        "/gradio_api/vibe-code/",
+        "/gradio_api/mcp/sse",
+        "/gradio_api/run-history/buckets",
+        "/gradio_api/run-history/records",
+        "/gradio_api/run-history/records/{endpoint}/{record_id}/assets/{asset_id}",
+    },
+    "POST": {
+        "/gradio_api/run-history/connect",
+        "/login",
+        "/login/",
+        "/gradio_api/stream/{event_id}",
+        "/gradio_api/stream/{event_id}/close",
+        "/gradio_api/reset",
+        "/gradio_api/reset/",
+        "/gradio_api/cancel",
+        "/gradio_api/component_server",
+        "/gradio_api/component_server/",
+        "/gradio_api/upload",
+        "/gradio_api/process_recording",
+        "/gradio_api/vibe-edit",
+        "/gradio_api/vibe-edit/",
+        "/gradio_api/undo-vibe-edit",
+        "/gradio_api/undo-vibe-edit/",
+        "/gradio_api/vibe-code",
+        "/gradio_api/vibe-code/",
+        "/gradio_api/vibe-starter-queries",
+        "/gradio_api/vibe-starter-queries/",
+        "/gradio_api/mcp/messages",
+    },
+    "HEAD": {
+        "/openapi.json",
+        "/gradio_api/proxy={url_path:path}",
+        "/gradio_api/file={path_or_url:path}",
+        "/gradio_api/mcp/sse",
+    },
+}
 
 
-# In a process of its own: what Gradio opens while it builds a page stays open until the process ends.
+# In a process of its own: what Gradio opens while it builds a page stays open until the process
+# ends.
 BUILD = """
 import json, sys, tempfile
 from pathlib import Path
@@ -110,7 +181,8 @@ async def lose_sessions():
 
 lost = asyncio.run(lose_sessions())
 print(json.dumps({
-    "lost": lost, "routes": sorted(set(registered(app.routes))), "copies": len(copies), "sessions": len(app.state_holder.session_data),
+    "lost": lost, "routes": sorted(set(registered(app.routes))), "copies": len(copies),
+    "sessions": len(app.state_holder.session_data),
     "middleware": [middleware.cls.__name__ for middleware in app.user_middleware],
 }))
 import os; sys.stdout.flush(); os._exit(0)
@@ -129,7 +201,12 @@ def built():
 def test_every_registered_route_is_known_and_served_or_not(built):
     routes = {(method, path) for method, path in built["routes"]}
     own = {each for each in routes if each[1].startswith("/playground/")}
-    listed = {(method, path) for group in (USED, UNUSED) for method, paths in group.items() for path in paths}
+    listed = {
+        (method, path)
+        for group in (USED, UNUSED)
+        for method, paths in group.items()
+        for path in paths
+    }
     assert routes - own == listed, "Gradio registers other routes: judge each, and list it here"
     served = RouteFilterMiddleware(None, can_sign_in=False, load=LoadLimits(0, 0))
     for method, template in routes:
@@ -140,13 +217,27 @@ def test_every_registered_route_is_known_and_served_or_not(built):
 
 @pytest.mark.parametrize("path", ["/login/huggingface", "/login/callback", "/logout"])
 def test_signing_in_is_served_where_it_is_possible(path):
-    assert RouteFilterMiddleware(None, can_sign_in=True, load=LoadLimits(0, 0)).find_load("GET", path) is not None
-    assert RouteFilterMiddleware(None, can_sign_in=False, load=LoadLimits(0, 0)).find_load("GET", path) is None
+    assert (
+        RouteFilterMiddleware(None, can_sign_in=True, load=LoadLimits(0, 0)).find_load("GET", path)
+        is not None
+    )
+    assert (
+        RouteFilterMiddleware(None, can_sign_in=False, load=LoadLimits(0, 0)).find_load("GET", path)
+        is None
+    )
 
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b'{"a": NaN}', b"[" * 6000, b'{"a": [' + b"[]," * 6000 + b"[]]}", b'{"gradio.FileData": 1}', b'["gradio\\u002eFileData"]'],
+    [
+        b"",
+        b"{",
+        b'{"a": NaN}',
+        b"[" * 6000,
+        b'{"a": [' + b"[]," * 6000 + b"[]]}",
+        b'{"gradio.FileData": 1}',
+        b'["gradio\\u002eFileData"]',
+    ],
 )
 def test_json_that_no_call_needs_is_refused(body):
     with pytest.raises(ValueError, match=r"lists and objects|JSON object|files are not"):
@@ -175,13 +266,22 @@ def test_no_middleware_grants_other_origins(built):
 
 @pytest.mark.parametrize(
     ("is_open", "environment", "checked"),
-    [(False, {}, True), (True, {}, False), (True, {"SPACE_HOST": "a-b.hf.space"}, False), (True, {"PLAYGROUND_HOSTS": "x.org"}, True)],
+    [
+        (False, {}, True),
+        (True, {}, False),
+        (True, {"SPACE_HOST": "a-b.hf.space"}, False),
+        (True, {"PLAYGROUND_HOSTS": "x.org"}, True),
+    ],
 )
-def test_hosts_are_checked_locally_and_where_they_are_configured(monkeypatch, is_open, environment, checked):
+def test_hosts_are_checked_locally_and_where_they_are_configured(
+    monkeypatch, is_open, environment, checked
+):
     """A Space is probed by its address, under a Host of which nothing here knows."""
     for name in ("SPACE_HOST", "PLAYGROUND_HOSTS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    classes = [middleware.cls.__name__ for middleware in build_middleware(is_open, False, LoadLimits(0, 0))]
+    classes = [
+        middleware.cls.__name__ for middleware in build_middleware(is_open, False, LoadLimits(0, 0))
+    ]
     assert ("TrustedHostMiddleware" in classes) is checked

@@ -25,12 +25,24 @@ from playground.ui.session import new_owner_key
 from tests.support.coroutines import run_in_thread
 
 TEXT = "".join(f"{a} {b}\t{b} {a}\n" for a in "abcdef" for b in "abcdef")
-TINY = {"d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8, "batch_size": 8, "eval_n": 8, "steps": 2, "device": "cpu", "threads": 1}
+TINY = {
+    "d_model": 8,
+    "n_heads": 1,
+    "n_layers": 1,
+    "d_ff": 8,
+    "batch_size": 8,
+    "eval_n": 8,
+    "steps": 2,
+    "device": "cpu",
+    "threads": 1,
+}
 
 
 @pytest.fixture
 def shared(tmp_path, monkeypatch):
-    """A registry whose runs wait, the owner's run on rows of their own, the rows' content id, and all answerers."""
+    """A registry whose runs wait, the owner's run on rows of their own, the rows' content id,
+    and all answerers.
+    """
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr(Registry, "_schedule", lambda self: None)
     content = store(from_text(TEXT))
@@ -40,21 +52,54 @@ def shared(tmp_path, monkeypatch):
     save_checkpoint(tmp_path / ".sent", trainer, metrics, trainer.evaluate(8))
     registry, owner = Registry(tmp_path), new_owner_key()
     laboratory = ExperimentService(registry)
-    run = registry.import_checkpoint(shutil.copytree(tmp_path / ".sent", tmp_path / ".copy"), owner, "mine")
+    run = registry.import_checkpoint(
+        shutil.copytree(tmp_path / ".sent", tmp_path / ".copy"), owner, "mine"
+    )
     yield registry, run, owner, content, build_handlers(registry, laboratory, public=True)
     laboratory.close()
     registry.shutdown()
 
 
 def request():
-    return Request({"type": "http", "method": "POST", "path": "/", "headers": [], "client": ("10.0.0.9", 1), "session": {}})
+    return Request(
+        {
+            "type": "http",
+            "method": "POST",
+            "path": "/",
+            "headers": [],
+            "client": ("10.0.0.9", 1),
+            "session": {},
+        }
+    )
 
 
 FORM = {"name": "theirs", "grid": [["norm", "pre, post"]], "seeds": "0", "kind": "grid"}
 KINDS = [  # what routes ask for beside the subject; each route reads what it knows
-    {"do": "download", "text": "a b", "view": "attention", "kind": "table", "what": {"n": 4, "models": []}, "known": 0, "epoch": -1},
-    {"do": "again", "text": "a b", "view": "steps", "families": ["transformer"], "kind": "finetune"},
-    {"do": "branch", "text": "a b", "view": "parts", "step": 1, "kind": "push", "repo": "eve/stolen", "token": "hf_x"},
+    {
+        "do": "download",
+        "text": "a b",
+        "view": "attention",
+        "kind": "table",
+        "what": {"n": 4, "models": []},
+        "known": 0,
+        "epoch": -1,
+    },
+    {
+        "do": "again",
+        "text": "a b",
+        "view": "steps",
+        "families": ["transformer"],
+        "kind": "finetune",
+    },
+    {
+        "do": "branch",
+        "text": "a b",
+        "view": "parts",
+        "step": 1,
+        "kind": "push",
+        "repo": "eve/stolen",
+        "token": "hf_x",
+    },
     {"do": "list", "view": "heads", "text": "a b", "kind": "attention"},
 ]
 
@@ -69,7 +114,9 @@ def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
         raise OSError("no process for figures")
 
     def written_here(entry, name, checkpoint, run, *arguments, on_message, on_exit):
-        """In this process: a fork server that an earlier test started knows another folder of rows."""
+        """In this process: a fork server that an earlier test started knows another folder of
+        rows.
+        """
         on_message({"html": write_report(Path(checkpoint), Path(run), *arguments)})
         return SimpleNamespace(kill=lambda: None)
 
@@ -80,7 +127,13 @@ def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
         told = {}
         for name, answerer in routes.items():
             for kind in KINDS:
-                what = {"subject": subject, "subjects": [subject], "base": subject, "owner": viewer, "form": FORM | {"base": subject}}
+                what = {
+                    "subject": subject,
+                    "subjects": [subject],
+                    "base": subject,
+                    "owner": viewer,
+                    "form": FORM | {"base": subject},
+                }
                 try:
                     answer = await asyncio.wait_for(answerer(what | kind, request()), 120)
                 except OSError:  # of `not_drawn`
@@ -99,6 +152,8 @@ def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
 
 def test_only_its_owner_may_train_with_the_settings_of_a_run_on_rows(shared):
     registry, run, owner, content, _ = shared
-    assert resolve_config(registry, {"subject": f"run:{run.id}", "owner": owner}).task.rows == content
+    assert (
+        resolve_config(registry, {"subject": f"run:{run.id}", "owner": owner}).task.rows == content
+    )
     with pytest.raises(ValueError, match="only its owner may train on it"):
         resolve_config(registry, {"subject": f"watch:{run.watch_id}", "owner": new_owner_key()})

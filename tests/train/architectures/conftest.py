@@ -10,7 +10,9 @@ from tests.support.small_configs import MAX_STEPS, small_config
 
 @pytest.fixture(scope="session")
 def grown():
-    """The small member of each family at several ages, {steps: family}, trained when it is first asked for. Do not train these."""
+    """The small member of each family at several ages, {steps: family}, trained when it is
+    first asked for. Do not train these.
+    """
     kept = {}
 
     def ages(name):

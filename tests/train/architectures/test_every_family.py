@@ -33,17 +33,24 @@ KINDS = ("encoder", "decoder", "cross")
 def rows():
     """Four sequences of 4, 2, 1 and 3 symbols; the third belongs to the held-out set."""
     sequence_BL = torch.tensor([[3, 4, 5, 6], [6, 5, 0, 0], [4, 0, 0, 0], [3, 3, 4, 0]])
-    return make_batch(REVERSE, sequence_BL, torch.tensor([4, 2, 1, 3]), torch.tensor([1.0, 1.0, 0.0, 1.0]))
+    return make_batch(
+        REVERSE, sequence_BL, torch.tensor([4, 2, 1, 3]), torch.tensor([1.0, 1.0, 0.0, 1.0])
+    )
 
 
 def alone(batch, b):
     """One row of a batch without its padding."""
-    source_BS, target_BT = (x[b : b + 1, : int((x[b] != 0).sum())] for x in (batch.source_BS, batch.target_BT))
+    source_BS, target_BT = (
+        x[b : b + 1, : int((x[b] != 0).sum())] for x in (batch.source_BS, batch.target_BT)
+    )
     return Batch(source_BS, target_BT, batch.loss_weight_B[b : b + 1])
 
 
 def wider(batch, n):
-    return Batch(*(torch.nn.functional.pad(x, (0, n)) for x in (batch.source_BS, batch.target_BT)), batch.loss_weight_B)
+    return Batch(
+        *(torch.nn.functional.pad(x, (0, n)) for x in (batch.source_BS, batch.target_BT)),
+        batch.loss_weight_B,
+    )
 
 
 def weights_of(record):
@@ -64,14 +71,36 @@ def test_a_family_says_what_it_is(name):
 @given(data=st.data())
 def test_the_parameter_count_is_that_of_the_model_that_is_built(name, data):
     config = ARCHITECTURES[VARIANTS[name]["family"]].config_class
-    one = {"d_model": st.sampled_from([4, 8, 12]), "n_heads": st.sampled_from([1, 2, 4]), "n_layers": st.integers(1, 3)}
-    two = {"d_ff": st.integers(1, 20), "max_positions": st.integers(2, 20), "source_vocabulary": st.integers(4, 20)}
+    one = {
+        "d_model": st.sampled_from([4, 8, 12]),
+        "n_heads": st.sampled_from([1, 2, 4]),
+        "n_layers": st.integers(1, 3),
+    }
+    two = {
+        "d_ff": st.integers(1, 20),
+        "max_positions": st.integers(2, 20),
+        "source_vocabulary": st.integers(4, 20),
+    }
     choices = {
-        each: st.sampled_from(config.__dataclass_fields__[each].metadata["choices"] or (True, False))
-        for each in ("norm", "norm_kind", "positions", "activation", "cell", "alignment", "tie_output", "attention_bias", "bias")
+        each: st.sampled_from(
+            config.__dataclass_fields__[each].metadata["choices"] or (True, False)
+        )
+        for each in (
+            "norm",
+            "norm_kind",
+            "positions",
+            "activation",
+            "cell",
+            "alignment",
+            "tie_output",
+            "attention_bias",
+            "bias",
+        )
         if each in config.__dataclass_fields__
     }
-    asked = {each: values for each, values in (one | two | choices).items() if each not in config.unused}
+    asked = {
+        each: values for each, values in (one | two | choices).items() if each not in config.unused
+    }
     sizes = data.draw(st.fixed_dictionaries(asked))
     if name != "transformer":
         sizes["target_vocabulary"] = sizes["source_vocabulary"]
@@ -86,10 +115,19 @@ def test_the_parameter_count_is_that_of_the_model_that_is_built(name, data):
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_settings_without_a_meaning_are_refused_by_name(name):
     config = ARCHITECTURES[name].config_class
-    other = {"n_heads": 2, "d_ff": 64, "norm": "post", "positions": "sinusoidal", "share_embeddings": True, "attention_bias": False}
+    other = {
+        "n_heads": 2,
+        "d_ff": 64,
+        "norm": "post",
+        "positions": "sinusoidal",
+        "share_embeddings": True,
+        "attention_bias": False,
+    }
     for setting, value in other.items():
         if setting in config.unused:
-            with pytest.raises(ConfigError, match=f"{setting} is .* this architecture does not use it") as caught:
+            with pytest.raises(
+                ConfigError, match=f"{setting} is .* this architecture does not use it"
+            ) as caught:
                 config(**{setting: value})
             assert caught.value.field == setting
 
@@ -103,7 +141,9 @@ def test_a_family_with_one_table_of_symbols_refuses_two_vocabularies(name):
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_same_seed_makes_the_same_model_and_another_seed_another(name):
-    first, again, other = (weights_by_name(Trainer(small_config(name, seed=seed)).model) for seed in (1, 1, 2))
+    first, again, other = (
+        weights_by_name(Trainer(small_config(name, seed=seed)).model) for seed in (1, 1, 2)
+    )
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert any(not torch.equal(first[key], other[key]) for key in first)
 
@@ -113,14 +153,23 @@ def test_the_same_seed_makes_the_same_model_and_another_seed_another(name):
 def test_a_run_that_was_saved_goes_on_to_the_bit_as_one_that_was_not(name, tmp_path):
     straight = Trainer(small_config(name, dropout=0.1))
     losses = [straight.train_step().loss for _ in range(5)]
-    broken = Trainer(small_config(name, dropout=0.1))  # one after the other: they share torch's generator
+    broken = Trainer(
+        small_config(name, dropout=0.1)
+    )  # one after the other: they share torch's generator
     save_checkpoint(tmp_path / "kept", broken, [broken.train_step() for _ in range(3)])
     _, loaded = load_model(tmp_path / "kept")
-    assert all(torch.equal(value, broken.model.state_dict()[key]) for key, value in loaded.state_dict().items())
-    assert WeightsSerializer(broken.model)() == (tmp_path / "kept" / "model.safetensors").read_bytes()
+    assert all(
+        torch.equal(value, broken.model.state_dict()[key])
+        for key, value in loaded.state_dict().items()
+    )
+    assert (
+        WeightsSerializer(broken.model)() == (tmp_path / "kept" / "model.safetensors").read_bytes()
+    )
     resumed, _ = resume_trainer(tmp_path / "kept")
     assert [resumed.train_step().loss for _ in range(2)] == losses[3:]
-    assert serialize_tensors(weights_by_name(straight.model)) == serialize_tensors(weights_by_name(resumed.model))
+    assert serialize_tensors(weights_by_name(straight.model)) == serialize_tensors(
+        weights_by_name(resumed.model)
+    )
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -141,9 +190,14 @@ def test_solves_equals_free_running_solve_row_by_row_at_every_age(name, grown):
 def test_solves_is_solve_compared_whatever_is_asked(name, grown, data):
     model = grown(name)[data.draw(st.sampled_from([30, 60, MAX_STEPS]))]
     lengths = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
-    sequences = [data.draw(st.lists(st.integers(3, 6), min_size=n, max_size=n)) + [0] * (4 - n) for n in lengths]
+    sequences = [
+        data.draw(st.lists(st.integers(3, 6), min_size=n, max_size=n)) + [0] * (4 - n)
+        for n in lengths
+    ]
     batch = make_batch(REVERSE, torch.tensor(sequences), torch.tensor(lengths))
-    assert torch.equal(model.is_exact_match(batch), (model.generate(batch.source_BS, 5) == batch.labels_BT).all(1))
+    assert torch.equal(
+        model.is_exact_match(batch), (model.generate(batch.source_BS, 5) == batch.labels_BT).all(1)
+    )
 
 
 @pytest.mark.smoke
@@ -164,11 +218,15 @@ def test_an_answer_is_the_same_alone_and_in_a_padded_batch(name, grown):
             queries, memory = kept(rows_Q[0], wide_Q[b]), kept(columns_M[0], wide_M[b])
             for weights_BHQM, wide_BHQM in zip(layers, record[kind], strict=True):
                 assert_same = torch.testing.assert_close
-                assert_same(weights_BHQM[0], wide_BHQM[b][:, queries][:, :, memory], atol=1e-5, rtol=1e-4)
+                assert_same(
+                    weights_BHQM[0], wide_BHQM[b][:, queries][:, :, memory], atol=1e-5, rtol=1e-4
+                )
 
 
 def kept(tokens_Q, wide_Q):
-    """Where the tokens of a row without padding stand in the padded one: padding is in front, behind, or in the middle of blanks."""
+    """Where the tokens of a row without padding stand in the padded one: padding is in front,
+    behind, or in the middle of blanks.
+    """
     offset = int((wide_Q != 0).int().argmax())
     return slice(offset, offset + len(tokens_Q))
 
@@ -185,25 +243,36 @@ def test_attention_sums_to_one_leaves_out_padding_and_fits_its_axes(name, grown)
             assert weights_BHQM.shape[3] == columns_BM.shape[1]
             torch.testing.assert_close(weights_BHQM.sum(-1), torch.ones_like(weights_BHQM[..., 0]))
             real_BQ = (rows_BQ != 0)[:, None, :, None]
-            assert weights_BHQM.masked_fill(~real_BQ | (columns_BM != 0)[:, None, None], 0).amax() == 0
+            assert (
+                weights_BHQM.masked_fill(~real_BQ | (columns_BM != 0)[:, None, None], 0).amax() == 0
+            )
     if VARIANTS[name]["family"] != "recurrent":
         assert len(next(iter(layers.values()))) == model.config.n_layers
         assert next(iter(layers.values()))[0].shape[1] == model.config.n_heads
 
 
-@pytest.mark.parametrize("name", [name for name in VARIANTS if name not in ("encoder-only", "bert")])
+@pytest.mark.parametrize(
+    "name", [name for name in VARIANTS if name not in ("encoder-only", "bert")]
+)
 def test_a_later_symbol_of_the_answer_changes_nothing_before_it(name, grown):
-    """By the loss of the first tokens: later ones are changed, and where they are not asked for, nobody can tell."""
+    """By the loss of the first tokens: later ones are changed, and where they are not asked
+    for, nobody can tell.
+    """
     model, batch = grown(name)[60], rows().select(torch.tensor([0, 3]))
     changed_BT = batch.target_BT.clone()
     changed_BT[:, 3:] = torch.tensor([[5, 5, 6], [6, 6, 6]])
-    both = [first_scores(model, Batch(batch.source_BS, target_BT, batch.loss_weight_B)) for target_BT in (batch.target_BT, changed_BT)]
+    both = [
+        first_scores(model, Batch(batch.source_BS, target_BT, batch.loss_weight_B))
+        for target_BT in (batch.target_BT, changed_BT)
+    ]
     torch.testing.assert_close(both[0][:, :3], both[1][:, :3], atol=1e-6, rtol=1e-5)
     assert not torch.allclose(both[0][:, 3:], both[1][:, 3:])
 
 
 def first_scores(model, batch):
-    """Log-probabilities (BTV) of every token at every place, out of the loss alone: the label is tried, token by token."""
+    """Log-probabilities (BTV) of every token at every place, out of the loss alone: the label
+    is tried, token by token.
+    """
     n_rows, n_tokens = batch.labels_BT.shape
     scores = []
     with torch.no_grad():
@@ -211,9 +280,15 @@ def first_scores(model, batch):
             for b in range(n_rows):
                 loss = []
                 for token in range(3, 7):
-                    # The label behind the given tokens is the next given token: only the last label is free.
+                    # The label behind the given tokens is the next given token: only the last label
+                    # is free.
                     target_T = torch.cat([batch.target_BT[b, : t + 1], torch.tensor([token])])
-                    loss.append(-(t + 1) * model.loss(Batch(batch.source_BS[b : b + 1], target_T[None], torch.ones(1))))
+                    loss.append(
+                        -(t + 1)
+                        * model.loss(
+                            Batch(batch.source_BS[b : b + 1], target_T[None], torch.ones(1))
+                        )
+                    )
                 scores.append(torch.stack(loss))
     return torch.stack(scores).unflatten(0, (n_tokens, n_rows)).transpose(0, 1)
 
@@ -223,11 +298,15 @@ def test_what_is_longer_than_the_positions_is_refused_with_both_numbers(name, gr
     model, source_BS = grown(name)[0], rows().source_BS
     with pytest.raises(ValueError, match="max_tokens is 9, but the model has max_positions 8"):
         model.generate(source_BS, 9)
-    with pytest.raises(ValueError, match="a source has 9 tokens, but the model has max_positions 8"):
+    with pytest.raises(
+        ValueError, match="a source has 9 tokens, but the model has max_positions 8"
+    ):
         model.generate(torch.nn.functional.pad(source_BS, (0, 4)), 4)
     longest = torch.tensor([[3, 4, 5, 6, 3, 4, 5, 2]])
     assert model.generate(longest, 8).shape == (1, 8)
-    assert torch.isfinite(model.loss(Batch(longest, torch.tensor([[1, 5, 4, 3, 6, 5, 4, 3, 2]]), torch.ones(1))))
+    assert torch.isfinite(
+        model.loss(Batch(longest, torch.tensor([[1, 5, 4, 3, 6, 5, 4, 3, 2]]), torch.ones(1)))
+    )
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -244,12 +323,17 @@ def test_held_out_rows_and_padding_teach_nothing(name, grown):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_inference_disables_dropout_and_leaves_model_state_unchanged(name, grown):
     quiet = grown(name)[30]
-    model = load_architecture(VARIANTS[name]["family"])(small_config(name, dropout=0.5).model).train()
+    model = load_architecture(VARIANTS[name]["family"])(
+        small_config(name, dropout=0.5).model
+    ).train()
     model.load_state_dict(quiet.state_dict())
     before, state, batch = copy.deepcopy(model.state_dict()), torch.get_rng_state(), rows()
     assert torch.equal(model.is_exact_match(batch), quiet.is_exact_match(batch))
     assert torch.equal(model.generate(batch.source_BS, 5), quiet.generate(batch.source_BS, 5))
-    noisy, still = (list(chain.from_iterable(weights_of(each.attention_weights(batch)).values())) for each in (model, quiet))
+    noisy, still = (
+        list(chain.from_iterable(weights_of(each.attention_weights(batch)).values()))
+        for each in (model, quiet)
+    )
     assert len(noisy) == len(still)
     assert all(map(torch.equal, noisy, still))
     assert all(module.training for module in model.modules())

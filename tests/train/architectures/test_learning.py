@@ -1,4 +1,6 @@
-"""Every family learns the task: reversal, 99 % of the held-out sequences right, each by its recipe."""
+"""Every family learns the task: reversal, 99 % of the held-out sequences right, each by its
+recipe.
+"""
 
 import pytest
 
@@ -6,7 +8,12 @@ from playground.architectures import ARCHITECTURES
 from playground.training.presets import architecture_preset
 from playground.training.trainer import Trainer
 
-PLAIN = {"cell": "rnn", "alignment": "none", "n_layers": 2, "learning_rate": 3e-3}  # everything through one vector, and no gates
+PLAIN = {
+    "cell": "rnn",
+    "alignment": "none",
+    "n_layers": 2,
+    "learning_rate": 3e-3,
+}  # everything through one vector, and no gates
 CASES = {
     **{name: (name, {}) for name in ARCHITECTURES},
     "lstm-dot": ("recurrent", {"cell": "lstm", "alignment": "dot"}),
@@ -18,7 +25,14 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_reversal_is_learned_to_99_percent(case, digits):
     family, changes = CASES[case]
-    once = {"min_length": digits, "max_length": digits, "until": 0.99, "eval_every": 10, "eval_n": 128, "device": "cpu"}
+    once = {
+        "min_length": digits,
+        "max_length": digits,
+        "until": 0.99,
+        "eval_every": 10,
+        "eval_n": 128,
+        "device": "cpu",
+    }
     trainer = Trainer(architecture_preset(family, **once | changes))
     for _ in trainer:
         pass

@@ -1,4 +1,6 @@
-"""Every mistake is one line of the real source, and really one: what it does shows on a small trained copy."""
+"""Every mistake is one line of the real source, and really one: what it does shows on a small
+trained copy.
+"""
 
 import inspect
 import random
@@ -26,7 +28,16 @@ from playground.training.checkpoint import CheckpointError, save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 
-SMALL = {**BUG_SETTINGS, "max_length": 3, "symbols": 8, "d_model": 16, "d_ff": 32, "learning_rate": 2e-2, "steps": 80, "decay_steps": 80}
+SMALL = {
+    **BUG_SETTINGS,
+    "max_length": 3,
+    "symbols": 8,
+    "d_model": 16,
+    "d_ff": 32,
+    "learning_rate": 2e-2,
+    "steps": 80,
+    "decay_steps": 80,
+}
 FAILING = ("transpose", "no-return", "mask-shape")
 
 
@@ -59,14 +70,22 @@ def test_a_mistake_is_one_line_of_the_real_source(name):
     source = load_sources(BUGS[name])
     lines = inspect.getsource(original_function(BUGS[name].location)).splitlines()
     assert list(source.lines) == lines
-    assert [at for at, (a, b) in enumerate(zip(source.lines, source.wrong, strict=True)) if a != b] == [source.changed_line]
-    assert sum(line.startswith("+") for line in source.diff) == sum(line.startswith("-") for line in source.diff) == 2  # with the headers
+    assert [
+        at for at, (a, b) in enumerate(zip(source.lines, source.wrong, strict=True)) if a != b
+    ] == [source.changed_line]
+    assert (
+        sum(line.startswith("+") for line in source.diff)
+        == sum(line.startswith("-") for line in source.diff)
+        == 2
+    )  # with the headers
 
 
 def test_a_line_that_is_not_in_the_source_is_refused():
     mistake = BUGS["causal-mask"]
     with pytest.raises(ValueError, match=r"occurs 0 times in"):
-        load_sources(type(mistake)(**{**vars(mistake), "correct_line": "return nothing_of_the_kind"}))
+        load_sources(
+            type(mistake)(**{**vars(mistake), "correct_line": "return nothing_of_the_kind"})
+        )
 
 
 @pytest.mark.parametrize("name", BUGS)
@@ -78,7 +97,9 @@ def test_the_real_modules_stay_as_they_are(name):
     buggy_model(config, BUGS[name])
     assert made.__code__ is not before
     assert original_function.__wrapped__(BUGS[name].location).__code__ is before
-    assert {key for key in right.__globals__ if right.__globals__[key] is not globals_before.get(key)} == set()
+    assert {
+        key for key in right.__globals__ if right.__globals__[key] is not globals_before.get(key)
+    } == set()
     assert scaled_dot_product_attention.__module__ == "playground.models.attention"
 
 
@@ -95,7 +116,9 @@ def test_the_right_copy_learns_what_the_trainer_learns_by_itself():
     ours, theirs = TrainingCopy(config, None), Trainer(config)
     for _ in range(5):
         ours.train_step()
-    assert ours.losses == pytest.approx([metrics.loss for metrics in theirs], abs=1e-5)  # written out, not fused
+    assert ours.losses == pytest.approx(
+        [metrics.loss for metrics in theirs], abs=1e-5
+    )  # written out, not fused
 
 
 @pytest.mark.smoke
@@ -117,7 +140,9 @@ def test_a_mistake_that_python_refuses_says_where(compared, name):
     trouble = result["broken"]["trouble"]
     assert trouble["step"] == 0
     assert trouble["lines"][0] == "Traceback (most recent call last):"
-    assert not any(":\\" in line or '"/' in line for line in trouble["lines"])  # no folder of this machine
+    assert not any(
+        ":\\" in line or '"/' in line for line in trouble["lines"]
+    )  # no folder of this machine
     source, named = result["source"], (trouble["file"], trouble["line"])
     place = (source["file"] + bug_injection.BUGGY_SUFFIX, source["first"] + result["changed"])
     if name == "transpose":
@@ -145,7 +170,9 @@ def test_mask_of_wrong_rank_is_silent_if_heads_equal_batch_size(compared):
     wrong = buggy_model(config.model, BUGS["mask-shape"]).eval()
     sources = torch.tensor([[3, 4, 5, 2], [6, 2, 0, 0]])
     record = wrong.forward_with_attention(sources, torch.tensor([[1, 5], [1, 6]]))[1]
-    assert float(record.encoder[0][1, 0, :, 2:].detach().sum()) > 0.1  # head 0 goes by the padding of sequence 0
+    assert (
+        float(record.encoder[0][1, 0, :, 2:].detach().sum()) > 0.1
+    )  # head 0 goes by the padding of sequence 0
 
 
 def test_without_the_causal_mask_the_loss_falls_and_nothing_can_be_written(compared):
@@ -187,7 +214,9 @@ def test_loud_embeddings_drown_the_sine_waves():
     right = reference_model(config)
     torch.manual_seed(0)
     wrong = buggy_model(config, BUGS["loud-embeddings"])
-    loudness = (wrong.source_embedding.tokens.weight.std() / right.source_embedding.tokens.weight.std()).detach()
+    loudness = (
+        wrong.source_embedding.tokens.weight.std() / right.source_embedding.tokens.weight.std()
+    ).detach()
     assert float(loudness) == pytest.approx(config.d_model**0.5, rel=1e-5)
 
 
@@ -205,7 +234,10 @@ def test_how_far_it_is_comes_while_it_trains(compared):
 
 def test_free_running_is_what_counts_for_a_copy():
     config = RunConfig.from_flat(SMALL)
-    family, held_out = reference_model(config.model).eval(), build_held_out_set(config.task.load(), 40, 1, 3)
+    family, held_out = (
+        reference_model(config.model).eval(),
+        build_held_out_set(config.task.load(), 40, 1, 3),
+    )
     given, alone = bug_injection.exact_match(family, held_out)
     assert given == alone  # for a decoder that cannot look ahead, both ways agree
     assert isinstance(family, Transformer)
@@ -213,7 +245,12 @@ def test_free_running_is_what_counts_for_a_copy():
 
 def test_clues_differ_and_name_no_mistake(compared):
     clues = {name: hint(compared(name)) for name in BUGS}
-    assert clues["causal-mask"] != clues["lost-positions"] != clues["last-layer"] != clues["untrained-head"]
+    assert (
+        clues["causal-mask"]
+        != clues["lost-positions"]
+        != clues["last-layer"]
+        != clues["untrained-head"]
+    )
     assert "None" in clues["no-return"]
     assert not any(mistake.title in text for mistake in BUGS.values() for text in clues.values())
 

@@ -8,12 +8,17 @@ from playground.training.trainer import Trainer
 EVALUATED = {"eval_every": 25, "eval_n": 200, "until": 0.99}
 SIX = {"min_length": 6, "max_length": 6}
 FOUR = {"min_length": 4, "max_length": 4, "batch_size": 64}
-DIGITS = [pytest.param(FOUR, id="four digits"), pytest.param(SIX, id="six digits", marks=pytest.mark.soak)]
+DIGITS = [
+    pytest.param(FOUR, id="four digits"),
+    pytest.param(SIX, id="six digits", marks=pytest.mark.soak),
+]
 
 
 def exact_match(steps, **fields):
     """The exact match on 2,000 held-out sequences after so many steps, or once 99 % are reached."""
-    trainer = Trainer(RunConfig.from_flat(EVALUATED | {"steps": steps, "decay_steps": steps} | fields))
+    trainer = Trainer(
+        RunConfig.from_flat(EVALUATED | {"steps": steps, "decay_steps": steps} | fields)
+    )
     for _ in trainer:
         pass
     return trainer.evaluate(2000).exact_match
@@ -46,10 +51,16 @@ def test_every_part_learns_to_reverse_digits(part, steps, digits):
 
 
 def test_without_positions_reversal_cannot_be_learned():
-    """The encoder then reads a set (Lee et al. 2019, section 3), and six digits in some order are 5,005 sets for a million
-    sequences: knowing the set, one may guess right once in two hundred. That the decoder can count (Haviv et al. 2022) does not
-    help it. The symbols themselves it does find: the loss falls far below that of guessing blindly."""
-    trainer = Trainer(RunConfig.from_flat(EVALUATED | SIX | {"steps": 100, "decay_steps": 100, "positions": "none"}))
+    """The encoder then reads a set (Lee et al. 2019, section 3), and six digits in some order are
+    5,005 sets for a million sequences: knowing the set, one may guess right once in two hundred.
+    That the decoder can count (Haviv et al. 2022) does not
+    help it. The symbols themselves it does find: the loss falls far below that of guessing blindly.
+    """
+    trainer = Trainer(
+        RunConfig.from_flat(
+            EVALUATED | SIX | {"steps": 100, "decay_steps": 100, "positions": "none"}
+        )
+    )
     last = [metrics.loss for metrics in trainer][-1]
     assert trainer.evaluate(2000).exact_match < 0.02
     assert last < 1.6

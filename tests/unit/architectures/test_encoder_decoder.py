@@ -17,11 +17,17 @@ REVERSE = load_task("reverse")
 
 def family(**changes):
     torch.manual_seed(0)
-    return EncoderDecoder(ModelConfig(**{"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32, "max_positions": 6} | changes))
+    return EncoderDecoder(
+        ModelConfig(
+            **{"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32, "max_positions": 6} | changes
+        )
+    )
 
 
 def batch(weights=(1.0, 0.0, 1.0, 1.0)):
-    sequence_BL = torch.tensor([[3, 4, 5, 6, 7], [8, 9, 10, 0, 0], [11, 0, 0, 0, 0], [3, 3, 4, 4, 0]])
+    sequence_BL = torch.tensor(
+        [[3, 4, 5, 6, 7], [8, 9, 10, 0, 0], [11, 0, 0, 0, 0], [3, 3, 4, 4, 0]]
+    )
     return make_batch(REVERSE, sequence_BL, torch.tensor([5, 3, 1, 4]), torch.tensor(weights))
 
 
@@ -39,7 +45,9 @@ def test_loss_is_mean_smoothed_cross_entropy_of_weighted_examples(smoothing):
     for b, labels in enumerate(rows.labels_BT.tolist()):
         for t, label in enumerate(labels):
             if label != 0 and rows.loss_weight_B[b] == 1:
-                terms.append(-(1 - smoothing) * log_BTV[b, t, label] - smoothing * log_BTV[b, t].mean())
+                terms.append(
+                    -(1 - smoothing) * log_BTV[b, t, label] - smoothing * log_BTV[b, t].mean()
+                )
     assert len(terms) == 6 + 2 + 5
     torch.testing.assert_close(model.loss(rows, smoothing), sum(terms) / len(terms))
 
@@ -70,12 +78,19 @@ def test_a_batch_of_held_out_rows_alone_has_a_loss_and_gradient_of_zero():
 
 def test_padding_teaches_nothing():
     model, rows = family(max_positions=12), batch((1.0, 1.0, 1.0, 1.0))
-    wider = Batch(*(torch.nn.functional.pad(x, (0, 4)) for x in (rows.source_BS, rows.target_BT)), rows.loss_weight_B)
+    wider = Batch(
+        *(torch.nn.functional.pad(x, (0, 4)) for x in (rows.source_BS, rows.target_BT)),
+        rows.loss_weight_B,
+    )
     torch.testing.assert_close(model.loss(wider), model.loss(rows))
-    torch.testing.assert_close(gradients(model, wider), gradients(model, rows), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        gradients(model, wider), gradients(model, rows), atol=1e-6, rtol=1e-5
+    )
 
 
-@pytest.mark.parametrize("changes", [{}, {"norm": "post", "positions": "sinusoidal", "share_embeddings": False}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"norm": "post", "positions": "sinusoidal", "share_embeddings": False}]
+)
 def test_one_batch_is_learned_by_heart(changes):
     model, rows = family(**changes), batch((1.0, 1.0, 1.0, 1.0))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)

@@ -1,25 +1,46 @@
-"""The bookkeeping of the comparison: which runs there are, when one is ended early, and what an interruption leaves."""
+"""The bookkeeping of the comparison: which runs there are, when one is ended early, and what an
+interruption leaves.
+"""
 
 import json
 
 import pytest
 
 from benchmarks import _results, accuracy_vs_references
-from benchmarks.accuracy_vs_references import REFERENCES, SWEEP_SEED, Comparison, Setting, train_until
+from benchmarks.accuracy_vs_references import (
+    REFERENCES,
+    SWEEP_SEED,
+    Comparison,
+    Setting,
+    train_until,
+)
 from benchmarks.reference_models import BART, BEST, CANDIDATES, OURS, TUTORIAL
 
-COPY = Setting("copy of four", {"task": "copy", "symbols": 4, "min_length": 4, "max_length": 4, "batch_size": 16})
+COPY = Setting(
+    "copy of four",
+    {"task": "copy", "symbols": 4, "min_length": 4, "max_length": 4, "batch_size": 16},
+)
 COMPARISON = Comparison("tried", (COPY,), seconds=60, seeds=2, rates=(2e-3, 4e-3, 1e-3), budget=100)
-STEPS_AT = {2e-3: 60, 4e-3: 40, 1e-3: 90}  # with the long cosine; with ours' a peer is quicker by ten steps
+STEPS_AT = {
+    2e-3: 60,
+    4e-3: 40,
+    1e-3: 90,
+}  # with the long cosine; with ours' a peer is quicker by ten steps
 
 
 def goes(config, beaten_at=None):
-    """A run that takes as many steps as its learning rate says; in the sweep it ends when it is beaten."""
+    """A run that takes as many steps as its learning rate says; in the sweep it ends when it is
+    beaten.
+    """
     rate, decay = config.training.learning_rate, config.training.decay_steps
     steps = STEPS_AT.get(rate, 20) - (10 if decay != 80 else 0)
     beaten = beaten_at is not None and steps > beaten_at
     run = {"seconds": 0.1 * steps, "scoring": 1.0}
-    return run | ({"why": "beaten", "steps": beaten_at, "score": None} if beaten else {"why": "goal", "steps": steps, "score": 1.0})
+    return run | (
+        {"why": "beaten", "steps": beaten_at, "score": None}
+        if beaten
+        else {"why": "goal", "steps": steps, "score": 1.0}
+    )
 
 
 @pytest.fixture
@@ -29,7 +50,15 @@ def asked(monkeypatch, tmp_path):
 
     def fake(name, config, seconds, beaten_at=None):
         if config.training.steps > 3:
-            runs.append((name, config.training.seed, config.training.learning_rate, config.training.decay_steps, beaten_at))
+            runs.append(
+                (
+                    name,
+                    config.training.seed,
+                    config.training.learning_rate,
+                    config.training.decay_steps,
+                    beaten_at,
+                )
+            )
         return goes(config, beaten_at)
 
     monkeypatch.setattr(accuracy_vs_references, "train_until", fake)
@@ -41,14 +70,21 @@ def test_a_sweep_ends_what_cannot_win_and_the_best_goes_on_with_every_seed(asked
     rows = COMPARISON.measure()
     sweep = [run[2:] for run in asked if run[0] == BART and run[1] == SWEEP_SEED]
     assert sweep == [(2e-3, 80, None), (4e-3, 80, 60), (1e-3, 80, 40), (4e-3, 160, 40)]
-    assert [run[:4] for run in asked if run[1] == 1] == [(OURS, 1, 6e-3, 160), *((peer, 1, 4e-3, 160) for peer in REFERENCES)]
+    assert [run[:4] for run in asked if run[1] == 1] == [
+        (OURS, 1, 6e-3, 160),
+        *((peer, 1, 4e-3, 160) for peer in REFERENCES),
+    ]
     line = next(line for line in COMPARISON.table(rows).splitlines() if f"| {BART} | 0.004" in line)
     assert "0.004, 160 steps | 2 of 2 | 30 (30) | 3.00 (3.00) | 4.00 |" in line
     assert "| 3.00 (3.00 to 3.00) |" in line  # ours takes ten steps, this takes thirty
 
 
 def test_the_table_quotes_no_ratio_between_different_dropouts(asked):
-    line = next(line for line in COMPARISON.table(COMPARISON.measure()).splitlines() if f"| {TUTORIAL} | 0.004" in line)
+    line = next(
+        line
+        for line in COMPARISON.table(COMPARISON.measure()).splitlines()
+        if f"| {TUTORIAL} | 0.004" in line
+    )
     assert line.endswith("| 4.00 |  | 100.00% |")
     assert CANDIDATES[TUTORIAL].changes["dropout"] == 0.1
 
@@ -69,7 +105,12 @@ def test_an_interrupted_measurement_goes_on_where_it_was(asked, monkeypatch):
     assert len(left["rows"]["runs"]) == 7
     assert f"| {BEST} | 0.002 over 80: step 60; " in COMPARISON.table(left["rows"])
     rows = COMPARISON.measure()
-    assert len(rows["runs"]) == len(asked) == len(set(asked)) == 4 * len(REFERENCES) + 2 * (1 + len(REFERENCES))
+    assert (
+        len(rows["runs"])
+        == len(asked)
+        == len(set(asked))
+        == 4 * len(REFERENCES) + 2 * (1 + len(REFERENCES))
+    )
 
 
 def test_what_was_measured_on_other_terms_is_not_gone_on_with(asked):
@@ -89,9 +130,16 @@ def test_a_run_tells_why_it_ended(monkeypatch):
     assert done["scoring"] > 0
     assert done["seconds"] > 0
     assert train_until(BEST, config, seconds=60, beaten_at=5) | {"seconds": 0, "scoring": 0} == {
-        "why": "beaten", "steps": 5, "seconds": 0, "scoring": 0, "score": None,
-    }  # fmt: skip
+        "why": "beaten",
+        "steps": 5,
+        "seconds": 0,
+        "scoring": 0,
+        "score": None,
+    }
     late = train_until(BEST, config, seconds=0)
     assert (late["why"], late["steps"]) == ("time", 1)
     assert 0 <= late["score"] < 0.5
-    assert train_until(BEST, COPY.reference_configs(0, 100, 40, budget=40), seconds=60)["why"] in ("diverged", "budget")
+    assert train_until(BEST, COPY.reference_configs(0, 100, 40, budget=40), seconds=60)["why"] in (
+        "diverged",
+        "budget",
+    )

@@ -6,7 +6,9 @@ from benchmarks._timing import MIN_ROUNDS, format_interval, interval, rounds, sp
 
 def test_everybody_has_as_many_turns_in_an_order_that_turns_round():
     calls = []
-    took = rounds({name: lambda name=name: calls.append(name) for name in "abc"}, seconds=0, calls=2)
+    took = rounds(
+        {name: lambda name=name: calls.append(name) for name in "abc"}, seconds=0, calls=2
+    )
     assert {name: len(each) for name, each in took.items()} == dict.fromkeys("abc", MIN_ROUNDS)
     assert "".join(calls[:18]) == "aaabbbccc" + "cccbbbaaa"
     assert gc.isenabled()
@@ -35,5 +37,7 @@ def test_the_interval_holds_the_median_and_narrows_with_more_rounds():
 
 
 def test_what_sleeps_twice_as_long_is_half_as_quick():
-    took = rounds({"quick": lambda: time.sleep(0.004), "slow": lambda: time.sleep(0.008)}, seconds=0, calls=1)
+    took = rounds(
+        {"quick": lambda: time.sleep(0.004), "slow": lambda: time.sleep(0.008)}, seconds=0, calls=1
+    )
     assert 1.3 < speedup(took["quick"], took["slow"])["median"] < 2.5

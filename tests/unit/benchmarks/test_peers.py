@@ -1,4 +1,6 @@
-"""The peers do what they are held to: they learn by our Trainer, look neither ahead nor at padding, and have the sizes they are given."""
+"""The peers do what they are held to: they learn by our Trainer, look neither ahead nor at
+padding, and have the sizes they are given.
+"""
 
 import copy
 
@@ -40,26 +42,38 @@ def test_a_later_symbol_of_the_answer_changes_nothing_before_it(name, built):
     changed_BT = batch.target_BT.clone()
     changed_BT[0, 3:] = torch.tensor([9, 9, 9])
     before, after = (
-        built[name].logits(Batch(batch.source_BS, target_BT, batch.loss_weight_B)) for target_BT in (batch.target_BT, changed_BT)
+        built[name].logits(Batch(batch.source_BS, target_BT, batch.loss_weight_B))
+        for target_BT in (batch.target_BT, changed_BT)
     )
     torch.testing.assert_close(after[:, :3], before[:, :3], atol=1e-5, rtol=1e-4)
     assert not torch.allclose(after[0, 3:], before[0, 3:], atol=1e-3)
 
 
-WITHOUT_DROPOUT = [(name, mode) for name in REFERENCES for mode in ("eval", "train") if name != TUTORIAL or mode == "eval"]
+WITHOUT_DROPOUT = [
+    (name, mode)
+    for name in REFERENCES
+    for mode in ("eval", "train")
+    if name != TUTORIAL or mode == "eval"
+]
 
 
 @pytest.mark.parametrize(("name", "mode"), WITHOUT_DROPOUT)
 def test_padding_changes_nothing(name, mode, built):
-    """A row alone, without its padding, is scored as in company; in training too, where other paths are taken."""
+    """A row alone, without its padding, is scored as in company; in training too, where other
+    paths are taken.
+    """
     model = copy.deepcopy(built[name]).train(mode == "train")
     batch = rows()
     with torch.no_grad():
         together = model.logits(batch)
         for b in range(3):
-            source_BS, target_BT = (x[b : b + 1, : int((x[b] != PAD).sum())] for x in (batch.source_BS, batch.target_BT))
+            source_BS, target_BT = (
+                x[b : b + 1, : int((x[b] != PAD).sum())] for x in (batch.source_BS, batch.target_BT)
+            )
             alone = model.logits(Batch(source_BS, target_BT, batch.loss_weight_B[b : b + 1]))
-            torch.testing.assert_close(together[b : b + 1, : alone.shape[1]], alone, atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(
+                together[b : b + 1, : alone.shape[1]], alone, atol=1e-5, rtol=1e-4
+            )
 
 
 @pytest.mark.parametrize("name", REFERENCES)
@@ -69,19 +83,39 @@ def test_a_peer_reads_its_source_and_a_batch_of_short_rows_only(name, built):
     other_BS[0, 0] = 9
     changed = built[name].logits(Batch(other_BS, batch.target_BT, batch.loss_weight_B))
     assert not torch.allclose(changed[0], built[name].logits(batch)[0], atol=1e-4)
-    short = batch.select(torch.tensor([1, 2]))  # padding in every row, which torch's encoder would cut off
+    short = batch.select(
+        torch.tensor([1, 2])
+    )  # padding in every row, which torch's encoder would cut off
     assert built[name].logits(short).shape == (2, 5, 13)
 
 
 @pytest.mark.parametrize("name", REFERENCES)
 def test_peer_learns_copy_with_trainer_and_its_own_decoding(name):
-    fields = {"task": "copy", "symbols": 4, "min_length": 2, "max_length": 4, "n_layers": 1, "d_model": 32, "n_heads": 2, "d_ff": 64}
-    fields |= {"steps": 120, "decay_steps": 120, "batch_size": 64, "learning_rate": 4e-3, "eval_every": 1000, "device": "cpu"}
+    fields = {
+        "task": "copy",
+        "symbols": 4,
+        "min_length": 2,
+        "max_length": 4,
+        "n_layers": 1,
+        "d_model": 32,
+        "n_heads": 2,
+        "d_ff": 64,
+    }
+    fields |= {
+        "steps": 120,
+        "decay_steps": 120,
+        "batch_size": 64,
+        "learning_rate": 4e-3,
+        "eval_every": 1000,
+        "device": "cpu",
+    }
     config = preset_config("fast", fields)
     trainer = Trainer(config, model=CANDIDATES[name].built(config.model))
     losses = [metrics.loss for metrics in trainer]
     assert sum(losses[-10:]) < 0.75 * sum(losses[:10])
-    batch = make_batch(trainer.task, torch.tensor([[3, 4, 5, 6], [6, 5, 0, 0]]), torch.tensor([4, 2]))
+    batch = make_batch(
+        trainer.task, torch.tensor([[3, 4, 5, 6], [6, 5, 0, 0]]), torch.tensor([4, 2])
+    )
     answer_BT = trainer.model.generate(batch.source_BS, 5)
     assert answer_BT.shape == (2, 5)
     assert (answer_BT == EOS).any()
@@ -91,11 +125,16 @@ def test_peer_learns_copy_with_trainer_and_its_own_decoding(name):
 
 def test_all_have_about_as_many_parameters():
     sizes = ModelConfig()
-    counts = {name: sum(weight.numel() for weight in contestant.built(sizes).parameters()) for name, contestant in CANDIDATES.items()}
+    counts = {
+        name: sum(weight.numel() for weight in contestant.built(sizes).parameters())
+        for name, contestant in CANDIDATES.items()
+    }
     assert max(counts.values()) < 1.05 * min(counts.values()), counts
 
 
 def test_the_same_seed_draws_the_same_weights():
-    one, other, third = (CANDIDATES[TUTORIAL].built(SIZES, seed).output.weight for seed in (1, 1, 2))
+    one, other, third = (
+        CANDIDATES[TUTORIAL].built(SIZES, seed).output.weight for seed in (1, 1, 2)
+    )
     assert torch.equal(one, other)
     assert not torch.equal(one, third)

@@ -76,7 +76,9 @@ def test_a_lost_point_and_a_damaged_checkpoint_count(run_folder):
 
 
 def test_session_counts_duplicate_steps_and_only_live_server_errors():
-    stage = OneAnswer(points(1, 2, whole=True), points(2, 3), RuntimeError("500"), points(1, whole=True, epoch=2))
+    stage = OneAnswer(
+        points(1, 2, whole=True), points(2, 3), RuntimeError("500"), points(1, whole=True, epoch=2)
+    )
     session = Session(stage, "ada", "run:x")
     session.run()
     assert (session.answers, session.duplicate_steps) == (3, 1)
@@ -97,8 +99,12 @@ def test_an_owner_notices_a_run_that_is_before_its_newest_checkpoint():
 
 def test_fault_by_fault_the_table_tells_what_was_survived():
     phases = [
-        load_soak.phase_result(Phase("a worker hangs", [100.0, 120.0], [0.01, 0.02], [0.1], [], 3, 2.0)),
-        load_soak.phase_result(Phase("a worker hangs", [100.0, 140.0], [0.03], [], ["500"], 0, None)),
+        load_soak.phase_result(
+            Phase("a worker hangs", [100.0, 120.0], [0.01, 0.02], [0.1], [], 3, 2.0)
+        ),
+        load_soak.phase_result(
+            Phase("a worker hangs", [100.0, 140.0], [0.03], [], ["500"], 0, None)
+        ),
     ]
     rows = {
         "minutes": 2,

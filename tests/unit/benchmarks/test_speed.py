@@ -1,4 +1,6 @@
-"""The measurements of speed run through, at sizes at which they say nothing, and their tables name what they measured."""
+"""The measurements of speed run through, at sizes at which they say nothing, and their tables
+name what they measured.
+"""
 
 import pytest
 import torch
@@ -25,15 +27,22 @@ def test_steps_are_compared_with_every_peer_in_either_loop():
     ours = rows["rows"][0]
     assert ours["ours_over"] == {"median": 1, "low": 1, "high": 1}
     assert 0 < ours["of_peak"]["low"] <= ours["of_peak"]["high"] < 1
-    assert "| d_model 16, batch 4, length 3 | BART, dropout 0, in a plain loop | 2 |" in steps.table(rows)
+    assert (
+        "| d_model 16, batch 4, length 3 | BART, dropout 0, in a plain loop | 2 |"
+        in steps.table(rows)
+    )
 
 
 def test_the_flops_of_a_step_are_those_of_its_products():
-    """Three times those of a forward pass, whose products with weights can be told from the sizes."""
+    """Three times those of a forward pass, whose products with weights can be told from the
+    sizes.
+    """
     setting = steps.Setting(64, 32, 10, seconds=0)
     config = setting.config().model
     d, tokens = 64, 32 * 11
-    stacks = config.n_layers * ((4 + 8) * d * d + 2 * 2 * d * config.d_ff) * 2 * tokens  # 4 projections of one attention, 8 of two
+    stacks = (
+        config.n_layers * ((4 + 8) * d * d + 2 * 2 * d * config.d_ff) * 2 * tokens
+    )  # 4 projections of one attention, 8 of two
     scores = config.n_layers * 3 * 2 * 2 * 32 * 11 * 11 * d
     output = 2 * tokens * d * 13
     forward = stacks + scores + output
@@ -52,7 +61,11 @@ def test_everybody_draws_the_same_batches(monkeypatch):
     monkeypatch.setattr(steps, "sample_training_batch", noting)
     monkeypatch.setattr("playground.training.trainer.sample_training_batch", noting)
     asked = steps.candidates(steps.Setting(16, 4, 3, seconds=0))
-    for name in (f"{OURS}, {steps.IN_TRAINER}", f"x-transformers, {steps.PLAIN}", steps.TWO_THREADS):
+    for name in (
+        f"{OURS}, {steps.IN_TRAINER}",
+        f"x-transformers, {steps.PLAIN}",
+        steps.TWO_THREADS,
+    ):
         asked[name]()
         asked[name]()
     first, second = drawn[:2]
@@ -70,7 +83,9 @@ def test_decoding_takes_twenty_symbols_in_every_way():
 def test_an_exponent_is_found_again():
     sizes = [8, 16, 32, 64]
     assert scaling.exponent(sizes, [3.0 * n**1.7 for n in sizes]) == pytest.approx(1.7)
-    assert scaling.exponent(sizes, [1.0, 1.0, 32.0, 64.0]) == pytest.approx(1.0)  # the upper half alone counts
+    assert scaling.exponent(sizes, [1.0, 1.0, 32.0, 64.0]) == pytest.approx(
+        1.0
+    )  # the upper half alone counts
 
 
 def test_training_memory_is_reproducible_and_covers_adam_state():

@@ -1,7 +1,12 @@
 import pytest
 import torch
 
-from playground.comparison.examples import MAX_FEW_SHOT_EXAMPLES, Example, choices_for, sample_examples
+from playground.comparison.examples import (
+    MAX_FEW_SHOT_EXAMPLES,
+    Example,
+    choices_for,
+    sample_examples,
+)
 from playground.comparison.prompts import few_shot_prompt, masked_prompt
 from playground.tasks import load_task
 from playground.tasks.held_out import is_held_out
@@ -21,7 +26,10 @@ def test_evaluation_examples_are_held_out_distinct_and_balanced():
     assert len({item.source for item in questions.items}) == 60
     assert all(held_out(questions.items))
     assert all(item.answer == item.source[::-1] != item.source for item in questions.items)
-    counts = {length: sum(len(item.source) == length for item in questions.items) for length in range(1, 7)}
+    counts = {
+        length: sum(len(item.source) == length for item in questions.items)
+        for length in range(1, 7)
+    }
     assert counts[1] == 0  # a single symbol is a palindrome
     assert counts[2] < 12  # few are held out
     assert max(counts.values()) - min(counts[length] for length in (3, 4, 5, 6)) <= 2
@@ -47,14 +55,22 @@ def test_worked_examples_are_no_items_and_could_be_training_data(low, high):
     questions = sample_examples(REVERSE, 40, low, high)
     assert len(set(questions.examples)) == MAX_FEW_SHOT_EXAMPLES
     assert not any(held_out(questions.examples))
-    assert not {item.source for item in questions.items} & {item.source for item in questions.examples}
+    assert not {item.source for item in questions.items} & {
+        item.source for item in questions.examples
+    }
     assert all(item.answer == item.source[::-1] != item.source for item in questions.examples)
 
 
 def test_choices_are_distinct_permutations_that_include_the_target():
     item = Example(("3", "1", "4", "5"), ("5", "4", "1", "3"))
     candidates = choices_for(item)
-    assert [each.origin for each in candidates[:5]] == ["as it is", "reversed", "rotated by 1", "rotated by 2", "rotated by 3"]
+    assert [each.origin for each in candidates[:5]] == [
+        "as it is",
+        "reversed",
+        "rotated by 1",
+        "rotated by 2",
+        "rotated by 3",
+    ]
     assert len({each.symbols for each in candidates}) == len(candidates)
     assert all(sorted(each.symbols) == sorted(item.source) for each in candidates)
     assert item.answer in {each.symbols for each in candidates}
@@ -66,7 +82,9 @@ def test_identical_choices_are_merged_and_include_the_target():
     assert len(choices_for(Example(("3", "3", "3"), ("3", "3", "3")))) == 1
 
 
-@pytest.mark.parametrize("name", ["parity", "brackets", "duplicate", "addition", "dedupe", "reverse", "sort"])
+@pytest.mark.parametrize(
+    "name", ["parity", "brackets", "duplicate", "addition", "dedupe", "reverse", "sort"]
+)
 def test_candidates_are_as_long_as_the_answer_whatever_the_rule(name):
     items = sample_examples(load_task(name), 40, 4, 16 if name == "brackets" else 7).items
     chosen = {item: choices_for(item, items) for item in items}
@@ -81,7 +99,9 @@ def test_candidates_are_as_long_as_the_answer_whatever_the_rule(name):
 def test_choices_come_only_from_targets_of_equal_length():
     single, other = Example(("3", "1", "2"), ("0",)), Example(("5", "6"), ("5", "6", "5"))
     assert [each.symbols for each in choices_for(single, [single, other])] == [("0",)]
-    assert {each.symbols for each in choices_for(single, [single, Example(("5", "6"), ("1",))])} == {("0",), ("1",)}
+    assert {
+        each.symbols for each in choices_for(single, [single, Example(("5", "6"), ("1",))])
+    } == {("0",), ("1",)}
 
 
 def test_prompts_are_as_they_are_said_to_be():

@@ -5,8 +5,21 @@ import math
 
 import pytest
 
-from playground.comparison.export import RESULT_COLUMNS, examples_to_csv, latest_rows, to_csv, to_json
-from playground.comparison.metrics import MetricAccumulator, correct_positions, exact_match, first_credit, parse_answer, rank_of
+from playground.comparison.export import (
+    RESULT_COLUMNS,
+    examples_to_csv,
+    latest_rows,
+    to_csv,
+    to_json,
+)
+from playground.comparison.metrics import (
+    MetricAccumulator,
+    correct_positions,
+    exact_match,
+    first_credit,
+    parse_answer,
+    rank_of,
+)
 from playground.comparison.prompts import first_line, max_fitting_examples
 from playground.stats import wilson_interval
 
@@ -23,7 +36,9 @@ def test_wilsons_interval_holds_the_shares_that_do_not_surprise():
     """Its ends are the shares at which what was seen is just 1.96 standard deviations away."""
     for right, n in ((1, 7), (3, 20), (190, 200)):
         for end in wilson_interval(right, n):
-            assert abs(right / n - end) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / n), rel=1e-6)
+            assert abs(right / n - end) == pytest.approx(
+                1.959964 * math.sqrt(end * (1 - end) / n), rel=1e-6
+            )
 
 
 @pytest.mark.parametrize(
@@ -113,20 +128,41 @@ TOLD = [
     {"kind": "settings", "caption": "what is compared"},
     {"kind": "model", "place": 1, "model": "a, b", "exact_match": 0.0, "over": False},
     {"kind": "model", "place": 0, "model": "chance", "exact_match": None, "over": True},
-    {"kind": "item", "model": "a, b", "number": 1, "raw": ' 4 "1"\n', "read": ["4", None], "right": False, "places": [True, False],
-     "candidates": [{}, {}], "rank": 2},
+    {
+        "kind": "item",
+        "model": "a, b",
+        "number": 1,
+        "raw": ' 4 "1"\n',
+        "read": ["4", None],
+        "right": False,
+        "places": [True, False],
+        "candidates": [{}, {}],
+        "rank": 2,
+    },
     {"kind": "model", "place": 1, "model": "a, b", "exact_match": 0.25, "over": True},
     {"kind": "leak", "model": "a, b"},
-]  # fmt: skip
+]
 
 
 def test_the_table_as_files_holds_the_latest_line_of_each_model():
-    assert [(row["model"], row["exact_match"]) for row in latest_rows(TOLD)] == [("chance", None), ("a, b", 0.25)]
+    assert [(row["model"], row["exact_match"]) for row in latest_rows(TOLD)] == [
+        ("chance", None),
+        ("a, b", 0.25),
+    ]
     rows = list(csv.DictReader(io.StringIO(to_csv(TOLD))))
     assert list(rows[0]) == list(RESULT_COLUMNS)
-    assert [(row["model"], row["exact_match"]) for row in rows] == [("chance", ""), ("a, b", "0.25")]
+    assert [(row["model"], row["exact_match"]) for row in rows] == [
+        ("chance", ""),
+        ("a, b", "0.25"),
+    ]
     (item,) = csv.DictReader(io.StringIO(examples_to_csv(TOLD)))
-    assert (item["raw"], item["read"], item["places"], item["right"], item["candidates"]) == (' 4 "1"\n', "4 ?", "10", "0", "2")
+    assert (item["raw"], item["read"], item["places"], item["right"], item["candidates"]) == (
+        ' 4 "1"\n',
+        "4 ?",
+        "10",
+        "0",
+        "2",
+    )
     whole = json.loads(to_json(TOLD))
     assert (len(whole["rows"]), len(whole["items"]), len(whole["leaks"])) == (2, 1, 1)
     assert json.loads(to_json(TOLD, {"caption": "done", "rows": []}))["caption"] == "done"

@@ -21,7 +21,9 @@ def test_counts_are_those_of_the_published_weights():
     assert found["models"][0]["name"] == "mine"
     counts = [row["parameters"] for row in found["models"]]
     assert counts == sorted(counts)
-    assert "this model" not in {row["name"] for row in run("sizes", {}, ProgressReporter())["models"]}
+    assert "this model" not in {
+        row["name"] for row in run("sizes", {}, ProgressReporter())["models"]
+    }
 
 
 def test_odd_sizes_are_refused():
@@ -30,14 +32,31 @@ def test_odd_sizes_are_refused():
 
 
 def test_the_families_and_the_tree_are_whole():
-    columns = {"family", "examples", "direction", "generates", "best_for", "objective", "cross_attention"}
+    columns = {
+        "family",
+        "examples",
+        "direction",
+        "generates",
+        "best_for",
+        "objective",
+        "cross_attention",
+    }
     assert all(set(row) == columns and all(row.values()) for row in FAMILIES)
     names = [row["name"] for row in ARCHITECTURE_TREE]
-    assert [row["year"] for row in ARCHITECTURE_TREE] == sorted(row["year"] for row in ARCHITECTURE_TREE)
-    assert all(parent in names[:place] for place, row in enumerate(ARCHITECTURE_TREE) for parent in row["from"])
+    assert [row["year"] for row in ARCHITECTURE_TREE] == sorted(
+        row["year"] for row in ARCHITECTURE_TREE
+    )
+    assert all(
+        parent in names[:place]
+        for place, row in enumerate(ARCHITECTURE_TREE)
+        for parent in row["from"]
+    )
     assert {row["family"] for row in ARCHITECTURE_TREE} == {row["family"] for row in FAMILIES}
 
 
 def test_the_page_can_read_them_without_torch():
-    code = "import sys, playground.comparison.model_facts; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    code = (
+        "import sys, playground.comparison.model_facts; sys.exit('torch' in sys.modules or "
+        "'transformers' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

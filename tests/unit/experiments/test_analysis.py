@@ -62,8 +62,10 @@ def test_losses_are_means_between_two_looks():
 
 def test_a_clear_winner_is_named_with_both_ranges_and_what_chance_would_do():
     assert told(cell("post", 160, 180, 200), cell("pre", 80, 90, 100)) == (
-        "Changing norm: pre reached 99 % after 90 (80–100) steps; post reached 99 % after 180 (160–200) steps (median and range of 3 seeds "
-        "each); 2.0 times as many steps, and an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give: more seeds are "
+        "Changing norm: pre reached 99 % after 90 (80–100) steps; post reached 99 % after 180 "
+        "(160–200) steps (median and range of 3 seeds "
+        "each); 2.0 times as many steps, and an exact rank test gives p = 0.1, the least that 3 "
+        "and 3 seeds can give: more seeds are "
         "needed to call it a difference."
     )
 
@@ -87,13 +89,19 @@ def test_many_cells_are_many_comparisons():
     cells = [cell(rate, *(rate + at for at in range(4))) for rate in (10, 50, 90, 130, 170)]
     found = told(*cells, names=("n_heads",))
     assert "an exact rank test between 10 and 50 gives p = 0.029" in found
-    assert "only the best two of 5 are tested, and among all 10 pairs one counts below p = 0.005" in found
+    assert (
+        "only the best two of 5 are tested, and among all 10 pairs one counts below p = 0.005"
+        in found
+    )
 
 
 def test_nothing_reached_is_said_and_then_the_final_scores_are_compared():
-    found = told(cell("pre", None, None, exact=[0.5, 0.6]), cell("post", None, None, exact=[0.1, 0.2]))
+    found = told(
+        cell("pre", None, None, exact=[0.5, 0.6]), cell("post", None, None, exact=[0.1, 0.2])
+    )
     assert found.startswith(
-        "Changing norm: nothing reached 99 % exact match in 200 steps: pre ended at 55 % (50 %–60 %); post ended at 15 %"
+        "Changing norm: nothing reached 99 % exact match in 200 steps: pre ended at 55 % (50 %–60 "
+        "%); post ended at 15 %"
     )
     assert "p = 0.33, the least that 2 and 2 seeds can give" in found
 
@@ -102,9 +110,13 @@ def test_variant_with_unreached_seeds_has_no_median_steps():
     some = cell("post", 150, None, None)
     assert (some["steps_to"]["median"], some["steps_to"]["reached"]) == (None, 1)
     found = told(some, cell("pre", 80, 90, 100))
-    assert "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 40 % (40 %–100 %)" in found
+    assert (
+        "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 40 % (40 %–100 %)" in found
+    )
     assert "an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give" in found
-    assert "did not reach 99 % within 200 steps" in told(cell("pre", 80, 90), cell("post", None, None))
+    assert "did not reach 99 % within 200 steps" in told(
+        cell("pre", 80, 90), cell("post", None, None)
+    )
 
 
 def test_with_one_seed_it_may_be_chance():
@@ -112,8 +124,15 @@ def test_with_one_seed_it_may_be_chance():
 
 
 def test_of_many_cells_the_best_the_next_and_the_last_are_named():
-    found = told(*(cell(rate, time, time + 2) for rate, time in ((1, 90), (2, 60), (3, 120), (4, 75))), names=("n_heads",))
-    assert found.index("2 reached 99 % after 61") < found.index("4 reached 99 % after 76") < found.index("3 reached 99 % after 121")
+    found = told(
+        *(cell(rate, time, time + 2) for rate, time in ((1, 90), (2, 60), (3, 120), (4, 75))),
+        names=("n_heads",),
+    )
+    assert (
+        found.index("2 reached 99 % after 61")
+        < found.index("4 reached 99 % after 76")
+        < found.index("3 reached 99 % after 121")
+    )
     assert "an exact rank test between 2 and 4 gives p = 0.33" in found
     assert "1 reached" not in found.replace("121 reached", "")
 
@@ -121,12 +140,16 @@ def test_of_many_cells_the_best_the_next_and_the_last_are_named():
 def test_runs_that_are_not_done_do_not_count():
     half = summarize_variant(Variant({"norm": "pre"}, {}), [*runs(80), *runs(None, done=False)])
     assert (half["n"], half["planned"], half["steps_to"]["reached"]) == (1, 2, 1)
-    assert told(half).startswith("Changing norm, so far with 1 of 2 runs: pre reached 99 % after 80 steps (1 seed)")
+    assert told(half).startswith(
+        "Changing norm, so far with 1 of 2 runs: pre reached 99 % after 80 steps (1 seed)"
+    )
     assert told(cell("pre", None, done=False)) == "No run has finished yet."
 
 
 def test_a_band_is_the_median_and_range_at_the_steps_that_all_seeds_have():
-    found = median_and_range([[[10, 0.0], [20, 0.5], [30, 1.0]], [[10, 0.2], [20, 0.9]], [[10, 0.4], [20, 0.7]]])
+    found = median_and_range(
+        [[[10, 0.0], [20, 0.5], [30, 1.0]], [[10, 0.2], [20, 0.9]], [[10, 0.4], [20, 0.7]]]
+    )
     assert found == {"steps": [10, 20], "median": [0.2, 0.7], "low": [0.0, 0.5], "high": [0.4, 0.9]}
     assert median_and_range([]) == {"steps": [], "median": [], "low": [], "high": []}
     long = median_and_range([[[step, 0.5] for step in range(1, 1001)]])["steps"]
@@ -134,13 +157,19 @@ def test_a_band_is_the_median_and_range_at_the_steps_that_all_seeds_have():
 
 
 def test_csv_leaves_unreached_steps_empty_and_states_the_limit():
-    rows = list(csv.DictReader(io.StringIO(to_csv(["norm"], [cell("pre", 80, 90), cell("post", None, 100)]))))
+    rows = list(
+        csv.DictReader(
+            io.StringIO(to_csv(["norm"], [cell("pre", 80, 90), cell("post", None, 100)]))
+        )
+    )
     assert [row["norm"] for row in rows] == ["pre", "post"]
     assert [row["steps_to_99_median"] for row in rows] == ["85.0", ""]
     assert [row["not_reached_within"] for row in rows] == ["", "200"]
 
 
-@pytest.mark.parametrize(("share", "text"), [(1, "100 %"), (0.9999, "99.9 %"), (0.123456, "12.3 %"), (0, "0 %")])
+@pytest.mark.parametrize(
+    ("share", "text"), [(1, "100 %"), (0.9999, "99.9 %"), (0.123456, "12.3 %"), (0, "0 %")]
+)
 def test_percent_never_rounds_up_to_all(share, text):
     assert percent(share) == text
 
@@ -148,28 +177,47 @@ def test_percent_never_rounds_up_to_all(share, text):
 def test_diverged_runs_count_as_ended_and_are_reported_separately():
     lost = [run | {"diverged": True, "exact_match": None} for run in runs(None, None, done=False)]
     some = summarize_variant(Variant({"norm": "post"}, {}), [*runs(80), *lost])
-    assert (some["n"], some["diverged"], some["steps_to"]["n"], some["steps_to"]["reached"]) == (1, 2, 3, 1)
+    assert (some["n"], some["diverged"], some["steps_to"]["n"], some["steps_to"]["reached"]) == (
+        1,
+        2,
+        3,
+        1,
+    )
     found = told(some, cell("pre", 80, 90, 100))
     assert "so far" not in found
-    assert "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 100 % (2 of 3 diverged)" in found
+    assert (
+        "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 100 % (2 of 3 diverged)"
+        in found
+    )
     every = summarize_variant(Variant({"norm": "post"}, {}), lost)
     assert "post diverged in 2 of 2 seeds" in told(cell("pre", 80, 90), every)
     assert "post diverged in 2 of 2 seeds (" in told(cell("pre", None, None), every)
     assert "no score to compare" in told(cell("pre", None, None), every)
     assert "post diverged in 2 of 2 seeds" in told(every)
     row = next(csv.DictReader(io.StringIO(to_csv(["norm"], [some]))))
-    assert (row["n"], row["diverged"], row["reached_99"], row["not_reached_within"]) == ("1", "2", "1", "200")
+    assert (row["n"], row["diverged"], row["reached_99"], row["not_reached_within"]) == (
+        "1",
+        "2",
+        "1",
+        "200",
+    )
 
 
 def test_a_run_whose_settings_were_changed_on_the_way_is_left_out_and_said():
     odd = [run | {"changed": ["learning_rate"]} for run in runs(10)]
     found = summarize_variant(Variant({"norm": "pre"}, {}), [*runs(80), *odd])
     assert (found["n"], found["changed"], found["steps_to"]["high"]) == (1, 1, 80)
-    assert told(found).startswith("Changing norm: pre reached 99 % after 80 steps (1 seed). Left out: 1 of 2 runs, whose settings were")
+    assert told(found).startswith(
+        "Changing norm: pre reached 99 % after 80 steps (1 seed). Left out: 1 of 2 runs, whose "
+        "settings were"
+    )
 
 
 def test_long_runs_keep_the_same_few_hundred_looks_whatever_their_seed():
     assert subsample_steps([10, 20, 25], 10, 25) == [10, 20, 25]
-    one, two = subsample_steps(range(1, 100_001), 1, 100_000), subsample_steps(range(1, 60_013), 1, 100_000)
+    one, two = (
+        subsample_steps(range(1, 100_001), 1, 100_000),
+        subsample_steps(range(1, 60_013), 1, 100_000),
+    )
     assert (len(one), one[0], one[-1]) == (400, 250, 100_000)
     assert (two[-1], set(two[:-1]) <= set(one)) == (60_012, True)

@@ -30,10 +30,14 @@ from playground.training.config import RunConfig
 
 
 class KnowsUpTo(EncoderDecoder):
-    """Solves sequences of up to so many symbols, and of the longer ones those that begin with a small symbol."""
+    """Solves sequences of up to so many symbols, and of the longer ones those that begin with a
+    small symbol.
+    """
 
     def __init__(self, longest: int, positions: int = 40) -> None:
-        super().__init__(ModelConfig(d_model=4, n_heads=1, n_layers=1, d_ff=4, max_positions=positions))
+        super().__init__(
+            ModelConfig(d_model=4, n_heads=1, n_layers=1, d_ff=4, max_positions=positions)
+        )
         self.longest, self.seen = longest, []
 
     def is_exact_match(self, batch):
@@ -57,40 +61,61 @@ def test_short_lengths_have_fewer_sequences_and_long_ones_need_positions():
     task = load_task("reverse")
     right, n = exact_match_at_length(KnowsUpTo(7), task, 2, 60)
     assert right == n < 20
-    with pytest.raises(ValueError, match="length 40 needs 41 positions, but the model has max_positions 40"):
+    with pytest.raises(
+        ValueError, match="length 40 needs 41 positions, but the model has max_positions 40"
+    ):
         exact_match_at_length(KnowsUpTo(7), task, 40, 60)
 
 
 def test_published_loss_matches_torch_kl_divergence_without_eos():
     torch.manual_seed(0)
-    family = EncoderDecoder(ModelConfig(d_model=8, n_heads=1, n_layers=1, d_ff=8, dropout=0.5, max_positions=6))
+    family = EncoderDecoder(
+        ModelConfig(d_model=8, n_heads=1, n_layers=1, d_ff=8, dropout=0.5, max_positions=6)
+    )
     held_out = build_held_out_set(load_task("copy"), 30, 4, 4)
     batch = held_out.batch
     with torch.no_grad():
         log_p = family.eval()(batch.source_BS, batch.decoder_input_BT).log_softmax(-1)[:, :4]
     labels = batch.labels_BT[:, :4]
     mean_nats = -log_p.gather(2, labels[..., None]).mean()
-    assert annotated_transformer_loss(family.train(), held_out) == pytest.approx(float(mean_nats), rel=1e-5)
+    assert annotated_transformer_loss(family.train(), held_out) == pytest.approx(
+        float(mean_nats), rel=1e-5
+    )
     assert family.training
     wanted = torch.full_like(log_p, 0.1 / 11).scatter(2, labels[..., None], 0.9)
     wanted[..., PAD] = 0
     divergence = torch.nn.KLDivLoss(reduction="sum")(log_p, wanted) / labels.numel()
-    assert annotated_transformer_loss(family, held_out, 0.1) == pytest.approx(float(divergence), rel=1e-5)
+    assert annotated_transformer_loss(family, held_out, 0.1) == pytest.approx(
+        float(divergence), rel=1e-5
+    )
 
 
 def counts(*rights, n=100):
-    return [{"length": length, "right": right, "n": n} for length, right in enumerate(rights, start=1)]
+    return [
+        {"length": length, "right": right, "n": n} for length, right in enumerate(rights, start=1)
+    ]
 
 
 def scheme(name, *runs, trained=3, longest=6, **fields):
-    config = RunConfig.from_flat({"max_length": trained, "max_positions": longest + 1, "positions": name} | fields)
-    return summarize_scheme(name, [{"seed": seed, "scores": scores(each)} for seed, each in enumerate(runs)], config)
+    config = RunConfig.from_flat(
+        {"max_length": trained, "max_positions": longest + 1, "positions": name} | fields
+    )
+    return summarize_scheme(
+        name, [{"seed": seed, "scores": scores(each)} for seed, each in enumerate(runs)], config
+    )
 
 
 def test_scores_carry_their_wilson_intervals():
     told = scores([{"length": 2, "right": 8, "n": 10}, {"length": 1, "right": 0, "n": 0}])
     assert (told[1]["low"], told[1]["high"]) == wilson_interval(8, 10)
-    assert told[0] == {"length": 1, "right": 0, "n": 0, "exact_match": None, "low": None, "high": None}
+    assert told[0] == {
+        "length": 1,
+        "right": 0,
+        "n": 0,
+        "exact_match": None,
+        "low": None,
+        "high": None,
+    }
 
 
 def test_a_model_reaches_as_far_as_every_length_is_right():
@@ -102,7 +127,12 @@ def test_a_model_reaches_as_far_as_every_length_is_right():
 
 
 def test_a_scheme_is_the_median_and_range_of_its_seeds_at_each_length():
-    row = scheme("learned", counts(100, 100, 100, 40, 0, 0), counts(100, 100, 100, 60, 20, 0), counts(100, 100, 100, 50, 0, 0))
+    row = scheme(
+        "learned",
+        counts(100, 100, 100, 40, 0, 0),
+        counts(100, 100, 100, 60, 20, 0),
+        counts(100, 100, 100, 50, 0, 0),
+    )
     assert (row["median"][3], row["low"][3], row["high"][3]) == (0.5, 0.4, 0.6)
     assert row["reach"]["median"] == 3
     assert row["untrained"] == {"source": [4, 6], "target": [4, 6]}
@@ -110,7 +140,10 @@ def test_a_scheme_is_the_median_and_range_of_its_seeds_at_each_length():
 
 def test_only_a_learned_table_has_rows_that_no_step_trained():
     fields = {"max_length": 10, "max_positions": 51}
-    assert untrained_positions(RunConfig.from_flat(fields)) == {"source": [11, 50], "target": [11, 50]}
+    assert untrained_positions(RunConfig.from_flat(fields)) == {
+        "source": [11, 50],
+        "target": [11, 50],
+    }
     doubled = RunConfig.from_flat({"task": "duplicate", "max_length": 10, "max_positions": 101})
     assert untrained_positions(doubled) == {"source": [11, 100], "target": [21, 100]}
     in_a_row = RunConfig.from_flat(fields | {"family": "decoder-only"})
@@ -125,28 +158,51 @@ def test_length_summary_states_reliable_lengths_and_significance():
     near = [counts(100, 100, 100, 40, 0, 0)] * 3
     told = sentence([scheme("learned", *near), scheme("sinusoidal", *far)], [1, 3], 6)
     assert told == (
-        "Trained on length 1–3 and asked up to 6, sinusoidal keeps 99 % exact match up to length 5, learned to 3 (median and range of 3 "
+        "Trained on length 1–3 and asked up to 6, sinusoidal keeps 99 % exact match up to length "
+        "5, learned to 3 (median and range of 3 "
         "seeds); beyond length 3, sinusoidal is right most often, on 66.7 %; "
-        "an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give: more seeds are needed to call it a difference."
+        "an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give: more seeds are "
+        "needed to call it a difference."
     )
-    assert "p = 1, so these seeds do not tell them apart" in sentence([scheme("learned", *near), scheme("sinusoidal", *near)], [1, 3], 6)
-    assert "with a single seed" in sentence([scheme("learned", near[0]), scheme("sinusoidal", far[0])], [1, 3], 6)
-    assert "nothing keeps 99 %" in sentence([scheme("learned", counts(10, 10, 10, 0, 0, 0))], [1, 3], 6)
+    assert "p = 1, so these seeds do not tell them apart" in sentence(
+        [scheme("learned", *near), scheme("sinusoidal", *near)], [1, 3], 6
+    )
+    assert "with a single seed" in sentence(
+        [scheme("learned", near[0]), scheme("sinusoidal", far[0])], [1, 3], 6
+    )
+    assert "nothing keeps 99 %" in sentence(
+        [scheme("learned", counts(10, 10, 10, 0, 0, 0))], [1, 3], 6
+    )
     waiting = {"seed": 1, "scores": []}
-    partly = summarize_scheme("learned", [{"seed": 0, "scores": scores(near[0])}, waiting], RunConfig.from_flat({"max_length": 3}))
-    assert sentence([partly], [3, 3], 6).startswith("So far, with 1 of 2 runs: trained on length 3 and asked")
-    assert sentence([summarize_scheme("learned", [waiting], RunConfig())], [1, 3], 6) == "No run has been asked yet."
+    partly = summarize_scheme(
+        "learned",
+        [{"seed": 0, "scores": scores(near[0])}, waiting],
+        RunConfig.from_flat({"max_length": 3}),
+    )
+    assert sentence([partly], [3, 3], 6).startswith(
+        "So far, with 1 of 2 runs: trained on length 3 and asked"
+    )
+    assert (
+        sentence([summarize_scheme("learned", [waiting], RunConfig())], [1, 3], 6)
+        == "No run has been asked yet."
+    )
     lost = summarize_scheme(
-        "learned", [{"seed": 0, "scores": scores(near[0])}, waiting | {"out": True}], RunConfig.from_flat({"max_length": 3})
+        "learned",
+        [{"seed": 0, "scores": scores(near[0])}, waiting | {"out": True}],
+        RunConfig.from_flat({"max_length": 3}),
     )
     assert sentence([lost], [3, 3], 6).startswith("Trained on length 3 and asked")
-    assert sentence([lost], [3, 3], 6).endswith(" Left out: 1 of 2 runs, which diverged or whose settings were changed on the way.")
+    assert sentence([lost], [3, 3], 6).endswith(
+        " Left out: 1 of 2 runs, which diverged or whose settings were changed on the way."
+    )
 
 
 def test_a_sentence_states_nothing_about_lengths_that_were_not_asked():
     far, near = counts(100, 100, 100, 100, 100, 0), counts(100, 100, 100)
     alone = sentence([scheme("learned", near)], [1, 3], 3)
-    assert alone.endswith("learned keeps 99 % exact match up to length 3 (1 seed); no length beyond 3 was asked.")
+    assert alone.endswith(
+        "learned keeps 99 % exact match up to length 3 (1 seed); no length beyond 3 was asked."
+    )
     both = sentence([scheme("learned", near, near), scheme("sinusoidal", near, near)], [1, 3], 3)
     assert both.count("beyond") == 1
     assert "no length beyond 3 was asked" in both
@@ -161,16 +217,26 @@ def test_stored_length_counts_are_valid_only_for_same_step_and_n(tmp_path):
     save_scores(tmp_path, 50, 100, counts(100, 90))
     assert load_scores(tmp_path, 50, 100) == counts(100, 90)
     assert load_scores(tmp_path, 51, 100) == load_scores(tmp_path, 50, 20) == []
-    for odd in ("{", "[]", '{"step": 50, "asked": 100, "scores": [{"length": 1, "right": 7, "n": 5}]}', '{"step": 50}'):
+    for odd in (
+        "{",
+        "[]",
+        '{"step": 50, "asked": 100, "scores": [{"length": 1, "right": 7, "n": 5}]}',
+        '{"step": 50}',
+    ):
         (tmp_path / SCORES_FILE).write_text(odd)
         assert load_scores(tmp_path, 50, 100) == []
 
 
 def test_the_table_has_a_row_for_each_scheme_seed_and_length():
-    rows = list(csv.DictReader(io.StringIO(to_csv([scheme("learned", counts(100, 98), counts(100, 100))]))))
+    rows = list(
+        csv.DictReader(io.StringIO(to_csv([scheme("learned", counts(100, 98), counts(100, 100))])))
+    )
     assert [(row["scheme"], row["seed"], row["length"], row["right"]) for row in rows] == [
-        ("learned", "0", "1", "100"), ("learned", "0", "2", "98"), ("learned", "1", "1", "100"), ("learned", "1", "2", "100"),
-    ]  # fmt: skip
+        ("learned", "0", "1", "100"),
+        ("learned", "0", "2", "98"),
+        ("learned", "1", "1", "100"),
+        ("learned", "1", "2", "100"),
+    ]
     json.dumps(scheme("learned", counts(100, 98)), allow_nan=False)
 
 

@@ -32,13 +32,18 @@ def test_every_claim_has_source_criterion_deviations_and_command():
 
 
 def test_everything_that_a_claim_or_a_question_needs_is_here():
-    assert [line["missing"] for line in claims() + list_presets()] == [""] * (len(CLAIMS) + len(EXPERIMENT_PRESETS))
+    assert [line["missing"] for line in claims() + list_presets()] == [""] * (
+        len(CLAIMS) + len(EXPERIMENT_PRESETS)
+    )
 
 
 def test_a_claim_that_needs_what_is_not_here_says_what(monkeypatch):
     odd = dataclasses.replace(CLAIMS["uva-reversal"], settings={"wings": 2})
     monkeypatch.setitem(CLAIMS, "uva-reversal", odd)
-    assert claims()[0]["missing"] == "uva-reversal needs the setting wings, which is no setting of a run here"
+    assert (
+        claims()[0]["missing"]
+        == "uva-reversal needs the setting wings, which is no setting of a run here"
+    )
 
 
 def test_the_tiny_gpt_has_as_many_parameters_as_published():
@@ -56,7 +61,12 @@ def test_the_tutorial_on_reversal_is_trained_as_published():
 def test_the_annotated_transformer_is_trained_as_published():
     config = replication_config("annotated-copy")
     assert learning_rate_at(config.training, 512, 200) == pytest.approx(512**-0.5 * 200 * 400**-1.5)
-    assert (config.model.d_model, config.model.d_ff, config.model.n_layers, config.training.batch_size) == (512, 2048, 2, 30)
+    assert (
+        config.model.d_model,
+        config.model.d_ff,
+        config.model.n_layers,
+        config.training.batch_size,
+    ) == (512, 2048, 2, 30)
 
 
 def test_the_benchmark_page_has_as_many_parameters_here():
@@ -65,7 +75,9 @@ def test_the_benchmark_page_has_as_many_parameters_here():
 
 def facts(name, **more):
     config = replication_config(name)
-    lines = [{"step": step, "loss": 2.0 - 0.01 * step, "seconds": 0.1 * step} for step in range(1, 101)]
+    lines = [
+        {"step": step, "loss": 2.0 - 0.01 * step, "seconds": 0.1 * step} for step in range(1, 101)
+    ]
     lines[59]["exact_match"] = 0.5
     scores = {"exact_match": 1.0, "token_accuracy": 1.0, "n": 2000}
     return metrics_of_run(config, lines, scores) | more
@@ -99,7 +111,9 @@ def test_a_first_figure_is_the_step_at_which_it_was_reached():
 def test_another_run_is_not_compared():
     wanted = replication_config("uva-reversal")
     assert differing_settings(wanted, wanted.replace(seed=9, threads=2, eval_every=7)) == []
-    assert differing_settings(wanted, wanted.replace(eval_n=1)) == ["eval_n"]  # a single sequence is soon right
+    assert differing_settings(wanted, wanted.replace(eval_n=1)) == [
+        "eval_n"
+    ]  # a single sequence is soon right
     other = differing_settings(wanted, wanted.replace(steps=10, norm="pre"))
     assert sorted(other) == ["norm", "steps"]
     told = outcome("uva-reversal", facts("uva-reversal"), other)
@@ -108,13 +122,20 @@ def test_another_run_is_not_compared():
 
 
 def found(**medians):
-    rows = [{"label": name, "planned": 3, "n": 3, "beyond": {"median": share}} for name, share in medians.items()]
+    rows = [
+        {"label": name, "planned": 3, "n": 3, "beyond": {"median": share}}
+        for name, share in medians.items()
+    ]
     return {"rows": rows}
 
 
 def test_the_order_of_schemes_is_compared_by_groups():
-    assert outcome_of_lengths(found(none=0.5, t5=0.6, alibi=0.5, rope=0.1, sinusoidal=0.2))["passed"]
-    assert not outcome_of_lengths(found(none=0.4, t5=0.6, alibi=0.5, rope=0.1, sinusoidal=0.2))["passed"]
+    assert outcome_of_lengths(found(none=0.5, t5=0.6, alibi=0.5, rope=0.1, sinusoidal=0.2))[
+        "passed"
+    ]
+    assert not outcome_of_lengths(found(none=0.4, t5=0.6, alibi=0.5, rope=0.1, sinusoidal=0.2))[
+        "passed"
+    ]
     nothing = outcome_of_lengths(found(none=0, t5=0, alibi=0, rope=0, sinusoidal=0))
     assert (nothing["passed"], "there is no order" in nothing["sentence"]) == (False, True)
     assert outcome_of_lengths(found(none=0.5, t5=0.6))["passed"] is None
@@ -142,14 +163,32 @@ def test_a_run_that_is_not_finished_is_not_compared():
     class Unfinished:
         status = "training"
 
-    assert "the run is training" in evaluate_replication(None, "uva-reversal", Unfinished())["sentence"]
+    assert (
+        "the run is training"
+        in evaluate_replication(None, "uva-reversal", Unfinished())["sentence"]
+    )
 
 
 def test_a_run_whose_settings_changed_on_the_way_is_not_compared(tmp_path):
     config = replication_config("x-transformers-copy")
-    run = Run("a", "b", "ada", "as published", config, tmp_path, status="done", scores={"exact_match": 1.0, "token_accuracy": 1.0, "n": 9})
-    run.changes = [SettingChange(5, "speed", 3.0), SettingChange(5, "learning_rate", config.training.learning_rate)]
-    assert "99.9 % exact match not reached" in evaluate_replication(None, "x-transformers-copy", run)["sentence"]
+    run = Run(
+        "a",
+        "b",
+        "ada",
+        "as published",
+        config,
+        tmp_path,
+        status="done",
+        scores={"exact_match": 1.0, "token_accuracy": 1.0, "n": 9},
+    )
+    run.changes = [
+        SettingChange(5, "speed", 3.0),
+        SettingChange(5, "learning_rate", config.training.learning_rate),
+    ]
+    assert (
+        "99.9 % exact match not reached"
+        in evaluate_replication(None, "x-transformers-copy", run)["sentence"]
+    )
     run.changes += [
         SettingChange(9, "learning_rate", 1e-3),
         SettingChange(9, "until", 0.5),
@@ -162,7 +201,9 @@ def test_a_run_whose_settings_changed_on_the_way_is_not_compared(tmp_path):
 
 def test_evaluation_at_a_cut_does_not_count_as_reaching_the_target():
     config = replication_config("x-transformers-copy")
-    lines = [{"step": step, "loss": 1.0, "seconds": 1.0, "exact_match": None} for step in range(1, 301)]
+    lines = [
+        {"step": step, "loss": 1.0, "seconds": 1.0, "exact_match": None} for step in range(1, 301)
+    ]
     for step, exact in ((100, 0.5), (150, 1.0), (200, 1.0), (300, 1.0)):
         lines[step - 1]["exact_match"] = exact
     assert metrics_of_run(config, lines, None)["steps_to"] == 200

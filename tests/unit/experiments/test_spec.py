@@ -7,19 +7,37 @@ from playground.training.config import RunConfig
 
 
 def make(base=None, grid=None, **more) -> Experiment:
-    return Experiment(owner="ada", name="a question", base=base or {}, grid=grid or {"norm": ["pre", "post"]}, **more)
+    return Experiment(
+        owner="ada",
+        name="a question",
+        base=base or {},
+        grid=grid or {"norm": ["pre", "post"]},
+        **more,
+    )
 
 
 def test_a_cell_is_known_by_what_varies_in_short_unless_that_is_not_enough():
     def shorts(*variants, **more):
         return [cell.short_label for cell in make({}, {"variant": list(variants)} | more).variants]
 
-    assert [cell.short_label for cell in make({}, {"norm": ["pre", "post"]}).variants] == ["pre", "post"]
+    assert [cell.short_label for cell in make({}, {"norm": ["pre", "post"]}).variants] == [
+        "pre",
+        "post",
+    ]
     gru = {"family": "recurrent", "cell": "gru"}
-    assert shorts(gru | {"alignment": "none"}, gru | {"alignment": "dot"}, {"family": "transformer", "steps": 9}) == [
-        "recurrent gru", "recurrent gru dot", "transformer",
-    ]  # fmt: skip
-    assert shorts({"family": "transformer", "steps": 8}, {"family": "transformer", "steps": 9})[0] == "family transformer, steps 8"
+    assert shorts(
+        gru | {"alignment": "none"},
+        gru | {"alignment": "dot"},
+        {"family": "transformer", "steps": 9},
+    ) == [
+        "recurrent gru",
+        "recurrent gru dot",
+        "transformer",
+    ]
+    assert (
+        shorts({"family": "transformer", "steps": 8}, {"family": "transformer", "steps": 9})[0]
+        == "family transformer, steps 8"
+    )
     assert shorts({"family": "transformer", "norm": "pre"}) == ["family transformer, norm pre"]
 
 
@@ -34,29 +52,50 @@ def test_grid_plans_all_variants_of_one_seed_before_the_next_seed():
 
 
 def test_varied_architectures_receive_only_the_settings_they_use():
-    asked = make({"tie_output": True, "d_model": 32}, {"family": ["transformer", "encoder-only"], "task": ["reverse", "copy"]})
+    asked = make(
+        {"tie_output": True, "d_model": 32},
+        {"family": ["transformer", "encoder-only"], "task": ["reverse", "copy"]},
+    )
     configs = {cell.full_label: cell.config(0) for cell in asked.variants}
     assert configs["family transformer, task copy"].model.tie_output
-    assert type(configs["family encoder-only, task copy"].model) is ARCHITECTURES["encoder-only"].config_class
+    assert (
+        type(configs["family encoder-only, task copy"].model)
+        is ARCHITECTURES["encoder-only"].config_class
+    )
     assert {config.model.d_model for config in configs.values()} == {32}
-    with pytest.raises(ConfigError, match="does not use it"):  # where the family does not vary, it is a mistake
+    with pytest.raises(
+        ConfigError, match="does not use it"
+    ):  # where the family does not vary, it is a mistake
         make({"tie_output": True, "family": "encoder-only"})
 
 
 def test_a_variant_differs_by_several_settings_at_once():
-    asked = make({"d_model": 32}, {"variant": [{"n_heads": 1, "norm": "pre"}, {"n_heads": 4, "norm": "post"}]})
-    assert [cell.full_label for cell in asked.variants] == ["n_heads 1, norm pre", "n_heads 4, norm post"]
+    asked = make(
+        {"d_model": 32},
+        {"variant": [{"n_heads": 1, "norm": "pre"}, {"n_heads": 4, "norm": "post"}]},
+    )
+    assert [cell.full_label for cell in asked.variants] == [
+        "n_heads 1, norm pre",
+        "n_heads 4, norm post",
+    ]
     assert asked.variants[1].config(0).model.n_heads == 4
     with pytest.raises(ConfigError, match="stands in base and in grid"):
         make({"norm": "pre"}, {"variant": [{"norm": "post"}]})
 
 
 def test_where_lengths_are_asked_the_models_have_positions_for_them():
-    asked = make({"max_length": 10}, {"positions": ["learned", "sinusoidal"]}, kind="lengths", times=5)
+    asked = make(
+        {"max_length": 10}, {"positions": ["learned", "sinusoidal"]}, kind="lengths", times=5
+    )
     assert {cell.config(0).model.max_positions for cell in asked.variants} == {51}
     assert positions_for({"task": "copy", "d_model": 8}, 30) == 31
     assert positions_for({"task": "duplicate"}, 30) == 61
-    added = make({"task": "addition", "min_length": 3, "max_length": 7}, {"positions": ["rope"]}, kind="lengths", times=2)
+    added = make(
+        {"task": "addition", "min_length": 3, "max_length": 7},
+        {"positions": ["rope"]},
+        kind="lengths",
+        times=2,
+    )
     assert added.evaluated_lengths(added.variants[0].settings) == range(3, 15)
 
 
@@ -84,7 +123,12 @@ def test_where_lengths_are_asked_the_models_have_positions_for_them():
     ],
 )
 def test_what_cannot_be_asked_is_refused_by_its_field(more, field, says):
-    given = {"owner": "ada", "name": "a question", "base": {}, "grid": {"norm": ["pre", "post"]}} | more
+    given = {
+        "owner": "ada",
+        "name": "a question",
+        "base": {},
+        "grid": {"norm": ["pre", "post"]},
+    } | more
     with pytest.raises(ConfigError, match=says) as refused:
         Experiment(**given)
     assert refused.value.field == field

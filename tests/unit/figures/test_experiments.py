@@ -4,7 +4,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from playground.experiments.analysis import sentence, summarize_variant
 from playground.experiments.length_generalization import scores, summarize_scheme
 from playground.experiments.spec import Variant
-from playground.figures.experiments import FIGURES, accuracy_by_length, experiment, lengths_heatmap, write
+from playground.figures.experiments import (
+    FIGURES,
+    accuracy_by_length,
+    experiment,
+    lengths_heatmap,
+    write,
+)
 from playground.training.config import RunConfig
 
 
@@ -13,23 +19,47 @@ def results(cells=2, seeds=3):
     for at in range(cells):
         runs = [
             {
-                "seed": seed, "done": True, "exact_match": 1.0, "steps": 200, "steps_to": None if (at, seed) == (1, 2) else 100 + 10 * seed,
-                "seconds": 1.0, "curve": [[step, min(1.0, step / 150)] for step in range(10, 201, 10)],
+                "seed": seed,
+                "done": True,
+                "exact_match": 1.0,
+                "steps": 200,
+                "steps_to": None if (at, seed) == (1, 2) else 100 + 10 * seed,
+                "seconds": 1.0,
+                "curve": [[step, min(1.0, step / 150)] for step in range(10, 201, 10)],
                 "loss": [[step, 100 / step] for step in range(10, 201, 10)],
             }
             for seed in range(seeds)
-        ]  # fmt: skip
-        told.append(summarize_variant(Variant({"n_heads": at + 1, "norm": "pre"}, {}), runs) | {"seeds": runs})
-    return {"fields": ["n_heads", "norm"], "cells": told, "sentence": sentence(["n_heads", "norm"], told)}
+        ]
+        told.append(
+            summarize_variant(Variant({"n_heads": at + 1, "norm": "pre"}, {}), runs)
+            | {"seeds": runs}
+        )
+    return {
+        "fields": ["n_heads", "norm"],
+        "cells": told,
+        "sentence": sentence(["n_heads", "norm"], told),
+    }
 
 
 def by_length(runs=2):
     config = RunConfig.from_flat({"max_length": 4, "max_positions": 13})
-    counts = [{"length": length, "right": max(0, 100 - 20 * length), "n": 100 if length > 1 else 0} for length in range(1, 13)]
-    rows = [
-        summarize_scheme(name, [{"seed": seed, "scores": scores(counts)} for seed in range(runs)], config) for name in ("learned", "alibi")
+    counts = [
+        {"length": length, "right": max(0, 100 - 20 * length), "n": 100 if length > 1 else 0}
+        for length in range(1, 13)
     ]
-    return {"trained": [1, 4], "longest": 12, "asked": 100, "rows": rows, "sentence": "Trained on little."}
+    rows = [
+        summarize_scheme(
+            name, [{"seed": seed, "scores": scores(counts)} for seed in range(runs)], config
+        )
+        for name in ("learned", "alibi")
+    ]
+    return {
+        "trained": [1, 4],
+        "longest": 12,
+        "asked": 100,
+        "rows": rows,
+        "sentence": "Trained on little.",
+    }
 
 
 def words(figure):
@@ -51,14 +81,21 @@ def test_medians_are_drawn_in_their_range_and_a_single_run_in_its_interval():
     for runs, low in ((2, 0.6), (1, scores([{"length": 2, "right": 60, "n": 100}])[0]["low"])):
         figure = accuracy_by_length(by_length(runs))
         axes = figure.axes[0]
-        assert axes.lines[0].get_xdata().tolist() == list(range(2, 13))  # of length 1 none is held out
+        assert axes.lines[0].get_xdata().tolist() == list(
+            range(2, 13)
+        )  # of length 1 none is held out
         band = axes.collections[0].get_paths()[0].vertices
         assert min(y for x, y in band if x == 2) == pytest.approx(low)
         assert "untrained positions: 5 to 12 of the source" in words(figure).replace("\n", " ")
 
 
 @pytest.mark.parametrize(
-    "names", [["learned", "alibi"], [f"positions from-the-end, norm {norm}" for norm in ("pre", "post", "pre")], ["a" * 130, "b", "c"]]
+    "names",
+    [
+        ["learned", "alibi"],
+        [f"positions from-the-end, norm {norm}" for norm in ("pre", "post", "pre")],
+        ["a" * 130, "b", "c"],
+    ],
 )
 def test_the_legend_is_within_the_figure_and_above_the_curves(names):
     found = by_length()
@@ -68,7 +105,11 @@ def test_the_legend_is_within_the_figure_and_above_the_curves(names):
     canvas.draw()
     box = figure.axes[0].get_legend().get_window_extent(canvas.get_renderer())
     width, height = figure.get_size_inches() * figure.dpi
-    (title,) = (text.get_window_extent(canvas.get_renderer()) for text in figure.texts if text.get_text() == "Exact match by length")
+    (title,) = (
+        text.get_window_extent(canvas.get_renderer())
+        for text in figure.texts
+        if text.get_text() == "Exact match by length"
+    )
     assert 0 <= box.x0 < box.x1 <= width
     assert box.y1 <= title.y0 < height
 

@@ -1,4 +1,6 @@
-"""A run's report: everything in one file, nothing asked of anybody, nothing that people wrote taken for HTML."""
+"""A run's report: everything in one file, nothing asked of anybody, nothing that people wrote
+taken for HTML.
+"""
 
 import re
 from html.parser import HTMLParser
@@ -27,7 +29,11 @@ class Seen(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
-        self.refers += [value for name, value in attributes if name in ("src", "href", "srcset", "action", "data", "poster")]
+        self.refers += [
+            value
+            for name, value in attributes
+            if name in ("src", "href", "srcset", "action", "data", "poster")
+        ]
         if tag not in VOID:
             self.open.append(tag)
 
@@ -72,17 +78,25 @@ def test_every_head_has_a_map_whose_cells_are_its_weights(shipped):
     assert len(heads) == 3 * model.n_layers * model.n_heads
     drawing = re.search(r"layer 2, head 4</div>(<svg.*?</svg>)", shipped).group(1)
     rows = {}
-    for y, opacity in re.findall(r'y="([\d.]+)" width="15" height="15" fill-opacity="([\d.]+)"', drawing):
+    for y, opacity in re.findall(
+        r'y="([\d.]+)" width="15" height="15" fill-opacity="([\d.]+)"', drawing
+    ):
         rows[y] = rows.get(y, 0) + float(opacity)
     assert len(rows) > 3
-    assert all(0.9 < total < 1.01 for total in rows.values())  # cells below half a percent are left out
+    assert all(
+        0.9 < total < 1.01 for total in rows.values()
+    )  # cells below half a percent are left out
 
 
 def test_the_curve_has_the_points_of_the_run(shipped):
     steps = len(read_metrics(REVERSE))
     loss, exact, tokens = re.findall(r'<polyline class="\w+" points="([^"]*)"', shipped)
     assert len(loss.split()) == steps
-    assert len(exact.split()) == len(tokens.split()) == sum("exact_match" in line for line in read_metrics(REVERSE))
+    assert (
+        len(exact.split())
+        == len(tokens.split())
+        == sum("exact_match" in line for line in read_metrics(REVERSE))
+    )
 
 
 def test_what_people_wrote_is_shown_as_they_wrote_it_and_is_no_html(small_run, tmp_path):
@@ -104,11 +118,23 @@ def test_report_command_has_new_steps_and_lists_unrepeated_changes(small_run, tm
     save_checkpoint(tmp_path / "longer", trainer, [*lines, trainer.train_step()])
     text = Seen(write_report(tmp_path / "longer")).text
     assert "--steps 4" in text
-    assert "Changes during the run that the command does not repeat: from step 4 on, learning_rate was 0.0001." in text
+    assert (
+        "Changes during the run that the command does not repeat: from step 4 on, learning_rate "
+        "was 0.0001." in text
+    )
 
 
 def test_a_model_that_attends_to_nothing_and_has_no_curve_has_a_report_too(small_run, tmp_path):
-    config = small_run.from_flat({"family": "recurrent", "alignment": "none", "steps": 1, "max_length": 4, "d_model": 8, "eval_n": 8})
+    config = small_run.from_flat(
+        {
+            "family": "recurrent",
+            "alignment": "none",
+            "steps": 1,
+            "max_length": 4,
+            "d_model": 8,
+            "eval_n": 8,
+        }
+    )
     trainer = Trainer(config)
     save_checkpoint(tmp_path / "plain", trainer, [])
     written = write_report(tmp_path / "plain")
@@ -120,9 +146,15 @@ def test_a_model_that_attends_to_nothing_and_has_no_curve_has_a_report_too(small
 def test_wrong_answers_are_told_with_the_right_ones(ages, small_run):
     from playground.training.manifest import Manifest
 
-    scores = {"n": 10, "exact_match": 0.0, "token_accuracy": 0.1,
-              "by_length": [{"length": 1, "n": 0, "available": 0, "exact_match": None, "token_accuracy": None},
-                            {"length": 2, "n": 10, "available": 10, "exact_match": 0.0, "token_accuracy": 0.1}]}  # fmt: skip
+    scores = {
+        "n": 10,
+        "exact_match": 0.0,
+        "token_accuracy": 0.1,
+        "by_length": [
+            {"length": 1, "n": 0, "available": 0, "exact_match": None, "token_accuracy": None},
+            {"length": 2, "n": 10, "available": 10, "exact_match": 0.0, "token_accuracy": 0.1},
+        ],
+    }
     text = render_html(Manifest(small_run, 0, 0.0, "cpu"), ages[0], scores, [], "untrained")
     assert text.count('<span class="wrong">wrong</span>') == 8
     assert "none held out" in text
@@ -138,7 +170,10 @@ def test_the_command_writes_it_whole_or_not_at_all(tmp_path, capsys):
         command(["report", str(REVERSE), "--out", str(out)])
     assert ended.value.code == 2
     assert "add --overwrite" in capsys.readouterr().err
-    for arguments in (["nothing", "--out", str(tmp_path / "b.html")], [str(REVERSE), "--out", str(tmp_path / "no/b.html")]):
+    for arguments in (
+        ["nothing", "--out", str(tmp_path / "b.html")],
+        [str(REVERSE), "--out", str(tmp_path / "no/b.html")],
+    ):
         with pytest.raises(SystemExit):
             command(["report", *arguments])
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
@@ -163,8 +198,16 @@ def test_the_axes_of_a_family_with_one_stack_are_its_one_row(small_run, family, 
     from playground.architectures import load_architecture
     from playground.training.manifest import Manifest
 
-    config = small_run.from_flat({"family": family, "max_length": 4, "d_model": 8, "n_heads": 1, "n_layers": 1})
+    config = small_run.from_flat(
+        {"family": family, "max_length": 4, "d_model": 8, "n_heads": 1, "n_layers": 1}
+    )
     scores = {"n": 0, "exact_match": 0.0, "by_length": []}
-    text = render_html(Manifest(config, 0, 0.0, "cpu"), load_architecture(family)(config.model), scores, [], "untrained")
+    text = render_html(
+        Manifest(config, 0, 0.0, "cpu"),
+        load_architecture(family)(config.model),
+        scores,
+        [],
+        "untrained",
+    )
     assert says in text
     assert ("Rows: " in text) == (family == "transformer")

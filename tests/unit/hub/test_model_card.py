@@ -62,7 +62,9 @@ def saved(folder, config, steps, scores=False, metrics=True, changes=()):
     """A checkpoint of a run that stands at `steps`."""
     trainer = Trainer(config, changes)
     lines = [trainer.train_step() for _ in range(steps)]
-    save_checkpoint(folder, trainer, lines if metrics else None, trainer.evaluate(200) if scores else None)
+    save_checkpoint(
+        folder, trainer, lines if metrics else None, trainer.evaluate(200) if scores else None
+    )
     return folder
 
 
@@ -77,7 +79,10 @@ def rewritten(checkpoint, folder, **values):
 @pytest.fixture(scope="module")
 def cards(tmp_path_factory):
     home = tmp_path_factory.mktemp("cards")
-    return {name: card_of(home / name, ROOT / "checkpoints" / name, repo=f"ada/{name}") for name in BUNDLED_CHECKPOINTS}
+    return {
+        name: card_of(home / name, ROOT / "checkpoints" / name, repo=f"ada/{name}")
+        for name in BUNDLED_CHECKPOINTS
+    }
 
 
 @pytest.fixture(scope="module")
@@ -88,16 +93,24 @@ def young(tmp_path_factory, small_run):
 
 
 def assert_whole(folder):
-    """What holds for every card: it parses, its pictures are there, nothing in it is empty or left over."""
+    """What holds for every card: it parses, its pictures are there, nothing in it is empty or
+    left over.
+    """
     text = text_of(folder)
     card = ModelCard.load(folder / "README.md")
     assert str(card) == text
     named = re.findall(r"!\[([^\]]*)\]\(([^)]*)\)", text)
     assert all(len(alt) > 20 for alt, _ in named)
-    assert sorted(path.name for path in folder.iterdir()) == sorted(["README.md", "evaluation.json", *(name for _, name in named)])
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        ["README.md", "evaluation.json", *(name for _, name in named)]
+    )
     assert all((folder / name).read_bytes().startswith(b"\x89PNG") for _, name in named)
-    assert not re.search(r"\bNone\b|\bnan\b|\binf\b|More Information Needed|\{\w*\}|\{\{|TODO|  \n|\n\n\n", card.text)
-    sections = re.split(r"^#+ .*$", re.sub(r"^```.*?^```", "code", card.text, flags=re.M | re.S), flags=re.M)[1:]
+    assert not re.search(
+        r"\bNone\b|\bnan\b|\binf\b|More Information Needed|\{\w*\}|\{\{|TODO|  \n|\n\n\n", card.text
+    )
+    sections = re.split(
+        r"^#+ .*$", re.sub(r"^```.*?^```", "code", card.text, flags=re.M | re.S), flags=re.M
+    )[1:]
     assert len(sections) >= 7
     assert all(section.strip() for section in sections)
     scores = json.loads((folder / "evaluation.json").read_text())
@@ -118,9 +131,21 @@ def test_the_card_of_a_shipped_checkpoint(cards, name):
     assert card.data.get("pipeline_tag") is None
     assert card.data.get("playground") == {"task": f"{task} 1–10", "step": manifest.step}
     exact, token = card.data.eval_results
-    assert (exact.metric_type, exact.metric_value, exact.metric_args) == ("exact_match", 1.0, {"n": 2000})
-    assert (token.metric_type, token.metric_value, token.metric_args) == ("token_accuracy", 1.0, {"n": 2000})
-    assert (exact.task_type, exact.dataset_type, exact.dataset_split) == ("other", "synthetic", "test")
+    assert (exact.metric_type, exact.metric_value, exact.metric_args) == (
+        "exact_match",
+        1.0,
+        {"n": 2000},
+    )
+    assert (token.metric_type, token.metric_value, token.metric_args) == (
+        "token_accuracy",
+        1.0,
+        {"n": 2000},
+    )
+    assert (exact.task_type, exact.dataset_type, exact.dataset_split) == (
+        "other",
+        "synthetic",
+        "test",
+    )
     assert f"{manifest.config.model.parameter_count():,} parameters" in text
     assert "| 3 | 67 | 67 | 100.00 % | 94.6–100.0 % | 100.00 % |" in text
     assert f"\npython -m playground pull ada/{name}\n" in text
@@ -142,7 +167,9 @@ def test_the_worked_examples_are_the_models_own_on_held_out_sequences(cards, nam
         assert given == " ".join(task.vocabulary.decode(family.generate(ended, 11)[0].tolist()))
         assert verdict == "correct"
         assert given == (source if name == "copy" else source[::-1])
-    printed = re.search(r'tokenizer\("(.*)", return_tensors(?:.*\n)+?print\(.*\)  # (.*)\n', text_of(cards[name]))
+    printed = re.search(
+        r'tokenizer\("(.*)", return_tensors(?:.*\n)+?print\(.*\)  # (.*)\n', text_of(cards[name])
+    )
     assert printed.groups() == told[0][:2]
 
 
@@ -153,15 +180,28 @@ def test_the_same_checkpoint_gives_the_same_bytes(cards, tmp_path):
 
 
 def test_a_checkpoint_without_scores_is_scored(cards, tmp_path):
-    package = card_of(tmp_path / "p", rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", scores=None), repo="ada/reverse")
+    package = card_of(
+        tmp_path / "p",
+        rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", scores=None),
+        repo="ada/reverse",
+    )
     assert text_of(package) == text_of(cards["reverse"])
 
 
 def test_scores_that_are_not_all_right_are_told_as_they_are(tmp_path):
     scores = read_manifest(ROOT / "checkpoints" / "reverse").scores
     line = {"length": 1, "n": 0, "available": 0, "exact_match": None, "token_accuracy": None}
-    odd = {"n": 2000, "exact_match": 0.99951, "token_accuracy": None, "by_length": [line, *scores["by_length"][1:]]}
-    text, card = assert_whole(card_of(tmp_path / "p", rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", scores=odd)))
+    odd = {
+        "n": 2000,
+        "exact_match": 0.99951,
+        "token_accuracy": None,
+        "by_length": [line, *scores["by_length"][1:]],
+    }
+    text, card = assert_whole(
+        card_of(
+            tmp_path / "p", rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", scores=odd)
+        )
+    )
     assert "solves 1,999 of 2,000 held-out sequences exactly (99.95 %)" in text
     assert "| 1 | 0 | 0 | – | – | – |" in text
     assert "No sequence of length 1 is held out" in text
@@ -181,7 +221,9 @@ def test_a_barely_trained_model_says_so(young):
 
 
 def test_an_untrained_model_without_metrics_has_no_picture_of_its_training(tmp_path, small_run):
-    text, _ = assert_whole(card_of(tmp_path / "p", saved(tmp_path / "c", small_run, 0, metrics=False)))
+    text, _ = assert_whole(
+        card_of(tmp_path / "p", saved(tmp_path / "c", small_run, 0, metrics=False))
+    )
     assert "training.png" not in text
     assert "playground train --task" not in text
     assert "(cross-attention.png)" in text
@@ -196,17 +238,32 @@ def test_lengths_that_never_trained_are_measured_where_there_are_positions(tmp_p
         held_out = build_held_out_set(load_task("reverse"), 200, length, length)
         measured = evaluate(family, held_out)
         share = f"{100 * measured.exact_match:.2f} %"
-        told = f"At length {length}, which does not occur in training, exact match is {share} on {measured.n} sequences."
+        told = (
+            f"At length {length}, which does not occur in training, exact match is {share} on "
+            f"{measured.n} sequences."
+        )
         assert told in text
         assert f"| {length} (not in training) | {measured.n} |" in text
     assert "cannot process longer" not in text
-    rows = [int(length) for length in re.findall(r"^\| (\d+)(?: \(not in training\))? \| \d+ \|", text, re.MULTILINE)]
+    rows = [
+        int(length)
+        for length in re.findall(
+            r"^\| (\d+)(?: \(not in training\))? \| \d+ \|", text, re.MULTILINE
+        )
+    ]
     assert rows == [2, 3, 4, 5, 6, 8]
 
 
 def test_a_command_that_would_stop_earlier_is_not_said_to_train_it_again(tmp_path, small_run):
-    changes = [SettingChange(2, "steps", 40), SettingChange(2, "until", 0.0)]  # as Train on makes them
-    text, _ = assert_whole(card_of(tmp_path / "p", saved(tmp_path / "c", small_run.replace(until=0.9), 3, changes=changes)))
+    changes = [
+        SettingChange(2, "steps", 40),
+        SettingChange(2, "until", 0.0),
+    ]  # as Train on makes them
+    text, _ = assert_whole(
+        card_of(
+            tmp_path / "p", saved(tmp_path / "c", small_run.replace(until=0.9), 3, changes=changes)
+        )
+    )
     assert "--until 0.9" in text
     assert "This command has the same settings, without the changes during training:" in text
 
@@ -218,15 +275,23 @@ def test_changes_on_the_way_are_told(tmp_path, small_run):
         SettingChange(2, "steps", 40),
         SettingChange(30, "learning_rate", 0.5),
     ]
-    text, _ = assert_whole(card_of(tmp_path / "p", saved(tmp_path / "c", small_run, 3, changes=changes)))
-    assert "Settings changed during training:\n\n- from step 2 on, `learning_rate` was 0.001\n- from step 3 on, `steps` was 40\n\n" in text
+    text, _ = assert_whole(
+        card_of(tmp_path / "p", saved(tmp_path / "c", small_run, 3, changes=changes))
+    )
+    assert (
+        "Settings changed during training:\n\n- from step 2 on, `learning_rate` was 0.001\n- from "
+        "step 3 on, `steps` was 40\n\n" in text
+    )
     assert "This command has the same settings, without the changes during training:" in text
 
 
 @pytest.mark.parametrize("revision", ["while-training", "exp/1"])
 def test_the_card_of_a_branch_loads_that_branch(tmp_path, revision):
     text, _ = assert_whole(card_of(tmp_path, ROOT / "checkpoints" / "reverse", revision=revision))
-    assert text.count(f'from_pretrained("ada/digits", revision="{revision}", trust_remote_code=True)') == 2
+    assert (
+        text.count(f'from_pretrained("ada/digits", revision="{revision}", trust_remote_code=True)')
+        == 2
+    )
     assert f"\npython -m playground pull ada/digits --revision {revision}\n" in text
 
 
@@ -245,9 +310,15 @@ def test_a_card_says_what_its_tokenizer_and_pipelines_do(cards):
 
 def rows_checkpoint(folder, origin=None):
     """A checkpoint of rows that somebody brought."""
-    rows = from_text("".join(f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdefg" for b in "abcdefg" for c in "abcdefg"))
+    rows = from_text(
+        "".join(
+            f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdefg" for b in "abcdefg" for c in "abcdefg"
+        )
+    )
     store(dataclasses.replace(rows, origin=origin) if origin else rows)
-    config = RunConfig.from_flat(rows.task_settings() | {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16})
+    config = RunConfig.from_flat(
+        rows.task_settings() | {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16}
+    )
     return saved(folder, config, 2, scores=True)
 
 
@@ -262,16 +333,25 @@ def test_no_licence_is_claimed_for_other_peoples_rows(tmp_path, monkeypatch):
 
 def test_the_licence_of_a_dataset_on_the_hub_is_taken_over_and_linked(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
-    checkpoint = rows_checkpoint(tmp_path / "c", {"dataset": "cy/verses", "license": "cc-by-sa-4.0"})
+    checkpoint = rows_checkpoint(
+        tmp_path / "c", {"dataset": "cy/verses", "license": "cc-by-sa-4.0"}
+    )
     package = card_of(tmp_path / "p", checkpoint)
     text, card = text_of(package), ModelCard.load(package / "README.md")
     assert (card.data.license, card.data.datasets) == ("cc-by-sa-4.0", ["cy/verses"])
     assert "[cy/verses](https://huggingface.co/datasets/cy/verses), whose terms apply" in text
-    assert ModelCard.load(card_of(tmp_path / "q", checkpoint, license="cc0-1.0") / "README.md").data.license == "cc0-1.0"
+    assert (
+        ModelCard.load(
+            card_of(tmp_path / "q", checkpoint, license="cc0-1.0") / "README.md"
+        ).data.license
+        == "cc0-1.0"
+    )
 
 
 def test_a_licence_that_is_named_stands_on_the_card(tmp_path):
-    text, card = assert_whole(card_of(tmp_path, ROOT / "checkpoints" / "reverse", license="cc-by-4.0"))
+    text, card = assert_whole(
+        card_of(tmp_path, ROOT / "checkpoints" / "reverse", license="cc-by-4.0")
+    )
     assert card.data.license == "cc-by-4.0"
     assert "cc-by-4.0, for the weights." in text
     with pytest.raises(HubError, match="is not known to the Hub"):
@@ -279,7 +359,9 @@ def test_a_licence_that_is_named_stands_on_the_card(tmp_path):
 
 
 def test_the_training_set_is_linked_when_there_is_one(tmp_path):
-    text, card = assert_whole(card_of(tmp_path, ROOT / "checkpoints" / "reverse", dataset="ada/digits_data"))
+    text, card = assert_whole(
+        card_of(tmp_path, ROOT / "checkpoints" / "reverse", dataset="ada/digits_data")
+    )
     assert card.data.datasets == ["ada/digits_data"]
     assert card.data.eval_results[0].dataset_type == "ada/digits_data"
     assert "[ada/digits\\_data](https://huggingface.co/datasets/ada/digits_data)" in text
@@ -287,7 +369,9 @@ def test_the_training_set_is_linked_when_there_is_one(tmp_path):
 
 def rendered(text):
     """A card's Markdown as a renderer sees it that lets HTML through, without the front matter."""
-    return MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL))
+    return MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(
+        re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
+    )
 
 
 def flat(tokens):
@@ -295,35 +379,63 @@ def flat(tokens):
 
 
 def test_notes_are_shown_as_text_and_can_do_nothing_else(tmp_path, cards):
-    package = card_of(tmp_path / "p", ROOT / "checkpoints" / "reverse", repo="ada/reverse", notes=HOSTILE)
+    package = card_of(
+        tmp_path / "p", ROOT / "checkpoints" / "reverse", repo="ada/reverse", notes=HOSTILE
+    )
     text, plain = text_of(package), text_of(cards["reverse"])
-    assert ModelCard.load(package / "README.md").data.to_dict() == ModelCard.load(cards["reverse"] / "README.md").data.to_dict()
+    assert (
+        ModelCard.load(package / "README.md").data.to_dict()
+        == ModelCard.load(cards["reverse"] / "README.md").data.to_dict()
+    )
     assert read_scores(text) == read_scores(plain)
-    assert re.findall(r"```python\n(.*?)```", text, re.DOTALL) == re.findall(r"```python\n(.*?)```", plain, re.DOTALL)
-    (begin,) = [place for place, token in enumerate(rendered(text)) if token.type == "blockquote_open"]
-    (end,) = [place for place, token in enumerate(rendered(text)) if token.type == "blockquote_close"]
+    assert re.findall(r"```python\n(.*?)```", text, re.DOTALL) == re.findall(
+        r"```python\n(.*?)```", plain, re.DOTALL
+    )
+    (begin,) = [
+        place for place, token in enumerate(rendered(text)) if token.type == "blockquote_open"
+    ]
+    (end,) = [
+        place for place, token in enumerate(rendered(text)) if token.type == "blockquote_close"
+    ]
     inside = flat(rendered(text)[begin + 1 : end])
-    assert {token.type for token in inside} <= {"paragraph_open", "paragraph_close", "inline", "text", "text_special"}
+    assert {token.type for token in inside} <= {
+        "paragraph_open",
+        "paragraph_close",
+        "inline",
+        "text",
+        "text_special",
+    }
     shown = "".join(token.content for token in inside if token.type in ("text", "text_special"))
     for line in HOSTILE.splitlines()[:5]:
         assert line in shown
     assert not set("\u202e\u2028\x00\x1b") & set(text)
     outside = [
-        token.type for token in flat(rendered(text)) if token.type in ("html_inline", "html_block", "image", "fence", "heading_open")
+        token.type
+        for token in flat(rendered(text))
+        if token.type in ("html_inline", "html_block", "image", "fence", "heading_open")
     ]
-    assert outside == [t.type for t in flat(rendered(plain)) if t.type in ("html_inline", "html_block", "image", "fence", "heading_open")]
+    assert outside == [
+        t.type
+        for t in flat(rendered(plain))
+        if t.type in ("html_inline", "html_block", "image", "fence", "heading_open")
+    ]
 
 
 def test_versions_out_of_a_foreign_checkpoint_are_text_too(tmp_path):
     versions = {"<img src=x>": "1|2\n\n# A heading ![](http://evil.example/x.png)"}
-    package = card_of(tmp_path / "p", rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", versions=versions))
+    package = card_of(
+        tmp_path / "p",
+        rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", versions=versions),
+    )
     types = [token.type for token in flat(rendered(text_of(package)))]
     assert types.count("image") == 2
     assert types.count("html_inline") == 0
     assert "&lt;img src=x&gt; 1\\|2  # A heading" in text_of(package)
 
 
-@pytest.mark.parametrize("name", ["", "digits", "ada/digits\n---", 'ada/"); import os; ("', "a/b/c", "ada/<b>"])
+@pytest.mark.parametrize(
+    "name", ["", "digits", "ada/digits\n---", 'ada/"); import os; ("', "a/b/c", "ada/<b>"]
+)
 def test_what_is_no_repository_is_refused(tmp_path, name):
     for repos in ({"repo": name}, {"dataset": name} if name else {"repo": ""}):
         with pytest.raises(HubError, match="is not the name of a repository"):
@@ -338,8 +450,15 @@ def test_what_is_no_checkpoint_is_refused(tmp_path):
 
 def test_metrics_that_nobody_measured_are_not_drawn(tmp_path):
     shutil.copytree(ROOT / "checkpoints" / "reverse", tmp_path / "c")
-    lines = [{"step": 1, "loss": 10**400}, {"step": -5, "loss": 1.0}, {"step": 2, "loss": 1.5}, {"step": 3, "loss": 1.0, "exact_match": 7}]
-    (tmp_path / "c" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lines = [
+        {"step": 1, "loss": 10**400},
+        {"step": -5, "loss": 1.0},
+        {"step": 2, "loss": 1.5},
+        {"step": 3, "loss": 1.0, "exact_match": 7},
+    ]
+    (tmp_path / "c" / "metrics.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in lines)
+    )
     text, _ = assert_whole(card_of(tmp_path / "p", tmp_path / "c"))
     assert "Training loss over 2 steps, from 1.5 to 1.5](training.png)" in text
 
@@ -351,7 +470,13 @@ CONFIGS = {
     "paper": preset_config("paper", {"max_length": 7}),
     "write-up": preset_config("write-up", {"until": 0.999, "threads": 2}),
     "switches": RunConfig.from_flat(
-        {"attention_bias": False, "tie_output": True, "share_embeddings": True, "epsilon": 1e-16, "max_positions": 30}
+        {
+            "attention_bias": False,
+            "tie_output": True,
+            "share_embeddings": True,
+            "epsilon": 1e-16,
+            "max_positions": 30,
+        }
     ),
 }
 
@@ -366,13 +491,16 @@ def test_the_command_line_means_the_same_run(name, step):
     preset = given.pop("preset")
     for other in ("out", "overwrite", "resume", "weights_only", "as_json", "columns", "words"):
         given.pop(other)
-    understood = build_config({key: value for key, value in given.items() if value is not None}, preset)
+    understood = build_config(
+        {key: value for key, value in given.items() if value is not None}, preset
+    )
     assert understood == config.replace(steps=step, device="cpu")
 
 
 def test_the_command_line_is_short_where_a_preset_says_it():
     assert training_command(Manifest(preset_config("one-head"), 600, 1.0, "cpu")) == (
-        "python -m playground train --task reverse --min-length 1 --length 10 --preset one-head --device cpu"
+        "python -m playground train --task reverse --min-length 1 --length 10 --preset one-head "
+        "--device cpu"
     )
     assert training_command(Manifest(RunConfig(), 0, 0.0, "cpu")) is None
 
@@ -385,7 +513,11 @@ def test_the_hub_takes_the_card_and_its_scores_are_found_there(hub, cards):
     api.create_commit("ada/copy", files, commit_message="Card")
     about = HfApi(endpoint=hub.url, token=False).model_info("ada/copy")
     assert {"transformer-playground", "copy", "license:mit"} <= set(about.tags)
-    assert read_scores(about.card_data.to_dict()) == {"exact_match": 1.0, "n": 2000, "token_accuracy": 1.0}
+    assert read_scores(about.card_data.to_dict()) == {
+        "exact_match": 1.0,
+        "n": 2000,
+        "token_accuracy": 1.0,
+    }
 
 
 def front(yaml):
@@ -422,10 +554,18 @@ FOREIGN = {
     "deep": front("a: " + "[" * 5000),
     "wide": front("a: " + "x" * 200_000),
     "aliases": front(
-        "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in zip("abcdefghijklm", "bcdefghijklmn", strict=True))
+        "a: &a [x, x]\n"
+        + "".join(
+            f"{b}: &{b} [*{a}, *{a}]\n"
+            for a, b in zip("abcdefghijklm", "bcdefghijklmn", strict=True)
+        )
     ),
     "merges": front(
-        "a: &a {x: 1}\n" + "".join(f"{b}: &{b} {{<<: [*{a}, *{a}]}}\n" for a, b in zip("abcdefghijkl", "bcdefghijklm", strict=True))
+        "a: &a {x: 1}\n"
+        + "".join(
+            f"{b}: &{b} {{<<: [*{a}, *{a}]}}\n"
+            for a, b in zip("abcdefghijkl", "bcdefghijklm", strict=True)
+        )
     ),
 }
 
@@ -435,36 +575,50 @@ def test_foreign_cards_have_no_scores_and_break_nothing(name):
     assert read_scores(FOREIGN[name]) is None
 
 
-@pytest.mark.parametrize("content", [{}, {"model-index": None}, {"model-index": 5}, {"model-index": [{"results": [{}]}]}])
+@pytest.mark.parametrize(
+    "content", [{}, {"model-index": None}, {"model-index": 5}, {"model-index": [{"results": [{}]}]}]
+)
 def test_foreign_metadata_has_none_either(content):
     assert read_scores(content) is None
 
 
 def test_scores_are_found_beside_others():
-    text = index("{type: bleu, value: 3}, {type: exact_match, value: 1, args: {n: 7}}").replace("\n", "\r\n")
+    text = index("{type: bleu, value: 3}, {type: exact_match, value: 1, args: {n: 7}}").replace(
+        "\n", "\r\n"
+    )
     assert read_scores(text) == {"exact_match": 1.0, "n": 7, "token_accuracy": None}
 
 
 def test_evaluation_json_is_what_evaluate_measured(young):
     written = json.loads((young / "evaluation.json").read_text())
     _, family = load_model(young.parent / "checkpoint")
-    measured = dataclasses.asdict(evaluate(family, build_held_out_set(load_task("reverse"), 2000, 1, 5)))
+    measured = dataclasses.asdict(
+        evaluate(family, build_held_out_set(load_task("reverse"), 2000, 1, 5))
+    )
     assert written == json.loads(json.dumps(measured))
 
 
 def test_model_card_escapes_symbols_and_builds_without_the_dataset(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
     hostile = ["<script>", "`a", "b```", "|", '"q', "[x](http://e)", "**b**", "\\\\"]
-    rows = from_text("".join(f"{a} {b} {c}\t{c} {b}\n" for a in hostile for b in hostile for c in hostile))
+    rows = from_text(
+        "".join(f"{a} {b} {c}\t{c} {b}\n" for a in hostile for b in hostile for c in hostile)
+    )
     store(rows)
-    config = RunConfig.from_flat(rows.task_settings() | {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16})
+    config = RunConfig.from_flat(
+        rows.task_settings() | {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16}
+    )
     checkpoint = saved(tmp_path / "c", config, 2, scores=True)
     bare = saved(tmp_path / "bare", config, 2)
     assert training_command(read_manifest(checkpoint)) is None
     for place, rows_shown in (("here", True), ("elsewhere", False)):
         monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / place))
         text = text_of(card_of(tmp_path / f"package-{place}", checkpoint))
-        page = MarkdownIt("commonmark", {"html": True}).enable("table").render(text.split("\n---\n", 1)[1])
+        page = (
+            MarkdownIt("commonmark", {"html": True})
+            .enable("table")
+            .render(text.split("\n---\n", 1)[1])
+        )
         assert "<script>" not in page
         assert '<a href="http://e' not in page
         assert rows.sha256 in text

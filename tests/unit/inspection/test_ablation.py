@@ -2,7 +2,13 @@ import pytest
 import torch
 
 from playground.inspection.ablation import METHODS, Ablation
-from playground.inspection.hooks import Component, all_components, all_heads, component_groups, replace_outputs
+from playground.inspection.hooks import (
+    Component,
+    all_components,
+    all_heads,
+    component_groups,
+    replace_outputs,
+)
 from playground.tasks import PAD
 from tests.support.handcrafted_models import REVERSING_HEAD, reversing_model
 
@@ -22,7 +28,9 @@ def shipped(mixed):
 def free_running(ablation, values):
     """Exact match by writing every answer symbol by symbol."""
     with replace_outputs(ablation.model, values):
-        written_BT = ablation.model.generate(ablation.batch.source_BS, ablation.batch.labels_BT.shape[1])
+        written_BT = ablation.model.generate(
+            ablation.batch.source_BS, ablation.batch.labels_BT.shape[1]
+        )
     return (written_BT == ablation.batch.labels_BT).all(1).double().mean().item()
 
 
@@ -42,7 +50,11 @@ def test_head_ablation_matters_only_for_the_working_head(handmade, how):
             assert abs(effects[head].log_prob_drop) < 0.01
     for kind in ("encoder feed-forward", "decoder feed-forward"):  # they write zero
         assert effects[Component(kind, 0)].ablated == handmade.baseline
-    assert effects[Component("source positions")].ablated.exact_match == effects[Component("target positions")].ablated.exact_match == 0
+    assert (
+        effects[Component("source positions")].ablated.exact_match
+        == effects[Component("target positions")].ablated.exact_match
+        == 0
+    )
     everywhere = [effect.name for effect in handmade.rank_components(how)[:3]]
     assert WORKING_HEAD.name in everywhere
 
@@ -50,7 +62,9 @@ def test_head_ablation_matters_only_for_the_working_head(handmade, how):
 def test_where_one_head_does_all_the_work_it_suffices_alone(handmade):
     alone = {effect.components: effect for effect in handmade.rank_keep_only("zero")}
     assert alone[WORKING_HEAD,].ablated.exact_match == 1
-    assert all(effect.ablated.exact_match == (WORKING_HEAD in parts) for parts, effect in alone.items())
+    assert all(
+        effect.ablated.exact_match == (WORKING_HEAD in parts) for parts, effect in alone.items()
+    )
     best = handmade.rank_keep_only("zero")[0]
     assert best.keep_only
     assert WORKING_HEAD in best.components
@@ -58,7 +72,9 @@ def test_where_one_head_does_all_the_work_it_suffices_alone(handmade):
 
 def test_a_group_is_taken_away_together(handmade):
     effects = {effect.name: effect for effect in handmade.rank_groups("mean")}
-    assert {effect.name: list(effect.components) for effect in effects.values()} == component_groups(handmade.model.config)
+    assert {
+        effect.name: list(effect.components) for effect in effects.values()
+    } == component_groups(handmade.model.config)
     broken = {name for name, effect in effects.items() if effect.ablated.exact_match < 1}
     assert broken == {"cross-attention, layer 1", "cross-attention, every layer"}
     two = handmade.ablate([Component("encoder", 0, 0), WORKING_HEAD], name="two heads")
@@ -73,13 +89,16 @@ def test_the_shipped_one_head_model_falls_from_all_right_to_chance(one_head):
     for how in METHODS:
         effect = ablation.ablate([Component("cross", 0, 0)], how)
         assert effect.ablated.exact_match <= max(4 * chance, 1 / 512)
-        assert effect.ablated.log_prob < -(lengths_B.double().mean().item()) * 2.3  # worse than guessing every symbol
+        assert (
+            effect.ablated.log_prob < -(lengths_B.double().mean().item()) * 2.3
+        )  # worse than guessing every symbol
 
 
 @pytest.mark.parametrize("how", METHODS)
 def test_shipped_model_has_a_cross_head_with_large_ablation_drop(shipped, how):
     worst = max(
-        (shipped.ablate([head], how) for head in all_heads(shipped.model.config, "cross")), key=lambda effect: effect.exact_match_drop
+        (shipped.ablate([head], how) for head in all_heads(shipped.model.config, "cross")),
+        key=lambda effect: effect.exact_match_drop,
     )
     assert worst.baseline.exact_match > 0.995
     assert worst.exact_match_drop > {"zero": 0.5, "mean": 0.4}[how]
@@ -88,20 +107,31 @@ def test_shipped_model_has_a_cross_head_with_large_ablation_drop(shipped, how):
 def test_a_ranking_begins_with_what_the_right_answer_misses_most(mixed):
     ablation = Ablation(mixed, 60)
     ranking = ablation.rank_components("zero")
-    assert {effect.components[0] for effect in ranking} == set(all_components(mixed.transformer.config))
+    assert {effect.components[0] for effect in ranking} == set(
+        all_components(mixed.transformer.config)
+    )
     lost = [effect.log_prob_drop for effect in ranking]
     assert lost == sorted(lost, reverse=True)
-    assert all(effect.baseline == ablation.baseline and effect.method == "zero" and not effect.keep_only for effect in ranking)
+    assert all(
+        effect.baseline == ablation.baseline and effect.method == "zero" and not effect.keep_only
+        for effect in ranking
+    )
 
 
 def test_ablated_exact_match_equals_free_running_decoding(mixed):
     ablation = Ablation(mixed, 100)
     shares = []
     for how in METHODS:
-        for part in [*all_heads(mixed.transformer.config, "cross"), *all_components(mixed.transformer.config)[-6:]]:
+        for part in [
+            *all_heads(mixed.transformer.config, "cross"),
+            *all_components(mixed.transformer.config)[-6:],
+        ]:
             values = ablation.replacements([part], how)
             shares.append(ablation.score(values).exact_match)
-            assert shares[-1] == pytest.approx(free_running(ablation, values), abs=1e-9), (part.name, how)
+            assert shares[-1] == pytest.approx(free_running(ablation, values), abs=1e-9), (
+                part.name,
+                how,
+            )
     assert min(shares) < 0.1
     assert any(0.3 < share < 0.9 for share in shares)
 
@@ -113,7 +143,9 @@ def test_the_log_probability_is_that_of_the_whole_right_answer(mixed):
         n = int((source != PAD).sum())
         with torch.no_grad():
             log_TV = mixed.transformer.log_probs(
-                mixed.transformer.decode(target[None, :n], mixed.transformer.encode(source[None, :n]), source[None, :n])
+                mixed.transformer.decode(
+                    target[None, :n], mixed.transformer.encode(source[None, :n]), source[None, :n]
+                )
             )[0]
         logs.append(sum(float(log_TV[t, token]) for t, token in enumerate(target[1 : n + 1])))
     assert ablation.baseline.log_prob == pytest.approx(sum(logs) / 40, abs=1e-5)

@@ -16,13 +16,19 @@ def test_only_the_reversing_head_recovers_the_patched_symbol():
     assert patching.corrupted_logit_diff < -5
     assert list(patching.recovered_fraction) == all_heads(subject.transformer.config)
     for head, share in patching.recovered_fraction.items():
-        assert share == pytest.approx(1.0 if head == Component("cross", *REVERSING_HEAD) else 0.0, abs=0.01)
+        assert share == pytest.approx(
+            1.0 if head == Component("cross", *REVERSING_HEAD) else 0.0, abs=0.01
+        )
 
 
 def test_the_share_is_of_the_way_back_to_the_logit_difference_before(one_head):
     family, task = one_head.transformer, one_head.task
     patching = patch_heads(one_head, "2 7 1 8", 0, "5")
-    assert (task.vocabulary.token_name(patching.clean_token), task.vocabulary.token_name(patching.corrupted_token), patching.position) == (
+    assert (
+        task.vocabulary.token_name(patching.clean_token),
+        task.vocabulary.token_name(patching.corrupted_token),
+        patching.position,
+    ) == (
         "2",
         "5",
         3,
@@ -38,13 +44,17 @@ def test_the_share_is_of_the_way_back_to_the_logit_difference_before(one_head):
     assert patching.clean_logit_diff > 0 > patching.corrupted_logit_diff
     cross = Component("cross", 0, 0)
     mixes = []
-    handle = family.decoder_layers[0].cross_attention.output.register_forward_pre_hook(lambda module, given: mixes.append(given[0]))
+    handle = family.decoder_layers[0].cross_attention.output.register_forward_pre_hook(
+        lambda module, given: mixes.append(given[0])
+    )
     difference("2718")
     handle.remove()
     with replace_outputs(family, {cross: mixes[0].detach()}):
         back = difference("5718")
     assert patching.recovered_fraction[cross] == pytest.approx(
-        (back - patching.corrupted_logit_diff) / (patching.clean_logit_diff - patching.corrupted_logit_diff), abs=1e-5
+        (back - patching.corrupted_logit_diff)
+        / (patching.clean_logit_diff - patching.corrupted_logit_diff),
+        abs=1e-5,
     )
     assert patching.recovered_fraction[cross] > 0.8
 

@@ -3,7 +3,11 @@ import itertools
 import pytest
 import torch
 
-from playground.inspection.attention_recording import attention_masks, record_free_running, record_teacher_forced
+from playground.inspection.attention_recording import (
+    attention_masks,
+    record_free_running,
+    record_teacher_forced,
+)
 from playground.tasks import EOS, PAD, SOS
 from tests.support.handcrafted_models import random_model
 from tests.support.numpy_reference import reference_attention
@@ -12,7 +16,14 @@ KINDS = ("encoder", "decoder", "cross")
 RECIPES = [
     {"norm": "pre", "positions": "learned"},
     {"norm": "post", "positions": "sinusoidal", "attention_bias": False},
-    {"norm": "pre", "positions": "sinusoidal", "share_embeddings": True, "tie_output": True, "n_layers": 3, "n_heads": 1},
+    {
+        "norm": "pre",
+        "positions": "sinusoidal",
+        "share_embeddings": True,
+        "tie_output": True,
+        "n_layers": 3,
+        "n_heads": 1,
+    },
     {"norm": "post", "positions": "learned", "dropout": 0.5, "n_heads": 8},
 ]
 
@@ -23,14 +34,25 @@ def test_recorded_attention_is_what_follows_from_the_weights_by_hand(recipe):
     batch = subject.held_out(8).batch  # of every length from 1 to 6, so padded
     assert (batch.source_BS == PAD).any()
     recording = record_teacher_forced(subject.transformer, batch)
-    by_hand, logits = reference_attention(subject.transformer, batch.source_BS, batch.decoder_input_BT)
+    by_hand, logits = reference_attention(
+        subject.transformer, batch.source_BS, batch.decoder_input_BT
+    )
     for kind in KINDS:
         layers = recording.attention_weights[kind]
-        assert layers.shape[:3] == (subject.transformer.config.n_layers, len(batch.source_BS), subject.transformer.config.n_heads)
+        assert layers.shape[:3] == (
+            subject.transformer.config.n_layers,
+            len(batch.source_BS),
+            subject.transformer.config.n_heads,
+        )
         for layer, row, head in itertools.product(*map(range, layers.shape[:3])):
             expected_QM = torch.from_numpy(by_hand[kind][layer][row][head]).float()
             torch.testing.assert_close(layers[layer, row, head], expected_QM, atol=1e-6, rtol=0)
-    torch.testing.assert_close(recording.logits_BTV, torch.stack([torch.from_numpy(row).float() for row in logits]), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        recording.logits_BTV,
+        torch.stack([torch.from_numpy(row).float() for row in logits]),
+        atol=1e-5,
+        rtol=1e-5,
+    )
 
 
 def test_shipped_model_attention_matches_reference_computation(mixed):
@@ -38,8 +60,12 @@ def test_shipped_model_attention_matches_reference_computation(mixed):
     recording = record_teacher_forced(mixed.transformer, batch)
     by_hand, _ = reference_attention(mixed.transformer, batch.source_BS, batch.decoder_input_BT)
     for kind in KINDS:
-        expected_LBHQM = torch.tensor([[[matrix.tolist() for matrix in row] for row in layer] for layer in by_hand[kind]])
-        torch.testing.assert_close(recording.attention_weights[kind], expected_LBHQM, atol=1e-5, rtol=0)  # scores of 20 in float32
+        expected_LBHQM = torch.tensor(
+            [[[matrix.tolist() for matrix in row] for row in layer] for layer in by_hand[kind]]
+        )
+        torch.testing.assert_close(
+            recording.attention_weights[kind], expected_LBHQM, atol=1e-5, rtol=0
+        )  # scores of 20 in float32
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -49,7 +75,10 @@ def test_rows_sum_to_one_and_are_zero_exactly_where_one_cannot_look(recipe):
     free, _ = record_free_running(subject.transformer, batch.source_BS, 7)
     for recording in (record_teacher_forced(subject.transformer, batch), free):
         for kind in KINDS:
-            weights_LBHQM, may_look_BQM = recording.attention_weights[kind], recording.attn_mask[kind]
+            weights_LBHQM, may_look_BQM = (
+                recording.attention_weights[kind],
+                recording.attn_mask[kind],
+            )
             torch.testing.assert_close(weights_LBHQM.sum(-1), torch.ones(weights_LBHQM.shape[:-1]))
             assert torch.equal((weights_LBHQM > 0).all(2).all(0), may_look_BQM)
             assert torch.equal((weights_LBHQM == 0).all(2).all(0), ~may_look_BQM)
@@ -72,26 +101,40 @@ def test_free_running_attention_is_that_of_writing_symbol_by_symbol():
         shorter = torch.cat([torch.full((len(source_BS), 1), SOS), written_BT[:, :t]], dim=1)
         with torch.no_grad():
             logits_BTV, record = family.forward_with_attention(source_BS, shorter)
-        torch.testing.assert_close(recording.logits_BTV[:, t], logits_BTV[:, t], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            recording.logits_BTV[:, t], logits_BTV[:, t], atol=1e-5, rtol=1e-5
+        )
         for layer in range(2):
-            torch.testing.assert_close(recording.attention_weights["cross"][layer][:, :, t], record.cross[layer][:, :, t])
-            torch.testing.assert_close(recording.attention_weights["decoder"][layer][:, :, t, : t + 1], record.decoder[layer][:, :, t])
+            torch.testing.assert_close(
+                recording.attention_weights["cross"][layer][:, :, t], record.cross[layer][:, :, t]
+            )
+            torch.testing.assert_close(
+                recording.attention_weights["decoder"][layer][:, :, t, : t + 1],
+                record.decoder[layer][:, :, t],
+            )
 
 
 def test_the_first_token_is_given_as_sos_and_the_rest_as_it_was_written(mixed):
     batch = mixed.encode_text("3 1 4")
-    recording, written_BT = record_free_running(mixed.transformer, batch.source_BS, mixed.max_new_tokens(batch))
+    recording, written_BT = record_free_running(
+        mixed.transformer, batch.source_BS, mixed.max_new_tokens(batch)
+    )
     assert written_BT.tolist() == [[7, 4, 6, EOS]]
     assert recording.decoder_input_BT.tolist() == [[SOS, 7, 4, 6]]
     forced = record_teacher_forced(mixed.transformer, batch)
     for kind in KINDS:
-        torch.testing.assert_close(recording.attention_weights[kind], forced.attention_weights[kind], atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            recording.attention_weights[kind], forced.attention_weights[kind], atol=1e-5, rtol=0
+        )
 
 
 def test_the_same_seed_draws_the_same_answer_and_another_seed_another():
     subject = random_model()
     source_BS = subject.held_out(30).batch.source_BS
-    answers = [record_free_running(subject.transformer, source_BS, 7, temperature=1.5, seed=seed)[1] for seed in (1, 1, 2)]
+    answers = [
+        record_free_running(subject.transformer, source_BS, 7, temperature=1.5, seed=seed)[1]
+        for seed in (1, 1, 2)
+    ]
     assert torch.equal(answers[0], answers[1])
     assert answers[0].shape != answers[2].shape or not torch.equal(answers[0], answers[2])
 

@@ -3,7 +3,13 @@ import math
 import pytest
 import torch
 
-from playground.inspection.embeddings import embedding_pca, nearest_tokens, token_embeddings, wavelength, word_order_distance
+from playground.inspection.embeddings import (
+    embedding_pca,
+    nearest_tokens,
+    token_embeddings,
+    wavelength,
+    word_order_distance,
+)
 from playground.inspection.inspected_model import InspectionError
 from playground.models.positions import sinusoidal_positions
 from tests.support.handcrafted_models import random_model
@@ -14,7 +20,9 @@ def test_wavelengths_match_the_tutorial_and_the_sinusoids(dimension, period):
     assert wavelength(dimension, 64) == pytest.approx(period, rel=0.004)
     wave_P = sinusoidal_positions(1000, 64)[:, dimension].double()
     angle_P = 2 * math.pi * torch.arange(1000).double() / wavelength(dimension, 64)
-    torch.testing.assert_close(wave_P, angle_P.cos() if dimension % 2 else angle_P.sin(), atol=1e-3, rtol=0)
+    torch.testing.assert_close(
+        wave_P, angle_P.cos() if dimension % 2 else angle_P.sin(), atol=1e-3, rtol=0
+    )
 
 
 @pytest.mark.parametrize("dimension", [-1, 64])
@@ -59,7 +67,9 @@ def test_the_map_keeps_what_lies_in_two_directions():
     names, table_ND = token_embeddings(subject, "target")
     corners = [(3.0, 1.0), (-3.0, 1.0), (-3.0, -1.0), (3.0, -1.0)] * 3
     with torch.no_grad():
-        subject.transformer.target_embedding.tokens.weight[1:] = 5 + torch.tensor(corners) @ torch.eye(16)[[4, 9]]
+        subject.transformer.target_embedding.tokens.weight[1:] = (
+            5 + torch.tensor(corners) @ torch.eye(16)[[4, 9]]
+        )
     flat = embedding_pca(subject, "target")
     assert flat.names == names
     assert flat.explained_variance == pytest.approx((0.9, 0.1))
@@ -71,7 +81,9 @@ def test_the_map_keeps_what_lies_in_two_directions():
 def test_a_side_or_symbol_that_there_is_not_is_refused(mixed):
     with pytest.raises(InspectionError, match="choose source or target"):
         embedding_pca(mixed, "left")
-    with pytest.raises(InspectionError, match="'x' is not a token of this model; choose one of SOS, EOS, 0, 1"):
+    with pytest.raises(
+        InspectionError, match="'x' is not a token of this model; choose one of SOS, EOS, 0, 1"
+    ):
         nearest_tokens(mixed, "source", "x")
 
 

@@ -27,10 +27,16 @@ def test_candidates_are_the_five_most_probable_tokens():
     batch = subject.encode_text("3 1 4")
     step = free_running_steps(subject.transformer, batch, 7)[0]
     with torch.no_grad():
-        probabilities = subject.transformer(batch.source_BS, torch.tensor([[SOS]]))[0, 0].softmax(-1).tolist()
+        probabilities = (
+            subject.transformer(batch.source_BS, torch.tensor([[SOS]]))[0, 0].softmax(-1).tolist()
+        )
     assert len(step.top_tokens) == 5
-    assert [token for token, _ in step.top_tokens] == sorted(range(13), key=lambda token: -probabilities[token])[:5]
-    assert [p for _, p in step.top_tokens] == pytest.approx([probabilities[token] for token, _ in step.top_tokens], abs=1e-6)
+    assert [token for token, _ in step.top_tokens] == sorted(
+        range(13), key=lambda token: -probabilities[token]
+    )[:5]
+    assert [p for _, p in step.top_tokens] == pytest.approx(
+        [probabilities[token] for token, _ in step.top_tokens], abs=1e-6
+    )
 
 
 def test_teacher_forced_steps_continue_the_target():
@@ -43,7 +49,12 @@ def test_teacher_forced_steps_continue_the_target():
         log_TV = subject.transformer(batch.source_BS, batch.decoder_input_BT)[0].softmax(-1)
     for t, step in enumerate(steps):
         assert step.probability == pytest.approx(float(log_TV[t, step.token]), abs=1e-6)
-    assert [step.token for step in free_running_steps(subject.transformer, batch, 7)] != [7, 4, 6, EOS]
+    assert [step.token for step in free_running_steps(subject.transformer, batch, 7)] != [
+        7,
+        4,
+        6,
+        EOS,
+    ]
 
 
 def test_a_padded_row_ends_where_its_answer_ends():
@@ -56,7 +67,10 @@ def test_a_padded_row_ends_where_its_answer_ends():
 def test_sampling_draws_by_its_seed_from_the_probabilities_that_are_shown():
     subject = random_model()
     batch = subject.encode_text("3 1 4")
-    first = [free_running_steps(subject.transformer, batch, 1, temperature=2.0, seed=seed)[0] for seed in range(400)]
+    first = [
+        free_running_steps(subject.transformer, batch, 1, temperature=2.0, seed=seed)[0]
+        for seed in range(400)
+    ]
     again = free_running_steps(subject.transformer, batch, 1, temperature=2.0, seed=3)[0]
     assert (again.token, again.probability) == (first[3].token, first[3].probability)
     logits_V = subject.transformer(batch.source_BS, torch.tensor([[SOS]]))[0, 0].detach()
@@ -64,7 +78,9 @@ def test_sampling_draws_by_its_seed_from_the_probabilities_that_are_shown():
     for token, probability in first[0].top_tokens:
         assert probability == pytest.approx(float(expected_V[token]), abs=1e-6)
         drawn = sum(step.token == token for step in first) / len(first)
-        assert drawn == pytest.approx(probability, abs=4 * (probability * (1 - probability) / len(first)) ** 0.5)
+        assert drawn == pytest.approx(
+            probability, abs=4 * (probability * (1 - probability) / len(first)) ** 0.5
+        )
 
 
 def test_what_stands_beyond_the_right_answer_has_no_right_token():
@@ -77,7 +93,10 @@ def test_what_stands_beyond_the_right_answer_has_no_right_token():
 
 def test_more_than_one_sequence_at_a_time_is_refused(mixed):
     batch = mixed.held_out(2).batch
-    for ask in (lambda: teacher_forced_steps(mixed.transformer, batch), lambda: free_running_steps(mixed.transformer, batch, 11)):
+    for ask in (
+        lambda: teacher_forced_steps(mixed.transformer, batch),
+        lambda: free_running_steps(mixed.transformer, batch, 11),
+    ):
         with pytest.raises(ValueError, match="the batch has 2 sequences"):
             ask()
     with pytest.raises(ValueError, match="temperature is -1"):

@@ -6,7 +6,12 @@ import torch
 
 from playground.inspection import head_patterns as heads_module
 from playground.inspection.attention_recording import record_teacher_forced
-from playground.inspection.head_patterns import PATTERNS, score_heads, score_heads_on_batch, scores_over_training
+from playground.inspection.head_patterns import (
+    PATTERNS,
+    score_heads,
+    score_heads_on_batch,
+    scores_over_training,
+)
 from playground.inspection.hooks import Component, all_heads
 from playground.inspection.inspected_model import InspectedModel
 from playground.tasks.task import Task
@@ -27,7 +32,9 @@ def scored(monkeypatch):
         recording = record_teacher_forced(subject.transformer, batch)
         said = dict(recording.attention_weights) | {kind: weights_QM[None, None, None]}
         monkeypatch.setattr(
-            heads_module, "record_teacher_forced", lambda family, batch: dataclasses.replace(recording, attention_weights=said)
+            heads_module,
+            "record_teacher_forced",
+            lambda family, batch: dataclasses.replace(recording, attention_weights=said),
         )
         return next(s for s in score_heads_on_batch(subject, batch) if s.head.kind == kind)
 
@@ -55,7 +62,9 @@ def rows(*places):
         ("encoder", rows(5, 5, 5, 5, 5, 5), "last"),
     ],
 )
-def test_attention_that_is_a_pattern_scores_one_on_it_and_has_no_entropy(scored, kind, weights, pattern):
+def test_attention_that_is_a_pattern_scores_one_on_it_and_has_no_entropy(
+    scored, kind, weights, pattern
+):
     score = scored(kind, weights)
     assert score.patterns[pattern] == 1
     assert score.best_pattern == pattern
@@ -68,17 +77,25 @@ def test_uniform_attention_scores_one_on_uniform_baseline_elsewhere(scored, kind
     score = scored(kind, weights / weights.sum(-1, keepdim=True))
     assert score.patterns["uniform"] == pytest.approx(1)
     assert score.entropy == pytest.approx(score.max_entropy)
-    assert score.max_entropy == pytest.approx(sum(map(math.log, range(2, 7))) / 5 if kind == "decoder" else math.log(6))
+    assert score.max_entropy == pytest.approx(
+        sum(map(math.log, range(2, 7))) / 5 if kind == "decoder" else math.log(6)
+    )
     for name in PATTERNS:
         if name != "uniform" and score.patterns[name] is not None:
             assert score.patterns[name] == pytest.approx(score.uniform_baseline[name], abs=1e-6)
     assert score.best_pattern == "uniform"
-    assert score.uniform_baseline["first"] == pytest.approx(sum(1 / k for k in range(2, 7)) / 5 if kind == "decoder" else 1 / 6)
+    assert score.uniform_baseline["first"] == pytest.approx(
+        sum(1 / k for k in range(2, 7)) / 5 if kind == "decoder" else 1 / 6
+    )
 
 
 def test_single_position_attention_has_baseline_uniform_score(scored):
     score = scored("cross", rows(0, 1, 2, 3, 4, 5))
-    assert score.patterns["uniform"] == pytest.approx(score.uniform_baseline["uniform"]) == pytest.approx(1 / 6)
+    assert (
+        score.patterns["uniform"]
+        == pytest.approx(score.uniform_baseline["uniform"])
+        == pytest.approx(1 / 6)
+    )
     assert score.above_baseline("uniform") == pytest.approx(0, abs=1e-6)
 
 
@@ -90,18 +107,32 @@ def test_a_decoder_has_no_score_for_looking_ahead(scored):
 
 def test_a_head_that_is_partly_on_a_pattern_scores_its_share(scored):
     score = scored("cross", 0.25 * rows(0, 1, 2, 3, 4, 5) + 0.75 * rows(4, 3, 2, 1, 0, 0))
-    assert score.patterns["diagonal"] == pytest.approx((4 * 0.25 + 1 + 0.25) / 6)  # the middle row lies on both
-    assert score.patterns["anti-diagonal"] == pytest.approx((4 * 0.75 + 1) / 5)  # the row of EOS has no place on it
+    assert score.patterns["diagonal"] == pytest.approx(
+        (4 * 0.25 + 1 + 0.25) / 6
+    )  # the middle row lies on both
+    assert score.patterns["anti-diagonal"] == pytest.approx(
+        (4 * 0.75 + 1) / 5
+    )  # the row of EOS has no place on it
     assert score.entropy == pytest.approx(5 / 6 * -(0.25 * math.log(0.25) + 0.75 * math.log(0.75)))
 
 
 @pytest.mark.parametrize(
     ("places", "aligned", "distance"),
-    [((4, 3, 2, 1, 0, 5), 1, 0), ((5, 4, 3, 2, 1, 5), 0, 1), ((0, 0, 0, 0, 0, 0), 0.2, 2), ((4, 3, 2, 1, 0, 0), 1, 0)],
+    [
+        ((4, 3, 2, 1, 0, 5), 1, 0),
+        ((5, 4, 3, 2, 1, 5), 0, 1),
+        ((0, 0, 0, 0, 0, 0), 0.2, 2),
+        ((4, 3, 2, 1, 0, 0), 1, 0),
+    ],
 )
-def test_the_distance_to_the_ideal_alignment_is_counted_in_positions(scored, places, aligned, distance):
+def test_the_distance_to_the_ideal_alignment_is_counted_in_positions(
+    scored, places, aligned, distance
+):
     score = scored("cross", rows(*places))
-    assert (score.alignment_fraction, score.alignment_distance) == (pytest.approx(aligned), pytest.approx(distance))
+    assert (score.alignment_fraction, score.alignment_distance) == (
+        pytest.approx(aligned),
+        pytest.approx(distance),
+    )
 
 
 def test_the_head_that_is_made_to_reverse_is_found_and_no_other():
@@ -113,7 +144,9 @@ def test_the_head_that_is_made_to_reverse_is_found_and_no_other():
     assert worker.alignment_distance < 0.001
     assert worker.best_pattern == "anti-diagonal"
     assert all(score.patterns["anti-diagonal"] < 0.5 for score in scores.values())
-    assert all(score.alignment_distance > 0.5 for score in scores.values() if score.head.kind == "cross")
+    assert all(
+        score.alignment_distance > 0.5 for score in scores.values() if score.head.kind == "cross"
+    )
 
 
 def test_padding_counts_for_nothing():
@@ -128,22 +161,31 @@ def test_padding_counts_for_nothing():
             (
                 n,
                 score_heads_on_batch(
-                    subject, dataclasses.replace(one, source_BS=one.source_BS[:, :n], target_BT=one.target_BT[:, : n + 1])
+                    subject,
+                    dataclasses.replace(
+                        one, source_BS=one.source_BS[:, :n], target_BT=one.target_BT[:, : n + 1]
+                    ),
                 ),
             )
         )
     for i, score in enumerate(together):
         n_rows = [n - (score.head.kind == "decoder") for n, _ in parts]  # SOS has nothing to choose
         for name in ("uniform", "first"):
-            expected = sum(n * alone[i].patterns[name] for n, (_, alone) in zip(n_rows, parts, strict=True)) / sum(n_rows)
+            expected = sum(
+                n * alone[i].patterns[name] for n, (_, alone) in zip(n_rows, parts, strict=True)
+            ) / sum(n_rows)
             assert score.patterns[name] == pytest.approx(expected, abs=1e-5)
 
 
 def test_the_shipped_one_head_model_looks_where_the_task_says(one_head):
     scores = {score.head.kind: score for score in score_heads(one_head)}
     assert scores["cross"].best_pattern == "anti-diagonal"
-    assert scores["cross"].alignment_fraction > 4 * scores["cross"].uniform_baseline["anti-diagonal"]
-    assert 0.1 < scores["cross"].alignment_distance < 1.5  # not 0: the encoder has moved some symbols to other positions before
+    assert (
+        scores["cross"].alignment_fraction > 4 * scores["cross"].uniform_baseline["anti-diagonal"]
+    )
+    assert (
+        0.1 < scores["cross"].alignment_distance < 1.5
+    )  # not 0: the encoder has moved some symbols to other positions before
 
 
 def test_a_task_that_does_not_say_where_to_look_has_no_distance(mixed):
@@ -151,7 +193,11 @@ def test_a_task_that_does_not_say_where_to_look_has_no_distance(mixed):
         name, example, target = "silent", ("1", "1"), type(mixed.task).target
 
     scores = score_heads(InspectedModel(mixed.config, mixed.transformer, Silent()), 20)
-    assert {score.alignment_distance for score in scores} == {score.alignment_fraction for score in scores} == {None}
+    assert (
+        {score.alignment_distance for score in scores}
+        == {score.alignment_fraction for score in scores}
+        == {None}
+    )
 
 
 def test_scores_over_training_are_those_of_the_weights_at_each_step(small_run, ages, tmp_path):
@@ -163,7 +209,10 @@ def test_scores_over_training_are_those_of_the_weights_at_each_step(small_run, a
     assert list(scores) == sorted(ages)
     for step, family in ages.items():
         assert scores[step] == score_heads(InspectedModel.from_model(small_run, family), 64)
-    aligned = [next(s.alignment_fraction for s in scores[step] if s.head.kind == "cross") for step in scores]
+    aligned = [
+        next(s.alignment_fraction for s in scores[step] if s.head.kind == "cross")
+        for step in scores
+    ]
     assert aligned[-1] > 2 * aligned[0]
     files[15].write_bytes(b"no weights")
     with pytest.raises(CheckpointError, match=r"15\.safetensors"):

@@ -45,7 +45,9 @@ def with_zeroed_weights(family, part):
 
 
 def check_zeroing(family, batch, plain_BTV, least_change):
-    """Check that zeroing a component's output equals setting its weights to zero, for each component."""
+    """Check that zeroing a component's output equals setting its weights to zero, for each
+    component.
+    """
     for part in all_components(family.config):
         with replace_outputs(family, {part: ZERO}):
             changed_BTV = logits(family, batch)
@@ -61,7 +63,9 @@ def test_parts_of_models_of_other_parts_are_replaced_as_well(part):
     subject = random_model(**part)
     config, batch = subject.transformer.config, subject.held_out(8).batch
     plain_BTV = logits(subject.transformer, batch)
-    assert ("source positions" in [each.kind for each in all_components(config)]) == bool(config.n_position_vectors)
+    assert ("source positions" in [each.kind for each in all_components(config)]) == bool(
+        config.n_position_vectors
+    )
     check_zeroing(subject.transformer, batch, plain_BTV, least_change=1e-5)
     with record_activations(subject.transformer) as calls:
         logits(subject.transformer, batch)
@@ -76,7 +80,9 @@ def test_parts_of_models_of_other_parts_are_replaced_as_well(part):
 def test_positions_that_are_no_vectors_cannot_be_replaced():
     family = random_model(positions="rope").transformer
     with (
-        pytest.raises(ValueError, match="no source positions to replace: with positions 'rope' it adds no"),
+        pytest.raises(
+            ValueError, match="no source positions to replace: with positions 'rope' it adds no"
+        ),
         replace_outputs(family, {Component("source positions"): ZERO}),
     ):
         pass
@@ -102,7 +108,9 @@ def test_a_component_replaced_by_its_own_output_changes_nothing():
         assert torch.allclose(logits(subject.transformer, batch), plain_BTV, atol=1e-5)
 
 
-@pytest.mark.parametrize("side", ["encoder", "decoder", "cross", "decoder feed-forward", "target positions"])
+@pytest.mark.parametrize(
+    "side", ["encoder", "decoder", "cross", "decoder feed-forward", "target positions"]
+)
 def test_position_replacements_match_step_by_step_decoding(side):
     subject = random_model()
     family, batch = subject.transformer, subject.held_out(8).batch
@@ -110,10 +118,18 @@ def test_position_replacements_match_step_by_step_decoding(side):
     part = next(part for part in all_components(family.config) if part.kind == side)
     values = {part: 3 * torch.randn(9, width, generator=torch.Generator().manual_seed(5))}
     with replace_outputs(family, values), torch.no_grad():
-        given_BT = torch.randint(3, 13, (len(batch.source_BS), 7), generator=torch.Generator().manual_seed(6))
+        given_BT = torch.randint(
+            3, 13, (len(batch.source_BS), 7), generator=torch.Generator().manual_seed(6)
+        )
         together_BTD = family.decode(given_BT, family.encode(batch.source_BS), batch.source_BS)
-        keys, past = family.project_memory(family.encode(batch.source_BS)), family.new_cache(len(batch.source_BS), 7)
-        steps = [family.decode_step(given_BT[:, t : t + 1], keys, padding_mask(batch.source_BS), past) for t in range(7)]
+        keys, past = (
+            family.project_memory(family.encode(batch.source_BS)),
+            family.new_cache(len(batch.source_BS), 7),
+        )
+        steps = [
+            family.decode_step(given_BT[:, t : t + 1], keys, padding_mask(batch.source_BS), past)
+            for t in range(7)
+        ]
     torch.testing.assert_close(torch.cat(steps, dim=1), together_BTD, atol=1e-5, rtol=1e-5)
 
 
@@ -133,11 +149,19 @@ def test_mean_outputs_average_real_tokens_at_each_position():
                 own[part][q].append(output_BQX[0, q].detach())
     for part in list(found)[:-2]:
         for q in range(7):
-            torch.testing.assert_close(found[part][q], torch.stack(own[part][q]).mean(0), atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(
+                found[part][q], torch.stack(own[part][q]).mean(0), atol=1e-5, rtol=1e-4
+            )
         everywhere = torch.stack([x for rows in own[part] for x in rows]).mean(0)
-        for q in (7, 8):  # held-out sequences have six symbols and EOS; the model has places for nine tokens
+        for q in (
+            7,
+            8,
+        ):  # held-out sequences have six symbols and EOS; the model has places for nine tokens
             torch.testing.assert_close(found[part][q], everywhere, atol=1e-5, rtol=1e-4)
-    for side, embedding in (("source", family.source_embedding), ("target", family.target_embedding)):
+    for side, embedding in (
+        ("source", family.source_embedding),
+        ("target", family.target_embedding),
+    ):
         mean_PD = found[Component(f"{side} positions")]
         torch.testing.assert_close(mean_PD, embedding.positions[:7].detach().mean(0).expand(9, 16))
 
@@ -160,7 +184,10 @@ def test_nothing_is_left_on_the_model_even_when_the_block_fails():
         return [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in family.modules()]
 
     def look_in_and_fail():
-        with replace_outputs(family, dict.fromkeys(all_components(family.config), ZERO)), record_activations(family):
+        with (
+            replace_outputs(family, dict.fromkeys(all_components(family.config), ZERO)),
+            record_activations(family),
+        ):
             assert sum(hooks()) > 50
             raise RuntimeError("inside")
 
@@ -172,8 +199,16 @@ def test_nothing_is_left_on_the_model_even_when_the_block_fails():
 
 def test_a_component_that_is_not_there_is_refused():
     family = random_model().transformer
-    for part in (Component("cross", 2, 0), Component("cross", 0, 4), Component("nose", 0, 0), Component("cross", 0)):
-        with pytest.raises(ValueError, match="it has layers 1 to 2 and heads 1 to 4"), replace_outputs(family, {part: ZERO}):
+    for part in (
+        Component("cross", 2, 0),
+        Component("cross", 0, 4),
+        Component("nose", 0, 0),
+        Component("cross", 0),
+    ):
+        with (
+            pytest.raises(ValueError, match="it has layers 1 to 2 and heads 1 to 4"),
+            replace_outputs(family, {part: ZERO}),
+        ):
             pass
 
 
@@ -186,9 +221,18 @@ def test_components_are_named_as_people_count():
 def test_groups_hold_every_head_of_a_kind_in_a_layer_and_in_all(mixed, one_head):
     found = component_groups(mixed.transformer.config)
     assert found["cross-attention, layer 2"] == [Component("cross", 1, head) for head in range(4)]
-    assert found["decoder self-attention, every layer"] == all_heads(mixed.transformer.config, "decoder")
-    assert found["encoder feed-forward, every layer"] == [Component("encoder feed-forward", 0), Component("encoder feed-forward", 1)]
-    assert list(component_groups(one_head.transformer.config)) == ["encoder self-attention", "decoder self-attention", "cross-attention"]
+    assert found["decoder self-attention, every layer"] == all_heads(
+        mixed.transformer.config, "decoder"
+    )
+    assert found["encoder feed-forward, every layer"] == [
+        Component("encoder feed-forward", 0),
+        Component("encoder feed-forward", 1),
+    ]
+    assert list(component_groups(one_head.transformer.config)) == [
+        "encoder self-attention",
+        "decoder self-attention",
+        "cross-attention",
+    ]
 
 
 def attributes(family):
@@ -203,7 +247,11 @@ def test_blocks_that_watch_a_model_nest_and_leave_no_attribute_behind():
         with record_activations(family, "encoder_layers.0.self_attention") as inner:
             logits(family, batch)
         logits(family, batch)
-    for name in (f"{side}_layers.{layer}.self_attention" for side in ("encoder", "decoder") for layer in (0, 1)):
+    for name in (
+        f"{side}_layers.{layer}.self_attention"
+        for side in ("encoder", "decoder")
+        for layer in (0, 1)
+    ):
         assert [call.output[1] is None for call in outer[name]] == [False, False], name
     assert len(inner["encoder_layers.0.self_attention"]) == 1
     assert attributes(family) == before
@@ -211,10 +259,14 @@ def test_blocks_that_watch_a_model_nest_and_leave_no_attribute_behind():
 
 @pytest.mark.parametrize("measure", ["heads", "means", "ablation"])
 def test_passes_respect_the_attention_score_limit_for_short_targets(measure):
-    subject = random_model(task="parity", min_length=120, max_length=128, max_positions=130, n_heads=8)
+    subject = random_model(
+        task="parity", min_length=120, max_length=128, max_positions=130, n_heads=8
+    )
     sizes = []
     family = subject.transformer
-    family.encoder_layers[0].register_forward_pre_hook(lambda module, given: sizes.append(given[0].shape[:2]))
+    family.encoder_layers[0].register_forward_pre_hook(
+        lambda module, given: sizes.append(given[0].shape[:2])
+    )
     batch = subject.held_out(100).batch
     if measure == "heads":
         score_heads_on_batch(subject, batch)

@@ -2,7 +2,11 @@ import pytest
 import torch
 
 from playground.inspection import inspected_model as subject_module
-from playground.inspection.inspected_model import InspectedModel, InspectionError, load_inspected_model
+from playground.inspection.inspected_model import (
+    InspectedModel,
+    InspectionError,
+    load_inspected_model,
+)
 from playground.inspection.views import VIEWS, render_view
 from playground.tasks import EOS, SOS, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
@@ -13,7 +17,10 @@ from playground.training.manifest import CheckpointError
 
 def test_a_sequence_is_read_with_its_right_answer(mixed):
     batch = mixed.encode_text("3 1,4")
-    assert (batch.source_BS.tolist(), batch.target_BT.tolist()) == ([[6, 4, 7, EOS]], [[SOS, 7, 4, 6, EOS]])
+    assert (batch.source_BS.tolist(), batch.target_BT.tolist()) == (
+        [[6, 4, 7, EOS]],
+        [[SOS, 7, 4, 6, EOS]],
+    )
     assert mixed.token_names(batch.target_BT[0].tolist()) == ["SOS", "4", "1", "3", "EOS"]
 
 
@@ -50,9 +57,18 @@ def test_other_architectures_have_attention_and_explain_other_views():
     config = RunConfig.from_flat({"family": "encoder-only"})
     subject = InspectedModel.from_model(config, build_model(config))
     told = render_view(subject, "attention", {"text": "3 1 4", "kind": "cross"})
-    assert (told["kind"], told["kinds"], told["layers"], told["heads"]) == ("encoder", ["encoder"], 2, 4)
+    assert (told["kind"], told["kinds"], told["layers"], told["heads"]) == (
+        "encoder",
+        ["encoder"],
+        2,
+        4,
+    )
     assert told["rows"][:4] == ["3", "1", "4", "EOS"]
-    with pytest.raises(InspectionError, match="needs the encoder-decoder transformer from scratch; for the architecture 'Encoder only'"):
+    with pytest.raises(
+        InspectionError,
+        match="needs the encoder-decoder transformer from scratch; for the architecture 'Encoder "
+        "only'",
+    ):
         _ = subject.transformer
     for view in VIEWS:
         told = render_view(subject, view, {"text": "3 1 4"})
@@ -68,7 +84,11 @@ def test_unknown_target_is_replaced_by_the_generated_tokens(rowed):
 
 def test_the_held_out_set_of_the_same_settings_is_made_once(mixed, monkeypatch):
     made = []
-    monkeypatch.setattr(subject_module, "build_held_out_set", lambda *args: made.append(args) or build_held_out_set(*args))
+    monkeypatch.setattr(
+        subject_module,
+        "build_held_out_set",
+        lambda *args: made.append(args) or build_held_out_set(*args),
+    )
     again = InspectedModel.from_model(mixed.config, mixed.transformer)
     first, second = mixed.held_out(37), again.held_out(37)
     assert len(made) == 1

@@ -6,7 +6,12 @@ import torch
 from playground.inspection.hooks import Component, all_heads
 from playground.inspection.inspected_model import InspectionError
 from playground.inspection.logit_lens import direct_logit_attribution, logit_lens
-from tests.support.handcrafted_models import NON_STANDARD_SETTINGS, REVERSING_HEAD, random_model, reversing_model
+from tests.support.handcrafted_models import (
+    NON_STANDARD_SETTINGS,
+    REVERSING_HEAD,
+    random_model,
+    reversing_model,
+)
 
 VARIANTS = [
     {},
@@ -41,7 +46,9 @@ def test_the_lens_after_a_layer_is_the_output_of_a_model_that_ends_there(norm):
     layers = subject.transformer.decoder_layers
     for n in range(4):
         subject.transformer.decoder_layers = layers[:n]
-        ends_BTV = subject.transformer.output(subject.transformer.decode(batch.decoder_input_BT, memory_BSD, batch.source_BS))
+        ends_BTV = subject.transformer.output(
+            subject.transformer.decode(batch.decoder_input_BT, memory_BSD, batch.source_BS)
+        )
         torch.testing.assert_close(lens_LBTV[n], ends_BTV)
 
 
@@ -58,7 +65,10 @@ def test_logit_attributions_sum_to_the_logit_of_every_token(changes):
     batch = subject.encode_text("31415")
     expected_TV = logits(subject, batch)[0]
     for position, token in itertools.product(range(6), range(13)):
-        total = sum(part.logit for part in direct_logit_attribution(subject.transformer, batch, position, token))
+        total = sum(
+            part.logit
+            for part in direct_logit_attribution(subject.transformer, batch, position, token)
+        )
         assert total == pytest.approx(float(expected_TV[position, token]), abs=1e-4)
 
 
@@ -69,14 +79,26 @@ def test_contributions_of_the_shipped_models_sum_to_their_logits(mixed, one_head
         expected_TV = logits(subject, batch)[0]
         for position in range(len(expected_TV)):
             best, second = expected_TV[position].topk(2).indices.tolist()
-            alone = sum(part.logit for part in direct_logit_attribution(subject.transformer, batch, position, best))
+            alone = sum(
+                part.logit
+                for part in direct_logit_attribution(subject.transformer, batch, position, best)
+            )
             assert alone == pytest.approx(float(expected_TV[position, best]), abs=1e-4)
-            less = sum(part.logit for part in direct_logit_attribution(subject.transformer, batch, position, best, baseline_token=second))
-            assert less == pytest.approx(float(expected_TV[position, best] - expected_TV[position, second]), abs=1e-4)
+            less = sum(
+                part.logit
+                for part in direct_logit_attribution(
+                    subject.transformer, batch, position, best, baseline_token=second
+                )
+            )
+            assert less == pytest.approx(
+                float(expected_TV[position, best] - expected_TV[position, second]), abs=1e-4
+            )
 
 
 def test_every_part_is_there_once():
-    parts = direct_logit_attribution(random_model().transformer, random_model().encode_text("314"), 0, 5)
+    parts = direct_logit_attribution(
+        random_model().transformer, random_model().encode_text("314"), 0, 5
+    )
     named = [part.component for part in parts if part.component]
     assert sorted(map(str, named)) == sorted(
         map(
@@ -90,9 +112,14 @@ def test_every_part_is_there_once():
     )
     others = [part.name for part in parts if part.component is None]
     assert others == [
-        "token embedding", "decoder self-attention, layer 1, bias", "cross-attention, layer 1, bias",
-        "decoder self-attention, layer 2, bias", "cross-attention, layer 2, bias", "final norm, bias", "output layer, bias",
-    ]  # fmt: skip
+        "token embedding",
+        "decoder self-attention, layer 1, bias",
+        "cross-attention, layer 1, bias",
+        "decoder self-attention, layer 2, bias",
+        "cross-attention, layer 2, bias",
+        "final norm, bias",
+        "output layer, bias",
+    ]
 
 
 def test_where_one_head_does_all_the_work_it_alone_speaks_for_the_symbol():
@@ -101,7 +128,9 @@ def test_where_one_head_does_all_the_work_it_alone_speaks_for_the_symbol():
     for position, (right, wrong) in enumerate([(8, 3), (4, 8), (7, 5), (4, 9), (6, 3), (2, 3)]):
         found = {
             part.component or part.name: part.logit
-            for part in direct_logit_attribution(subject.transformer, batch, position, right, baseline_token=wrong)
+            for part in direct_logit_attribution(
+                subject.transformer, batch, position, right, baseline_token=wrong
+            )
         }
         assert found.pop(Component("cross", *REVERSING_HEAD)) > 10
         assert all(abs(logit) < 0.01 for logit in found.values())
@@ -123,12 +152,16 @@ def test_a_part_that_says_nothing_contributes_nothing():
 
 def test_post_norm_attribution_is_rejected_with_alternatives():
     subject = random_model(norm="post")
-    with pytest.raises(InspectionError, match=r"pre-norm model;.*use the logit lens, ablation or activation patching"):
+    with pytest.raises(
+        InspectionError,
+        match=r"pre-norm model;.*use the logit lens, ablation or activation patching",
+    ):
         direct_logit_attribution(subject.transformer, subject.encode_text("314"), 0, 5)
 
 
 @pytest.mark.parametrize(
-    ("position", "token", "says"), [(4, 5, "the positions 0 to 3"), (-1, 5, "position is -1"), (0, 13, "the tokens are 0 to 12")]
+    ("position", "token", "says"),
+    [(4, 5, "the positions 0 to 3"), (-1, 5, "position is -1"), (0, 13, "the tokens are 0 to 12")],
 )
 def test_a_position_or_token_that_there_is_not_is_refused(mixed, position, token, says):
     with pytest.raises(InspectionError, match=says):

@@ -3,7 +3,13 @@ import torch
 
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.inspected_model import InspectionError
-from playground.inspection.masks import TUTORIAL_EXAMPLE, causal_mask_rows, compare_attention_types, masked_softmax, padding_mask_row
+from playground.inspection.masks import (
+    TUTORIAL_EXAMPLE,
+    causal_mask_rows,
+    compare_attention_types,
+    masked_softmax,
+    padding_mask_row,
+)
 from tests.support.handcrafted_models import NON_STANDARD_SETTINGS, random_model
 
 
@@ -18,7 +24,10 @@ def test_the_look_ahead_mask_is_one_below_and_on_the_diagonal():
 def test_the_softmax_without_and_with_the_mask_is_the_published_one():
     found = masked_softmax(TUTORIAL_EXAMPLE["scores"])
     assert found.is_token == [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]
-    for rows, published in ((found.unmasked, TUTORIAL_EXAMPLE["plain"]), (found.masked, TUTORIAL_EXAMPLE["masked"])):
+    for rows, published in (
+        (found.unmasked, TUTORIAL_EXAMPLE["plain"]),
+        (found.masked, TUTORIAL_EXAMPLE["masked"]),
+    ):
         for row, expected in zip(rows, published, strict=True):
             assert row == pytest.approx(expected, abs=6e-5)  # published to four digits
             assert sum(row) == pytest.approx(1)
@@ -50,11 +59,17 @@ def test_four_kinds_of_attention_on_one_sequence():
     batch = subject.encode_text("3 1 4 1")
     kinds = compare_attention_types(subject, batch, layer=1)
     assert {name: tuple(weights.shape) for name, weights in kinds.items()} == {
-        "bidirectional": (1, 5, 5), "causal": (1, 5, 5), "cross": (1, 5, 5), "multi-head": (4, 5, 5),
-    }  # fmt: skip
+        "bidirectional": (1, 5, 5),
+        "causal": (1, 5, 5),
+        "cross": (1, 5, 5),
+        "multi-head": (4, 5, 5),
+    }
     for weights in kinds.values():
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-    torch.testing.assert_close(kinds["multi-head"], record_teacher_forced(subject.transformer, batch).attention_weights["encoder"][1, 0])
+    torch.testing.assert_close(
+        kinds["multi-head"],
+        record_teacher_forced(subject.transformer, batch).attention_weights["encoder"][1, 0],
+    )
     ahead = torch.ones(5, 5).triu(1).bool()
     assert (kinds["bidirectional"][0][ahead] > 0).all()
     assert (kinds["causal"][0][ahead] == 0).all()
@@ -68,7 +83,10 @@ def test_the_heads_of_a_model_of_other_parts_look_where_they_do(part):
     subject = random_model(**part)
     batch = subject.encode_text("3 1 4 1")
     kinds = compare_attention_types(subject, batch)
-    torch.testing.assert_close(kinds["multi-head"], record_teacher_forced(subject.transformer, batch).attention_weights["encoder"][0, 0])
+    torch.testing.assert_close(
+        kinds["multi-head"],
+        record_teacher_forced(subject.transformer, batch).attention_weights["encoder"][0, 0],
+    )
     assert all(weights.shape[-2:] == (5, 5) for weights in kinds.values())
 
 

@@ -25,8 +25,9 @@ def test_the_base_model_counts_what_the_write_up_says_and_so_does_torchs():
     assert sum(part.ours for part in parts) == PUBLISHED_BASE["ours"] == 100_970_632
     assert sum(part.torch for part in parts) == PUBLISHED_BASE["torch"] == 101_009_544
     assert {part.group: part.torch - part.ours for part in parts if part.ours != part.torch} == {
-        "attention, biases": 4 * 512 * 18, "final norms": 2 * 2 * 512,
-    }  # fmt: skip
+        "attention, biases": 4 * 512 * 18,
+        "final norms": 2 * 2 * 512,
+    }
     assert [part.group for part in parts] == list(PARAMETER_GROUPS)
     assert all(bool(part.reason) == (part.ours != part.torch) for part in parts)
 
@@ -35,13 +36,17 @@ def test_torchs_stacks_are_those_of_nn_transformer():
     with torch.device("meta"):
         plain = nn.Transformer(512, 8, 6, 6, 2048, batch_first=True)
         built = build_torch_transformer(tutorial_base_config())
-    assert {n: w.shape for n, w in built.named_parameters()} == {n: w.shape for n, w in plain.named_parameters()}
+    assert {n: w.shape for n, w in built.named_parameters()} == {
+        n: w.shape for n, w in plain.named_parameters()
+    }
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize(("share", "tie", "bias"), [*itertools.product([True, False], repeat=3)])
 def test_the_parts_sum_to_the_model_whatever_its_choices(norm, share, tie, bias):
-    config = ModelConfig(norm=norm, share_embeddings=share, tie_output=tie, attention_bias=bias, n_layers=3)
+    config = ModelConfig(
+        norm=norm, share_embeddings=share, tie_output=tie, attention_bias=bias, n_layers=3
+    )
     parts = count_parameters(config)
     assert sum(parts.values()) == config.parameter_count()
     assert (parts["attention, biases"] > 0) == bias
@@ -52,37 +57,69 @@ def test_the_parts_sum_to_the_model_whatever_its_choices(norm, share, tie, bias)
 
 
 def test_where_ours_has_biases_and_final_norms_too_there_is_no_difference():
-    assert all(part.ours == part.torch and not part.reason for part in compare_with_torch(ModelConfig(norm="pre")))
+    assert all(
+        part.ours == part.torch and not part.reason
+        for part in compare_with_torch(ModelConfig(norm="pre"))
+    )
 
 
 @pytest.mark.parametrize("part", OTHER_PARTS, ids=lambda part: part["positions"])
 def test_variant_parameter_counts_match_and_differences_have_reasons(part):
     config = ModelConfig(**part)
     parts = compare_with_torch(config)
-    assert sum(count_parameters(config).values()) == sum(each.ours for each in parts) == config.parameter_count()
+    assert (
+        sum(count_parameters(config).values())
+        == sum(each.ours for each in parts)
+        == config.parameter_count()
+    )
     assert [each.group for each in parts if bool(each.reason) != (each.ours != each.torch)] == []
     assert (count_parameters(config)["relative position bias"] > 0) == (part["positions"] == "t5")
 
 
 def test_the_shape_table_shows_shared_keys_and_heads_of_other_sizes():
-    shapes = {row.name: row.shape for row in attention_shapes(ModelConfig(n_heads=4, kv_heads=2, d_k=6, d_v=5), 7)}
+    shapes = {
+        row.name: row.shape
+        for row in attention_shapes(ModelConfig(n_heads=4, kv_heads=2, d_k=6, d_v=5), 7)
+    }
     assert shapes == {
-        "X": (7, 64), "W_Q": (24, 64), "W_K": (12, 64), "W_V": (10, 64), "Q": (7, 24), "Q, one head": (7, 6),
-        "K, all heads": (2, 7, 6), "V, all heads": (2, 7, 5), "weights, all heads": (4, 7, 7), "output of one head": (7, 5),
-        "concatenation": (7, 20), "W_O": (64, 20), "output": (7, 64),
-    }  # fmt: skip
+        "X": (7, 64),
+        "W_Q": (24, 64),
+        "W_K": (12, 64),
+        "W_V": (10, 64),
+        "Q": (7, 24),
+        "Q, one head": (7, 6),
+        "K, all heads": (2, 7, 6),
+        "V, all heads": (2, 7, 5),
+        "weights, all heads": (4, 7, 7),
+        "output of one head": (7, 5),
+        "concatenation": (7, 20),
+        "W_O": (64, 20),
+        "output": (7, 64),
+    }
 
 
 def test_the_shape_table_is_that_of_the_model_at_hand():
-    shapes = {row.name: row.shape for row in attention_shapes(ModelConfig(d_model=64, n_heads=4), 7)}
+    shapes = {
+        row.name: row.shape for row in attention_shapes(ModelConfig(d_model=64, n_heads=4), 7)
+    }
     assert shapes == {
-        "X": (7, 64), "W_Q, W_K, W_V": (64, 64), "Q": (7, 64), "Q, one head": (7, 16), "K, V, all heads": (4, 7, 16),
-        "weights, all heads": (4, 7, 7), "output of one head": (7, 16), "concatenation": (7, 64), "W_O": (64, 64), "output": (7, 64),
-    }  # fmt: skip
+        "X": (7, 64),
+        "W_Q, W_K, W_V": (64, 64),
+        "Q": (7, 64),
+        "Q, one head": (7, 16),
+        "K, V, all heads": (4, 7, 16),
+        "weights, all heads": (4, 7, 7),
+        "output of one head": (7, 16),
+        "concatenation": (7, 64),
+        "W_O": (64, 64),
+        "output": (7, 64),
+    }
 
 
 def test_the_quadratic_table():
-    found = [(cost.length, cost.num_scores, cost.bytes, cost.published) for cost in attention_memory()]
+    found = [
+        (cost.length, cost.num_scores, cost.bytes, cost.published) for cost in attention_memory()
+    ]
     assert found == [
         (512, 262_144, 1 * 2**20, "1 MB"),
         (2_048, 4_194_304, 16 * 2**20, "16 MB"),

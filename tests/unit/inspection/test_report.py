@@ -45,24 +45,40 @@ def test_everything_has_a_figure_and_fits_into_json(reported):
 
 def test_a_report_generates_the_answer_once(one_head, monkeypatch):
     calls, generate = [], attention_recording.generate
-    monkeypatch.setattr(attention_recording, "generate", lambda *args, **more: calls.append(args) or generate(*args, **more))
+    monkeypatch.setattr(
+        attention_recording,
+        "generate",
+        lambda *args, **more: calls.append(args) or generate(*args, **more),
+    )
     found = build_report(one_head, "3 1 4", n=8)
     assert len(calls) == 1
-    assert [step["next"] for step in found["cross-attention-by-step"]["steps"]] == found["cross-attention"]["rows"]
+    assert [step["next"] for step in found["cross-attention-by-step"]["steps"]] == found[
+        "cross-attention"
+    ]["rows"]
     assert found["head"]["rows"] == found[f"{found['head']['kind']}-attention"]["rows"]
 
 
 def test_the_attention_is_that_of_the_models_own_answer(mixed):
     batch = mixed.encode_text("3 1 4")
-    attention_recording, _ = record_free_running(mixed.transformer, batch.source_BS, mixed.max_new_tokens(batch))
+    attention_recording, _ = record_free_running(
+        mixed.transformer, batch.source_BS, mixed.max_new_tokens(batch)
+    )
     found = attention(mixed, batch)
     for kind, data in found.items():
         shown = torch.tensor(data["weights"])
-        torch.testing.assert_close(shown, attention_recording.attention_weights[kind][:, 0], atol=1e-6, rtol=0)
+        torch.testing.assert_close(
+            shown, attention_recording.attention_weights[kind][:, 0], atol=1e-6, rtol=0
+        )
         assert data["possible"] == attention_recording.attn_mask[kind][0].tolist()
         assert shown.shape[2:] == (len(data["rows"]), len(data["columns"]))
-    assert (found["encoder"]["rows"], found["cross"]["columns"]) == (["3", "1", "4", "EOS"], ["3", "1", "4", "EOS"])
-    assert (found["decoder"]["rows"], found["decoder"]["columns"]) == (["4", "1", "3", "EOS"], ["SOS", "4", "1", "3"])
+    assert (found["encoder"]["rows"], found["cross"]["columns"]) == (
+        ["3", "1", "4", "EOS"],
+        ["3", "1", "4", "EOS"],
+    )
+    assert (found["decoder"]["rows"], found["decoder"]["columns"]) == (
+        ["4", "1", "3", "EOS"],
+        ["SOS", "4", "1", "3"],
+    )
     one = single_head(mixed, batch, Component("cross", 1, 2))
     assert one["weights"] == found["cross"]["weights"][1][2]
     assert one["title"] == "cross-attention, layer 2, head 3"
@@ -71,22 +87,33 @@ def test_the_attention_is_that_of_the_models_own_answer(mixed):
 def test_stepwise_attention_has_prefix_next_token_and_target(mixed):
     found = cross_attention_by_step(mixed, mixed.encode_text("3 1"))
     assert [(step["written"], step["next"], step["right"]) for step in found["steps"]] == [
-        (["SOS"], "1", "1"), (["SOS", "1"], "3", "3"), (["SOS", "1", "3"], "EOS", "EOS"),
-    ]  # fmt: skip
+        (["SOS"], "1", "1"),
+        (["SOS", "1"], "3", "3"),
+        (["SOS", "1", "3"], "EOS", "EOS"),
+    ]
     assert found["heads"][5] == "layer 2, head 2"
     whole = attention(mixed, mixed.encode_text("3 1"))["cross"]["weights"]
     for t, step in enumerate(found["steps"]):
         assert step["candidates"][0][0] == step["next"]
         assert len(step["candidates"]) == 5
-        assert step["weights"] == [whole[layer][number][t] for layer in range(2) for number in range(4)]
+        assert step["weights"] == [
+            whole[layer][number][t] for layer in range(2) for number in range(4)
+        ]
 
 
 def test_the_lens_names_the_likeliest_symbol_of_each_layer(mixed):
     found = lens(mixed, mixed.encode_text("3 1 4"))
-    assert (found["layers"], found["columns"]) == (["embedding", "layer 1", "layer 2"], ["4", "1", "3", "EOS"])
+    assert (found["layers"], found["columns"]) == (
+        ["embedding", "layer 1", "layer 2"],
+        ["4", "1", "3", "EOS"],
+    )
     assert found["symbols"][-1] == found["columns"]
     assert found["probability"][-1] == found["right"][-1]
-    assert all(p >= q for row, right in zip(found["probability"], found["right"], strict=True) for p, q in zip(row, right, strict=True))
+    assert all(
+        p >= q
+        for row, right in zip(found["probability"], found["right"], strict=True)
+        for p, q in zip(row, right, strict=True)
+    )
 
 
 def test_contributions_are_told_where_the_model_is_least_sure(mixed):
@@ -97,7 +124,9 @@ def test_contributions_are_told_where_the_model_is_least_sure(mixed):
     rows = contribution_table(mixed, batch)
     assert sum(row["logit"] for row in rows) == pytest.approx(min(gaps), abs=1e-4)
     assert rows[0]["position"] == gaps.index(min(gaps))
-    assert sum(row["logit"] for row in contribution_table(mixed, batch, position=2)) == pytest.approx(gaps[2], abs=1e-4)
+    assert sum(
+        row["logit"] for row in contribution_table(mixed, batch, position=2)
+    ) == pytest.approx(gaps[2], abs=1e-4)
 
 
 def test_a_model_that_adds_no_positions_has_no_picture_of_them():
@@ -110,12 +139,18 @@ def test_positions_are_the_models_as_far_as_its_sequences_reach():
     found = positions(subject)
     assert found["kind"] == "learned"
     torch.testing.assert_close(
-        torch.tensor(found["source"]), subject.transformer.source_embedding.positions[:7].detach(), atol=1e-6, rtol=0
+        torch.tensor(found["source"]),
+        subject.transformer.source_embedding.positions[:7].detach(),
+        atol=1e-6,
+        rtol=0,
     )
     assert len(found["target"]) == 7
     waves = sinusoidal_table(200, 64, (0, 14))
     assert (len(waves["matrix"]), len(waves["matrix"][0])) == (200, 64)
-    assert [(wave["dimension"], round(wave["wavelength"], 1)) for wave in waves["waves"]] == [(0, 6.3), (14, 47.1)]
+    assert [(wave["dimension"], round(wave["wavelength"], 1)) for wave in waves["waves"]] == [
+        (0, 6.3),
+        (14, 47.1),
+    ]
 
 
 def test_a_post_norm_model_has_a_report_without_contributions():
@@ -134,4 +169,7 @@ def test_a_sequence_that_cannot_be_read_is_refused_before_anything_is_done(mixed
 def test_nothing_is_called_right_where_nobody_knows_it(rowed):
     found = build_report(rowed, "b a", n=4)
     assert {step["right"] for step in found["cross-attention-by-step"]["steps"]} == {None}
-    assert (found["logit-lens"]["known"], lens(rowed, rowed.encode_text("a b"))["known"]) == (False, True)
+    assert (found["logit-lens"]["known"], lens(rowed, rowed.encode_text("a b"))["known"]) == (
+        False,
+        True,
+    )

@@ -19,13 +19,30 @@ RECIPES = [
     {"norm": "pre", "n_layers": 1, "n_heads": 1, "tie_output": True, "share_embeddings": True},
     *NON_STANDARD_SETTINGS,
 ]
-ATTENTION = ["queries", "keys", "values", "scores", "mask", "masked scores", "softmax", "weighted sum", "output projection"]
-NETWORK = {"relu": ["widen", "ReLU", "narrow"], "gelu": ["widen", "GELU", "narrow"], "swiglu": ["gate", "widen", "SwiGLU", "narrow"]}
+ATTENTION = [
+    "queries",
+    "keys",
+    "values",
+    "scores",
+    "mask",
+    "masked scores",
+    "softmax",
+    "weighted sum",
+    "output projection",
+]
+NETWORK = {
+    "relu": ["widen", "ReLU", "narrow"],
+    "gelu": ["widen", "GELU", "narrow"],
+    "swiglu": ["gate", "widen", "SwiGLU", "narrow"],
+}
 
 
 def own_attention(config):
     """The stages of self-attention, where relative positions act."""
-    before, after = ATTENTION[: ATTENTION.index("scores")], ATTENTION[ATTENTION.index("scores") + 1 :]
+    before, after = (
+        ATTENTION[: ATTENTION.index("scores")],
+        ATTENTION[ATTENTION.index("scores") + 1 :],
+    )
     turned = ["turned queries", "turned keys"] if config.positions == "rope" else []
     distance = ["distance", "scores and distance"] if config.positions in ("alibi", "t5") else []
     return [*before, *turned, "scores", *distance, *after]
@@ -38,7 +55,10 @@ def trace_of(text="5 3 9", **changes):
 
 
 def blocks(walk):
-    return {block: list(stages) for block, stages in itertools.groupby(walk.stages, key=lambda stage: stage.block)}
+    return {
+        block: list(stages)
+        for block, stages in itertools.groupby(walk.stages, key=lambda stage: stage.block)
+    }
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -55,7 +75,10 @@ def test_the_stages_stand_in_the_order_in_which_the_model_computes_them(recipe):
         return ["norm", *names, "residual"] if pre else [*names, "residual", "norm"]
 
     for i in layers:
-        expected |= {f"encoder self-attention, layer {i}": sublayer(own), f"encoder feed-forward, layer {i}": sublayer(network)}
+        expected |= {
+            f"encoder self-attention, layer {i}": sublayer(own),
+            f"encoder feed-forward, layer {i}": sublayer(network),
+        }
     expected |= {"encoder final norm": ["norm"]} if pre else {}
     expected |= {"target embedding": embedding}
     for i in layers:
@@ -70,7 +93,9 @@ def test_the_stages_stand_in_the_order_in_which_the_model_computes_them(recipe):
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_stage_follows_from_the_stages_before_it(recipe):
-    """Each formula applied to the tensors on show, sublayer by sublayer, gives the next tensor on show."""
+    """Each formula applied to the tensors on show, sublayer by sublayer, gives the next tensor
+    on show.
+    """
     subject, _, walk = trace_of(**recipe)
     family, pre = subject.transformer, subject.transformer.config.norm == "pre"
     close = {"atol": 1e-5, "rtol": 1e-5}
@@ -80,12 +105,18 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
         if block.endswith("embedding"):
             memory = x
             tokens = walk.source if block.startswith("source") else walk.decoder_input
-            table = family.source_embedding if block.startswith("source") else family.target_embedding
-            torch.testing.assert_close(tensor["symbols"], table.tokens.weight.detach()[tokens] * table.scale)
+            table = (
+                family.source_embedding if block.startswith("source") else family.target_embedding
+            )
+            torch.testing.assert_close(
+                tensor["symbols"], table.tokens.weight.detach()[tokens] * table.scale
+            )
             x = table(torch.tensor([tokens]))[0].detach()
             if subject.transformer.config.n_position_vectors:
                 torch.testing.assert_close(tensor["sum"], tensor["symbols"] + tensor["positions"])
-            torch.testing.assert_close(tensor["sum" if subject.transformer.config.n_position_vectors else "symbols"], x)
+            torch.testing.assert_close(
+                tensor["sum" if subject.transformer.config.n_position_vectors else "symbols"], x
+            )
             if subject.transformer.config.positions in ("learned", "sinusoidal"):
                 assert torch.equal(tensor["positions"], table.positions.detach()[: len(tokens)])
         elif block.endswith("final norm"):
@@ -96,7 +127,11 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
             torch.testing.assert_close(tensor["logits"], family.output(x).detach(), **close)
             torch.testing.assert_close(tensor["probabilities"], tensor["logits"].softmax(-1))
         else:
-            part = next(c for c in [*all_heads(family.config), *map_networks(family.config)] if c.name.startswith(block))
+            part = next(
+                c
+                for c in [*all_heads(family.config), *map_networks(family.config)]
+                if c.name.startswith(block)
+            )
             layer_name, name = part.module_name.rsplit(".", 1)
             around = family.get_submodule(f"{layer_name}.around_{name}")
             module = family.get_submodule(part.module_name)
@@ -117,24 +152,44 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
                 key, value = module.project_kv((memory if part.kind == "cross" else given)[None])
                 sharing = family.config.n_heads // family.config.n_kv_heads_resolved
                 seen = tensor.get("turned keys", tensor["keys"])
-                torch.testing.assert_close(seen, key[0].detach().repeat_interleave(sharing, 0), **close)
-                torch.testing.assert_close(tensor["values"], value[0].detach().repeat_interleave(sharing, 0), **close)
-                queries = module.query(given).unflatten(-1, (family.config.n_heads, -1)).transpose(0, 1)
+                torch.testing.assert_close(
+                    seen, key[0].detach().repeat_interleave(sharing, 0), **close
+                )
+                torch.testing.assert_close(
+                    tensor["values"], value[0].detach().repeat_interleave(sharing, 0), **close
+                )
+                queries = (
+                    module.query(given).unflatten(-1, (family.config.n_heads, -1)).transpose(0, 1)
+                )
                 torch.testing.assert_close(tensor["queries"], queries.detach(), **close)
                 if "turned queries" in tensor:
                     for name in ("queries", "keys"):
                         rotated = module.relation.rotate(tensor[name][None])[0]
                         torch.testing.assert_close(tensor[f"turned {name}"], rotated, **close)
-                query, key = (tensor.get(f"turned {name}", tensor[name]) for name in ("queries", "keys"))
+                query, key = (
+                    tensor.get(f"turned {name}", tensor[name]) for name in ("queries", "keys")
+                )
                 scores = torch.einsum("hqk,hmk->hqm", query, key) / query.shape[-1] ** 0.5
                 torch.testing.assert_close(tensor["scores"], scores, **close)
                 if "distance" in tensor:
-                    torch.testing.assert_close(tensor["scores and distance"], tensor["scores"] + tensor["distance"], **close)
-                assert torch.equal(tensor["masked scores"].isinf(), ~tensor["mask"].expand_as(scores))
+                    torch.testing.assert_close(
+                        tensor["scores and distance"],
+                        tensor["scores"] + tensor["distance"],
+                        **close,
+                    )
+                assert torch.equal(
+                    tensor["masked scores"].isinf(), ~tensor["mask"].expand_as(scores)
+                )
                 assert torch.equal(tensor["masked scores"].softmax(-1), tensor["softmax"])
-                torch.testing.assert_close(tensor["weighted sum"], tensor["softmax"] @ tensor["values"])
+                torch.testing.assert_close(
+                    tensor["weighted sum"], tensor["softmax"] @ tensor["values"]
+                )
                 result = tensor["output projection"]
-                torch.testing.assert_close(result, module.output(tensor["weighted sum"].transpose(0, 1).flatten(1)).detach(), **close)
+                torch.testing.assert_close(
+                    result,
+                    module.output(tensor["weighted sum"].transpose(0, 1).flatten(1)).detach(),
+                    **close,
+                )
             torch.testing.assert_close(tensor["residual"], x + result)
             x = tensor["residual"]
             if not pre:
@@ -143,7 +198,11 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
 
 
 def map_networks(config):
-    return [Component(f"{side} feed-forward", layer) for side in ("encoder", "decoder") for layer in range(config.n_layers)]
+    return [
+        Component(f"{side} feed-forward", layer)
+        for side in ("encoder", "decoder")
+        for layer in range(config.n_layers)
+    ]
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -151,10 +210,14 @@ def test_trace_ends_at_model_logits_and_matches_recorded_attention(recipe):
     subject, batch, walk = trace_of(**recipe)
     recording = record_teacher_forced(subject.transformer, batch)
     assert torch.equal(walk.stage("output", "logits").tensor, recording.logits_BTV[0])
-    for kind, layer in itertools.product(("encoder", "decoder", "cross"), range(subject.transformer.config.n_layers)):
+    for kind, layer in itertools.product(
+        ("encoder", "decoder", "cross"), range(subject.transformer.config.n_layers)
+    ):
         shown = walk.stage(Component(kind, layer).name, "softmax").tensor
         assert torch.equal(shown, recording.attention_weights[kind][layer, 0])
-        assert torch.equal(walk.stage(Component(kind, layer).name, "mask").tensor, recording.attn_mask[kind][0])
+        assert torch.equal(
+            walk.stage(Component(kind, layer).name, "mask").tensor, recording.attn_mask[kind][0]
+        )
 
 
 def test_the_decoder_is_given_the_answer_shifted_right(mixed):
@@ -191,7 +254,10 @@ def test_a_line_that_is_gone_or_is_there_twice_fails_loudly():
         find_source_line(scaled_dot_product_attention, "cosine")
     with pytest.raises(LookupError, match="scaled_dot_product_attention has 2 lines"):
         find_source_line(scaled_dot_product_attention, "weights_BHQM")
-    assert find_source_line(FeedForward.forward, "relu").text == "return self.narrow(self.widen(x_BSD).relu())"
+    assert (
+        find_source_line(FeedForward.forward, "relu").text
+        == "return self.narrow(self.widen(x_BSD).relu())"
+    )
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
@@ -201,8 +267,12 @@ def test_any_score_is_the_dot_product_that_made_it(kind):
         part = Component(kind, layer, head)
         product = walk.score(part, query, memory)
         block = Component(kind, layer).name
-        assert product.score == pytest.approx(float(walk.stage(block, "scores").tensor[head, query, memory]), abs=1e-5)
-        assert product.score == pytest.approx(sum(product.products_K.tolist()) / product.root, abs=1e-5)
+        assert product.score == pytest.approx(
+            float(walk.stage(block, "scores").tensor[head, query, memory]), abs=1e-5
+        )
+        assert product.score == pytest.approx(
+            sum(product.products_K.tolist()) / product.root, abs=1e-5
+        )
         assert torch.equal(product.products_K, product.query_K * product.key_K)
         assert product.root == 2
         assert product.attended == (kind != "decoder" or memory <= query)
@@ -211,13 +281,17 @@ def test_any_score_is_the_dot_product_that_made_it(kind):
 @pytest.mark.parametrize("positions", ["rope", "alibi", "t5"])
 def test_a_score_holds_what_self_attention_is_told_of_places(positions):
     _, _, walk = trace_of("5 3 9 1", positions=positions, kv_heads=2)
-    for kind, query, memory in itertools.product(("encoder", "decoder", "cross"), range(5), range(5)):
+    for kind, query, memory in itertools.product(
+        ("encoder", "decoder", "cross"), range(5), range(5)
+    ):
         product = walk.score(Component(kind, 1, 3), query, memory)
         name = "scores and distance" if positions != "rope" and kind != "cross" else "scores"
         shown = float(walk.stage(Component(kind, 1).name, name).tensor[3, query, memory])
         assert product.score == pytest.approx(shown, abs=1e-5)
         assert (product.bias is not None) == (name != "scores")
-        assert product.score == pytest.approx(sum(product.products_K.tolist()) / product.root + (product.bias or 0), abs=1e-5)
+        assert product.score == pytest.approx(
+            sum(product.products_K.tolist()) / product.root + (product.bias or 0), abs=1e-5
+        )
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
@@ -227,7 +301,9 @@ def test_any_output_is_its_weighted_sum(kind):
         total = walk.weighted_sum(Component(kind, layer, head), query)
         shown = walk.stage(Component(kind, layer).name, "weighted sum").tensor[head, query]
         torch.testing.assert_close(total.result_K, shown, atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(total.result_K, total.weights_M @ total.values_MK, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            total.result_K, total.weights_M @ total.values_MK, atol=1e-5, rtol=1e-5
+        )
         assert total.terms_MK.shape == (5, 4)
 
 

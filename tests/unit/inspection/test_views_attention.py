@@ -37,9 +37,13 @@ def test_attention_is_what_was_recorded(subject, kind, way):
         if way == "right"
         else record_free_running(subject.transformer, batch.source_BS, max_tokens)[0]
     )
-    np.testing.assert_allclose(weights_of(told), recording.attention_weights[kind][:, 0].numpy(), atol=5.1e-4)
+    np.testing.assert_allclose(
+        weights_of(told), recording.attention_weights[kind][:, 0].numpy(), atol=5.1e-4
+    )
     assert told["possible"] == recording.attn_mask[kind][0].int().tolist()
-    assert told["rows"] == (["3", "1", "4", "1", "5", "EOS"] if kind == "encoder" else ["5", "1", "4", "1", "3", "EOS"])
+    assert told["rows"] == (
+        ["3", "1", "4", "1", "5", "EOS"] if kind == "encoder" else ["5", "1", "4", "1", "3", "EOS"]
+    )
     assert told["note"] == ""
 
 
@@ -53,7 +57,12 @@ def test_a_longer_sequence_than_it_was_trained_on_is_said(subject):
 def test_steps_are_the_answer_with_its_probabilities(subject):
     told = render_view(subject, "steps", {"text": "3 1 4"})
     assert [step["chosen"] for step in told["steps"]] == ["4", "1", "3", "EOS"] == told["written"]
-    assert [step["given"] for step in told["steps"]] == [["SOS"], ["SOS", "4"], ["SOS", "4", "1"], ["SOS", "4", "1", "3"]]
+    assert [step["given"] for step in told["steps"]] == [
+        ["SOS"],
+        ["SOS", "4"],
+        ["SOS", "4", "1"],
+        ["SOS", "4", "1", "3"],
+    ]
     for step in told["steps"]:
         assert step["candidates"][0][0] == step["chosen"]
         assert len(step["candidates"]) == 5
@@ -73,7 +82,9 @@ def test_drawn_steps_follow_their_seed(subject):
 @pytest.mark.parametrize("view", ["attention", "steps"])
 def test_the_right_answer_that_is_given_is_not_taken_for_the_models_own(view):
     untrained = random_model()
-    own, given = (render_view(untrained, view, {"text": "3 1 4", "way": way}) for way in ("own", "right"))
+    own, given = (
+        render_view(untrained, view, {"text": "3 1 4", "way": way}) for way in ("own", "right")
+    )
     assert given["written"] == own["written"] != given["answer"] == ["4", "1", "3", "EOS"]
     at = given["rows"] if view == "attention" else [step["chosen"] for step in given["steps"]]
     assert at == given["answer"]
@@ -83,7 +94,10 @@ def test_the_right_answer_that_is_given_is_not_taken_for_the_models_own(view):
 def test_nor_is_it_of_another_family(family):
     config = RunConfig.from_flat({"family": family})
     untrained = InspectedModel.from_model(config, build_model(config))
-    own, given = (render_view(untrained, "attention", {"text": "3 1 4", "way": way}) for way in ("own", "right"))
+    own, given = (
+        render_view(untrained, "attention", {"text": "3 1 4", "way": way})
+        for way in ("own", "right")
+    )
     assert given["written"] == own["written"] != given["answer"] == ["4", "1", "3", "EOS"]
     assert given["family"] == family  # the page's caption goes by it
 
@@ -94,15 +108,26 @@ def test_whether_an_answer_is_right_is_not_said_where_nobody_knows(rowed):
         assert told["answer"] is None, view
         assert told["written"], view
         assert "the target is unknown" in told["note"], view
-    assert {step["right"] for step in render_view(rowed, "steps", {"text": "b a"})["steps"]} == {None}
-    assert "generated tokens " in render_view(rowed, "walk", {"text": "b a"})["steps"][3]["sentence"]
+    assert {step["right"] for step in render_view(rowed, "steps", {"text": "b a"})["steps"]} == {
+        None
+    }
+    assert (
+        "generated tokens " in render_view(rowed, "walk", {"text": "b a"})["steps"][3]["sentence"]
+    )
     known = render_view(rowed, "steps", {"text": "a b"})
-    assert (known["answer"], known["note"], known["steps"][0]["right"]) == (["b", "a", "EOS"], "", "b")
+    assert (known["answer"], known["note"], known["steps"][0]["right"]) == (
+        ["b", "a", "EOS"],
+        "",
+        "b",
+    )
 
 
 @pytest.mark.parametrize("view", ["attention", "steps"])
 def test_a_right_answer_that_nobody_knows_cannot_be_given(rowed, view):
-    assert "the target is unknown" in render_view(rowed, view, {"text": "b a", "way": "right"})["error"]
+    assert (
+        "the target is unknown"
+        in render_view(rowed, view, {"text": "b a", "way": "right"})["error"]
+    )
 
 
 def test_output_beyond_the_training_length_is_not_truncated():

@@ -7,13 +7,29 @@ import torch
 
 from playground.inspection.ablation import NUM_SEQUENCES, Ablation
 from playground.inspection.head_patterns import PATTERN_SENTENCES, PATTERNS, HeadScore, score_heads
-from playground.inspection.hooks import Component, all_components, all_heads, component_groups, replace_outputs
+from playground.inspection.hooks import (
+    Component,
+    all_components,
+    all_heads,
+    component_groups,
+    replace_outputs,
+)
 from playground.inspection.inspected_model import InspectedModel
 from playground.inspection.report import head_table
 from playground.inspection.views import VIEWS, head_analysis, render_view
-from playground.inspection.views.head_analysis import MAX_STEPS, MIN_SEQUENCES, log_spaced, sequences_within_budget
+from playground.inspection.views.head_analysis import (
+    MAX_STEPS,
+    MIN_SEQUENCES,
+    log_spaced,
+    sequences_within_budget,
+)
 from playground.training.checkpoint import serialize_tensors, weights_by_name
-from tests.support.handcrafted_models import REVERSING_HEAD, random_model, redundant_heads_model, reversing_model
+from tests.support.handcrafted_models import (
+    REVERSING_HEAD,
+    random_model,
+    redundant_heads_model,
+    reversing_model,
+)
 
 WORKING_HEAD = Component("cross", *REVERSING_HEAD)
 
@@ -31,7 +47,9 @@ def doubled():
 
 def shown(subject, view, text="3 1 4 1 5", **options):
     """A view's answer as it travels."""
-    answer = json.loads(json.dumps(render_view(subject, view, {"text": text} | options), allow_nan=False))
+    answer = json.loads(
+        json.dumps(render_view(subject, view, {"text": text} | options), allow_nan=False)
+    )
     assert "error" not in answer, answer
     return answer
 
@@ -46,15 +64,26 @@ def test_scores_of_heads_are_those_measured_on_256_held_out_sequences(mixed):
     assert data["lengths"] == [1, 10]
     assert list(data["patterns"]) == list(PATTERNS) == list(PATTERN_SENTENCES)
     for row, score in zip(data["heads"], score_heads(mixed), strict=True):
-        assert (row["name"], row["layer"], row["head"]) == (score.head.name, score.head.layer + 1, score.head.head + 1)
+        assert (row["name"], row["layer"], row["head"]) == (
+            score.head.name,
+            score.head.layer + 1,
+            score.head.head + 1,
+        )
         assert row["entropy"] == pytest.approx(score.entropy, rel=1e-5)
         for name in PATTERNS:
-            assert row["patterns"][name] == (None if score.patterns[name] is None else pytest.approx(score.patterns[name], rel=1e-5))
+            assert row["patterns"][name] == (
+                None
+                if score.patterns[name] is None
+                else pytest.approx(score.patterns[name], rel=1e-5)
+            )
     assert all((row["aligned"] is None) == (row["kind"] != "cross") for row in data["heads"])
 
 
 def test_working_head_is_described_by_position_from_the_end(handmade, one_head):
-    assert by_name(shown(handmade, "heads")["heads"], "says")[WORKING_HEAD.name] == "attends to its position counted from the end"
+    assert (
+        by_name(shown(handmade, "heads")["heads"], "says")[WORKING_HEAD.name]
+        == "attends to its position counted from the end"
+    )
     assert shown(one_head, "heads")["heads"][-1]["best"] == "anti-diagonal"
 
 
@@ -67,13 +96,21 @@ def test_working_head_is_described_by_position_from_the_end(handmade, one_head):
         ({"first": 0.54, "uniform": 0.5}, "no clear pattern; nearest: first"),  # 0.49 beyond chance
         ({"first": 0.4, "uniform": 0.5}, "no clear pattern; nearest: first"),
         ({"first": 0.12, "uniform": 0.5}, "no clear pattern"),
-        ({"diagonal": None, "previous": None, "first": None, "uniform": 0.9}, "too few positions to tell"),
+        (
+            {"diagonal": None, "previous": None, "first": None, "uniform": 0.9},
+            "too few positions to tell",
+        ),
     ],
 )
 def test_in_words_a_head_is_what_most_of_its_attention_says(shares, says):
-    patterns = dict.fromkeys(PATTERNS) | dict.fromkeys(("diagonal", "previous", "first"), 0.01) | shares
+    patterns = (
+        dict.fromkeys(PATTERNS) | dict.fromkeys(("diagonal", "previous", "first"), 0.01) | shares
+    )
     chance = {name: None if name == "uniform" else 0.1 for name in PATTERNS}
-    assert HeadScore(Component("decoder", 0, 0), patterns, chance, 1.0, 2.0, None, None).description == says
+    assert (
+        HeadScore(Component("decoder", 0, 0), patterns, chance, 1.0, 2.0, None, None).description
+        == says
+    )
 
 
 @pytest.mark.parametrize("task", ["parity", "brackets"])
@@ -85,9 +122,15 @@ def test_a_head_with_two_places_to_look_at_is_given_no_pattern(task, flat):
             for layer in subject.transformer.decoder_layers:
                 layer.self_attention.query.weight.zero_()
                 layer.self_attention.query.bias.zero_()
-    rows = [row for row in shown(subject, "heads", "( )" if task == "brackets" else "1 2")["heads"] if row["kind"] == "decoder"]
+    rows = [
+        row
+        for row in shown(subject, "heads", "( )" if task == "brackets" else "1 2")["heads"]
+        if row["kind"] == "decoder"
+    ]
     assert rows
-    assert not {row["says"] for row in rows} & (set(PATTERN_SENTENCES.values()) - {"attends uniformly"})
+    assert not {row["says"] for row in rows} & (
+        set(PATTERN_SENTENCES.values()) - {"attends uniformly"}
+    )
     assert not {row["best"] for row in rows} & (set(PATTERNS) - {"uniform"})
 
 
@@ -116,7 +159,10 @@ def test_scores_over_training_show_when_a_head_became_the_reversing_one(small_ru
 
 def test_a_model_without_earlier_weights_says_that_only_runs_keep_them(mixed):
     for history in ({}, {200: "there.safetensors"}):
-        assert "only runs store" in render_view(mixed, "heads-over-training", {"history": history})["error"]
+        assert (
+            "only runs store"
+            in render_view(mixed, "heads-over-training", {"history": history})["error"]
+        )
 
 
 def test_log_spaced_steps_are_dense_early_and_include_both_ends():
@@ -133,7 +179,12 @@ def test_log_spaced_steps_are_dense_early_and_include_both_ends():
 
 def test_ranking_names_the_working_head_and_the_unneeded_heads(handmade):
     data = shown(handmade, "away")
-    assert (data["sequences"], data["fewer"], data["how"], data["set"]) == (NUM_SEQUENCES, False, "zero", "single")
+    assert (data["sequences"], data["fewer"], data["how"], data["set"]) == (
+        NUM_SEQUENCES,
+        False,
+        "zero",
+        "single",
+    )
     assert data["before"]["exact_match"] == 1
     exact = by_name(data["rows"], "exact_match")
     assert set(exact) == {part.name for part in all_components(handmade.transformer.config)}
@@ -141,15 +192,23 @@ def test_ranking_names_the_working_head_and_the_unneeded_heads(handmade):
         assert exact[head.name] == (head != WORKING_HEAD)
     lost = [data["before"]["log_probability"] - row["log_probability"] for row in data["rows"]]
     assert lost == sorted(lost, reverse=True)
-    assert f"the largest effect is {WORKING_HEAD.name}: without it, exact match is 0 %." in data["finding"]
-    assert "without all 11 together, exact match is 100 %: this task does not need them" in data["finding"]
+    assert (
+        f"the largest effect is {WORKING_HEAD.name}: without it, exact match is 0 %."
+        in data["finding"]
+    )
+    assert (
+        "without all 11 together, exact match is 100 %: this task does not need them"
+        in data["finding"]
+    )
 
 
 def test_jointly_ablated_duplicate_heads_are_called_redundant(doubled):
     data = shown(doubled, "away")
     exact = by_name(data["rows"], "exact_match")
     assert {exact[head.name] for head in all_heads(doubled.transformer.config)} == {1}
-    assert data["finding"].startswith("No single head is needed. 12 of 12 heads have a negligible effect one at a time")
+    assert data["finding"].startswith(
+        "No single head is needed. 12 of 12 heads have a negligible effect one at a time"
+    )
     assert "without all 12 together, exact match is 0 %, far less" in data["finding"]
     assert "redundant" in data["finding"]
 
@@ -157,7 +216,8 @@ def test_jointly_ablated_duplicate_heads_are_called_redundant(doubled):
 def test_groups_and_keep_only_are_ranked_with_a_sentence(handmade, doubled):
     data = shown(handmade, "away", set="groups", how="mean")
     assert by_name(data["rows"], "parts") == {
-        name: [p.name for p in parts] for name, parts in component_groups(handmade.transformer.config).items()
+        name: [p.name for p in parts]
+        for name, parts in component_groups(handmade.transformer.config).items()
     }
     broken = {name for name, share in by_name(data["rows"], "exact_match").items() if share < 1}
     assert broken == {"cross-attention, layer 1", "cross-attention, every layer"}
@@ -165,12 +225,17 @@ def test_groups_and_keep_only_are_ranked_with_a_sentence(handmade, doubled):
     assert "cross-attention, layer 2" in data["finding"]
     assert "cross-attention, layer 1" not in data["finding"]
     alone = shown(handmade, "away", set="keep")
-    assert alone["finding"] == f"{WORKING_HEAD.name} is sufficient: with this head only, exact match is 100 %."
+    assert (
+        alone["finding"]
+        == f"{WORKING_HEAD.name} is sufficient: with this head only, exact match is 100 %."
+    )
     assert all(row["exact_match"] == (WORKING_HEAD.name in row["parts"]) for row in alone["rows"])
 
 
 def test_ablation_summary_of_untrained_model_has_little_to_lose():
-    assert "a drop says little" in shown(random_model(max_length=3), "away", set="groups")["finding"]
+    assert (
+        "a drop says little" in shown(random_model(max_length=3), "away", set="groups")["finding"]
+    )
 
 
 def test_where_many_passes_would_take_minutes_fewer_sequences_are_asked(handmade):
@@ -225,7 +290,10 @@ def test_ablated_answer_supports_removed_and_keep_only_heads(handmade):
     assert data["parts"] == [part.name for part in all_components(handmade.transformer.config)]
     idle = [head.name for head in all_heads(handmade.transformer.config) if head != WORKING_HEAD]
     assert shown(handmade, "away-answer", parts=idle)["without"]["written"] == data["answer"]
-    assert shown(handmade, "away-answer", parts=[WORKING_HEAD.name], keep=True)["without"]["written"] == data["answer"]
+    assert (
+        shown(handmade, "away-answer", parts=[WORKING_HEAD.name], keep=True)["without"]["written"]
+        == data["answer"]
+    )
     for how in ("zero", "mean"):
         for options in ({"parts": [WORKING_HEAD.name]}, {"parts": idle, "keep": True}):
             without = shown(handmade, "away-answer", how=how, **options)["without"]
@@ -236,19 +304,31 @@ def test_ablated_answer_supports_removed_and_keep_only_heads(handmade):
 def test_answer_log_prob_is_summed_over_all_its_tokens(mixed):
     part = Component("cross", 0, 3)
     batch = mixed.encode_text("27182")
-    with torch.no_grad(), replace_outputs(mixed.transformer, Ablation(mixed, 8).replacements([part], "zero")):
+    with (
+        torch.no_grad(),
+        replace_outputs(mixed.transformer, Ablation(mixed, 8).replacements([part], "zero")),
+    ):
         log_TV = mixed.transformer(batch.source_BS, batch.decoder_input_BT)[0].log_softmax(-1)
     expected = sum(float(log_TV[t, token]) for t, token in enumerate(batch.labels_BT[0].tolist()))
-    assert shown(mixed, "away-answer", "27182", parts=[part.name])["without"]["log_probability"] == pytest.approx(expected, rel=1e-4)
+    assert shown(mixed, "away-answer", "27182", parts=[part.name])["without"][
+        "log_probability"
+    ] == pytest.approx(expected, rel=1e-4)
 
 
 def test_patching_finds_the_working_head(handmade):
     data = shown(handmade, "patch", place=1, symbol="7")
-    assert (data["changed"], data["position"], data["token"], data["other"]) == ([*"37415"], 3, "1", "7")
+    assert (data["changed"], data["position"], data["token"], data["other"]) == (
+        [*"37415"],
+        3,
+        "1",
+        "7",
+    )
     assert data["before"] > 5 > -5 > data["after"]
     for row in data["heads"]:
         assert row["recovered"] == pytest.approx(float(row["name"] == WORKING_HEAD.name), abs=0.01)
-    assert shown(handmade, "patch", "90000", place=0)["symbol"] == "0"  # the next one of the vocabulary, which ends at 9
+    assert (
+        shown(handmade, "patch", "90000", place=0)["symbol"] == "0"
+    )  # the next one of the vocabulary, which ends at 9
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -256,7 +336,9 @@ def test_the_lens_ends_with_what_the_model_says(norm):
     subject = random_model(norm=norm)
     batch = subject.encode_text("314")
     with torch.no_grad():
-        probabilities_TV = subject.transformer(batch.source_BS, batch.decoder_input_BT)[0].softmax(-1)
+        probabilities_TV = subject.transformer(batch.source_BS, batch.decoder_input_BT)[0].softmax(
+            -1
+        )
     data = shown(subject, "lens", "314")
     assert data["layers"] == ["embedding", "layer 1", "layer 2"]
     assert data["given"] == ["SOS", *"413"]
@@ -265,12 +347,17 @@ def test_the_lens_ends_with_what_the_model_says(norm):
         values, tokens = probabilities_TV[t].topk(3)
         assert [name for name, _ in candidates] == subject.token_names(tokens.tolist())
         assert [p for _, p in candidates] == pytest.approx(values.tolist(), rel=1e-4)
-        assert data["of_right"][-1][t] == pytest.approx(float(probabilities_TV[t, batch.labels_BT[0, t]]), rel=1e-4)
+        assert data["of_right"][-1][t] == pytest.approx(
+            float(probabilities_TV[t, batch.labels_BT[0, t]]), rel=1e-4
+        )
 
 
 def test_the_lens_shows_the_layer_in_which_the_working_head_writes(handmade):
     data = shown(handmade, "lens")
-    right = [[candidates[0][0] == name for candidates, name in zip(row, data["right"], strict=True)] for row in data["candidates"]]
+    right = [
+        [candidates[0][0] == name for candidates, name in zip(row, data["right"], strict=True)]
+        for row in data["candidates"]
+    ]
     assert [all(row) for row in right] == [False, True, True]
 
 
@@ -289,14 +376,19 @@ def test_attribution_view_sums_to_logit_and_defaults_to_runner_up(mixed):
 
 def test_a_post_norm_model_has_a_lens_and_for_contributions_a_sentence():
     subject = random_model(norm="post")
-    assert "logit attribution needs a pre-norm model" in render_view(subject, "contributions", {"text": "314"})["error"]
+    assert (
+        "logit attribution needs a pre-norm model"
+        in render_view(subject, "contributions", {"text": "314"})["error"]
+    )
     assert shown(subject, "lens", "314")["layers"][-1] == "layer 2"
 
 
 ODD = [None, True, -1, 99, 1.5, "half", [], [1], {}, "x" * 1000]
 
 
-@pytest.mark.parametrize("text", [None, 5, [], {"3": 1}, "", "x", "3 1 4 y", "1" * 3000, "12345678901234567890"])
+@pytest.mark.parametrize(
+    "text", [None, 5, [], {"3": 1}, "", "x", "3 1 4 y", "1" * 3000, "12345678901234567890"]
+)
 def test_a_text_that_is_none_is_answered_with_a_sentence(one_head, text):
     for view in ("away-answer", "patch", "lens", "contributions"):
         assert len(render_view(one_head, view, {"text": text})["error"]) > 10
@@ -305,13 +397,27 @@ def test_a_text_that_is_none_is_answered_with_a_sentence(one_head, text):
 @pytest.mark.parametrize("value", ODD, ids=repr)
 @pytest.mark.parametrize(
     ("view", "option"),
-    [("away", "how"), ("away", "set"), ("away-answer", "how"), ("away-answer", "parts"), ("away-answer", "keep"), ("patch", "place"),
-     ("patch", "symbol"), ("contributions", "position"), ("contributions", "symbol"), ("contributions", "against")],
-)  # fmt: skip
+    [
+        ("away", "how"),
+        ("away", "set"),
+        ("away-answer", "how"),
+        ("away-answer", "parts"),
+        ("away-answer", "keep"),
+        ("patch", "place"),
+        ("patch", "symbol"),
+        ("contributions", "position"),
+        ("contributions", "symbol"),
+        ("contributions", "against"),
+    ],
+)
 def test_odd_options_get_a_sentence_or_an_answer_and_nothing_breaks(one_head, view, option, value):
     answer = render_view(one_head, view, {"text": "3 1 4", option: value})
     json.dumps(answer, allow_nan=False)
-    harmless = option == "keep" or (option == "parts" and value == []) or (value is None and option in ("symbol", "against"))
+    harmless = (
+        option == "keep"
+        or (option == "parts" and value == [])
+        or (value is None and option in ("symbol", "against"))
+    )
     assert ("error" not in answer) == harmless, answer
     if not harmless:
         assert option in answer["error"] or "no 'half'" in answer["error"]
@@ -321,6 +427,11 @@ def test_parts_that_there_are_not_and_too_many_parts_are_refused(one_head):
     second_layer, there = "cross-attention, layer 2, head 1", "cross-attention, layer 1, head 1"
     assert (
         f"there is no {second_layer!r} in this model"
-        in render_view(one_head, "away-answer", {"text": "314", "parts": [there, second_layer]})["error"]
+        in render_view(one_head, "away-answer", {"text": "314", "parts": [there, second_layer]})[
+            "error"
+        ]
     )
-    assert "a list of up to 7 names" in render_view(one_head, "away-answer", {"text": "314", "parts": [there] * 8})["error"]
+    assert (
+        "a list of up to 7 names"
+        in render_view(one_head, "away-answer", {"text": "314", "parts": [there] * 8})["error"]
+    )

@@ -62,26 +62,38 @@ def test_trace_lists_every_stage_in_order_and_renders_each_head(recipe):
     subject = random_model(**recipe)
     path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
     stages = ask(subject, "walk")["stages"]
-    assert [(stage["block"], stage["name"]) for stage in stages] == [(stage.block, stage.name) for stage in path.stages]
+    assert [(stage["block"], stage["name"]) for stage in stages] == [
+        (stage.block, stage.name) for stage in path.stages
+    ]
     for i, stage in enumerate(path.stages):
         assert (stages[i]["formula"], stages[i]["shape"]) == (stage.formula, stage.size)
-        assert (ROOT / stages[i]["file"]).read_text().splitlines()[stages[i]["line"] - 1].strip() == stages[i]["text"]
+        assert (ROOT / stages[i]["file"]).read_text().splitlines()[
+            stages[i]["line"] - 1
+        ].strip() == stages[i]["text"]
         head = subject.transformer.config.n_heads - 1
         chosen = ask(subject, "walk", stage=f"{stage.block}/{stage.name}", head=head)["chosen"]
         expected = (stage.tensor[head] if stage.shape.startswith("H") else stage.tensor).float()
         assert chosen["stage"] == i
-        assert chosen["heads"] == (subject.transformer.config.n_heads if stage.shape.startswith("H") else 0)
+        assert chosen["heads"] == (
+            subject.transformer.config.n_heads if stage.shape.startswith("H") else 0
+        )
         assert (len(chosen["rows"]), len(chosen["columns"])) == tuple(expected.shape)
         assert [len(row) for row in chosen["weights"]] == [expected.shape[1]] * len(expected)
         for row, wanted in zip(chosen["weights"], expected.tolist(), strict=True):
-            assert row == [pytest.approx(x, rel=1e-3, abs=1e-9) if math.isfinite(x) else None for x in wanted]
+            assert row == [
+                pytest.approx(x, rel=1e-3, abs=1e-9) if math.isfinite(x) else None for x in wanted
+            ]
         assert chosen["signed"] == bool((expected[expected.isfinite()] < 0).any())
         assert not chosen["cut"]
 
 
 def test_axes_carry_the_tokens_that_stand_there():
     subject = random_model()
-    source, given, symbols = ["5", "3", "9", "EOS"], ["SOS", "9", "3", "5"], ["PAD", "SOS", "EOS", *"0123456789"]
+    source, given, symbols = (
+        ["5", "3", "9", "EOS"],
+        ["SOS", "9", "3", "5"],
+        ["PAD", "SOS", "EOS", *"0123456789"],
+    )
     for stage, rows, columns in [
         ("encoder self-attention, layer 2/scores", source, source),
         ("decoder self-attention, layer 1/softmax", given, given),
@@ -95,9 +107,13 @@ def test_axes_carry_the_tokens_that_stand_there():
 
 
 def test_what_cannot_be_looked_at_is_marked_and_is_no_number():
-    chosen = ask(random_model(), "walk", stage="decoder self-attention, layer 1/masked scores")["chosen"]
+    chosen = ask(random_model(), "walk", stage="decoder self-attention, layer 1/masked scores")[
+        "chosen"
+    ]
     assert chosen["possible"] == [[int(k <= q) for k in range(4)] for q in range(4)]
-    assert [[value is not None for value in row] for row in chosen["weights"]] == [[k <= q for k in range(4)] for q in range(4)]
+    assert [[value is not None for value in row] for row in chosen["weights"]] == [
+        [k <= q for k in range(4)] for q in range(4)
+    ]
 
 
 def test_the_six_steps_tell_of_this_very_sequence(mixed):
@@ -109,10 +125,17 @@ def test_the_six_steps_tell_of_this_very_sequence(mixed):
     assert "Decoder input SOS 9 3 5, target 9 3 5 EOS" in steps[3]["sentence"]
     assert "positions 3 2 1" in steps[4]["sentence"]  # backwards over the memory
     assert steps[5]["sentence"].endswith("9 3 5 EOS.")
-    own = record_teacher_forced(mixed.transformer, mixed.encode_text("5 3 9")).attention_weights["encoder"][0, 0, 0, 0]
+    own = record_teacher_forced(mixed.transformer, mixed.encode_text("5 3 9")).attention_weights[
+        "encoder"
+    ][0, 0, 0, 0]
     assert f"{float(own.max()):.2f} of " in steps[2]["sentence"]
     assert "64 → 128 → 64" in steps[2]["sentence"]
-    crossing = ask(mixed, "walk", stage=found["stages"][steps[4]["stage"]]["block"] + "/softmax", head=steps[4]["head"])["chosen"]
+    crossing = ask(
+        mixed,
+        "walk",
+        stage=found["stages"][steps[4]["stage"]]["block"] + "/softmax",
+        head=steps[4]["head"],
+    )["chosen"]
     assert [row.index(max(row)) for row in crossing["weights"]][:3] == [2, 1, 0]
 
 
@@ -125,7 +148,13 @@ def test_wide_tensors_are_cut_and_say_so():
     found = ask(random_model(d_model=160), "walk", stage="source embedding/sum")["chosen"]
     assert [len(row) for row in found["weights"]] == [MAX_COLUMNS] * 4
     assert found["cut"] == "the first 4 of 4 rows, 128 of 160 columns"
-    product = ask(random_model(d_model=160), "walk-cell", stage="encoder feed-forward, layer 1/widen", row=0, column=0)
+    product = ask(
+        random_model(d_model=160),
+        "walk-cell",
+        stage="encoder feed-forward, layer 1/widen",
+        row=0,
+        column=0,
+    )
     assert (len(product["products"]), product["terms"]) == (MAX_COLUMNS, 160)
     assert product["at"] == sorted(product["at"])
 
@@ -133,7 +162,9 @@ def test_wide_tensors_are_cut_and_say_so():
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.usefixtures("walks_once")
 def test_any_number_of_any_stage_follows_from_what_is_shown_of_its_origin(recipe):
-    """Recomputed from the parts alone, without the model, every number comes out as the stage has it."""
+    """Recomputed from the parts alone, without the model, every number comes out as the stage
+    has it.
+    """
     subject = random_model(**recipe)
     path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
     head = subject.transformer.config.n_heads - 1
@@ -141,19 +172,30 @@ def test_any_number_of_any_stage_follows_from_what_is_shown_of_its_origin(recipe
     for stage in path.stages:
         table = stage.tensor[head] if stage.shape.startswith("H") else stage.tensor
         for row, column in itertools.product((0, len(table) - 1), (0, 1, table.shape[1] - 1)):
-            origin = ask(subject, "walk-cell", stage=f"{stage.block}/{stage.name}", head=head, row=row, column=column)
+            origin = ask(
+                subject,
+                "walk-cell",
+                stage=f"{stage.block}/{stage.name}",
+                head=head,
+                row=row,
+                column=column,
+            )
             expected = float(table[row, column].detach())
             kinds.add(origin["kind"])
             if math.isinf(expected):
                 assert (origin["value"], origin["may_look"]) == (None, False)
                 continue
             assert origin["value"] == close(expected)
-            assert {"product": summed, "mixed": mixed_up, "parts": joined}[origin["kind"]](origin, column) == close(expected)
+            assert {"product": summed, "mixed": mixed_up, "parts": joined}[origin["kind"]](
+                origin, column
+            ) == close(expected)
     assert kinds == {"product", "mixed", "parts"}
 
 
 def summed(origin, _):
-    assert origin["products"] == [close(a * b) for a, b in zip(origin["left"], origin["right"], strict=True)]
+    assert origin["products"] == [
+        close(a * b) for a, b in zip(origin["left"], origin["right"], strict=True)
+    ]
     return sum(origin["products"]) / (origin["root"] or 1) + (origin["bias"] or 0)
 
 
@@ -173,13 +215,21 @@ def joined(origin, column):
     return {
         "exp(score − maximum) / sum": lambda a, b: a / b,
         "exp(logit − maximum) / sum": lambda a, b: a / b,
-        "(x − mean) / deviation · weight + bias": lambda x, mean, deviation, gain, shift: (x - mean) / deviation * gain + shift,
-        "(x − mean) / deviation · weight": lambda x, mean, deviation, gain: (x - mean) / deviation * gain,
+        "(x − mean) / deviation · weight + bias": lambda x, mean, deviation, gain, shift: (
+            (x - mean) / deviation * gain + shift
+        ),
+        "(x − mean) / deviation · weight": lambda x, mean, deviation, gain: (
+            (x - mean) / deviation * gain
+        ),
         "x / RMS · weight": lambda x, root, gain: x / root * gain,
         "a · probability": lambda a, chance: a * chance,
         "g · sigmoid(g) · a": lambda g, sigmoid, a: g * sigmoid * a,
-        "first · cosine − second · sine": lambda first, second, cosine, sine: first * cosine - second * sine,
-        "second · cosine + first · sine": lambda first, second, cosine, sine: second * cosine + first * sine,
+        "first · cosine − second · sine": lambda first, second, cosine, sine: (
+            first * cosine - second * sine
+        ),
+        "second · cosine + first · sine": lambda first, second, cosine, sine: (
+            second * cosine + first * sine
+        ),
         "−slope · distance": lambda slope, apart: -slope * apart,
         "learned bias of this head for this bucket": lambda offset, bucket: origin["value"],
         "x + output": lambda x, result: x + result,
@@ -189,22 +239,39 @@ def joined(origin, column):
         "1 where column ≤ row": lambda row, column: float(column <= row),
         "1 where the token is not PAD (id 0)": lambda token: float(token != 0),
         "learned, a row of the position table": lambda position: origin["value"],
-        "factor · sin(2π · position / wavelength)": lambda f, i, wave: f * math.sin(2 * math.pi * i / wave),
-        "factor · cos(2π · position / wavelength)": lambda f, i, wave: f * math.cos(2 * math.pi * i / wave),
+        "factor · sin(2π · position / wavelength)": lambda f, i, wave: (
+            f * math.sin(2 * math.pi * i / wave)
+        ),
+        "factor · cos(2π · position / wavelength)": lambda f, i, wave: (
+            f * math.cos(2 * math.pi * i / wave)
+        ),
     }[origin["equation"]](*values)
 
 
 def test_a_mix_of_more_tokens_than_are_shown_adds_up():
     text, subject = " ".join("3141592653" * 9), random_model(max_length=90, max_positions=91)
-    origin = ask(subject, "walk-cell", text, stage="encoder self-attention, layer 1/weighted sum", row=0, column=2)
-    assert (len(origin["rows"]), origin["rows"][-1], origin["others"]) == (MAX_ROWS + 1, "the other 11", 11)
+    origin = ask(
+        subject,
+        "walk-cell",
+        text,
+        stage="encoder self-attention, layer 1/weighted sum",
+        row=0,
+        column=2,
+    )
+    assert (len(origin["rows"]), origin["rows"][-1], origin["others"]) == (
+        MAX_ROWS + 1,
+        "the other 11",
+        11,
+    )
     assert mixed_up(origin, 2) == close(origin["value"])
 
 
 def test_a_score_is_the_dot_product_of_its_query_and_its_key():
     subject = random_model()
     path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
-    origin = ask(subject, "walk-cell", stage="cross-attention, layer 2/scores", head=1, row=2, column=0)
+    origin = ask(
+        subject, "walk-cell", stage="cross-attention, layer 2/scores", head=1, row=2, column=0
+    )
     product = path.score(Component("cross", 1, 1), 2, 0)
     assert origin["names"] == ["query of 3", "key of 5"]
     assert origin["left"] == close(product.query_K.tolist())
@@ -274,7 +341,9 @@ def test_positions_neighbours_and_map_use_the_requested_side():
     assert found["neighbours"][0] == ["3", close(1.0)]
     assert len(found["neighbours"]) == 11
     shown = torch.tensor(found["positions"]["weights"])
-    torch.testing.assert_close(shown, subject.transformer.target_embedding.positions.detach(), rtol=1e-2, atol=1e-3)
+    torch.testing.assert_close(
+        shown, subject.transformer.target_embedding.positions.detach(), rtol=1e-2, atol=1e-3
+    )
     assert found["map"]["names"] == found["symbols"]
     assert ask(subject, "symbols", symbol="no longer there")["symbol"] == "0"
 
@@ -304,7 +373,10 @@ def test_positions_on_show_are_those_that_are_taken():
     found = ask(subject, "symbols")["positions"]
     assert found["of"] == [9, 16]
     torch.testing.assert_close(
-        torch.tensor(found["weights"]), subject.transformer.source_embedding.positions.detach()[::3], rtol=1e-2, atol=1e-3
+        torch.tensor(found["weights"]),
+        subject.transformer.source_embedding.positions.detach()[::3],
+        rtol=1e-2,
+        atol=1e-3,
     )
 
 
@@ -341,7 +413,10 @@ def test_padding_and_causal_masks_match_the_sequence():
     assert found["padding"]["mask"] == [1, 1, 1, 1, 0, 0, 0]
     assert found["padding"]["published"] == [[87, 600, 0, 0, 0], [1, 1, 0, 0, 0]]
     assert found["padding"]["changed"] < 1e-4
-    assert found["look_ahead"] == {"names": ["SOS", "9", "3", "5"], "mask": [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]}
+    assert found["look_ahead"] == {
+        "names": ["SOS", "9", "3", "5"],
+        "mask": [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]],
+    }
     full = ask(random_model(), "sizes", text="5 3 9 1 2 3 4 5")["padding"]
     assert (full["added"], full["mask"]) == (0, [1] * 9)
 
@@ -356,7 +431,13 @@ def test_the_typed_softmax_begins_with_the_published_rows():
 
 @pytest.mark.parametrize(
     ("typed", "says"),
-    [("7 x", "'x' is not a number"), ("1 2\n3", "equal length"), ("", "type 1 to 64 rows"), ("0 0", "only zeros"), ("1 nan", "not finite")],
+    [
+        ("7 x", "'x' is not a number"),
+        ("1 2\n3", "equal length"),
+        ("", "type 1 to 64 rows"),
+        ("0 0", "only zeros"),
+        ("1 nan", "not finite"),
+    ],
 )
 def test_invalid_softmax_scores_are_reported_and_the_rest_remains(typed, says):
     found = ask(random_model(), "sizes", scores=typed)
@@ -375,8 +456,12 @@ def test_four_kinds_stand_side_by_side():
     assert list(kinds) == ["bidirectional", "causal", "cross", "multi-head"]
     assert [len(kind["heads"]) for kind in kinds.values()] == [1, 1, 1, 4]
     assert kinds["cross"]["rows"] == ["SOS", "9", "3", "5"]
-    own = record_teacher_forced(subject.transformer, subject.encode_text("5 3 9")).attention_weights["encoder"][1, 0]
-    torch.testing.assert_close(torch.tensor(kinds["multi-head"]["heads"]), own, rtol=1e-3, atol=1e-4)
+    own = record_teacher_forced(
+        subject.transformer, subject.encode_text("5 3 9")
+    ).attention_weights["encoder"][1, 0]
+    torch.testing.assert_close(
+        torch.tensor(kinds["multi-head"]["heads"]), own, rtol=1e-3, atol=1e-4
+    )
     assert kinds["causal"]["heads"][0][0][1:] == [0, 0, 0]
     assert ask(subject, "sizes", layer=9)["layer"] == 1
 
@@ -385,10 +470,15 @@ def test_shapes_and_counts_cover_the_model_and_the_published_base():
     subject = random_model()
     found = ask(subject, "sizes")
     assert ["weights, all heads", "softmax(Q Kᵀ / sqrt(head size))", [4, 4, 4]] in found["shapes"]
-    assert sum(row[1] for row in found["parameters"]["rows"]) == sum(w.numel() for w in subject.transformer.parameters())
+    assert sum(row[1] for row in found["parameters"]["rows"]) == sum(
+        w.numel() for w in subject.transformer.parameters()
+    )
     base = ask(subject, "sizes", of="base")["parameters"]
     assert base["published"] == PUBLISHED_BASE
-    assert [sum(row[k] for row in base["rows"]) for k in (1, 2)] == [PUBLISHED_BASE["ours"], PUBLISHED_BASE["torch"]]
+    assert [sum(row[k] for row in base["rows"]) for k in (1, 2)] == [
+        PUBLISHED_BASE["ours"],
+        PUBLISHED_BASE["torch"],
+    ]
 
 
 def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):
@@ -430,7 +520,10 @@ def test_the_range_of_a_stage_leaves_out_what_is_masked():
     path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
     for told, stage in zip(ask(subject, "walk")["stages"], path.stages, strict=True):
         finite = stage.tensor[stage.tensor.isfinite()].float()
-        assert (told["low"], told["high"]) == (close(float(finite.min().detach())), close(float(finite.max().detach())))
+        assert (told["low"], told["high"]) == (
+            close(float(finite.min().detach())),
+            close(float(finite.max().detach())),
+        )
 
 
 def test_the_views_are_known_by_name():

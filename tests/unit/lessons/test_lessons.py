@@ -9,7 +9,15 @@ import torch
 from playground.evaluation import exact_match_at_length
 from playground.inspection.hooks import Component
 from playground.lessons import lessons, measurements
-from playground.lessons.lessons import CHOICE, LESSONS, NUMBER, configs, is_correct, validate_options, validate_prediction
+from playground.lessons.lessons import (
+    CHOICE,
+    LESSONS,
+    NUMBER,
+    configs,
+    is_correct,
+    validate_options,
+    validate_prediction,
+)
 from playground.lessons.measurements import MEASURES, TrainedRun, same, same_multiset
 from playground.models.config import ConfigError
 from playground.tasks import EOS, PAD
@@ -19,9 +27,19 @@ from playground.training.trainer import Trainer
 from tests.support.handcrafted_models import random_model, redundant_heads_model, reversing_model
 
 SMALL = {
-    "max_length": 3, "symbols": 10, "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32, "batch_size": 64, "steps": 120,
-    "decay_steps": 120, "eval_every": 10, "eval_n": 64, "learning_rate": 1e-2,
-}  # fmt: skip
+    "max_length": 3,
+    "symbols": 10,
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 32,
+    "batch_size": 64,
+    "steps": 120,
+    "decay_steps": 120,
+    "eval_every": 10,
+    "eval_n": 64,
+    "learning_rate": 1e-2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +61,21 @@ def trained(tmp_path_factory):
 
 
 def with_lines(run, label, exact, loss=(1.0,)):
-    """A run with these scores instead of its own, one every ten steps, and these losses at its last steps."""
+    """A run with these scores instead of its own, one every ten steps, and these losses at its
+    last steps.
+    """
     n = 10 * len(exact)
-    losses = [1.0] * max(0, n - measurements.LOSS_WINDOW) + [loss[i % len(loss)] for i in range(min(n, measurements.LOSS_WINDOW))]
-    lines = [{"step": step, "loss": losses[step - 1], "learning_rate": 0.001 if label == "cosine" else 0.01} for step in range(1, n + 1)]
+    losses = [1.0] * max(0, n - measurements.LOSS_WINDOW) + [
+        loss[i % len(loss)] for i in range(min(n, measurements.LOSS_WINDOW))
+    ]
+    lines = [
+        {
+            "step": step,
+            "loss": losses[step - 1],
+            "learning_rate": 0.001 if label == "cosine" else 0.01,
+        }
+        for step in range(1, n + 1)
+    ]
     for at, score in enumerate(exact, start=1):
         lines[10 * at - 1] |= {"exact_match": score, "token_accuracy": score, "scored": 64}
     return dataclasses.replace(run, label=label, lines=lines)
@@ -64,9 +93,15 @@ def test_every_lesson_has_a_known_measurement_and_valid_runs():
 def test_seeds_and_options_are_those_of_the_runs():
     stop = LESSONS["stop-7"]
     (config,) = configs(stop, validate_options(stop, {"positions": "rope", "seed": 7})).values()
-    assert (config.model.positions, config.training.seed, config.task.max_length) == ("rope", 7, lessons.TRAIN_MAX_LENGTH)
+    assert (config.model.positions, config.training.seed, config.task.max_length) == (
+        "rope",
+        7,
+        lessons.TRAIN_MAX_LENGTH,
+    )
     assert config.model.max_positions == lessons.EVAL_MAX_LENGTH + 1
-    first, second = (next(iter(configs(LESSONS[name], {"seed": 0}).values())) for name in ("stop-1", "stop-4"))
+    first, second = (
+        next(iter(configs(LESSONS[name], {"seed": 0}).values())) for name in ("stop-1", "stop-4")
+    )
     assert first == second == RunConfig()  # the tour trains it once
 
 
@@ -89,7 +124,14 @@ def test_an_option_that_a_stop_does_not_take_is_named(name, given, field):
 
 
 @pytest.mark.parametrize(
-    ("name", "given"), [("stop-1", None), ("stop-1", 201), ("stop-1", "60"), ("stop-1", float("nan")), ("stop-4", "five")]
+    ("name", "given"),
+    [
+        ("stop-1", None),
+        ("stop-1", 201),
+        ("stop-1", "60"),
+        ("stop-1", float("nan")),
+        ("stop-4", "five"),
+    ],
 )
 def test_without_a_prediction_nothing_is_measured(name, given):
     with pytest.raises(ConfigError) as error:
@@ -146,9 +188,13 @@ def test_symbols_and_their_order_are_told_apart():
 
 
 def test_without_positions_the_order_is_lost(trained):
-    told = MEASURES["without_positions"]([trained("with positions"), trained("without positions", positions="none")], {})
+    told = MEASURES["without_positions"](
+        [trained("with positions"), trained("without positions", positions="none")], {}
+    )
     assert told["answer"] in ("order", "both")
-    assert ("not even learned to generate the right tokens" in told["says"]) == (told["answer"] == "both")
+    assert ("not even learned to generate the right tokens" in told["says"]) == (
+        told["answer"] == "both"
+    )
     agrees(LESSONS["stop-3"], told)
     with_them = trained("with positions")
     assert MEASURES["without_positions"]([with_them, with_them], {})["answer"] == "nothing"
@@ -166,15 +212,26 @@ def test_without_positions_the_order_is_lost(trained):
 )
 def test_which_is_sooner(trained, four, one, answer):
     run = trained()
-    told = MEASURES["faster_run"]([with_lines(run, "four heads", four), with_lines(run, "one head", one)], {})
+    told = MEASURES["faster_run"](
+        [with_lines(run, "four heads", four), with_lines(run, "one head", one)], {}
+    )
     assert told["answer"] == answer
     agrees(LESSONS["stop-4"], told)
 
 
-@pytest.mark.parametrize(("cosine", "constant", "answer"), [(0.1, 0.2, "cosine"), (0.2, 0.1, "constant"), (0.1, 0.105, "same")])
+@pytest.mark.parametrize(
+    ("cosine", "constant", "answer"),
+    [(0.1, 0.2, "cosine"), (0.2, 0.1, "constant"), (0.1, 0.105, "same")],
+)
 def test_which_loss_is_lower(trained, cosine, constant, answer):
     run, scores = trained(), [0.5, 0.6, 0.7]
-    told = MEASURES["lower_loss_run"]([with_lines(run, "cosine", scores, (cosine,)), with_lines(run, "constant", scores, (constant,))], {})
+    told = MEASURES["lower_loss_run"](
+        [
+            with_lines(run, "cosine", scores, (cosine,)),
+            with_lines(run, "constant", scores, (constant,)),
+        ],
+        {},
+    )
     assert told["answer"] == answer
     assert ("do not show that effect" in told["says"]) == (answer != "cosine")
     agrees(LESSONS["stop-5"], told)
@@ -192,11 +249,15 @@ def test_the_head_that_is_missed_most_leads_the_list(trained):
 
 def test_unneeded_heads_are_distinguished_from_redundant_heads():
     idle, doubled = (
-        MEASURES["most_important_head"]([SimpleNamespace(subject=made())], {}) for made in (reversing_model, redundant_heads_model)
+        MEASURES["most_important_head"]([SimpleNamespace(subject=made())], {})
+        for made in (reversing_model, redundant_heads_model)
     )
     assert "redundant" not in idle["says"]
     assert "11 of 12 heads have a negligible effect one at a time" in idle["says"]
-    assert "without all 11 together, exact match is 100\u00a0%: this task does not need them." in idle["says"]
+    assert (
+        "without all 11 together, exact match is 100\u00a0%: this task does not need them."
+        in idle["says"]
+    )
     assert "These heads are redundant" in doubled["says"]
     assert "without all 12 together, exact match is 0\u00a0%" in doubled["says"]
 
@@ -212,7 +273,9 @@ def test_the_length_at_which_it_falls_is_counted(trained):
     told = MEASURES["failure_length"]([run], {"positions": "learned"})
     shares = {}
     for length in range(1, 8):
-        right, n = exact_match_at_length(run.subject.model, run.subject.task, length, measurements.EXAMPLES_PER_LENGTH)
+        right, n = exact_match_at_length(
+            run.subject.model, run.subject.task, length, measurements.EXAMPLES_PER_LENGTH
+        )
         if n >= 20:  # of length 1 one sequence is held out, of length 2 six
             shares[length] = right / n
     assert list(shares) == [3, 4, 5, 6, 7]

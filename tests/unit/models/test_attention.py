@@ -3,7 +3,13 @@ import math
 import pytest
 import torch
 
-from playground.models.attention import MultiHeadAttention, causal_mask, mix, padding_mask, scaled_dot_product_attention
+from playground.models.attention import (
+    MultiHeadAttention,
+    causal_mask,
+    mix,
+    padding_mask,
+    scaled_dot_product_attention,
+)
 from playground.models.config import ModelConfig
 
 B, H, Q, M, K = 2, 3, 4, 5, 8
@@ -16,12 +22,16 @@ def queries_keys_values():
 
 def test_attention_is_equation_1_of_the_paper():
     query_BHQK, key_BHMK, value_BHMK = queries_keys_values()
-    mix_BHQK, weights_BHQM = scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, torch.ones(1, 1, dtype=torch.bool))
+    mix_BHQK, weights_BHQM = scaled_dot_product_attention(
+        query_BHQK, key_BHMK, value_BHMK, torch.ones(1, 1, dtype=torch.bool)
+    )
     b, h, q = 1, 2, 3
     scores = [float(query_BHQK[b, h, q] @ key_BHMK[b, h, m]) / math.sqrt(K) for m in range(M)]
     weights = [math.exp(score) / sum(map(math.exp, scores)) for score in scores]
     torch.testing.assert_close(weights_BHQM[b, h, q], torch.tensor(weights))
-    torch.testing.assert_close(mix_BHQK[b, h, q], sum(w * value_BHMK[b, h, m] for m, w in enumerate(weights)))
+    torch.testing.assert_close(
+        mix_BHQK[b, h, q], sum(w * value_BHMK[b, h, m] for m, w in enumerate(weights))
+    )
 
 
 def test_weights_sum_to_one_and_are_exactly_zero_where_nobody_may_look():
@@ -38,12 +48,18 @@ def test_what_is_masked_has_no_influence_at_all():
     attn_mask = torch.tensor([True, True, False, True, False])
     before = scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, attn_mask)[0]
     key_BHMK[:, :, ~attn_mask], value_BHMK[:, :, ~attn_mask] = 1e4, -1e4
-    assert torch.equal(scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, attn_mask)[0], before)
+    assert torch.equal(
+        scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, attn_mask)[0], before
+    )
 
 
 def test_masks_are_true_where_one_may_look():
     assert padding_mask(torch.tensor([[5, 2, 0, 0]])).tolist() == [[[[True, True, False, False]]]]
-    assert causal_mask(3, torch.device("cpu")).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
+    assert causal_mask(3, torch.device("cpu")).tolist() == [
+        [True, False, False],
+        [True, True, False],
+        [True, True, True],
+    ]
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -61,7 +77,12 @@ def test_every_head_works_on_its_own_slice_of_the_projections(bias):
         weights.append(weights_BQM)
     torch.testing.assert_close(weights_BHQM, torch.stack(weights, dim=1))
     torch.testing.assert_close(result_BQD, attention.output(torch.cat(mixes, dim=-1)))
-    assert (attention.query.bias is not None) == (attention.key_value.bias is not None) == (attention.output.bias is not None) == bias
+    assert (
+        (attention.query.bias is not None)
+        == (attention.key_value.bias is not None)
+        == (attention.output.bias is not None)
+        == bias
+    )
 
 
 @pytest.mark.parametrize("look", ["everywhere", "back", "at symbols"])
@@ -69,16 +90,29 @@ def test_every_head_works_on_its_own_slice_of_the_projections(bias):
 @pytest.mark.parametrize("value_size", [8, 5])
 def test_the_quick_mix_is_that_of_the_weights(look, biased, value_size):
     generator = torch.Generator().manual_seed(0)
-    query, key = (torch.randn(2, 3, 6, 8, generator=generator, requires_grad=True) for _ in range(2))
+    query, key = (
+        torch.randn(2, 3, 6, 8, generator=generator, requires_grad=True) for _ in range(2)
+    )
     value = torch.randn(2, 3, 6, value_size, generator=generator, requires_grad=True)
     bias = torch.randn(3, 6, 6, generator=generator, requires_grad=True) if biased else None
     tokens = torch.tensor([[3, 4, 5, 6, 7, 2], [3, 4, 2, 0, 0, 0]])
-    attn_mask = {"everywhere": None, "back": causal_mask(6, tokens.device), "at symbols": padding_mask(tokens)}[look]
+    attn_mask = {
+        "everywhere": None,
+        "back": causal_mask(6, tokens.device),
+        "at symbols": padding_mask(tokens),
+    }[look]
     given = [each for each in (query, key, value, bias) if each is not None]
     upstream = torch.randn(2, 3, 6, value_size, generator=generator)
-    slow, quick = scaled_dot_product_attention(query, key, value, attn_mask, bias)[0], mix(query, key, value, attn_mask, bias)
+    slow, quick = (
+        scaled_dot_product_attention(query, key, value, attn_mask, bias)[0],
+        mix(query, key, value, attn_mask, bias),
+    )
     assert torch.allclose(quick, slow, atol=1e-6)
-    for one, other in zip(torch.autograd.grad(quick, given, upstream), torch.autograd.grad(slow, given, upstream), strict=True):
+    for one, other in zip(
+        torch.autograd.grad(quick, given, upstream),
+        torch.autograd.grad(slow, given, upstream),
+        strict=True,
+    ):
         assert torch.allclose(one, other, atol=1e-5)
 
 

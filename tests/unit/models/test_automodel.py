@@ -9,7 +9,12 @@ from transformers import AutoModelForSeq2SeqLM
 from playground.architectures.encoder_decoder import EncoderDecoder
 from playground.generation import generate
 from playground.models import attention
-from playground.models.automodel import CONFIG_FIELDS, PlaygroundConfig, PlaygroundForSeq2SeqLM, register
+from playground.models.automodel import (
+    CONFIG_FIELDS,
+    PlaygroundConfig,
+    PlaygroundForSeq2SeqLM,
+    register,
+)
 from playground.models.config import POSITION_TYPES, ConfigError, ModelConfig
 from playground.models.positions import InputEmbedding
 from playground.tasks import EOS, PAD, SOS, load_task
@@ -20,14 +25,22 @@ from tests.support.small_models import build_small
 FLAGS = ("share_embeddings", "tie_output", "attention_bias")
 OPTIONS = [
     {"norm": norm, "positions": positions} | dict(zip(FLAGS, flags, strict=True))
-    for norm, positions, *flags in itertools.product(("pre", "post"), ("learned", "sinusoidal"), *[(False, True)] * 3)
+    for norm, positions, *flags in itertools.product(
+        ("pre", "post"), ("learned", "sinusoidal"), *[(False, True)] * 3
+    )
 ]
 PARTS = [
-    *({"positions": kind} for kind in ("none", "from-the-end", "rope", "alibi", "t5", "randomised")),
+    *(
+        {"positions": kind}
+        for kind in ("none", "from-the-end", "rope", "alibi", "t5", "randomised")
+    ),
     {"norm_kind": "rms", "activation": "swiglu", "kv_heads": 2, "bias": False, "tie_output": True},
     {"kv_heads": 1, "d_k": 6, "d_v": 10, "activation": "gelu", "positions": "rope"},
 ]
-DEPTHS = [{"n_layers": 1, "n_heads": 1}, {"n_layers": 3, "n_heads": 8, "position_scale": 0.5, "source_vocabulary": 20}]
+DEPTHS = [
+    {"n_layers": 1, "n_heads": 1},
+    {"n_layers": 3, "n_heads": 8, "position_scale": 0.5, "source_vocabulary": 20},
+]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -55,10 +68,14 @@ build = functools.partial(build_small, EncoderDecoder)
 def loaded(model, folder):
     """What transformers makes of the weights as a checkpoint keeps them."""
     (folder / "model.safetensors").write_bytes(serialize_tensors(weights_by_name(model)))
-    config = PlaygroundConfig(**{name: getattr(model.config, name) for name in CONFIG_FIELDS}, dtype="float32")
+    config = PlaygroundConfig(
+        **{name: getattr(model.config, name) for name in CONFIG_FIELDS}, dtype="float32"
+    )
     config.save_pretrained(folder)
     config.default_generation_config().save_pretrained(folder)
-    theirs, told = AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True, use_safetensors=True)
+    theirs, told = AutoModelForSeq2SeqLM.from_pretrained(
+        folder, output_loading_info=True, use_safetensors=True
+    )
     assert not any(told.values()), told
     return theirs
 
@@ -91,7 +108,9 @@ def inputs_of(source_BS):
     return {"input_ids": source_BS, "attention_mask": (source_BS != PAD).long()}
 
 
-@pytest.mark.parametrize("changes", OPTIONS + DEPTHS + PARTS, ids=lambda changes: "-".join(map(str, changes.values())))
+@pytest.mark.parametrize(
+    "changes", OPTIONS + DEPTHS + PARTS, ids=lambda changes: "-".join(map(str, changes.values()))
+)
 def test_it_computes_what_the_transformer_computes(changes, tmp_path):
     model = build(**changes)
     theirs = loaded(model, tmp_path)
@@ -105,14 +124,20 @@ def test_it_computes_what_the_transformer_computes(changes, tmp_path):
     for name in ("encoder", "decoder", "cross"):
         ours, attentions = getattr(record, name), told[f"{name}_attentions"]
         assert len(attentions) == len(ours) == model.config.n_layers
-        assert all(torch.allclose(a, b, atol=1e-6, rtol=0) for a, b in zip(attentions, ours, strict=True))
+        assert all(
+            torch.allclose(a, b, atol=1e-6, rtol=0) for a, b in zip(attentions, ours, strict=True)
+        )
 
 
-@pytest.mark.parametrize("changes", [OPTIONS[0], OPTIONS[-1]], ids=["nothing tied", "everything tied"])
+@pytest.mark.parametrize(
+    "changes", [OPTIONS[0], OPTIONS[-1]], ids=["nothing tied", "everything tied"]
+)
 def test_what_is_saved_again_loads_again(changes, tmp_path):
     theirs = loaded(build(**changes), tmp_path)
     with torch.no_grad():
-        theirs.get_output_embeddings().weight[3] += 1  # as training does: what is tied changes together
+        theirs.get_output_embeddings().weight[3] += (
+            1  # as training does: what is tied changes together
+        )
     theirs.save_pretrained(tmp_path / "again")
     again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "again")
     batch = inputs_of(sources(8)) | {"decoder_input_ids": targets(8)}
@@ -128,24 +153,39 @@ def test_padding_changes_nothing(pair):
     batched = theirs(**inputs_of(source_BS), decoder_input_ids=target_BT)
     recorded = theirs(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
     noise_BS = torch.where(source_BS == PAD, 5, source_BS)  # what is masked may hold anything
-    masked = theirs(input_ids=noise_BS, attention_mask=(source_BS != PAD).long(), decoder_input_ids=target_BT)
+    masked = theirs(
+        input_ids=noise_BS, attention_mask=(source_BS != PAD).long(), decoder_input_ids=target_BT
+    )
     unmasked = theirs(input_ids=source_BS, decoder_input_ids=target_BT)
     assert torch.equal(masked.logits, batched.logits)
     assert torch.equal(unmasked.logits, batched.logits)
     for row in range(20):
         n = int((source_BS[row] != PAD).sum())
-        alone = theirs(input_ids=source_BS[row : row + 1, :n], decoder_input_ids=target_BT[row : row + 1])
+        alone = theirs(
+            input_ids=source_BS[row : row + 1, :n], decoder_input_ids=target_BT[row : row + 1]
+        )
         assert torch.allclose(alone.logits[0], batched.logits[row], atol=1e-6, rtol=0)
-        assert all(float(weights_BHTS[row, ..., n:].abs().sum()) == 0 for weights_BHTS in recorded.cross_attentions)
+        assert all(
+            float(weights_BHTS[row, ..., n:].abs().sum()) == 0
+            for weights_BHTS in recorded.cross_attentions
+        )
     memory = theirs.get_encoder()(**inputs_of(source_BS))
-    given = theirs(encoder_outputs=memory, attention_mask=(source_BS != PAD).long(), decoder_input_ids=target_BT)
+    given = theirs(
+        encoder_outputs=memory,
+        attention_mask=(source_BS != PAD).long(),
+        decoder_input_ids=target_BT,
+    )
     assert torch.equal(given.logits, batched.logits)
     unpadded = theirs(encoder_outputs=theirs.get_encoder()(noise_BS), decoder_input_ids=target_BT)
-    assert torch.equal(unpadded.logits, theirs(input_ids=noise_BS, decoder_input_ids=target_BT).logits)
+    assert torch.equal(
+        unpadded.logits, theirs(input_ids=noise_BS, decoder_input_ids=target_BT).logits
+    )
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, OPTIONS[-1], PARTS[1], PARTS[4], PARTS[-1]], ids=lambda changes: "-".join(map(str, changes.values()))
+    "changes",
+    [{}, OPTIONS[-1], PARTS[1], PARTS[4], PARTS[-1]],
+    ids=lambda changes: "-".join(map(str, changes.values())),
 )
 def test_greedy_decoding_is_ours(changes, tmp_path):
     model = build(**changes)
@@ -158,7 +198,9 @@ def test_greedy_decoding_is_ours(changes, tmp_path):
     assert torch.equal(written_BT, ours_BT[:, : written_BT.shape[1]])
     assert not bool(ours_BT[:, written_BT.shape[1] :].any())
     ended_B = (ours_BT == EOS).any(1)
-    assert 0 < int(ended_B.sum()) < 64, "both kinds of answers are there: those that end and those that run full"
+    assert 0 < int(ended_B.sum()) < 64, (
+        "both kinds of answers are there: those that end and those that run full"
+    )
 
 
 def test_beams_find_the_most_likely_of_all_answers(tmp_path):
@@ -168,7 +210,9 @@ def test_beams_find_the_most_likely_of_all_answers(tmp_path):
     settings = {"length_penalty": 0.0, "early_stopping": "never", "max_new_tokens": 3}
     found_BT = theirs.generate(**inputs_of(source_BS), num_beams=100, **settings)[:, 1:]
     greedy_BT = theirs.generate(**inputs_of(source_BS), max_new_tokens=3)[:, 1:]
-    every_AT = torch.tensor([answer for answer in itertools.product(range(5), repeat=3) if ended_right(answer)])
+    every_AT = torch.tensor(
+        [answer for answer in itertools.product(range(5), repeat=3) if ended_right(answer)]
+    )
     better = 0
     for row in range(6):
         given_AT = torch.nn.functional.pad(every_AT, (1, 0), value=SOS)[:, :-1]
@@ -196,17 +240,28 @@ def ended_right(answer):
 @pytest.mark.parametrize("beams", [1, 3])
 def test_no_answer_outgrows_the_positions(pair, beams):
     _, theirs = pair
-    written_BT = theirs.generate(**inputs_of(sources(5)), num_beams=beams, max_new_tokens=40, suppress_tokens=[EOS])
+    written_BT = theirs.generate(
+        **inputs_of(sources(5)), num_beams=beams, max_new_tokens=40, suppress_tokens=[EOS]
+    )
     assert written_BT.shape == (5, 12)
     assert not bool((written_BT == EOS).any())
-    for asked, width in (({}, 12), ({"max_new_tokens": 4}, 5), ({"max_length": 4}, 4), ({"max_length": 40}, 12)):
-        assert theirs.generate(**inputs_of(sources(5)), num_beams=beams, suppress_tokens=[EOS], **asked).shape == (5, width)
+    for asked, width in (
+        ({}, 12),
+        ({"max_new_tokens": 4}, 5),
+        ({"max_length": 4}, 4),
+        ({"max_length": 40}, 12),
+    ):
+        assert theirs.generate(
+            **inputs_of(sources(5)), num_beams=beams, suppress_tokens=[EOS], **asked
+        ).shape == (5, width)
 
 
 def test_answers_may_be_sampled(pair):
     _, theirs = pair
     torch.manual_seed(0)
-    drawn_NT = theirs.generate(**inputs_of(sources(1)), do_sample=True, num_return_sequences=20, max_new_tokens=11)
+    drawn_NT = theirs.generate(
+        **inputs_of(sources(1)), do_sample=True, num_return_sequences=20, max_new_tokens=11
+    )
     assert len(drawn_NT) == 20
     assert len(drawn_NT.unique(dim=0)) > 1
 
@@ -215,13 +270,22 @@ def test_answers_may_be_sampled(pair):
 def test_attention_comes_back_from_generate(pair, beams):
     model, theirs = pair
     source_BS = sources(3)
-    asked = {"num_beams": beams, "max_new_tokens": 6, "output_attentions": True, "return_dict_in_generate": True}
+    asked = {
+        "num_beams": beams,
+        "max_new_tokens": 6,
+        "output_attentions": True,
+        "return_dict_in_generate": True,
+    }
     told = theirs.generate(**inputs_of(source_BS), suppress_tokens=[EOS], **asked)
     assert told.sequences.shape == (3, 7)
     assert [tuple(weights.shape) for weights in told.encoder_attentions] == [(3, 4, 11, 11)] * 2
     for step in range(6):
-        assert [tuple(weights.shape) for weights in told.decoder_attentions[step]] == [(3 * beams, 4, 1, step + 1)] * 2
-        assert [tuple(weights.shape) for weights in told.cross_attentions[step]] == [(3 * beams, 4, 1, 11)] * 2
+        assert [tuple(weights.shape) for weights in told.decoder_attentions[step]] == [
+            (3 * beams, 4, 1, step + 1)
+        ] * 2
+        assert [tuple(weights.shape) for weights in told.cross_attentions[step]] == [
+            (3 * beams, 4, 1, 11)
+        ] * 2
     if beams == 1:
         _, record = model.forward_with_attention(source_BS, told.sequences[:, :-1])
         last = [(record.decoder, told.decoder_attentions), (record.cross, told.cross_attentions)]
@@ -287,7 +351,9 @@ def test_generation_computes_every_target_position_once(pair, counted, beams):
     written_BT = theirs.generate(**inputs_of(sources(5)), **asked)
     assert written_BT.shape == (5, 12)
     assert counted["positions"] == 11
-    assert torch.equal(theirs.generate(**inputs_of(sources(5)), use_cache=False, **asked), written_BT)
+    assert torch.equal(
+        theirs.generate(**inputs_of(sources(5)), use_cache=False, **asked), written_BT
+    )
     assert counted["positions"] == 11 + sum(range(1, 12))
 
 
@@ -299,15 +365,21 @@ def test_a_cache_may_be_filled_step_by_step_or_at_once(pair):
     assert whole.past_key_values is None
     first = theirs(**source, decoder_input_ids=target_BT[:, :4], use_cache=True)
     assert first.past_key_values.get_seq_length() == 4
-    rest = theirs(**source, decoder_input_ids=target_BT[:, 4:], past_key_values=first.past_key_values)
+    rest = theirs(
+        **source, decoder_input_ids=target_BT[:, 4:], past_key_values=first.past_key_values
+    )
     assert rest.past_key_values is first.past_key_values
     logits_BTV = torch.cat([first.logits, rest.logits], dim=1)
     assert torch.allclose(logits_BTV, whole.logits, atol=1e-6, rtol=0)
-    with pytest.raises(ValueError, match="decoder_input_ids has 14 tokens, but the model has max_positions 11"):
+    with pytest.raises(
+        ValueError, match="decoder_input_ids has 14 tokens, but the model has max_positions 11"
+    ):
         theirs(**source, decoder_input_ids=target_BT, past_key_values=rest.past_key_values)
 
 
-@pytest.mark.parametrize("changes", [{}, {"positions": "randomised", "dropout": 0.5}], ids=["learned", "randomised"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"positions": "randomised", "dropout": 0.5}], ids=["learned", "randomised"]
+)
 def test_generation_in_training_mode_keeps_no_dropout_in_a_cache(changes, tmp_path, counted):
     theirs = loaded(build(**changes), tmp_path).train()
     assert theirs.generate(**inputs_of(sources(5)), suppress_tokens=[EOS]).shape == (5, 12)
@@ -333,10 +405,14 @@ def test_every_kind_of_positions_works_in_every_precision(kind, dtype, tmp_path)
 def test_what_is_too_long_or_missing_is_said(pair):
     _, theirs = pair
     longer_BS = torch.full((1, 12), 5)
-    with pytest.raises(ValueError, match="input_ids has 12 tokens, but the model has max_positions 11"):
+    with pytest.raises(
+        ValueError, match="input_ids has 12 tokens, but the model has max_positions 11"
+    ):
         theirs(input_ids=longer_BS, decoder_input_ids=targets(1))
     with pytest.raises(ValueError, match="input_ids has 12 tokens"):
-        theirs.generate(input_ids=longer_BS, attention_mask=torch.ones_like(longer_BS), max_new_tokens=2)
+        theirs.generate(
+            input_ids=longer_BS, attention_mask=torch.ones_like(longer_BS), max_new_tokens=2
+        )
     with pytest.raises(ValueError, match="decoder_input_ids has 12 tokens"):
         theirs(input_ids=sources(1), labels=longer_BS)
     with pytest.raises(ValueError, match="no target"):
@@ -347,12 +423,18 @@ def test_what_is_too_long_or_missing_is_said(pair):
 
 def test_its_config_is_held_to_what_a_model_can_be(tmp_path):
     config = PlaygroundConfig(d_model=24, n_heads=3, norm="post", tie_output=True)
-    assert config.to_model_config() == ModelConfig(d_model=24, n_heads=3, norm="post", tie_output=True)
+    assert config.to_model_config() == ModelConfig(
+        d_model=24, n_heads=3, norm="post", tie_output=True
+    )
     assert (config.hidden_size, config.num_attention_heads, config.vocab_size) == (24, 3, 13)
     config.save_pretrained(tmp_path)
     again = PlaygroundConfig.from_pretrained(tmp_path)
     assert again.to_model_config() == config.to_model_config()
-    assert (again.tie_word_embeddings, again.is_encoder_decoder, again.decoder_start_token_id) == (True, True, SOS)
+    assert (again.tie_word_embeddings, again.is_encoder_decoder, again.decoder_start_token_id) == (
+        True,
+        True,
+        SOS,
+    )
     with pytest.raises(ConfigError, match="n_layers is -4"):
         PlaygroundConfig(n_layers=-4)
     with pytest.raises(ConfigError, match="does not divide"):
@@ -368,5 +450,7 @@ def test_a_new_one_starts_as_the_transformer_does():
     whole = PlaygroundForSeq2SeqLM(PlaygroundConfig(**sizes))
     theirs = whole.transformer
     assert whole.generate(**inputs_of(sources(2)), suppress_tokens=[EOS]).shape == (2, 12)
-    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True)
+    )
     assert torch.equal(ours.source_embedding.positions, theirs.source_embedding.positions)

@@ -8,11 +8,15 @@ from playground.models.variant_configs import DecoderOnlyConfig
 
 def model(**sizes):
     torch.manual_seed(0)
-    return DecoderOnly(DecoderOnlyConfig(**{"d_model": 16, "n_heads": 2, "d_ff": 16, "max_positions": 6} | sizes)).eval()
+    return DecoderOnly(
+        DecoderOnlyConfig(**{"d_model": 16, "n_heads": 2, "d_ff": 16, "max_positions": 6} | sizes)
+    ).eval()
 
 
 def test_places_are_counted_from_the_first_symbol():
-    assert left_padded_position_ids(torch.tensor([[3, 4, 5, 2], [0, 0, 6, 2], [0, 2, 7, 0]])).tolist() == [
+    assert left_padded_position_ids(
+        torch.tensor([[3, 4, 5, 2], [0, 0, 6, 2], [0, 2, 7, 0]])
+    ).tolist() == [
         [0, 1, 2, 3],
         [0, 0, 0, 1],
         [0, 0, 1, 1],
@@ -43,7 +47,9 @@ def test_a_place_sees_what_is_before_it_and_nothing_behind():
 
 def test_a_position_matters():
     decoder = model()
-    assert not torch.allclose(decoder(torch.tensor([[3, 4, 2]]))[:, -1], decoder(torch.tensor([[4, 3, 2]]))[:, -1])
+    assert not torch.allclose(
+        decoder(torch.tensor([[3, 4, 2]]))[:, -1], decoder(torch.tensor([[4, 3, 2]]))[:, -1]
+    )
 
 
 def test_decoder_only_has_positions_for_longest_source_and_target():
@@ -61,5 +67,8 @@ def test_relative_positions_look_back_only():
 
 def test_places_that_only_an_encoder_decoder_has_are_refused():
     for positions in ("from-the-end", "randomised"):
-        with pytest.raises(ConfigError, match="which only the encoder-decoder has; choose one of learned, sinusoidal, none"):
+        with pytest.raises(
+            ConfigError,
+            match="which only the encoder-decoder has; choose one of learned, sinusoidal, none",
+        ):
             model(positions=positions)

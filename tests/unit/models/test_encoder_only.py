@@ -6,7 +6,9 @@ from playground.models.variant_configs import EncoderOnlyConfig
 
 def family(**sizes):
     torch.manual_seed(0)
-    return EncoderOnly(EncoderOnlyConfig(**{"d_model": 16, "n_heads": 2, "d_ff": 16, "max_positions": 9} | sizes)).eval()
+    return EncoderOnly(
+        EncoderOnlyConfig(**{"d_model": 16, "n_heads": 2, "d_ff": 16, "max_positions": 9} | sizes)
+    ).eval()
 
 
 def test_blanks_stand_where_the_source_holds_nothing():
@@ -23,7 +25,9 @@ def test_how_many_blanks_there_are_changes_nothing():
 
 def test_every_symbol_counts_at_every_place():
     model = family()
-    one, other = (model.target_logits(torch.tensor([source]), 5) for source in ([3, 4, 5, 2], [3, 4, 6, 2]))
+    one, other = (
+        model.target_logits(torch.tensor([source]), 5) for source in ([3, 4, 5, 2], [3, 4, 6, 2])
+    )
     assert ((one - other).abs().amax(-1) > 1e-6).all()
 
 

@@ -12,7 +12,9 @@ def test_feed_forward_applies_relu_network_to_each_position():
     x_BSD = torch.randn(2, 3, 8)
     hidden = (x_BSD[1, 2] @ network.widen.weight.T + network.widen.bias).clamp(min=0)
     assert hidden.shape == (20,)
-    torch.testing.assert_close(network(x_BSD)[1, 2], hidden @ network.narrow.weight.T + network.narrow.bias)
+    torch.testing.assert_close(
+        network(x_BSD)[1, 2], hidden @ network.narrow.weight.T + network.narrow.bias
+    )
 
 
 def test_post_norm_normalizes_residual_sum_and_pre_norm_the_input():
@@ -32,7 +34,9 @@ def test_dropout_applies_to_sublayer_output_and_not_to_residual():
     x_BSD, ones_BSD = torch.full((8, 20, 64), 5.0), torch.ones(8, 20, 64)
     added_BSD = around.add(x_BSD, ones_BSD) - x_BSD
     assert float((added_BSD == 0).float().mean()) == pytest.approx(0.3, abs=0.02)
-    torch.testing.assert_close(added_BSD[added_BSD != 0].unique(), torch.tensor([1 / 0.7]), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        added_BSD[added_BSD != 0].unique(), torch.tensor([1 / 0.7]), atol=1e-5, rtol=0
+    )
     assert torch.equal(around.eval().add(x_BSD, ones_BSD), x_BSD + 1)
 
 

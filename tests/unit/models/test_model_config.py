@@ -17,7 +17,11 @@ NEVER = [math.nan, math.inf, -math.inf, -1, -0.5, None, "text", "", (), 10**30]
 def unfit(name):
     """Values that no field of this type takes."""
     kind = type(FIELDS[name].default)
-    return NEVER + ([0, 1, "true"] if kind is bool else [True, False]) + ([1.5, 8.0, "8"] if kind is int else [])
+    return (
+        NEVER
+        + ([0, 1, "true"] if kind is bool else [True, False])
+        + ([1.5, 8.0, "8"] if kind is int else [])
+    )
 
 
 def accepted(name):
@@ -37,7 +41,9 @@ def count(config):
         return sum(weight.numel() for weight in Transformer(config).parameters())
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name in FIELDS for value in unfit(name)])
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name in FIELDS for value in unfit(name)]
+)
 def test_a_field_refuses_what_is_not_of_its_kind_and_names_itself(name, value):
     with pytest.raises(ConfigError) as caught:
         ModelConfig(**{name: value})
@@ -45,28 +51,40 @@ def test_a_field_refuses_what_is_not_of_its_kind_and_names_itself(name, value):
     assert str(caught.value).startswith(f"{name} is {value!r}; ")
 
 
-@pytest.mark.parametrize("name", [name for name, each in FIELDS.items() if each.metadata["high"] is not None])
+@pytest.mark.parametrize(
+    "name", [name for name, each in FIELDS.items() if each.metadata["high"] is not None]
+)
 def test_numeric_field_accepts_its_range_and_rejects_values_outside(name):
     low, high = FIELDS[name].metadata["low"], FIELDS[name].metadata["high"]
-    others = {"n_heads": 64 if name == "kv_heads" else 1, "share_embeddings": False}  # so that no two fields contradict each other
+    others = {
+        "n_heads": 64 if name == "kv_heads" else 1,
+        "share_embeddings": False,
+    }  # so that no two fields contradict each other
     for value in (low, high):
         assert getattr(ModelConfig(**others | {name: value}), name) == value
     for value in (low - 1, high + 1):
-        with pytest.raises(ConfigError, match=re.escape(f"from {format_number(low)} to {format_number(high)}")) as caught:
+        with pytest.raises(
+            ConfigError, match=re.escape(f"from {format_number(low)} to {format_number(high)}")
+        ) as caught:
             ModelConfig(**others | {name: value})
         assert caught.value.field == name
 
 
 def test_heads_that_do_not_divide_the_width_are_told_which_numbers_do():
     with pytest.raises(
-        ConfigError, match=r"n_heads is 5, which does not divide d_model 12; use one of 1, 2, 3, 4, 6, 12, or set .* d_k and d_v$"
+        ConfigError,
+        match=r"n_heads is 5, which does not divide d_model 12; use one of 1, 2, 3, 4, 6, 12, or "
+        r"set .* d_k and d_v$",
     ) as caught:
         ModelConfig(d_model=12, n_heads=5)
     assert caught.value.field == "n_heads"
 
 
 def test_shared_embeddings_with_unequal_vocabularies_are_rejected():
-    with pytest.raises(ConfigError, match="source_vocabulary is 13 and target_vocabulary 14; make them equal or turn") as caught:
+    with pytest.raises(
+        ConfigError,
+        match="source_vocabulary is 13 and target_vocabulary 14; make them equal or turn",
+    ) as caught:
         ModelConfig(target_vocabulary=14, share_embeddings=True)
     assert caught.value.field == "share_embeddings"
     assert ModelConfig(target_vocabulary=14, share_embeddings=False).target_vocabulary == 14
@@ -82,11 +100,27 @@ def test_sine_waves_need_an_even_width():
 @pytest.mark.parametrize(
     ("values", "field", "says"),
     [
-        ({"kv_heads": 3}, "kv_heads", "kv_heads is 3, which does not divide n_heads 4; use one of 1, 2, 4$"),
+        (
+            {"kv_heads": 3},
+            "kv_heads",
+            "kv_heads is 3, which does not divide n_heads 4; use one of 1, 2, 4$",
+        ),
         ({"kv_heads": 8}, "kv_heads", "does not divide n_heads 4"),
-        ({"positions": "rope", "d_k": 5}, "d_k", "d_k is 5, so queries and keys have 5 numbers; .* change d_k$"),
-        ({"positions": "rope", "d_model": 12}, "n_heads", "n_heads is 4, so queries and keys have 3 numbers; .* or set d_k$"),
-        ({"positions": "randomised", "position_range": 10}, "position_range", "10, which is less than max_positions 11; .* or 0$"),
+        (
+            {"positions": "rope", "d_k": 5},
+            "d_k",
+            "d_k is 5, so queries and keys have 5 numbers; .* change d_k$",
+        ),
+        (
+            {"positions": "rope", "d_model": 12},
+            "n_heads",
+            "n_heads is 4, so queries and keys have 3 numbers; .* or set d_k$",
+        ),
+        (
+            {"positions": "randomised", "position_range": 10},
+            "position_range",
+            "10, which is less than max_positions 11; .* or 0$",
+        ),
         ({"d_model": 10, "d_k": 4}, "n_heads", "does not divide d_model 10"),
     ],
 )
@@ -113,7 +147,11 @@ def test_an_absurdly_long_number_is_refused_like_any_other():
 
 
 @settings(max_examples=300)
-@given(st.fixed_dictionaries({}, optional={name: accepted(name) | st.sampled_from(unfit(name)) for name in FIELDS}))
+@given(
+    st.fixed_dictionaries(
+        {}, optional={name: accepted(name) | st.sampled_from(unfit(name)) for name in FIELDS}
+    )
+)
 def test_any_values_make_a_valid_config_or_an_error_that_names_a_field(values):
     config, complaint = None, None
     try:
@@ -133,17 +171,53 @@ def test_any_values_make_a_valid_config_or_an_error_that_names_a_field(values):
     assert dataclasses.replace(config) == config
 
 
-@given(st.fixed_dictionaries({
-    "d_model": st.sampled_from([2, 4, 12, 16]), "n_heads": st.sampled_from([1, 2]),
-    "n_layers": st.integers(1, 3), "d_ff": st.integers(1, 20), "source_vocabulary": st.integers(4, 20),
-    "target_vocabulary": st.integers(4, 20), "max_positions": st.integers(2, 20),
-    "kv_heads": st.sampled_from([0, 1]), "d_k": st.sampled_from([0, 2, 6]), "d_v": st.integers(0, 5),
-    "position_range": st.sampled_from([0, 33]),
-    **{name: accepted(name) for name in ("norm", "norm_kind", "activation", "tie_output", "attention_bias", "bias")},
-    "positions": accepted("positions").filter(lambda kind: kind != "rope"),  # it needs heads of an even size
-}), st.booleans())  # fmt: skip
-@example({"norm": "post", "positions": "sinusoidal", "tie_output": True, "attention_bias": False}, True)
-@example({"positions": "t5", "n_heads": 4, "kv_heads": 2, "d_k": 3, "activation": "swiglu", "norm_kind": "rms", "bias": False}, False)
+@given(
+    st.fixed_dictionaries(
+        {
+            "d_model": st.sampled_from([2, 4, 12, 16]),
+            "n_heads": st.sampled_from([1, 2]),
+            "n_layers": st.integers(1, 3),
+            "d_ff": st.integers(1, 20),
+            "source_vocabulary": st.integers(4, 20),
+            "target_vocabulary": st.integers(4, 20),
+            "max_positions": st.integers(2, 20),
+            "kv_heads": st.sampled_from([0, 1]),
+            "d_k": st.sampled_from([0, 2, 6]),
+            "d_v": st.integers(0, 5),
+            "position_range": st.sampled_from([0, 33]),
+            **{
+                name: accepted(name)
+                for name in (
+                    "norm",
+                    "norm_kind",
+                    "activation",
+                    "tie_output",
+                    "attention_bias",
+                    "bias",
+                )
+            },
+            "positions": accepted("positions").filter(
+                lambda kind: kind != "rope"
+            ),  # it needs heads of an even size
+        }
+    ),
+    st.booleans(),
+)
+@example(
+    {"norm": "post", "positions": "sinusoidal", "tie_output": True, "attention_bias": False}, True
+)
+@example(
+    {
+        "positions": "t5",
+        "n_heads": 4,
+        "kv_heads": 2,
+        "d_k": 3,
+        "activation": "swiglu",
+        "norm_kind": "rms",
+        "bias": False,
+    },
+    False,
+)
 @example({"positions": "randomised", "bias": True, "norm_kind": "rms", "activation": "gelu"}, False)
 @example({"norm": "pre", "positions": "learned", "tie_output": True, "attention_bias": True}, True)
 def test_the_parameter_count_equals_what_is_built(values, share):
@@ -155,25 +229,50 @@ def test_the_parameter_count_equals_what_is_built(values, share):
 
 def test_the_papers_base_model_builds_and_counts_its_parameters():
     config = ModelConfig.paper_base()
-    assert (config.d_model, config.n_heads, config.n_layers, config.d_ff, config.dropout) == (512, 8, 6, 2048, 0.1)
-    assert (config.source_vocabulary, config.target_vocabulary, config.max_positions) == (30_000, 30_000, 5_000)
+    assert (config.d_model, config.n_heads, config.n_layers, config.d_ff, config.dropout) == (
+        512,
+        8,
+        6,
+        2048,
+        0.1,
+    )
+    assert (config.source_vocabulary, config.target_vocabulary, config.max_positions) == (
+        30_000,
+        30_000,
+        5_000,
+    )
     assert (config.norm, config.positions, config.position_scale) == ("post", "sinusoidal", 1.0)
     assert count(config) == config.parameter_count()
 
 
 def test_the_base_model_of_the_story_counts_100_970_632_parameters():
     config = ModelConfig(
-        d_model=512, n_heads=8, n_layers=6, d_ff=2048, norm="post", positions="sinusoidal", share_embeddings=False, attention_bias=False,
-        source_vocabulary=37_000, target_vocabulary=37_000,
-    )  # fmt: skip
+        d_model=512,
+        n_heads=8,
+        n_layers=6,
+        d_ff=2048,
+        norm="post",
+        positions="sinusoidal",
+        share_embeddings=False,
+        attention_bias=False,
+        source_vocabulary=37_000,
+        target_vocabulary=37_000,
+    )
     assert config.parameter_count() == 100_970_632
     assert count(config) == 100_970_632
 
 
 def test_the_model_of_the_write_up_counts_169_933_parameters():
     config = ModelConfig(
-        d_model=64, n_heads=4, n_layers=2, d_ff=128, norm="post", positions="sinusoidal", share_embeddings=False, source_vocabulary=13,
+        d_model=64,
+        n_heads=4,
+        n_layers=2,
+        d_ff=128,
+        norm="post",
+        positions="sinusoidal",
+        share_embeddings=False,
+        source_vocabulary=13,
         target_vocabulary=13,
-    )  # fmt: skip
+    )
     assert config.parameter_count() == 169_933
     assert count(config) == 169_933

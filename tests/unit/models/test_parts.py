@@ -8,7 +8,11 @@ import torch.nn.functional as F
 from torch import nn
 from transformers import LlamaConfig, T5Config
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
-from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedding, apply_rotary_pos_emb
+from transformers.models.llama.modeling_llama import (
+    LlamaMLP,
+    LlamaRotaryEmbedding,
+    apply_rotary_pos_emb,
+)
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from playground.models.attention import MultiHeadAttention
@@ -16,7 +20,11 @@ from playground.models.config import ModelConfig
 from playground.models.gated import GeluFeedForward, SwiGLU
 from playground.models.layers import FeedForward
 from playground.models.norms import RMSNorm, build_norm
-from playground.models.places import evenly_spaced_positions, positions_from_end, sample_random_positions
+from playground.models.places import (
+    evenly_spaced_positions,
+    positions_from_end,
+    sample_random_positions,
+)
 from playground.models.positions import InputEmbedding, build_token_embedding
 from playground.models.relative import ALiBi, T5RelativePositionBias, relative_position_bucket
 from playground.models.rotary import RotaryEmbedding
@@ -40,19 +48,25 @@ def randomize_weights(module):
 
 def test_rope_turns_queries_and_keys_as_llama_does():
     query_BHQK, key_BGMK = random(B, H, P, K), random(B, 2, P, K, seed=1)
-    theirs = LlamaRotaryEmbedding(LlamaConfig(hidden_size=H * K, num_attention_heads=H, max_position_embeddings=P))
+    theirs = LlamaRotaryEmbedding(
+        LlamaConfig(hidden_size=H * K, num_attention_heads=H, max_position_embeddings=P)
+    )
     cos, sin = theirs(query_BHQK, torch.arange(P)[None])
     expected = apply_rotary_pos_emb(query_BHQK, key_BGMK, cos, sin)
     rotary = RotaryEmbedding(ModelConfig(d_model=H * K, n_heads=H, positions="rope"), causal=True)
     ours = rotary.rotate(query_BHQK), rotary.rotate(key_BGMK)
     torch.testing.assert_close(ours, expected, **CLOSE)
-    newest_BH1K = rotary.rotate(query_BHQK[:, :, -1:], first_position=P - 1)  # the decoder's newest position alone
+    newest_BH1K = rotary.rotate(
+        query_BHQK[:, :, -1:], first_position=P - 1
+    )  # the decoder's newest position alone
     assert torch.equal(newest_BH1K, ours[0][:, :, -1:])
 
 
 def test_rotary_score_depends_on_relative_position_only():
     rotary = RotaryEmbedding(ModelConfig(d_model=H * K, n_heads=H, positions="rope"), causal=False)
-    query, key = (rotary.rotate(random(1, 1, 1, K, seed=seed).expand(1, 1, P, K)) for seed in (0, 1))
+    query, key = (
+        rotary.rotate(random(1, 1, 1, K, seed=seed).expand(1, 1, P, K)) for seed in (0, 1)
+    )
     scores_PP = (query @ key.mT)[0, 0]
     for apart in (-7, 0, 3):
         diagonal = scores_PP.diagonal(apart)
@@ -63,25 +77,45 @@ def test_rotary_score_depends_on_relative_position_only():
 @pytest.mark.parametrize("n_heads", [1, 2, 3, 4, 6, 8, 12, 16])
 def test_alibi_has_blooms_slopes(n_heads):
     alibi = ALiBi(ModelConfig(d_model=8 * n_heads, n_heads=n_heads, positions="alibi"), causal=True)
-    theirs_H1P = build_alibi_tensor(torch.ones(1, P), n_heads, torch.float32)  # slope * place of the key
+    theirs_H1P = build_alibi_tensor(
+        torch.ones(1, P), n_heads, torch.float32
+    )  # slope * place of the key
     torch.testing.assert_close(alibi.slopes(torch.device("cpu")), theirs_H1P[:, 0, 1], **CLOSE)
     bias_HPP = alibi.bias(random(1, n_heads, P, K), random(1, n_heads, P, K))
-    for q, m in ((0, 0), (9, 2), (39, 39), (39, 0)):  # the softmax does not see what is constant in a row
-        torch.testing.assert_close(bias_HPP[:, q, m] - bias_HPP[:, q, q], theirs_H1P[:, 0, m] - theirs_H1P[:, 0, q], **CLOSE)
+    for q, m in (
+        (0, 0),
+        (9, 2),
+        (39, 39),
+        (39, 0),
+    ):  # the softmax does not see what is constant in a row
+        torch.testing.assert_close(
+            bias_HPP[:, q, m] - bias_HPP[:, q, q],
+            theirs_H1P[:, 0, m] - theirs_H1P[:, 0, q],
+            **CLOSE,
+        )
     assert torch.equal(bias_HPP, bias_HPP.mT)
 
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_t5_buckets_and_biases_are_those_of_t5(causal):
     offset_QM = torch.arange(-300, 301)[None]
-    theirs = T5Attention._relative_position_bucket(offset_QM, bidirectional=not causal, num_buckets=32, max_distance=128)
+    theirs = T5Attention._relative_position_bucket(
+        offset_QM, bidirectional=not causal, num_buckets=32, max_distance=128
+    )
     assert torch.equal(relative_position_bucket(offset_QM, causal), theirs)
     ours = T5RelativePositionBias(ModelConfig(d_model=H * K, n_heads=H, positions="t5"), causal)
-    attention = T5Attention(T5Config(d_model=H * K, d_kv=K, num_heads=H, is_decoder=causal), has_relative_attention_bias=True)
+    attention = T5Attention(
+        T5Config(d_model=H * K, d_kv=K, num_heads=H, is_decoder=causal),
+        has_relative_attention_bias=True,
+    )
     attention.relative_attention_bias.weight.data.copy_(ours.table)
     expected_HPP = attention.compute_bias(P, P)[0]
-    torch.testing.assert_close(ours.bias(random(1, H, P, K), random(1, H, P, K)), expected_HPP, **CLOSE)
-    torch.testing.assert_close(ours.bias(random(1, H, 1, K), random(1, H, P, K)), expected_HPP[:, -1:], **CLOSE)
+    torch.testing.assert_close(
+        ours.bias(random(1, H, P, K), random(1, H, P, K)), expected_HPP, **CLOSE
+    )
+    torch.testing.assert_close(
+        ours.bias(random(1, H, 1, K), random(1, H, P, K)), expected_HPP[:, -1:], **CLOSE
+    )
 
 
 def test_rms_norm_is_torchs():
@@ -96,14 +130,29 @@ def test_rms_norm_is_torchs():
 
 def test_swiglu_is_llamas_network():
     ours = randomize_weights(SwiGLU(ModelConfig(d_model=12, d_ff=20, activation="swiglu")))
-    theirs = LlamaMLP(LlamaConfig(hidden_size=12, num_attention_heads=2, intermediate_size=20, mlp_bias=True, hidden_act="silu"))
-    for a, b in ((ours.gate, theirs.gate_proj), (ours.widen, theirs.up_proj), (ours.narrow, theirs.down_proj)):
+    theirs = LlamaMLP(
+        LlamaConfig(
+            hidden_size=12,
+            num_attention_heads=2,
+            intermediate_size=20,
+            mlp_bias=True,
+            hidden_act="silu",
+        )
+    )
+    for a, b in (
+        (ours.gate, theirs.gate_proj),
+        (ours.widen, theirs.up_proj),
+        (ours.narrow, theirs.down_proj),
+    ):
         b.load_state_dict(a.state_dict())
     torch.testing.assert_close(ours(random(B, 5, 12)), theirs(random(B, 5, 12)), **CLOSE)
 
 
 def test_swiglu_with_two_thirds_of_d_ff_weighs_what_relu_weighs():
-    plain, gated = (ModelConfig(d_ff=d_ff, activation=activation, bias=False) for d_ff, activation in ((96, "relu"), (64, "swiglu")))
+    plain, gated = (
+        ModelConfig(d_ff=d_ff, activation=activation, bias=False)
+        for d_ff, activation in ((96, "relu"), (64, "swiglu"))
+    )
     assert plain.parameter_count() == gated.parameter_count()
 
 
@@ -111,11 +160,17 @@ def test_gelu_is_torchs():
     ours = randomize_weights(GeluFeedForward(ModelConfig(d_model=12, d_ff=20, activation="gelu")))
     theirs = nn.Sequential(ours.widen, nn.GELU(), ours.narrow)
     torch.testing.assert_close(ours(random(B, 5, 12)), theirs(random(B, 5, 12)), **CLOSE)
-    assert not torch.allclose(FeedForward.forward(ours, random(B, 5, 12)), theirs(random(B, 5, 12)), atol=1e-3)
+    assert not torch.allclose(
+        FeedForward.forward(ours, random(B, 5, 12)), theirs(random(B, 5, 12)), atol=1e-3
+    )
 
 
-@pytest.mark.parametrize(("n_heads", "kv_heads", "d_k", "d_v"), [(4, 2, 0, 0), (4, 1, 0, 0), (6, 3, 5, 7), (3, 0, 10, 2)])
-def test_shared_keys_and_values_and_heads_of_any_size_are_torchs_attention(n_heads, kv_heads, d_k, d_v):
+@pytest.mark.parametrize(
+    ("n_heads", "kv_heads", "d_k", "d_v"), [(4, 2, 0, 0), (4, 1, 0, 0), (6, 3, 5, 7), (3, 0, 10, 2)]
+)
+def test_shared_keys_and_values_and_heads_of_any_size_are_torchs_attention(
+    n_heads, kv_heads, d_k, d_v
+):
     config = ModelConfig(d_model=16, n_heads=n_heads, kv_heads=kv_heads, d_k=d_k, d_v=d_v)
     attention = randomize_weights(MultiHeadAttention(config))
     x_BQD, memory_BMD = random(B, 5, 16), random(B, 7, 16, seed=1)
@@ -125,7 +180,9 @@ def test_shared_keys_and_values_and_heads_of_any_size_are_torchs_attention(n_hea
     assert key_BGMK.shape == (B, kv_heads or n_heads, 7, d_k or 4)
     assert value_BGMK.shape == (B, kv_heads or n_heads, 7, d_v or 4)
     query_BHQK = attention.query(x_BQD).view(B, 5, n_heads, -1).transpose(1, 2)
-    mix_BHQK = F.scaled_dot_product_attention(query_BHQK, key_BGMK, value_BGMK, attn_mask=attn_mask, enable_gqa=True)
+    mix_BHQK = F.scaled_dot_product_attention(
+        query_BHQK, key_BGMK, value_BGMK, attn_mask=attn_mask, enable_gqa=True
+    )
     expected_BQD = attention.output(mix_BHQK.transpose(1, 2).reshape(B, 5, -1))
     result_BQD, weights_BHQM = attention(x_BQD, key_BGMK, value_BGMK, attn_mask)
     torch.testing.assert_close(result_BQD, expected_BQD, **CLOSE)
@@ -134,7 +191,10 @@ def test_shared_keys_and_values_and_heads_of_any_size_are_torchs_attention(n_hea
 
 def test_what_is_kept_of_the_past_is_as_small_as_the_heads_that_are_shared():
     past = Transformer(ModelConfig(n_heads=8, kv_heads=2, d_k=5, d_v=3)).new_cache(4, 9)
-    assert [tuple(x.shape) for x in (past[0].key_BGMK, past[0].value_BGMK)] == [(4, 2, 9, 5), (4, 2, 9, 3)]
+    assert [tuple(x.shape) for x in (past[0].key_BGMK, past[0].value_BGMK)] == [
+        (4, 2, 9, 5),
+        (4, 2, 9, 3),
+    ]
 
 
 def test_without_biases_nothing_is_added_anywhere():
@@ -177,7 +237,12 @@ def test_randomized_positions_are_sorted_samples_of_full_range():
     assert place_BS.shape == (400, 7)
     assert (place_BS.diff(dim=1) > 0).all()
     assert len(place_BS.unique(dim=0)) == 400
-    reached = torch.cat([sample_random_positions(torch.ones(400, 7, dtype=torch.long), 20, 50).flatten() for _ in range(20)]).unique()
+    reached = torch.cat(
+        [
+            sample_random_positions(torch.ones(400, 7, dtype=torch.long), 20, 50).flatten()
+            for _ in range(20)
+        ]
+    ).unique()
     assert reached.tolist() == list(range(50))
     embed = embedding(positions="randomised", max_positions=20, position_range=50)
     tokens_BS = torch.full((1, 7), 5)
@@ -192,32 +257,47 @@ def test_randomized_positions_are_sorted_samples_of_full_range():
 def test_places_that_no_step_trained_are_as_they_began_and_are_named():
     for kind in ("learned", "from-the-end"):
         torch.manual_seed(0)
-        model = Transformer(ModelConfig(positions=kind, max_positions=20, d_model=16, d_ff=16, n_layers=1))
-        source_BS, target_BT = torch.tensor([[5, 6, 2], [7, 2, 0]]), torch.tensor([[1, 6, 5, 5], [1, 7, 0, 0]])
+        model = Transformer(
+            ModelConfig(positions=kind, max_positions=20, d_model=16, d_ff=16, n_layers=1)
+        )
+        source_BS, target_BT = (
+            torch.tensor([[5, 6, 2], [7, 2, 0]]),
+            torch.tensor([[1, 6, 5, 5], [1, 7, 0, 0]]),
+        )
         model(source_BS, target_BT).square().sum().backward()
         named = model.config.untrained_positions(3, 4)
         for side, rows in named.items():
             trained_P = model.get_submodule(f"{side}_embedding").positions.grad.abs().sum(1) > 0
             assert [p for p in range(20) if not trained_P[p]] == list(rows)
     for kind in ("sinusoidal", "none", "rope", "alibi", "t5", "randomised"):
-        assert not any(ModelConfig(positions=kind, max_positions=20).untrained_positions(3, 4).values())
+        assert not any(
+            ModelConfig(positions=kind, max_positions=20).untrained_positions(3, 4).values()
+        )
     assert not any(ModelConfig(max_positions=4).untrained_positions(9, 9).values())
 
 
 def test_an_encoder_without_positions_reads_a_set():
-    """Permuting the source permutes the memory (Lee et al. 2019, section 3), so nothing that looks at it can know the order."""
+    """Permuting the source permutes the memory (Lee et al. 2019, section 3), so nothing that
+    looks at it can know the order.
+    """
     torch.manual_seed(0)
     source_BS = torch.tensor([[5, 6, 7, 8, 9, 2]])
     order = torch.tensor([3, 0, 5, 1, 4, 2])
     model = randomize_weights(Transformer(ModelConfig(positions="none"))).eval()
-    torch.testing.assert_close(model.encode(source_BS[:, order]), model.encode(source_BS)[:, order], **CLOSE)
+    torch.testing.assert_close(
+        model.encode(source_BS[:, order]), model.encode(source_BS)[:, order], **CLOSE
+    )
     for kind in ("learned", "from-the-end", "randomised", "rope", "alibi", "t5"):
         other = randomize_weights(Transformer(ModelConfig(positions=kind))).eval()
-        assert (other.encode(source_BS[:, order]) - other.encode(source_BS)[:, order]).abs().max() > 1e-2
+        assert (
+            other.encode(source_BS[:, order]) - other.encode(source_BS)[:, order]
+        ).abs().max() > 1e-2
 
 
 def test_a_decoder_without_positions_tells_them_all_the_same():
-    """It only looks back, so it can count (Haviv et al. 2022, section 5): the same token twice is not the same vector."""
+    """It only looks back, so it can count (Haviv et al. 2022, section 5): the same token twice
+    is not the same vector.
+    """
     model = randomize_weights(Transformer(ModelConfig(positions="none"))).eval()
     source_BS = torch.tensor([[5, 6, 2]])
     x_TD = model.decode(torch.tensor([[1, 5, 5, 5]]), model.encode(source_BS), source_BS)[0]
@@ -236,8 +316,13 @@ def test_a_score_is_raised_by_its_bias_before_the_softmax():
     torch.manual_seed(0)
     config = ModelConfig(d_model=8, n_heads=2, positions="alibi")
     attention, x_BSD = MultiHeadAttention(config, ALiBi(config, causal=True)), random(1, 3, 8)
-    _, weights_BHQM = attention(x_BSD, *attention.project_kv(x_BSD), torch.ones(3, 3, dtype=torch.bool))
-    query, key = attention.query(x_BSD).detach()[0, 2, :4], attention.key_value(x_BSD).detach()[0, :, :4]
+    _, weights_BHQM = attention(
+        x_BSD, *attention.project_kv(x_BSD), torch.ones(3, 3, dtype=torch.bool)
+    )
+    query, key = (
+        attention.query(x_BSD).detach()[0, 2, :4],
+        attention.key_value(x_BSD).detach()[0, :, :4],
+    )
     scores = [float(query @ key[m]) / 2 - 2**-4 * (2 - m) for m in range(3)]
     shares = [math.exp(score) / sum(map(math.exp, scores)) for score in scores]
     torch.testing.assert_close(weights_BHQM[0, 0, 2], torch.tensor(shares), **CLOSE)

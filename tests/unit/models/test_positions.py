@@ -21,7 +21,9 @@ def vectors(embedding, sentence):
 @pytest.mark.parametrize("d_model", [2, 64, 512])
 def test_the_sine_waves_are_the_papers_formula(d_model):
     position_P1 = torch.arange(200, dtype=torch.float64)[:, None]
-    angle_Pd = position_P1 / 10_000.0 ** (torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    angle_Pd = position_P1 / 10_000.0 ** (
+        torch.arange(0, d_model, 2, dtype=torch.float64) / d_model
+    )
     waves_PD = sinusoidal_positions(200, d_model)
     assert waves_PD.shape == (200, d_model)
     torch.testing.assert_close(waves_PD[:, 0::2].double(), angle_Pd.sin(), atol=2e-5, rtol=0)
@@ -34,7 +36,9 @@ def test_a_dimension_of_the_sine_waves_repeats_after_its_wavelength(dimension, p
     before_P, after_P = wave_P[:-1], wave_P[1:]
     rising_P = torch.arange(1999)[(before_P < 0) & (after_P >= 0)]
     crossing_P = rising_P + before_P[rising_P] / (before_P[rising_P] - after_P[rising_P])
-    assert float((crossing_P[-1] - crossing_P[0]) / (len(crossing_P) - 1)) == pytest.approx(period, rel=0.005)
+    assert float((crossing_P[-1] - crossing_P[0]) / (len(crossing_P) - 1)) == pytest.approx(
+        period, rel=0.005
+    )
 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
@@ -43,7 +47,10 @@ def test_embedding_is_scaled_token_vector_plus_position_vector(positions):
     tokens_BS = torch.tensor([[3, 7, 7, 0], [12, 1, 2, 0]])
     expected_BSD = embed.tokens.weight[tokens_BS] * 8 + embed.positions[:4]
     torch.testing.assert_close(embed(tokens_BS), expected_BSD)
-    torch.testing.assert_close(embed(tokens_BS, first_position=5), embed.tokens.weight[tokens_BS] * 8 + embed.positions[5:9])
+    torch.testing.assert_close(
+        embed(tokens_BS, first_position=5),
+        embed.tokens.weight[tokens_BS] * 8 + embed.positions[5:9],
+    )
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -51,16 +58,23 @@ def test_embedding_is_scaled_token_vector_plus_position_vector(positions):
 @pytest.mark.parametrize("kind", POSITION_TYPES)
 def test_a_position_beyond_the_last_one_is_refused(kind, side, training):
     config = ModelConfig(positions=kind, max_positions=11)
-    embed = InputEmbedding(config, build_token_embedding(13, config.d_model), side=side).train(training)
+    embed = InputEmbedding(config, build_token_embedding(13, config.d_model), side=side).train(
+        training
+    )
     for first, length in ((0, 11), (10, 1)):
         assert embed(torch.full((2, length), 5), first_position=first).shape == (2, length, 64)
     for first, length in ((0, 12), (11, 1), (9, 3), (400, 1)):
-        with pytest.raises(ValueError, match=f"needs {first + length} positions, but the model has max_positions 11"):
+        with pytest.raises(
+            ValueError,
+            match=f"needs {first + length} positions, but the model has max_positions 11",
+        ):
             embed(torch.full((2, length), 5), first_position=first)
 
 
 def test_the_factor_on_the_sine_waves_makes_them_louder():
-    loud, plain = (embedding(positions="sinusoidal", position_scale=scale).positions for scale in (2.5, 1.0))
+    loud, plain = (
+        embedding(positions="sinusoidal", position_scale=scale).positions for scale in (2.5, 1.0)
+    )
     torch.testing.assert_close(loud, 2.5 * plain)
     torch.testing.assert_close(plain, sinusoidal_positions(11, 64))
 
@@ -73,7 +87,11 @@ def test_symbols_and_learned_positions_start_equally_loud():
 
 def test_sine_waves_are_no_parameters_and_not_saved():
     embed = embedding(positions="sinusoidal")
-    assert [name for name, _ in embed.named_parameters()] == list(embed.state_dict()) == ["tokens.weight"]
+    assert (
+        [name for name, _ in embed.named_parameters()]
+        == list(embed.state_dict())
+        == ["tokens.weight"]
+    )
 
 
 def test_reversed_sentence_without_positions_has_equal_vector_set():
@@ -86,5 +104,8 @@ def test_reversed_sentence_without_positions_has_equal_vector_set():
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 def test_with_positions_a_sentence_and_its_mirror_differ(positions):
     embed = embedding(positions=positions)
-    first, second = vectors(embed, [THE, DOG, BIT, THE, MAN]), vectors(embed, [THE, MAN, BIT, THE, DOG])
+    first, second = (
+        vectors(embed, [THE, DOG, BIT, THE, MAN]),
+        vectors(embed, [THE, MAN, BIT, THE, DOG]),
+    )
     assert (first - second).abs().max() > 0.1

@@ -42,18 +42,24 @@ def test_a_cell_equals_torchs_with_the_same_weights(name):
 
 @pytest.mark.parametrize("name", CELLS)
 def test_the_encoder_equals_torchs_on_packed_sequences(name):
-    """What stands behind a sequence does not count: neither for the states on the way nor for the last one."""
+    """What stands behind a sequence does not count: neither for the states on the way nor for
+    the last one.
+    """
     model = network(cell=name)
     theirs = copied(TORCH[name][0](8, 8, num_layers=2, batch_first=True), model.encoder_cells)
     lengths = (SOURCE_BS != 0).sum(1)
-    packed = nn.utils.rnn.pack_padded_sequence(model.source_tokens(SOURCE_BS), lengths, batch_first=True)
+    packed = nn.utils.rnn.pack_padded_sequence(
+        model.source_tokens(SOURCE_BS), lengths, batch_first=True
+    )
     expected, last = theirs(packed)
     expected_BSD, _ = nn.utils.rnn.pad_packed_sequence(expected, batch_first=True)
     memory_BSD, states = model.encode(SOURCE_BS)
     real_BS = SOURCE_BS != 0
     torch.testing.assert_close(memory_BSD[real_BS], expected_BSD[real_BS], atol=1e-5, rtol=1e-5)
     for part, its in enumerate(last if name == "lstm" else (last,)):
-        torch.testing.assert_close(torch.stack([state[part] for state in states]), its, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            torch.stack([state[part] for state in states]), its, atol=1e-5, rtol=1e-5
+        )
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -63,7 +69,9 @@ def test_decoder_without_attention_equals_torch_rnn(name):
     _, states = model.encode(SOURCE_BS)
     start = tuple(torch.stack([state[part] for state in states]) for part in range(len(states[0])))
     hidden_BTD, _ = theirs(model.target_tokens(TARGET_BT), start if name == "lstm" else start[0])
-    torch.testing.assert_close(model(SOURCE_BS, TARGET_BT), model.output(hidden_BTD), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        model(SOURCE_BS, TARGET_BT), model.output(hidden_BTD), atol=1e-5, rtol=1e-5
+    )
 
 
 def test_dot_attention_is_softmax_of_products_joined_with_state():
@@ -73,7 +81,9 @@ def test_dot_attention_is_softmax_of_products_joined_with_state():
     hidden_BTD, _ = model._run_layers(model.target_tokens(TARGET_BT), states)
     for b, length in enumerate([5, 2, 1]):
         for t in range(4):
-            share_S = torch.stack([hidden_BTD[b, t] @ memory_BSD[b, s] for s in range(length)]).softmax(-1)
+            share_S = torch.stack(
+                [hidden_BTD[b, t] @ memory_BSD[b, s] for s in range(length)]
+            ).softmax(-1)
             torch.testing.assert_close(weights[0][b, 0, t, :length], share_S, atol=1e-6, rtol=1e-5)
             context_D = sum(share_S[s] * memory_BSD[b, s] for s in range(length))
             seen_D = model.combine(torch.cat([context_D, hidden_BTD[b, t]])).tanh()
@@ -88,13 +98,23 @@ def test_additive_attention_is_mlp_softmax_and_context_enters_step():
     for b, length in enumerate([5, 2, 1]):
         state = (before_BD[b : b + 1],)
         for t in range(4):
-            scores = [attention.score((attention.query(state[0][0]) + attention.memory(memory_BSD[b, s])).tanh()) for s in range(length)]
+            scores = [
+                attention.score(
+                    (attention.query(state[0][0]) + attention.memory(memory_BSD[b, s])).tanh()
+                )
+                for s in range(length)
+            ]
             share_S = torch.cat(scores).softmax(-1)
             torch.testing.assert_close(weights[0][b, 0, t, :length], share_S, atol=1e-6, rtol=1e-5)
             context_D = sum(share_S[s] * memory_BSD[b, s] for s in range(length))
             cell = model.decoder_cells[0]
-            state = cell(cell.given(torch.cat([model.target_tokens(TARGET_BT[b, t]), context_D]))[None], state)
-            torch.testing.assert_close(logits_BTV[b, t], model.output(state[0][0]), atol=1e-5, rtol=1e-5)
+            state = cell(
+                cell.given(torch.cat([model.target_tokens(TARGET_BT[b, t]), context_D]))[None],
+                state,
+            )
+            torch.testing.assert_close(
+                logits_BTV[b, t], model.output(state[0][0]), atol=1e-5, rtol=1e-5
+            )
 
 
 @pytest.mark.parametrize("alignment", ["additive", "dot"])

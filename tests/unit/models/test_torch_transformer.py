@@ -11,10 +11,22 @@ TARGET_BT = torch.tensor([[1, 6, 5, 4], [1, 7, 2, 0]])
 
 
 def both(norm):
-    """The prebuilt network and the one from scratch, with the same random weights in every place, biases and norms too."""
+    """The prebuilt network and the one from scratch, with the same random weights in every
+    place, biases and norms too.
+    """
     torch.manual_seed(0)
-    sizes = {"d_model": 16, "n_heads": 2, "n_layers": 2, "d_ff": 24, "max_positions": 6, "norm": norm}
-    theirs, ours = TorchTransformer(TorchTransformerConfig(**sizes)).eval(), Transformer(ModelConfig(**sizes)).eval()
+    sizes = {
+        "d_model": 16,
+        "n_heads": 2,
+        "n_layers": 2,
+        "d_ff": 24,
+        "max_positions": 6,
+        "norm": norm,
+    }
+    theirs, ours = (
+        TorchTransformer(TorchTransformerConfig(**sizes)).eval(),
+        Transformer(ModelConfig(**sizes)).eval(),
+    )
     with torch.no_grad():
         for weight in theirs.parameters():
             weight.add_(0.1 * torch.randn_like(weight))
@@ -22,7 +34,10 @@ def both(norm):
         def attention(mine, its):
             query_weight, rest_weight = its.in_proj_weight.split([16, 32])
             query_bias, rest_bias = its.in_proj_bias.split([16, 32])
-            for part, weight, bias in ((mine.query, query_weight, query_bias), (mine.key_value, rest_weight, rest_bias)):
+            for part, weight, bias in (
+                (mine.query, query_weight, query_bias),
+                (mine.key_value, rest_weight, rest_bias),
+            ):
                 part.weight.copy_(weight)
                 part.bias.copy_(bias)
             mine.output.load_state_dict(its.out_proj.state_dict())
@@ -34,7 +49,11 @@ def both(norm):
         ):
             side.tokens.weight.copy_(tokens.weight)
             side.positions.copy_(positions.weight[:6])
-        for mine, its in zip((*ours.encoder_layers, *ours.decoder_layers), (*theirs.encoder.layers, *theirs.decoder.layers), strict=True):
+        for mine, its in zip(
+            (*ours.encoder_layers, *ours.decoder_layers),
+            (*theirs.encoder.layers, *theirs.decoder.layers),
+            strict=True,
+        ):
             attention(mine.self_attention, its.self_attn)
             norms = [mine.around_self_attention.norm, mine.around_feed_forward.norm]
             if hasattr(its, "multihead_attn"):
@@ -66,7 +85,9 @@ def test_the_prebuilt_network_is_the_one_from_scratch(norm):
 def test_nobody_is_asked_any_more_once_the_attention_was_seen():
     theirs, _ = both("pre")
     theirs.forward_with_attention(SOURCE_BS, TARGET_BT)
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in theirs.modules())
+    assert not any(
+        module._forward_hooks or module._forward_pre_hooks for module in theirs.modules()
+    )
 
 
 def test_layers_begin_with_weights_of_their_own():

@@ -12,12 +12,16 @@ from tests.support.small_models import build_small
 
 S, T = 7, 6
 PARTS = [
-    *({"positions": kind} for kind in ("none", "from-the-end", "rope", "alibi", "t5", "randomised")),
+    *(
+        {"positions": kind}
+        for kind in ("none", "from-the-end", "rope", "alibi", "t5", "randomised")
+    ),
     {"norm_kind": "rms", "activation": "swiglu", "kv_heads": 2, "bias": False},
     {"kv_heads": 1, "d_k": 6, "d_v": 10, "activation": "gelu", "positions": "rope", "norm": "post"},
 ]
 RECIPES = [
-    dict(zip(("norm", "positions"), pair, strict=True)) for pair in itertools.product(("pre", "post"), ("learned", "sinusoidal"))
+    dict(zip(("norm", "positions"), pair, strict=True))
+    for pair in itertools.product(("pre", "post"), ("learned", "sinusoidal"))
 ] + PARTS
 
 
@@ -40,17 +44,37 @@ def prebuilt(model):
     sizes = {"d_model": config.d_model, "nhead": config.n_heads, "dim_feedforward": config.d_ff}
     sizes |= {"dropout": 0.0, "batch_first": True, "norm_first": config.norm == "pre"}
     sizes |= {"activation": config.activation, "bias": config.bias}
-    final = [nn.LayerNorm(config.d_model, bias=config.bias) if config.norm == "pre" else None for _ in range(2)]
-    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), config.n_layers, final[0], enable_nested_tensor=False)
+    final = [
+        nn.LayerNorm(config.d_model, bias=config.bias) if config.norm == "pre" else None
+        for _ in range(2)
+    ]
+    encoder = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(**sizes), config.n_layers, final[0], enable_nested_tensor=False
+    )
     decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes), config.n_layers, final[1])
-    theirs = nn.Transformer(config.d_model, config.n_heads, custom_encoder=encoder, custom_decoder=decoder, batch_first=True)
+    theirs = nn.Transformer(
+        config.d_model,
+        config.n_heads,
+        custom_encoder=encoder,
+        custom_decoder=decoder,
+        batch_first=True,
+    )
     pairs = []
-    for ours, layer in [*zip(model.encoder_layers, encoder.layers, strict=True), *zip(model.decoder_layers, decoder.layers, strict=True)]:
-        pairs += [(ours.feed_forward.widen, layer.linear1), (ours.feed_forward.narrow, layer.linear2)]
+    for ours, layer in [
+        *zip(model.encoder_layers, encoder.layers, strict=True),
+        *zip(model.decoder_layers, decoder.layers, strict=True),
+    ]:
+        pairs += [
+            (ours.feed_forward.widen, layer.linear1),
+            (ours.feed_forward.narrow, layer.linear2),
+        ]
         pairs += [(ours.around_self_attention.norm, layer.norm1)]
         copy_attention(ours.self_attention, layer.self_attn)
         if hasattr(layer, "multihead_attn"):
-            pairs += [(ours.around_cross_attention.norm, layer.norm2), (ours.around_feed_forward.norm, layer.norm3)]
+            pairs += [
+                (ours.around_cross_attention.norm, layer.norm2),
+                (ours.around_feed_forward.norm, layer.norm3),
+            ]
             copy_attention(ours.cross_attention, layer.multihead_attn)
         else:
             pairs += [(ours.around_feed_forward.norm, layer.norm2)]
@@ -63,7 +87,9 @@ def prebuilt(model):
 
 @torch.no_grad()
 def copy_attention(ours, theirs):
-    """torch packs queries, keys and values into one projection; where ours has no biases, its biases are zero."""
+    """torch packs queries, keys and values into one projection; where ours has no biases, its
+    biases are zero.
+    """
     theirs.in_proj_weight.copy_(torch.cat([ours.query.weight, ours.key_value.weight]))
     theirs.out_proj.weight.copy_(ours.output.weight)
     if theirs.in_proj_bias is not None:
@@ -85,12 +111,19 @@ def test_it_equals_torchs_transformer_with_the_same_weights(norm, attention_bias
     source_BSD, target_BTD = model.source_embedding(source_BS), model.target_embedding(target_BT)
     memory_BSD = theirs.encoder(source_BSD, src_key_padding_mask=no_source_BS)
     result_BTD = theirs(
-        source_BSD, target_BTD, tgt_mask=torch.ones(T, T, dtype=torch.bool).triu(1),
-        src_key_padding_mask=no_source_BS, tgt_key_padding_mask=no_target_BT, memory_key_padding_mask=no_source_BS,
-    )  # fmt: skip
+        source_BSD,
+        target_BTD,
+        tgt_mask=torch.ones(T, T, dtype=torch.bool).triu(1),
+        src_key_padding_mask=no_source_BS,
+        tgt_key_padding_mask=no_target_BT,
+        memory_key_padding_mask=no_source_BS,
+    )
     close = {"atol": 1e-5, "rtol": 1e-5}
     torch.testing.assert_close(model.encode(source_BS), memory_BSD, **close)
-    ours_BTD, ours_BTV = model.decode(target_BT, model.encode(source_BS), source_BS), model(source_BS, target_BT)
+    ours_BTD, ours_BTV = (
+        model.decode(target_BT, model.encode(source_BS), source_BS),
+        model(source_BS, target_BT),
+    )
     real_BT = ~no_target_BT  # what stands on padding is nobody's business
     assert real_BT.sum() < real_BT.numel()
     torch.testing.assert_close(ours_BTD[real_BT], result_BTD[real_BT], **close)
@@ -126,8 +159,12 @@ def test_more_columns_of_padding_change_nothing(recipe):
     model = build(**recipe)
     source_BS, target_BT = tokens()
     wider_BS, wider_BT = (nn.functional.pad(x, (0, 4)) for x in (source_BS, target_BT))
-    torch.testing.assert_close(model.encode(wider_BS)[:, :S], model.encode(source_BS), atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(model(wider_BS, wider_BT)[:, :T], model(source_BS, target_BT), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        model.encode(wider_BS)[:, :S], model.encode(source_BS), atol=1e-5, rtol=1e-5
+    )
+    torch.testing.assert_close(
+        model(wider_BS, wider_BT)[:, :T], model(source_BS, target_BT), atol=1e-5, rtol=1e-5
+    )
 
 
 def test_rows_of_a_batch_do_not_see_each_other():
@@ -136,7 +173,9 @@ def test_rows_of_a_batch_do_not_see_each_other():
     together_BTV = model(source_BS, target_BT)
     for row in range(3):
         one = slice(row, row + 1)
-        torch.testing.assert_close(model(source_BS[one], target_BT[one]), together_BTV[one], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            model(source_BS[one], target_BT[one]), together_BTV[one], atol=1e-5, rtol=1e-5
+        )
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -160,7 +199,9 @@ def test_attention_weights_sum_to_one_and_are_zero_where_masked(recipe):
             assert (weights_BHQM[attn_mask.expand(shape)] > 0).all()
     padded_BTT = (target_BT != 0)[:, :, None] & (target_BT == 0)[:, None, :]
     assert padded_BTT.any()
-    for weights_BHTT in record.decoder:  # symbols do not look at the target's padding: it stands behind them
+    for (
+        weights_BHTT
+    ) in record.decoder:  # symbols do not look at the target's padding: it stands behind them
         assert (weights_BHTT.transpose(0, 1)[:, padded_BTT] == 0).all()
     every = [w_BHQM for layers, *_ in kinds for w_BHQM in layers if w_BHQM.shape[-1] == S]
     assert not any(torch.equal(one, other) for one, other in itertools.combinations(every[:3], 2))
@@ -171,11 +212,15 @@ def test_recording_gives_the_logits_of_a_plain_pass(recipe):
     model = build(**recipe)
     logits_BTV, _ = model.forward_with_attention(*tokens())
     assert logits_BTV.shape == (3, T, 13)
-    assert torch.allclose(logits_BTV, model(*tokens()), atol=1e-5)  # a plain pass mixes without writing the weights down
+    assert torch.allclose(
+        logits_BTV, model(*tokens()), atol=1e-5
+    )  # a plain pass mixes without writing the weights down
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize("cuts", [range(1, T), [], [3]], ids=["one at a time", "at once", "in two parts"])
+@pytest.mark.parametrize(
+    "cuts", [range(1, T), [], [3]], ids=["one at a time", "at once", "in two parts"]
+)
 def test_decoding_in_parts_equals_decoding_together(recipe, cuts):
     model = build(**recipe)
     source_BS, target_BT = tokens()
@@ -186,7 +231,12 @@ def test_decoding_in_parts_equals_decoding_together(recipe, cuts):
     keys = model.project_memory(memory_BSD)
     parts = target_BT.tensor_split(list(cuts), dim=1)
     steps = [model.decode_step(part_BT, keys, padding_mask(source_BS), past) for part_BT in parts]
-    torch.testing.assert_close(torch.cat(steps, dim=1), model.decode(target_BT, memory_BSD, source_BS), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        torch.cat(steps, dim=1),
+        model.decode(target_BT, memory_BSD, source_BS),
+        atol=1e-5,
+        rtol=1e-5,
+    )
 
 
 def test_stepwise_decoding_with_pad_in_target_equals_full_decoding():
@@ -197,8 +247,16 @@ def test_stepwise_decoding_with_pad_in_target_equals_full_decoding():
     memory_BSD = model.encode(source_BS)
     past = model.new_cache(3, T)
     keys = model.project_memory(memory_BSD)
-    steps = [model.decode_step(target_BT[:, t : t + 1], keys, padding_mask(source_BS), past) for t in range(T)]
-    torch.testing.assert_close(torch.cat(steps, dim=1), model.decode(target_BT, memory_BSD, source_BS), atol=1e-5, rtol=1e-5)
+    steps = [
+        model.decode_step(target_BT[:, t : t + 1], keys, padding_mask(source_BS), past)
+        for t in range(T)
+    ]
+    torch.testing.assert_close(
+        torch.cat(steps, dim=1),
+        model.decode(target_BT, memory_BSD, source_BS),
+        atol=1e-5,
+        rtol=1e-5,
+    )
 
 
 def test_projecting_gives_the_log_probabilities_of_the_logits():
@@ -206,7 +264,9 @@ def test_projecting_gives_the_log_probabilities_of_the_logits():
     source_BS, target_BT = tokens()
     logits_BTV = model(source_BS, target_BT)
     log_BTV = model.log_probs(model.decode(target_BT, model.encode(source_BS), source_BS))
-    torch.testing.assert_close(log_BTV, logits_BTV - logits_BTV.exp().sum(-1, keepdim=True).log(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        log_BTV, logits_BTV - logits_BTV.exp().sum(-1, keepdim=True).log(), atol=1e-5, rtol=1e-5
+    )
     torch.testing.assert_close(log_BTV.exp().sum(-1), torch.ones(3, T))
 
 
@@ -230,15 +290,23 @@ def test_dropout_is_active_at_every_site_in_training_mode_only(norm):
 @pytest.mark.parametrize(("share", "tie"), [*itertools.product([True, False], repeat=2)])
 def test_tables_and_output_share_their_storage_where_the_config_says_so(share, tie):
     model = build(share_embeddings=share, tie_output=tie)
-    source, target, output = model.source_embedding.tokens.weight, model.target_embedding.tokens.weight, model.output.weight
+    source, target, output = (
+        model.source_embedding.tokens.weight,
+        model.target_embedding.tokens.weight,
+        model.output.weight,
+    )
     assert (source.data_ptr() == target.data_ptr()) == share
     assert (output.data_ptr() == target.data_ptr()) == tie
-    assert len(list(model.parameters())) == len({weight.data_ptr() for weight in model.parameters()})
+    assert len(list(model.parameters())) == len(
+        {weight.data_ptr() for weight in model.parameters()}
+    )
 
 
 def test_source_and_target_learn_separate_position_embeddings():
     model = build(share_embeddings=True, positions="learned")
-    assert model.source_embedding.positions.data_ptr() != model.target_embedding.positions.data_ptr()
+    assert (
+        model.source_embedding.positions.data_ptr() != model.target_embedding.positions.data_ptr()
+    )
 
 
 def test_the_papers_base_model_builds_with_vectors_of_its_sizes():
@@ -255,4 +323,6 @@ def test_looking_leaves_nothing_behind_on_the_model():
     before = {name: dict(vars(module)) for name, module in model.named_modules()}
     model.forward_with_attention(*tokens())
     after = {name: dict(vars(module)) for name, module in model.named_modules()}
-    assert {name: list(values) for name, values in after.items()} == {name: list(values) for name, values in before.items()}
+    assert {name: list(values) for name, values in after.items()} == {
+        name: list(values) for name, values in before.items()
+    }

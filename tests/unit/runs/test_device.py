@@ -14,7 +14,9 @@ from tests.support.app_server import wait_for
 
 def test_it_is_told_by_a_process_of_its_own():
     heard, codes = [], []
-    WorkerProcess("playground.runs.device:main", "device", on_message=heard.append, on_exit=codes.append)
+    WorkerProcess(
+        "playground.runs.device:main", "device", on_message=heard.append, on_exit=codes.append
+    )
     wait_for(lambda: codes, description="the end of that process")
     assert codes == [0]
     (line,) = heard
@@ -30,7 +32,9 @@ def machine(monkeypatch):
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: apple)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(gpus))
         monkeypatch.setattr(torch.cuda, "device_count", lambda: len(gpus))
-        about = {"get_device_properties": lambda n: SimpleNamespace(name=gpus[n], total_memory=80e9)}
+        about = {
+            "get_device_properties": lambda n: SimpleNamespace(name=gpus[n], total_memory=80e9)
+        }
         for name, answer in about.items():
             monkeypatch.setattr(torch.cuda, name, answer)
 
@@ -42,9 +46,15 @@ def machine(monkeypatch):
     [
         ({}, "Training on cpu, 2 cores: no CUDA device is visible"),
         ({"cores": 1, "cuda": None}, "Training on cpu, 1 core: this torch was built without CUDA"),
-        ({"cuda": None, "apple": True}, "Training on cpu, 2 cores: Apple's GPU (mps) is not supported, only CUDA is"),
+        (
+            {"cuda": None, "apple": True},
+            "Training on cpu, 2 cores: Apple's GPU (mps) is not supported, only CUDA is",
+        ),
         ({"gpus": ["NVIDIA A"]}, "Training on cuda:0, NVIDIA A with 80 GB"),
-        ({"gpus": ["NVIDIA A", "NVIDIA B"]}, "Training on cuda:0, NVIDIA A with 80 GB, the first of 2 that are visible"),
+        (
+            {"gpus": ["NVIDIA A", "NVIDIA B"]},
+            "Training on cuda:0, NVIDIA A with 80 GB, the first of 2 that are visible",
+        ),
     ],
 )
 def test_the_line_names_the_device_and_the_reason(machine, about, line):
@@ -55,5 +65,8 @@ def test_the_line_names_the_device_and_the_reason(machine, about, line):
 def test_auto_device_on_zerogpu_is_cpu_with_note_on_gpu_slices(machine, monkeypatch):
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     machine(gpus=["NVIDIA A"])
-    assert device_summary() == "Training on cpu, 2 cores: ZeroGPU trains runs with device=zero in slices"
+    assert (
+        device_summary()
+        == "Training on cpu, 2 cores: ZeroGPU trains runs with device=zero in slices"
+    )
     assert resolve_device("zero").type == resolve_device("cuda").type == "cuda"

@@ -12,19 +12,32 @@ from playground.runs.limits import Limits
 from playground.runs.registry import Registry
 from playground.training.config import RunConfig
 
-LARGE = {"d_model": 256, "n_heads": 64, "n_layers": 4, "d_ff": 1024, "min_length": 128, "max_length": 128, "batch_size": 2}
+LARGE = {
+    "d_model": 256,
+    "n_heads": 64,
+    "n_layers": 4,
+    "d_ff": 1024,
+    "min_length": 128,
+    "max_length": 128,
+    "batch_size": 2,
+}
 
 
 def test_prices_follow_what_the_views_measure_on():
     assert head_patterns.NUM_SEQUENCES == inspection_cost.HEAD_SCORE_SEQUENCES
-    assert (head_analysis.MIN_SEQUENCES, head_analysis.MIN_STEPS) == (inspection_cost.ABLATION_SEQUENCES, inspection_cost.TRAINING_STEPS)
+    assert (head_analysis.MIN_SEQUENCES, head_analysis.MIN_STEPS) == (
+        inspection_cost.ABLATION_SEQUENCES,
+        inspection_cost.TRAINING_STEPS,
+    )
 
 
 def test_larger_models_and_longer_sequences_cost_more():
     usual = RunConfig()
     for view in ("heads", "heads-over-training", "away"):
         assert 0 < min_seconds(usual, view) < 1 < 10 * min_seconds(RunConfig.from_flat(LARGE), view)
-        assert min_seconds(RunConfig.from_flat({"min_length": 20, "max_length": 20}), view) > min_seconds(usual, view)
+        assert min_seconds(
+            RunConfig.from_flat({"min_length": 20, "max_length": 20}), view
+        ) > min_seconds(usual, view)
     assert min_seconds(usual, "evaluate", 2000) == 2 * min_seconds(usual, "evaluate", 1000)
     assert min_seconds(RunConfig.from_flat(LARGE), "attention") == 0
 
@@ -37,13 +50,17 @@ def registry(tmp_path, monkeypatch):
     registry.shutdown()
 
 
-@pytest.mark.parametrize(("limit", "fields", "refused"), [(120.0, LARGE, True), (120.0, {}, False), (0.0, LARGE, False)])
+@pytest.mark.parametrize(
+    ("limit", "fields", "refused"), [(120.0, LARGE, True), (120.0, {}, False), (0.0, LARGE, False)]
+)
 def test_shared_server_rejects_request_estimated_above_time_limit(registry, limit, fields, refused):
     run = registry.start(RunConfig.from_flat(fields), "ada")
     run.weight_steps, run.latest_weights_step = [1], 1
     registry.limits = Limits(slow_view_timeout_s=limit, view_timeout_s=20.0)
     asked = []
-    registry.slow_inspector.request = lambda *arguments, **named: asked.append(named["timeout_s"]) or Future()
+    registry.slow_inspector.request = lambda *arguments, **named: (
+        asked.append(named["timeout_s"]) or Future()
+    )
     future = registry.inspect_view(run, '{"view": "away"}', slow=True)
     assert asked == ([] if refused else [limit])
     assert not refused or "minutes or more" in future.result(0)["error"]

@@ -98,12 +98,17 @@ def test_invented_owners_of_one_address_share_its_turns(eyes):
 
 
 def test_a_client_and_an_address_have_as_many_waiting_as_they_may(eyes):
-    replies = ask(eyes, ADA, *("x" for _ in range(MAX_PER_CLIENT + 3)))  # one of them is at the process
+    replies = ask(
+        eyes, ADA, *("x" for _ in range(MAX_PER_CLIENT + 3))
+    )  # one of them is at the process
     assert [reply.done() for reply in replies] == [False] * (MAX_PER_CLIENT + 1) + [True] * 2
     refused = replies[-1].result(0)
     assert "busy" in refused["error"]
     assert refused["again"]
-    invented = [ask(eyes, Client("10.0.0.1", f"invented {number}"), "x")[0] for number in range(MAX_PER_ADDRESS)]
+    invented = [
+        ask(eyes, Client("10.0.0.1", f"invented {number}"), "x")[0]
+        for number in range(MAX_PER_ADDRESS)
+    ]
     assert sum(reply.done() for reply in invented) == MAX_PER_CLIENT
     assert not ask(eyes, BOB, "b")[0].done()
 
@@ -192,7 +197,9 @@ def test_a_client_that_disconnects_takes_its_request_out_of_the_queue(eyes):
     assert waiting.cancelled()
 
 
-@pytest.mark.parametrize("request_", [request_whose(), SimpleNamespace(scope={"path": "/gradio_api/call/predict"})])
+@pytest.mark.parametrize(
+    "request_", [request_whose(), SimpleNamespace(scope={"path": "/gradio_api/call/predict"})]
+)
 def test_a_client_that_stays_gets_its_answer(eyes, request_):
     (reply,) = ask(eyes, ADA, "1")
 

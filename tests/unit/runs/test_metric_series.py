@@ -8,22 +8,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playground.runs.metric_series import MAX_DELTA_POINTS, METRIC_COLUMNS, PLOTTED_COLUMNS, MetricSeries, downsample_evaluations
+from playground.runs.metric_series import (
+    MAX_DELTA_POINTS,
+    METRIC_COLUMNS,
+    PLOTTED_COLUMNS,
+    MetricSeries,
+    downsample_evaluations,
+)
 
 
 def line(step, **more):
-    return {"step": step, "loss": 1 / step, "learning_rate": step / 7, "gradient_norm": step + 0.5, "seconds": step / 10,
-            "steps_per_second": 10.0, "tokens_per_second": 9.0} | more  # fmt: skip
+    return {
+        "step": step,
+        "loss": 1 / step,
+        "learning_rate": step / 7,
+        "gradient_norm": step + 0.5,
+        "seconds": step / 10,
+        "steps_per_second": 10.0,
+        "tokens_per_second": 9.0,
+    } | more
 
 
 def up_to(last, first=1, score_every=0):
     scores = {"exact_match": 0.25, "token_accuracy": 0.5, "scored": 64}
-    return MetricSeries(line(step, **(scores if score_every and step % score_every == 0 else {})) for step in range(first, last + 1))
+    return MetricSeries(
+        line(step, **(scores if score_every and step % score_every == 0 else {}))
+        for step in range(first, last + 1)
+    )
 
 
 def noisy(last, seed=0):
     rng = random.Random(seed)
-    return MetricSeries(line(step, loss=rng.random(), exact_match=rng.random(), scored=64) for step in range(1, last + 1))
+    return MetricSeries(
+        line(step, loss=rng.random(), exact_match=rng.random(), scored=64)
+        for step in range(1, last + 1)
+    )
 
 
 class Page:
@@ -39,7 +58,12 @@ class Page:
         assert not set(told["steps"]) & set(self.points)
         assert told["steps"] == sorted(set(told["steps"]))
         assert min(told["steps"], default=10**9) > max(self.points, default=0)
-        self.points |= {step: values for step, *values in zip(told["steps"], *(told[name] for name in PLOTTED_COLUMNS), strict=True)}
+        self.points |= {
+            step: values
+            for step, *values in zip(
+                told["steps"], *(told[name] for name in PLOTTED_COLUMNS), strict=True
+            )
+        }
         self.scored += told["scored"]
         self.known = told["count"]
 
@@ -48,7 +72,9 @@ class Page:
 
 
 def test_points_are_what_was_measured():
-    points = MetricSeries([line(1), line(2, exact_match=0.5, token_accuracy=0.75, scored=64), line(3)])
+    points = MetricSeries(
+        [line(1), line(2, exact_match=0.5, token_accuracy=0.75, scored=64), line(3)]
+    )
     assert (len(points), points.first, points.last, points.best) == (3, 1, 3, 0.5)
     assert {name: list(column) for name, column in points.columns.items()} == {
         name: [line(step)[name] for step in (1, 2, 3)] for name in METRIC_COLUMNS
@@ -84,11 +110,20 @@ def test_a_step_that_does_not_follow_is_refused_and_what_was_there_stays(step):
 
 def test_what_was_not_measured_counts_as_nothing():
     points = MetricSeries([{"step": 1, "loss": 2.0}])
-    assert points.latest() == {"step": 1, "loss": 2.0, "learning_rate": 0.0, "gradient_norm": 0.0, "seconds": 0.0, "steps_per_second": 0.0}
+    assert points.latest() == {
+        "step": 1,
+        "loss": 2.0,
+        "learning_rate": 0.0,
+        "gradient_norm": 0.0,
+        "seconds": 0.0,
+        "steps_per_second": 0.0,
+    }
 
 
 def test_the_best_score_is_the_highest_and_may_be_none_at_all():
-    scored = MetricSeries([line(1, exact_match=0.0), line(2, exact_match=0.5), line(3, exact_match=0.25)])
+    scored = MetricSeries(
+        [line(1, exact_match=0.0), line(2, exact_match=0.5), line(3, exact_match=0.25)]
+    )
     assert scored.best == 0.5
     assert MetricSeries([line(1, exact_match=0.0)]).best == 0.0
 
@@ -100,11 +135,16 @@ def test_the_best_score_is_the_highest_and_may_be_none_at_all():
 def test_a_page_that_follows_has_every_point_once_and_in_order(portions):
     points, page, step = MetricSeries(), Page(), 0
     for portion in portions:
-        points.add(line(each, exact_match=0.5, scored=1) for each in range(step + 1, step + portion + 1))
+        points.add(
+            line(each, exact_match=0.5, scored=1) for each in range(step + 1, step + portion + 1)
+        )
         step += portion
         page.take(points.delta_since(page.known))
     assert list(page.points) == list(range(1, step + 1))
-    assert all(values == [line(each)[name] for name in PLOTTED_COLUMNS] for each, values in page.points.items())
+    assert all(
+        values == [line(each)[name] for name in PLOTTED_COLUMNS]
+        for each, values in page.points.items()
+    )
     assert [each for each, *_ in page.scored] == list(range(1, step + 1))
 
 
@@ -114,7 +154,12 @@ def test_what_a_page_has_is_not_told_again():
     assert (told["whole"], told["count"], told["steps"]) == (False, 50, list(range(21, 51)))
     assert [step for step, *_ in told["scored"]] == [30, 40, 50]
     nothing = points.delta_since(50)
-    assert (nothing["whole"], nothing["count"], nothing["steps"], nothing["scored"]) == (False, 50, [], [])
+    assert (nothing["whole"], nothing["count"], nothing["steps"], nothing["scored"]) == (
+        False,
+        50,
+        [],
+        [],
+    )
 
 
 def test_a_page_that_claims_more_than_there_is_gets_the_whole():
@@ -165,7 +210,11 @@ def test_curve_keeps_extremes_of_any_interval_within_one_column(last, columns, s
     low = data.draw(st.integers(1, last))
     high = data.draw(st.integers(low, last))
     close = -(-last // columns)
-    drawn = [loss[step - 1] for step in range(max(1, low - close), min(last, high + close) + 1) if step in shown]
+    drawn = [
+        loss[step - 1]
+        for step in range(max(1, low - close), min(last, high + close) + 1)
+        if step in shown
+    ]
     assert min(drawn) <= min(loss[low - 1 : high])
     assert max(drawn) >= max(loss[low - 1 : high])
     assert {loss.index(min(loss)) + 1, loss.index(max(loss)) + 1} <= shown
@@ -174,7 +223,9 @@ def test_curve_keeps_extremes_of_any_interval_within_one_column(last, columns, s
 @pytest.mark.parametrize("height", [-50.0, 50.0])
 @pytest.mark.parametrize("at", [1, 2, 777, 50_000, 99_999, 100_000])
 def test_a_single_spike_among_a_hundred_thousand_steps_is_drawn(at, height):
-    points = MetricSeries(line(step, loss=height if step == at else 1.0) for step in range(1, 100_001))
+    points = MetricSeries(
+        line(step, loss=height if step == at else 1.0) for step in range(1, 100_001)
+    )
     told = points.delta_since(0)
     assert told["loss"][told["steps"].index(at)] == height
     assert told["loss"].count(height) == 1
@@ -216,4 +267,6 @@ def test_curve_time_is_not_quadratic_in_columns():
             times.append(time.thread_time() - before)
         return min(times)
 
-    assert seconds(16_000) < 40 * seconds(1_000)  # 16 times as many columns; their square is 256 times as large
+    assert seconds(16_000) < 40 * seconds(
+        1_000
+    )  # 16 times as many columns; their square is 256 times as large

@@ -7,12 +7,27 @@ import time
 import pytest
 
 from playground.runs.registry import Registry
-from playground.runs.run import MAX_NAME_LENGTH, TERMINAL_STATUSES, Run, flat_directory_size, owner_id, to_summary
+from playground.runs.run import (
+    MAX_NAME_LENGTH,
+    TERMINAL_STATUSES,
+    Run,
+    flat_directory_size,
+    owner_id,
+    to_summary,
+)
 from playground.runs.weight_history import WeightHistory, weights_path
 from playground.training.config import RunConfig, SettingChange
 from tests.support.app_server import wait_for
 
-SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "steps": 40}
+SMALL = {
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 16,
+    "batch_size": 8,
+    "max_length": 5,
+    "steps": 40,
+}
 
 
 @pytest.fixture
@@ -21,11 +36,23 @@ def run(tmp_path):
     folder = tmp_path / "runs" / "20260101-000000-reverse-abc123"
     folder.mkdir(parents=True)
     run = Run(
-        "the-id", "the-watch-id", owner_id("ada's secret"), "My run · 1", RunConfig.from_flat(SMALL), folder,
-        status="stopped", message="why", changes=[SettingChange(3, "learning_rate", 0.5), SettingChange(9, "speed", 2)], step=12, best=0.5,
-        scores={"n": 4, "exact_match": 0.5, "token_accuracy": 0.75, "by_length": []}, seconds=1.5, device="cpu", hidden=True,
+        "the-id",
+        "the-watch-id",
+        owner_id("ada's secret"),
+        "My run · 1",
+        RunConfig.from_flat(SMALL),
+        folder,
+        status="stopped",
+        message="why",
+        changes=[SettingChange(3, "learning_rate", 0.5), SettingChange(9, "speed", 2)],
+        step=12,
+        best=0.5,
+        scores={"n": 4, "exact_match": 0.5, "token_accuracy": 0.75, "by_length": []},
+        seconds=1.5,
+        device="cpu",
+        hidden=True,
         origin=("20250101-000000-reverse-000000", 7),
-    )  # fmt: skip
+    )
     run.write()
     return run
 
@@ -45,7 +72,12 @@ def lines(*steps, **more):
 def test_a_record_reads_as_it_was_written(run):
     read = Run.read(run.folder)
     assert read.to_json() == run.to_json()
-    assert (read.config, read.changes, read.origin, read.folder) == (run.config, run.changes, run.origin, run.folder)
+    assert (read.config, read.changes, read.origin, read.folder) == (
+        run.config,
+        run.changes,
+        run.origin,
+        run.folder,
+    )
     assert to_summary(read) == to_summary(run)
 
 
@@ -74,7 +106,9 @@ def test_a_record_that_cannot_be_written_is_said_and_the_old_one_stays(run):
     before = (run.folder / "run.json").read_bytes()
     run.message, run.name = "", "x"
     os.rename(run.folder / "run.json", run.folder / "aside")
-    (run.folder / "run.json").mkdir()  # as a full disk would, it makes every write fail, for root too
+    (
+        run.folder / "run.json"
+    ).mkdir()  # as a full disk would, it makes every write fail, for root too
     run.write()
     assert run.message.startswith(f"could not write {run.folder.name}{os.sep}run.json: ")
     (run.folder / "run.json").rmdir()
@@ -92,7 +126,18 @@ def test_a_run_whose_folder_has_gone_writes_nothing(run, tmp_path):
 # Records of others
 
 
-NO_RECORDS = [b"", b"{", b"null", b"3", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"id": "x"}', b'{"id": 1, "id": 2}']
+NO_RECORDS = [
+    b"",
+    b"{",
+    b"null",
+    b"3",
+    b"[]",
+    b"{}",
+    b"\xff",
+    b"[" * 100_000,
+    b'{"id": "x"}',
+    b'{"id": 1, "id": 2}',
+]
 ODD = {
     "id": [None, 7, "", [], {}],
     "watch_id": [None, 7, "", []],
@@ -111,7 +156,7 @@ ODD = {
     "origin": [3, "ab", ["x"], ["x", "y"], [1, 2], ["x", -1], ["../../etc", 3], {"a": 1}, True],
     "config": [None, 3, "x", {"task": "explode"}, {"surprise": 1}, {"d_model": -1}],
     "changes": [None, 3, "x", [3], [[1, "seed", 3]], [[-1, "steps", 3]], {}],
-}  # fmt: skip
+}
 CASES = [(name, value) for name, values in ODD.items() for value in values]
 
 
@@ -122,7 +167,9 @@ def test_what_is_no_record_is_refused_with_the_files_name(run, data):
         Run.read(run.folder)
 
 
-@pytest.mark.parametrize(("name", "value"), CASES, ids=[f"{name}-{value!s:.15}" for name, value in CASES])
+@pytest.mark.parametrize(
+    ("name", "value"), CASES, ids=[f"{name}-{value!s:.15}" for name, value in CASES]
+)
 def test_a_record_that_no_server_writes_is_refused(run, name, value):
     edit(run, **{name: value})
     with pytest.raises(ValueError, match=r"\w"):
@@ -137,7 +184,9 @@ def test_what_a_newer_version_may_have_written_besides_is_left_out(run):
 def test_a_record_that_lacks_something_is_refused(run):
     content = json.loads((run.folder / "run.json").read_text())
     for name in ("id", "watch_id", "owner", "name", "config", "changes", "origin"):
-        (run.folder / "run.json").write_text(json.dumps({key: value for key, value in content.items() if key != name}))
+        (run.folder / "run.json").write_text(
+            json.dumps({key: value for key, value in content.items() if key != name})
+        )
         with pytest.raises(ValueError, match=r"run\.json"):
             Run.read(run.folder)
 
@@ -157,7 +206,10 @@ def test_a_giant_record_is_refused_unread(run):
 
 
 def test_server_loads_readable_runs_and_leaves_broken_records_alone(run, tmp_path):
-    broken = [*NO_RECORDS, *(json.dumps(json.loads(run.to_json()) | {name: value}).encode() for name, value in CASES)]
+    broken = [
+        *NO_RECORDS,
+        *(json.dumps(json.loads(run.to_json()) | {name: value}).encode() for name, value in CASES),
+    ]
     for number, data in enumerate(broken):
         folder = tmp_path / "runs" / f"broken-{number}"
         folder.mkdir()
@@ -172,13 +224,18 @@ def test_server_loads_readable_runs_and_leaves_broken_records_alone(run, tmp_pat
         assert registry.find_shared("another") is None
         assert registry.summaries("ada's secret")[0]["name"] == "My run · 1"
         wait_for_house(registry)
-        assert all((tmp_path / "runs" / f"broken-{number}" / "run.json").read_bytes() == data for number, data in enumerate(broken))
+        assert all(
+            (tmp_path / "runs" / f"broken-{number}" / "run.json").read_bytes() == data
+            for number, data in enumerate(broken)
+        )
     finally:
         registry.shutdown()
 
 
 def wait_for_house(registry):
-    """Until the house was looked after at least once: a run whose last visit lies long back is forgotten by then."""
+    """Until the house was looked after at least once: a run whose last visit lies long back is
+    forgotten by then.
+    """
     run = next(iter(registry._runs.values()))
     run.load_points()
     run.last_viewed_at -= 1000
@@ -212,11 +269,19 @@ def test_points_that_are_read_anew_are_another_epoch(run):
 
 @pytest.mark.parametrize(
     "odd",
-    [b"{", b'{"step": 9, "loss": 1}', b'{"step": 2, "loss": 1}', b'{"step": 3, "loss": "low"}', b'{"step": 3, "loss": 1, "seconds": [1]}',
-     b'{"step": 3, "loss": 1, "gradient_norm": 1' + b"0" * 400 + b"}"],
-)  # fmt: skip
+    [
+        b"{",
+        b'{"step": 9, "loss": 1}',
+        b'{"step": 2, "loss": 1}',
+        b'{"step": 3, "loss": "low"}',
+        b'{"step": 3, "loss": 1, "seconds": [1]}',
+        b'{"step": 3, "loss": 1, "gradient_norm": 1' + b"0" * 400 + b"}",
+    ],
+)
 def test_metrics_that_are_broken_are_told_up_to_there(run, odd):
-    (run.folder / "metrics.jsonl").write_bytes(b'{"step": 1, "loss": 1}\n{"step": 2, "loss": 1}\n' + odd + b'\n{"step": 4, "loss": 1}\n')
+    (run.folder / "metrics.jsonl").write_bytes(
+        b'{"step": 1, "loss": 1}\n{"step": 2, "loss": 1}\n' + odd + b'\n{"step": 4, "loss": 1}\n'
+    )
     run.message = ""
     told = run.load_points().delta_since(0)
     assert told["steps"] == [1, 2]
@@ -260,7 +325,12 @@ def test_a_row_of_the_list_says_what_a_run_is(run):
         40,
         0.5,
     )
-    assert (row["task"], row["shape"], row["hidden"], row["deleted"]) == ("reverse 1–5", [1, 2, 16], True, False)
+    assert (row["task"], row["shape"], row["hidden"], row["deleted"]) == (
+        "reverse 1–5",
+        [1, 2, 16],
+        True,
+        False,
+    )
     assert "owner" not in row
     assert len(row["name"]) <= MAX_NAME_LENGTH
     assert row["created"] <= time.time()

@@ -39,7 +39,9 @@ def test_local_storage_is_beside_code_even_if_data_folder_exists(tmp_path):
 def test_space_storage_holds_runs_downloads_and_shipped_checkpoints(storage):
     home = resolve_storage(storage, mounted=lambda path: path == storage)
     assert (home.root, home.note) == (storage / "checkpoints", "")
-    assert os.environ["PLAYGROUND_CHECKPOINTS"] == str(storage / "checkpoints")  # rows and fetched models go by it
+    assert os.environ["PLAYGROUND_CHECKPOINTS"] == str(
+        storage / "checkpoints"
+    )  # rows and fetched models go by it
     assert os.environ["HF_HOME"] == str(storage / ".huggingface")
     registry = Registry(home.root)
     assert set(registry.list_checkpoints()) == set(BUNDLED_CHECKPOINTS)
@@ -66,7 +68,9 @@ def test_storage_that_is_not_mounted_or_cannot_be_written_is_none(storage, monke
     assert "HF_HOME" not in os.environ
 
 
-@pytest.mark.parametrize(("chosen", "lasts"), [("checkpoints", True), ("runs/of/mine", True), ("../elsewhere", False)])
+@pytest.mark.parametrize(
+    ("chosen", "lasts"), [("checkpoints", True), ("runs/of/mine", True), ("../elsewhere", False)]
+)
 def test_a_folder_that_the_owner_chose_is_taken_and_judged(storage, monkeypatch, chosen, lasts):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(storage / chosen))
     home = resolve_storage(storage, mounted=lambda path: True)

@@ -1,4 +1,7 @@
-"""What a run leaves on disk of its steps. The bytes of weights and states are any bytes here: history does not look into them."""
+"""What a run leaves on disk of its steps.
+
+The bytes of weights and states are any bytes here: history does not look into them.
+"""
 
 import json
 import os
@@ -31,9 +34,13 @@ from tests.support.app_server import ROOT
 STEPS = st.integers(0, 10_000_000)
 UNLIMITED = 10**9
 ODD = next(
-    step for step in range(0, 10**6, STATE_EVERY_N_WEIGHTS) if not is_retained(step, WEIGHTS_PER_DOUBLING[0])
+    step
+    for step in range(0, 10**6, STATE_EVERY_N_WEIGHTS)
+    if not is_retained(step, WEIGHTS_PER_DOUBLING[0])
 )  # off the grid, and with a state
-AFTER = [step for step in range(ODD + 1, ODD + 40) if not is_retained(step, WEIGHTS_PER_DOUBLING[0])]
+AFTER = [
+    step for step in range(ODD + 1, ODD + 40) if not is_retained(step, WEIGHTS_PER_DOUBLING[0])
+]
 
 
 def line(step):
@@ -79,7 +86,9 @@ def test_early_on_every_step_is_on_the_grid(step, fineness):
 def test_each_doubling_of_the_step_has_as_many_on_the_grid(doublings, fineness):
     low = fineness << doublings
     stride = max(1, (1 << doublings))
-    there = [step for step in range(low, 2 * low, max(1, stride // 4)) if is_retained(step, fineness)]
+    there = [
+        step for step in range(low, 2 * low, max(1, stride // 4)) if is_retained(step, fineness)
+    ]
     assert len(there) == fineness
     assert {b - a for a, b in pairwise(there)} <= {stride}
 
@@ -91,7 +100,10 @@ def test_a_finer_grid_holds_every_step_of_a_coarser_one(step, halvings, further)
 
 
 def test_each_fineness_only_takes_away_from_the_one_before():
-    grids = [{step for step in range(5000) if is_retained(step, fineness)} for fineness in WEIGHTS_PER_DOUBLING]
+    grids = [
+        {step for step in range(5000) if is_retained(step, fineness)}
+        for fineness in WEIGHTS_PER_DOUBLING
+    ]
     for finer, coarser in pairwise(grids):
         assert coarser < finer
     assert WEIGHTS_PER_DOUBLING[-1] == 1
@@ -122,7 +134,9 @@ def test_within_the_budget_all_weights_on_the_grid_and_all_states_stay(tmp_path)
     last=st.integers(1, 1500),
     showing=st.integers(2, 40),
 )
-def test_the_budget_holds_at_every_step_and_the_first_and_the_newest_stay(tmp_path_factory, budget, weight, more, last, showing):
+def test_the_budget_holds_at_every_step_and_the_first_and_the_newest_stay(
+    tmp_path_factory, budget, weight, more, last, showing
+):
     state = 2 * weight + more  # Adam keeps two numbers for each weight
     run = tmp_path_factory.mktemp("run")
     history, newest = opened(run, budget=budget), 0
@@ -131,12 +145,16 @@ def test_the_budget_holds_at_every_step_and_the_first_and_the_newest_stay(tmp_pa
         newest = newest if put is None else put
         if step % 50 == 0 or step == last:
             assert weight_steps(run) == history.steps()
-            assert bytes_in(run) <= budget + (TRANSIENT_WEIGHTS + 2) * weight  # those that stay whatever they weigh
+            assert (
+                bytes_in(run) <= budget + (TRANSIENT_WEIGHTS + 2) * weight
+            )  # those that stay whatever they weigh
     there, states = weight_steps(run), state_steps(run)
     assert there[0] == 0
     assert there[-1] == newest
     assert set(states) <= set(there)
-    assert {path.name for path in (run / "history").glob("*.state.safetensors")} == {f"{step}.state.safetensors" for step in states}
+    assert {path.name for path in (run / "history").glob("*.state.safetensors")} == {
+        f"{step}.state.safetensors" for step in states
+    }
 
 
 def test_full_history_budget_coarsens_steps_and_keeps_the_range(tmp_path):
@@ -172,7 +190,9 @@ def test_the_newest_weights_stay_even_off_the_grid(tmp_path):
 def test_a_step_with_a_state_keeps_its_weights(tmp_path):
     history = opened(tmp_path, budget=20_000)
     trained(history, range(4001), weight=50, state=150, shown=lambda step: step % 7 == 0)
-    states = {int(path.name.split(".")[0]) for path in (tmp_path / "history").glob("*.state.safetensors")}
+    states = {
+        int(path.name.split(".")[0]) for path in (tmp_path / "history").glob("*.state.safetensors")
+    }
     assert len(states) > 5
     assert states <= set(weight_steps(tmp_path))
     assert any(not is_retained(step, WEIGHTS_PER_DOUBLING[-1]) for step in states)
@@ -224,20 +244,35 @@ def test_a_state_without_weights_is_nothing_to_go_on_from(tmp_path):
 
 def test_state_is_due_at_every_stride_and_not_at_step_zero(tmp_path):
     history = opened(tmp_path)
-    assert [step for step in range(50) if history.should_save_state(step)] == list(range(STATE_EVERY_N_WEIGHTS, 50, STATE_EVERY_N_WEIGHTS))
+    assert [step for step in range(50) if history.should_save_state(step)] == list(
+        range(STATE_EVERY_N_WEIGHTS, 50, STATE_EVERY_N_WEIGHTS)
+    )
 
 
 # Looking up
 
 
 def test_where_nothing_was_kept_there_are_no_steps(tmp_path):
-    assert weight_steps(tmp_path / "nowhere") == state_steps(tmp_path) == list(read_lines(tmp_path)) == []
+    assert (
+        weight_steps(tmp_path / "nowhere")
+        == state_steps(tmp_path)
+        == list(read_lines(tmp_path))
+        == []
+    )
 
 
 def test_files_of_others_in_the_history_are_no_steps(tmp_path):
     history = opened(tmp_path)
     history.save_weights(3, b"w")
-    for name in ("x.safetensors", "-4.safetensors", "5.safetensors.tmp", ".6.safetensors.ab.tmp", "7", "8.pt", "3.4.safetensors"):
+    for name in (
+        "x.safetensors",
+        "-4.safetensors",
+        "5.safetensors.tmp",
+        ".6.safetensors.ab.tmp",
+        "7",
+        "8.pt",
+        "3.4.safetensors",
+    ):
         (tmp_path / "history" / name).write_bytes(b"x")
     assert weight_steps(tmp_path) == [3]
     assert state_steps(tmp_path) == []
@@ -245,7 +280,9 @@ def test_files_of_others_in_the_history_are_no_steps(tmp_path):
 
 @given(st.lists(STEPS, unique=True, max_size=20).map(sorted), STEPS)
 def test_the_nearest_step_is_the_nearest_and_the_earlier_of_two(steps, step):
-    assert nearest_step(steps, step) == min(steps, key=lambda other: (abs(other - step), other), default=None)
+    assert nearest_step(steps, step) == min(
+        steps, key=lambda other: (abs(other - step), other), default=None
+    )
 
 
 # Going on, going back
@@ -306,11 +343,27 @@ def test_lines_come_back_as_they_were_added_in_whatever_portions(tmp_path_factor
 
 @pytest.mark.parametrize(
     "odd",
-    [b"", b"{", b"null", b"3", b"[]", b"{}", b'{"loss": 1}', b'{"step": "3"}', b'{"step": 1.5}', b'{"step": true}',
-     b'{"step": 2, "loss": NaN}', b'{"step": 2, "step": 3}', b"\xff", b"[" * 50_000],
-)  # fmt: skip
+    [
+        b"",
+        b"{",
+        b"null",
+        b"3",
+        b"[]",
+        b"{}",
+        b'{"loss": 1}',
+        b'{"step": "3"}',
+        b'{"step": 1.5}',
+        b'{"step": true}',
+        b'{"step": 2, "loss": NaN}',
+        b'{"step": 2, "step": 3}',
+        b"\xff",
+        b"[" * 50_000,
+    ],
+)
 def test_a_line_in_between_that_is_none_is_named(tmp_path, odd):
-    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1, "loss": 1}\n' + odd + b'\n{"step": 3, "loss": 1}\n')
+    (tmp_path / "metrics.jsonl").write_bytes(
+        b'{"step": 1, "loss": 1}\n' + odd + b'\n{"step": 3, "loss": 1}\n'
+    )
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 2: "):
         list(read_lines(tmp_path))
 
@@ -356,7 +409,8 @@ assert weight_steps(run) == history.steps() == [1, 2]
 make_room()
 history.add([{"step": 40_002, "loss": 1.0}])
 history.flush()
-print(json.dumps([tries, failed, [line["step"] for line in read_lines(run)] == list(range(1, 40_003))]))
+steps = [line["step"] for line in read_lines(run)]
+print(json.dumps([tries, failed, steps == list(range(1, 40_003))]))
 """
 
 
@@ -364,7 +418,12 @@ print(json.dumps([tries, failed, [line["step"] for line in read_lines(run)] == l
 def tmpfs(folder, size):
     """A file system of so many bytes; the test is skipped where none can be mounted."""
     folder.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, text=True, check=False)
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if mount.returncode:
         pytest.skip(f"no small file system can be mounted here: {mount.stderr.strip()}")
     try:
@@ -375,7 +434,9 @@ def tmpfs(folder, size):
 
 def added_where_there_is_no_room(run, room):
     command = [sys.executable, "-W", "error", "-c", FULL, str(run), room]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -385,7 +446,9 @@ def test_on_a_full_disk_no_line_is_lost_and_the_files_stay_whole(tmp_path):
         assert added_where_there_is_no_room(run, "tmpfs") == [3, 1, True]
 
 
-@pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="the system has no limit on the size of a file")
+@pytest.mark.skipif(
+    not hasattr(resource, "RLIMIT_FSIZE"), reason="the system has no limit on the size of a file"
+)
 def test_file_size_limit_loses_no_line_and_leaves_files_intact(tmp_path):
     assert added_where_there_is_no_room(tmp_path, "limit") == [3, 1, True]
 

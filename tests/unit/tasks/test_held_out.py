@@ -14,7 +14,9 @@ REVERSE = load_task("reverse")
 
 def padded(sequences, width=None, filler=0):
     width = width or max(map(len, sequences))
-    return torch.tensor([[*s, *[filler] * (width - len(s))] for s in sequences]), torch.tensor([len(s) for s in sequences])
+    return torch.tensor([[*s, *[filler] * (width - len(s))] for s in sequences]), torch.tensor(
+        [len(s) for s in sequences]
+    )
 
 
 def held_out(text):
@@ -32,12 +34,17 @@ def scrambled(x):
     return x ^ x >> 27
 
 
-@pytest.mark.parametrize("text", ["6", "09", "40", "28", "766", "8741", "19947", "733073", "5182897", "14445311", "123456789"])
+@pytest.mark.parametrize(
+    "text",
+    ["6", "09", "40", "28", "766", "8741", "19947", "733073", "5182897", "14445311", "123456789"],
+)
 def test_these_sequences_are_held_out_in_every_version(text):
     assert held_out(text)
 
 
-@pytest.mark.parametrize("text", ["1", "3", "31", "314", "3141", "31415", "314159", "3141592", "0000000000"])
+@pytest.mark.parametrize(
+    "text", ["1", "3", "31", "314", "3141", "31415", "314159", "3141592", "0000000000"]
+)
 def test_these_sequences_train_in_every_version(text):
     assert not held_out(text)
 
@@ -48,17 +55,25 @@ def test_the_hash_equals_the_same_arithmetic_in_plain_python(sequences):
         keys = [scrambled((at + 1) * 0x9E3779B97F4A7C15 % 2**64) | 1 for at in range(len(sequence))]
         return scrambled(scrambled(sum(map(int.__mul__, sequence, keys)) % 2**64)) % 16 == 0
 
-    assert is_held_out(*padded(sequences)).tolist() == [expected(sequence) for sequence in sequences]
+    assert is_held_out(*padded(sequences)).tolist() == [
+        expected(sequence) for sequence in sequences
+    ]
 
 
 @given(
     st.lists(st.lists(st.integers(3, 12), min_size=1, max_size=8), min_size=1, max_size=30),
-    st.integers(0, 5), st.integers(0, 12), st.randoms(use_true_random=False),
-)  # fmt: skip
-def test_the_side_of_a_sequence_depends_on_neither_padding_nor_neighbours(sequences, extra, filler, random):
+    st.integers(0, 5),
+    st.integers(0, 12),
+    st.randoms(use_true_random=False),
+)
+def test_the_side_of_a_sequence_depends_on_neither_padding_nor_neighbours(
+    sequences, extra, filler, random
+):
     alone = [is_held_out(*padded([sequence])).item() for sequence in sequences]
     order = random.sample(range(len(sequences)), len(sequences))
-    together = is_held_out(*padded([sequences[at] for at in order], max(map(len, sequences)) + extra, filler))
+    together = is_held_out(
+        *padded([sequences[at] for at in order], max(map(len, sequences)) + extra, filler)
+    )
     assert together.tolist() == [alone[at] for at in order]
 
 
@@ -66,9 +81,13 @@ def test_the_side_of_a_sequence_depends_on_neither_padding_nor_neighbours(sequen
 def test_one_sequence_in_sixteen_is_held_out_whatever_its_symbols(length):
     sequence_BL = torch.randint(3, 13, (40_000, length), generator=torch.Generator().manual_seed(1))
     held_B = is_held_out(sequence_BL, torch.full((40_000,), length))
-    assert held_B.float().mean().item() == pytest.approx(1 / 16, abs=0.006)  # five standard deviations, 10,000 distinct at length 4
+    assert held_B.float().mean().item() == pytest.approx(
+        1 / 16, abs=0.006
+    )  # five standard deviations, 10,000 distinct at length 4
     for position, symbol in itertools.product((0, length - 1), range(3, 13)):
-        assert held_B[sequence_BL[:, position] == symbol].float().mean().item() == pytest.approx(1 / 16, abs=0.035)
+        assert held_B[sequence_BL[:, position] == symbol].float().mean().item() == pytest.approx(
+            1 / 16, abs=0.035
+        )
 
 
 def test_the_same_seed_draws_the_same_batches_and_another_seed_others():
@@ -89,7 +108,9 @@ def test_batch_sampling_is_independent_of_torch_global_generator():
     asked = build_held_out_set(REVERSE, 50, 1, 8)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
-    assert torch.equal(sample_training_batch(REVERSE, 8, 1, 6, generator.manual_seed(5)).source_BS, batch.source_BS)
+    assert torch.equal(
+        sample_training_batch(REVERSE, 8, 1, 6, generator.manual_seed(5)).source_BS, batch.source_BS
+    )
     assert torch.equal(build_held_out_set(REVERSE, 50, 1, 8).batch.source_BS, asked.batch.source_BS)
 
 
@@ -115,14 +136,23 @@ def test_exactly_the_held_out_rows_of_a_training_batch_have_weight_zero():
 
 def test_no_sequence_that_trains_is_ever_asked():
     generator = torch.Generator().manual_seed(0)
-    batch = sample_training_batch(REVERSE, 20_000, 1, 4, generator)  # nearly every sequence of up to 4 symbols
+    batch = sample_training_batch(
+        REVERSE, 20_000, 1, 4, generator
+    )  # nearly every sequence of up to 4 symbols
     asked = set(sequences_of(build_held_out_set(REVERSE, 2000, 1, 4).batch))
-    trained = {s for s, weight in zip(sequences_of(batch), batch.loss_weight_B.tolist(), strict=True) if weight}
+    trained = {
+        s
+        for s, weight in zip(sequences_of(batch), batch.loss_weight_B.tolist(), strict=True)
+        if weight
+    }
     assert asked & set(sequences_of(batch))
     assert not asked & trained
 
 
-@pytest.mark.parametrize(("n", "min_length", "max_length"), [(1, 1, 1), (30, 1, 5), (2000, 1, 10), (700, 3, 7), (100, 20, 24)])
+@pytest.mark.parametrize(
+    ("n", "min_length", "max_length"),
+    [(1, 1, 1), (30, 1, 5), (2000, 1, 10), (700, 3, 7), (100, 20, 24)],
+)
 def test_held_out_sequences_are_distinct_and_deterministic(n, min_length, max_length):
     asked = build_held_out_set(REVERSE, n, min_length, max_length)
     sequences = sequences_of(asked.batch)
@@ -138,7 +168,9 @@ def test_held_out_sequences_are_distinct_and_deterministic(n, min_length, max_le
 
 
 def test_reverse_and_copy_are_asked_the_same_sequences():
-    assert sequences_of(build_held_out_set(REVERSE, 300, 1, 8).batch) == sequences_of(build_held_out_set(COPY, 300, 1, 8).batch)
+    assert sequences_of(build_held_out_set(REVERSE, 300, 1, 8).batch) == sequences_of(
+        build_held_out_set(COPY, 300, 1, 8).batch
+    )
 
 
 @pytest.mark.parametrize("symbols", [2, 5, 10])
@@ -164,7 +196,11 @@ def test_a_large_share_of_a_long_length_comes_back_distinct():
 
 
 def test_lengths_with_too_many_sequences_to_list_are_not_counted():
-    assert [length for length, n in build_held_out_set(REVERSE, 10, 1, 8).num_available.items() if n is None] == [6, 7, 8]
+    assert [
+        length
+        for length, n in build_held_out_set(REVERSE, 10, 1, 8).num_available.items()
+        if n is None
+    ] == [6, 7, 8]
 
 
 def test_a_short_length_may_have_no_held_out_sequence_at_all():
@@ -181,7 +217,10 @@ def test_what_short_lengths_cannot_fill_goes_to_the_longer_ones():
     assert max(n[3:]) - min(n[3:]) <= 1
 
 
-@pytest.mark.parametrize(("symbols", "min_length", "max_length"), [(2, 1, 8), (2, 5, 8), (3, 1, 6), (5, 2, 4), (10, 1, 3)])
+@pytest.mark.parametrize(
+    ("symbols", "min_length", "max_length"),
+    [(2, 1, 8), (2, 5, 8), (3, 1, 6), (5, 2, 4), (10, 1, 3)],
+)
 def test_fewer_than_asked_for_come_back_only_where_fewer_exist(symbols, min_length, max_length):
     task = load_task("copy", symbols)
     exist = sum(build_held_out_set(task, 1, min_length, max_length).num_available.values())

@@ -15,25 +15,40 @@ from playground.origins import store
 from playground.tasks import EOS, load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out, sample_training_batch
 from playground.tasks.lookup import LookupTask
-from playground.tasks.rows import DatasetError, DatasetNotFoundError, datasets_dir, read_pairs, validate_vocabulary
+from playground.tasks.rows import (
+    DatasetError,
+    DatasetNotFoundError,
+    datasets_dir,
+    read_pairs,
+    validate_vocabulary,
+)
 from playground.training.config import RunConfig
 from tests.support.app_server import ROOT
 
 words = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=4).filter(
     lambda word: word not in ("PAD", "SOS", "EOS") and len(word.split()) == 1
 )
-pairs = st.lists(st.tuples(st.lists(words, min_size=1, max_size=5), st.lists(words, min_size=1, max_size=5)), min_size=1, max_size=30)
+pairs = st.lists(
+    st.tuples(st.lists(words, min_size=1, max_size=5), st.lists(words, min_size=1, max_size=5)),
+    min_size=1,
+    max_size=30,
+)
 
 
 def rows_of(fields, words=None):
-    """Rows out of lists of fields, numbered from 1, without the smallest number of rows that a task needs."""
+    """Rows out of lists of fields, numbered from 1, without the smallest number of rows that a
+    task needs.
+    """
     return read_pairs(lambda: enumerate(fields, start=1), words)
 
 
 def numbers(n=400, length=3):
     """Rows of numbers written in words and in digits, all different."""
     names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-    return [(" ".join(names[int(d)] for d in f"{i:0{length}d}"), " ".join(f"{i:0{length}d}"[::-1])) for i in range(n)]
+    return [
+        (" ".join(names[int(d)] for d in f"{i:0{length}d}"), " ".join(f"{i:0{length}d}"[::-1]))
+        for i in range(n)
+    ]
 
 
 @pytest.fixture
@@ -63,7 +78,9 @@ def test_whatever_is_taken_comes_back_as_it_was_each_source_once(lines):
     assert [(tuple(s), t) for s, t in rows.preview(10**6)] == list(first.items())
     assert len(rows) + rows.duplicates + rows.conflicts == len(lines)
     assert rows.conflicts == sum(first[tuple(s)] != t for s, t in lines)
-    assert list(rows.vocabulary) == sorted({symbol for line in lines for side in line for symbol in side})
+    assert list(rows.vocabulary) == sorted(
+        {symbol for line in lines for side in line for symbol in side}
+    )
 
 
 @given(pairs)
@@ -76,7 +93,9 @@ def test_the_held_out_rows_are_those_that_the_hash_of_their_symbols_names(lines)
     expected = 0
     for source, _ in rows.preview(10**6):
         digests = [hashlib.sha256(symbol.encode()).digest() for symbol in source]
-        marks = torch.tensor([[int.from_bytes(digest[:8], "little", signed=True) for digest in digests]])
+        marks = torch.tensor(
+            [[int.from_bytes(digest[:8], "little", signed=True) for digest in digests]]
+        )
         expected += bool(is_held_out(marks, torch.tensor([len(source)])))
     assert rows.count_held_out() == expected
 
@@ -89,7 +108,10 @@ def test_a_source_stays_on_its_side_when_other_rows_bring_other_symbols(tmp_path
         store(rows)
         task, settings = task_of(rows), rows.task_settings()
         batch = build_held_out_set(task, 1000, settings["min_length"], settings["max_length"]).batch
-        held.append({" ".join(task.vocabulary.decode(row)) for row in batch.source_BS.tolist()} - {"aardvark"})
+        held.append(
+            {" ".join(task.vocabulary.decode(row)) for row in batch.source_BS.tolist()}
+            - {"aardvark"}
+        )
     assert held[0] == held[1]
     assert 5 < len(held[0]) < 40
 
@@ -98,35 +120,56 @@ def test_symbols_are_words_only_if_an_example_has_inner_spaces():
     compact = rows_of([(f" {a}{b}x ", f"{b}{a}") for a in "abcdefghij" for b in "abcdefghij"])
     assert compact.preview(1) == [(["a", "a", "x"], ["a", "a"])]
     assert rows_of([(a, b) for a, b in numbers(50)]).preview(1) == [(["zero"] * 3, ["0", "0", "0"])]
-    assert rows_of([(a.replace(" ", ""), b) for a, b in numbers(99)], words=True).preview(1) == [(["zerozerozero"], ["0", "0", "0"])]
+    assert rows_of([(a.replace(" ", ""), b) for a, b in numbers(99)], words=True).preview(1) == [
+        (["zerozerozero"], ["0", "0", "0"])
+    ]
     assert rows_of(numbers(50), words=False).preview(1) == [(list("zerozerozero"), ["0", "0", "0"])]
 
 
 def test_all_bad_lines_are_counted_and_the_first_five_named():
     bad = {
-        7: ("a\x00b", "c"), 3: ("only",), 11: ("a", "b", "c"), 20: ("", "x"), 21: ("x", "  "), 22: ("x" * 200, "y"), 30: ("x", "PAD"),
-        31: ("q", "\u200b"), 33: ("a" * 10_001, "b"),
-    }  # fmt: skip
+        7: ("a\x00b", "c"),
+        3: ("only",),
+        11: ("a", "b", "c"),
+        20: ("", "x"),
+        21: ("x", "  "),
+        22: ("x" * 200, "y"),
+        30: ("x", "PAD"),
+        31: ("q", "\u200b"),
+        33: ("a" * 10_001, "b"),
+    }
     fields = [bad.get(number, ("a b c d", f"w{number % 7} x")) for number in range(1, 60)]
     with pytest.raises(DatasetError) as caught:
         rows_of(fields)
     assert str(caught.value).startswith(
-        "9 of 59 lines cannot be used: line 3 has no tab between source and target; line 7 has the control character U+0000; "
-        "line 11 has 2 tabs; one is expected; line 20 has no source; line 21 has no target; and 4 more"
+        "9 of 59 lines cannot be used: line 3 has no tab between source and target; line 7 has the "
+        "control character U+0000; "
+        "line 11 has 2 tabs; one is expected; line 20 has no source; line 21 has no target; and 4 "
+        "more"
     )
-    only = [("x", "PAD") if number == 4 else ("a b c d", f"w{number % 7} x") for number in range(1, 60)]
-    with pytest.raises(DatasetError, match="line 4 has an invalid symbol: PAD is the name of a special token"):
+    only = [
+        ("x", "PAD") if number == 4 else ("a b c d", f"w{number % 7} x") for number in range(1, 60)
+    ]
+    with pytest.raises(
+        DatasetError, match="line 4 has an invalid symbol: PAD is the name of a special token"
+    ):
         rows_of(only)
     with pytest.raises(DatasetError, match="line 22 has a source of 200 symbols, above 128"):
-        rows_of([("x" * 200, "y") if number == 22 else (f"{number}", "y") for number in range(1, 60)])
-    with pytest.raises(DatasetError, match=r"'\\u200b' contains a character that cannot be printed"):
+        rows_of(
+            [("x" * 200, "y") if number == 22 else (f"{number}", "y") for number in range(1, 60)]
+        )
+    with pytest.raises(
+        DatasetError, match=r"'\\u200b' contains a character that cannot be printed"
+    ):
         rows_of([("q", "\u200b")])
 
 
 def test_too_many_symbols_and_rows_too_few_to_split_are_refused():
     with pytest.raises(DatasetError, match="more than 512 different symbols, from line 512"):
         rows_of([(f"w{number} a", "a") for number in range(600)])
-    with pytest.raises(DatasetError, match=r"none of these 3 distinct pairs are held out.*add more pairs"):
+    with pytest.raises(
+        DatasetError, match=r"none of these 3 distinct pairs are held out.*add more pairs"
+    ):
         rows_of([("a", "b"), ("b", "c"), ("c", "d"), ("a", "b")])
     with pytest.raises(DatasetError, match="the only distinct pair is not held out"):
         rows_of([("a", "b")])
@@ -135,7 +178,11 @@ def test_too_many_symbols_and_rows_too_few_to_split_are_refused():
 
 
 def test_a_single_held_out_row_is_named_in_the_singular():
-    rows = next(rows for n in range(2, 60) if (rows := split_or_none(numbers(n))) is not None and rows.count_held_out() == 1)
+    rows = next(
+        rows
+        for n in range(2, 60)
+        if (rows := split_or_none(numbers(n))) is not None and rows.count_held_out() == 1
+    )
     assert "1 pair is held out" in " ".join(rows.summary())
 
 
@@ -145,11 +192,21 @@ def split_or_none(pairs):
 
 
 def test_duplicates_and_contradictions_are_told_with_their_lines():
-    rows = rows_of([*numbers(100), numbers(1)[0], ("zero zero one", "9 9 9"), ("zero zero one", "8")])
-    assert (len(rows), rows.duplicates, rows.conflicts, rows.conflict_lines) == (100, 1, 2, (102, 103))
+    rows = rows_of(
+        [*numbers(100), numbers(1)[0], ("zero zero one", "9 9 9"), ("zero zero one", "8")]
+    )
+    assert (len(rows), rows.duplicates, rows.conflicts, rows.conflict_lines) == (
+        100,
+        1,
+        2,
+        (102, 103),
+    )
     told = " ".join(rows.summary())
     assert "1 pair was a duplicate and was left out" in told
-    assert "2 pairs had another target than an earlier pair with the same source (line 102, 103); the first target is used" in told
+    assert (
+        "2 pairs had another target than an earlier pair with the same source (line 102, 103); the "
+        "first target is used" in told
+    )
     assert rows.preview(2)[1] == (["zero", "zero", "one"], ["1", "0", "0"])
 
 
@@ -165,17 +222,26 @@ def test_the_file_is_one_that_safetensors_reads(kept):
     path = datasets_dir() / kept.sha256 / "rows.safetensors"
     with safetensors.safe_open(path, "pt") as file:
         assert {name: len(file.get_tensor(name)) for name in list(file.keys())} == {
-            "source": 1200, "target": 1200, "source_lengths": 400, "target_lengths": 400,
-        }  # fmt: skip
+            "source": 1200,
+            "target": 1200,
+            "source_lengths": 400,
+            "target_lengths": 400,
+        }
     about = json.loads((path.parent / "rows.json").read_text())
-    assert (about["rows"], about["longest_source"], about["vocabulary"]) == (400, 3, list(kept.vocabulary))
+    assert (about["rows"], about["longest_source"], about["vocabulary"]) == (
+        400,
+        3,
+        list(kept.vocabulary),
+    )
     assert struct.unpack("<Q", path.read_bytes()[:8])[0] % 8 == 0
 
 
 def test_reading_rows_and_their_settings_loads_no_torch():
     code = (
-        "import sys; from playground.origins import from_text; from playground.training.config import RunConfig;"
-        "rows = from_text(''.join(f'{i:03d}\\t{i}\\n' for i in range(200))); RunConfig.from_flat(rows.task_settings()); rows.to_files();"
+        "import sys; from playground.origins import from_text; from playground.training.config "
+        "import RunConfig;"
+        "rows = from_text(''.join(f'{i:03d}\\t{i}\\n' for i in range(200))); "
+        "RunConfig.from_flat(rows.task_settings()); rows.to_files();"
         "sys.exit('torch' in sys.modules or 'datasets' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
@@ -187,9 +253,14 @@ def test_reading_rows_and_their_settings_loads_no_torch():
 def test_every_row_is_answered_as_it_says_and_no_other(kept):
     task = task_of(kept)
     for source, target in kept.preview(400):
-        assert task.vocabulary.decode(task.target_for(task.vocabulary.encode(" ".join(source)))) == target
+        assert (
+            task.vocabulary.decode(task.target_for(task.vocabulary.encode(" ".join(source))))
+            == target
+        )
     assert task.target_for(task.vocabulary.encode("one one")) is None
-    sequence_BL = torch.tensor([task.vocabulary.encode("one two three"), task.vocabulary.encode("nine nine nine")])
+    sequence_BL = torch.tensor(
+        [task.vocabulary.encode("one two three"), task.vocabulary.encode("nine nine nine")]
+    )
     answer_BL, lengths_B = task.target(sequence_BL, torch.tensor([3, 3]))
     assert lengths_B.tolist() == [3, 0]
     assert task.vocabulary.decode(answer_BL[0].tolist()) == ["3", "2", "1"]
@@ -209,7 +280,9 @@ def test_training_rows_come_about_equally_often_and_none_of_them_is_asked(kept):
     assert len(held) == len(asked.lengths_B) == asked.num_available[3] == kept.count_held_out()
     assert len(held) + len(seen) == 400
     assert min(seen.values()) > 60
-    for source, target in zip(asked.batch.source_BS.tolist(), asked.batch.labels_BT.tolist(), strict=True):
+    for source, target in zip(
+        asked.batch.source_BS.tolist(), asked.batch.labels_BT.tolist(), strict=True
+    ):
         words = task.vocabulary.decode(source)
         assert (words, task.vocabulary.decode(target)) in kept.preview(400)
         assert target[3] == EOS
@@ -228,17 +301,24 @@ def test_rows_of_other_lengths_are_left_out_and_too_few_are_refused(tmp_path, mo
     assert (batch.source_BS == EOS).float().argmax(1).unique().tolist() == [2]
     assert set(build_held_out_set(run.task.load(), 50, 2, 4).num_available) == {2, 3, 4}
     assert build_held_out_set(run.task.load(), 50, 2, 4).num_available[4] == 0
-    with pytest.raises(DatasetError, match="lengths 1 to 1 have 0 training pairs and 0 held-out pairs"):
+    with pytest.raises(
+        DatasetError, match="lengths 1 to 1 have 0 training pairs and 0 held-out pairs"
+    ):
         run.task.load().check_lengths(1, 1)
 
 
 def test_rows_that_are_not_here_are_named_with_the_way_to_bring_them(kept, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "elsewhere"))
     task = task_of(kept)
-    assert task.vocabulary.encode("nine 9") == [task.vocabulary.token_ids["nine"], task.vocabulary.token_ids["9"]]
+    assert task.vocabulary.encode("nine 9") == [
+        task.vocabulary.token_ids["nine"],
+        task.vocabulary.token_ids["9"],
+    ]
     assert task.target_for([3, 4]) is None
     with pytest.raises(
-        DatasetNotFoundError, match=rf"{kept.sha256[:12]}…\) is not stored here; add it with `python -m playground rows FILE`"
+        DatasetNotFoundError,
+        match=rf"{kept.sha256[:12]}…\) is not stored here; add it with `python -m playground rows "
+        r"FILE`",
     ):
         task.check_lengths(3, 3)
     store(kept)
@@ -249,14 +329,35 @@ def test_rows_that_are_not_here_are_named_with_the_way_to_bring_them(kept, tmp_p
 def test_rows_that_are_not_what_was_kept_are_refused(kept, harm):
     path = datasets_dir() / kept.sha256 / "rows.safetensors"
     data = path.read_bytes()
-    path.write_bytes({"cut": data[:-5], "changed": data[:-1] + b"\x01", "grown": data + b"x", "no tensors": b"hello"}[harm])
+    path.write_bytes(
+        {
+            "cut": data[:-5],
+            "changed": data[:-1] + b"\x01",
+            "grown": data + b"x",
+            "no tensors": b"hello",
+        }[harm]
+    )
     with pytest.raises(DatasetError, match=r"is damaged .* add the dataset again"):
         task_of(kept).check_lengths(3, 3)
     store(kept)  # mends it
     task_of(kept).check_lengths(3, 3)
 
 
-@pytest.mark.parametrize("text", ["", " ", "a  b", "a a", "a\tb", "x PAD", " a", "a\u200b", " ".join(map(str, range(513))), "y" * 41])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "a  b",
+        "a a",
+        "a\tb",
+        "x PAD",
+        " a",
+        "a\u200b",
+        " ".join(map(str, range(513))),
+        "y" * 41,
+    ],
+)
 def test_a_vocabulary_from_elsewhere_is_checked(text):
     with pytest.raises(DatasetError):
         validate_vocabulary(text)

@@ -23,7 +23,9 @@ def scrambled(x):
 
 def fixed_by_chance(values, n):
     keys = [scrambled((at + 1) * 0x9E3779B97F4A7C15 % 2**64) | 1 for at in range(len(values))]
-    key = scrambled(scrambled(sum((value + 3) * k for value, k in zip(values, keys, strict=True)) % 2**64))
+    key = scrambled(
+        scrambled(sum((value + 3) * k for value, k in zip(values, keys, strict=True)) % 2**64)
+    )
     return [(scrambled(scrambled(key ^ k)) >> 16) % 2**24 % n for k in keys]
 
 
@@ -65,7 +67,9 @@ fillers = st.lists(st.integers(0, 12), min_size=20, max_size=20)
 
 @st.composite
 def asked(draw, name):
-    """A task over some number of symbols, and sequences of values of the kind that may be asked of it."""
+    """A task over some number of symbols, and sequences of values of the kind that may be asked
+    of it.
+    """
     n = draw(st.integers(2, 14))
     symbol = st.sampled_from("()") if name == "brackets" else st.integers(0, n - 1)
     sequence = st.lists(symbol, min_size=1, max_size=9)
@@ -76,13 +80,20 @@ def asked(draw, name):
 
 
 def tokens_of(task, values):
-    return [task.vocabulary.token_ids[value if isinstance(value, str) else ALPHABET[value]] for value in values]
+    return [
+        task.vocabulary.token_ids[value if isinstance(value, str) else ALPHABET[value]]
+        for value in values
+    ]
 
 
 def padded(sequences, filler):
-    """Rows of one width, and their lengths; what stands behind the length is drawn from `filler`."""
+    """Rows of one width, and their lengths; what stands behind the length is drawn from
+    `filler`.
+    """
     width = max(map(len, sequences))
-    return torch.tensor([s + filler[: width - len(s)] for s in sequences]), torch.tensor([len(s) for s in sequences])
+    return torch.tensor([s + filler[: width - len(s)] for s in sequences]), torch.tensor(
+        [len(s) for s in sequences]
+    )
 
 
 def test_every_task_has_its_answer_in_this_file():
@@ -96,10 +107,18 @@ def test_answers_equal_plain_python_whatever_stands_in_the_padding(name, data, f
     task = load_task(name, n)
     rows, lengths = padded([tokens_of(task, s) for s in sequences], filler)
     answer_BL, lengths_B = task.target(rows, lengths)
-    answers = [row[:length] for row, length in zip(answer_BL.tolist(), lengths_B.tolist(), strict=True)]
+    answers = [
+        row[:length] for row, length in zip(answer_BL.tolist(), lengths_B.tolist(), strict=True)
+    ]
     assert answers == [tokens_of(task, ANSWERS[name](sequence, n)) for sequence in sequences]
-    assert [task.target_for(row[:length]) for row, length in zip(rows.tolist(), lengths.tolist(), strict=True)] == answers
-    assert all(task.validate_source(row[:length]) == "" for row, length in zip(rows.tolist(), lengths.tolist(), strict=True))
+    assert [
+        task.target_for(row[:length])
+        for row, length in zip(rows.tolist(), lengths.tolist(), strict=True)
+    ] == answers
+    assert all(
+        task.validate_source(row[:length]) == ""
+        for row, length in zip(rows.tolist(), lengths.tolist(), strict=True)
+    )
     for length, answer_length in zip(lengths.tolist(), lengths_B.tolist(), strict=True):
         assert answer_length <= task.max_target_length(length)
 
@@ -110,7 +129,10 @@ def test_batches_hold_no_trace_of_what_stood_in_the_padding(name, data, filler):
     n, sequences = data.draw(asked(name))
     task = load_task(name, n)
     rows = [tokens_of(task, s) for s in sequences]
-    batch, clean = make_batch(task, *padded(rows, filler)), make_batch(task, *padded(rows, [0] * 20))
+    batch, clean = (
+        make_batch(task, *padded(rows, filler)),
+        make_batch(task, *padded(rows, [0] * 20)),
+    )
     assert torch.equal(batch.source_BS, clean.source_BS)
     assert torch.equal(batch.target_BT, clean.target_BT)
     assert int(batch.target_BT.max()) < len(task.vocabulary)
@@ -123,13 +145,23 @@ def test_the_alignment_names_the_source_position_of_every_answer_position(name, 
     if task.alignment(length) is None:
         assert name not in ("reverse", "copy", "duplicate", "swap-halves", "caesar")
         return
-    sequence = torch.arange(3, 3 + length)[None]  # all different, so that a position can be told by its symbol
+    sequence = torch.arange(3, 3 + length)[
+        None
+    ]  # all different, so that a position can be told by its symbol
     answer = task.target_for(sequence[0].tolist())
     assert len(task.alignment(length)) == len(answer)
-    for at in range(length):  # another symbol there changes the answer exactly where the alignment says
+    for at in range(
+        length
+    ):  # another symbol there changes the answer exactly where the alignment says
         other = sequence.clone()
         other[0, at] = 12
-        changed = [i for i, (was, now) in enumerate(zip(answer, task.target_for(other[0].tolist()), strict=True)) if was != now]
+        changed = [
+            i
+            for i, (was, now) in enumerate(
+                zip(answer, task.target_for(other[0].tolist()), strict=True)
+            )
+            if was != now
+        ]
         assert changed == [i for i, origin in enumerate(task.alignment(length)) if origin == at]
 
 
@@ -154,14 +186,24 @@ def test_the_example_and_the_question_of_a_task_are_what_the_task_does(name):
 def test_what_is_known_without_torch_holds(name, symbols):
     about, task = TASKS[name], load_task(name, symbols)
     assert about.description.endswith(".")
-    assert len(set(task.vocabulary.symbols)) == len(task.vocabulary.symbols) == len(about.alphabet(symbols))
+    assert (
+        len(set(task.vocabulary.symbols))
+        == len(task.vocabulary.symbols)
+        == len(about.alphabet(symbols))
+    )
     low, high = about.n_symbols_range or (2, 2)
     assert (low, high) == ((2, 2) if about.n_symbols_range is None else (2, 62))
     for length in range(1, 6 if symbols < 11 else 5):  # 11 symbols have 161,051 sequences of five
-        every = task.enumerate_sources(torch.arange(task.num_sources(length)), length).tolist() if length >= about.min_length else []
+        every = (
+            task.enumerate_sources(torch.arange(task.num_sources(length)), length).tolist()
+            if length >= about.min_length
+            else []
+        )
         assert len(every) == len({tuple(row) for row in every}) == task.num_sources(length)
         if every:
-            drawn = task.sample_with_lengths(torch.full((400,), length), length, torch.Generator().manual_seed(0))
+            drawn = task.sample_with_lengths(
+                torch.full((400,), length), length, torch.Generator().manual_seed(0)
+            )
             assert {tuple(row) for row in drawn.tolist()} <= {tuple(row) for row in every}
             assert all(task.validate_source(row) == "" for row in every)
 
@@ -177,19 +219,29 @@ def test_batches_and_held_out_sets_share_no_sequence_and_count_right(name):
     def sources(tokens_BS):
         return [tuple(token for token in row if token > 2) for row in tokens_BS.tolist()]
 
-    trained = {row for row, weight in zip(sources(batch.source_BS), batch.loss_weight_B.tolist(), strict=True) if weight}
+    trained = {
+        row
+        for row, weight in zip(sources(batch.source_BS), batch.loss_weight_B.tolist(), strict=True)
+        if weight
+    }
     held = sources(asked.batch.source_BS)
     assert len(set(held)) == len(held) > 4
     assert not trained & set(held)
     assert min(map(len, trained)) == TASKS[name].min_length
     for length in range(1, 7):
-        symbols = [task.vocabulary.token_ids[s] for s in ("()" if name == "brackets" else ALPHABET[:4])]
+        symbols = [
+            task.vocabulary.token_ids[s] for s in ("()" if name == "brackets" else ALPHABET[:4])
+        ]
         if name in SUMS:
             slots = [[task.plus_id] if at == length // 2 else symbols for at in range(length)]
             every = list(itertools.product(*slots)) if length > 2 else []
         else:
             every = list(itertools.product(symbols, repeat=length))
-        out = is_held_out(torch.tensor(every), torch.full((len(every),), length)).sum().item() if every else 0
+        out = (
+            is_held_out(torch.tensor(every), torch.full((len(every),), length)).sum().item()
+            if every
+            else 0
+        )
         assert asked.num_available[length] == out
 
 
@@ -201,7 +253,9 @@ def test_half_of_training_brackets_are_balanced_and_all_such_occur():
     assert 0.5 < balanced_B.float().mean().item() < 0.6
     assert len(sequence_BL[balanced_B, :8].unique(dim=0)) == 14  # the Catalan number of four pairs
     assert len(sequence_BL[:, :8].unique(dim=0)) == 2**8
-    odd = task.target(task.sample_with_lengths(torch.full((50,), 7), 10, generator), torch.full((50,), 7))[0]
+    odd = task.target(
+        task.sample_with_lengths(torch.full((50,), 7), 10, generator), torch.full((50,), 7)
+    )[0]
     assert set(odd.flatten().tolist()) == {3}
 
 
@@ -247,10 +301,12 @@ def test_held_out_brackets_of_an_odd_length_are_not_balanced():
     ("name", "text", "says"),
     [
         ("addition", "314", "two numbers with one \\+ between them, as in 3 1 \\+ 4 1"),
-        ("addition", "+1", "two numbers"), ("addition", "1+", "two numbers"), ("addition-reversed", "1+2+3", "two numbers"),
+        ("addition", "+1", "two numbers"),
+        ("addition", "1+", "two numbers"),
+        ("addition-reversed", "1+2+3", "two numbers"),
         ("brackets", "(0)", "type \\( and \\), as in \\( \\( \\) \\)"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_question_of_a_task_is_said_to_be_none(name, text, says):
     task = load_task(name)
     assert re.search(says, task.validate_source(task.vocabulary.encode(text)))

@@ -20,14 +20,18 @@ def documented_task():
 
 
 def test_sources_end_with_eos_and_targets_stand_between_sos_and_eos():
-    batch = make_batch(load_task("reverse"), torch.tensor([[3, 4, 5], [6, 12, 12]]), torch.tensor([3, 1]))
+    batch = make_batch(
+        load_task("reverse"), torch.tensor([[3, 4, 5], [6, 12, 12]]), torch.tensor([3, 1])
+    )
     assert batch.source_BS.tolist() == [[3, 4, 5, EOS], [6, EOS, PAD, PAD]]
     assert batch.target_BT.tolist() == [[SOS, 5, 4, 3, EOS], [SOS, 6, EOS, PAD, PAD]]
     assert batch.loss_weight_B.tolist() == [1.0, 1.0]
 
 
 def test_the_decoder_is_given_the_target_shifted_by_one_behind_its_labels():
-    batch = make_batch(load_task("reverse"), torch.tensor([[3, 4, 5], [6, 12, 12]]), torch.tensor([3, 1]))
+    batch = make_batch(
+        load_task("reverse"), torch.tensor([[3, 4, 5], [6, 12, 12]]), torch.tensor([3, 1])
+    )
     assert batch.decoder_input_BT.tolist() == [[SOS, 5, 4, 3], [SOS, 6, EOS, PAD]]
     assert batch.labels_BT.tolist() == [[5, 4, 3, EOS], [6, EOS, PAD, PAD]]
 
@@ -44,24 +48,41 @@ def test_a_sequence_of_no_symbols_is_eos_alone():
 
 
 def test_rows_of_a_batch_are_picked_by_number_and_by_mask():
-    batch = make_batch(load_task("copy"), torch.tensor([[3], [4], [5]]), torch.tensor([1, 1, 1]), torch.tensor([1.0, 0.0, 1.0]))
+    batch = make_batch(
+        load_task("copy"),
+        torch.tensor([[3], [4], [5]]),
+        torch.tensor([1, 1, 1]),
+        torch.tensor([1.0, 0.0, 1.0]),
+    )
     picked = batch.select(torch.tensor([2, 1]))
     masked = batch.select(torch.tensor([True, False, True]))
-    assert (picked.source_BS[:, 0].tolist(), picked.target_BT[:, 1].tolist(), picked.loss_weight_B.tolist()) == ([5, 4], [5, 4], [1.0, 0.0])
-    assert (masked.source_BS[:, 0].tolist(), masked.target_BT[:, 1].tolist(), masked.loss_weight_B.tolist()) == ([3, 5], [3, 5], [1.0, 1.0])
+    assert (
+        picked.source_BS[:, 0].tolist(),
+        picked.target_BT[:, 1].tolist(),
+        picked.loss_weight_B.tolist(),
+    ) == ([5, 4], [5, 4], [1.0, 0.0])
+    assert (
+        masked.source_BS[:, 0].tolist(),
+        masked.target_BT[:, 1].tolist(),
+        masked.loss_weight_B.tolist(),
+    ) == ([3, 5], [3, 5], [1.0, 1.0])
 
 
 def test_the_documented_task_answers_as_its_example_says():
     tail = documented_task()
     question, answer = map(tail.vocabulary.encode, tail.example)
-    batch = make_batch(tail, torch.tensor([question, [3, 12, 12]]), torch.tensor([len(question), 1]))
+    batch = make_batch(
+        tail, torch.tensor([question, [3, 12, 12]]), torch.tensor([len(question), 1])
+    )
     assert batch.labels_BT.tolist() == [[*answer, EOS, PAD], [EOS, PAD, PAD, PAD]]
 
 
 def test_the_documented_task_can_be_trained_and_scored():
     tail = documented_task()
     torch.manual_seed(0)
-    family = EncoderDecoder(ModelConfig(d_model=32, n_heads=1, n_layers=1, d_ff=64, max_positions=5))
+    family = EncoderDecoder(
+        ModelConfig(d_model=32, n_heads=1, n_layers=1, d_ff=64, max_positions=5)
+    )
     optimizer = torch.optim.Adam(family.parameters(), lr=5e-3)
     generator = torch.Generator().manual_seed(0)
     losses = []

@@ -21,13 +21,18 @@ def test_what_is_encoded_decodes_to_the_same_symbols(data, vocabulary):
 @given(st.data(), vocabularies)
 def test_decoding_stops_at_the_first_eos(data, vocabulary):
     real = st.integers(3, len(vocabulary) - 1)
-    before, behind = data.draw(st.lists(real)), data.draw(st.lists(st.integers(0, len(vocabulary) - 1)))
+    before, behind = (
+        data.draw(st.lists(real)),
+        data.draw(st.lists(st.integers(0, len(vocabulary) - 1))),
+    )
     assert vocabulary.encode("".join(vocabulary.decode([*before, EOS, *behind]))) == before
 
 
 @given(vocabularies)
 def test_every_token_has_a_name_of_its_own(vocabulary):
-    assert len({vocabulary.token_name(token) for token in range(len(vocabulary))}) == len(vocabulary)
+    assert len({vocabulary.token_name(token) for token in range(len(vocabulary))}) == len(
+        vocabulary
+    )
 
 
 def test_special_tokens_keep_their_names_where_a_wrong_answer_holds_them():
@@ -54,7 +59,16 @@ def test_text_is_encoded_or_the_first_unknown_symbol_is_named(text, vocabulary):
 
 @pytest.mark.parametrize(
     ("n", "description"),
-    [(2, "01"), (3, "0–2"), (10, "0–9"), (11, "0–9 a"), (12, "0–9 ab"), (13, "0–9 a–c"), (36, "0–9 a–z"), (62, "0–9 a–z A–Z")],
+    [
+        (2, "01"),
+        (3, "0–2"),
+        (10, "0–9"),
+        (11, "0–9 a"),
+        (12, "0–9 ab"),
+        (13, "0–9 a–c"),
+        (36, "0–9 a–z"),
+        (62, "0–9 a–z A–Z"),
+    ],
 )
 def test_a_vocabulary_says_what_may_be_typed(n, description):
     assert Vocabulary(ALPHABET[:n]).describe() == description

@@ -8,14 +8,18 @@ import pytest
 from playground.training.atomic_write import clean_up_stale, restore_previous, write_dir, write_file
 
 ROOT = Path(__file__).resolve().parents[3]
-OLD, NEW = {"a": b"old a", "b": b"old b", "only old": b"x"}, {"a": b"new a", "b": b"new b" * 100_000}
+OLD, NEW = (
+    {"a": b"old a", "b": b"old b", "only old": b"x"},
+    {"a": b"new a", "b": b"new b" * 100_000},
+)
 DIE = """
 import os, shutil, sys
 from pathlib import Path
 from playground.training.atomic_write import write_dir
 from tests.support.exit_at_call import ExitAtCall
 mortal = ExitAtCall(int(sys.argv[2])).wrap
-os.fsync, os.rename, os.mkdir, shutil.rmtree = map(mortal, (os.fsync, os.rename, os.mkdir, shutil.rmtree))
+os.fsync, os.rename, os.mkdir = map(mortal, (os.fsync, os.rename, os.mkdir))
+shutil.rmtree = mortal(shutil.rmtree)
 write_dir(Path(sys.argv[1]), {"a": b"new a", "b": b"new b" * 100_000})
 """
 
@@ -54,7 +58,9 @@ def test_kill_at_any_point_leaves_old_or_new_folder_after_sweep(tmp_path):
     for point in range(30):
         parent = tmp_path / str(point)
         write_dir(parent / "x", OLD)
-        code = subprocess.run([sys.executable, "-c", DIE, str(parent / "x"), str(point)], cwd=ROOT, check=False).returncode
+        code = subprocess.run(
+            [sys.executable, "-c", DIE, str(parent / "x"), str(point)], cwd=ROOT, check=False
+        ).returncode
         clean_up_stale(parent)
         assert os.listdir(parent) == ["x"]
         assert content(parent / "x") in (OLD, NEW)
@@ -100,7 +106,12 @@ def test_sweep_removes_stale_writes_and_returns_their_names(tmp_path):
     write_dir(tmp_path / ".never.1234abcd.tmp", NEW)
     write_dir(tmp_path / ".git", OLD)
     (tmp_path / ".hidden.tmp").write_text("a file")
-    assert clean_up_stale(tmp_path) == [".hidden.tmp", ".kept.1234abcd.tmp", ".kept.previous", ".never.1234abcd.tmp"]
+    assert clean_up_stale(tmp_path) == [
+        ".hidden.tmp",
+        ".kept.1234abcd.tmp",
+        ".kept.previous",
+        ".never.1234abcd.tmp",
+    ]
     assert sorted(os.listdir(tmp_path)) == [".git", "kept", "lost"]
     assert (content(tmp_path / "kept"), content(tmp_path / "lost")) == (NEW, OLD)
     assert clean_up_stale(tmp_path) == []

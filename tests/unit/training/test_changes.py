@@ -49,13 +49,33 @@ def test_a_change_takes_what_its_setting_takes(setting, value):
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("learning_rate", 0), ("learning_rate", 101), ("learning_rate", float("nan")), ("learning_rate", "0.1"), ("learning_rate", None),
-     ("learning_rate", True), ("learning_rate", 10**400), ("steps", 0), ("steps", 1.5), ("steps", 1_000_001), ("steps", True),
-     ("steps", "9"), ("steps", [9]), ("until", 1.5), ("until", None),
-     ("speed", -1), ("speed", 1001), ("speed", float("nan")), ("speed", float("inf")),
-     ("speed", True),
-     ("speed", "fast"), ("speed", None), pytest.param("speed", 10**5000, id="endless"), ("speed", {})],
-)  # fmt: skip
+    [
+        ("learning_rate", 0),
+        ("learning_rate", 101),
+        ("learning_rate", float("nan")),
+        ("learning_rate", "0.1"),
+        ("learning_rate", None),
+        ("learning_rate", True),
+        ("learning_rate", 10**400),
+        ("steps", 0),
+        ("steps", 1.5),
+        ("steps", 1_000_001),
+        ("steps", True),
+        ("steps", "9"),
+        ("steps", [9]),
+        ("until", 1.5),
+        ("until", None),
+        ("speed", -1),
+        ("speed", 1001),
+        ("speed", float("nan")),
+        ("speed", float("inf")),
+        ("speed", True),
+        ("speed", "fast"),
+        ("speed", None),
+        pytest.param("speed", 10**5000, id="endless"),
+        ("speed", {}),
+    ],
+)
 def test_invalid_setting_change_is_rejected_by_setting_name(setting, value):
     with pytest.raises(ConfigError, match=f"^{setting} is ") as caught:
         SettingChange(5, setting, value)
@@ -63,9 +83,14 @@ def test_invalid_setting_change_is_rejected_by_setting_name(setting, value):
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("setting", ["seed", "batch_size", "", "Speed", None, 3, ["steps"], {}, "x" * 10_000])
+@pytest.mark.parametrize(
+    "setting", ["seed", "batch_size", "", "Speed", None, 3, ["steps"], {}, "x" * 10_000]
+)
 def test_other_settings_cannot_change_and_the_error_names_those_that_can(setting):
-    with pytest.raises(ConfigError, match="cannot change during a run; these can: learning_rate, steps, until, speed") as caught:
+    with pytest.raises(
+        ConfigError,
+        match="cannot change during a run; these can: learning_rate, steps, until, speed",
+    ) as caught:
         SettingChange(5, setting, 1)
     assert len(str(caught.value)) < 300
 
@@ -86,15 +111,33 @@ def test_a_whole_rate_is_the_same_change_as_one_with_a_point():
 
 @given(st.lists(CHANGES, max_size=5))
 def test_changes_read_as_they_were_written(changes):
-    in_order = sorted(changes, key=lambda change: change.step)  # the last of one step is the one that holds
+    in_order = sorted(
+        changes, key=lambda change: change.step
+    )  # the last of one step is the one that holds
     assert SettingChange.parse([change.to_list() for change in changes]) == in_order
 
 
 @pytest.mark.parametrize(
     "lines",
-    [None, 3, "x", {}, {"steps": 3}, [3], ["abc"], [[1, "steps"]], [[1, "steps", 2, 3]], [{}], [None], [[1, "seed", 2]], [[[], "steps", 2]],
-     [[1, [], 2]], [[1, "steps", []]], [[1, "steps", 5], [2]]],
-)  # fmt: skip
+    [
+        None,
+        3,
+        "x",
+        {},
+        {"steps": 3},
+        [3],
+        ["abc"],
+        [[1, "steps"]],
+        [[1, "steps", 2, 3]],
+        [{}],
+        [None],
+        [[1, "seed", 2]],
+        [[[], "steps", 2]],
+        [[1, [], 2]],
+        [[1, "steps", []]],
+        [[1, "steps", 5], [2]],
+    ],
+)
 def test_what_is_no_list_of_changes_is_refused(lines):
     with pytest.raises(ValueError, match=r"changes are|cannot change|it must be"):
         SettingChange.parse(lines)
@@ -104,18 +147,36 @@ def test_what_is_no_list_of_changes_is_refused(lines):
 
 
 def test_a_change_is_in_force_from_the_update_after_its_step_on():
-    training, changes = TrainConfig(steps=100, learning_rate=0.1), [SettingChange(7, "learning_rate", 0.5), SettingChange(9, "steps", 50)]
+    training, changes = (
+        TrainConfig(steps=100, learning_rate=0.1),
+        [SettingChange(7, "learning_rate", 0.5), SettingChange(9, "steps", 50)],
+    )
     assert config_at_step(training, changes, 6) == training
-    assert (config_at_step(training, changes, 7).learning_rate, config_at_step(training, changes, 7).steps) == (0.5, 100)
-    assert (config_at_step(training, changes, 9).learning_rate, config_at_step(training, changes, 9).steps) == (0.5, 50)
+    assert (
+        config_at_step(training, changes, 7).learning_rate,
+        config_at_step(training, changes, 7).steps,
+    ) == (0.5, 100)
+    assert (
+        config_at_step(training, changes, 9).learning_rate,
+        config_at_step(training, changes, 9).steps,
+    ) == (0.5, 50)
 
 
 def test_of_two_changes_of_a_setting_the_later_one_counts():
-    changes = [SettingChange(3, "learning_rate", 0.5), SettingChange(5, "learning_rate", 0.25), SettingChange(5, "learning_rate", 0.125)]
-    assert [config_at_step(TrainConfig(), changes, step).learning_rate for step in (2, 3, 4, 5, 6)] == [6e-3, 0.5, 0.5, 0.125, 0.125]
+    changes = [
+        SettingChange(3, "learning_rate", 0.5),
+        SettingChange(5, "learning_rate", 0.25),
+        SettingChange(5, "learning_rate", 0.125),
+    ]
+    assert [
+        config_at_step(TrainConfig(), changes, step).learning_rate for step in (2, 3, 4, 5, 6)
+    ] == [6e-3, 0.5, 0.5, 0.125, 0.125]
 
 
-@given(st.lists(CHANGES, max_size=8).map(lambda changes: sorted(changes, key=lambda c: c.step)), st.integers(0, 300))
+@given(
+    st.lists(CHANGES, max_size=8).map(lambda changes: sorted(changes, key=lambda c: c.step)),
+    st.integers(0, 300),
+)
 def test_nothing_but_what_changed_is_another_than_before(changes, step):
     training = TrainConfig()
     expected = {name: getattr(training, name) for name in MUTABLE_SETTINGS if name != "speed"}
@@ -132,7 +193,12 @@ def test_nothing_but_what_changed_is_another_than_before(changes, step):
 
 def test_a_scheduled_rate_is_that_of_the_update_after_its_step(tiny):
     trainer = Trainer(
-        tiny, [SettingChange(0, "learning_rate", 0.01), SettingChange(4, "learning_rate", 0.02), SettingChange(4, "speed", 5.0)]
+        tiny,
+        [
+            SettingChange(0, "learning_rate", 0.01),
+            SettingChange(4, "learning_rate", 0.02),
+            SettingChange(4, "speed", 5.0),
+        ],
     )
     assert rates(trainer) == [0.01] * 4 + [0.02] * 8
 
@@ -147,7 +213,10 @@ def test_changed_learning_rate_applies_to_next_update_and_is_stored(tiny):
 
 def test_a_changed_rate_is_what_the_schedule_starts_from(tiny):
     run = tiny.replace(schedule="cosine", decay_steps=12, warmup=4)
-    plain, changed = rates(Trainer(run)), rates(Trainer(run, [SettingChange(6, "learning_rate", 12e-3)]))
+    plain, changed = (
+        rates(Trainer(run)),
+        rates(Trainer(run, [SettingChange(6, "learning_rate", 12e-3)])),
+    )
     assert changed == pytest.approx(plain[:6] + [2 * rate for rate in plain[6:]])
 
 
@@ -163,19 +232,30 @@ def test_a_run_may_be_made_longer_or_shorter_on_the_way(tiny):
 
 
 def test_the_last_step_is_scored_where_the_run_now_ends(tiny):
-    assert [m.step for m in Trainer(tiny.replace(eval_every=1000), [SettingChange(2, "steps", 7)]) if m.scored] == [7]
+    assert [
+        m.step
+        for m in Trainer(tiny.replace(eval_every=1000), [SettingChange(2, "steps", 7)])
+        if m.scored
+    ] == [7]
 
 
 def test_live_change_cancels_later_changes_of_that_setting_only(tiny):
     trainer = Trainer(
-        tiny, [SettingChange(2, "learning_rate", 0.01), SettingChange(9, "learning_rate", 0.5), SettingChange(10, "steps", 11)]
+        tiny,
+        [
+            SettingChange(2, "learning_rate", 0.01),
+            SettingChange(9, "learning_rate", 0.5),
+            SettingChange(10, "steps", 11),
+        ],
     )
     seen = [trainer.train_step().learning_rate for _ in range(4)]
     trainer.schedule_change("learning_rate", 0.02)
     assert seen + rates(trainer) == [6e-3] * 2 + [0.01] * 2 + [0.02] * 7
     assert sorted(trainer.changes, key=lambda c: c.step) == [
-        SettingChange(2, "learning_rate", 0.01), SettingChange(4, "learning_rate", 0.02), SettingChange(10, "steps", 11)
-    ]  # fmt: skip
+        SettingChange(2, "learning_rate", 0.01),
+        SettingChange(4, "learning_rate", 0.02),
+        SettingChange(10, "steps", 11),
+    ]
 
 
 def test_the_last_of_several_changes_at_one_step_stays_alone(tiny):
@@ -205,7 +285,10 @@ def test_a_run_takes_no_more_changes_than_a_checkpoint_can_hold(tiny):
 
 
 def test_speed_is_no_setting_of_the_training_and_leaves_no_bit_otherwise(tiny):
-    slow, fast = Trainer(tiny, [SettingChange(0, "speed", 3.0), SettingChange(4, "speed", 0.0)]), Trainer(tiny)
+    slow, fast = (
+        Trainer(tiny, [SettingChange(0, "speed", 3.0), SettingChange(4, "speed", 0.0)]),
+        Trainer(tiny),
+    )
     assert rates(slow) == rates(fast)
     assert fingerprint(slow) == fingerprint(fast)
 
@@ -218,7 +301,11 @@ def test_live_and_scheduled_change_give_identical_weights(tiny):
     live.schedule_change("learning_rate", 0.02)
     list(live)
     ends = []
-    for changes in ([SettingChange(5, "learning_rate", 0.02)], [SettingChange(6, "learning_rate", 0.02)], []):
+    for changes in (
+        [SettingChange(5, "learning_rate", 0.02)],
+        [SettingChange(6, "learning_rate", 0.02)],
+        [],
+    ):
         trainer = Trainer(run, changes)  # one after the other: they share torch's generator
         list(trainer)
         ends.append(fingerprint(trainer))

@@ -95,14 +95,23 @@ def test_a_loaded_model_has_the_same_bits_and_gives_the_same_scores(pristine, tr
     assert manifest.step == STEPS
     assert not family.training
     assert family.state_dict().keys() == trainer.model.state_dict().keys()
-    assert all(torch.equal(weight, trainer.model.state_dict()[name]) for name, weight in family.state_dict().items())
+    assert all(
+        torch.equal(weight, trainer.model.state_dict()[name])
+        for name, weight in family.state_dict().items()
+    )
     asked = build_held_out_set(trainer.task, 50, 1, 5)
     assert evaluate(family, asked) == evaluate(trainer.model, asked)
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"norm": "post"}, {"positions": "sinusoidal"}, {"share_embeddings": True}, {"tie_output": True}, {"attention_bias": False}],
+    [
+        {"norm": "post"},
+        {"positions": "sinusoidal"},
+        {"share_embeddings": True},
+        {"tie_output": True},
+        {"attention_bias": False},
+    ],
 )
 def test_models_of_every_kind_come_back_with_the_same_answers(tiny, tmp_path, changes):
     trainer = Trainer(tiny.replace(**changes))
@@ -110,10 +119,15 @@ def test_models_of_every_kind_come_back_with_the_same_answers(tiny, tmp_path, ch
     save_checkpoint(tmp_path / "x", trainer, [])
     _, family = load_model(tmp_path / "x")
     rows = build_held_out_set(trainer.task, 20, 1, 5).batch
-    assert torch.equal(family(rows.source_BS, rows.decoder_input_BT), trainer.model.eval()(rows.source_BS, rows.decoder_input_BT))
+    assert torch.equal(
+        family(rows.source_BS, rows.decoder_input_BT),
+        trainer.model.eval()(rows.source_BS, rows.decoder_input_BT),
+    )
     resumed, _ = resume_trainer(tmp_path / "x")
     assert weights_by_name(resumed.model).keys() == weights_by_name(trainer.model).keys()
-    assert (family.output.weight is family.target_embedding.tokens.weight) == bool(changes.get("tie_output"))
+    assert (family.output.weight is family.target_embedding.tokens.weight) == bool(
+        changes.get("tie_output")
+    )
 
 
 def test_scores_and_versions_are_kept_in_config_json(pristine, trainer):
@@ -134,7 +148,12 @@ def test_metrics_are_kept_a_line_a_step_without_what_was_not_measured(pristine, 
 def test_metrics_record_rounds_to_six_digits_and_is_idempotent():
     metrics = Metrics(3, 1.23456789, 6e-3, 0.1, 1 / 3, 123456.789, 1e9)
     line = metrics_record(metrics)
-    assert (line["step"], line["loss"], line["seconds"], line["steps_per_second"]) == (3, 1.23457, 0.333333, 123457.0)
+    assert (line["step"], line["loss"], line["seconds"], line["steps_per_second"]) == (
+        3,
+        1.23457,
+        0.333333,
+        123457.0,
+    )
     assert metrics_record(line) == line
     assert "scored" not in line
 
@@ -147,7 +166,11 @@ def test_files_of_others_can_be_put_beside_it(trainer, tmp_path):
 
 def test_metrics_that_somebody_else_keeps_are_not_in_it(trainer, tmp_path):
     save_checkpoint(tmp_path / "x", trainer, None)
-    assert sorted(os.listdir(tmp_path / "x")) == ["config.json", "model.safetensors", "training.safetensors"]
+    assert sorted(os.listdir(tmp_path / "x")) == [
+        "config.json",
+        "model.safetensors",
+        "training.safetensors",
+    ]
     resumed, lines = resume_trainer(tmp_path / "x")
     assert (resumed.step_count, lines) == (STEPS, [])
     save_checkpoint(tmp_path / "x", trainer, [])
@@ -165,17 +188,30 @@ def test_changes_on_the_way_come_back_those_that_are_still_to_come_too(tiny, tmp
     assert resumed.changes == trainer.changes
     assert resumed.config == tiny
     told = list(resumed)
-    assert [each.learning_rate for each in told] == pytest.approx([0.01 * step / 20 for step in range(3, 9)])
+    assert [each.learning_rate for each in told] == pytest.approx(
+        [0.01 * step / 20 for step in range(3, 9)]
+    )
     assert told[-1].step == 8
 
 
 def test_a_setting_given_anew_counts_and_what_had_changed_of_it_does_not(tiny, tmp_path):
-    trainer = Trainer(tiny, [SettingChange(0, "learning_rate", 0.01), SettingChange(2, "learning_rate", 0.5), SettingChange(1, "steps", 4)])
+    trainer = Trainer(
+        tiny,
+        [
+            SettingChange(0, "learning_rate", 0.01),
+            SettingChange(2, "learning_rate", 0.5),
+            SettingChange(1, "steps", 4),
+        ],
+    )
     trainer.train_step()
     save_checkpoint(tmp_path / "x", trainer, None)
     resumed, _ = resume_trainer(tmp_path / "x", learning_rate=1e-3, warmup=0)
     assert resumed.changes == [SettingChange(1, "steps", 4)]
-    assert [(each.step, each.learning_rate) for each in resumed] == [(2, 1e-3), (3, 1e-3), (4, 1e-3)]
+    assert [(each.step, each.learning_rate) for each in resumed] == [
+        (2, 1e-3),
+        (3, 1e-3),
+        (4, 1e-3),
+    ]
     longer, _ = resume_trainer(tmp_path / "x", steps=6)
     assert [each.step for each in longer] == [2, 3, 4, 5, 6]
 
@@ -183,7 +219,9 @@ def test_a_setting_given_anew_counts_and_what_had_changed_of_it_does_not(tiny, t
 def test_a_trainer_can_be_put_where_another_one_stood(tiny, trainer, pristine):
     other = Trainer(tiny.replace(seed=5))
     other.train_step()
-    restore_trainer(other, pristine / "model.safetensors", pristine / "training.safetensors", STEPS, "cpu")
+    restore_trainer(
+        other, pristine / "model.safetensors", pristine / "training.safetensors", STEPS, "cpu"
+    )
     assert other.step_count == STEPS
     assert fingerprint(other) == fingerprint(resume_trainer(pristine)[0])
 
@@ -192,7 +230,13 @@ def test_a_trainer_may_be_put_before_its_first_step_again(tiny, tmp_path):
     save_checkpoint(tmp_path / "x", Trainer(tiny), None)
     went = Trainer(tiny)
     list(went)
-    restore_trainer(went, tmp_path / "x" / "model.safetensors", tmp_path / "x" / "training.safetensors", 0, "cpu")
+    restore_trainer(
+        went,
+        tmp_path / "x" / "model.safetensors",
+        tmp_path / "x" / "training.safetensors",
+        0,
+        "cpu",
+    )
     again = [each.loss for each in went]
     assert again == [each.loss for each in Trainer(tiny)]
 
@@ -204,9 +248,15 @@ def test_what_does_not_fit_leaves_a_trainers_weights_and_step_as_they_were(tiny,
     before = fingerprint(trainer)
     (folder / name).write_bytes((folder / name).read_bytes()[:-4])
     with pytest.raises(CheckpointError, match=name):
-        restore_trainer(trainer, folder / "model.safetensors", folder / "training.safetensors", STEPS, "cpu")
-    with pytest.raises(CheckpointError, match="of step 3, not of step 2" if name == "model.safetensors" else name):
-        restore_trainer(trainer, folder / "model.safetensors", folder / "training.safetensors", 2, "cpu")
+        restore_trainer(
+            trainer, folder / "model.safetensors", folder / "training.safetensors", STEPS, "cpu"
+        )
+    with pytest.raises(
+        CheckpointError, match="of step 3, not of step 2" if name == "model.safetensors" else name
+    ):
+        restore_trainer(
+            trainer, folder / "model.safetensors", folder / "training.safetensors", 2, "cpu"
+        )
     assert fingerprint(trainer) == before
 
 
@@ -227,7 +277,9 @@ def test_a_checkpoint_cut_off_between_two_renames_loads_again(folder):
 
 @pytest.mark.parametrize("load", [load_model, resume_trainer])
 @pytest.mark.parametrize("d_model", [8, 16])
-def test_a_checkpoint_replaced_while_it_is_read_is_read_again(trainer, folder, monkeypatch, load, d_model):
+def test_a_checkpoint_replaced_while_it_is_read_is_read_again(
+    trainer, folder, monkeypatch, load, d_model
+):
     later = Trainer(trainer.config.replace(d_model=d_model, seed=1))
     metrics = [later.train_step() for _ in range(STEPS + 1)]
     read = []
@@ -242,7 +294,9 @@ def test_a_checkpoint_replaced_while_it_is_read_is_read_again(trainer, folder, m
     loaded = load(folder)
     family = loaded[1] if load is load_model else loaded[0].model
     expected = weights_by_name(later.model)
-    assert all(torch.equal(tensor, expected[name]) for name, tensor in weights_by_name(family).items())
+    assert all(
+        torch.equal(tensor, expected[name]) for name, tensor in weights_by_name(family).items()
+    )
     if load is resume_trainer:
         assert fingerprint(loaded[0]) == fingerprint(later)
         assert len(loaded[1]) == STEPS + 1
@@ -250,7 +304,11 @@ def test_a_checkpoint_replaced_while_it_is_read_is_read_again(trainer, folder, m
 
 def test_a_checkpoint_that_is_replaced_without_end_is_refused(folder, monkeypatch):
     step = iter(range(1000))
-    monkeypatch.setattr(checkpoint, "read_manifest", lambda path: dataclasses.replace(read_manifest(path), step=next(step)))
+    monkeypatch.setattr(
+        checkpoint,
+        "read_manifest",
+        lambda path: dataclasses.replace(read_manifest(path), step=next(step)),
+    )
     with pytest.raises(CheckpointError, match="is being replaced while it is read"):
         load_model(folder)
 
@@ -259,7 +317,9 @@ def test_a_checkpoint_that_is_replaced_without_end_is_refused(folder, monkeypatc
 
 
 @pytest.mark.parametrize("failing", range(WRITES))
-def test_a_full_disk_is_named_and_the_earlier_checkpoint_still_loads(trainer, folder, monkeypatch, failing):
+def test_a_full_disk_is_named_and_the_earlier_checkpoint_still_loads(
+    trainer, folder, monkeypatch, failing
+):
     real, calls = os.fsync, []
 
     def full(descriptor):
@@ -278,7 +338,9 @@ def test_a_full_disk_is_named_and_the_earlier_checkpoint_still_loads(trainer, fo
     except CheckpointError as caught:
         error = caught
     assert len(calls) > failing
-    assert error is not None or failing == WRITES - 1  # the last one comes when the new checkpoint is in place
+    assert (
+        error is not None or failing == WRITES - 1
+    )  # the last one comes when the new checkpoint is in place
     manifest, _ = load_model(folder)
     resume_trainer(folder)
     assert ("generation" in manifest.versions) == (error is not None)
@@ -290,7 +352,9 @@ def test_a_full_disk_is_named_and_the_earlier_checkpoint_still_loads(trainer, fo
 
 def test_a_save_flushes_every_file_and_both_folders(trainer, tmp_path, monkeypatch):
     real, calls = os.fsync, []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: (calls.append(descriptor), real(descriptor))[1])
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: (calls.append(descriptor), real(descriptor))[1]
+    )
     save_checkpoint(tmp_path / "x", trainer, trainer.metrics)
     assert len(calls) == WRITES
 
@@ -301,7 +365,9 @@ def test_file_size_limit_fails_save_and_keeps_earlier_checkpoint(trainer, folder
     size = (folder / "model.safetensors").stat().st_size
     resource.setrlimit(resource.RLIMIT_FSIZE, (size - 100, hard))
     try:
-        with pytest.raises(CheckpointError, match="File too large; the previous checkpoint is unchanged"):
+        with pytest.raises(
+            CheckpointError, match="File too large; the previous checkpoint is unchanged"
+        ):
             save_checkpoint(folder, trainer, [])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -395,20 +461,28 @@ def entry(name="output.weight", **changes):
 
 
 def without_one(header, data):
-    return {name: each for name, each in header.items() if each["data_offsets"][1] != len(data)}, data
+    return {
+        name: each for name, each in header.items() if each["data_offsets"][1] != len(data)
+    }, data
 
 
 def without_one_and_its_data(header, data):
-    start = next(each["data_offsets"][0] for each in header.values() if each["data_offsets"][1] == len(data))
+    start = next(
+        each["data_offsets"][0] for each in header.values() if each["data_offsets"][1] == len(data)
+    )
     return without_one(header, data)[0], data[:start]
 
 
 def with_one_more(header, data):
-    return header | {"payload": {"dtype": "F32", "shape": [1], "data_offsets": [len(data), len(data) + 4]}}, data + b"\0" * 4
+    return header | {
+        "payload": {"dtype": "F32", "shape": [1], "data_offsets": [len(data), len(data) + 4]}
+    }, data + b"\0" * 4
 
 
 def with_an_empty_one_more(header, data):
-    return header | {"payload": {"dtype": "F32", "shape": [0, 2**62], "data_offsets": [len(data), len(data)]}}, data
+    return header | {
+        "payload": {"dtype": "F32", "shape": [0, 2**62], "data_offsets": [len(data), len(data)]}
+    }, data
 
 
 def renamed(header, data):
@@ -427,12 +501,17 @@ def overlapping(header, data):
 
 
 def with_a_hole(header, data):
-    moved = {name: each | {"data_offsets": [at + 64 for at in each["data_offsets"]]} for name, each in header.items()}
+    moved = {
+        name: each | {"data_offsets": [at + 64 for at in each["data_offsets"]]}
+        for name, each in header.items()
+    }
     return moved, b"\0" * 64 + data
 
 
 def many(header, data):
-    return {f"t{n}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in range(200_000)}, b""
+    return {
+        f"t{n}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in range(200_000)
+    }, b""
 
 
 def with_metadata(value):
@@ -445,7 +524,10 @@ def raw_header(raw):
 
 def raw_description(text):
     """The same tensor's description replaced by any JSON."""
-    return lambda header, data: (json.dumps(header | {"output.weight": "HERE"}).replace('"HERE"', text).encode(), data)
+    return lambda header, data: (
+        json.dumps(header | {"output.weight": "HERE"}).replace('"HERE"', text).encode(),
+        data,
+    )
 
 
 HOSTILE = {
@@ -500,13 +582,27 @@ HOSTILE = {
     "nested description": raw_description("[" * 970 + "]" * 970),
     "description of null": raw_description("null"),
     "description of text": raw_description('"F32"'),
-    "NaN description": raw_description('{"dtype": "F32", "shape": [NaN, 8], "data_offsets": [0, 416]}'),
-    "infinite shape": raw_description('{"dtype": "F32", "shape": [1e999, 8], "data_offsets": [0, 416]}'),
-    "endless digits": raw_description('{"dtype": "F32", "shape": [' + "9" * 5000 + ', 8], "data_offsets": [0, 416]}'),
-    "deep dtype": raw_description('{"dtype": ' + "[" * 960 + "]" * 960 + ', "shape": [13, 8], "data_offsets": [0, 416]}'),
-    "deep shape": raw_description('{"dtype": "F32", "shape": ' + "[" * 960 + "]" * 960 + ', "data_offsets": [0, 416]}'),
-    "deep offsets": raw_description('{"dtype": "F32", "shape": [13, 8], "data_offsets": ' + "[" * 960 + "]" * 960 + "}"),
-    "lone surrogate": raw_description('{"dtype": "\\ud800", "shape": [13, 8], "data_offsets": [0, 416]}'),
+    "NaN description": raw_description(
+        '{"dtype": "F32", "shape": [NaN, 8], "data_offsets": [0, 416]}'
+    ),
+    "infinite shape": raw_description(
+        '{"dtype": "F32", "shape": [1e999, 8], "data_offsets": [0, 416]}'
+    ),
+    "endless digits": raw_description(
+        '{"dtype": "F32", "shape": [' + "9" * 5000 + ', 8], "data_offsets": [0, 416]}'
+    ),
+    "deep dtype": raw_description(
+        '{"dtype": ' + "[" * 960 + "]" * 960 + ', "shape": [13, 8], "data_offsets": [0, 416]}'
+    ),
+    "deep shape": raw_description(
+        '{"dtype": "F32", "shape": ' + "[" * 960 + "]" * 960 + ', "data_offsets": [0, 416]}'
+    ),
+    "deep offsets": raw_description(
+        '{"dtype": "F32", "shape": [13, 8], "data_offsets": ' + "[" * 960 + "]" * 960 + "}"
+    ),
+    "lone surrogate": raw_description(
+        '{"dtype": "\\ud800", "shape": [13, 8], "data_offsets": [0, 416]}'
+    ),
 }
 
 
@@ -522,7 +618,16 @@ def test_handmade_weights_are_refused(folder, harm):
 
 
 @pytest.mark.parametrize(
-    "harm", [poisoned(float("nan")), entry("step", dtype="F64"), entry("step", shape=[1]), without_one, with_one_more, renamed, twice]
+    "harm",
+    [
+        poisoned(float("nan")),
+        entry("step", dtype="F64"),
+        entry("step", shape=[1]),
+        without_one,
+        with_one_more,
+        renamed,
+        twice,
+    ],
 )
 def test_handmade_training_states_are_refused(folder, harm):
     path = folder / "training.safetensors"
@@ -532,7 +637,13 @@ def test_handmade_training_states_are_refused(folder, harm):
         data = data[:at] + struct.pack("<f", float("nan")) + data[at + 4 :]
         changed = header, data
     elif harm is renamed:
-        changed = {name.replace("generator.data", "generator.date"): each for name, each in header.items()}, data
+        changed = (
+            {
+                name.replace("generator.data", "generator.date"): each
+                for name, each in header.items()
+            },
+            data,
+        )
     else:
         changed = harm(header, data)
     path.write_bytes(join(*changed))
@@ -617,7 +728,9 @@ def test_a_giant_model_is_refused_before_a_trainer_is_built_too(folder):
     config["model"] |= {"d_model": 4096, "n_layers": 48, "d_ff": 16384, "max_positions": 4096}
     (folder / "config.json").write_text(json.dumps(config))
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + 1_000_000_000, hard))  # its weights take 80 GB
+    resource.setrlimit(
+        resource.RLIMIT_AS, (psutil.Process().memory_info().vms + 1_000_000_000, hard)
+    )  # its weights take 80 GB
     try:
         refusal(folder, load=resume_trainer)
     finally:
@@ -628,11 +741,16 @@ def test_positions_that_only_take_memory_are_refused(folder):
     config = json.loads((folder / "config.json").read_text())
     config["model"] |= {"positions": "sinusoidal", "max_positions": 1_000_000}
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match=r"max_positions is 1,000,000; a run accepts at most 4,096"):
+    with pytest.raises(
+        CheckpointError, match=r"max_positions is 1,000,000; a run accepts at most 4,096"
+    ):
         load_model(folder)
 
 
-@pytest.mark.parametrize(("name", "value"), [("optimizer.exp_avg_sq.output.bias", -1.0), ("optimizer.step.output.bias", -3.0)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("optimizer.exp_avg_sq.output.bias", -1.0), ("optimizer.step.output.bias", -3.0)],
+)
 def test_an_optimizer_state_that_would_poison_the_next_step_is_refused(folder, name, value):
     state = safetensors.torch.load_file(folder / "training.safetensors")
     state[name] = torch.full_like(state[name], value)
@@ -643,10 +761,26 @@ def test_an_optimizer_state_that_would_poison_the_next_step_is_refused(folder, n
 
 @pytest.mark.parametrize(
     "line",
-    [b"", b"{", b"null", b"3", b"[]", b"{}", b'{"step": 3}', b'{"loss": 1.0}', b'{"step": 1.5, "loss": 1.0}',
-     b'{"step": true, "loss": 1.0}', b'{"step": 3, "loss": "low"}', b'{"step": 3, "loss": NaN}', b'{"step": 3, "loss": 1e999}',
-     b'{"step": 3, "step": 4, "loss": 1.0}', b"[" * 100_000, b"\xff", b'{"step": 3, "loss": 1.0}}'],
-)  # fmt: skip
+    [
+        b"",
+        b"{",
+        b"null",
+        b"3",
+        b"[]",
+        b"{}",
+        b'{"step": 3}',
+        b'{"loss": 1.0}',
+        b'{"step": 1.5, "loss": 1.0}',
+        b'{"step": true, "loss": 1.0}',
+        b'{"step": 3, "loss": "low"}',
+        b'{"step": 3, "loss": NaN}',
+        b'{"step": 3, "loss": 1e999}',
+        b'{"step": 3, "step": 4, "loss": 1.0}',
+        b"[" * 100_000,
+        b"\xff",
+        b'{"step": 3, "loss": 1.0}}',
+    ],
+)
 def test_a_bad_line_of_metrics_is_named_by_its_number(folder, line):
     lines = (folder / "metrics.jsonl").read_bytes().splitlines()
     lines.insert(2, line)
@@ -663,7 +797,9 @@ def test_metrics_have_no_more_lines_than_a_run_has_steps(folder, monkeypatch):
     (folder / "metrics.jsonl").write_bytes(b"".join(lines[:10]))
     assert len(read_metrics(folder)) == 10
     (folder / "metrics.jsonl").write_bytes(b"".join(lines))
-    with pytest.raises(CheckpointError, match="line 11: at most 10 lines are read, one for each step"):
+    with pytest.raises(
+        CheckpointError, match="line 11: at most 10 lines are read, one for each step"
+    ):
         read_metrics(folder)
 
 

@@ -1,4 +1,6 @@
-"""Steps taken in a row, as a GPU takes them: here the capturing call alone is replaced, by one that repeats the work itself."""
+"""Steps taken in a row, as a GPU takes them: here the capturing call alone is replaced, by one
+that repeats the work itself.
+"""
 
 import itertools
 
@@ -29,7 +31,11 @@ SMALL = {
     "eval_n": 50,
     "dropout": 0.1,
 }
-EXACT = {"schedule": "constant", "warmup": 0, "learning_rate": 2**-7}  # a rate that float32 holds exactly
+EXACT = {
+    "schedule": "constant",
+    "warmup": 0,
+    "learning_rate": 2**-7,
+}  # a rate that float32 holds exactly
 
 
 def identity_capture(work, generators):
@@ -38,7 +44,15 @@ def identity_capture(work, generators):
 
 def trainer_with_graphs(capture=identity_capture, **values):
     trainer = Trainer(RunConfig.from_flat(SMALL | values))
-    steps = CudaGraphSteps(trainer.model, trainer.optimizer, trainer.config.training, trainer._next_batch, trainer.device, (), capture)
+    steps = CudaGraphSteps(
+        trainer.model,
+        trainer.optimizer,
+        trainer.config.training,
+        trainer._next_batch,
+        trainer.device,
+        (),
+        capture,
+    )
     trainer._build_cuda_graph = lambda: steps
     trainer.cuda_graph = steps
     return trainer
@@ -52,7 +66,14 @@ def trained(trainer, most=9):
 
 
 @pytest.mark.parametrize(
-    "values", [{}, {"optimizer": "adamw", "weight_decay": 0.01}, {"optimizer": "sgd"}, {"clip": 0.0}, {"precision": "bfloat16"}]
+    "values",
+    [
+        {},
+        {"optimizer": "adamw", "weight_decay": 0.01},
+        {"optimizer": "sgd"},
+        {"clip": 0.0},
+        {"precision": "bfloat16"},
+    ],
 )
 def test_steps_in_a_row_are_the_same_steps_to_the_bit(values):
     values = EXACT | {"steps": 20} | values
@@ -62,8 +83,30 @@ def test_steps_in_a_row_are_the_same_steps_to_the_bit(values):
     trainer = trainer_with_graphs(**values)
     metrics = trained(trainer)
     assert fingerprint(trainer) == expected
-    told = [(m.step, m.loss, m.gradient_norm, m.learning_rate, m.exact_match, m.token_accuracy, m.scored) for m in metrics]
-    assert told == [(m.step, m.loss, m.gradient_norm, m.learning_rate, m.exact_match, m.token_accuracy, m.scored) for m in one_by_one]
+    told = [
+        (
+            m.step,
+            m.loss,
+            m.gradient_norm,
+            m.learning_rate,
+            m.exact_match,
+            m.token_accuracy,
+            m.scored,
+        )
+        for m in metrics
+    ]
+    assert told == [
+        (
+            m.step,
+            m.loss,
+            m.gradient_norm,
+            m.learning_rate,
+            m.exact_match,
+            m.token_accuracy,
+            m.scored,
+        )
+        for m in one_by_one
+    ]
 
 
 def test_a_falling_learning_rate_differs_by_its_rounding_to_float32_alone():
@@ -76,7 +119,12 @@ def test_a_falling_learning_rate_differs_by_its_rounding_to_float32_alone():
 def test_a_row_ends_where_something_is_due():
     trainer = trainer_with_graphs(**EXACT)
     trainer.schedule_change("learning_rate", 2**-6, 10)
-    assert [len(trainer.train_steps(100)) for _ in range(4)] == [7, 3, 4, 7]  # a look, the change, the next two looks
+    assert [len(trainer.train_steps(100)) for _ in range(4)] == [
+        7,
+        3,
+        4,
+        7,
+    ]  # a look, the change, the next two looks
     assert trainer.train_steps(3)[-1].step == 24
     assert trained(trainer, 100)[-1].step == 40
     assert not trainer.should_continue()
@@ -96,7 +144,15 @@ def test_no_row_is_longer_than_the_ring(monkeypatch):
         assert ring < module.RING_SIZE
         monkeypatch.setattr(module, "RING_SIZE", ring)
     trainer = trainer_with_graphs(
-        **EXACT | {"steps": 2 * ring + 1, "eval_every": 10_000, "batch_size": 1, "d_model": 4, "n_layers": 1, "max_length": 3}
+        **EXACT
+        | {
+            "steps": 2 * ring + 1,
+            "eval_every": 10_000,
+            "batch_size": 1,
+            "d_model": 4,
+            "n_layers": 1,
+            "max_length": 3,
+        }
     )
     assert [len(trainer.train_steps(10_000)) for _ in range(3)] == [ring, ring, 1]
 
@@ -122,7 +178,9 @@ def test_non_finite_update_and_later_steps_change_no_weights(bad):
     trainer = spoil(trainer_with_graphs(**EXACT))
     if bad > 1:
         assert [metrics.loss for metrics in trainer.train_steps(7)] == expected
-    with pytest.raises(TrainingDivergedError, match=f"step {bad}: loss nan.*The weights of step {bad - 1} are kept"):
+    with pytest.raises(
+        TrainingDivergedError, match=f"step {bad}: loss nan.*The weights of step {bad - 1} are kept"
+    ):
         trainer.train_steps(7)
     assert trainer.step_count == bad - 1
     for name, weight in trainer.model.state_dict().items():
@@ -142,7 +200,10 @@ def test_a_step_that_cannot_be_captured_is_taken_plainly():
     weights = fingerprint(trainer)
     trainer = trainer_with_graphs(**EXACT)
     assert fingerprint(trainer) == weights
-    trainer.cuda_graph.capture, trainer.cuda_graph.generators = lambda work, generators: refuse(lambda: None, generators), [generator]
+    trainer.cuda_graph.capture, trainer.cuda_graph.generators = (
+        lambda work, generators: refuse(lambda: None, generators),
+        [generator],
+    )
     assert len(trained(trainer)) == 40
     assert trainer.cuda_graph.capture_error == "operation not permitted when stream is capturing"
     plain = trainer_with_graphs(**EXACT)
@@ -178,35 +239,77 @@ def test_a_resumed_run_goes_on_to_the_bit(tmp_path):
     save_checkpoint(tmp_path / "saved", first, metrics, None)
     second, _ = resume_trainer(tmp_path / "saved")
     second.cuda_graph = CudaGraphSteps(
-        second.model, second.optimizer, second.config.training, second._next_batch, second.device, (), identity_capture
+        second.model,
+        second.optimizer,
+        second.config.training,
+        second._next_batch,
+        second.device,
+        (),
+        identity_capture,
     )
     trained(second)
     assert fingerprint(second) == expected
 
 
 class Silent(TorchDispatchMode):
-    """Refuses what would make a graph impossible: answers of the device, shapes that depend on values, tensors from elsewhere."""
+    """Refuses what would make a graph impossible: answers of the device, shapes that depend on
+    values, tensors from elsewhere.
+    """
 
-    ASKING = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal", "item", "is_nonzero", "repeat_interleave.Tensor")
-    MAKING = ("arange", "zeros", "ones", "full", "empty", "rand", "eye", "tensor", "scalar_tensor", "randperm")
+    ASKING = (
+        "_local_scalar_dense",
+        "nonzero",
+        "masked_select",
+        "unique",
+        "equal",
+        "item",
+        "is_nonzero",
+        "repeat_interleave.Tensor",
+    )
+    MAKING = (
+        "arange",
+        "zeros",
+        "ones",
+        "full",
+        "empty",
+        "rand",
+        "eye",
+        "tensor",
+        "scalar_tensor",
+        "randperm",
+    )
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = str(func).removeprefix("aten.")
         plain = name.split(".")[0].lstrip("_")
         assert not name.startswith(self.ASKING), f"{name} makes the host wait"
         if plain in ("index", "index_put", "index_put_"):
-            assert not any(each is not None and each.dtype == torch.bool for each in args[1]), f"{name} by a mask: its size is a value"
+            assert not any(each is not None and each.dtype == torch.bool for each in args[1]), (
+                f"{name} by a mask: its size is a value"
+            )
         if plain in self.MAKING or plain.startswith("randint"):
-            assert (kwargs or {}).get("device") is not None, f"{name} without a device lands on the processor"
+            assert (kwargs or {}).get("device") is not None, (
+                f"{name} without a device lands on the processor"
+            )
         assert name != "lift_fresh.default", "a tensor of Python numbers has to be copied over"
         return func(*args, **(kwargs or {}))
 
 
 def silent_steps(config):
     trainer = Trainer(config)
-    steps = CudaGraphSteps(trainer.model, trainer.optimizer, config.training, trainer._next_batch, trainer.device, (), identity_capture)
+    steps = CudaGraphSteps(
+        trainer.model,
+        trainer.optimizer,
+        config.training,
+        trainer._next_batch,
+        trainer.device,
+        (),
+        identity_capture,
+    )
     steps.run([1e-3] * (WARMUP_STEPS + 1))
-    steps.optimizer.step = lambda: None  # the optimizer is torch's, and reads the rate on a processor
+    steps.optimizer.step = lambda: (
+        None
+    )  # the optimizer is torch's, and reads the rate on a processor
     with Silent():
         steps._parse_step()
 
@@ -218,17 +321,31 @@ def test_no_task_asks_the_device(task):
 
 @pytest.mark.parametrize("family", ARCHITECTURES)
 def test_no_family_asks_the_device(family, monkeypatch):
-    # transformers leaves its own questions out while a graph is being captured, and finds out about that by this function
+    # transformers leaves its own questions out while a graph is being captured, and finds out about
+    # that by this function
     monkeypatch.setattr("transformers.utils.import_utils.is_cuda_stream_capturing", lambda: True)
     sizes = {"d_model": 16} if family == "recurrent" else {"d_model": 16, "d_ff": 32, "n_heads": 2}
     silent_steps(architecture_preset(family, batch_size=8, **sizes))
 
 
-@pytest.mark.parametrize("positions", ["none", "sinusoidal", "rope", "alibi", "t5", "randomised", "from-the-end"])
+@pytest.mark.parametrize(
+    "positions", ["none", "sinusoidal", "rope", "alibi", "t5", "randomised", "from-the-end"]
+)
 def test_no_positions_ask_the_device(positions):
     silent_steps(RunConfig.from_flat(SMALL | {"positions": positions}))
 
 
-@pytest.mark.parametrize("values", [{"norm": "post", "norm_kind": "rms", "activation": "swiglu", "kv_heads": 1, "label_smoothing": 0.1}])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {
+            "norm": "post",
+            "norm_kind": "rms",
+            "activation": "swiglu",
+            "kv_heads": 1,
+            "label_smoothing": 0.1,
+        }
+    ],
+)
 def test_no_part_asks_the_device(values):
     silent_steps(RunConfig.from_flat(SMALL | values))

@@ -11,22 +11,33 @@ def rates(steps, d_model=64, **settings):
     return [learning_rate_at(config, d_model, step) for step in steps]
 
 
-@pytest.mark.parametrize(("d_model", "warmup", "factor"), [(512, 4000, 1.0), (64, 100, 2.0), (32, 1, 0.5)])
+@pytest.mark.parametrize(
+    ("d_model", "warmup", "factor"), [(512, 4000, 1.0), (64, 100, 2.0), (32, 1, 0.5)]
+)
 def test_noam_peaks_at_the_end_of_its_warmup(d_model, warmup, factor):
     settings = {"schedule": "noam", "learning_rate": factor, "warmup": warmup}
     peak = factor * d_model**-0.5 * warmup**-0.5
     assert rates([warmup], d_model, **settings) == [pytest.approx(peak)]
-    assert all(rate < peak for rate in rates([*range(1, warmup), *range(warmup + 1, warmup + 200)], d_model, **settings))
+    assert all(
+        rate < peak
+        for rate in rates(
+            [*range(1, warmup), *range(warmup + 1, warmup + 200)], d_model, **settings
+        )
+    )
 
 
 def test_noam_rises_linearly_and_falls_with_the_root_of_the_step():
     settings = {"schedule": "noam", "learning_rate": 1.0, "warmup": 100}
     peak = rates([100], **settings)[0]
-    assert rates([1, 50, 400, 10_000], **settings) == pytest.approx([peak / 100, peak / 2, peak / 2, peak / 10])
+    assert rates([1, 50, 400, 10_000], **settings) == pytest.approx(
+        [peak / 100, peak / 2, peak / 2, peak / 10]
+    )
 
 
 def test_the_papers_base_model_peaks_at_seven_ten_thousandths():
-    assert rates([4000], 512, schedule="noam", learning_rate=1.0, warmup=4000) == [pytest.approx(6.99e-4, rel=1e-3)]
+    assert rates([4000], 512, schedule="noam", learning_rate=1.0, warmup=4000) == [
+        pytest.approx(6.99e-4, rel=1e-3)
+    ]
 
 
 @pytest.mark.parametrize("schedule", ["constant", "cosine", "noam"])
@@ -36,21 +47,39 @@ def test_no_warmup_is_no_division_by_zero(schedule):
 
 
 def test_constant_rises_linearly_and_stays():
-    assert rates([1, 5, 10, 11, 10_000], schedule="constant", learning_rate=0.2, warmup=10) == pytest.approx([0.02, 0.1, 0.2, 0.2, 0.2])
+    assert rates(
+        [1, 5, 10, 11, 10_000], schedule="constant", learning_rate=0.2, warmup=10
+    ) == pytest.approx([0.02, 0.1, 0.2, 0.2, 0.2])
 
 
 def test_cosine_falls_from_the_learning_rate_to_its_floor_and_stays_there():
-    settings = {"schedule": "cosine", "learning_rate": 0.2, "warmup": 0, "decay_steps": 100, "final_share": 0.1}
+    settings = {
+        "schedule": "cosine",
+        "learning_rate": 0.2,
+        "warmup": 0,
+        "decay_steps": 100,
+        "final_share": 0.1,
+    }
     halfway, quarter = 0.2 * 0.55, 0.2 * (0.1 + 0.9 * (1 + math.sqrt(0.5)) / 2)
-    assert rates([25, 50, 100, 101, 5000], **settings) == pytest.approx([quarter, halfway, 0.02, 0.02, 0.02])
+    assert rates([25, 50, 100, 101, 5000], **settings) == pytest.approx(
+        [quarter, halfway, 0.02, 0.02, 0.02]
+    )
     falling = rates(range(1, 101), **settings)
     assert falling == sorted(falling, reverse=True)
 
 
 def test_cosine_warms_up_too():
-    settings = {"schedule": "cosine", "learning_rate": 0.2, "warmup": 10, "decay_steps": 100, "final_share": 0.0}
+    settings = {
+        "schedule": "cosine",
+        "learning_rate": 0.2,
+        "warmup": 10,
+        "decay_steps": 100,
+        "final_share": 0.0,
+    }
     unwarmed = rates([1, 5, 10, 20], **settings | {"warmup": 0})
-    assert rates([1, 5, 10, 20], **settings) == pytest.approx([unwarmed[0] / 10, unwarmed[1] / 2, unwarmed[2], unwarmed[3]])
+    assert rates([1, 5, 10, 20], **settings) == pytest.approx(
+        [unwarmed[0] / 10, unwarmed[1] / 2, unwarmed[2], unwarmed[3]]
+    )
 
 
 def test_a_floor_of_nothing_ends_at_nothing():

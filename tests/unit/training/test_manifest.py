@@ -9,7 +9,9 @@ SCORES = {
     "n": 4,
     "exact_match": 0.5,
     "token_accuracy": 0.75,
-    "by_length": [{"length": 3, "n": 4, "available": None, "exact_match": 0.5, "token_accuracy": 0.75}],
+    "by_length": [
+        {"length": 3, "n": 4, "available": None, "exact_match": 0.5, "token_accuracy": 0.75}
+    ],
 }
 
 
@@ -47,7 +49,11 @@ def test_a_manifest_reads_as_it_was_written(folder, small_run):
 
 
 def test_changes_on_the_way_read_as_they_were_written(tmp_path, small_run):
-    changes = (SettingChange(3, "learning_rate", 0.5), SettingChange(3, "speed", 2), SettingChange(40, "steps", 90))
+    changes = (
+        SettingChange(3, "learning_rate", 0.5),
+        SettingChange(3, "speed", 2),
+        SettingChange(40, "steps", 90),
+    )
     manifest = Manifest(small_run, 7, 1.25, "cpu", changes=changes)
     (tmp_path / "config.json").write_text(manifest.to_json())
     assert read_manifest(tmp_path) == manifest
@@ -77,10 +83,15 @@ def test_a_folder_without_config_json_is_no_checkpoint(tmp_path):
 @pytest.mark.parametrize("found", [0, 2, "1", None, [1]])
 def test_another_schema_is_refused_with_both_versions(folder, found):
     edit(folder, "schema_version", to=found)
-    assert f"has schema_version {found!r}; this version of the playground reads 1" in refusal(folder)
+    assert f"has schema_version {found!r}; this version of the playground reads 1" in refusal(
+        folder
+    )
 
 
-@pytest.mark.parametrize("key", ["task", "model", "training", "family", "step", "seconds", "device", "scores", "versions"])
+@pytest.mark.parametrize(
+    "key",
+    ["task", "model", "training", "family", "step", "seconds", "device", "scores", "versions"],
+)
 def test_a_missing_part_is_named(folder, key):
     content = json.loads((folder / "config.json").read_text())
     del content[key]
@@ -119,7 +130,11 @@ NO_RUN_WRITES = [
     (("seconds",), 10**400, "does not describe a run"),
     (("scores",), [1], "scores hold [1]"),
     (("scores",), {"n": "<b>", "by_length": 3}, "does not have the keys of an evaluation"),
-    (("scores",), {"n": 3, "exact_match": 7, "token_accuracy": 0.5, "by_length": []}, "exact_match is 7"),
+    (
+        ("scores",),
+        {"n": 3, "exact_match": 7, "token_accuracy": 0.5, "by_length": []},
+        "exact_match is 7",
+    ),
     (("versions",), {"torch": 2}, "versions are"),
     (("surprise",), 1, "unknown key"),
     (("device",), {"cpu": 1}, "device is"),
@@ -143,7 +158,11 @@ NO_RUN_WRITES = [
 ]
 
 
-@pytest.mark.parametrize(("keys", "to", "reason"), NO_RUN_WRITES, ids=[f"{keys[-1]}-{str(to)[:20]}" for keys, to, _ in NO_RUN_WRITES])
+@pytest.mark.parametrize(
+    ("keys", "to", "reason"),
+    NO_RUN_WRITES,
+    ids=[f"{keys[-1]}-{str(to)[:20]}" for keys, to, _ in NO_RUN_WRITES],
+)
 def test_what_no_run_writes_is_refused_with_the_reason(folder, keys, to, reason):
     edit(folder, *keys, to=to)
     assert reason in refusal(folder)
@@ -165,7 +184,15 @@ def test_a_key_that_stands_twice_is_refused(folder):
 @pytest.mark.parametrize("depth", [980, 2_000, 100_000])
 @pytest.mark.parametrize("bracket", ["[", '{"a":'])
 @pytest.mark.parametrize(
-    "where", ['"step": 7', '"changes": []', '"d_model": 32', '"norm": "pre"', '"family": "transformer"', '"schema_version": 1']
+    "where",
+    [
+        '"step": 7',
+        '"changes": []',
+        '"d_model": 32',
+        '"norm": "pre"',
+        '"family": "transformer"',
+        '"schema_version": 1',
+    ],
 )
 def test_bottomless_nesting_is_refused(folder, where, bracket, depth):
     text = (folder / "config.json").read_text().replace('"step": 7', '"changes": [], "step": 7')
@@ -176,7 +203,19 @@ def test_bottomless_nesting_is_refused(folder, where, bracket, depth):
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{", b"\xff\xfe\x00", b"null", b"3", b"[]", b'"x"', b"\x00" * 100, b'{"schema_version": 1}', b"9" * 5000]
+    "data",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe\x00",
+        b"null",
+        b"3",
+        b"[]",
+        b'"x"',
+        b"\x00" * 100,
+        b'{"schema_version": 1}',
+        b"9" * 5000,
+    ],
 )
 def test_what_is_no_json_object_is_refused(folder, data):
     (folder / "config.json").write_bytes(data)
@@ -205,14 +244,28 @@ LENGTH = {"length": 3, "n": 1, "available": 1, "exact_match": 1.0, "token_accura
         (("changes",), [[1, "until", 0]] * 65_000, "65,000 changes; at most 1,000"),
         (("changes",), [[1, "until", 0]] * 1001, "1,001 changes; at most 1,000"),
         (("scores", "by_length"), [LENGTH] * 7_000, "7,000 lengths; at most 512"),
-        (("versions",), {f"package-{i}": "1" for i in range(20_000)}, "versions has 20,000 entries"),
+        (
+            ("versions",),
+            {f"package-{i}": "1" for i in range(20_000)},
+            "versions has 20,000 entries",
+        ),
         (("versions",), {"torch": "2" * 1000}, "versions"),
         (("sha256",), {f"file-{i}": "0" * 64 for i in range(9_000)}, "sha256 has 9,000 entries"),
         (("sha256",), {"model.safetensors": "0" * 1000}, "sha256"),
     ],
-    ids=["many changes", "one change too many", "lengths", "versions", "long version", "sums", "long sum"],
+    ids=[
+        "many changes",
+        "one change too many",
+        "lengths",
+        "versions",
+        "long version",
+        "sums",
+        "long sum",
+    ],
 )
-def test_oversized_parts_are_refused_before_any_of_them_is_read(folder, monkeypatch, keys, to, reason):
+def test_oversized_parts_are_refused_before_any_of_them_is_read(
+    folder, monkeypatch, keys, to, reason
+):
     edit(folder, *keys, to=to)
     read = []
     monkeypatch.setattr(SettingChange, "__post_init__", lambda self: read.append(self))
@@ -229,10 +282,14 @@ def test_reading_a_change_checks_its_own_setting_only(folder, monkeypatch):
     edit(folder, "changes", to=[[step, "learning_rate", 0.5] for step in range(1000)])
     checked = []
     check = TrainConfig.__post_init__
-    monkeypatch.setattr(TrainConfig, "__post_init__", lambda self: (checked.append(self), check(self))[1])
+    monkeypatch.setattr(
+        TrainConfig, "__post_init__", lambda self: (checked.append(self), check(self))[1]
+    )
     read_manifest(folder)
     assert len(checked) == 1  # the run's own settings
 
 
 def test_strict_json_reads_what_plain_json_is():
-    assert parse_strict_json(b'{"a": [1, -2.5e3, true, null, "\\u00e9"]}') == {"a": [1, -2500.0, True, None, "é"]}
+    assert parse_strict_json(b'{"a": [1, -2.5e3, true, null, "\\u00e9"]}') == {
+        "a": [1, -2500.0, True, None, "é"]
+    }

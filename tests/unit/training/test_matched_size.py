@@ -11,16 +11,31 @@ from playground.training.matched_size import COPIED_SETTINGS, match_parameter_co
 @pytest.mark.parametrize("family", ARCHITECTURES)
 @settings(max_examples=12)
 @given(
-    st.sampled_from([32, 64, 96, 128]), st.sampled_from([1, 2, 4]), st.integers(1, 4), st.sampled_from([1, 2, 4]), st.integers(3, 30)
-)  # fmt: skip
-def test_another_family_gets_as_many_parameters_on_the_same_data(family, d_model, n_heads, n_layers, ratio, max_length):
+    st.sampled_from([32, 64, 96, 128]),
+    st.sampled_from([1, 2, 4]),
+    st.integers(1, 4),
+    st.sampled_from([1, 2, 4]),
+    st.integers(3, 30),
+)
+def test_another_family_gets_as_many_parameters_on_the_same_data(
+    family, d_model, n_heads, n_layers, ratio, max_length
+):
     run = RunConfig.from_flat(
-        {"d_model": d_model, "n_heads": n_heads, "n_layers": n_layers, "d_ff": ratio * d_model, "max_length": max_length, "seed": 3}
+        {
+            "d_model": d_model,
+            "n_heads": n_heads,
+            "n_layers": n_layers,
+            "d_ff": ratio * d_model,
+            "max_length": max_length,
+            "seed": 3,
+        }
     )
     other = match_parameter_count(run, family)
     assert other.family == family
     assert other.model.parameter_count() == pytest.approx(run.model.parameter_count(), rel=0.05)
-    assert {name: other.to_flat()[name] for name in COPIED_SETTINGS} == {name: run.to_flat()[name] for name in COPIED_SETTINGS}
+    assert {name: other.to_flat()[name] for name in COPIED_SETTINGS} == {
+        name: run.to_flat()[name] for name in COPIED_SETTINGS
+    }
     if "d_ff" in ARCHITECTURES[family].setting_names():
         assert other.model.n_heads == n_heads
         assert d_model / 4 <= other.model.d_model <= 2 * d_model
@@ -35,17 +50,23 @@ def test_width_and_heads_stay_where_depth_can_make_up_for_the_rest():
 
 def test_the_learning_settings_are_the_familys_own():
     run = match_parameter_count(RunConfig.from_flat({"learning_rate": 0.1, "steps": 7}), "bert")
-    assert {name: run.to_flat()[name] for name in ARCHITECTURES["bert"].overrides} == dict(ARCHITECTURES["bert"].overrides)
+    assert {name: run.to_flat()[name] for name in ARCHITECTURES["bert"].overrides} == dict(
+        ARCHITECTURES["bert"].overrides
+    )
 
 
 def test_the_familys_own_run_stays_as_it_is():
-    assert match_parameter_count(RunConfig.from_flat({"steps": 7}), "transformer") == RunConfig.from_flat({"steps": 7})
+    assert match_parameter_count(
+        RunConfig.from_flat({"steps": 7}), "transformer"
+    ) == RunConfig.from_flat({"steps": 7})
 
 
 def test_the_way_back_leads_to_about_the_same_size():
     there = match_parameter_count(RunConfig(), "recurrent")
     back = match_parameter_count(there, "transformer")
-    assert back.model.parameter_count() == pytest.approx(RunConfig().model.parameter_count(), rel=0.1)
+    assert back.model.parameter_count() == pytest.approx(
+        RunConfig().model.parameter_count(), rel=0.1
+    )
 
 
 def test_an_unknown_family_is_refused_by_name():
@@ -54,7 +75,12 @@ def test_an_unknown_family_is_refused_by_name():
 
 
 def test_rows_that_somebody_brought_stay_the_task():
-    rows = {"task": "rows", "rows": "a" * 64, "vocabulary": " ".join("abcdefgh"), "longest_answer": 14}
+    rows = {
+        "task": "rows",
+        "rows": "a" * 64,
+        "vocabulary": " ".join("abcdefgh"),
+        "longest_answer": 14,
+    }
     run = RunConfig.from_flat(rows | {"min_length": 2, "max_length": 9})
     other = match_parameter_count(run, "decoder-only")
     assert other.task == run.task

@@ -11,9 +11,19 @@ from tests.support.app_server import ROOT
 from tests.support.trainer_fingerprint import fingerprint
 
 SMALL = {
-    "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "max_length": 6, "steps": 12, "warmup": 0, "schedule": "constant",
-    "eval_every": 100, "eval_n": 16, "batch_size": 16, "clip": 0.0,
-}  # fmt: skip
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 16,
+    "max_length": 6,
+    "steps": 12,
+    "warmup": 0,
+    "schedule": "constant",
+    "eval_every": 100,
+    "eval_n": 16,
+    "batch_size": 16,
+    "clip": 0.0,
+}
 KINDS = [
     {"optimizer": "adamw", "weight_decay": 0.1},
     {"optimizer": "sgd", "learning_rate": 0.2},
@@ -49,7 +59,9 @@ def test_an_update_is_that_of_the_formula(kind):
             shrunk = w * (1 - rate * decay) if training.optimizer == "adamw" else w
             weights[name] = shrunk - rate * mean / (square.sqrt() + training.epsilon)
         for name, weight in names.items():
-            torch.testing.assert_close(weight.detach().double(), weights[name], atol=2e-4, rtol=1e-3)
+            torch.testing.assert_close(
+                weight.detach().double(), weights[name], atol=2e-4, rtol=1e-3
+            )
             weights[name] = weight.detach().double()
 
 
@@ -96,9 +108,14 @@ def test_what_one_optimizer_remembers_does_not_serve_another(tmp_path):
     mine = trainer(optimizer="adam")
     mine.train_step()
     save_checkpoint(tmp_path / "adam", mine, [])
-    with pytest.raises(CheckpointError, match=r"contains the optimizer state of adam, not that of sgd with momentum 0\.9"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"contains the optimizer state of adam, not that of sgd with momentum 0\.9",
+    ):
         resume_trainer(tmp_path / "adam", optimizer="sgd")
-    other, _ = resume_trainer(tmp_path / "adam", optimizer="adamw", weight_decay=0.01)  # these two remember the same
+    other, _ = resume_trainer(
+        tmp_path / "adam", optimizer="adamw", weight_decay=0.01
+    )  # these two remember the same
     other.train_step()
 
 
@@ -113,9 +130,13 @@ def test_a_state_of_sgd_that_does_not_fit_is_refused(tmp_path):
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
 def test_torchs_optimizers_take_a_scale_and_a_mask(optimizer):
-    """`grad_scale` and `found_inf` are no documented interface: a new version of torch may drop them."""
+    """`grad_scale` and `found_inf` are no documented interface: a new version of torch may drop
+    them.
+    """
     weight = torch.nn.Parameter(torch.zeros(4))
-    built = build_optimizer(TrainConfig(optimizer=optimizer, learning_rate=0.5, momentum=0.0), [weight])
+    built = build_optimizer(
+        TrainConfig(optimizer=optimizer, learning_rate=0.5, momentum=0.0), [weight]
+    )
     assert built._step_supports_amp_scaling
 
     def update(found_inf):
@@ -130,12 +151,20 @@ def test_torchs_optimizers_take_a_scale_and_a_mask(optimizer):
 
 
 def test_a_torch_whose_optimizers_take_no_scale_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.optim, "Adam", lambda weights, fused, **settings: torch.optim.Adagrad(weights))
+    monkeypatch.setattr(
+        torch.optim, "Adam", lambda weights, fused, **settings: torch.optim.Adagrad(weights)
+    )
     with pytest.raises(RuntimeError, match=r"install the version in requirements\.txt"):
         build_optimizer(TrainConfig(), [torch.nn.Parameter(torch.zeros(4))])
 
 
 def test_installed_torch_is_the_pinned_version():
-    """Also `torch._C._cuda_endAllocateToPool` (cuda_graphs.py), which only a GPU can show: run tests/gpu with a new version."""
-    pinned = next(line for line in (ROOT / "requirements.txt").read_text().splitlines() if line.startswith("torch=="))
+    """Also `torch._C._cuda_endAllocateToPool` (cuda_graphs.py), which only a GPU can show: run
+    tests/gpu with a new version.
+    """
+    pinned = next(
+        line
+        for line in (ROOT / "requirements.txt").read_text().splitlines()
+        if line.startswith("torch==")
+    )
     assert torch.__version__.split("+")[0] == pinned.removeprefix("torch==").split()[0]

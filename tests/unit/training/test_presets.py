@@ -5,7 +5,14 @@ from playground.training.config import RunConfig, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.training.trainer import Trainer
 
-SHORT = {"steps": 3, "eval_every": 3, "eval_n": 16, "max_length": 4, "batch_size": 8, "device": "cpu"}
+SHORT = {
+    "steps": 3,
+    "eval_every": 3,
+    "eval_n": 16,
+    "max_length": 4,
+    "batch_size": 8,
+    "device": "cpu",
+}
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -13,12 +20,17 @@ def test_a_preset_builds_trains_and_names_known_settings_only(name):
     assert set(PRESETS[name].settings) <= {*section_of_field(), "family"}
     trainer = Trainer(preset_config(name, SHORT))
     assert [metrics.step for metrics in trainer] == [1, 2, 3]
-    assert trainer.config.to_flat() == RunConfig.from_flat({**PRESETS[name].settings, **SHORT}).to_flat()
+    assert (
+        trainer.config.to_flat()
+        == RunConfig.from_flat({**PRESETS[name].settings, **SHORT}).to_flat()
+    )
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_leaves_task_lengths_and_seed_to_the_visitor(name):
-    assert not {"task", "symbols", "min_length", "max_length", "seed", "device", "threads"} & set(PRESETS[name].settings)
+    assert not {"task", "symbols", "min_length", "max_length", "seed", "device", "threads"} & set(
+        PRESETS[name].settings
+    )
     assert preset_config(name, {"task": "copy", "seed": 7}).training.seed == 7
 
 
@@ -36,18 +48,27 @@ def test_presets_are_different_runs():
 def test_the_same_budget_is_about_the_same(name):
     run = preset_config(name)
     assert run.family == name
-    assert run.model.parameter_count() == pytest.approx(RunConfig().model.parameter_count(), rel=0.05)
+    assert run.model.parameter_count() == pytest.approx(
+        RunConfig().model.parameter_count(), rel=0.05
+    )
 
 
 def test_a_family_comes_with_its_recipe_and_values_lie_over_it():
     run = architecture_preset("bert", steps=7, max_length=4)
-    assert (run.family, run.training.learning_rate, run.training.steps, run.task.max_length) == ("bert", 2e-3, 7, 4)
+    assert (run.family, run.training.learning_rate, run.training.steps, run.task.max_length) == (
+        "bert",
+        2e-3,
+        7,
+        4,
+    )
     with pytest.raises(ConfigError, match="family is 'mamba'; choose one of transformer"):
         architecture_preset("mamba")
 
 
 def test_one_head_learns():
-    run = preset_config("one-head", {"max_length": 4, "steps": 80, "eval_every": 80, "eval_n": 200, "device": "cpu"})
+    run = preset_config(
+        "one-head", {"max_length": 4, "steps": 80, "eval_every": 80, "eval_n": 200, "device": "cpu"}
+    )
     assert (run.model.n_layers, run.model.n_heads) == (1, 1)
     metrics = list(Trainer(run))
     assert metrics[-1].loss < metrics[0].loss / 3
@@ -56,9 +77,19 @@ def test_one_head_learns():
 
 def test_the_papers_recipe_is_the_papers():
     run = preset_config("paper")
-    assert (run.model.norm, run.model.positions, run.model.share_embeddings, run.model.dropout) == ("post", "sinusoidal", False, 0.1)
+    assert (run.model.norm, run.model.positions, run.model.share_embeddings, run.model.dropout) == (
+        "post",
+        "sinusoidal",
+        False,
+        0.1,
+    )
     training = run.training
-    assert (training.schedule, training.learning_rate, training.warmup, training.label_smoothing) == ("noam", 1.0, 4000, 0.1)
+    assert (
+        training.schedule,
+        training.learning_rate,
+        training.warmup,
+        training.label_smoothing,
+    ) == ("noam", 1.0, 4000, 0.1)
     assert (training.beta1, training.beta2, training.epsilon) == (0.9, 0.98, 1e-9)
 
 

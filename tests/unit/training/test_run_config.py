@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from playground.models.config import ConfigError, ModelConfig
 from playground.models.rnn_seq2seq import RNNSeq2Seq
 from playground.tasks import TASKS
-from playground.training.config import SECTIONS, RunConfig, TaskConfig, TrainConfig, field_named, section_of_field
+from playground.training.config import (
+    SECTIONS,
+    RunConfig,
+    TaskConfig,
+    TrainConfig,
+    field_named,
+    section_of_field,
+)
 
 NAMES = list(section_of_field())
 
@@ -35,7 +42,10 @@ def test_every_setting_explains_itself_and_has_a_default_that_it_accepts(name):
 
 
 def test_names_are_unique_across_the_parts():
-    owners = [{each.name for kind in kinds for each in dataclasses.fields(kind)} for kinds in SECTIONS.values()]
+    owners = [
+        {each.name for kind in kinds for each in dataclasses.fields(kind)}
+        for kinds in SECTIONS.values()
+    ]
     assert len(NAMES) == len(set().union(*owners)) == sum(map(len, owners))
 
 
@@ -47,7 +57,9 @@ def test_every_setting_refuses_nonsense_and_is_named(name, value):
     assert caught.value.field == name
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not isinstance(field_named(name).default, bool)])
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if not isinstance(field_named(name).default, bool)]
+)
 def test_no_number_and_no_choice_is_true(name):
     with pytest.raises(ConfigError) as caught:
         RunConfig.from_flat({name: True})
@@ -78,7 +90,9 @@ def test_the_defaults_survive_the_round_trip():
 
 
 def test_an_unknown_setting_is_refused_by_name_with_the_known_ones():
-    with pytest.raises(ConfigError, match="learningrate is not a setting of a run; the settings are task, ") as caught:
+    with pytest.raises(
+        ConfigError, match="learningrate is not a setting of a run; the settings are task, "
+    ) as caught:
         RunConfig.from_flat({"learningrate": 0.1})
     assert caught.value.field == "learningrate"
 
@@ -97,21 +111,31 @@ def test_replacing_is_checked_too():
 
 def test_vocabulary_and_positions_fit_the_task_unless_they_are_given():
     run = RunConfig.from_flat({"symbols": 36, "max_length": 20})
-    assert (run.model.source_vocabulary, run.model.target_vocabulary, run.model.max_positions) == (39, 39, 21)
+    assert (run.model.source_vocabulary, run.model.target_vocabulary, run.model.max_positions) == (
+        39,
+        39,
+        21,
+    )
     assert RunConfig.from_flat({"max_length": 8, "max_positions": 30}).model.max_positions == 30
 
 
 def test_lengths_beyond_the_models_positions_are_refused_with_both_numbers():
-    with pytest.raises(ConfigError, match="max_length is 20, but the model's max_positions 11 allow 10 symbols") as caught:
+    with pytest.raises(
+        ConfigError, match="max_length is 20, but the model's max_positions 11 allow 10 symbols"
+    ) as caught:
         RunConfig(TaskConfig(max_length=20), ModelConfig(max_positions=11))
     assert caught.value.field == "max_length"
-    with pytest.raises(ConfigError, match="max_length is 20, but the model's max_positions 20 allow 19 symbols"):
+    with pytest.raises(
+        ConfigError, match="max_length is 20, but the model's max_positions 20 allow 19 symbols"
+    ):
         RunConfig.from_flat({"max_length": 20, "max_positions": 20})
 
 
 @pytest.mark.parametrize("name", ["source_vocabulary", "target_vocabulary"])
 def test_a_vocabulary_that_does_not_fit_the_symbols_is_refused_by_name(name):
-    with pytest.raises(ConfigError, match="is 14, but 10 symbols and 3 special tokens make 13") as caught:
+    with pytest.raises(
+        ConfigError, match="is 14, but 10 symbols and 3 special tokens make 13"
+    ) as caught:
         RunConfig.from_flat({name: 14, "share_embeddings": False})
     assert caught.value.field == name
 
@@ -125,7 +149,10 @@ def test_a_shortest_length_above_the_longest_is_refused_with_both_numbers():
 @pytest.mark.parametrize(("symbols", "fewest"), [(2, 8), (3, 6), (10, 3), (16, 2), (62, 2)])
 def test_max_length_with_too_few_sequences_is_rejected_with_minimum(symbols, fewest):
     assert TaskConfig(symbols=symbols, max_length=fewest).max_length == fewest
-    with pytest.raises(ConfigError, match=f"max_length is {fewest - 1}: with {symbols} symbols .* use at least {fewest}$") as caught:
+    with pytest.raises(
+        ConfigError,
+        match=f"max_length is {fewest - 1}: with {symbols} symbols .* use at least {fewest}$",
+    ) as caught:
         TaskConfig(symbols=symbols, max_length=fewest - 1)
     assert caught.value.field == "max_length"
 
@@ -137,7 +164,13 @@ def test_a_whole_learning_rate_is_saved_like_any_other():
 
 def test_a_larger_run_is_estimated_to_need_more_memory():
     small = RunConfig()
-    for change in ({"batch_size": 1000}, {"d_model": 256}, {"d_ff": 1024}, {"n_layers": 4}, {"max_length": 30, "max_positions": 31}):
+    for change in (
+        {"batch_size": 1000},
+        {"d_model": 256},
+        {"d_ff": 1024},
+        {"n_layers": 4},
+        {"max_length": 30, "max_positions": 31},
+    ):
         assert small.replace(**change).estimate_memory() > small.estimate_memory()
 
 
@@ -149,13 +182,20 @@ def test_default_config_of_every_task_fits_vocabulary_and_positions(name):
     length = 16 if name == "brackets" else 10
     assert run.task.max_length == length
     assert run.model.max_positions == max(length, task.max_target_length(length)) + 1
-    with pytest.raises(ConfigError, match=f"but {len(task.vocabulary) - 3} symbols and 3 special tokens make {len(task.vocabulary)}"):
+    with pytest.raises(
+        ConfigError,
+        match=f"but {len(task.vocabulary) - 3} symbols and 3 special tokens make "
+        f"{len(task.vocabulary)}",
+    ):
         run.replace(source_vocabulary=40, target_vocabulary=40)
 
 
 def test_answers_that_need_more_positions_than_there_are_are_refused():
     assert RunConfig.from_flat({"task": "duplicate"}).model.max_positions == 21
-    with pytest.raises(ConfigError, match="max_positions is 20, but targets of this task need 21; raise max_positions") as caught:
+    with pytest.raises(
+        ConfigError,
+        match="max_positions is 20, but targets of this task need 21; raise max_positions",
+    ) as caught:
         RunConfig.from_flat({"task": "duplicate", "max_positions": 20})
     assert caught.value.field == "max_positions"
 
@@ -170,7 +210,15 @@ def test_tasks_of_structured_sources_say_how_long_they_must_be(name, fewest):
 def test_what_additive_alignment_keeps_for_its_backward_pass_is_estimated():
     kept, estimated = {}, {}
     for alignment in ("none", "additive"):
-        run = RunConfig.from_flat({"family": "recurrent", "alignment": alignment, "d_model": 64, "max_length": 60, "batch_size": 4})
+        run = RunConfig.from_flat(
+            {
+                "family": "recurrent",
+                "alignment": alignment,
+                "d_model": 64,
+                "max_length": 60,
+                "batch_size": 4,
+            }
+        )
         tokens, saved = torch.full((4, 61), 5), {}
 
         def note(tensor, saved=saved):
@@ -189,6 +237,8 @@ def test_what_additive_alignment_keeps_for_its_backward_pass_is_estimated():
 
 @pytest.mark.parametrize("part", ["task", "training"])
 def test_run_config_part_of_wrong_type_is_rejected_with_remedy(part):
-    with pytest.raises(ConfigError, match=rf"{part} is 'reverse'; .* use RunConfig.from_flat") as refused:
+    with pytest.raises(
+        ConfigError, match=rf"{part} is 'reverse'; .* use RunConfig.from_flat"
+    ) as refused:
         RunConfig(**{part: "reverse"})
     assert refused.value.field == part

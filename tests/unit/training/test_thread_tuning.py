@@ -5,7 +5,11 @@ from playground.runs.worker_process import usable_cores
 from playground.training import devices, thread_tuning
 from playground.training.checkpoint import resume_trainer, save_checkpoint
 from playground.training.config import RunConfig, SettingChange
-from playground.training.thread_tuning import ThreadTuner, benchmark_thread_counts, candidate_thread_counts
+from playground.training.thread_tuning import (
+    ThreadTuner,
+    benchmark_thread_counts,
+    candidate_thread_counts,
+)
 from playground.training.trainer import Trainer
 from tests.support.trainer_fingerprint import fingerprint
 
@@ -35,7 +39,9 @@ def tries(monkeypatch):
     monkeypatch.setattr(thread_tuning, "candidate_thread_counts", lambda: [1, 2, 4])
     found, tried = {1: 3.0, 2: 2.0, 4: 2.5}, []
     monkeypatch.setattr(
-        thread_tuning, "benchmark_thread_counts", lambda trainer, numbers: tried.append(numbers) or {n: found[n] for n in numbers}
+        thread_tuning,
+        "benchmark_thread_counts",
+        lambda trainer, numbers: tried.append(numbers) or {n: found[n] for n in numbers},
     )
     yield found, tried
     torch.set_num_threads(1)
@@ -78,13 +84,19 @@ def test_it_is_tried_again_when_others_may_have_come_or_gone(trainer, tries):
 
 
 @pytest.mark.parametrize(("later", "kept"), [(0.05, True), (0.095, False), (0.2, False)])
-def test_a_number_that_does_not_make_the_run_quicker_is_taken_back(trainer, tries, monkeypatch, later, kept):
-    """Whose steps took a tenth of a second, and then as long as `later` says, but for those that score: they take a second."""
+def test_a_number_that_does_not_make_the_run_quicker_is_taken_back(
+    trainer, tries, monkeypatch, later, kept
+):
+    """Whose steps took a tenth of a second, and then as long as `later` says, but for those
+    that score: they take a second.
+    """
     monkeypatch.setattr(thread_tuning, "FIRST_TUNING_STEP", thread_tuning.CONTEXT_LENGTH)
     choice, changed = ThreadTuner(trainer), []
     for step in range(1, 2 * thread_tuning.CONTEXT_LENGTH + 5):
         trainer.step_count = step
-        trainer.seconds += 1.0 if step % 7 == 0 else 0.1 if step <= thread_tuning.CONTEXT_LENGTH else later
+        trainer.seconds += (
+            1.0 if step % 7 == 0 else 0.1 if step <= thread_tuning.CONTEXT_LENGTH else later
+        )
         monkeypatch.setattr(trainer, "should_continue", lambda: True)
         if choice.maybe_tune():
             changed.append((step, trainer.changes[-1].value))
@@ -156,7 +168,9 @@ def test_a_resumed_run_has_the_threads_it_had(trainer, tries, tmp_path):
     ],
     ids=lambda value: str(value) if isinstance(value, int) else " ".join(value.values()),
 )
-def test_no_more_threads_are_tried_than_the_container_has_cores(monkeypatch, tmp_path, files, cores):
+def test_no_more_threads_are_tried_than_the_container_has_cores(
+    monkeypatch, tmp_path, files, cores
+):
     (tmp_path / "cpu").mkdir()
     for name, content in files.items():
         (tmp_path / name).write_text(f"{content}\n")

@@ -18,13 +18,19 @@ def trained(run, steps):
 
 
 def snapshot(trainer):
-    return copy.deepcopy((trainer.model.state_dict(), {k: v for k, v in trainer.state_dict().items() if k.startswith("optimizer.")}))
+    return copy.deepcopy(
+        (
+            trainer.model.state_dict(),
+            {k: v for k, v in trainer.state_dict().items() if k.startswith("optimizer.")},
+        )
+    )
 
 
 def same(one, other):
     """Whether two snapshots are equal, NaN being equal to NaN."""
     return all(
-        a.keys() == b.keys() and all(torch.equal(a[name].nan_to_num(7), b[name].nan_to_num(7)) for name in a)
+        a.keys() == b.keys()
+        and all(torch.equal(a[name].nan_to_num(7), b[name].nan_to_num(7)) for name in a)
         for a, b in zip(one, other, strict=True)
     )
 
@@ -38,7 +44,9 @@ def test_it_learns(small_run):
 def test_metrics_say_what_happened(small_run):
     trainer, metrics = trained(small_run.replace(eval_every=4, warmup=5), 10)
     assert [each.step for each in metrics if each.exact_match is not None] == [4, 8, 10]
-    assert [each.learning_rate for each in metrics[:6]] == pytest.approx([6e-3 * min(1, n / 5) for n in range(1, 7)])
+    assert [each.learning_rate for each in metrics[:6]] == pytest.approx(
+        [6e-3 * min(1, n / 5) for n in range(1, 7)]
+    )
     seconds = [each.seconds for each in metrics]
     assert seconds[0] > 0
     assert seconds == sorted(seconds)
@@ -59,15 +67,26 @@ def test_the_loss_is_that_of_the_batch_before_the_update(small_run):
 
 def test_a_step_is_adams_with_the_settings_of_the_run(small_run):
     beta1, beta2, epsilon = 0.7, 0.9, 1e-3
-    trainer = Trainer(small_run.replace(beta1=beta1, beta2=beta2, epsilon=epsilon, clip=0.0, warmup=4, learning_rate=0.04))
+    trainer = Trainer(
+        small_run.replace(
+            beta1=beta1, beta2=beta2, epsilon=epsilon, clip=0.0, warmup=4, learning_rate=0.04
+        )
+    )
     expected = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
-    mean, square = ({name: torch.zeros_like(weight) for name, weight in expected.items()} for _ in range(2))
+    mean, square = (
+        {name: torch.zeros_like(weight) for name, weight in expected.items()} for _ in range(2)
+    )
     for step, rate in ((1, 0.01), (2, 0.02), (3, 0.03)):  # Kingma and Ba 2015, algorithm 1
         assert trainer.train_step().learning_rate == pytest.approx(rate)
         for name, weight in trainer.model.named_parameters():
             mean[name] = beta1 * mean[name] + (1 - beta1) * weight.grad
             square[name] = beta2 * square[name] + (1 - beta2) * weight.grad**2
-            expected[name] -= rate * mean[name] / (1 - beta1**step) / ((square[name] / (1 - beta2**step)).sqrt() + epsilon)
+            expected[name] -= (
+                rate
+                * mean[name]
+                / (1 - beta1**step)
+                / ((square[name] / (1 - beta2**step)).sqrt() + epsilon)
+            )
             torch.testing.assert_close(weight.detach(), expected[name], atol=1e-5, rtol=1e-4)
 
 
@@ -116,11 +135,16 @@ def test_short_gradients_are_left_as_they_are(small_run):
 
 
 def gradient_norm(trainer):
-    return sum(float((w.grad**2).sum()) for w in trainer.model.parameters() if w.grad is not None) ** 0.5
+    return (
+        sum(float((w.grad**2).sum()) for w in trainer.model.parameters() if w.grad is not None)
+        ** 0.5
+    )
 
 
 def test_divergence_raises_and_keeps_weights_of_the_previous_step(small_run):
-    trainer = Trainer(small_run.replace(learning_rate=100, warmup=0, d_model=64, n_layers=3, d_ff=128))
+    trainer = Trainer(
+        small_run.replace(learning_rate=100, warmup=0, d_model=64, n_layers=3, d_ff=128)
+    )
     before, error = None, None
     while error is None:
         before, step = snapshot(trainer), trainer.step_count
@@ -137,7 +161,10 @@ def test_divergence_raises_and_keeps_weights_of_the_previous_step(small_run):
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), 1e38])
-@pytest.mark.parametrize("name", ["output.bias", "encoder_layers.0.feed_forward.widen.weight", "source_embedding.tokens.weight"])
+@pytest.mark.parametrize(
+    "name",
+    ["output.bias", "encoder_layers.0.feed_forward.widen.weight", "source_embedding.tokens.weight"],
+)
 def test_a_step_that_is_not_finite_is_not_taken(small_run, name, poison):
     trainer = Trainer(small_run)
     for _ in range(2):
@@ -167,7 +194,9 @@ def test_training_goes_on_after_a_bad_step_once_the_cause_is_gone(small_run):
 
 def test_it_ends_early_only_once_the_score_is_confirmed_on_many_sequences(small_run):
     until = 0.5
-    trainer, metrics = trained(small_run.replace(until=until, eval_every=5, eval_n=1, learning_rate=1e-2), 300)
+    trainer, metrics = trained(
+        small_run.replace(until=until, eval_every=5, eval_n=1, learning_rate=1e-2), 300
+    )
     looks = [each for each in metrics if each.scored]
     hopes = [each for each in looks if each.scored > 1]
     assert trainer.stopped_early
@@ -214,7 +243,9 @@ def test_reading_settings_does_not_change_process_threads(small_run):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_a_gpu_that_is_not_there_is_refused_and_auto_does_without(small_run):
-    with pytest.raises(ValueError, match="device is 'cuda', but no CUDA GPU is available here; use auto or cpu"):
+    with pytest.raises(
+        ValueError, match="device is 'cuda', but no CUDA GPU is available here; use auto or cpu"
+    ):
         Trainer(small_run.replace(device="cuda"))
     assert resolve_device("auto") == resolve_device("cpu") == torch.device("cpu")
 
@@ -227,7 +258,14 @@ def test_metrics_without_a_look_have_no_scores():
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
 def test_an_update_is_the_one_that_people_write_out(small_run, clip, optimizer):
     """Against torch's plain optimizers and clip_grad_norm_, on the same batches."""
-    config = small_run.replace(clip=clip, optimizer=optimizer, weight_decay=0.01, warmup=0, learning_rate=2**-7, epsilon=1e-4)
+    config = small_run.replace(
+        clip=clip,
+        optimizer=optimizer,
+        weight_decay=0.01,
+        warmup=0,
+        learning_rate=2**-7,
+        epsilon=1e-4,
+    )
     trainer, other = Trainer(config), Trainer(config)
     plain = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}.get(optimizer)
     adam = {"lr": 2**-7, "betas": (0.9, 0.98), "eps": 1e-4, "weight_decay": 0.01, "foreach": False}
@@ -247,8 +285,13 @@ def test_an_update_is_the_one_that_people_write_out(small_run, clip, optimizer):
 
 
 def test_the_norm_of_many_gradients_is_the_same_however_it_is_taken(monkeypatch):
-    gradients = [torch.randn(shape, generator=torch.Generator().manual_seed(0)) for shape in ((3, 4), (7,), (2, 5, 2))]
+    gradients = [
+        torch.randn(shape, generator=torch.Generator().manual_seed(0))
+        for shape in ((3, 4), (7,), (2, 5, 2))
+    ]
     joined = joint_norm(gradients)
     monkeypatch.setattr("playground.training.train_step.MAX_CONCAT_NUMEL", 10)
     assert joint_norm(gradients).item() == pytest.approx(joined.item(), rel=1e-6)
-    assert joined.item() == pytest.approx(math.sqrt(sum(float((each.double() ** 2).sum()) for each in gradients)), rel=1e-6)
+    assert joined.item() == pytest.approx(
+        math.sqrt(sum(float((each.double() ** 2).sum()) for each in gradients)), rel=1e-6
+    )

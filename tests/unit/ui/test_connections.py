@@ -34,12 +34,16 @@ def serve(monkeypatch):
         async def run_scene():
             config, state = uvicorn.Config(answer, lifespan="off", log_config=None), ServerState()
             loop = asyncio.get_running_loop()
-            server = await loop.create_server(lambda: BoundedProtocol(config, state, {}), "127.0.0.1", 0)
+            server = await loop.create_server(
+                lambda: BoundedProtocol(config, state, {}), "127.0.0.1", 0
+            )
             port = server.sockets[0].getsockname()[1]
             opened = []
 
             async def connect(source="127.0.0.1"):
-                opened.append(await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0)))
+                opened.append(
+                    await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
+                )
                 return opened[-1]
 
             try:
@@ -119,7 +123,11 @@ def test_headers_have_a_size(serve):
 BODY = b"POST /wait HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-@pytest.mark.parametrize("first", [REQUEST.replace(b"/ ", b"/wait ", 1), BODY + b"1\r\na\r\n0\r\n"], ids=["request", "trailer"])
+@pytest.mark.parametrize(
+    "first",
+    [REQUEST.replace(b"/ ", b"/wait ", 1), BODY + b"1\r\na\r\n0\r\n"],
+    ids=["request", "trailer"],
+)
 @pytest.mark.parametrize("size", [100, 2_000_000], ids=["many", "one"])
 def test_headers_behind_a_request_that_is_being_served_have_a_size(serve, first, size):
     async def scene(connect):
@@ -140,7 +148,11 @@ def test_headers_behind_a_request_that_is_being_served_have_a_size(serve, first,
 def test_a_large_body_is_no_header(serve):
     async def scene(connect):
         reader, writer = await connect()
-        writer.write(REQUEST.replace(b"GET", b"POST")[:-2] + b"Content-Length: 900000\r\n\r\n" + b"x" * 900_000)
+        writer.write(
+            REQUEST.replace(b"GET", b"POST")[:-2]
+            + b"Content-Length: 900000\r\n\r\n"
+            + b"x" * 900_000
+        )
         assert await reader.readuntil(b"ok")
         return await ask(reader, writer)
 

@@ -1,4 +1,7 @@
-"""What requests leave in the log and on the event loop: Gradio's tracebacks, letters in paths, large bodies."""
+"""What requests leave in the log and on the event loop:
+
+Gradio's tracebacks, letters in paths, large bodies.
+"""
 
 import contextlib
 import io
@@ -37,7 +40,14 @@ def test_an_error_of_an_event_goes_to_the_log_and_is_cut(module, caplog):
     assert len(message) < 4000
 
 
-@pytest.mark.parametrize("path", ["/gradio_api/run/\uff53\uff54\uff41\uff52\uff54", "/gradio_api/call/start/\u0661", "/assets/\u00e9.js"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/gradio_api/run/\uff53\uff54\uff41\uff52\uff54",
+        "/gradio_api/call/start/\u0661",
+        "/assets/\u00e9.js",
+    ],
+)
 def test_letters_beyond_ascii_are_in_no_path_that_is_served(path):
     served = RouteFilterMiddleware(None, can_sign_in=True, load=LoadLimits(0, 0))
     assert [served.find_load(method, path) for method in ("GET", "POST")] == [None, None]
@@ -59,6 +69,8 @@ def test_a_large_body_is_parsed_beside_the_event_loop(monkeypatch, size, is_else
 
     monkeypatch.setattr(asked_module, "parse_strict_json", spy)
     with TestClient(Starlette(routes=build_routes({"compare-begin": answer}))) as client:
-        reply = client.post("/playground/ask/compare-begin", content=json.dumps({"text": "x" * size}))
+        reply = client.post(
+            "/playground/ask/compare-begin", content=json.dumps({"text": "x" * size})
+        )
     assert reply.json() == {"length": size}
     assert (parsed != answered) is is_elsewhere

@@ -12,7 +12,9 @@ from tests.support.coroutines import run_in_thread
 
 @pytest.fixture(params=["report", "figures"])
 def answer(request, monkeypatch, tmp_path):
-    """Asks for a report or for figures; the process answers when the test says so, through the list `going`."""
+    """Asks for a report or for figures; the process answers when the test says so, through the
+    list `going`.
+    """
     going = []
 
     def begin(*arguments, on_message, on_exit):
@@ -64,7 +66,10 @@ def test_busy_address_delays_another_address_by_one_turn(answer, client_address)
     assert told["zip"] == "of the other"
     refused = [each for each in crowd if "error" in each]
     assert len(refused) == 7  # one at work, two in line
-    assert all(each["again"] and "from your address wait already; try again" in each["error"] for each in refused)
+    assert all(
+        each["again"] and "from your address wait already; try again" in each["error"]
+        for each in refused
+    )
 
 
 class Gone:

@@ -1,4 +1,6 @@
-"""How often one client may ask: buckets that fill evenly, and places with a short line before them."""
+"""How often one client may ask: buckets that fill evenly, and places with a short line before
+them.
+"""
 
 import asyncio
 import re
@@ -39,13 +41,18 @@ def test_a_bucket_holds_a_minutes_calls_and_fills_evenly():
     assert taken(limits, "starts", "ada", *[0.0] * 9) == 6
     assert taken(limits, "starts", "ada", 9.0) == 0
     assert taken(limits, "starts", "ada", 10.5, 10.6) == 1  # one in ten seconds
-    assert taken(limits, "starts", "ada", *[1000.0] * 9) == 6  # it holds no more than that, however long one waits
+    assert (
+        taken(limits, "starts", "ada", *[1000.0] * 9) == 6
+    )  # it holds no more than that, however long one waits
 
 
 def test_who_is_refused_is_told_when_to_come_again_and_is_served_then():
     limits = RateLimiter({"heavy": 2})
     taken(limits, "heavy", "ada", 0.0, 0.0)
-    with pytest.raises(UserError, match=r"ask for 2 evaluations, comparisons and pushes a minute; try again in (\d+) s") as refused:
+    with pytest.raises(
+        UserError,
+        match=r"ask for 2 evaluations, comparisons and pushes a minute; try again in (\d+) s",
+    ) as refused:
         limits.acquire("heavy", "ada", 4.0)
     seconds = int(re.search(r"in (\d+) s", str(refused.value))[1])
     assert taken(limits, "heavy", "ada", 4.0 + seconds) == 1
@@ -69,11 +76,17 @@ def test_the_environment_says_how_many_and_somebody_alone_has_no_limit(monkeypat
     for name in CALLS_PER_MINUTE.values():
         monkeypatch.delenv(f"PLAYGROUND_{name}", raising=False)
     assert not any(RateLimiter.from_environment(False).calls_per_minute.values())
-    assert RateLimiter.from_environment(True).calls_per_minute == {"starts": 10, "heavy": 20, "calls": 600}
+    assert RateLimiter.from_environment(True).calls_per_minute == {
+        "starts": 10,
+        "heavy": 20,
+        "calls": 600,
+    }
     assert taken(RateLimiter.from_environment(False), "starts", "ada", *[0.0] * 500) == 500
     monkeypatch.setenv("PLAYGROUND_API_STARTS", "3")
     assert (
-        RateLimiter.from_environment(False).calls_per_minute["starts"] == RateLimiter.from_environment(True).calls_per_minute["starts"] == 3
+        RateLimiter.from_environment(False).calls_per_minute["starts"]
+        == RateLimiter.from_environment(True).calls_per_minute["starts"]
+        == 3
     )
 
 
@@ -100,10 +113,28 @@ def test_a_place_is_waited_for_and_a_full_line_is_refused():
 
 def test_an_ipv6_network_is_one_client():
     limits = RateLimiter({"calls": 1})
-    addresses = ["2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:3::1", "::ffff:192.0.2.7", "192.0.2.7", "192.0.2.8"]
-    requests = [Request({"type": "http", "client": (address, 1), "headers": []}) for address in addresses]
-    assert [taken(limits, "calls", resolve_client_address(request), 0.0) for request in requests] == [1, 0, 1, 1, 0, 1]
-    assert len(resolve_client_address(Request({"type": "http", "client": ("x" * 60_000, 1), "headers": []}))) < 100
+    addresses = [
+        "2001:db8:1:2::1",
+        "2001:db8:1:2:ffff::9",
+        "2001:db8:1:3::1",
+        "::ffff:192.0.2.7",
+        "192.0.2.7",
+        "192.0.2.8",
+    ]
+    requests = [
+        Request({"type": "http", "client": (address, 1), "headers": []}) for address in addresses
+    ]
+    assert [
+        taken(limits, "calls", resolve_client_address(request), 0.0) for request in requests
+    ] == [1, 0, 1, 1, 0, 1]
+    assert (
+        len(
+            resolve_client_address(
+                Request({"type": "http", "client": ("x" * 60_000, 1), "headers": []})
+            )
+        )
+        < 100
+    )
 
 
 def test_a_large_body_is_a_large_load(monkeypatch):
@@ -120,7 +151,14 @@ def test_a_large_body_is_a_large_load(monkeypatch):
     filtered = RouteFilterMiddleware(app, can_sign_in=False, load=LoadLimits(100, 0))
 
     def ask(path, *headers):
-        scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "client": ("192.0.2.9", 1), "headers": list(headers)}
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "query_string": b"",
+            "client": ("192.0.2.9", 1),
+            "headers": list(headers),
+        }
         run_in_thread(filtered(scope, None, send))
 
     for _ in range(150):
@@ -134,12 +172,17 @@ def test_a_large_body_is_a_large_load(monkeypatch):
 
 
 def test_refused_requests_wait_for_their_response_up_to_a_bound(monkeypatch):
-    """A client that repeats a refused request at once waits; it cannot make the server hold any number of requests."""
+    """A client that repeats a refused request at once waits; it cannot make the server hold any
+    number of requests.
+    """
     monkeypatch.setattr("playground.ui.rate_limit.REJECTION_DELAY_S", 3600.0)
     limits = LoadLimits(10, 10)
 
     async def refuse_many():
-        tasks = [asyncio.ensure_future(limits.reject("192.0.2.9", 1.0)) for _ in range(MAX_DELAYED_REJECTIONS + 3)]
+        tasks = [
+            asyncio.ensure_future(limits.reject("192.0.2.9", 1.0))
+            for _ in range(MAX_DELAYED_REJECTIONS + 3)
+        ]
         await asyncio.sleep(0)
         responses = [task.result().status_code for task in tasks if task.done()]
         for task in tasks:
@@ -174,7 +217,9 @@ def test_an_address_waits_for_itself_and_keeps_half_of_the_line_free(client_addr
     async def scene():
         release = asyncio.Event()
         tasks = [asyncio.create_task(ask(f"crowd {n}", "192.0.2.1", release)) for n in range(5)]
-        tasks += [asyncio.create_task(ask(f"other {n}", f"192.0.2.{n + 2}", release)) for n in range(4)]
+        tasks += [
+            asyncio.create_task(ask(f"other {n}", f"192.0.2.{n + 2}", release)) for n in range(4)
+        ]
         for _ in range(20):
             await asyncio.sleep(0)
         at_once = list(order)

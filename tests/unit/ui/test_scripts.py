@@ -12,5 +12,8 @@ SCRIPTS = sorted((ROOT / "playground" / "ui").glob("*.js"))
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_no_script_parses_text_as_markup_or_code(path):
     """Names come from strangers: they enter the page as text."""
-    found = re.findall(r"\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|new Function|srcdoc)\b", path.read_text())
+    found = re.findall(
+        r"\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|new Function|srcdoc)\b",
+        path.read_text(),
+    )
     assert found == []

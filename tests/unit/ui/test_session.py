@@ -12,34 +12,51 @@ HOST = "owner-space.hf.space"
 
 
 def request_of(owner, **headers):
-    headers = {"host": HOST, "cookie": f"{COOKIE}={owner}"} | {name.replace("_", "-"): value for name, value in headers.items()}
+    headers = {"host": HOST, "cookie": f"{COOKIE}={owner}"} | {
+        name.replace("_", "-"): value for name, value in headers.items()
+    }
     scope = {"type": "http", "method": "POST", "path": "/", "query_string": b""}
-    return Request(scope | {"headers": [(name.encode(), value.encode()) for name, value in headers.items()]})
+    return Request(
+        scope | {"headers": [(name.encode(), value.encode()) for name, value in headers.items()]}
+    )
 
 
 def test_the_cookie_counts_only_in_requests_of_the_page_itself():
     owner = new_owner_key()
     assert owner_from_cookie(request_of(owner, origin=f"https://{HOST}")) == owner
-    assert owner_from_cookie(request_of(owner, origin=f"https://{HOST}", sec_fetch_site="same-origin")) == owner
+    assert (
+        owner_from_cookie(request_of(owner, origin=f"https://{HOST}", sec_fetch_site="same-origin"))
+        == owner
+    )
     # A frame of another Space lies in the same partition, so its requests carry the cookie.
     for foreign in (
-        {"origin": "https://evil-space.hf.space"}, {"origin": "https://huggingface.co"}, {"origin": "null"}, {},
+        {"origin": "https://evil-space.hf.space"},
+        {"origin": "https://huggingface.co"},
+        {"origin": "null"},
+        {},
         {"origin": "https://evil.example", "x_forwarded_host": "evil.example"},
         {"origin": f"https://{HOST}", "sec_fetch_site": "cross-site"},
-    ):  # fmt: skip
+    ):
         assert owner_from_cookie(request_of(owner, **foreign)) == "", foreign
     for odd in ("", "short", "x" * 33, "é" * 16, "../../etc/passwd" * 2 + "\\"):
-        assert owner_from_cookie(request_of(odd.encode().decode("latin-1"), origin=f"https://{HOST}")) == ""
+        assert (
+            owner_from_cookie(request_of(odd.encode().decode("latin-1"), origin=f"https://{HOST}"))
+            == ""
+        )
 
 
 @pytest.fixture
 def client():
-    with TestClient(Starlette(routes=build_routes(session_handlers(""))), base_url=f"https://{HOST}") as client:
+    with TestClient(
+        Starlette(routes=build_routes(session_handlers(""))), base_url=f"https://{HOST}"
+    ) as client:
         yield client
 
 
 def post(client, name, what, origin=f"https://{HOST}"):
-    return client.post(f"/playground/ask/{name}", json=what, headers={"origin": origin} if origin else {})
+    return client.post(
+        f"/playground/ask/{name}", json=what, headers={"origin": origin} if origin else {}
+    )
 
 
 def test_owner_cookie_is_hidden_from_scripts_and_other_sites(client):
@@ -57,7 +74,17 @@ def test_owner_cookie_is_hidden_from_scripts_and_other_sites(client):
 
 
 @pytest.mark.parametrize(
-    "what", [None, 3, [], {}, {"owner": "short"}, {"owner": ["x"]}, {"owner": "x" * 31 + ";"}, {"owner": "x" * 32 + "\n"}]
+    "what",
+    [
+        None,
+        3,
+        [],
+        {},
+        {"owner": "short"},
+        {"owner": ["x"]},
+        {"owner": "x" * 31 + ";"},
+        {"owner": "x" * 32 + "\n"},
+    ],
 )
 def test_an_odd_owner_sets_no_cookie(client, what):
     reply = post(client, "visit-keep", what)
@@ -76,6 +103,13 @@ def test_another_site_sets_no_cookie_and_gets_no_answer(client):
 
 def test_a_server_with_one_owner_needs_no_cookie():
     owner = new_owner_key()
-    with TestClient(Starlette(routes=build_routes(session_handlers(owner))), base_url="http://localhost") as client:
-        assert "set-cookie" not in post(client, "visit-keep", {"owner": owner}, "http://localhost").headers
-        assert post(client, "visit-kept", {"owner": owner}, "http://localhost").json() == {"kept": True}
+    with TestClient(
+        Starlette(routes=build_routes(session_handlers(owner))), base_url="http://localhost"
+    ) as client:
+        assert (
+            "set-cookie"
+            not in post(client, "visit-keep", {"owner": owner}, "http://localhost").headers
+        )
+        assert post(client, "visit-kept", {"owner": owner}, "http://localhost").json() == {
+            "kept": True
+        }

@@ -47,7 +47,9 @@ def test_the_form_as_it_opens_describes_the_default_run():
     weight, problem = estimate_and_validate(dict(zip(NAMES, values(), strict=True)))
     assert f"a model of {RunConfig().model.parameter_count():,} parameters" in weight
     assert problem == ""
-    assert estimate_and_validate(dict(zip(NAMES, values(task="<b>"), strict=True)))[1].startswith("Task is &#x27;&lt;b&gt;")
+    assert estimate_and_validate(dict(zip(NAMES, values(task="<b>"), strict=True)))[1].startswith(
+        "Task is &#x27;&lt;b&gt;"
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,9 @@ def test_a_bad_value_is_explained_at_its_own_field(field, bad, says):
 
 
 def test_a_run_too_big_for_this_machine_is_refused_with_the_number():
-    wrong = validate_form(NAMES, values(d_model=4096, n_layers=48, d_ff=16384, batch_size=65536, max_length=512))
+    wrong = validate_form(
+        NAMES, values(d_model=4096, n_layers=48, d_ff=16384, batch_size=65536, max_length=512)
+    )
     assert "GB are free" in wrong["batch_size"]
 
 
@@ -84,7 +88,16 @@ def test_a_run_too_big_for_this_machine_is_refused_with_the_number():
 def test_preset_sets_model_and_training_but_not_task_or_device(name):
     now = preset_values(name)
     assert set(now) == set(PRESET_SETTINGS) >= set(PRESETS[name].settings)
-    assert not set(now) & {"task", "symbols", "min_length", "max_length", "device", "threads", "seed", "until"}
+    assert not set(now) & {
+        "task",
+        "symbols",
+        "min_length",
+        "max_length",
+        "device",
+        "threads",
+        "seed",
+        "until",
+    }
     for key, value in PRESETS[name].settings.items():
         assert now[key] == value
     assert now["d_model"] == 64
@@ -94,7 +107,9 @@ def test_preset_sets_model_and_training_but_not_task_or_device(name):
 def test_architecture_sets_its_defaults_and_ignores_unused_settings(name):
     now = family_values(name)
     assert set(now) == set(PRESET_SETTINGS)
-    assert {key: now[key] for key in ARCHITECTURES[name].overrides} == dict(ARCHITECTURES[name].overrides)
+    assert {key: now[key] for key in ARCHITECTURES[name].overrides} == dict(
+        ARCHITECTURES[name].overrides
+    )
     assert run_config(dict(zip(NAMES, values(**now), strict=True))) == architecture_preset(name)
     stray = {"n_heads": 2, "norm": "post", "cell": "lstm", "tie_output": True}
     run = run_config(dict(zip(NAMES, values(**now | stray), strict=True)))
@@ -107,11 +122,16 @@ def test_an_unknown_family_is_explained():
 
 
 def test_whole_numbers_may_come_as_floats_from_the_page():
-    assert run_config(dict(zip(NAMES, values(steps=40.0, max_length=8.0), strict=True))).training.steps == 40
+    assert (
+        run_config(dict(zip(NAMES, values(steps=40.0, max_length=8.0), strict=True))).training.steps
+        == 40
+    )
 
 
 def test_a_task_brings_its_own_longest_length_unless_another_one_was_typed():
-    assert suggested_max_length("brackets", 1, 10) == suggested_max_length("brackets", 1.0, 10.0) == 16
+    assert (
+        suggested_max_length("brackets", 1, 10) == suggested_max_length("brackets", 1.0, 10.0) == 16
+    )
     assert suggested_max_length("reverse", 1, 16) == 10
     assert suggested_max_length("brackets", 1, 12) is None
     assert suggested_max_length("brackets", 10, 10) is None
