@@ -30,7 +30,7 @@ def machine() -> str:
 
 
 def commit() -> dict[str, Any]:
-    """Return the short hash of the checked-out commit, and whether the working tree was clean.
+    """Return the short hash of the commit, and whether the working tree is clean.
 
     Changed results do not count, because measuring writes them. Without git both are None.
     """
@@ -80,7 +80,10 @@ def write(name: str, content: dict[str, Any]) -> None:
 
 
 def replace_row(name: str, key: str, row: dict[str, Any]) -> None:
-    """Replace one row of a table; the row records its own date, machine and commit."""
+    """Replace one row of a table.
+
+    The row records its own date, machine and commit.
+    """
     content = load_results(name)
     if content is None:
         raise ValueError(f"{name} was never measured; measure the whole table first")
@@ -90,7 +93,7 @@ def replace_row(name: str, key: str, row: dict[str, Any]) -> None:
 
 
 def format_commit(revision: dict[str, Any]) -> str:
-    """Return "at commit abc1234", with a remark if the working tree had other changes."""
+    """Return "at commit abc1234", and whether there were uncommitted changes."""
     if not revision.get("commit"):
         return "at a commit that was not recorded"
     return f"at commit {revision['commit']}" + (
@@ -99,15 +102,18 @@ def format_commit(revision: dict[str, Any]) -> str:
 
 
 def load_results(name: str) -> dict[str, Any] | None:
-    """Return the stored date, machine, commit, rows and, if incomplete, `unfinished`."""
+    """Return the stored content of a subset, or None.
+
+    The content has date, machine, commit, rows and, if it is incomplete, `unfinished`.
+    """
     path = RESULTS_DIR / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def load_unfinished(name: str) -> Any:
-    """Return the rows of an interrupted measurement of this machine, versions and commit.
+    """Return the rows of an interrupted measurement, or None.
 
-    Returns None if there is none to continue.
+    Machine, versions and commit must be the same.
     """
     content = load_results(name)
     same = (
@@ -120,7 +126,10 @@ def load_unfinished(name: str) -> Any:
 
 
 class Progress:
-    """The rows of a table, stored after every seed, so that a measurement can be continued."""
+    """The rows of a table, stored after every seed.
+
+    An interrupted measurement continues from these rows.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -45,7 +45,10 @@ def rounds(
 
 
 def interval(values: Sequence[float]) -> dict[str, float]:
-    """Return the median and its 95 % interval (percentile bootstrap over rounds; Efron 1979)."""
+    """Return the median and its 95 % interval.
+
+    The interval is a percentile bootstrap over rounds (Efron 1979).
+    """
     generator = random.Random(0)
     medians = sorted(median(generator.choices(values, k=len(values))) for _ in range(RESAMPLES))
     return {
@@ -56,7 +59,10 @@ def interval(values: Sequence[float]) -> dict[str, float]:
 
 
 def speedup(one: Sequence[float], other: Sequence[float]) -> dict[str, float]:
-    """Return the speedup of `one` over `other`: the median over rounds and its 95 % interval."""
+    """Return the speedup of `one` over `other`.
+
+    The speedup is the median over rounds, with its 95 % interval.
+    """
     return interval([b / a for a, b in zip(one, other, strict=True)])
 
 

@@ -18,9 +18,7 @@ TARGET_SCORE = 0.999
 
 @dataclass(frozen=True)
 class Setting:
-    """A row of the table: what is trained, with how many seeds, and the steps that the project
-    promises.
-    """
+    """A row of the table: the run, the number of seeds, and the promised steps."""
 
     name: str
     seeds: int
@@ -51,10 +49,10 @@ SETTINGS = (
 def measure(
     settings: tuple[Setting, ...] = SETTINGS, name: str = "accuracy"
 ) -> list[dict[str, Any]]:
-    """Every setting with every seed. A seed that does not reach the goal counts as such, with the
-    score it ended at.
+    """Train every setting with every seed.
 
-    What was measured before the same command was cut off is not measured again.
+    A seed that misses the goal counts with its last score. Finished seeds of an interrupted
+    measurement are not measured again.
     """
     progress = Progress(name)
     for setting in settings:
@@ -89,10 +87,10 @@ def measure(
 
 
 def format_median(steps: list[int], seeds: int) -> str:
-    """The median and the most of the steps to a goal, over all seeds.
+    """Format the median and the maximum of the steps to a goal, over all seeds.
 
-    Seeds that never reach it take longer than any number: where the median or the most falls among
-    them, the table says so instead of leaving them out.
+    Seeds that never reach the goal count as infinitely many steps. If the median or the maximum
+    falls among them, the text says so.
     """
     text = censored_summary([*steps, *[None] * (seeds - len(steps))])
     if text is None or not steps:
@@ -104,7 +102,7 @@ def format_median(steps: list[int], seeds: int) -> str:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as Markdown."""
+    """Format the rows as Markdown."""
     lines = [
         "| setting | seeds that reach it | steps: median (most) | promised | CPU seconds, where "
         "reached: median | "

@@ -1,12 +1,11 @@
-"""Steps and seconds until 99.9 % exact match, ours and the peers', on the same batches and the same
-held-out sequences.
+"""Steps and seconds to 99.9 % exact match: ours and the reference models.
 
-Ours trains by the fast preset. A peer has the same batches, Adam, clipping, warm-up and a cosine
-too, a budget of 600 steps and a learning rate of its own: of five, with the cosine over 480 steps,
-the one that needs fewest steps on the task itself (or scores highest in the end); then that rate
-with ours' shorter cosine, which is kept if it needs fewer still. The sweep has a seed of its own. A
-run of the sweep ends as soon as it can no longer win. Seconds are those of the processor, of which
-one thread is used: what else the machine does meanwhile lengthens the wait and not them.
+All train on the same batches, and are evaluated on the same held-out sequences. Ours uses the fast
+preset. A reference model has the same batches, Adam, clipping and warm-up, a cosine schedule, a
+budget of 600 steps, and its own learning rate: of five rates, with the cosine over 480 steps, the
+one that needs the fewest steps (or scores highest at the end). Then that rate is tried with our
+shorter cosine, and the better one is used. The sweep has its own seed. A run of the sweep ends as
+soon as it cannot win. Seconds are CPU seconds of one thread, so other processes do not count.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ REFERENCES = (BEST, BART, X, TUTORIAL)
 
 
 class TimedTrainer(Trainer):
-    """A Trainer that knows how many seconds of the processor went into scoring."""
+    """A Trainer that measures the CPU seconds of its evaluations."""
 
     evaluation_seconds = 0.0
 
@@ -54,7 +53,7 @@ class TimedTrainer(Trainer):
 
 @dataclass(frozen=True)
 class Setting:
-    """A task, by what it changes in the fast preset."""
+    """A task, as changes to the fast preset."""
 
     name: str
     fields: dict[str, Any]
@@ -73,9 +72,9 @@ class Setting:
 def train_until(
     name: str, config: RunConfig, seconds: float, beaten_at: int | None = None
 ) -> dict[str, Any]:
-    """One run: where it ended and why.
+    """Train one run; return its end and the reason.
 
-    It ends at the goal, at its budget, after `seconds`, or at the step at which it is beaten.
+    The run ends at the goal, at its budget, after `seconds`, or at the step at which it cannot win.
     """
     trainer = TimedTrainer(config, model=CANDIDATES[name].built(config.model, config.training.seed))
     end_reason, score, started = "budget", None, time.process_time()
@@ -105,8 +104,9 @@ def train_until(
 
 
 def sort_key(run: dict[str, Any]) -> tuple[int, float]:
-    """What makes one run of a sweep better than another: fewer steps to the goal, or else a higher
-    score.
+    """Return the sort key of a run of a sweep.
+
+    Fewer steps to the goal are better, then a higher score.
     """
     return (0, -run["steps"]) if run["why"] == "goal" else (-1, run["score"] or 0.0)
 
@@ -114,7 +114,7 @@ def sort_key(run: dict[str, Any]) -> tuple[int, float]:
 class Measurement:
     """The runs of a comparison so far.
 
-    A run that is there already is not trained again; a new one goes to the file at once.
+    A finished run is not trained again; a new one is stored at once.
     """
 
     def __init__(self, name: str, conditions: dict[str, Any]) -> None:
@@ -148,9 +148,9 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A subset of the benchmarks:
+    """A subset of the benchmarks.
 
-    `name` is its file's, `seconds` the most that one run may take, scoring included.
+    `name` is the name of its file; `seconds` limits one run, including evaluation.
     """
 
     name: str
@@ -162,7 +162,7 @@ class Comparison:
     references: tuple[str, ...] = REFERENCES
 
     def measure(self) -> dict[str, Any]:
-        """Every setting: the peers' sweeps, then seed by seed ours and each peer in turn."""
+        """Run the sweeps of the reference models, then all models seed by seed."""
         measurement = Measurement(
             self.name, {"seeds": self.seeds, "limit": self.seconds, "budget": self.budget}
         )
@@ -194,9 +194,9 @@ class Comparison:
         return measurement.rows
 
     def sweep(self, measurement: Measurement, setting: Setting, peer: str) -> tuple[float, int]:
-        """A peer's best learning rate for a task, and the step at which it has fallen.
+        """Return the best learning rate and decay length of a reference model for a task.
 
-        Of equals, what was tried first.
+        Of equal results the first one wins.
         """
         tried: list[dict[str, Any]] = []
 
@@ -225,7 +225,7 @@ class Comparison:
         return best["rate"], best["decay"]
 
     def table(self, rows: dict[str, Any]) -> str:
-        """The rows as Markdown: the seeds, then the sweeps."""
+        """Format the rows as Markdown: the seeds, then the sweeps."""
         runs = rows["runs"]
         lines = [
             "| task | model | learning rate, falling over | seeds that reach it | steps: median "
@@ -269,9 +269,9 @@ class Comparison:
 
 
 def _result_row(name: str, mine: list[dict[str, Any]], ours: dict[int, dict[str, Any]]) -> str:
-    """What a table says of a model's runs with several seeds.
+    """Format the runs of a model with several seeds.
 
-    Where dropout differs there is no ratio.
+    A model with another dropout has no ratio.
     """
     reached = [run for run in mine if run["why"] == "goal"]
     cells = [f"{mine[0]['rate']:g}, {mine[0]['decay']} steps", f"{len(reached)} of {len(mine)}"]
@@ -300,7 +300,7 @@ def _result_row(name: str, mine: list[dict[str, Any]], ours: dict[int, dict[str,
 
 
 def _sweep_cell(run: dict[str, Any]) -> str:
-    """A run of a sweep in a few words."""
+    """Format one run of a sweep."""
     ended = {
         "goal": f"step {run['steps']}",
         "beaten": f"not by step {run['steps']}",

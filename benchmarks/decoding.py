@@ -1,6 +1,9 @@
-"""Greedy decoding of 20 symbols, side by side: ours with its key-value cache and without,
-transformers' `generate` with its own, and
-x-transformers' with its own. Nobody may end early; weights are random, which changes no time."""
+"""Greedy decoding of 20 symbols, interleaved.
+
+Compared: our model with its key-value cache and without; `generate` of transformers and of
+x-transformers with their caches. No model may end early; weights are random, which does not affect
+the time.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ GENERATE = "BART, generate with cache"
 
 
 def decoding_methods(batch_size: int) -> dict[str, Callable[[], Tensor]]:
-    """The ways to answer; each gives BT tokens of the answer, those of ours the same ones."""
+    """Return the decoding methods by name.
+
+    Each returns the generated tokens (BT); those of our model are equal.
+    """
     torch.manual_seed(0)
     ours, bart, x = EncoderDecoder(SIZES).eval(), Bart(SIZES).eval(), XTransformers(SIZES).eval()
     model: Any = bart.model  # its types know no generate
@@ -134,7 +140,7 @@ def measure(seconds: float = SECONDS, batches: Mapping[int, int] = BATCHES) -> d
 
 
 def table(rows: dict[str, Any]) -> str:
-    """The rows as Markdown."""
+    """Format the rows as Markdown."""
     lines = [
         "| batch | way | rounds | milliseconds: median | times as quick as generate: median (95 %) "
         "|",

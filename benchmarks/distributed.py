@@ -1,9 +1,8 @@
-"""Two processes that train one run against one process, a thread each, from which width it begins
-to pay.
+"""Two processes that train one run, compared with one process; one thread each.
 
-At each width, taking turns a few times: a process alone, then two of them together, as torchrun
-would start them, on this machine over gloo. Sequences a second by the clock of the first, without
-scoring.
+At each width, interleaved: one process alone, then two processes together, as torchrun starts them,
+on this machine with gloo. Sequences per second of wall-clock time of the first process, without
+evaluation.
 """
 
 from __future__ import annotations
@@ -30,9 +29,7 @@ FIELDS = {
 
 
 def train(pipe: Any, environment: dict[str, str], width: int) -> None:
-    """A process that trains as many steps as each message asks for, and tells how long they
-    took.
-    """
+    """Train as many steps as each message requests, and send the seconds."""
     os.environ |= environment
     import torch
 
@@ -54,7 +51,7 @@ def train(pipe: Any, environment: dict[str, str], width: int) -> None:
 
 
 def start_ranks(size: int, width: int) -> list[tuple[Any, Any]]:
-    """The processes of one run and our ends of their pipes."""
+    """Start the processes of one run; return them and our ends of their pipes."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         meeting = {
@@ -78,7 +75,7 @@ def start_ranks(size: int, width: int) -> list[tuple[Any, Any]]:
 
 
 def seconds(processes: list[tuple[Any, Any]], steps: int) -> float:
-    """How long so many steps take the processes of a run."""
+    """Return the seconds that the processes of a run need for the steps."""
     for _, pipe in processes:
         pipe.send(steps)
     took: list[float] = [pipe.recv() for _, pipe in processes]
@@ -107,7 +104,10 @@ def measure() -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rates as Markdown: medians, and the median of the rounds' ratios with its range."""
+    """Format the rates as Markdown.
+
+    The table has medians, and the median of the ratios with its range.
+    """
     lines = [
         "| d_model | rounds | one process, sequences a second | two processes | gain | from | to |",
         "|---|---|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""How much a training step computes."""
+"""Count the FLOPs of a training step."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from playground.training.trainer import Trainer
 
 
 def counted_flops(trainer: Trainer) -> int:
-    """Multiplications and additions of matrix products in one step, forward and backward, counted
-    as they run: with attention weights
-    written down, since torch does not count what its fused kernel computes on a processor."""
+    """Count the FLOPs of the matrix products in one step, forward and backward.
+
+    The attention weights are computed explicitly, because torch does not count its fused CPU
+    kernel.
+    """
     attentions = [
         module for module in trainer.model.modules() if isinstance(module, MultiHeadAttention)
     ]

@@ -1,8 +1,7 @@
-"""Steps a second on a GPU: single steps, compiled ones, and steps captured as a CUDA graph, beside
-what the machine could do.
+"""Steps per second on a GPU: single, compiled, and captured as a CUDA graph.
 
-python -m benchmarks.gpu        on a machine that has torch and little else; `python -m benchmarks`
-then writes the table
+`python -m benchmarks.gpu` runs on a machine that has little more than torch. `python -m benchmarks`
+then writes the table.
 """
 
 from __future__ import annotations
@@ -34,9 +33,7 @@ ROUNDS, ROW_LENGTH = 5, 64
 
 
 def measure() -> list[dict[str, Any]]:
-    """A row for each size and precision; empty without a GPU, where nothing of this can be
-    known.
-    """
+    """Return a row for each size and precision; no rows without a GPU."""
     if not torch.cuda.is_available():
         print("no GPU here: nothing was measured")
         return []
@@ -57,7 +54,7 @@ def measure() -> list[dict[str, Any]]:
 
 
 def _one(d_model: int, batch_size: int, precision: str) -> dict[str, Any]:
-    """Steps a second of each way, interleaved, and what one step computes and moves."""
+    """Measure the steps per second of each method, interleaved, and the cost of one step."""
     fields = {
         "d_model": d_model,
         "d_ff": 2 * d_model,
@@ -129,13 +126,13 @@ def _row(trainer: Trainer) -> None:
 
 
 def _bandwidth(size: int = 2**28) -> float:
-    """Bytes a second of copying within the GPU's memory, read and written."""
+    """Return the bytes per second of a copy in GPU memory, read and written."""
     source, target = torch.ones(size, device="cuda"), torch.empty(size, device="cuda")
     return 2 * 4 * size / _seconds(lambda: target.copy_(source))
 
 
 def _peak(precision: str, size: int = 8192) -> float:
-    """Operations a second of a large matrix product in this precision."""
+    """Return the operations per second of a large matrix product in this precision."""
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     one = torch.randn(
         size,
@@ -157,10 +154,9 @@ def _seconds(work: Callable[[], Any], times: int = 10) -> float:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as Markdown.
+    """Format the rows as Markdown.
 
-    A step reads and writes weights, gradients and Adam's averages: 9 numbers a parameter at the
-    least.
+    A step reads and writes at least 9 numbers per parameter: weights, gradients, Adam's averages.
     """
     if not rows:
         return "No GPU was there to be measured on."

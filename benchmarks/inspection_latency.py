@@ -1,7 +1,8 @@
-"""What looking into a model costs: recording all attention beside the plain forward, and how long a
-page waits for a redrawn view
-after a sequence has changed, in a real Chromium, for the shipped model and for one of 8 layers with
-8 heads on 64 tokens.
+"""Latency of the Inspect tab.
+
+Measured: recording all attention weights compared with a plain forward pass, and the time from a
+changed sequence to the redrawn view in Chromium, for the bundled model and for one with 8 layers, 8
+heads and 64 tokens.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ CHANGED_JS = """text => new Promise(resolve => {
 
 
 def recording() -> dict[str, float]:
-    """Milliseconds of a forward of 128 sequences, plain and recorded, taking turns."""
+    """Return milliseconds of a forward pass of 128 sequences, plain and recorded."""
     import torch
 
     from playground.inspection.attention_recording import record_teacher_forced
@@ -73,9 +74,7 @@ def recording() -> dict[str, float]:
 
 
 def large_model(folder: Path) -> None:
-    """A checkpoint of one step: what it does does not matter here, only how much there is to
-    draw.
-    """
+    """Write a large checkpoint of one step; only its size matters here."""
     from playground.training.checkpoint import save_checkpoint
     from playground.training.trainer import Trainer
 
@@ -125,7 +124,7 @@ def measure() -> dict[str, Any]:
 
 
 def table(rows: dict[str, Any]) -> str:
-    """The figures as Markdown."""
+    """Format the figures as Markdown."""
     cost = rows["recording"]
     return "\n".join(
         [

@@ -1,6 +1,6 @@
-"""How far each way of telling positions reaches:
+"""Length generalization of the position encodings.
 
-`python -m playground lengths` with its defaults, as anybody would run it.
+Runs `python -m playground lengths` with its defaults.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ LENGTHS = (10, 11, 12, 15, 20, 50)  # lengths that the table names; training end
 
 
 def measure() -> list[dict[str, Any]]:
-    """A row for each scheme, and a last one for the whole."""
+    """Return a row for each scheme, and a last one for the whole experiment."""
     return evaluate_lengths("lengths")
 
 
 def evaluate_lengths(*command: str) -> list[dict[str, Any]]:
-    """What a command of the Lab tells that trains and then asks every length: a row for each cell,
-    and a last one for the whole.
+    """Run a command of the Lab that trains and then evaluates every length.
+
+    Returns a row for each variant, and a last one for the whole experiment.
     """
     scratch = (
         Path(tempfile.gettempdir())
@@ -56,7 +57,7 @@ def evaluate_lengths(*command: str) -> list[dict[str, Any]]:
 
 
 def read_seconds(scratch: Path) -> float:
-    """The seconds that earlier attempts took, which were cut off."""
+    """Return the seconds of earlier, interrupted attempts."""
     try:
         return float((scratch / "seconds").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -66,7 +67,7 @@ def read_seconds(scratch: Path) -> float:
 def table(
     rows: list[dict[str, Any]], metric: str = "positions", label: tuple[int, ...] = LENGTHS
 ) -> str:
-    """The rows as Markdown."""
+    """Format the rows as Markdown."""
     *cells, whole = rows
     lines = [
         f"| {metric} | 99 % up to length: median (range) | "

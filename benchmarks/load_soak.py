@@ -1,11 +1,11 @@
-"""python -m benchmarks.load_soak --minutes 120: the app as a hosted one, used by many for hours,
-and harmed on the way.
+"""Soak the hosted app for hours with many users and faults.
 
-Four owners keep a run training, so that all four places are taken; sixteen sessions watch at 4 Hz;
-visitors come, start runs that wait in line, pause, inspect, ask, send, fetch, publish, and go.
-Every minute something else happens: nothing; a worker is killed, or hangs; the process that looks
-into models is killed, or the fork server; the disk is full; the server is told to end, or killed,
-and started again. In the end everybody leaves, and every run is read from disk.
+Run `python -m benchmarks.load_soak --minutes 120`. Four owners keep a run training, so that all
+four slots are taken. Sixteen sessions poll at 4 Hz. Users start runs that queue, pause, inspect,
+predict, upload, download, publish, and leave. Each minute has another fault: none; a worker is
+killed, or hangs; the inspector or the fork server is killed; the disk is full; the server gets
+SIGTERM, or is killed, and starts again. At the end every user leaves, and every run is read from
+disk.
 """
 
 from __future__ import annotations
@@ -79,9 +79,11 @@ ENVIRONMENT = {
 def children(
     stage: Scenario,
 ) -> tuple[list[psutil.Process], list[psutil.Process], list[psutil.Process]]:
-    """The fork servers, the workers, and the others that were forked: those that look, and errands.
-    Found by their environment,
-    for those of a server or a fork server that was killed have another parent by now."""
+    """Return the fork servers, the workers, and the other forked processes.
+
+    The others are inspectors and Hub jobs. The search uses their environment, because the children
+    of a killed server have another parent.
+    """
     forking, workers, others = (
         list[psutil.Process](),
         list[psutil.Process](),
@@ -169,7 +171,7 @@ FAULTS: dict[str, Callable[[Scenario, Path], None] | None] = {
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[bool]:
-    """A disk of its own that can be filled, where one may be mounted."""
+    """Mount a small disk that the test can fill, if mounting is possible."""
     mount_point = run_as_root(
         "mount", "-t", "tmpfs", "-o", f"size={DISK},mode=1777", "tmpfs", str(folder)
     )
@@ -181,12 +183,12 @@ def small_disk(folder: Path) -> Iterator[bool]:
 
 
 def megabytes(stage: Scenario) -> float:
-    """Memory of the server's own process."""
+    """Return the memory of the server process in megabytes."""
     return round(psutil.Process(stage.app.process.pid).memory_info().rss / 1e6, 1)
 
 
 def resume_runs(keepers: list[RunOwner], since: float) -> bool:
-    """Whether every owner's run has been seen to train, or to wait in line, after that moment."""
+    """Return whether every owner's run has trained or was queued since then."""
     return all(
         keeper.last_step_at > since + 1 and keeper.status in ACTIVE_STATUSES for keeper in keepers
     )
@@ -224,7 +226,7 @@ def measure(minutes: float = 10.0, seed: int = 0) -> dict[str, Any]:
 def soak(
     stage: Scenario, root: Path, seconds: float, token: str, chance: random.Random, mounted: bool
 ) -> dict[str, Any]:
-    """Everybody comes, every phase, everybody leaves."""
+    """Run all phases, with users in each, and check the runs at the end."""
     packed = zipped_small_checkpoint(root, tiny_config(**MODEL))
     stage.page(new_owner_key()).call(
         "try", subject="checkpoint:reverse", text="3 1 4"
@@ -301,9 +303,7 @@ def soak(
 
 
 def phase(stage: Scenario, kind: str, keepers: list[RunOwner], root: Path, seconds: float) -> Phase:
-    """Do one thing to the app in the middle of so many seconds, and wait until every run goes
-    on.
-    """
+    """Run one phase: apply its fault halfway, and wait until every run continues."""
     now = stage.phase = Phase(kind, [megabytes(stage)])
     ends, harm = time.monotonic() + seconds, FAULTS[kind]
     time.sleep(seconds / 6)
@@ -319,7 +319,7 @@ def phase(stage: Scenario, kind: str, keepers: list[RunOwner], root: Path, secon
 
 
 def quantiles(seconds: list[float]) -> dict[str, float]:
-    """Milliseconds."""
+    """Return n, median, 95th percentile and maximum, in milliseconds."""
     ordered = sorted(1000 * each for each in seconds) or [0.0]
     named = {
         "p50": ordered[len(ordered) // 2],
@@ -342,8 +342,9 @@ def phase_result(phase: Phase) -> dict[str, Any]:
 
 
 def check(folders: list[Path]) -> dict[str, Any]:
-    """Every run as it lies on the disk: a line of metrics for each step from the first to the last,
-    and checkpoints that load.
+    """Count the points and checkpoints of every run on disk.
+
+    Each run needs one line of metrics for every step, and checkpoints that load.
     """
     missing = duplicates = unreadable = checkpoints = points = 0
     for folder in folders:
@@ -368,7 +369,7 @@ def check(folders: list[Path]) -> dict[str, Any]:
 
 
 def table(rows: dict[str, Any]) -> str:
-    """The phases by what happened in them, and the sums, as Markdown."""
+    """Format the phases, grouped by fault, and the sums as Markdown."""
     lines = [
         "| what happened, in a minute each | times | survived | seconds until all runs went on, "
         "median and most | polls | p50 ms | p95 ms "
@@ -454,7 +455,7 @@ def listed(counts: Mapping[str, int]) -> str:
     help="Write results/soak.json, which `python -m benchmarks` puts into RESULTS.md.",
 )
 def main(minutes: float, seed: int, saved_rows: bool) -> None:
-    """Soak the app for some time, and print what came of it."""
+    """Soak the app, and print the results."""
     rows = measure(minutes, seed)
     print(table(rows))
     if saved_rows:

@@ -1,7 +1,7 @@
-"""Who uses the app during a soak (load_soak.py): sessions that watch, owners who keep a run
-training, visitors who come and go. Each is a
-thread that speaks HTTP as a page does; what they meet is written down in the phase that is under
-way.
+"""The users of a soak test (load_soak.py): viewing sessions, owners and visitors.
+
+Each user is a thread that sends the HTTP requests of a page. The current phase records the
+responses.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EXPECTED_ERRORS = (
 
 @dataclass
 class Phase:
-    """A stretch of the soak: what was done to the app in it, and what came of it."""
+    """A part of the soak test: its fault, and the measurements."""
 
     kind: str
     memory: list[float] = field(
@@ -66,9 +66,9 @@ class Phase:
 
 
 class Scenario:
-    """The app that runs now, and the phase under way.
+    """The running app and the current phase.
 
-    Its port stays, so that pages find the next server.
+    The port stays the same, so that pages find the next server.
     """
 
     def __init__(self, start: Callable[[int], AppServer]) -> None:
@@ -85,13 +85,14 @@ class Scenario:
         return PageClient(self.app, owner, stays)
 
     def restart(self) -> None:
-        """The next server, on the same port."""
+        """Start the next server, on the same port."""
         self.tracebacks += self.app.log.read_text(errors="replace").count("Traceback")
         self.app = self.start(self.app.port)
 
     def record_error(self, error: Exception, was_server_down: bool) -> None:
-        """Take down what went wrong with a request that began when the server was there, or was
-        not.
+        """Record a failed request.
+
+        A request to a stopped server does not count as an error.
         """
         if self.is_server_down or was_server_down:
             self.phase.failed_connections += 1
@@ -100,7 +101,7 @@ class Scenario:
 
 
 class Session(threading.Thread):
-    """A page that has a run on show."""
+    """A page that displays a run."""
 
     def __init__(self, stage: Scenario, owner: str, subject: str) -> None:
         super().__init__(daemon=True)
@@ -134,9 +135,11 @@ class Session(threading.Thread):
 
 
 class RunOwner(threading.Thread):
-    """An owner who resumes a run whenever it has stopped, and remembers its newest checkpoint: it
-    may never begin before that. Now
-    and then the owner pauses it, and so lets one of those who wait have the place."""
+    """An owner who resumes a run whenever it has stopped.
+
+    The owner remembers the newest checkpoint, because the run must never start before it. At times
+    the owner pauses the run, which frees its slot for a queued one.
+    """
 
     def __init__(self, stage: Scenario, owner: str, subject: str) -> None:
         super().__init__(daemon=True)
@@ -174,8 +177,9 @@ class RunOwner(threading.Thread):
 
 
 class UserThread(threading.Thread):
-    """One visitor after the other: starts a run, does some of what one can do, and leaves, one way
-    or another.
+    """A sequence of visitors.
+
+    Each starts a run, does some of what a visitor can do, and leaves.
     """
 
     def __init__(self, stage: Scenario, number: int, packed: bytes, token: str) -> None:
@@ -229,7 +233,7 @@ class UserThread(threading.Thread):
             self.check_response(leaving, page.call("do", subject=subject, do=leaving))
 
     def check_response(self, action: str, answer: dict[str, Any]) -> bool:
-        """Count an answer; whether it was one."""
+        """Count a response; return whether it was successful."""
         counter = self.scenario.rejections if "error" in answer else self.scenario.finished_actions
         counter[action] += 1
         return "error" not in answer
@@ -285,8 +289,9 @@ class UserThread(threading.Thread):
                     json.loads(archive.read("config.json"))
 
     def publish(self, page: PageClient, subject: str) -> None:
-        """To the Hub that stands in for the real one, with a token that is typed; a model of this
-        machine while one has none.
+        """Publish to the stand-in Hub with a typed token.
+
+        Without a run of its own, the visitor publishes a bundled model.
         """
         if not page.call("about", subject=subject).get("checkpoints"):
             subject = "checkpoint:reverse"
@@ -309,7 +314,7 @@ class UserThread(threading.Thread):
 
 
 class BackgroundUser(threading.Thread):
-    """Opens the page again and again as a new visitor, and leaves it at once."""
+    """A visitor that opens the page as a new user, leaves, and repeats."""
 
     def __init__(self, stage: Scenario, seconds: float = 1.0) -> None:
         super().__init__(daemon=True)

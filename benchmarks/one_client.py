@@ -1,8 +1,8 @@
-"""python -m benchmarks.one_client --seconds 60: what one hostile client costs the other visitors.
+"""Measure the effect of one hostile client on the other clients.
 
-Each attack of tests/support/attacks.py runs for some time from one address. Meanwhile four other
-visitors poll at 4 Hz, and one opens the page, uploads a checkpoint, starts a run, asks a model and
-brings a dataset, again and again.
+Run `python -m benchmarks.one_client --seconds 60`. Each attack of tests/support/attacks.py comes
+from one address. Meanwhile four other clients poll at 4 Hz, and another one repeatedly opens the
+page, uploads a checkpoint, starts a run, requests a prediction and uploads a dataset.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ENVIRONMENT = {
 
 
 def visit(page: PageClient, packed: bytes) -> list[str]:
-    """Do what a visitor does. Returns what was refused."""
+    """Send the requests of a visitor; return what was refused."""
     refused = []
     page.get("/")
     if not page.load():
@@ -75,7 +75,7 @@ def measure(seconds: float = 60.0) -> dict[str, Any]:
 def measure_one(
     app: AppServer, name: str, packed: bytes, folder: Path, seconds: float
 ) -> dict[str, Any]:
-    """Run one attack, and see how the others fare."""
+    """Run one attack, and measure the other clients."""
     PageClient(app, new_owner_key()).call("try", subject="checkpoint:reverse", text="3 1 4")
     attacker, page = Attacker(app), PageClient(app, new_owner_key())
     viewers = [
@@ -116,7 +116,7 @@ def measure_one(
 
 
 def table(rows: dict[str, Any]) -> str:
-    """The attacks as Markdown."""
+    """Format the attacks as Markdown."""
     lines = [
         "| attack, from one address | requests of the attacker, by status | others' polls | p50 ms "
         "| p95 ms | most ms | visits | refused |",
@@ -166,7 +166,7 @@ def table(rows: dict[str, Any]) -> str:
     help="Write results/one-client.json, which `python -m benchmarks` puts into RESULTS.md.",
 )
 def main(seconds: float, saved_rows: bool) -> None:
-    """Attack the app from one address, and print what the other visitors notice."""
+    """Attack the app from one address, and print the effect on other clients."""
     rows = measure(seconds)
     print(table(rows))
     if saved_rows:

@@ -1,7 +1,9 @@
-"""What a person waits for on the page, in a real Chromium: its first load, from the click on Train
-to the first point on screen and to the end of the default run, what the page asks and draws
-meanwhile, how soon Pause is heard with eight tabs open, and how smoothly a
-run of 100,000 steps opens, draws and scrubs."""
+"""Measure what a user waits for on the page, in Chromium.
+
+Measured: the first load; from the click on Train to the first point and to the end of the default
+run; requests and frames meanwhile; the delay of Pause with eight tabs open; and how smoothly a run
+of 100,000 steps opens, draws and scrubs.
+"""
 
 from __future__ import annotations
 
@@ -82,8 +84,9 @@ WATCH_SECONDS = 6  # seconds in which a page is watched at its work
 
 
 def first_load(browser: Browser, url: str) -> dict[str, Any]:
-    """What a browser that was never here fetches until the page shows its model, and how long that
-    takes.
+    """Measure a first visit.
+
+    Returns the requests of a browser without a cache, and the seconds until the model is displayed.
     """
     context = browser.new_context(viewport={"width": 1440, "height": 950})
     page = context.new_page()
@@ -101,8 +104,9 @@ def first_load(browser: Browser, url: str) -> dict[str, Any]:
 
 
 def request_load(browser: Browser, url: str) -> dict[str, Any]:
-    """What a page asks for, how much comes, and how long it draws, while its run trains and once
-    nothing goes on any more.
+    """Measure the requests, bytes and drawing times of a page.
+
+    One measurement is during a run, one when the page is idle.
     """
     page = browser.new_context(viewport={"width": 1440, "height": 950}).new_page()
     page.add_init_script(DRAWINGS_JS)
@@ -146,9 +150,7 @@ def _watched(page: Page) -> dict[str, Any]:
 
 
 def clicks(page: Page) -> dict[str, list[float]]:
-    """Seconds from the click to the first point on screen, and to the end of the run as the page
-    shows it.
-    """
+    """Return the seconds from Train to the first point, and to the end of the run."""
     points, ends = [], []
     for _ in range(CLICKS + 1):
         started = time.perf_counter()
@@ -164,8 +166,9 @@ def clicks(page: Page) -> dict[str, list[float]]:
 
 
 def to_goal(page: Page, url: str) -> dict[str, list[float]]:
-    """Seconds from the click on Train to 99.9 % exact match on screen: reversal of ten symbols, and
-    of one to ten as by default.
+    """Return the seconds from Train to 99.9 % exact match on the page.
+
+    Measured for reversal of ten symbols, and of one to ten, the default.
     """
     steps_to_goal = {}
     for name, settings in (
@@ -183,7 +186,7 @@ def to_goal(page: Page, url: str) -> dict[str, list[float]]:
 
 
 def fill_form(page: Page, url: str, settings: dict[str, Any]) -> None:
-    """Open the page by a link, and wait until its settings stand in the form."""
+    """Open the page by a link, and wait until the form has its settings."""
     page.goto(f"{url}/?settings={quote(json.dumps(settings))}")
     page.wait_for_selector(".live:not([data-status=opening])")
     page.wait_for_function("document.querySelector('#size')?.textContent.includes('parameters')")
@@ -191,9 +194,7 @@ def fill_form(page: Page, url: str, settings: dict[str, Any]) -> None:
 
 
 def pauses(page: Page, url: str) -> list[float]:
-    """Seconds from the click on Pause to the page that says paused, with eight tabs that show a run
-    in training.
-    """
+    """Return the seconds from Pause to the status, with eight tabs on the run."""
     settings = {
         "steps": 1_000_000,
         "batch_size": 32,
@@ -223,7 +224,7 @@ def pauses(page: Page, url: str) -> list[float]:
 
 
 def long_run(root: Path) -> Run:
-    """A run of 100,000 steps as one would have left it: made-up metrics, real weights."""
+    """Write a run of 100,000 steps: invented metrics, real weights."""
     config = RunConfig.from_flat({"steps": LONG_RUN_STEPS})
     run = Run(
         "a" * 22,
@@ -264,7 +265,7 @@ def long_run(root: Path) -> Run:
 
 
 def scrubbing(page: Page, url: str, run: Run) -> dict[str, Any]:
-    """Opening the long run, and dragging its slider from end to end for five seconds."""
+    """Open the long run, and drag its slider from end to end for five seconds."""
     started = time.perf_counter()
     run.load_points()
     loaded = time.perf_counter() - started
@@ -338,7 +339,7 @@ def measure() -> dict[str, Any]:
 
 
 def table(rows: dict[str, Any]) -> str:
-    """The figures as Markdown."""
+    """Format the figures as Markdown."""
     first, done, frames = rows["first_point_seconds"], rows["done_seconds"], rows["frame_ms"]
     paused, loads = rows["pause_seconds"], [load["seconds"] for load in rows["first_loads"]]
     fetched, training, resting = (

@@ -1,5 +1,6 @@
-"""The page before it was made quick and now: figures out of this repository's own history, beside
-today's from the same commands.
+"""Compare the page before and after its optimization.
+
+The old figures come from the history of this repository.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ FIGURES: tuple[tuple[str, str, Callable[[Any], float], str], ...] = (
 
 
 def measure() -> dict[str, Any]:
-    """Both figures of each line, with the days on which they were measured."""
+    """Return both figures of each line, with their dates."""
     lines = []
     for what, subset, figure, commit in FIGURES:
         displayed = subprocess.run(
@@ -76,7 +77,7 @@ def measure() -> dict[str, Any]:
 
 
 def table(rows: dict[str, Any]) -> str:
-    """The figures as Markdown."""
+    """Format the figures as Markdown."""
     lines = ["| what | before (commit) | now | measured by |", "|---|---|---|---|"]
     for line in rows["lines"]:
         before, now = (

@@ -1,4 +1,4 @@
-"""What each ingredient of the fast recipe buys: the same run with one of them taken out."""
+"""Ablation of the fast preset: the same run without one of its settings."""
 
 from __future__ import annotations
 

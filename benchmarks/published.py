@@ -1,6 +1,6 @@
-"""Claims of others, trained here with their settings:
+"""Replicate published results.
 
-`python -m playground published NAME` for each that takes one run.
+Runs `python -m playground published NAME` for each result that takes one run.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ SEED = 0
 
 
 def measure() -> list[dict[str, Any]]:
-    """A row for each claim of one run, in a process of its own; those that take an experiment of
-    many runs are left to the Lab.
-    """
+    """Measure each claim that takes one run, in its own process."""
     progress = Progress("published")
     for claim in claims():
         if claim["experiment"] is None:
@@ -35,7 +33,7 @@ def measure() -> list[dict[str, Any]]:
 
 
 def reproduce(claim: dict[str, Any]) -> dict[str, Any]:
-    """The row of one claim."""
+    """Return the row of one claim."""
     with tempfile.TemporaryDirectory() as scratch:
         command = [
             sys.executable,
@@ -69,7 +67,7 @@ def reproduce(claim: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as Markdown."""
+    """Format the rows as Markdown."""
     lines = ["| claim | published | ours | rule | |", "|---|---|---|---|---|"]
     for row in rows:
         ours = (

@@ -1,6 +1,4 @@
-"""Where recurrent models break as sequences outgrow training: the Lab's prepared question, as
-anybody would ask it.
-"""
+"""Length generalization of recurrent models: the preset experiment of the Lab."""
 
 from __future__ import annotations
 
@@ -12,10 +10,10 @@ LENGTHS = (1, 5, 8, 10, 11, 12, 15, 20, 30)  # lengths that the table names; tra
 
 
 def measure() -> list[dict[str, Any]]:
-    """A row for each kind of model, and a last one for the whole."""
+    """Return a row for each architecture, and a last one for the whole experiment."""
     return lengths.evaluate_lengths("experiment", "recurrent")
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as Markdown."""
+    """Format the rows as Markdown."""
     return lengths.table(rows, "model", LENGTHS)

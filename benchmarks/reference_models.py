@@ -1,8 +1,8 @@
-"""Other people's encoder-decoders as families, so that our Trainer trains them on our batches and
-our scoring scores them.
+"""Encoder-decoders of other libraries as architectures of this playground.
 
-All are given the same sizes; what else they are is their own default, unless a class says
-otherwise. Shapes: B batch, S source, T target, D d_model, V vocabulary.
+Our Trainer trains them on our batches, and our evaluation scores them. All have the same sizes;
+other settings are their own defaults, unless a class states otherwise. Shapes: B batch, S source, T
+target, D d_model, V vocabulary.
 """
 
 from __future__ import annotations
@@ -38,17 +38,18 @@ from playground.tasks.task import Batch
 
 
 class ReferenceModel(TeacherForcedModel):
-    """A model that is trained and asked, and not looked into. It reads once and keeps nothing of
-    what it writes: scores do not need
-    it to, because rows that are right are found in one pass."""
+    """A model that is trained and evaluated, but not inspected.
+
+    It has no key-value cache: exact match needs one forward pass for correct examples.
+    """
 
     @abstractmethod
     def read(self, source_BS: Tensor) -> Tensor:
-        """The memory (BSD)."""
+        """Return the memory (BSD)."""
 
     @abstractmethod
     def write(self, decoder_input_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
-        """Logits (BTV) of the token that follows each given one."""
+        """Return logits (BTV) of the token after each token of the decoder input."""
 
     def logits(self, batch: Batch) -> Tensor:
         return self.write(batch.decoder_input_BT, self.read(batch.source_BS), batch.source_BS)
@@ -74,10 +75,10 @@ class ReferenceModel(TeacherForcedModel):
 class TorchTransformer(ReferenceModel):
     """`nn.Transformer` between embeddings and a linear layer.
 
-    With sinusoidal positions and post-norm it is what PyTorch's translation tutorial builds:
-    symbols times sqrt(d_model), plus sine waves, then dropout, and every matrix, the tables of
-    symbols among them, drawn by Xavier's rule. Learned positions start at N(0, 1), about as loud as
-    the symbols.
+    With sinusoidal positions and post-norm it is the model of PyTorch's translation tutorial:
+    embeddings times sqrt(d_model), plus the sinusoids, then dropout; Xavier initialization for
+    every matrix, including the embeddings. Learned positions start at N(0, 1), about the scale of
+    the embeddings.
     """
 
     source_positions: Tensor
@@ -146,8 +147,9 @@ class TorchTransformer(ReferenceModel):
 
 
 class Bart(bart.Bart):
-    """The playground's BART with the attention that transformers chooses, which is quicker and
-    cannot be looked into.
+    """BART with the default attention of transformers.
+
+    It is faster than ours, and returns no attention weights.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -167,9 +169,9 @@ class Bart(bart.Bart):
 
 
 class XTransformers(ReferenceModel):
-    """x-transformers' `XTransformer`.
+    """`XTransformer` of x-transformers.
 
-    Its heads have 64 numbers each whatever the width; here they share the width as everybody's.
+    A head has d_model / n_heads dimensions here, instead of 64.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -208,15 +210,13 @@ class XTransformers(ReferenceModel):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A family by the name that tables give it, with what it does to the sizes that it is
-    handed.
-    """
+    """A named architecture, with the changes to its sizes."""
 
     build: Callable[[ModelConfig], Seq2SeqModel]
     changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def built(self, sizes: ModelConfig, seed: int = 0) -> Seq2SeqModel:
-        """The model with the weights that this seed draws."""
+        """Return the model with the initial weights of this seed."""
         torch.manual_seed(seed)
         return self.build(dataclasses.replace(sizes, **self.changes))
 
@@ -240,5 +240,5 @@ REFERENCES = [name for name in CANDIDATES if name != OURS]
 
 
 def reference_versions() -> str:
-    """The peers' versions beside torch's, as tables name them."""
+    """Return the versions of the reference libraries and of torch."""
     return ", ".join(f"{name} {version(name)}" for name in ("transformers", "x-transformers"))

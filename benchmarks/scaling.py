@@ -1,10 +1,9 @@
-"""How a training step of ours grows with length and width: time, and the memory that is alive at
-once, with fitted exponents.
+"""Scaling of a training step with length and width.
 
-Over long sequences the scores of attention, a number for every pair of tokens in every head,
-outgrow all else: length squared. In wide models the products with the weights do, and the weights
-themselves: width squared. What is fitted is the upper half of the range, where the smaller terms
-still have a share; counted FLOPs say how large it is.
+Measured: time and peak memory, with fitted exponents. For long sequences the attention scores
+dominate, one number per pair of tokens and head: length squared. For wide models the products with
+the weights and the weights themselves dominate: width squared. The fit uses the upper half of the
+range, where the smaller terms still matter; the counted FLOPs show how much.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ KINDS = {"seconds": "time", "bytes": "memory", "flops": "counted FLOPs"}
 
 
 def trainer(length: int, width: int) -> Trainer:
-    """Ours, at a learning rate that does no harm however long it is timed."""
+    """Return a trainer of our model, with a learning rate that never diverges."""
     sizes = {
         "d_model": width,
         "d_ff": 2 * width,
@@ -50,8 +49,9 @@ def trainer(length: int, width: int) -> Trainer:
 
 
 def peak_tensor_bytes(step: Trainer) -> int:
-    """Bytes of tensors that are alive at once during a step, weights and Adam's averages
-    included.
+    """Return the peak bytes of tensors during a step.
+
+    Weights and Adam's averages are included.
     """
     before = sum(weight.nbytes for weight in step.model.parameters())
     before += sum(
@@ -78,7 +78,7 @@ def peak_tensor_bytes(step: Trainer) -> int:
 
 
 def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
-    """The slope of log values over log sizes in the upper half, by least squares."""
+    """Return the slope of log values over log sizes in the upper half (least squares)."""
     half = len(sizes) // 2
     x, y = ([math.log(value) for value in each[half:]] for each in (sizes, values))
     mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
@@ -90,7 +90,7 @@ def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
 def measure(
     lengths: Sequence[int] = LENGTHS, widths: Sequence[int] = WIDTHS, seconds: float = SECONDS
 ) -> dict[str, Any]:
-    """Each size in turn, over and over, until the time is up; three times at least.
+    """Measure the sizes in interleaved rounds until the time is up; at least three.
 
     The median counts.
     """
@@ -132,7 +132,7 @@ def measure(
 
 
 def table(rows: dict[str, Any]) -> str:
-    """The figures as Markdown."""
+    """Format the figures as Markdown."""
     lines = [
         "| | size | steps | milliseconds a step: median | MiB alive at once | MFLOP counted |",
         "|---|---|---|---|---|---|",

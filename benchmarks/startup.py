@@ -1,5 +1,7 @@
-"""Seconds from `python app.py` to an answering page, from a click on Train to the first point, and
-what is imported on the way.
+"""Start-up time.
+
+Seconds from `python app.py` to the page, seconds from Train to the first point, and the imported
+packages.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ SLOWEST_IMPORTS = 8  # packages that the import profile names
 
 
 def page_seconds() -> float:
-    """One start of the app, until the page has been answered."""
+    """Start the app; return the seconds until the page responds."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -53,7 +55,7 @@ def page_seconds() -> float:
 
 
 def first_point_seconds() -> list[float]:
-    """Starts of a run in a warm server, until its first point has arrived."""
+    """Start runs in a warm server; return the seconds until their first points."""
     warm_up().join()
     took = []
     with tempfile.TemporaryDirectory() as root:
@@ -72,7 +74,7 @@ def first_point_seconds() -> list[float]:
 
 
 def imported_modules() -> list[str]:
-    """Which of the heavy packages the page's process has imported once the page is built."""
+    """Return the heavy packages that the process of the page has imported."""
     heavy = ["torch", "transformers", "datasets", "matplotlib.pyplot"]
     script = f"import sys, playground.ui.app; print(*[m for m in {heavy} if m in sys.modules])"
     return subprocess.run(
@@ -81,9 +83,11 @@ def imported_modules() -> list[str]:
 
 
 def import_profile() -> list[list[Any]]:
-    """[package, seconds], the longest first: what importing the page takes, by the outermost
-    package that Python itself blames
-    (-X importtime). Its own clock makes everything slower; the shares are what counts."""
+    """Return pairs (package, seconds) of the import of the page, slowest first.
+
+    The times come from `-X importtime`, by outermost package. The profiler slows everything, so
+    only the shares matter.
+    """
     script = [sys.executable, "-X", "importtime", "-c", "import playground.ui.app"]
     output = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=True).stderr
     own: dict[str, float] = {}
@@ -113,7 +117,7 @@ def measure() -> dict[str, Any]:
 
 
 def table(rows: dict[str, Any]) -> str:
-    """The figures as Markdown."""
+    """Format the figures as Markdown."""
     (_, whole), *slowest = rows["import_profile"]
     pages, warm = rows["page_seconds"], rows["warm_first_point_seconds"]
     return "\n".join(

@@ -1,9 +1,8 @@
-"""Steps a second of ours and the peers', side by side, and the share of what this processor
-multiplies at most.
+"""Steps per second of our model and of the reference models.
 
-Every contestant draws the same batches in the same order and pays for it. The peers train in our
-Trainer, and once more in the loop that people write: torch.optim.Adam as it comes, clip_grad_norm_,
-loss.item().
+Every candidate samples the same batches in the same order within its step. The reference models
+train in our Trainer, and in the usual loop: torch.optim.Adam with defaults, clip_grad_norm_,
+loss.item(). The table also gives their share of the CPU's peak.
 """
 
 from __future__ import annotations
@@ -33,7 +32,10 @@ IN_TRAINER, PLAIN = "in our Trainer", "in a plain loop"
 
 @dataclass(frozen=True)
 class Setting:
-    """A size of step; each turn takes `calls` steps, and all turns together `seconds`."""
+    """A size of the step.
+
+    Each turn takes `calls` steps, and all turns together `seconds`.
+    """
 
     d_model: int
     batch_size: int
@@ -46,9 +48,7 @@ class Setting:
         return f"d_model {self.d_model}, batch {self.batch_size}, length {self.length}"
 
     def config(self, threads: int = 1) -> RunConfig:
-        """Reversal with a learning rate that does no harm however long it is timed, and no look at
-        held-out sequences.
-        """
+        """Return reversal with a learning rate that never diverges, without evaluations."""
         sizes = {"d_model": self.d_model, "d_ff": 2 * self.d_model, "batch_size": self.batch_size}
         lengths = {"min_length": self.length, "max_length": self.length}
         endless = {
@@ -70,7 +70,7 @@ SETTINGS = (
 
 
 def plain_step(family: Seq2SeqModel, config: RunConfig) -> Callable[[], None]:
-    """A training step as people write it, on the batches of our Trainer."""
+    """Return the usual training step, on the batches of our Trainer."""
     training, task = config.training, config.task
     optimizer = torch.optim.Adam(
         family.parameters(), lr=training.learning_rate, betas=(training.beta1, training.beta2)
@@ -92,14 +92,14 @@ def plain_step(family: Seq2SeqModel, config: RunConfig) -> Callable[[], None]:
 
 
 def with_two_threads(step: Callable[[], object]) -> None:
-    """A step with two threads, among others that have one."""
+    """Run a step with two threads, among others with one."""
     torch.set_num_threads(2)
     step()
     torch.set_num_threads(1)
 
 
 def candidates(setting: Setting) -> dict[str, Callable[[], object]]:
-    """A step of each."""
+    """Return the step of each candidate."""
     config = setting.config()
     steps: dict[str, Callable[[], object]] = {}
     for name, contestant in CANDIDATES.items():
@@ -150,7 +150,7 @@ def measure(settings: tuple[Setting, ...] = SETTINGS) -> dict[str, Any]:
 
 
 def table(rows: dict[str, Any]) -> str:
-    """The rows as Markdown."""
+    """Format the rows as Markdown."""
     lines = [
         "| step | contestant | rounds | steps a second: median | ours, over it: median (95 %) | "
         "share of peak: median (95 %) |",

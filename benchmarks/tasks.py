@@ -1,5 +1,6 @@
-"""How hard each task is: steps of the fast preset until 99 % exact match on 2,000 held-out
-sequences, or what was reached instead.
+"""Difficulty of the tasks.
+
+Steps of the fast preset to 99 % exact match, or the score at the end.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ MAX_STEPS = 600  # steps; the learning rate falls over four fifths of them
 
 
 def measure(seeds: int = SEEDS, budget: int = MAX_STEPS) -> list[dict[str, Any]]:
-    """Every task with every seed, on the task's own lengths. A seed that does not reach the goal
-    counts with the score it ended at.
+    """Train every task with every seed, on its default lengths.
 
-    What was measured before the same command was cut off is not measured again.
+    A seed that misses the goal counts with its last score. Finished seeds of an interrupted
+    measurement are not measured again.
     """
     progress = Progress("tasks")
     for name in TASKS:
@@ -34,7 +35,7 @@ def measure(seeds: int = SEEDS, budget: int = MAX_STEPS) -> list[dict[str, Any]]
 
 
 def measure_task(name: str, seeds: int = SEEDS, budget: int = MAX_STEPS) -> dict[str, Any]:
-    """The row of one task."""
+    """Return the row of one task."""
     steps, ended, asked, lengths = [], [], 0, [1, TASKS[name].default_max_length]
     for seed in range(seeds):
         fields = {
@@ -69,7 +70,7 @@ def measure_task(name: str, seeds: int = SEEDS, budget: int = MAX_STEPS) -> dict
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as Markdown."""
+    """Format the rows as Markdown."""
     lines = [
         "| task | seeds that reach 99 % | steps: median (most) | lowest score of a seed at its end "
         "| sequences asked |",

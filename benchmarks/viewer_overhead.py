@@ -1,10 +1,9 @@
-"""What watching costs the one who trains. Training is pinned to one core, the server and those who
-watch to another.
+"""Measure the overhead of viewers.
 
-Taking turns in one run, a few times: the Trainer alone, as the command line runs it; the same while
-a loop that has nothing to do with it keeps the other core busy, because cores share caches, memory
-and often more; a run of the app that nobody watches; that run with 16 pollers at 4 Hz, over HTTP,
-asking for what a page asks for. Steps a second by the wall clock.
+Training is pinned to one core, the server and the viewers to another. Interleaved in one run: the
+Trainer alone, as on the command line; the same while an unrelated loop keeps the other core busy,
+because cores share caches and memory; a run of the app without viewers; that run with 16 pollers at
+4 Hz over HTTP, which request what a page requests. Steps per second of wall-clock time.
 """
 
 from __future__ import annotations
@@ -36,9 +35,7 @@ FIELDS = {
 
 
 def unloaded_speed(pipe: Any, core: int) -> None:
-    """A process with nothing but a Trainer: for every message it trains so many seconds and tells
-    steps a second.
-    """
+    """Train in a process for the seconds of each message; send steps per second."""
     psutil.Process().cpu_affinity([core])
     from playground.training.config import RunConfig
     from playground.training.trainer import Trainer
@@ -54,7 +51,7 @@ def unloaded_speed(pipe: Any, core: int) -> None:
 
 
 def occupy_core(core: int) -> None:
-    """A process that keeps a core busy with text and lists, as a server is."""
+    """Keep a core busy with text and lists, as a server does."""
     psutil.Process().cpu_affinity([core])
     numbers = list(range(10_000))
     while True:
@@ -64,9 +61,7 @@ def occupy_core(core: int) -> None:
 def poll_as_viewer(
     port: int, requests: list[dict[str, Any]], core: int, on: Any, stop: Any, waits: Any
 ) -> None:
-    """A process with the pollers: each asks, as a page does, for what it does not know yet, and
-    keeps how long it waited.
-    """
+    """Poll in a process as pages do, and record the response times."""
     psutil.Process().cpu_affinity([core])
 
     def poll(request: dict[str, Any]) -> None:
@@ -99,8 +94,9 @@ def poll_as_viewer(
 
 
 def steps_per_second(run: Any, seconds: float) -> float:
-    """Steps a second of a live run: between two messages of its worker, which come right after a
-    step.
+    """Measure the steps per second of a live run.
+
+    The time is between two messages of its worker, which follow a step.
     """
 
     def next_message() -> tuple[int, float]:
@@ -201,7 +197,7 @@ def measure() -> dict[str, Any]:
 
 
 def table(rows: dict[str, Any]) -> str:
-    """The figures as Markdown."""
+    """Format the figures as Markdown."""
     rounds, polls = rows["rounds"], rows["poll_ms"]
 
     def line(name: str, key: str, against: str) -> str:
