@@ -1,3 +1,5 @@
-"""Floor 9: the page. app.py composes; one module per tab; the .js and .css of a view stand
-beside the Python that uses it.
+"""Layer 9: the page.
+
+app.py composes the tabs, with one module per tab. The .js and .css files of a view are beside its
+Python module.
 """

@@ -1,4 +1,4 @@
-"""The page: composes the tabs, and launches. Nothing else lives here."""
+"""Compose the tabs of the page, and launch it."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ TITLE = (
 
 
 def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
-    """The whole page over a registry of runs.
+    """Build the page over a registry of runs.
 
-    No component of it holds a connection open (no gr.State, no unload).
+    No component holds a connection open (no gr.State, no unload).
     """
     with gr.Blocks(
         title="Transformer Playground", analytics_enabled=False, fill_width=True
@@ -140,7 +140,10 @@ def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
 
 
 def theme() -> Any:
-    """System fonts and one accent colour; no request leaves for a font server."""
+    """Return a theme with system fonts and one accent colour.
+
+    The page loads no fonts from other servers.
+    """
     return gr.themes.Base(
         primary_hue=gr.themes.colors.blue,
         neutral_hue=gr.themes.colors.gray,
@@ -172,9 +175,9 @@ def theme() -> Any:
 def build_handlers(
     registry: Registry, laboratory: ExperimentService, public: bool
 ) -> dict[str, Handler]:
-    """What the scripts of all tabs may ask, by the names that they use.
+    """Return the handlers of all tabs, by route name.
 
-    `public`: others than this machine may come.
+    `public` means that other machines can reach the page.
     """
     pages = (
         ComparePage(registry, JobQueue(hosted=public)),
@@ -199,9 +202,9 @@ def launch_options(
     port: int | None,
     share: bool = False,
 ) -> dict[str, Any]:
-    """How the page is served.
+    """Return the options of `launch`.
 
-    With a `host`, shared, and on a Space, anybody may come; otherwise only this machine.
+    With a `host`, with `share`, and on a Space, other machines can reach the page.
     """
     apply_patches()
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
@@ -239,8 +242,9 @@ def launch_options(
 
 
 def is_public(host: str | None, share: bool = False) -> bool:
-    """Whether other machines may come: on a Space, by a shared link, and where a host other
-    than this machine's own names is served.
+    """Return whether other machines can reach the page.
+
+    That is so on a Space, with a share link, and for a host name other than this machine's own.
     """
     return (
         share
@@ -250,7 +254,7 @@ def is_public(host: str | None, share: bool = False) -> bool:
 
 
 def has_display() -> bool:
-    """Whether somebody sits before this machine who would see a browser open."""
+    """Return whether a browser that opens here would be visible."""
     if "SSH_CONNECTION" in os.environ or not sys.stdout.isatty():
         return False
     return sys.platform in ("darwin", "win32") or bool(
@@ -259,7 +263,10 @@ def has_display() -> bool:
 
 
 def report_device(registry: Registry) -> None:
-    """Say where runs train, here and on the page, as soon as a process with torch has found out."""
+    """Report where runs train, on the page and in the log.
+
+    A process with torch determines the device after the launch.
+    """
 
     def on_message(summary: str) -> None:
         registry.device_summary = summary
@@ -273,11 +280,10 @@ def report_device(registry: Registry) -> None:
 def serve(
     host: str | None = None, port: int | None = None, *, share: bool = False, browser: bool = False
 ) -> None:
-    """Serve the page until the process is told to end; then let every run save, and exit 0. With
-    `browser`, open it where there is a screen; with `share`, Gradio's tunnel gives it a link for
-    everybody.
+    """Serve the page until a signal arrives; then save every run, and exit with 0.
 
-    Checkpoints and runs live where storage.py finds a place for them.
+    `browser` opens a browser if there is a display. `share` creates a public link through Gradio's
+    tunnel. storage.py selects the folder of checkpoints and runs.
     """
     configure_logging()
     withhold_secrets()  # Gradio has read the one that it needs when it was imported

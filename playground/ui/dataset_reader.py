@@ -1,8 +1,7 @@
-"""The process that reads rows which a visitor brings: a file of 50 MB, or a hostile one, takes time
-from nobody else's clicks.
+"""The process that reads an uploaded dataset.
 
-It is told what to read and answers once, with a report; rows that can be taken lie in a folder
-then, ready to be kept.
+A separate process keeps a file of 50 MB, or a hostile one, off the event loop. It receives one
+request and sends one report; a valid dataset is then in a folder, ready to be stored.
 """
 
 from __future__ import annotations
@@ -29,9 +28,11 @@ MAX_PREVIEW_TOKENS = 60  # symbols of a source or a target in the preview
 
 
 def main(connection: Connection, request: dict[str, Any]) -> None:
-    """The entry of the process. `request` has `kept` (the content of rows that are kept here),
-    `hub` (user/dataset) or `file` with
-    its `name`; and `columns`, `words` and `folder`, which is made for rows that can be taken."""
+    """Run the process.
+
+    `request` has `kept` (the content hash of a stored dataset), `hub` (user/dataset) or `file` with
+    its `name`; and `columns`, `words` and `folder`, the output folder.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _limit_memory()
     try:
@@ -58,9 +59,10 @@ def main(connection: Connection, request: dict[str, Any]) -> None:
 
 
 def _limit_memory() -> None:
-    """Let this process grow by MEMORY and no further, where the system can hold it to that: what a
-    few bytes of a compressed file
-    unpack to is then an error here, and not the end of the server."""
+    """Limit the growth of this process to MEMORY, where the system supports it.
+
+    A decompression bomb is then an error here, and does not kill the server.
+    """
     if resource is None:
         return
     with suppress(ValueError, OSError):  # a system that knows the limit and does not set it
@@ -88,9 +90,9 @@ def _load_dataset(request: dict[str, Any]) -> PairDataset:
 
 
 def describe_dataset(dataset: PairDataset) -> dict[str, Any]:
-    """What there is to say about rows, as JSON.
+    """Return the report of a dataset as JSON.
 
-    `held_out` is None where there are too many to count here.
+    `held_out` is None if there are too many pairs to count here.
     """
     return {
         "rows": len(dataset),

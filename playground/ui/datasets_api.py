@@ -67,9 +67,9 @@ MB = 1_000_000
 
 
 def dataset_panel() -> gr.HTML:
-    """The panel.
+    """Return the panel.
 
-    Its value is {"owner": whose page it is, "rows": the content of the rows that the form has}.
+    Its value is {"owner": owner key, "rows": the content hash of the selected dataset}.
     """
     return build_view(
         "rows", ("common.css", "dataset_panel.css"), ("common.js", "dataset_panel.js"), hidden=True
@@ -77,10 +77,10 @@ def dataset_panel() -> gr.HTML:
 
 
 class DatasetUploads:
-    """Reads rows for visitors, one at a time for each, and keeps those that they use.
+    """Reads uploads, one at a time per visitor, and stores the datasets that they use.
 
-    On a server that is open to all, a visitor may keep `own_mb`, all together `all_mb`, and those
-    behind one address half of that.
+    On a public instance, a visitor may store `own_mb`, all visitors together `all_mb`, and one
+    address half of that.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -115,7 +115,7 @@ class DatasetUploads:
     # Reading
 
     async def upload(self, request: Request) -> Response:
-        """Read what was sent and tell what is in it."""
+        """Read an upload; return its report."""
         owner, name = (
             request.headers.get("x-owner", ""),
             unquote(request.headers.get("x-name", ""))[:300],
@@ -190,10 +190,10 @@ class DatasetUploads:
         return report
 
     async def _receive(self, request: Request, transfer: Transfer, owner: str, path: Path) -> None:
-        """Write what is sent to a file.
+        """Write the body of a request to a file.
 
         Raises:
-            UserError: when it is too large.
+            UserError: if it is too large.
         """
         self._active_uploads[owner] = transfer
         try:
@@ -204,9 +204,9 @@ class DatasetUploads:
                 del self._active_uploads[owner]
 
     async def read_dataset(self, owner: str, read_request: dict[str, Any]) -> dict[str, Any]:
-        """What the reader's process answers.
+        """Return the report of the reader process.
 
-        Whoever sends anew does not want the answer to what was sent before.
+        A new upload of the same visitor cancels the earlier one.
         """
         if previous := self._reader_processes.pop(owner, None):
             previous.kill()
@@ -248,7 +248,7 @@ class DatasetUploads:
                 self._reader_processes.pop(owner, None)
 
     def _set_pending(self, owner: str, content: str, folder: Path) -> None:
-        """Leave what was read where `keep` finds it; what this visitor sent before goes."""
+        """Store an upload until `keep`; it replaces the visitor's earlier one."""
         with self._lock:
             discarded = [self._pending.pop(owner)[1]] if owner in self._pending else []
             if content:
@@ -263,9 +263,10 @@ class DatasetUploads:
     # Keeping
 
     async def handle_action(self, payload: object, _: Request) -> dict[str, Any]:
-        """What the panel asks:
+        """Handle an action of the panel.
 
-        `keep` these rows, `show` some that are kept, `list` the visitor's, `remove` some of them.
+        `use` stores an uploaded dataset, `show` previews a stored one, `list` lists those of the
+        visitor, `remove` removes one.
         """
         payload = payload if isinstance(payload, dict) else {}
         owner, content, action = payload.get("owner"), payload.get("content"), payload.get("do")
@@ -309,10 +310,12 @@ class DatasetUploads:
             self._preview_addresses.remove(address)
 
     def keep(self, owner: str, content: str) -> dict[str, Any]:
-        """Keep rows that were read, under the visitor's name. `again`: they must be sent once more.
+        """Store an upload for the visitor.
+
+        `again` in the response requests a new upload.
 
         Raises:
-            UserError: where the visitor, or all together, keep as much as is possible already.
+            UserError: if the quota of the visitor or of the server is used up.
         """
         with self._lock:
             pending_content, folder = self._pending.get(owner, ("", Path()))
@@ -338,8 +341,9 @@ class DatasetUploads:
         return {}
 
     def list_kept(self, owner: str) -> list[dict[str, Any]]:
-        """The rows that a visitor keeps here, those used last first; the owner of this machine
-        has all.
+        """Return the stored datasets of a visitor, most recently used first.
+
+        The owner of a local instance gets all.
         """
         owns_machine = self.registry.single_owner and secrets.compare_digest(
             owner, self.registry.single_owner
@@ -365,11 +369,12 @@ class DatasetUploads:
         return datasets
 
     def remove(self, owner: str, content: str) -> dict[str, Any]:
-        """Take rows off a visitor's list; they themselves go when nobody else keeps them and no run
-        is made of them.
+        """Remove a dataset from a visitor's list.
+
+        The files are deleted if no other visitor and no run uses them.
 
         Raises:
-            UserError: for rows that somebody else brought.
+            UserError: for a dataset of another visitor.
         """
         owns_machine = self.registry.single_owner and secrets.compare_digest(
             owner, self.registry.single_owner
@@ -392,13 +397,14 @@ class DatasetUploads:
         )
 
     def _owner_markers(self, owner: str) -> Path:
-        """Where it is noted which rows a visitor keeps: an empty file for each, named by its
-        content.
+        """Return the folder with one empty file per dataset of the visitor.
+
+        The files are named by content hash.
         """
         return datasets_dir() / ".owners" / owner_id(owner)[:32]
 
     def _ensure_quota(self, owner: str, size: int, new_bytes: int) -> None:
-        """Whether a visitor may keep rows of this size, and the server `new_bytes` bytes.
+        """Check that a visitor may store this size, and the server `new_bytes` more.
 
         Raises Refused.
         """
@@ -432,7 +438,7 @@ class DatasetUploads:
             )
 
     def _evict_for_address(self, new_bytes: int) -> bool:
-        """Whether the client's address may keep so many bytes more."""
+        """Return whether the client address may store so many bytes more."""
         address = CLIENT_ADDRESS.get()
         contents = {
             marker.name
@@ -450,9 +456,9 @@ class DatasetUploads:
     def _evict_for(
         self, new_bytes: int, contents: Container[str] | None = None, max_mb: float | None = None
     ) -> bool:
-        """Whether so many bytes more may be kept, of these contents or of all.
+        """Return whether so many bytes more fit.
 
-        Where they may not, rows go that nobody chose for long and no run is made of.
+        If not, datasets are evicted that no run uses and no visitor selected for a long time.
         """
         paths = [
             path
@@ -499,7 +505,7 @@ def _modified_at(path: Path) -> float:
 
 
 def missing_dataset_message(content: object) -> str:
-    """What a visitor is told where rows that a link or a run is made of are not here."""
+    """Return the message for a dataset that a link or a run names and that is missing."""
     return (
         f"This dataset ({str(content)[:12]}…) is not on this server; upload it below. Its "
         "content hash identifies it"

@@ -1,7 +1,6 @@
-"""Changes to Gradio 6.31 that no option of it offers. tests/integration/ui/test_middleware.py holds
-each.
+"""Changes to Gradio 6.31 for which it has no option.
 
-Apply them before the page is launched.
+tests/integration/ui/test_middleware.py tests each. Apply them before the launch.
 """
 
 from __future__ import annotations
@@ -30,8 +29,9 @@ MAX_FRAMES = 12
 
 
 class LoggedTraceback:
-    """The module traceback for gradio.queueing and gradio.routes; logs what they print to
-    stderr.
+    """The module traceback for gradio.queueing and gradio.routes.
+
+    It logs what they print to stderr.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -39,7 +39,7 @@ class LoggedTraceback:
 
     @staticmethod
     def print_exc(*_: Any, **__: Any) -> None:
-        """Log the exception that is being handled, its message cut."""
+        """Log the current exception, with a truncated message."""
         error = sys.exception()
         if error is not None:
             frames = "".join(traceback.format_tb(error.__traceback__, limit=-MAX_FRAMES))
@@ -71,14 +71,14 @@ class SessionState(gradio.state_holder.SessionState):
             self.blocks_config.blocks[key] = value
 
     def _update_config(self, key: int) -> None:
-        """Keep no copy of the configuration."""
+        """Store no copy of the configuration."""
 
     def _update_value_in_config(self, key: int, value: Any) -> None:
-        """Keep no copy of the configuration."""
+        """Store no copy of the configuration."""
 
 
 class SameOriginMiddleware:
-    """Stands in for Gradio's CORS middleware, which lets pages of any site send credentials."""
+    """Replaces Gradio's CORS middleware, which accepts credentials from any site."""
 
     def __init__(self, app: ASGIApp, **_: Any) -> None:
         self.app = app
@@ -88,7 +88,7 @@ class SameOriginMiddleware:
 
 
 class UnreadMessages(asyncio.Queue[Any]):
-    """The unread messages of one session. Of a queue's estimates it keeps only a few."""
+    """The unread messages of one session, with a bounded number of queue estimates."""
 
     MAX_ESTIMATES = 50
 
@@ -125,7 +125,7 @@ class SessionMessages(LRUCache[str, Any]):
 
 
 class SessionEvents(LRUCache[str, set[str]]):
-    """The ids of unread events by session. Gradio keeps those of every session that never reads."""
+    """The ids of unread events by session; Gradio keeps them without a bound."""
 
     def __missing__(self, session: str) -> set[str]:
         return set()
@@ -145,7 +145,7 @@ stream_tasks: ContextVar[list[asyncio.Task[Any]]] = ContextVar("stream_tasks")
 
 
 class TrackingAsyncio:
-    """The module asyncio for gradio.routes; notes the tasks that a stream of events starts."""
+    """The module asyncio for gradio.routes; records the tasks that a stream starts."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)

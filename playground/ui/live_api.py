@@ -1,9 +1,8 @@
-"""The live view of one model (live.html, and the .css and .js files beside this one) and what the
-server tells those who watch.
+"""Serve the live view of one model (live.html, .css and .js).
 
-The page polls; the server holds no connection and keeps no state of a page. Arguments come from
-anybody's browser and are read with care. What is on show is a subject: `run:ID` for the run's
-owner, `watch:ID` for those who have the link to watch it, `checkpoint:NAME` for everybody.
+The page polls; the server holds no connection and no state of a page. Arguments are untrusted. A
+`subject` names the model: `run:ID` for the owner of a run, `watch:ID` for a share link,
+`checkpoint:NAME` for a public checkpoint.
 """
 
 from __future__ import annotations
@@ -63,14 +62,17 @@ NOT_FOUND_RESPONSE: dict[str, Any] = {
 
 
 def live_view() -> gr.HTML:
-    """The view. Its value is {"owner": whose page it is, "subject": what to show first}."""
+    """Return the view.
+
+    Its value is {"owner": owner key, "subject": the model to open first}.
+    """
     return build_view("live", ("common.css", "live.css"), SCRIPTS)
 
 
 async def poll_model(
     registry: Registry, payload: object, request: Request | None = None
 ) -> dict[str, Any]:
-    """What a page with so many points and snapshots does not know yet about its subject."""
+    """Return what changed since the points and the snapshot that the page has."""
     run, is_owner = resolve_run(registry, payload)
     client = resolve_client(payload, is_owner, request)
     if run and isinstance(payload, dict):
@@ -125,14 +127,14 @@ async def poll_model(
 
 
 async def _read_from_disk(run: Run) -> None:
-    """Read what a run keeps on disk only, so that the event loop need not."""
+    """Read the data of a run from disk in a thread, off the event loop."""
     if run.points is None or run.weight_steps is None:
         await asyncio.to_thread(lambda: (run.load_points(), run.load_weight_steps()))
 
 
 @lru_cache(maxsize=32)
 def load_metric_series(folder: Path, modified_ns: int) -> MetricSeries:
-    """The points of a checkpoint that was `modified_ns` then."""
+    """Return the points of a checkpoint; `modified_ns` keys the cache."""
     try:
         return MetricSeries(read_lines(folder))
     except ValueError:  # lines of something else: a checkpoint is worth showing without its curves
@@ -142,7 +144,7 @@ def load_metric_series(folder: Path, modified_ns: int) -> MetricSeries:
 async def snapshot(
     registry: Registry, payload: object, request: Request | None = None
 ) -> dict[str, Any]:
-    """What a run's model looked like at an earlier step."""
+    """Return the snapshot of a run at an earlier step."""
     run, is_owner = resolve_run(registry, payload)
     if run is None or not isinstance(payload, dict):
         return {"error": "this run is no longer on the server"}
@@ -158,7 +160,7 @@ async def snapshot(
 async def predict(
     registry: Registry, payload: object, request: Request | None = None
 ) -> dict[str, Any]:
-    """The subject's answer to what a visitor typed, now or with the weights of an earlier step."""
+    """Return the prediction for a typed sequence, now or at an earlier step."""
     payload = payload if isinstance(payload, dict) else {}
     text, step = payload.get("text"), payload.get("step")
     if not isinstance(text, str) or len(text) > 2000:
@@ -182,7 +184,7 @@ async def predict(
 async def overlay_curves(
     registry: Registry, payload: object, request: Request | None = None
 ) -> dict[str, Any]:
-    """The curves of some runs, to be laid over another's."""
+    """Return the curves of other runs, to overlay on a chart."""
     return {
         "curves": await asyncio.to_thread(
             _overlay_curves, registry, payload if isinstance(payload, dict) else {}
@@ -210,10 +212,10 @@ async def await_result(
     timeout_s: float = RESPONSE_TIMEOUT_S,
     request: Request | None = None,
 ) -> dict[str, Any]:
-    """What a process answers, or that it is taking too long.
+    """Return the response of a process, or an error after the time limit.
 
-    Whatever ends the wait, a request that is still in the queue of the process leaves it: the
-    answer, the time limit, or a client that disconnects.
+    After the time limit, and when the client disconnects, a queued request leaves the queue of the
+    process.
     """
     result = asyncio.wrap_future(future)
     disconnected = (
@@ -241,7 +243,10 @@ async def await_result(
 
 
 async def _wait_for_disconnect(request: Request) -> None:
-    """Return when the client has disconnected. The body must have been read before."""
+    """Return when the client has disconnected.
+
+    The request body must have been read.
+    """
     try:
         while (await request.receive())["type"] != "http.disconnect":
             pass
@@ -261,7 +266,7 @@ HANDLERS = {
 
 
 def live_handlers(registry: Registry) -> dict[str, Handler]:
-    """What the page's script may ask (routes.py), by the names it uses."""
+    """Return the handlers of the live view, by route name."""
 
     def bind(handler: Callable[..., Awaitable[dict[str, Any]]]) -> Handler:
         return lambda what, http: handler(registry, what, http)

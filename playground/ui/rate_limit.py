@@ -51,7 +51,7 @@ def resolve_client_address(connection: HTTPConnection) -> str:
 
 @lru_cache(maxsize=1000)
 def network_of(address: str) -> str:
-    """Return what limits count as one client: an IPv4 address, or the IPv6 network that one has."""
+    """Return the unit of a limit: an IPv4 address, or an IPv6 network."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -199,17 +199,17 @@ def too_many_requests(seconds: float) -> Response:
 
 
 class BoundedSemaphoreQueue:
-    """So many places for work that takes a processor, and a short line before them."""
+    """Slots for CPU work, with a short queue."""
 
     def __init__(self, slots: int, max_waiting: int = MAX_WAITING_REQUESTS) -> None:
         self._free, self._waiting, self._max_waiting = asyncio.Semaphore(slots), 0, max_waiting
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """A place, as soon as there is one.
+        """Wait for a slot.
 
         Raises:
-            UserError: when the line is full.
+            UserError: if the queue is full.
         """
         if self._waiting >= self._max_waiting:
             raise UserError("many others are asking this just now; try again in a minute")
@@ -225,14 +225,15 @@ class BoundedSemaphoreQueue:
 
 
 class FairSemaphoreQueue:
-    """Places for work that takes a processor, of which one client address has one at a time.
+    """Slots for CPU work, of which one client address has one at a time.
 
-    A request of an address waits until the address's earlier ones are over, so that requests under
-    invented owners delay only each other. Without an address there is no such wait.
+    A request of an address waits for the earlier ones of the same address, so requests with
+    invented owner keys delay only each other. Requests without an address do not wait for each
+    other.
 
     Args:
-        slots: how many requests are at work at a time.
-        max_waiting: how many wait in all; one address may have half of them.
+        slots: number of concurrent requests.
+        max_waiting: number of queued requests; one address may have half of them.
     """
 
     def __init__(self, slots: int, max_waiting: int = MAX_WAITING_REQUESTS) -> None:
@@ -248,10 +249,10 @@ class FairSemaphoreQueue:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """A place for the client that is being served, as soon as there is one.
+        """Wait for a slot for the client of the current request.
 
         Raises:
-            UserError: when too many wait.
+            UserError: if too many requests wait.
         """
         address = CLIENT_ADDRESS.get()
         if self._waiting_by_address.total() >= self._max_waiting:

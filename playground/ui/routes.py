@@ -1,11 +1,9 @@
-"""What the pages' scripts ask the server: POST playground/ask/NAME with JSON, answered with JSON.
+"""The JSON routes of the page: POST playground/ask/NAME.
 
-Routes of the app's own, in front of Gradio's. Gradio's server functions do the same with much more
-routing and checking on the way; with a class watching, that is time of the cores on which somebody
-trains (benchmarks/RESULTS.md, "What watching costs", measured with these routes). The arguments
-come from anybody's browser: whoever answers reads them with care. A page of another site may send
-such requests too, with the visitor's cookies; they say where they come from, and are refused
-everywhere.
+They are Starlette routes in front of Gradio's. Gradio's server functions cost much more routing and
+validation per request, on the cores that also train (benchmarks/RESULTS.md, "Overhead of viewers",
+measured with these routes). Arguments are untrusted. Pages of other sites may send requests with
+the user's cookies; the origin check of middleware.py rejects them.
 """
 
 from __future__ import annotations
@@ -115,8 +113,9 @@ def _make_endpoint(
 def call_owner_handler(
     handler: Callable[[str, dict[str, Any]], dict[str, Any]], payload: object
 ) -> dict[str, Any]:
-    """An answer to a page that says whose it is, or the sentence that says what is wrong, and
-    with which `field`.
+    """Call a handler with the owner key of the request.
+
+    Errors of the user become a response with `error` and `field`.
     """
     payload = payload if isinstance(payload, dict) else {}
     owner = payload.get("owner")

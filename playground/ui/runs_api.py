@@ -1,6 +1,7 @@
-"""What an owner does with their runs, and what the page tells about them. Nothing here takes a link
-to watch: without the
-owner's secret, no run is found. Arguments come from anybody's browser and are read with care."""
+"""Serve the run list, and the actions of an owner on their runs.
+
+A share link grants nothing here: without the owner key, no run is found. Arguments are untrusted.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ MAX_SETTINGS_LENGTH = 40_000  # characters; the vocabulary of rows may have half
 async def list_runs(
     registry: Registry, payload: object, request: Request | None = None
 ) -> dict[str, Any]:
-    """The owner's runs, and the checkpoints that everybody may open."""
+    """Return the runs of the owner, and the public checkpoints."""
     owner = payload.get("owner") if isinstance(payload, dict) else None
     return await asyncio.to_thread(
         _list_runs,
@@ -79,9 +80,9 @@ def _list_runs(registry: Registry, owner: str) -> dict[str, Any]:
 async def run_action(
     registry: Registry, payload: object, request: Request | None = None
 ) -> dict[str, Any]:
-    """Carry out what the owner wants of one of their runs.
+    """Apply an action of the owner to a run.
 
-    The answer may name a `subject` to go to, or an `error`.
+    The response may have a `subject` to open next, or an `error`.
     """
     payload = payload if isinstance(payload, dict) else {}
     run, is_owner = resolve_run(registry, payload)
@@ -146,9 +147,7 @@ def _checkpoint_action(registry: Registry, run: Run, name: str, action: str) -> 
 async def run_details(
     registry: Registry, payload: object, request: Request | None = None
 ) -> dict[str, Any]:
-    """All there is to know of a subject's settings; for its owner also its checkpoints and the
-    link to watch it.
-    """
+    """Return all settings of a model; for its owner also checkpoints and share link."""
     run, is_owner = resolve_run(registry, payload)
     if run is None:
         folder = resolve_checkpoint(registry, payload)
@@ -178,7 +177,7 @@ async def run_details(
 
 
 def list_run_checkpoints(run: Run) -> list[dict[str, Any]]:
-    """A run's checkpoints as rows, newest first."""
+    """Return the checkpoints of a run as rows, newest first."""
     summaries = []
     for path, manifest in run.checkpoints():
         try:
@@ -201,8 +200,9 @@ def list_run_checkpoints(run: Run) -> list[dict[str, Any]]:
 
 
 def settings_for_viewer(config: RunConfig, is_owner: bool = True) -> dict[str, Any]:
-    """A run's settings by name, as its owner or somebody else may see them, without those that
-    follow from the others.
+    """Return the settings of a run by name, without derived ones.
+
+    Only the owner gets the name of a dataset.
     """
     fields = public_fields(config, is_owner)
     derived = ("source_vocabulary", "target_vocabulary", "max_positions")
@@ -210,10 +210,10 @@ def settings_for_viewer(config: RunConfig, is_owner: bool = True) -> dict[str, A
 
 
 def parse_settings(text: str) -> RunConfig:
-    """The run that a link or a JSON text describes.
+    """Return the run that a link or a JSON text describes.
 
     Raises:
-        ValueError: for anything else.
+        ValueError: for any other text.
     """
     try:
         content = (
@@ -234,7 +234,7 @@ def parse_settings(text: str) -> RunConfig:
 
 
 def describe_config(config: RunConfig) -> str:
-    """A run in a few words: task, lengths and shape."""
+    """Describe a run briefly: task, lengths and shape."""
     model = config.model
     return (
         f"{task_label(config)}{family_suffix(config)}, {_count(model.n_layers, 'layer')} × "

@@ -1,6 +1,4 @@
-"""What is known of a task, for the line under its field: what is done, on an example, and how
-hard it was measured to be.
-"""
+"""Describe a task below its field: the rule, an example, and its measured difficulty."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ DIFFICULTY_RESULTS = (
 
 
 def task_description_html(task: Any) -> str:
-    """The lines under the task's field; nothing for rows, which have a panel of their own."""
+    """Return the description of a task as HTML; empty for user data."""
     task_info = TASKS.get(task) if isinstance(task, str) else None
     if task_info is None:
         return ""
@@ -43,9 +41,7 @@ def task_description_html(task: Any) -> str:
 
 @lru_cache(maxsize=1)
 def measured_difficulty() -> dict[str, str]:
-    """How hard each task was measured to be, as a sentence; nothing where the measurements are
-    not there.
-    """
+    """Return the measured difficulty of each task as text; {} without measurements."""
     try:
         rows = json.loads(DIFFICULTY_RESULTS.read_text(encoding="utf-8"))["rows"]
     except (OSError, ValueError, KeyError):
@@ -54,7 +50,7 @@ def measured_difficulty() -> dict[str, str]:
 
 
 def format_difficulty(row: dict[str, Any]) -> str:
-    """A row of the benchmark as a sentence."""
+    """Format a row of the benchmark as a sentence."""
     seeds, steps = row["seeds"], row["steps"]
     low, high = row.get("lengths", [1, 10])
     conditions = (

@@ -1,6 +1,8 @@
-"""The Train tab: a form, its buttons, and the live view of whatever model is open. The buttons that
-hold no form go from the
-page's script to the server without Gradio's queue (runs.js): Pause is heard while others load."""
+"""The Train tab: a form, its buttons, and the live view of the open model.
+
+Buttons without form values use the JSON routes instead of Gradio's queue (runs.js), so Pause works
+while other visitors load the page.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ FORM_WITH_SPEED_JS = (
 def build_train_tab(
     registry: Registry, browser_state: gr.BrowserState
 ) -> tuple[list[Any], Callable[..., Any]]:
-    """Place the tab.
+    """Build the tab.
 
     Returns the components that `on_load` fills when a page loads, and `on_load`.
     """
@@ -126,7 +128,7 @@ def build_train_tab(
         ]
 
     def form_updates(config: RunConfig) -> list[Any]:
-        """What the form shows of a run, and which recipe it follows, if any."""
+        """Return the form values of a run, and its preset, if any."""
         fields = form_values(config) | config.to_flat()
         if fields["device"] == ZERO_GPU and not is_zero_gpu():
             fields["device"] = "auto"
@@ -159,17 +161,16 @@ def build_train_tab(
         return [live_view_value(owner, model_ref), error_message, *fields]
 
     def load_settings_into_form(event: gr.SelectData) -> list[Any]:
-        """Fill the form with the settings that the live view sends when somebody wants to use
-        them.
-        """
+        """Fill the form with the settings that the live view sends."""
         try:
             return form_updates(parse_settings(json.dumps(event.value)))
         except ValueError:
             return [gr.skip() for _ in names]
 
     def run_next_slice(event: gr.EventData) -> None:
-        """Train a slice of the run on show with the GPU that is lent to whoever's event this
-        is; over when the slice is.
+        """Train a slice of the open run with the GPU of this event.
+
+        Returns at the end of the slice.
         """
         run, is_owner = resolve_run(registry, event._data)
         if run and is_owner:
@@ -196,7 +197,7 @@ def build_train_tab(
         ]
 
     def family_updates(family: str) -> list[Any]:
-        """Its sentence, and those settings that it listens to."""
+        """Return the description of an architecture, and show its settings."""
         return [
             gr.Dropdown(info=ARCHITECTURES[family].description),
             *(
@@ -206,7 +207,7 @@ def build_train_tab(
         ]
 
     def on_task_change(session_json: Any, task: Any, rows: Any) -> list[Any]:
-        """What is known of the task, and the panel for rows where the task is made of them."""
+        """Return the description of the task; show the dataset panel for user data."""
         panel_json = panel_state(registry.single_owner or owner_from_session(session_json), rows)
         symbols = type(form["symbols"])(
             visible=task in TASKS and TASKS[task].n_symbols_range is not None
@@ -222,7 +223,7 @@ def build_train_tab(
         return gr.skip() if length is None else length
 
     def apply_dataset(event: gr.SelectData) -> list[Any]:
-        """Fill the form with the task of rows that the panel sends."""
+        """Fill the form with the dataset that the panel sends."""
         dataset = event.value if isinstance(event.value, dict) else {}
         min_length, max_length, rows = (
             dataset.get("min_length"),
@@ -305,8 +306,9 @@ def build_train_tab(
 
 
 def live_view_value(owner: str, model_ref: str) -> str:
-    """The live view's value: whose page it is, and what to show; the page itself remembers what
-    it showed last.
+    """Return the value of the live view: owner key and first model.
+
+    The page itself stores the model that was open last.
     """
     return json.dumps(
         {"owner": owner, "subject": model_ref, "first": CHECKPOINT_PREFIX + FIRST_CHECKPOINT}

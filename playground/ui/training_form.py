@@ -1,4 +1,4 @@
-"""The form of a run: a component for every setting, named and explained by the setting itself."""
+"""The form of a run: one component per setting, labelled and explained by the setting."""
 
 from __future__ import annotations
 
@@ -151,12 +151,12 @@ PRESET_SETTINGS = tuple(
 
 
 def label_of(name: str) -> str:
-    """What the page calls a setting."""
+    """Return the label of a setting."""
     return LABELS.get(name, name.replace("_", " ").capitalize())
 
 
 def component_for(name: str, explain: bool = True) -> Any:
-    """The Gradio component for one setting, with its default, range and sentence."""
+    """Return the Gradio component of a setting, with default, range and help."""
     setting = field_named(name)
     common = {
         "label": label_of(name),
@@ -181,14 +181,18 @@ def component_for(name: str, explain: bool = True) -> Any:
 
 
 def is_used_by_family(name: str, family: str) -> bool:
-    """Whether a setting has a meaning for a family; those of task and training always have."""
+    """Return whether an architecture uses a setting.
+
+    Every architecture uses the settings of task and training.
+    """
     return section_of_field()[name] != "model" or name in ARCHITECTURES[family].setting_names()
 
 
 def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML]:
-    """Place the form's components where it is called; returns them by setting name, `preset` among
-    them, and what stands under the
-    task: what is known of it, and the panel for rows."""
+    """Build the components of the form in the current context.
+
+    Returns them by setting name, with `preset`, the task description and the dataset panel.
+    """
     form: dict[str, Any] = {}
     form["task"] = component_for("task", explain=False)
     task_info = gr.HTML(
@@ -228,10 +232,9 @@ def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML]:
 
 
 def suggested_max_length(task: Any, min_length: Any, max_length: Any) -> int | None:
-    """Return the longest length to fill in when a task is chosen; None to leave what the visitor
-    typed.
+    """Return the maximum length for a newly selected task.
 
-    The form still has the lengths of another task where they are that task's own.
+    Returns None if the user typed a length: the form then does not have the default of a task.
     """
     default_ranges = {(1, task_info.default_max_length) for task_info in TASKS.values()}
     return (
@@ -242,9 +245,9 @@ def suggested_max_length(task: Any, min_length: Any, max_length: Any) -> int | N
 
 
 def run_config(values: dict[str, Any]) -> RunConfig:
-    """The run that the form's values describe; what its family has no use for is left out.
+    """Return the run of the form values.
 
-    Raises ConfigError, naming the field.
+    Settings that its architecture ignores are left out. Raises ConfigError, naming the field.
     """
     family = values["family"]
     if isinstance(family, str) and family in ARCHITECTURES:  # another one is refused below
@@ -267,11 +270,11 @@ def run_config(values: dict[str, Any]) -> RunConfig:
 
 
 def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a task of rows that follow from the rows; other tasks have none.
+    """Return the settings that follow from a dataset; {} for other tasks.
 
     Raises:
-        ConfigError: where no rows are chosen yet, or those that are chosen are not kept here, or
-        have no such lengths.
+        ConfigError: if no dataset is selected, if it is not stored here, or if it has no
+            sequences of these lengths.
     """
     if values.get("task") != LOOKUP:
         return {"rows": ""}
@@ -304,7 +307,7 @@ def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
 def validate_form(
     names: Sequence[str], values: Sequence[Any], limits: Limits = NO_LIMITS
 ) -> dict[str, str]:
-    """What is wrong with the form's values, by field; empty when a run can start."""
+    """Return the errors of the form by field; empty if a run can start."""
     try:
         config = run_config(dict(zip(names, values, strict=True)))
         limits.validate(config)
@@ -315,7 +318,7 @@ def validate_form(
 
 
 def with_labels(error: ConfigError) -> str:
-    """The error in the page's words: labels for the names that settings have in code."""
+    """Return the error with labels in place of setting names."""
     text = str(error).replace(" is None", " is empty")
     for name in sorted(section_of_field(), key=len, reverse=True):
         text = (
@@ -327,18 +330,19 @@ def with_labels(error: ConfigError) -> str:
 
 
 def preset_values(name: str) -> dict[str, Any]:
-    """What a recipe puts into the form."""
+    """Return the form values of a preset."""
     return form_values(preset_config(name))
 
 
 def family_values(name: str) -> dict[str, Any]:
-    """What choosing a family puts into the form: the settings with which it learns well."""
+    """Return the default settings of an architecture, as form values."""
     return form_values(architecture_preset(name))
 
 
 def form_values(config: RunConfig) -> dict[str, Any]:
-    """What the form shows of a run, as far as a recipe decides it; what the family has no use
-    for stands at its default.
+    """Return the form values of a run, for the settings that a preset covers.
+
+    Settings that the architecture ignores have their default.
     """
     fields = config.to_flat()
     return {
@@ -348,7 +352,7 @@ def form_values(config: RunConfig) -> dict[str, Any]:
 
 
 def estimate_and_validate(values: dict[str, Any], limits: Limits = NO_LIMITS) -> tuple[str, str]:
-    """What the form's model weighs, and what is wrong with the form; one of the two is empty."""
+    """Return the size of the model and the error of the form; one of them is empty."""
     errors = validate_form(list(values), list(values.values()), limits)
     if errors:
         return "", html.escape(next(iter(errors.values())))
