@@ -10,8 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-# Gradio summarises its events with pandas after each of them unless told otherwise, and phones
-# home.
+# By default Gradio summarizes each event with pandas, and sends usage statistics.
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "200")
 os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "50")
@@ -59,7 +58,7 @@ from .train import build_train_tab
 UI_DIR = Path(__file__).parent
 # Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
 MAX_QUEUE = 2000
-MAX_SESSIONS = 100  # of Gradio's; the page keeps no state in them
+MAX_SESSIONS = 100  # of Gradio; the page stores no state in them
 TITLE = (
     "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from "
     "scratch, learns while you watch.</p>"
@@ -74,9 +73,9 @@ def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
     with gr.Blocks(
         title="Transformer Playground", analytics_enabled=False, fill_width=True
     ) as page:
-        endpoints.register()  # first, so that no handler of the page takes an endpoint's name
-        # Both arguments are fixed: left to chance, they would differ after a restart and every
-        # visitor be a stranger.
+        endpoints.register()  # first, so that no handler of the page takes its names
+        # Both arguments are fixed: the random defaults change with every restart, and browsers
+        # would lose their owner keys.
         browser_state = gr.BrowserState(
             "",
             storage_key="transformer-playground",
@@ -225,8 +224,8 @@ def launch_options(
         "run_history": False,
         "ssr_mode": False,
         "state_session_capacity": MAX_SESSIONS,
-        # else Gradio gives up where its own first page takes 3 s, as on one core while torch is
-        # being imported
+        # Gradio's own check fails if the first page takes 3 s, as on one core during the import of
+        # torch.
         "_frontend": False,
         "show_error": False,
         "mcp_server": has_mcp(),
@@ -286,11 +285,11 @@ def serve(
     tunnel. storage.py selects the folder of checkpoints and runs.
     """
     configure_logging()
-    withhold_secrets()  # Gradio has read the one that it needs when it was imported
+    withhold_secrets()  # Gradio reads its own secret on import
     bound_connections()
     share = share or os.environ.get("GRADIO_SHARE", "").lower() == "true"
     public = is_public(host or os.environ.get("GRADIO_SERVER_NAME"), share)
-    if public:  # many visitors share one machine
+    if public:
         set_env_default("IDLE_TIMEOUT_S", "180")
         set_env_default("HISTORY_MB", "32")
     slice_runner, note = find_slice_runner()
@@ -313,9 +312,7 @@ def serve(
     if not public:
         registry.single_owner = machine_owner_key(registry.root)
     if public:
-        registry.slots_per_owner = max(
-            1, registry.slots - 1
-        )  # nobody holds every place among strangers
+        registry.slots_per_owner = max(1, registry.slots - 1)  # one visitor cannot hold every slot
     laboratory = ExperimentService(registry)
 
     def on_signal(signal_number: int, frame: FrameType | None) -> None:
@@ -330,9 +327,9 @@ def serve(
                 )
             )
         sys.stdout.flush()
-        os._exit(0)  # the server's threads hold nothing that is not saved by now
+        os._exit(0)  # the threads hold no unsaved state
 
-    # These signals skip atexit, so this must stand before the launch.
+    # These signals skip atexit, so the handlers are set before the launch.
     for number in (
         signal.SIGTERM,
         signal.SIGINT,

@@ -87,7 +87,7 @@ class ComparePage:
         """Return the job request: the user's fields and the folder of the selected model.
 
         Raises:
-            JobError: for more than is asked for here, or a model that is not the visitor's.
+            JobError: for a request above the limits, or for a model of another owner.
         """
         requested = payload.get("what")
         job_request = (
@@ -193,7 +193,7 @@ def require_owner(payload: Mapping[str, Any]) -> str:
     """Return the owner key of a request.
 
     Raises:
-        JobError: when it does not say.
+        JobError: if the request has none.
     """
     owner = payload.get("owner")
     if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):

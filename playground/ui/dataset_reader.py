@@ -22,9 +22,9 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-MAX_MEMORY_BYTES = 2_000_000_000  # bytes that reading may take
-PREVIEW_ROWS = 6  # rows
-MAX_PREVIEW_TOKENS = 60  # symbols of a source or a target in the preview
+MAX_MEMORY_BYTES = 2_000_000_000  # of the reader process
+PREVIEW_ROWS = 6
+MAX_PREVIEW_TOKENS = 60  # of a source or a target
 
 
 def main(connection: Connection, request: dict[str, Any]) -> None:
@@ -65,7 +65,7 @@ def _limit_memory() -> None:
     """
     if resource is None:
         return
-    with suppress(ValueError, OSError):  # a system that knows the limit and does not set it
+    with suppress(ValueError, OSError):  # a system that does not support the limit
         hard_limit = resource.getrlimit(resource.RLIMIT_AS)[1]
         memory_limit = psutil.Process().memory_info().vms + MAX_MEMORY_BYTES
         resource.setrlimit(

@@ -1,14 +1,13 @@
-"""Rows that a visitor brings, to be a task: the panel under the task's field (rows.html, .css,
-.js), and what the server does.
+"""Serve the dataset panel below the task field (rows.html, .css, .js), and its routes.
 
-    POST playground/rows   the body is the text or the file; X-Owner says whose, X-Name what the
-    file is called (or hub:user/dataset
-                           with an empty body), X-Columns source and target apart by a tab, X-Words
-                           "words", "characters" or nothing
+    POST playground/rows   The body is the text or the file. Headers: X-Owner is the owner key,
+                           X-Name the file name (or hub:user/dataset with an empty body), X-Columns
+                           source and target separated by a tab, X-Words "words", "characters" or
+                           empty.
 
-It answers with a report (dataset_reader.py): counts, the first rows, or what is wrong by the number
-of its line. Nothing is kept until `use`: then the rows are kept under their content, and count
-against whoever brought them.
+The response is a report (dataset_reader.py): counts and the first rows, or errors by line number.
+An upload is stored only with the action `use`, by content hash, and then counts for the quota of
+the visitor.
 """
 
 from __future__ import annotations
@@ -59,10 +58,10 @@ UPLOAD_TIMEOUT_S = 120  # seconds
 READ_TIMEOUT_S = 120  # seconds
 MAX_CONCURRENT_READS = 2
 MAX_PENDING_UPLOADS = 8
-MAX_CONCURRENT_PREVIEWS = 8  # kept sets that are read, or wait to be read, for `show`
-MAX_UNSAVED_DATASETS = 32  # rows that were read and neither kept nor replaced
-MAX_DATASETS_PER_OWNER = 50  # of one visitor
-MIN_RETENTION_S = 3600.0  # seconds for which rows are kept whatever happens
+MAX_CONCURRENT_PREVIEWS = 8  # stored datasets that are read or queued for `show`
+MAX_UNSAVED_DATASETS = 32  # uploads that were neither stored nor replaced
+MAX_DATASETS_PER_OWNER = 50
+MIN_RETENTION_S = 3600.0  # minimum age of an evicted dataset
 MB = 1_000_000
 
 
@@ -89,8 +88,8 @@ class DatasetUploads:
         self.all_mb = env_number("DATASETS_TOTAL_MB")
         self._pending: OrderedDict[str, tuple[str, Path]] = (
             OrderedDict()
-        )  # by owner: content and folder of what was read last
-        self._active_uploads: dict[str, Transfer] = {}  # by owner: what they send now
+        )  # by owner: content hash and folder of the latest upload
+        self._active_uploads: dict[str, Transfer] = {}  # by owner
         self._slots = TransferSlots(
             MAX_PENDING_UPLOADS,
             UPLOAD_TIMEOUT_S,
@@ -99,14 +98,12 @@ class DatasetUploads:
         self._reader_processes: dict[str, WorkerProcess] = {}
         self._addresses: dict[
             Path, str
-        ] = {}  # by mark: of the client that chose the rows, since this server began
-        self._latest_request: dict[
-            str, object
-        ] = {}  # by owner: which of their questions still counts
+        ] = {}  # by marker: address of the client, since the start of the server
+        self._latest_request: dict[str, object] = {}  # by owner: the number of the latest request
         self._read_slots = FairSemaphoreQueue(
             MAX_CONCURRENT_READS, MAX_PENDING_UPLOADS + MAX_CONCURRENT_PREVIEWS
         )
-        self._preview_addresses: list[str] = []  # the address of each `show` that is under way
+        self._preview_addresses: list[str] = []  # the address of each active `show`
         self._lock = threading.Lock()
 
     def routes(self) -> list[Route]:
@@ -133,7 +130,7 @@ class DatasetUploads:
             )
         if previous := self._active_uploads.pop(
             owner, None
-        ):  # the same owner now wants this instead
+        ):  # it replaces the earlier upload of this owner
             self._slots.end(previous, "newer rows came meanwhile")
         try:
             async with self._slots.hold(resolve_client_address(request)) as transfer:
@@ -260,7 +257,7 @@ class DatasetUploads:
         for path in discarded:
             shutil.rmtree(path, ignore_errors=True)
 
-    # Keeping
+    # Storing
 
     async def handle_action(self, payload: object, _: Request) -> dict[str, Any]:
         """Handle an action of the panel.
@@ -304,7 +301,7 @@ class DatasetUploads:
         try:
             await asyncio.to_thread(
                 load_metadata, content
-            )  # says in a sentence where they are not here
+            )  # raises an error if it is not stored here
             return await self.read_dataset(owner, {"kept": content})
         finally:
             self._preview_addresses.remove(address)
@@ -500,7 +497,7 @@ class DatasetUploads:
 def _modified_at(path: Path) -> float:
     try:
         return path.stat().st_mtime
-    except OSError:  # removed just now
+    except OSError:  # removed meanwhile
         return 0.0
 
 

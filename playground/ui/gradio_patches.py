@@ -24,7 +24,7 @@ from gradio.utils import LRUCache
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
-MAX_ERROR_TEXT = 500  # characters of an error's message; a client's value may be in it
+MAX_ERROR_TEXT = 500  # characters; the message may contain a value of the client
 MAX_FRAMES = 12
 
 
@@ -177,7 +177,7 @@ class StreamCleanupMiddleware:
         try:
             await self.app(scope, receive, send)
         except KeyError:
-            pass  # another stream of the same session has ended before, and took its messages along
+            pass  # an earlier stream of the session has removed its messages
         finally:
             for task in tasks:
                 task.cancel()

@@ -38,10 +38,10 @@ SCRIPTS = (
     "timeline.js",
     "runs.js",
     "share_dialog.js",
-)  # one program, in this order
+)  # concatenated in this order
 RESPONSE_TIMEOUT_S = 15  # seconds
 MAX_CURVES = 8
-MAX_CURVE_POINTS = 400  # stretches of a curve that is laid over another
+MAX_CURVE_POINTS = 400  # points of an overlaid curve
 NO_POINTS: dict[str, Any] = {
     "whole": True,
     "count": 0,
@@ -137,7 +137,7 @@ def load_metric_series(folder: Path, modified_ns: int) -> MetricSeries:
     """Return the points of a checkpoint; `modified_ns` keys the cache."""
     try:
         return MetricSeries(read_lines(folder))
-    except ValueError:  # lines of something else: a checkpoint is worth showing without its curves
+    except ValueError:  # other lines: the checkpoint opens without curves
         return MetricSeries()
 
 
@@ -235,7 +235,7 @@ async def await_result(
             timeout_response
             if timeout_s <= RESPONSE_TIMEOUT_S
             else {"error": timeout_response["error"]}
-        )  # minutes are not waited again without being asked
+        )  # the client decides whether to wait for minutes again
     finally:
         result.cancel()
         if disconnected:
@@ -250,7 +250,7 @@ async def _wait_for_disconnect(request: Request) -> None:
     try:
         while (await request.receive())["type"] != "http.disconnect":
             pass
-    except Exception:  # no connection is there to watch, or the server's guards have ended it
+    except Exception:  # there is no connection, or a limit has closed it
         await asyncio.get_running_loop().create_future()
 
 

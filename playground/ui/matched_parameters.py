@@ -69,7 +69,7 @@ def available_families(registry: Registry, payload: dict[str, Any]) -> dict[str,
     """Return all architectures at the size of the selected model, or an `error` for each.
 
     Raises:
-        ValueError: as config_of.
+        ValueError: as resolve_config.
     """
     config = requested_config(registry, payload)
     rows = []
@@ -96,10 +96,10 @@ def available_families(registry: Registry, payload: dict[str, Any]) -> dict[str,
 
 
 def train_families(registry: Registry, owner: str, payload: dict[str, Any]) -> dict[str, Any]:
-    """Start a run of each selected architecture; `error` lists those that did not start.
+    """Start a run of each selected architecture; `error` lists failed starts.
 
     Raises:
-        ValueError: as config_of, or for families that there are not.
+        ValueError: as resolve_config, and for unknown architectures.
     """
     families = payload.get("families")
     if (

@@ -36,18 +36,18 @@ from .rate_limit import LoadLimits, resolve_client_address
 from .routes import MAX_BRACKETS
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-HUB = "https://huggingface.co"  # shows a Space in a frame
-MAX_BODY_BYTES = 64_000  # bytes; the page's own requests have some 5,000
-MAX_DATA_BODY_BYTES = 1_000_000  # bytes of a comparison that carries a table
-BODY_TIMEOUT_S = 20.0  # until a body has to have arrived; transfers have deadlines of their own
-MAX_UNREAD_MESSAGES = 200  # of Gradio's queue, for one session
-BYTES_PER_MS = 4000  # of JSON: for so many bytes of lists the event loop works a millisecond
+HUB = "https://huggingface.co"  # frames a Space
+MAX_BODY_BYTES = 64_000  # the requests of the page have about 5,000
+MAX_DATA_BODY_BYTES = 1_000_000  # of a comparison with a dataset
+BODY_TIMEOUT_S = 20.0  # timeout of a body; transfers have other timeouts
+MAX_UNREAD_MESSAGES = 200  # of one session in Gradio's queue
+BYTES_PER_MS = 4000  # of nested JSON that the event loop parses in a millisecond
 
 DATA_BODY_PATH = "/playground/ask/compare-begin"
 TRANSFER_PATHS = (CHECKPOINT_PATH, ROWS_PATH)
 
-# Everything that is served, as (methods, pattern of the path, load). The load is an estimate of the
-# milliseconds that the server's event loop works for a request; routes.py has those of its routes.
+# All served routes: (methods, pattern of the path, load). The load is an estimate of the
+# milliseconds that a request costs the event loop; routes.py has the loads of its routes.
 PAGE_METHODS = "GET HEAD"
 SERVED_ROUTES: tuple[tuple[str, str, float], ...] = (
     (PAGE_METHODS, r"/", 60),
@@ -69,11 +69,11 @@ SIGN_IN_ROUTE = ("GET", r"/login/(huggingface|callback)|/logout", 20)
 
 
 class RouteFilterMiddleware:
-    """Answers 404 to every path that is not served, and to Gradio's deep links.
+    """Responds with 404 to every path that is not served, and to Gradio's deep links.
 
     Args:
-        can_sign_in: whether the routes of signing in with Hugging Face are served.
-        load: how much load one client address may cause.
+        can_sign_in: whether the sign-in routes of Hugging Face are served.
+        load: limits of the load of one client address.
     """
 
     def __init__(self, app: ASGIApp, can_sign_in: bool, load: LoadLimits) -> None:
@@ -107,7 +107,7 @@ class RouteFilterMiddleware:
 
 
 def max_body_bytes(path: str) -> int:
-    """Return how many bytes the body of a request to this path may have."""
+    """Return the maximum size of a request body for this path."""
     return (
         MAX_UPLOAD_BYTES
         if path in TRANSFER_PATHS
@@ -127,9 +127,9 @@ def body_load(scope: Scope) -> float:
 
 
 class OriginGuardMiddleware:
-    """Refuses requests that a page of another site sends, except to open the page or to sign in.
+    """Rejects requests from pages of other sites, except page loads and sign-in.
 
-    On a local instance, a link to the page is the only thing that another site may use.
+    On a local instance, other sites may only link to the page.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -155,7 +155,7 @@ class OriginGuardMiddleware:
 
 
 class RequestSizeLimitMiddleware:
-    """Refuses bodies that no form of the page makes, and those that arrive too slowly."""
+    """Rejects request bodies that are too large or arrive too slowly."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -194,15 +194,15 @@ class RequestSizeLimitMiddleware:
                 raise HTTPException(413, too_large)
             return message
 
-        with suppress(ClientDisconnect):  # the client has left before its body was complete
+        with suppress(ClientDisconnect):  # the client disconnected before the end of its body
             await self.app(scope, receive if is_transfer else limited_receive, send)
 
 
 class GradioRequestMiddleware:
-    """Checks the JSON of calls to Gradio before Gradio does.
+    """Validates the JSON of calls before Gradio does.
 
     Gradio downloads the URL of any `gradio.FileData` in a request, and no component here takes
-    files. For a wrong number of values it prints all of them, secrets included, to the log.
+    files. For a wrong number of values Gradio logs all of them, secrets included.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -238,7 +238,10 @@ class GradioRequestMiddleware:
 
     @staticmethod
     def _check_values(scope: Scope, content: Any) -> None:
-        """Check a call's function and number of values. Raises ValueError or HTTPException."""
+        """Check the function and the number of values of a call.
+
+        Raises ValueError or HTTPException.
+        """
         if not isinstance(content, dict):
             raise ValueError("a JSON object with a list `data` is expected")
         name = scope["path"].rstrip("/").rpartition("/")[2]
@@ -250,7 +253,7 @@ class GradioRequestMiddleware:
         if function is None:
             raise HTTPException(404, "There is no such endpoint; /gradio_api/info lists them.")
         if "/call/v2/" in scope["path"]:
-            return  # takes values by name, and Gradio refuses the unknown and the missing itself
+            return  # values by name, which Gradio validates itself
         values = content.get("data")
         if not isinstance(values, list):
             raise ValueError(
@@ -321,7 +324,7 @@ class SecurityHeadersMiddleware:
                 headers["referrer-policy"] = "same-origin"
                 if headers.get("content-type", "").startswith("text/html") and scope["path"] == "/":
                     headers["cache-control"] = "private, no-cache"
-                    start = message  # wait for the body, whose scripts the policy names
+                    start = message  # wait for the body: the policy has hashes of its scripts
                     return
                 if not scope["path"].startswith(("/assets/", "/static/")):
                     headers["content-security-policy"] = "default-src 'none'; sandbox"
@@ -375,7 +378,7 @@ def page_policy(html: bytes, is_frameable: bool) -> str:
 
 
 def _is_embedded_view(scope: Scope) -> bool:
-    """Whether the page's address asks for one embedded view, and for one only."""
+    """Return whether the query selects exactly one embedded view."""
     views = _query(scope).get("embed", [])
     return len(views) == 1 and is_embedded({"embed": views[0]})
 
@@ -385,7 +388,7 @@ def _query(scope: Scope) -> dict[str, list[str]]:
 
 
 def _drop_forwarded_host(scope: Scope) -> None:
-    """Remove an X-Forwarded-Host that no one vouches for: Gradio writes it into the page."""
+    """Remove an untrusted X-Forwarded-Host, because Gradio writes it into the page."""
     trusted = [name.encode() for name in public_hosts()]
     scope["headers"] = [
         (name, value)
@@ -395,7 +398,7 @@ def _drop_forwarded_host(scope: Scope) -> None:
 
 
 async def send_error(status: int, message: str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with a status and a sentence. A websocket is closed."""
+    """Send a status with a message; close a websocket."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})
         return
@@ -403,10 +406,10 @@ async def send_error(status: int, message: str, scope: Scope, receive: Receive, 
 
 
 def build_middleware(is_public: bool, can_sign_in: bool, load: LoadLimits) -> list[Any]:
-    """Return the middleware of an instance that is open to others, or of a local one."""
+    """Return the middleware of a public or of a local instance."""
     hosts = [
         host.partition(":")[0] for host in configured_hosts()
-    ]  # a Space is probed under other names than its own
+    ]  # health checks of a Space use other host names
     if not is_public or hosts:
         hosts = [*LOCAL_HOSTS, *hosts]
     checks = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts)] if hosts else []

@@ -51,10 +51,9 @@ def resolve_checkpoint(registry: Registry, payload: object) -> Path | None:
 
 
 def public_fields(config: RunConfig, is_owner: bool) -> dict[str, Any]:
-    """Return settings by name as a page may show them.
+    """Return settings by name for display.
 
-    The name of a dataset is left out for all but its owner: whoever has it can use and publish the
-    rows.
+    Only the owner gets the name of a dataset, because the name is enough to use and publish it.
     """
     fields = config.to_flat()
     if not is_owner and config.task.task == LOOKUP:

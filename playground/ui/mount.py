@@ -1,4 +1,4 @@
-"""A view of our own: one HTML component made of the files beside this one."""
+"""Build a view: one HTML component from the files beside this module."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ UI_DIR = Path(__file__).parent
 def build_view(
     name: str, styles: tuple[str, ...], scripts: tuple[str, ...], hidden: bool = False
 ) -> gr.HTML:
-    """NAME.html with these style sheets, and these scripts as one program, in their order. Its
-    value is set when a page loads.
-    A hidden one is in the document all the same, and keeps what a visitor wrote there."""
+    """Return a view of NAME.html with these style sheets and scripts.
+
+    The scripts are concatenated in their order. The value is set when a page loads. A hidden view
+    stays in the document, and keeps the values of its fields.
+    """
 
     def join_files(files: tuple[str, ...]) -> str:
         return "\n".join((UI_DIR / file).read_text(encoding="utf-8") for file in files)

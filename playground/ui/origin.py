@@ -1,4 +1,4 @@
-"""Whether a request comes from a page of this server."""
+"""Check that a request comes from a page of this server."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 
 def is_own_origin(headers: Mapping[str, str]) -> bool:
-    """Whether a request with these headers comes from a page of this server, or from no page.
+    """Return whether the headers are those of a page of this server, or of no page.
 
-    No other header than Host vouches for an Origin: a page of another site may send
+    Only the Host header is compared with the Origin: a page of another site may send
     X-Forwarded-Host.
     """
     if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
@@ -30,13 +30,13 @@ def configured_hosts() -> list[str]:
 
 
 def public_hosts() -> list[str]:
-    """Return the names of this server that the operator vouches for, a Space's own included."""
+    """Return the configured host names of this server, with that of a Space."""
     space = os.environ.get("SPACE_HOST", "")
     return configured_hosts() + [name.strip() for name in space.split(",") if name.strip()]
 
 
 def host_of(origin: str) -> str:
-    """Return host and port of an Origin; empty for "null" and for what is no address."""
+    """Return host and port of an Origin; empty for "null" and for invalid values."""
     try:
         return urlsplit(origin).netloc
     except ValueError:

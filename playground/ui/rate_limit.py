@@ -19,21 +19,19 @@ from playground.runs.addresses import CLIENT_ADDRESS, max_per_address, uses_full
 from playground.runs.run import UserError
 from playground.training.env import env_number, is_env_set
 
-BURST_DURATION_S = 10.0  # a full bucket holds the load of so many seconds
-MAX_BUCKETS = 10_000  # remembered; the one that asked longest ago goes first
-# Calls a minute of one client, by the number of the environment that sets them. Alone on a machine
-# none holds but what was set.
+BURST_DURATION_S = 10.0  # a full bucket holds the load of this duration
+MAX_BUCKETS = 10_000  # the least recently used one is dropped first
+# Calls per minute of one client, by the environment variable that sets the limit. A local instance
+# has no default limits.
 CALLS_PER_MINUTE = {"starts": "API_STARTS", "heavy": "API_HEAVY", "calls": "API_CALLS"}
 LIMIT_PHRASES = {
     "starts": "start {} runs",
     "heavy": "ask for {} evaluations, comparisons and pushes",
     "calls": "send {} calls",
 }
-MAX_WAITING_REQUESTS = 16  # that wait for one of so many places
-REJECTION_DELAY_S = 0.5  # until a refused request gets its response
-MAX_DELAYED_REJECTIONS = (
-    100  # refused requests of one address whose response is delayed; those beyond get it at once
-)
+MAX_WAITING_REQUESTS = 16  # queued requests of a semaphore
+REJECTION_DELAY_S = 0.5  # delay of the response to a rejected request
+MAX_DELAYED_REJECTIONS = 100  # delayed responses of one address; further ones are sent at once
 
 
 def resolve_client_address(connection: HTTPConnection) -> str:
@@ -239,9 +237,7 @@ class FairSemaphoreQueue:
     def __init__(self, slots: int, max_waiting: int = MAX_WAITING_REQUESTS) -> None:
         self._free, self._max_waiting = asyncio.Semaphore(slots), max_waiting
         self._locks: dict[str, asyncio.Lock] = {}
-        self._active_by_address: Counter[str] = (
-            Counter()
-        )  # requests that wait or are at work, by address
+        self._active_by_address: Counter[str] = Counter()  # queued and running requests by address
         self._waiting_by_address: Counter[str] = Counter()
 
     def __len__(self) -> int:

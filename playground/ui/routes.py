@@ -26,13 +26,12 @@ from .rate_limit import LoadLimits, resolve_client_address
 from .session import OWNER_KEY_PATTERN
 
 ROUTE_PREFIX = "/playground/ask/"
-MAX_INLINE_PARSE_BYTES = 64_000  # bytes; a larger body is parsed in a thread
-MAX_BRACKETS = 5000  # in JSON; a megabyte of nested lists takes most of a second to read
+MAX_INLINE_PARSE_BYTES = 64_000  # a larger body is parsed in a thread
+MAX_BRACKETS = 5000  # in JSON; a megabyte of nested lists takes almost a second to parse
 Handler = Callable[[object, Request], Awaitable[dict[str, Any]]]
 
-# The load of a request in milliseconds (limits.LoadLimits): what the server's own process works for
-# it,
-# and for requests that start a process or a job an amount that spaces them out.
+# The load of a request in milliseconds (rate_limit.LoadLimits): the time of the server process.
+# Requests that start a process or a job have a higher load, which limits their rate.
 DEFAULT_LOAD_MS = 10.0
 LOAD_MS_BY_ROUTE = {
     "poll": 2,
@@ -104,7 +103,7 @@ def _make_endpoint(
         content = json.dumps(
             await handler(payload, request), separators=(",", ":"), allow_nan=False
         )
-        headers = getattr(request.state, "response_headers", None)  # an answerer may set it
+        headers = getattr(request.state, "response_headers", None)  # set by a handler
         return Response(content, media_type="application/json", headers=headers)
 
     return endpoint

@@ -29,7 +29,7 @@ from .model_ref import CHECKPOINT_PREFIX, RUN_PREFIX, public_fields, resolve_che
 from .session import OWNER_KEY_PATTERN
 
 MAX_TEXT_LENGTH = 400
-MAX_SETTINGS_LENGTH = 40_000  # characters; the vocabulary of rows may have half of them
+MAX_SETTINGS_LENGTH = 40_000  # characters; the vocabulary of a dataset may have half of them
 
 
 async def list_runs(
@@ -60,7 +60,7 @@ def _list_runs(registry: Registry, owner: str) -> dict[str, Any]:
                 }
             )
         except (CheckpointError, OSError):
-            # a folder in the making or a broken one: opening it by name says what is wrong
+            # An incomplete or damaged folder: opening it by name reports the error.
             continue
     runs, storage_message = (
         (registry.summaries(owner), registry.storage_quota.eviction_message(owner))
@@ -104,7 +104,7 @@ def _run_action(registry: Registry, run: Run, payload: dict[str, Any]) -> dict[s
         registry.ensure_trainable(run)
         registry.change_setting(run, "steps", min(1_000_000, run.step + run.config.training.steps))
         if run.config.training.until:
-            registry.change_setting(run, "until", 0.0)  # it was reached
+            registry.change_setting(run, "until", 0.0)  # otherwise the run stops again at once
         registry.control(run, "resume")
     elif action == "rename":
         registry.update_metadata(run, name=_validate_text(payload.get("name")))
@@ -195,7 +195,7 @@ def list_run_checkpoints(run: Run) -> list[dict[str, Any]]:
                 }
             )
         except OSError:
-            continue  # replaced by a newer one just now
+            continue  # replaced by a newer one meanwhile
     return summaries
 
 
@@ -227,7 +227,7 @@ def parse_settings(text: str) -> RunConfig:
         raise ValueError("these are no settings: a JSON object of names and values is expected")
     try:
         return RunConfig.from_flat(content)
-    except TypeError:  # a list where a name belongs
+    except TypeError:  # a list in place of a name
         raise ValueError(
             "these are no settings: values must be numbers, texts, true or false"
         ) from None

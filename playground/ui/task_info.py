@@ -13,7 +13,7 @@ from playground.tasks import TASKS
 
 DIFFICULTY_RESULTS = (
     ASSETS_DIR / "benchmarks" / "results" / "tasks.json"
-)  # python -m benchmarks tasks
+)  # written by `python -m benchmarks tasks`
 
 
 def task_description_html(task: Any) -> str:

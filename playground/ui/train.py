@@ -53,10 +53,8 @@ DISPATCH_COMMAND_JS = (
     "() => document.querySelector('#live .live').dispatchEvent(new "
     "CustomEvent('command', {{ detail: '{}' }}))"
 )
-MAX_ZEROGPU_EVENTS = (
-    8  # visitors whose slices hold an event open; ZeroGPU itself has a line for more
-)
-# The speed that is chosen in the live view belongs to a run from its first step on.
+MAX_ZEROGPU_EVENTS = 8  # concurrent slices; ZeroGPU queues further ones itself
+# The speed selected in the live view applies to a new run from its first step.
 FORM_WITH_SPEED_JS = (
     "(visit, speed, ...form) => [visit, document.querySelector('#live "
     ".speed')?.value ?? '0', ...form]"
@@ -105,7 +103,7 @@ def build_train_tab(
     ) -> tuple[Any, Any, Any]:
         CLIENT_ADDRESS.set(
             resolve_client_address(request.request)
-        )  # Gradio's queue runs this outside of the request
+        )  # Gradio's queue runs this outside the request
         owner = registry.single_owner or owner_from_session(session_json) or new_owner_key()
         try:
             speed_change = SettingChange(0, "speed", float(speed))
@@ -289,7 +287,7 @@ def build_train_tab(
     )
     sequential_event = SILENT_EVENT | {
         "concurrency_limit": 1
-    }  # so that an answer to older values never comes after that to newer ones
+    }  # so that responses arrive in the order of the requests
     gr.on(
         [c.change for c in components],
         update_estimate,
@@ -298,8 +296,7 @@ def build_train_tab(
         trigger_mode="always_last",
         **sequential_event,
     )
-    # many fields change at once, and the first of their changes is weighed before the last has
-    # arrived
+    # Many fields change at once; the estimate runs after the last change.
     for fill_event in fill_events:
         fill_event.then(update_estimate, components, [size, problem], **sequential_event)
     return [live, problem, *components], on_load

@@ -73,7 +73,7 @@ ADVANCED_SETTINGS = {
         "precision",
     ),
 }
-# Follow from the task, or from the rows that it is made of.
+# These settings follow from the task or its dataset.
 DERIVED_SETTINGS = (
     "source_vocabulary",
     "target_vocabulary",
@@ -138,13 +138,12 @@ SLIDER_STEPS = {
     "clip": 0.5,
     "until": 0.001,
 }
-NO_LIMITS = Limits.unlimited()  # every run that the machine has room for
-MAX_RADIO_CHOICES = 4  # choices that are all on show; more of them fold into a list
+NO_LIMITS = Limits.unlimited()
+MAX_RADIO_CHOICES = 4  # more choices become a dropdown
 FORM_PRESETS = tuple(
     name for name, preset in PRESETS.items() if "family" not in preset.settings
-)  # the Model field chooses the family
-# What a recipe decides; it leaves alone what belongs to the task, to the machine and to the
-# scoring.
+)  # the Model field selects the architecture
+# The settings of a preset: all but those of the task, the machine and the evaluation.
 PRESET_SETTINGS = tuple(
     n for n in ("family", *ADVANCED_SETTINGS["Model"], *ADVANCED_SETTINGS["Training"], "eval_every")
 )
@@ -200,7 +199,7 @@ def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML]:
     )
     panel = dataset_panel()
     form["rows"] = component_for("rows")
-    form["rows"].visible = "hidden"  # in the document, so that what fills it is noticed
+    form["rows"].visible = "hidden"  # rendered, so that scripts notice its changes
     with gr.Row(elem_classes="pair"):
         form["min_length"], form["max_length"] = (
             component_for("min_length", False),
@@ -250,7 +249,7 @@ def run_config(values: dict[str, Any]) -> RunConfig:
     Settings that its architecture ignores are left out. Raises ConfigError, naming the field.
     """
     family = values["family"]
-    if isinstance(family, str) and family in ARCHITECTURES:  # another one is refused below
+    if isinstance(family, str) and family in ARCHITECTURES:  # validation rejects others below
         values = {
             name: value
             for name, value in values.items()

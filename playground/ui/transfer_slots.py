@@ -19,7 +19,7 @@ class Transfer:
     def __init__(self, address: str, deadline: asyncio.Timeout) -> None:
         self.address, self.deadline = address, deadline
         self.started_at, self.bytes, self.is_complete = time.monotonic(), 0, False
-        self.reason = ""  # why it was ended early
+        self.reason = ""  # of an early end
 
     def add_bytes(self, size: int) -> None:
         """Add transferred bytes."""
