@@ -1,4 +1,4 @@
-// ---------------------------------------------------------------- paint: what every canvas uses
+// ---------------------------------------------------------------- functions for every canvas
 const cssVariable = (name) => getComputedStyle(root).getPropertyValue(name).trim();
 function setUpCanvas(canvas, height) {
   const ratio = devicePixelRatio || 1, width = canvas.clientWidth;
@@ -12,12 +12,13 @@ function setUpCanvas(canvas, height) {
   return [c, width, height];
 }
 
-// One even ramp from paper to ink, so that a weight reads the same everywhere and without colour vision.
+// A perceptually uniform ramp from background to text colour, the same in all views and readable
+// without colour vision.
 const COLOR_SCALES = {
   light: [[255, 255, 255], [214, 230, 244], [150, 197, 226], [74, 146, 199], [24, 90, 160], [8, 42, 92]],
   dark: [[24, 27, 33], [24, 52, 84], [36, 94, 146], [82, 150, 204], [158, 204, 238], [240, 249, 255]],
 };
-// The ramp as red, green and blue for 0 to 1000 thousandths, made once for light and once for dark.
+// The ramp as red, green and blue for 0 to 1000 thousandths, cached for light and for dark.
 const colorTables = {};
 function colorTable() {
   const theme = document.body.classList.contains("dark") ? "dark" : "light", stops = COLOR_SCALES[theme];

@@ -1,7 +1,6 @@
 // ---------------------------------------- charts: lines with bands, and a heat map
 // Colours after Okabe and Ito, for light and dark mode. Each has its own dash pattern, so lines
-// never
-// differ by colour alone.
+// never differ by colour alone.
 const SERIES_COLORS = [
   ["#1f6fb2", "#5aa7e0"],
   ["#d98200", "#ffb000"],

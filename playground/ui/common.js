@@ -9,8 +9,8 @@ const formatBytes = (n) => (n < 1e6 ? Math.max(1, Math.round(n / 1e3)) + " KB" :
 // As a sentence; a name such as user/name or gpt2 in front stays as it is written.
 const toSentence = (text) => (text ? (/^\S*[/_.\d]\S*\s/.test(text) ? text[0] : text[0].toUpperCase()) + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".") : "");
 const baseUrl = new URL("playground/", location.origin + location.pathname.replace(/\/?$/, "/"));
-// Send a request to the server (routes.py). Throws on failure. A rate limit (limits.py) delays the request
-// instead of failing it.
+// Send a request to the server (routes.py). Throws on failure. A rate limit (limits.py) delays the
+// request instead of failing it.
 async function request(name, payload, timeoutMs = 20000) {
   const until = Date.now() + timeoutMs;
   for (;;) {
@@ -25,8 +25,8 @@ async function request(name, payload, timeoutMs = 20000) {
     await sleep(wait);
   }
 }
-// Repeat `send` with increasing delays, for up to 150 s, while the response has `again` and `isWanted()`
-// holds. `onDelay` receives the reason for the delay.
+// Repeat `send` with increasing delays, for up to 150 s, while the response has `again` and
+// `isWanted()` holds. `onDelay` receives the reason for the delay.
 async function requestWithRetry(send, isWanted, onDelay) {
   const since = Date.now();
   for (let wait = 500; ; wait = Math.min(5000, 2 * wait)) {
@@ -38,7 +38,8 @@ async function requestWithRetry(send, isWanted, onDelay) {
   }
 }
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-// Wait `ms` milliseconds. A hidden page waits until it is visible again or `maxHiddenMs` have passed.
+// Wait `ms` milliseconds. A hidden page waits until it is visible again or `maxHiddenMs` have
+// passed.
 function sleepWhileHidden(ms, maxHiddenMs = Infinity) {
   if (!document.hidden) return sleep(ms);
   return new Promise((resolve) => {
@@ -73,7 +74,8 @@ function syncSuggestion(box, suggestion) {
 }
 // A link that opens this page with `content` in the query parameter `name`.
 const buildLink = (name, content) => location.origin + location.pathname + "?" + name + "=" + encodeURIComponent(typeof content === "string" ? content : JSON.stringify(content));
-// Return a query parameter and remove it from the address, so that a reload does not apply it again.
+// Return a query parameter and remove it from the address, so that a reload does not apply it
+// again.
 function takeQueryParam(name) {
   const address = new URL(location), text = address.searchParams.get(name);
   if (text === null) return null;
@@ -92,15 +94,16 @@ function sanitizeLinkState(value, depth = 0) {
 function readLinkState(name) {
   try { return sanitizeLinkState(JSON.parse(takeQueryParam(name))) || {}; } catch (error) { return {}; } // a malformed link
 }
-// Copy a text and confirm it in `label` for 1.5 s. If the browser denies clipboard access, show the text in a prompt.
+// Copy a text and confirm it in `label` for 1.5 s. If the browser denies clipboard access, show the
+// text in a prompt.
 async function copyText(text, label, promptTitle) {
   label.dataset.usual ||= label.textContent;
   try { await navigator.clipboard.writeText(text); label.textContent = "Copied"; } catch (error) { window.prompt(promptTitle, text); }
   setTimeout(() => { label.textContent = label.dataset.usual; }, 1500);
   label.dataset.copied = text;
 }
-// Open another tab. The payload stays in `window.playground` until the tab reads it, because a tab is
-// built when it is first opened.
+// Open another tab. The payload stays in `window.playground` until the tab reads it, because a tab
+// is built when it is first opened.
 window.playground ||= {};
 function navigate(tab, payload) {
   window.playground[tab] = payload;

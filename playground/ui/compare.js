@@ -1,7 +1,6 @@
 // The Compare tab: the user's model and one view at a time that compares it with others. Everything
 // that needs a pretrained model is a job in a separate process, which starts with the first job.
-// The
-// page polls the job and displays its results; it computes nothing itself.
+// The page polls the job and displays its results; it computes nothing itself.
 //
 // A view is a file compare_NAME.js (listed in VIEWS of compare.py) that defines
 //
@@ -80,8 +79,7 @@ const TERMINAL_STATUSES = ["done", "failed", "cancelled"];
 //   going(told, what)           a status update of an active job
 //   over(told, what)            the job ended; the returned text stays in the progress line
 // The view inserts `line`: it shows the progress and has buttons to cancel and to retry. Its space
-// is
-// reserved, so the layout does not shift.
+// is reserved, so the layout does not shift.
 function createJobRunner(key, { begun: onStart = () => {}, rows: onRows = () => {}, going: onProgress = () => {}, over: onFinish = () => {} } = {}) {
   const words = el("span", { className: "words" }),
     amount = el("span", { className: "amount" }),
@@ -237,10 +235,8 @@ function createJobRunner(key, { begun: onStart = () => {}, rows: onRows = () => 
 }
 const jobRunners = [];
 // Run a short job without a progress line. Return its result or throw an error with a message.
-// `row`
-// receives its rows. These jobs run one at a time and retry, because an owner may have only two
-// jobs
-// and those with a progress line have priority.
+// `row` receives its rows. These jobs run one at a time and retry, because an owner may have only
+// two jobs and those with a progress line have priority.
 let backgroundQueue = Promise.resolve();
 function runBackgroundJob(kind, payload, onRow = () => {}, subject = "") {
   const promise = backgroundQueue.then(() => runBackgroundJobNow(kind, payload, onRow, subject));

@@ -1,7 +1,6 @@
 // Attention of two pretrained models on the same prompt, each with its own tokens, or of one of
-// them
-// and the user's model. comparison/attention_probe.py computes the weights of pretrained models; those of
-// the user's model come from the server as in Inspect.
+// them and the user's model. comparison/attention_probe.py computes the weights of pretrained
+// models; those of the user's model come from the server as in Inspect.
 const WIDE_LAYOUT_TOKENS = 24; // number of tokens above which the selected head gets the full panel width
 const DEFAULT_PROMPT = "The cat sat on the mat",
   DEFAULT_SEQUENCE = "3 1 4 1 5";

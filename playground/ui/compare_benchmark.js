@@ -1,6 +1,5 @@
 // Benchmark: several models on the same held-out sequences. comparison/benchmark.py sends the rows;
-// this
-// file keeps the newest of each.
+// this file keeps the newest of each.
 const MAX_MODELS = 6,
   RESULTS_KEY = "transformer-playground-compare-table",
   MAX_RESULTS_LENGTH = 2_500_000;

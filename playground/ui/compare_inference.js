@@ -1,6 +1,6 @@
 // Inference with any text and any model of the Hub: fill-mask, text generation, classification,
-// training of a classification head, and a mismatched tokenizer (comparison/inference.py, classifier.py,
-// tokenizer_mismatch.py).
+// training of a classification head, and a mismatched tokenizer (comparison/inference.py,
+// classifier.py, tokenizer_mismatch.py).
 const SAMPLE_CSV = `text,label
 a good film and a fine story,good
 what a good film,good

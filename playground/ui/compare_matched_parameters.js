@@ -1,6 +1,5 @@
 // Matched parameters: other architectures with the parameter count of the user's model, trained on
-// the
-// same data by the same Trainer. They are ordinary runs.
+// the same data by the same Trainer. They are ordinary runs.
 const SERIES_COLORS = [
   ["#d98200", "#ffb000"],
   ["#00795a", "#2fd6a5"],

@@ -1,5 +1,5 @@
-// The panel for the user's own data. The server parses the text or file and returns a summary or an error;
-// "Use this dataset" stores the dataset there and fills the form.
+// The panel for the user's own data. The server parses the text or file and returns a summary or an
+// error; "Use this dataset" stores the dataset there and fills the form.
 let owner = "", formDataset = null, inputMode = "text", file = null, datasetReport = null, pendingRequest = null, debounceTimer;
 const root = $(".bring");
 const setVisible = (selector, yes) => { $(selector).hidden = !yes; };
@@ -132,7 +132,8 @@ function selectMode(mode) {
 }
 $(".ways").addEventListener("click", (event) => { const button = event.target.closest("button"); if (button) selectMode(button.dataset.way); });
 $(".text").addEventListener("input", () => { clearTimeout(debounceTimer); debounceTimer = setTimeout(uploadDataset, 500); });
-// The key between source and target: a line without a tab takes one, any other lets the key go on to the next field.
+// The key between source and target: a line without a tab takes one, any other lets the key go on
+// to the next field.
 $(".text").addEventListener("keydown", (event) => {
   const box = event.target;
   if (event.key !== "Tab" || event.shiftKey || event.ctrlKey || event.altKey || event.metaKey || box.selectionStart !== box.selectionEnd) return;

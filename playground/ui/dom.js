@@ -1,12 +1,12 @@
-// ---------------------------------------------------------------- elements, made and saved: what Inspect and Compare build their views of
+// ---------------------------------------------------------------- elements and files of Inspect and Compare
 function el(tag, properties = {}, ...children) {
   const node = Object.assign(document.createElement(tag), properties);
   node.append(...children);
   return node;
 }
-// Words for those who listen.
+// Text for screen readers.
 const visuallyHidden = (text) => el("span", { className: "unseen", textContent: text });
-// Buttons of which one is pressed.
+// A group of buttons, one of which is pressed.
 function createSegmentedControl(options, selected, onChange, label) {
   const box = el("span", { className: "choice" });
   box.setAttribute("role", "group"); box.setAttribute("aria-label", label);
@@ -27,7 +27,7 @@ function downloadBlob(name, blob) {
 function toCsv(rows) {
   if (!rows.length) return "";
   const keys = [...new Set(rows.flatMap((row) => Object.keys(row)))];
-  // A cell that begins like a formula would be one in a spreadsheet.
+  // A spreadsheet would evaluate a cell that starts like a formula.
   const cell = (value) => { const text = value === null || value === undefined ? "" : String(value); return /^[=+@\t]|^-[^\d.]/.test(text) ? '"\'' + text.replaceAll('"', '""') + '"' : /[",\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text; };
   return [keys.join(), ...rows.map((row) => keys.map((key) => cell(row[key])).join())].join("\n") + "\n";
 }

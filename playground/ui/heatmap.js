@@ -12,7 +12,8 @@ function unpackWeights(data) {
   return data.all;
 }
 
-// Red, green and blue of a value: from paper to ink; signed values from one hue through paper to the other.
+// Red, green and blue of a value: from paper to ink; signed values from one hue through paper to
+// the other.
 function colorScale(maxValue, signed) {
   const table = colorTable(), dark = document.body.classList.contains("dark");
   if (!signed) return (value) => table[Math.max(0, Math.min(1000, Math.round((1000 * value) / (maxValue || 1))))];
@@ -57,8 +58,8 @@ function paintThumbnail(canvas, m) {
   paintCells(c, m, 0, 0, w / columns, h / rows);
 }
 
-// A large matrix with tokens on both axes. `hover(row, column)` returns the description of a cell; `choose` is
-// called on a click or Enter.
+// A large matrix with tokens on both axes. `hover(row, column)` returns the description of a cell;
+// `choose` is called on a click or Enter.
 function mountMatrix(canvas, m, { hover: describe = () => "", choose: onChoose = null, caption = null } = {}) {
   const existing = matrixStates.get(canvas), state = existing || { at: null };
   Object.assign(state, { m, hover: describe, choose: onChoose, caption, resting: caption ? caption.dataset.resting || "" : "" });

@@ -151,8 +151,7 @@ function stepStage(by) {
   const data = resultByView.walk;
   if (!data) return;
   // Count from the requested stage, not from the rendered one, so that a held key works while
-  // requests
-  // are pending.
+  // requests are pending.
   const now = data.stages.findIndex((stage) => stageKey(stage) === activationsState.stage),
     next = data.stages[now + by];
   if (next) selectStage(stageKey(next));

@@ -7,8 +7,7 @@ const KIND_CAPTIONS = {
     "positions are hatched.",
 };
 // Single-stack architectures have source and answer in one sequence. The keys are the attention
-// type
-// or the name of the architecture.
+// type or the name of the architecture.
 const SINGLE_STACK_CAPTIONS = {
   encoder:
     "Rows and columns: the input positions, where the answer is predicted (SOS: blanks if " +

@@ -247,8 +247,7 @@ VIEWS.heads = {
   draw(own) {
     const known = slowResults.get(cacheKey("heads", {}));
     // In a training run, a later step causes a new request; the current result stays until then.
-    // Dragging
-    // the slider causes one request, at the step where it stops.
+    // Dragging the slider causes one request, at the step where it stops.
     if (
       !known ||
       (!known.busy && known.of !== own && (known.error || known.data.step < own.step))

@@ -1,8 +1,6 @@
-// The Lab tab: prepared experiments, the owner's experiments, the open experiment, and
-// replications of
-// published claims. Experiments run on the server. This script polls them and draws their results;
-// it
-// computes nothing itself.
+// The Lab tab: prepared experiments, the owner's experiments, the open experiment, and replications
+// of published claims. Experiments run on the server. This script polls them and draws their
+// results; it computes nothing itself.
 const root = $(".lab"),
   STORAGE_KEY = "transformer-playground-lab";
 // the id of the requested experiment, and the data of the displayed one

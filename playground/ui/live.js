@@ -14,7 +14,8 @@ function renderStatus() {
   if (!page) return;
   const focused = document.activeElement, shownStatus = lastResponse.own || !ACTIVE_STATUSES.includes(status) ? status : "watched";
   page.dataset.status = shownStatus;
-  // The form's buttons are mounted on their own; the page's status in CSS shows the right ones until they are there.
+  // The form's buttons are mounted on their own; the page's status in CSS shows the right ones
+  // until they are there.
   for (const [id, when] of [["step", ["paused"]], ["stop", ["waiting", "paused", "training", "stopping"]]]) {
     const button = page.querySelector("#" + id);
     if (button) button.disabled = !when.includes(shownStatus);
@@ -75,8 +76,9 @@ function applyUpdate(response) {
   if (response.slice && response.own) requestSlice();
 }
 
-// A ZeroGPU slice is granted to the session that requests it, so the page requests one for the displayed run
-// through a Gradio event, which identifies the session. Gradio drops requests while one is active.
+// A ZeroGPU slice is granted to the session that requests it, so the page requests one for the
+// displayed run through a Gradio event, which identifies the session. Gradio drops requests while
+// one is active.
 let sliceRequestedAt = 0;
 function requestSlice() {
   if (Date.now() - sliceRequestedAt < 2000) return;
@@ -84,7 +86,8 @@ function requestSlice() {
   trigger("submit", { owner, subject: modelRef });
 }
 
-// Reset the state for a new model. The previous charts stay visible until its first response arrives.
+// Reset the state for a new model. The previous charts stay visible until its first response
+// arrives.
 function resetView() {
   isFresh = false; metricCurve = { steps: [], loss: [], learning_rate: [], gradient_norm: [] }; evaluations = []; pointCount = 0; seriesId = -1; snapshotVersion = 0;
   probeInfo = latestSnapshot = displayedSnapshot = scores = null; viewedStep = hoverStep = hoverCell = null; weightSteps = []; stopPlayback();
@@ -145,7 +148,8 @@ function restoreTab() {
   });
 }
 
-// If the browser denies storage, the server stores the session in a cookie. If that fails too, warn the user.
+// If the browser denies storage, the server stores the session in a cookie. If that fails too, warn
+// the user.
 let storedOwner = ""; // in this closure only: no other script of the page needs it
 async function keepSession() {
   if (!owner || document.documentElement.dataset.embed || storedOwner === owner) return;

@@ -3,7 +3,8 @@ let runs = [], checkpoints = [], serverNow = 0, maxActiveRuns = 0, listing = nul
 const isAvailable = (s) => availableModels().includes(s);
 const availableModels = () => [...runs.filter((r) => !r.deleted).map((r) => r.subject), ...checkpoints.map((c) => c.subject)];
 
-// Have the server do something with a run; what it answers stands where the hand is: at the run on show, or at the list.
+// Have the server do something with a run; what it answers stands where the hand is: at the run on
+// show, or at the list.
 async function runAction(payload, ref = modelRef, box = ref === modelRef ? $(".hand-note") : $(".runs-note")) {
   let reply, lost = false;
   try { reply = await request("do", { owner, subject: ref, ...payload }); pollNow(); } catch (error) { reply = { error: "no answer from the server; try again" }; lost = true; }

@@ -1,5 +1,6 @@
-// The live view: several scripts that live_api.py concatenates after common.js. It polls the server for new data
-// and holds no connection open. The page computes no values: the training and inspection processes do.
+// The live view: several scripts that live_api.py concatenates after common.js. It polls the server
+// for new data and holds no connection open. The page computes no values: the training and
+// inspection processes do.
 const root = $(".live");
 const ACTIVE_STATUSES = ["waiting", "starting", "training", "paused", "stopping"];
 const TERMINAL_STATUSES = ["done", "stopped", "failed", "gone", "checkpoint", "empty"];

@@ -1,6 +1,7 @@
 // ---------------------------------------------------------------- drawing
-// Up to eight curves: the accent for the run on show, then colours after Okabe and Ito for those laid over it, that differ from the
-// accent and from each other in light and in dark; every second one is dashed as well.
+// Up to eight curves: the accent for the run on show, then colours after Okabe and Ito for those
+// laid over it, that differ from the accent and from each other in light and in dark; every second
+// one is dashed as well.
 const SERIES_COLORS = [["#d98200", "#ffb000"], ["#00795a", "#2fd6a5"], ["#b8478c", "#f08fc4"], ["#c0392b", "#ff7b61"], ["#6b7280", "#c3c8d1"], ["#7a5c00", "#d9c34a"], ["#5b3fc4", "#b7a4ff"]];
 const overlayColor = (place) => SERIES_COLORS[place][document.body.classList.contains("dark") ? 1 : 0];
 const isMasked = (row, column) => selectedKind === "decoder" && column > row;
@@ -78,7 +79,8 @@ function paintSelectedHead() {
   } else caption.textContent = where + attentionKind().reading + (document.body.classList.contains("dark") ? " Dark is 0, bright is 1." : " White is 0, dark is 1.");
 }
 
-// Min and max of every pixel column: a curve of any length costs as much to draw as the canvas is wide.
+// Min and max of every pixel column: a curve of any length costs as much to draw as the canvas is
+// wide.
 function decimate(values, x, width) {
   if (values.length <= 2 * width) return values;
   const columns = new Map();
