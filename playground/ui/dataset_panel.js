@@ -83,7 +83,7 @@ function updateUseButton() {
   setStatus(same ? "" : formDataset && datasetReport ? "The form uses another dataset." : "");
 }
 
-// ---------------------------------------------------------------- using and keeping
+// ---------------------------------------------------------------- using and storing
 async function useDataset() {
   $(".use").disabled = true; setStatus("Saving the dataset");
   let reply;
@@ -117,7 +117,7 @@ async function renderKeptDatasets() {
   }));
 }
 
-// ---------------------------------------------------------------- what a person does
+// ---------------------------------------------------------------- input
 function clearColumns() {
   for (const name of ["source", "target"]) $(".column-" + name).value = "";
   $("datalist").replaceChildren();
@@ -132,8 +132,7 @@ function selectMode(mode) {
 }
 $(".ways").addEventListener("click", (event) => { const button = event.target.closest("button"); if (button) selectMode(button.dataset.way); });
 $(".text").addEventListener("input", () => { clearTimeout(debounceTimer); debounceTimer = setTimeout(uploadDataset, 500); });
-// The key between source and target: a line without a tab takes one, any other lets the key go on
-// to the next field.
+// Tab inserts a tab into a line that has none; otherwise it moves the focus.
 $(".text").addEventListener("keydown", (event) => {
   const box = event.target;
   if (event.key !== "Tab" || event.shiftKey || event.ctrlKey || event.altKey || event.metaKey || box.selectionStart !== box.selectionEnd) return;
@@ -154,7 +153,7 @@ $(".file").addEventListener("change", (event) => {
 $(".of-hub").addEventListener("submit", (event) => { event.preventDefault(); uploadDataset(); });
 $(".words").addEventListener("change", uploadDataset);
 for (const name of ["source", "target"]) $(".column-" + name).addEventListener("change", () => {
-  if (Boolean($(".column-source").value.trim()) === Boolean($(".column-target").value.trim())) uploadDataset(); // else the other one is still to come
+  if (Boolean($(".column-source").value.trim()) === Boolean($(".column-target").value.trim())) uploadDataset(); // both columns, or neither
 });
 $(".use").addEventListener("click", useDataset);
 

@@ -1,7 +1,7 @@
 // ---------------------------------------------------------------- a labeled matrix with cell selection
-const matrixStates = new WeakMap(); // canvas -> what is drawn on it, and where the pointer or the arrow keys are
+const matrixStates = new WeakMap(); // canvas -> its matrix, and the selected cell
 
-// Weights as they travel: thousandths, two bytes each, head after head.
+// Decode weights: thousandths in two bytes each, head after head.
 function unpackWeights(data) {
   if (data.all) return data.all;
   const bytes = Uint8Array.from(atob(data.weights), (c) => c.charCodeAt(0)), view = new DataView(bytes.buffer), numbers = new Float32Array(bytes.length / 2);
@@ -12,8 +12,7 @@ function unpackWeights(data) {
   return data.all;
 }
 
-// Red, green and blue of a value: from paper to ink; signed values from one hue through paper to
-// the other.
+// Return red, green and blue of a value. Signed values use a diverging scale.
 function colorScale(maxValue, signed) {
   const table = colorTable(), dark = document.body.classList.contains("dark");
   if (!signed) return (value) => table[Math.max(0, Math.min(1000, Math.round((1000 * value) / (maxValue || 1))))];
@@ -25,7 +24,7 @@ function colorScale(maxValue, signed) {
 }
 const colorFor = (value, maxValue, signed) => "rgb(" + colorScale(maxValue, signed)(value).join() + ")";
 
-// One pixel a cell, then blown up: a million cells cost a thousandth of a million rectangles.
+// Draw one pixel per cell and scale it: much faster than a rectangle per cell.
 const scratchCanvas = document.createElement("canvas");
 function paintCells(c, m, x, y, cw, ch) {
   const rows = m.weights.length, columns = m.weights[0].length;
@@ -50,7 +49,7 @@ function paintCells(c, m, x, y, cw, ch) {
   c.stroke(); c.restore();
 }
 
-// A small picture without labels.
+// Draw a thumbnail without labels.
 function paintThumbnail(canvas, m) {
   const rows = m.weights.length, columns = m.weights[0].length, width = canvas.clientWidth;
   if (!width) return;

@@ -14,8 +14,7 @@ function renderStatus() {
   if (!page) return;
   const focused = document.activeElement, shownStatus = lastResponse.own || !ACTIVE_STATUSES.includes(status) ? status : "watched";
   page.dataset.status = shownStatus;
-  // The form's buttons are mounted on their own; the page's status in CSS shows the right ones
-  // until they are there.
+  // Gradio mounts the form's buttons separately; until then the status class hides the wrong ones.
   for (const [id, when] of [["step", ["paused"]], ["stop", ["waiting", "paused", "training", "stopping"]]]) {
     const button = page.querySelector("#" + id);
     if (button) button.disabled = !when.includes(shownStatus);
@@ -24,7 +23,7 @@ function renderStatus() {
   if (primary.includes(focused) && !focused.offsetParent) primary.find((button) => button.offsetParent)?.focus();
 }
 
-// Numbers that tick are not read out; what has become of the run is.
+// Screen readers announce the status of the run, but not its changing numbers.
 let announcedStatus = "";
 function announceStatus() {
   const news = [modelRef, status, lastResponse.message || ""].join("/");
@@ -34,7 +33,7 @@ function announceStatus() {
 }
 
 async function pollRun(generationId) {
-  let wait = 0, pollsWithoutSnapshot = 0; // polls of an ended run of which no weights are seen
+  let wait = 0, pollsWithoutSnapshot = 0; // polls of an ended run without a snapshot
   while (generationId === pollGeneration && element.isConnected) {
     await new Promise((resolve) => { wakePoller = resolve; setTimeout(resolve, Date.now() < fastPollUntil ? Math.min(wait, 60) : wait); });
     try {
@@ -57,7 +56,7 @@ function applyUpdate(response) {
   const previousStatus = isFresh ? "" : status, previousSnapshot = displayedSnapshot;
   if (isFresh) resetView();
   if ($(".hand-note").dataset.lost) setMessage($(".hand-note"), "");
-  response.changes ??= lastResponse.changes; // sent only when they are others
+  response.changes ??= lastResponse.changes; // sent only after a change
   lastResponse = response; status = response.status; scores = response.scores || null; weightSteps = response.recorded || [];
   const p = response.points;
   if (p.whole || response.epoch !== seriesId) { metricCurve = { steps: [], loss: [], learning_rate: [], gradient_norm: [] }; evaluations = []; }
@@ -111,11 +110,11 @@ async function predict() {
   else { $(".sequence").removeAttribute("aria-invalid"); reply.answer ? renderAnswer($(".answer"), reply.given, reply.answer) : $(".answer").replaceChildren(reply.given.join(" ")); }
 }
 
-// Show another model; the browser remembers it for the next visit.
+// Open another model; the browser stores it for the next visit.
 function openModel(ref) {
   const generationId = ++pollGeneration, previousRef = modelRef;
   predictRequestId += 1;
-  // Two runs that were compared stay compared, whichever of them is on show.
+  // Opening the overlaid run swaps the two curves.
   if (overlays.has(ref) && previousRef.startsWith("run:") && previousRef !== ref) { const place = overlays.get(ref).place; overlays.delete(ref); overlays.set(previousRef, { place, curve: null }); }
   modelRef = ref || ""; isFresh = true;
   try { if (!modelRef.startsWith("watch:")) localStorage.setItem("transformer-playground-subject", modelRef); } catch (error) { /* this browser has no storage */ }
@@ -126,9 +125,9 @@ function openModel(ref) {
   setTimeout(() => { if (generationId === pollGeneration && isFresh) $(".sentence").textContent = "Opening"; }, 400);
 }
 
-// Another tab of the page sends one here.
+// Open the model that another tab hands over.
 function onNavigate() {
-  const handOff = takeHandOff("Train"), { subject: ref, over: overlaid } = typeof handOff === "string" ? { subject: handOff } : handOff; // `over`: runs to lay over its curves
+  const handOff = takeHandOff("Train"), { subject: ref, over: overlaid } = typeof handOff === "string" ? { subject: handOff } : handOff; // `over`: overlaid runs
   loadRuns().then(() => { openModel(ref); if (overlaid) setOverlays(overlaid); });
 }
 addViewListener(window, "playground-Train", onNavigate);
@@ -182,7 +181,7 @@ function mount() {
   waitForRuns().then((yes) => { if (yes) { openModel(isAvailable(remembered) ? remembered : isAvailable(defaultModel) ? defaultModel : availableModels()[0] || ""); setOverlays(loadSavedOverlays()); } });
 }
 
-// The list, once it has come; not, where something else was opened meanwhile.
+// Update the list from a response, unless another model was opened meanwhile.
 async function waitForRuns() {
   const generationId = pollGeneration;
   while (!(await loadRuns())) {
@@ -193,7 +192,7 @@ async function waitForRuns() {
   return generationId === pollGeneration;
 }
 
-// ---------------------------------------------------------------- what a person does with the pictures
+// ---------------------------------------------------------------- pointer and keyboard input
 let debounceTimer;
 $(".sequence").addEventListener("input", () => { clearTimeout(debounceTimer); debounceTimer = setTimeout(predict, 150); });
 $(".sequence").addEventListener("keydown", (event) => { if (event.key === "Enter") { clearTimeout(debounceTimer); predict(); } });

@@ -1,10 +1,10 @@
-// ---------------------------------------------------------------- the runs, and what their owner does with them
+// ---------------------------------------------------------------- the run list and the actions of its owner
 let runs = [], checkpoints = [], serverNow = 0, maxActiveRuns = 0, listing = null, nextListAt = 0, showHidden = false, renderedCheckpoints = "";
 const isAvailable = (s) => availableModels().includes(s);
 const availableModels = () => [...runs.filter((r) => !r.deleted).map((r) => r.subject), ...checkpoints.map((c) => c.subject)];
 
-// Have the server do something with a run; what it answers stands where the hand is: at the run on
-// show, or at the list.
+// Send an action on a run to the server. Its message appears beside the control: at the open run,
+// or at the list.
 async function runAction(payload, ref = modelRef, box = ref === modelRef ? $(".hand-note") : $(".runs-note")) {
   let reply, lost = false;
   try { reply = await request("do", { owner, subject: ref, ...payload }); pollNow(); } catch (error) { reply = { error: "no answer from the server; try again" }; lost = true; }
@@ -45,7 +45,7 @@ async function pollRuns() {
   }
 }
 
-// The choice of the model on show.
+// The selector of the open model.
 function renderModelSelect() {
   const select = $(".subject"), visibleRuns = runs.filter((r) => !r.deleted && (!r.hidden || r.subject === modelRef));
   const signature = JSON.stringify([visibleRuns.map((r) => [r.subject, r.name]), checkpoints, modelRef.startsWith("watch:") && [modelRef, lastResponse.name]]);
@@ -140,7 +140,7 @@ function startRename(row, run) {
   input.className = "renaming"; input.value = run.name; input.maxLength = 80; input.setAttribute("aria-label", "New name");
   cell.replaceWith(input); input.focus(); input.select();
   let isFinished = false;
-  const end = async (commit, restoreFocus = true) => { // `back`: to where the keyboard was; not when it is at work elsewhere already
+  const end = async (commit, restoreFocus = true) => { // unless the focus has moved elsewhere
     if (isFinished) return;
     isFinished = true; input.replaceWith(cell);
     if (commit && input.value.trim() && input.value !== run.name) { cell.textContent = input.value; await runAction({ do: "rename", name: input.value }, run.subject); await loadRuns(); }
@@ -158,7 +158,7 @@ addViewListener(document, "click", (event) => { for (const menu of element.query
 $(".show-hidden").addEventListener("click", () => { showHidden = !showHidden; renderRuns(); });
 $(".subject").addEventListener("change", (event) => openModel(event.target.value));
 
-// ---- curves laid over those on show
+// ---- overlaid curves
 function toggleOverlay(ref, isOn) {
   if (isOn) overlays.set(ref, { place: SERIES_COLORS.findIndex((_, place) => ![...overlays.values()].some((o) => o.place === place)), curve: null });
   else overlays.delete(ref);
@@ -166,7 +166,7 @@ function toggleOverlay(ref, isOn) {
   fetchOverlays(true);
 }
 
-// The browser remembers what lies over the curves, as it remembers what is on show.
+// The browser stores the overlays, like the open model.
 const OVERLAYS_KEY = "transformer-playground-laid";
 let overlaysRestored = false; // until then, an empty overlay list has no meaning
 function loadSavedOverlays() {
@@ -212,7 +212,7 @@ function renderLegend() {
   box.replaceChildren(entry(cssVariable("--pg-accent"), name), ...[...overlays].map(([s, o]) => entry(overlayColor(o.place), nameOf(s, o), s, o.place % 2)));
 }
 
-// ---- two configurations, field by field
+// ---- the diff of two configurations
 async function renderDiff() {
   const subjects = [modelRef, ...overlays.keys()].slice(0, 8), response = [];
   for (const s of subjects) response.push(await fetchDetails(s));
@@ -232,7 +232,7 @@ async function renderDiff() {
 $(".differ").addEventListener("click", renderDiff);
 $(".every-field").addEventListener("change", renderDiff);
 
-// ---- a hand at the run on show
+// ---- controls of the open run
 const LIVE_SETTINGS = { rate: "learning_rate", target: "steps" };
 function renderControls() {
   const own = lastResponse.own && modelRef.startsWith("run:"), set = (box, value) => { if (document.activeElement !== box && box.value !== String(value)) box.value = value; };
@@ -262,7 +262,7 @@ async function sendCommand(command) {
   await runAction({ do: command });
 }
 
-// ---- checkpoints of the run on show
+// ---- checkpoints of the open run
 async function renderCheckpoints() {
   const requestedRef = modelRef, version = modelRef + lastResponse.saved, response = await fetchDetails(requestedRef);
   if (requestedRef !== modelRef || !response.checkpoints) return;

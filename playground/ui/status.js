@@ -9,7 +9,7 @@ const ATTENTION_KINDS = {
   encoder: { from: "Source position", to: "source position", reading: "Rows: source tokens (queries). Columns: source tokens (keys)." },
   decoder: { from: "Target position", to: "target position", reading: "Rows: target tokens (queries). Columns: earlier target tokens (keys). Masked positions are hatched." },
 };
-// A family with one stack has the sequence and the answer in one row.
+// An architecture with one stack has source and target in one sequence.
 const SINGLE_STACK_DECODER = { from: "Position", to: "position", reading: "Rows: source and target tokens (queries). Columns: the same tokens (keys). Masked positions are hatched." };
 const SINGLE_STACK_ENCODER = { from: "Position", to: "position", reading: "Rows: source tokens, then SOS padding (queries). Columns: the same tokens (keys)." };
 const attentionKind = () => (probeInfo.axes.cross || !probeInfo.axes[selectedKind] ? ATTENTION_KINDS[selectedKind] : selectedKind === "decoder" ? SINGLE_STACK_DECODER : SINGLE_STACK_ENCODER);
@@ -20,13 +20,13 @@ const METRICS = {
   gradient_norm: ["Gradient norm", "Gradient norm of each step, before clipping"],
 };
 
-// What is on show, and what is known of it.
+// The open model and its state.
 let owner = "", modelRef = "", linkedModel = "", defaultModel = "", pollGeneration = 0, isFresh = true;
-let metricCurve, evaluations, pointCount, seriesId, snapshotVersion; // the curve and how many of its points have arrived
+let metricCurve, evaluations, pointCount, seriesId, snapshotVersion; // the curve and the number of its points
 let lastResponse = {}, status = "opening", probeInfo, latestSnapshot, scores, weightSteps = [];
 let displayedSnapshot = null, viewedStep = null; // the displayed snapshot, and the earlier step selected on the timeline
 let selectedKind = "cross", selectedHead = [0, 0], selectedMetric = "loss", hoverStep = null, hoverCell = null, renderScheduled = false;
-const overlays = new Map(); // subject -> {colour, curve}: runs laid over the curves
+const overlays = new Map(); // subject -> {colour, curve}: overlaid runs
 
 const formatQueuePosition = (n) => (n === 1 ? "next" : n === 2 ? "second" : n === 3 ? "third" : n + "th") + " in the queue";
 function statusSentence() {

@@ -1,7 +1,6 @@
 // ---------------------------------------------------------------- drawing
-// Up to eight curves: the accent for the run on show, then colours after Okabe and Ito for those
-// laid over it, that differ from the accent and from each other in light and in dark; every second
-// one is dashed as well.
+// Up to eight curves: the accent colour for the open run, then the palette of Okabe and Ito for
+// overlays. The colours differ in light and dark mode, and every second curve is dashed as well.
 const SERIES_COLORS = [["#d98200", "#ffb000"], ["#00795a", "#2fd6a5"], ["#b8478c", "#f08fc4"], ["#c0392b", "#ff7b61"], ["#6b7280", "#c3c8d1"], ["#7a5c00", "#d9c34a"], ["#5b3fc4", "#b7a4ff"]];
 const overlayColor = (place) => SERIES_COLORS[place][document.body.classList.contains("dark") ? 1 : 0];
 const isMasked = (row, column) => selectedKind === "decoder" && column > row;
@@ -79,8 +78,7 @@ function paintSelectedHead() {
   } else caption.textContent = where + attentionKind().reading + (document.body.classList.contains("dark") ? " Dark is 0, bright is 1." : " White is 0, dark is 1.");
 }
 
-// Min and max of every pixel column: a curve of any length costs as much to draw as the canvas is
-// wide.
+// Minimum and maximum per pixel column: the cost depends on the width of the canvas only.
 function decimate(values, x, width) {
   if (values.length <= 2 * width) return values;
   const columns = new Map();
@@ -92,7 +90,7 @@ function decimate(values, x, width) {
   return [...columns.values()].flatMap(([a, b]) => (a[0] < b[0] ? [a, b] : a === b ? [a] : [b, a]));
 }
 
-// The steps that the axis spans: it grows in a few jumps, not with every point.
+// The last step of the axis: it grows in a few jumps, not with every point.
 function axisMaxStep() {
   const step = lastResponse.step || 1, own = (() => {
     if (TERMINAL_STATUSES.includes(status)) return Math.max(step, 1);
@@ -103,7 +101,7 @@ function axisMaxStep() {
   })();
   return Math.max(own, ...[...overlays.values()].map(({ curve: c }) => (c && c.steps.length ? c.steps[c.steps.length - 1] : 0)));
 }
-const CHART_LEFT = 44, CHART_RIGHT = 8; // of a chart; the scrubber below lines up with them
+const CHART_LEFT = 44, CHART_RIGHT = 8; // the timeline below uses the same margins
 
 function paintChart(canvas, series, range, ticks, label) {
   const [c, width, height] = setUpCanvas(canvas);
@@ -170,14 +168,14 @@ function paintCharts() {
   $(".score-value").textContent = q ? formatPercent(q[1]) + atStep(q[0]) : "";
   $(".score-value").title = q ? "of " + pluralize(q[3], "held-out sequence") + "; symbols " + formatPercent(q[2]) : "";
 }
-// The place of the value nearest to `step` in a sorted list; the later one of two.
+// Return the index of the value nearest to `step` in a sorted list; ties take the later one.
 function nearestIndex(sorted, step) {
   let low = 0, high = sorted.length - 1;
   while (low < high) { const middle = (low + high + 1) >> 1; if (sorted[middle] <= step) low = middle; else high = middle - 1; }
   return low + 1 < sorted.length && sorted[low + 1] - step <= Math.abs(step - sorted[low]) ? low + 1 : low;
 }
 
-// Symbols of an answer, the wrong ones marked by underline and weight as well as by colour.
+// Tokens of a prediction; wrong ones have an underline and bold type besides the colour.
 function renderAnswer(box, prediction, target) {
   box.replaceChildren();
   for (let i = 0; i < Math.max(prediction.length, target.length); i++) {
