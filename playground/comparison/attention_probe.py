@@ -36,9 +36,9 @@ _scores: ContextVar[Scores] = ContextVar("_scores")
 class InspectedModel:
     """A model loaded for inspection.
 
-    model        the model of transformers without its task head, with eager attention
-    tokenizer    its fast tokenizer, which returns the offsets of the tokens
-    kind         "causal", "masked", or empty for an encoder without either head
+    model      the model of transformers without its task head, with eager attention
+    tokenizer  its fast tokenizer, which returns the offsets of the tokens
+    kind       "causal", "masked", or empty for an encoder without either head
     """
 
     resolved: ResolvedModel
@@ -51,11 +51,11 @@ class InspectedModel:
 class AttentionOutputs:
     """The attention and the hidden states of one forward pass.
 
-    weights_LHQM    attention weights: each query's sum to one
-    scores_LHQM     queries times keys, scaled, before the mask and the softmax
-    mask_QM     True where a query may attend to a key
-    hidden_LQD      the residual stream, L + 1 vectors with the embedding first; if a final norm
-                    follows the last layer (`ends_with_norm`), the last one is its output
+    weights_LHQM  attention weights: each query's sum to one
+    scores_LHQM   queries times keys, scaled, before the mask and the softmax
+    mask_QM       True where a query may attend to a key
+    hidden_LQD    the residual stream, L + 1 vectors with the embedding first; if a final norm
+                  follows the last layer (`ends_with_norm`), the last one is its output
     """
 
     ids: list[int]

@@ -67,13 +67,13 @@ PIPELINE_BY_KIND = {"causal": "text-generation", "masked": "fill-mask"}
 class BenchmarkRequest:
     """A benchmark request.
 
-    checkpoint   a folder; set by the server or the command line, never by a browser
-    name         the name of the checkpoint in the table
-    models       names of models on the Hub, or of folders if those are allowed
-    n            number of held-out examples
-    shots        few-shot examples for pretrained models, at most as many as fit
-    rank         number of examples to rank; a masked model needs a forward pass for each symbol
-                 of each candidate
+    checkpoint  a folder; set by the server or the command line, never by a browser
+    name        the name of the checkpoint in the table
+    models      names of models on the Hub, or of folders if those are allowed
+    n           number of held-out examples
+    shots       few-shot examples for pretrained models, at most as many as fit
+    rank        number of examples to rank; a masked model needs a forward pass for each symbol of
+                each candidate
     """
 
     checkpoint: str

@@ -71,11 +71,11 @@ MODEL_TTL_S = 3600.0  # seconds for which another user's model cannot be evicted
 class FinetuneRequest:
     """A fine-tuning request.
 
-    checkpoint     the folder whose task is used; set by the server or the command line, never
-                   by a browser
-    destination           the output folder, set likewise; empty for one under checkpoints/compared
-    model          a name on the Hub, a folder if those are allowed, or a model that was
-                   fine-tuned before
+    checkpoint     the folder whose task is used; set by the server or the command line, never by a
+                   browser
+    destination    the output folder, set likewise; empty for one under checkpoints/compared
+    model          a name on the Hub, a folder if those are allowed, or a model that was fine-tuned
+                   before
     steps          training steps
     learning_rate  the peak, after a warm-up over a tenth of the steps; then cosine decay
     batch_size     sequences per step

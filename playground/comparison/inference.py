@@ -110,9 +110,9 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
 class SamplingParams:
     """Sampling parameters: greedy decoding, or sampling.
 
-    temperature    divides the logits: below 1 the distribution gets sharper
-    top_p          sample from the smallest set of tokens with this total probability (Holtzman
-                   et al. 2020, section 3.1)
+    temperature  divides the logits: below 1 the distribution gets sharper
+    top_p        sample from the smallest set of tokens with this total probability (Holtzman et al.
+                 2020, section 3.1)
     """
 
     greedy: bool

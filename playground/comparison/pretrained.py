@@ -90,10 +90,10 @@ KIND_OF_TYPE = {
 class ResolvedModel:
     """A model whose files are on this machine.
 
-    parameters   numbers in its weights file; stored buffers count, too
-    bytes        size of the weights
-    commit       of the Hub's repository; empty for a folder
-    where        "directory", "cache" or "downloaded"
+    parameters  numbers in its weights file; stored buffers count, too
+    bytes       size of the weights
+    commit      of the Hub's repository; empty for a folder
+    where       "directory", "cache" or "downloaded"
     """
 
     name: str

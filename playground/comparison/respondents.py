@@ -36,12 +36,12 @@ BATCH_SIZE = 16  # sequences in one forward pass
 class Output:
     """A prediction for one example.
 
-    prompt   the text that was sent
-    tokens   the input tokens as the model gets them, one text for each of its `ids`
-    raw_output      the generated text, unchanged
-    parsed     its symbols; None for a position without a symbol, and None as a whole if the line
-             is not a list of symbols
-    log_prob   that of the target given the input; None if it was not measured
+    prompt      the text that was sent
+    tokens      the input tokens as the model gets them, one text for each of its `ids`
+    raw_output  the generated text, unchanged
+    parsed      its symbols; None for a position without a symbol, and None as a whole if the line
+                is not a list of symbols
+    log_prob    that of the target given the input; None if it was not measured
     """
 
     prompt: str

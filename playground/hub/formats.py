@@ -21,11 +21,12 @@ class NotPublishableError(ValueError):
 class PackageFormat:
     """The classes that load a published model.
 
-    auto_class     the Auto class of transformers
-    module   the module of playground.models in the package; empty for a class of transformers
-    config   the configuration class
-    model    the model class
-    needs_mask_tokens   whether an input ends with one blank token per position of the target
+    auto_class         the Auto class of transformers
+    module             the module of playground.models in the package; empty for a class of
+                       transformers
+    config             the configuration class
+    model              the model class
+    needs_mask_tokens  whether an input ends with one blank token per position of the target
     """
 
     auto_class: str

@@ -24,20 +24,20 @@ MIN_LOGIT_DIFF = 0.01  # logits; fractions of a smaller change are not meaningfu
 class PatchingResult:
     """The effect of one replaced token, and the fraction of it that each head restores.
 
-    clean_source      the clean source
-    corrupted_source     the corrupted source
-    position    the first position at which the two targets differ (0: the first target token)
-    clean_token       the target token there for the clean source
+    clean_source          the clean source
+    corrupted_source      the corrupted source
+    position              the first position at which the two targets differ (0: the first target
+                          token)
+    clean_token           the target token there for the clean source
     corrupted_token       the target token there for the corrupted source
     clean_logit_diff      logit of `clean_token` minus logit of `corrupted_token` on the clean
-    source; positive if the model
-                prefers the target
-    corrupted_logit_diff       the same logit difference on the corrupted source
-    recovered_fraction   for each head, run on the corrupted source with this head's clean output:
-    the
-                fraction of the change from `corrupted_logit_diff` to `clean_logit_diff`. 0: no
-                effect; 1: full recovery; below 0: the head opposes it. The fractions need not sum
-                to 1, because the output of a head is an input of later heads
+                          source; positive if the model prefers the target
+    corrupted_logit_diff  the same logit difference on the corrupted source
+    recovered_fraction    for each head, run on the corrupted source with this head's clean output:
+                          the fraction of the change from `corrupted_logit_diff` to
+                          `clean_logit_diff`. 0: no effect; 1: full recovery; below 0: the head
+                          opposes it. The fractions need not sum to 1, because the output of a head
+                          is an input of later heads
     """
 
     clean_source: list[int]

@@ -28,13 +28,13 @@ from .hooks import ATTENTION_KINDS, Component, record_activations
 class AttentionRecording:
     """The attention weights and the logits of one pass over a batch.
 
-    source_BS    the source tokens with EOS
-    decoder_input_BT     the decoder input: SOS, then the target or the generated tokens
-    logits_BTV   the logits of the decoder
-    attention_weights    for each of "encoder", "decoder" and "cross" the weights LBHQM; rows sum to
-    one attn_mask     for each of them BQM, true if the query may attend to the key; elsewhere, at
-    future
-                 positions and padding, the weight is zero by construction
+    source_BS          the source tokens with EOS
+    decoder_input_BT   the decoder input: SOS, then the target or the generated tokens
+    logits_BTV         the logits of the decoder
+    attention_weights  for each of "encoder", "decoder" and "cross" the weights LBHQM; rows sum to
+                       one
+    attn_mask          for each of them BQM, true if the query may attend to the key; elsewhere, at
+                       future positions and padding, the weight is zero by construction
     """
 
     source_BS: Tensor

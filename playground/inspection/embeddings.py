@@ -95,8 +95,8 @@ def word_order_distance(
 class EmbeddingPCA:
     """Token embeddings projected onto their first two principal components.
 
-    coordinates      two coordinates for each of `names`
-    explained_variance   the fraction of the variance that each of the two components explains
+    coordinates         two coordinates for each of `names`
+    explained_variance  the fraction of the variance that each of the two components explains
     """
 
     names: list[str]

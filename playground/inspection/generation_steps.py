@@ -23,13 +23,13 @@ TOP_K = 5
 class GenerationStep:
     """One output position of one sequence.
 
-    prefix         the decoder input up to here: SOS and the prefix
-    top_tokens    the most likely next tokens with their probabilities, the most likely first
+    prefix       the decoder input up to here: SOS and the prefix
+    top_tokens   the most likely next tokens with their probabilities, the most likely first
     token        the token at this position: the generated one, or the target if teacher-forced
-    probability   the model's probability of `token`
-    target         the target token here; None after the end of the target
-    decoder_LHM   decoder self-attention weights over the decoder input up to here
-    cross_LHS     cross-attention weights over the source
+    probability  the model's probability of `token`
+    target       the target token here; None after the end of the target
+    decoder_LHM  decoder self-attention weights over the decoder input up to here
+    cross_LHS    cross-attention weights over the source
     """
 
     position: int

@@ -60,18 +60,16 @@ MAX_BASELINE = 0.5
 class HeadScore:
     """Scores of one head: means over all rows of the attention weights of all sequences.
 
-    patterns       for each of `PATTERNS` the fraction of attention on it, from 0 to 1; for
-                   "uniform" the overlap with a uniform row (1 - total variation); None if the
-                   pattern is impossible, such as one in the future
-    uniform_baseline         the baseline: the score of a uniform row on the pattern; for "uniform"
-    the
-                   overlap of a one-hot row with it
-    entropy        entropy of a row of weights in nats; 0 if all attention is on one position
-    most_entropy   entropy of a uniform row, the maximum
-    alignment_fraction        fraction of attention on the source token that the target token
-    depends on alignment_distance       mean distance to that token in positions: the earth mover's
-    distance to the
-                   ideal row
+    patterns            for each of `PATTERNS` the fraction of attention on it, from 0 to 1; for
+                        "uniform" the overlap with a uniform row (1 - total variation); None if the
+                        pattern is impossible, such as one in the future
+    uniform_baseline    the score of a uniform row on the pattern; for "uniform" the overlap of a
+                        one-hot row with it
+    entropy             entropy of a row of weights in nats; 0 if all attention is on one position
+    max_entropy         entropy of a uniform row, the maximum
+    alignment_fraction  fraction of attention on the source token that the target token depends on
+    alignment_distance  mean distance to that token in positions: the earth mover's distance to the
+                        ideal row
 
     `alignment_fraction` and `alignment_distance` exist for cross-attention in tasks with a known
     alignment.

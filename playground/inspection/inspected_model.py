@@ -35,10 +35,9 @@ class InspectionError(ValueError):
 class Example(Batch):
     """A sequence entered by the user, as a batch of one example (source 1S, target 1T).
 
-    has_target   whether the target is known. If it is not, for example because the user's dataset
-    has no
-            pair with this source, the target holds the model's generated tokens, so that there is
-            a decoder input
+    has_target  whether the target is known. If it is not, for example because the user's dataset
+                has no pair with this source, the target holds the model's generated tokens, so that
+                there is a decoder input
     """
 
     has_target: bool

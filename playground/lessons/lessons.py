@@ -26,12 +26,13 @@ SCHEMES = {name: name for name in POSITIONS}
 class Lesson:
     """One lesson.
 
-    runs    a function from the options to the settings of each run, by the label of the run
-    measure   the name of the function of measurements.py that measures the answer
-    low, high, within    for a number: the accepted range, and the tolerance of a correct prediction
-    choices   for a choice: the accepted predictions, each with its label
-    options   the options that the user can change, each with its default; `option_labels` has
-              their labels
+    runs               a function from the options to the settings of each run, by the label of the
+                       run
+    measure            the name of the function of measurements.py that measures the answer
+    low, high, within  for a number: the accepted range, and the tolerance of a correct prediction
+    choices            for a choice: the accepted predictions, each with its label
+    options            the options that the user can change, each with its default; `option_labels`
+                       has their labels
     """
 
     title: str

@@ -43,8 +43,8 @@ def sample_training_batch(
 class HeldOutSet:
     """Distinct held-out sequences, distributed over the lengths.
 
-    num_available   by length, the number of distinct held-out sequences; None if there are too
-                    many to count (see `Task.max_enumerated`)
+    num_available  by length, the number of distinct held-out sequences; None if there are too many
+                   to count (see `Task.max_enumerated`)
     """
 
     batch: Batch

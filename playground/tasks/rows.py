@@ -74,9 +74,9 @@ class DatasetNotFoundError(DatasetError):
 class PairDataset:
     """Distinct sources, each with its target, as token ids in flat arrays.
 
-    duplicates       number of omitted pairs that were equal to an earlier one
+    duplicates  number of omitted pairs that were equal to an earlier one
     conflicts   number of omitted pairs whose source had an earlier, different target;
-                     `conflict_lines` has the first line numbers
+                `conflict_lines` has the first line numbers
     """
 
     vocabulary: tuple[str, ...]

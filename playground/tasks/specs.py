@@ -13,15 +13,16 @@ class TaskSpec:
     """An entry of `TASKS`.
 
     class_path          the class, as an import string
-    description        what the task does with a sequence, in one sentence
-    example         a sequence and its target, over ten symbols
-    n_symbols_range         minimum and maximum of the setting `n_symbols_range`; None if the
-    alphabet is fixed extra_symbols           symbols of this task only, numbered after those of the
-    setting min_length        minimum length of a source; shorter ones are never sampled
-    default_max_length         maximum length of a source in a run that does not set max_length
-    max_target_length   the maximum length of a target for a source of this length num_sources
-    number of distinct sources, from the setting `n_symbols_range` and the length, which is
-                    at least `min_length`
+    description         what the task does with a sequence, in one sentence
+    example             a sequence and its target, over ten symbols
+    n_symbols_range     minimum and maximum of the setting `n_symbols_range`; None if the alphabet
+                        is fixed
+    extra_symbols       symbols of this task only, numbered after those of the setting
+    min_length          minimum length of a source; shorter ones are never sampled
+    default_max_length  maximum length of a source in a run that does not set max_length
+    max_target_length   the maximum length of a target for a source of this length
+    num_sources         number of distinct sources, from the setting `n_symbols_range` and the
+                        length, which is at least `min_length`
     """
 
     class_path: str

@@ -144,9 +144,9 @@ class Task:
 class Batch:
     """Examples for a model, padded with PAD.
 
-    source_BS   the sequence and EOS
-    target_BT   SOS, the target sequence and EOS
-    loss_weight_B    1.0 for training examples, 0.0 for held-out ones
+    source_BS      the sequence and EOS
+    target_BT      SOS, the target sequence and EOS
+    loss_weight_B  1.0 for training examples, 0.0 for held-out ones
     """
 
     source_BS: Tensor

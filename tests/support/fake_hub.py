@@ -1,13 +1,11 @@
-"""A Hugging Face Hub on this machine, for tests: the HTTP that huggingface_hub 2.4 speaks, and
-faults on demand.
+"""A stand-in Hugging Face Hub for tests: the HTTP API of huggingface_hub 2.4, with faults.
 
     with FakeHub() as hub:
         api = HfApi(endpoint=hub.url, token=hub.ADA)
-        hub.put("ben/counting", {"README.md": b"...", "model.safetensors": weights})   # a
-        repository without a client with hub.fault(hub.COMMIT, 503, times=1): ...
-        # the next commit is refused with hub.record_requests() as seen: ...
-        # what was asked meanwhile assert not hub.requests_with(hub.OWNER)
-        # this token never came
+        hub.put("ben/counting", {"README.md": b"...", "model.safetensors": weights})
+        with hub.fault(hub.COMMIT, 503, times=1): ...  # the next commit fails
+        with hub.record_requests() as requests: ...
+        assert not hub.requests_with(hub.OWNER)  # this token was never sent
 
 As on the real Hub, files in LFS are kept by another host, which is given no token: the Hub is
 `127.0.0.1`, its storage is `localhost`, and storage refuses whoever shows a token beside a signed
