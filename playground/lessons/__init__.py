@@ -2,8 +2,8 @@
 
 lessons.py        the runs, the question and the accepted answers of each lesson
 measurements.py   the measurements on the runs of a lesson
-bugs.py    known bugs, each as one changed line of the source
-bug_injection.py      copies of the model that contain such a bug
-service.py   the queue of measurements, with their limits and timeouts
-tasks.py        the entry point of the measurement process
+bugs.py           known bugs, each as one changed line of the source
+bug_injection.py  copies of the model that contain such a bug
+service.py        the queue of measurements, with their limits and timeouts
+tasks.py          the entry point of the measurement process
 """
