@@ -2,13 +2,17 @@
 
 Importing this module alone does not import torch.
 
-subject               a model with its task
-components            the model's components, and the hooks that record or replace their outputs
-recording, steps      attention weights of one sequence
-heads                 attention patterns of the heads
-ablation, patching    effects of the components, measured by interventions
-lens                  logit lens and direct logit attribution
-walk                  every tensor of one forward pass
-embeddings, masks, sizes   independent of the modules above
-report                all results as plain data
+inspected_model      a model with its task
+hooks                the components of a model; hooks that record or replace their outputs
+attention_recording  attention weights of a batch
+generation_steps     attention weights of one sequence, token by token
+head_patterns        attention patterns of the heads
+ablation             effects of components, measured by ablation
+activation_patching  effects of heads, measured by activation patching
+logit_lens           logit lens and direct logit attribution
+trace                every tensor of one forward pass
+report               all results as plain data
+views/               the views of the Inspect tab
+
+The other modules (embeddings, masks, parameter counts) are independent of these.
 """
