@@ -27,13 +27,8 @@ from .accuracy import LONGER, TARGET_SCORE
 from .reference_models import BART, BEST, CANDIDATES, OURS, TUTORIAL, X, reference_versions
 
 MAX_STEPS = 600  # steps of a peer's run
-LEARNING_RATES = (
-    2e-3,
-    4e-3,
-    1e-3,
-    8e-3,
-    5e-4,
-)  # likeliest first: what cannot win any more is ended early
+# likeliest first: what cannot win any more is ended early
+LEARNING_RATES = (2e-3, 4e-3, 1e-3, 8e-3, 5e-4)
 SWEEP_SEED = 100
 SEEDS = 3
 REFERENCES = (BEST, BART, X, TUTORIAL)
@@ -166,10 +161,8 @@ class Comparison:
         measurement = Measurement(
             self.name, {"seeds": self.seeds, "limit": self.seconds, "budget": self.budget}
         )
-        for name in (
-            OURS,
-            *self.references,
-        ):  # what torch does only once must fall on nobody's clock
+        # what torch does only once must fall on nobody's clock
+        for name in (OURS, *self.references):
             train_until(
                 name,
                 self.settings[0].reference_configs(SWEEP_SEED, 1e-4, 10, budget=3),

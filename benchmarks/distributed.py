@@ -87,10 +87,11 @@ def measure() -> list[dict[str, Any]]:
     for width in WIDTHS:
         runs = {size: start_ranks(size, width) for size in (1, 2)}
         rates: dict[int, list[float]] = {size: [] for size in runs}
+        # these warm up
         steps = {
             size: max(1, round(10 * SECONDS / seconds(processes, 10)))
             for size, processes in runs.items()
-        }  # these warm up
+        }
         for _ in range(ROUNDS):
             for size, processes in runs.items():
                 examples = FIELDS["batch_size"] * steps[size]  # type: ignore[operator]

@@ -19,15 +19,8 @@ from playground.training.config import RunConfig
 from playground.training.cuda_graphs import CudaGraphSteps
 from playground.training.trainer import Trainer
 
-SIZES = (
-    (64, 32),
-    (64, 128),
-    (64, 1024),
-    (128, 128),
-    (256, 128),
-    (512, 128),
-    (512, 1024),
-)  # d_model and batch size
+# d_model and batch size
+SIZES = ((64, 32), (64, 128), (64, 1024), (128, 128), (256, 128), (512, 128), (512, 1024))
 PRECISIONS = ("float32", "tf32", "bfloat16")
 ROUNDS, ROW_LENGTH = 5, 64
 
@@ -79,9 +72,8 @@ def _one(d_model: int, batch_size: int, precision: str) -> dict[str, Any]:
         "captured": Trainer(config),
         "compiled": Trainer(config),
     }
-    plain = trainers[
-        "unasked"
-    ]  # steps in rows, not recorded: what not waiting for the device brings by itself
+    # steps in rows, not recorded: what not waiting for the device brings by itself
+    plain = trainers["unasked"]
     plain.cuda_graph = CudaGraphSteps(
         plain.model,
         plain.optimizer,
@@ -134,12 +126,13 @@ def _bandwidth(size: int = 2**28) -> float:
 def _peak(precision: str, size: int = 8192) -> float:
     """Return the operations per second of a large matrix product in this precision."""
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    # ones are quicker
     one = torch.randn(
         size,
         size,
         device="cuda",
         dtype=torch.bfloat16 if precision == "bfloat16" else torch.float32,
-    )  # ones are quicker
+    )
     return 2 * size**3 / _seconds(lambda: one @ one)
 
 

@@ -114,9 +114,8 @@ def measure() -> dict[str, Any]:
         page.get_by_role("tab", name="Inspect").click()
         page.wait_for_selector(".inspect[data-drawn]")
         result["default"] = changes(page, "checkpoint:reverse", 8, N_CHANGES)
-        page.click(
-            ".of-attention [data-value=right]"
-        )  # an untrained model's own answer may end at once
+        # an untrained model's own answer may end at once
+        page.click(".of-attention [data-value=right]")
         result["large"] = changes(page, "checkpoint:large", 63, 15)
         browser.close()
         app.stop()

@@ -29,10 +29,11 @@ def evaluate_lengths(*command: str) -> list[dict[str, Any]]:
 
     Returns a row for each variant, and a last one for the whole experiment.
     """
+    # a command that is cut off goes on
     scratch = (
         Path(tempfile.gettempdir())
         / f"playground-benchmark-{command[-1]}-{COMMIT_AT_START['commit']}"
-    )  # a command that is cut off goes on
+    )
     started_at = read_seconds(scratch)
     started = time.monotonic()
     whole = [sys.executable, "-m", "playground", *command, "--json", "--out", str(scratch / "runs")]

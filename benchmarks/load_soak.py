@@ -228,9 +228,8 @@ def soak(
 ) -> dict[str, Any]:
     """Run all phases, with users in each, and check the runs at the end."""
     packed = zipped_small_checkpoint(root, tiny_config(**MODEL))
-    stage.page(new_owner_key()).call(
-        "try", subject="checkpoint:reverse", text="3 1 4"
-    )  # who looks is there from now on
+    # who looks is there from now on
+    stage.page(new_owner_key()).call("try", subject="checkpoint:reverse", text="3 1 4")
     idle = megabytes(stage)
     owners = [new_owner_key() for _ in range(SLOTS)]
     subjects = []

@@ -51,13 +51,11 @@ class Phase:
     """A part of the soak test: its fault, and the measurements."""
 
     kind: str
-    memory: list[float] = field(
-        default_factory=list
-    )  # megabytes of the server, at the begin and at the end
+    # megabytes of the server, at the begin and at the end
+    memory: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)  # what the answers to polls took
-    inspection_seconds: list[float] = field(
-        default_factory=list
-    )  # likewise for Inspect and "Try it"
+    # likewise for Inspect and "Try it"
+    inspection_seconds: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     failed_connections: int = 0  # requests that met no server, because it was being started again
     recovery_seconds: float | None = (
@@ -144,10 +142,8 @@ class RunOwner(threading.Thread):
     def __init__(self, stage: Scenario, owner: str, subject: str) -> None:
         super().__init__(daemon=True)
         self.scenario, self.page, self.subject = stage, stage.page(owner), subject
-        self.saved_steps, self.lost_checkpoints = (
-            0,
-            0,
-        )  # the newest checkpoint's step; how often the run was seen before it
+        # the newest checkpoint's step; how often the run was seen before it
+        self.saved_steps, self.lost_checkpoints = (0, 0)
         self.status, self.step, self.last_step_at = "", 0, 0.0
         self.stopping = threading.Event()
         self.rng = random.Random(subject)

@@ -127,9 +127,8 @@ class TorchTransformer(ReferenceModel):
 
     def write(self, decoder_input_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
         x_BTD = self._with_positions(self.target_tokens(decoder_input_BT), self.target_positions)
-        hidden_TT = ~causal_mask(
-            decoder_input_BT.shape[1], decoder_input_BT.device
-        )  # torch's masks are true where one may not look
+        # torch's masks are true where one may not look
+        hidden_TT = ~causal_mask(decoder_input_BT.shape[1], decoder_input_BT.device)
         padding_BS = source_BS == PAD
         decoder = self.transformer.decoder
         return self.output(
@@ -177,9 +176,8 @@ class XTransformers(ReferenceModel):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # it scripts functions as it is imported
+            # it scripts functions as it is imported
+            warnings.simplefilter("ignore", DeprecationWarning)
             from x_transformers import XTransformer  # type: ignore[import-untyped]
         self.config = config
         each: dict[str, Any] = {

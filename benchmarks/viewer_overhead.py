@@ -66,9 +66,8 @@ def poll_as_viewer(
 
     def poll(request: dict[str, Any]) -> None:
         n_known, epoch, looks = 0, -1, 0
-        connection = http.client.HTTPConnection(
-            "127.0.0.1", port, timeout=20
-        )  # kept open, as a browser does
+        # kept open, as a browser does
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         while not stop.is_set():
             if not on.is_set():
                 connection.close()  # the next request opens it again

@@ -13,14 +13,12 @@ import sys
 
 def main() -> None:
     """Run the command line."""
-    signal.signal(
-        signal.SIGINT, lambda number, frame: sys.exit(128 + number)
-    )  # the import below takes seconds
+    # the import below takes seconds
+    signal.signal(signal.SIGINT, lambda number, frame: sys.exit(128 + number))
     try:
         from playground.__main__ import run
 
         run(name="transformer-playground")
     finally:
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # the interpreter restores the default action of every other handler
+        # the interpreter restores the default action of every other handler
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

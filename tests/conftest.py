@@ -14,12 +14,10 @@ from playground.training.trainer import Trainer
 
 settings.register_profile("quick", max_examples=50, deadline=None, derandomize=True, database=None)
 settings.load_profile("quick")
-torch.set_num_threads(
-    1
-)  # as a Trainer does: two threads on a busy machine take thirty times as long
-os.environ.setdefault(
-    "PLAYGROUND_THREADS", "1"
-)  # for runs in processes of their own, which would try out what is quickest
+# as a Trainer does: two threads on a busy machine take thirty times as long
+torch.set_num_threads(1)
+# for runs in processes of their own, which would try out what is quickest
+os.environ.setdefault("PLAYGROUND_THREADS", "1")
 
 # What figures and transformers import as well: whatever is forked for a test and needs them is
 # there two seconds sooner. Nothing that

@@ -158,9 +158,8 @@ class JobQueue:
                 )
             if len(active) >= MAX_CONCURRENT_JOBS:
                 raise JobError("too many jobs are running; try again in a minute", retryable=True)
-            if (
-                not self._thread_running
-            ):  # before the first job, which could not time out without it
+            # before the first job, which could not time out without it
+            if not self._thread_running:
                 try:
                     threading.Thread(
                         target=self._housekeeping_loop, name="comparer-housekeeping", daemon=True

@@ -332,9 +332,8 @@ def to_csv(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
             censored_at,
             seconds.get("median"),
         ]
-        varied = [
-            cell["values"].get(name) for name in names if name != VARIANT_KEY
-        ]  # whose label says it
+        # whose label says it
+        varied = [cell["values"].get(name) for name in names if name != VARIANT_KEY]
         lines.append([*varied, *row])
     return to_csv_text([*(name for name in names if name != VARIANT_KEY), *CSV_COLUMNS], lines)
 

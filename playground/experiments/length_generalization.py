@@ -239,9 +239,8 @@ def _comparison(
             f"{row['label']} to {_reach_sentence(row, max_length)}" for row in rest
         )
     lengths_by_scheme += f" ({seeds})"
-    tested = [
-        row for row in done if row["beyond"] and row["longest"] == max_length
-    ]  # shares over the same lengths
+    # shares over the same lengths
+    tested = [row for row in done if row["beyond"] and row["longest"] == max_length]
     if not tested:
         lengths_by_scheme += f"; no length beyond {max_length} was asked"
     elif len(tested) == 1:

@@ -21,18 +21,11 @@ from .analysis import first_step_reaching, percent
 from .spec import LENGTHS, Experiment
 
 LOSS_WINDOW = 10  # updates over which the final training loss is averaged
-MACHINE_SETTINGS = (
-    "seed",
-    "device",
-    "threads",
-    "eval_every",
-)  # settings that a reproduction may choose
+# settings that a reproduction may choose
+MACHINE_SETTINGS = ("seed", "device", "threads", "eval_every")
 NEAR_PERFECT = 0.999
-EXPECTED_ORDER = (
-    ("none", "t5"),
-    ("alibi",),
-    ("rope", "sinusoidal"),
-)  # as published, best first; those in one group are about equal
+# as published, best first; those in one group are about equal
+EXPECTED_ORDER = (("none", "t5"), ("alibi",), ("rope", "sinusoidal"))
 
 
 @dataclass(frozen=True)
@@ -467,9 +460,8 @@ def outcome(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> d
         return result | {"passed": None, "sentence": f"{claim.measure} was not measured"}
     passed = _meets_criterion(claim, facts)
     written = _summary(claim, facts)
-    word = (
-        "fail" if not passed else "pass" if claim.published is not None else "reached"
-    )  # which no figure can contradict
+    # which no figure can contradict
+    word = "fail" if not passed else "pass" if claim.published is not None else "reached"
     sentence = f"published: {claim.told}; ours: {written}; {word}: {claim.rule}"
     return result | {"passed": passed, "word": word, "written": written, "sentence": sentence}
 

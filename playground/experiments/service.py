@@ -44,16 +44,8 @@ MAX_QUEUED_RUNS = 2  # maximum number of queued runs of one experiment
 POLL_INTERVAL_S = 0.2  # seconds between two iterations of the background thread
 MAX_EXPERIMENTS_PER_OWNER, MAX_EXPERIMENTS_TOTAL = 50, 2000
 RETRY_DELAY_S = 5.0  # seconds after a refusal until the next attempt
-SPEC_FIELDS = (
-    "name",
-    "question",
-    "base",
-    "grid",
-    "seeds",
-    "kind",
-    "times",
-    "n",
-)  # the fields of a request
+# the fields of a request
+SPEC_FIELDS = ("name", "question", "base", "grid", "seeds", "kind", "times", "n")
 TERMINAL_STATUSES = ("done", "failed")
 RESUMABLE_STATUSES = ("paused", "stopped", "failed")  # statuses that only a resume ends
 MAX_CACHED = 64  # experiments with computed results in memory

@@ -61,9 +61,8 @@ class Job:
     retryable: bool = False
     result: dict[str, Any] | None = None
     last_message_at: float = field(default_factory=time.monotonic)
-    silence_timeout_s: float = (
-        SILENCE_TIMEOUT_S + LOADING_TIMEOUT_S
-    )  # the first message follows the imports
+    # the first message follows the imports
+    silence_timeout_s: float = SILENCE_TIMEOUT_S + LOADING_TIMEOUT_S
     phase: Phase = Phase.READING
     shared: bool = False  # a public gallery, which every owner may read
     address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that started it

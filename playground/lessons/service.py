@@ -38,11 +38,8 @@ UNPOLLED_TIMEOUT_S = 30.0  # seconds without a poll until a measurement is inact
 KILLED_EXIT_CODES = (-9, 137)  # exit codes after SIGKILL
 ACTIVE_STATUSES = ("training", "waiting", "measuring")
 HIDDEN_UNTIL_SOLVED = ("changed", "diff")  # hidden until the user identifies the line
-HIDDEN_UNTIL_IDENTIFIED = (
-    "source",
-    "unnoticed",
-    *HIDDEN_UNTIL_SOLVED,
-)  # hidden until the user identifies the bug
+# hidden until the user identifies the bug
+HIDDEN_UNTIL_IDENTIFIED = ("source", "unnoticed", *HIDDEN_UNTIL_SOLVED)
 
 
 @dataclass
@@ -56,13 +53,11 @@ class Measurement:
     request: dict[str, Any]
     status: str = "training"  # waiting (for a process), measuring, done, failed, cancelled
     message: str = ""
-    progress: dict[str, Any] = field(
-        default_factory=dict
-    )  # the latest progress message of its process
+    # the latest progress message of its process
+    progress: dict[str, Any] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)  # of a lesson, by label
-    started_runs: list[Run] = field(
-        default_factory=list
-    )  # the runs that this measurement started or resumed
+    # the runs that this measurement started or resumed
+    started_runs: list[Run] = field(default_factory=list)
     result: dict[str, Any] | None = None
     process: WorkerProcess | None = None
     bug_identified: bool = False  # for a bug: whether the user identified it

@@ -37,9 +37,8 @@ from .positions import InputEmbedding, sinusoidal_positions
 from .transformer import AttentionWeights, Transformer
 
 PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
-IGNORE_INDEX = (
-    -100
-)  # labels that the loss ignores, by transformers' convention; it ignores PAD, too
+# labels that the loss ignores, by transformers' convention; it ignores PAD, too
+IGNORE_INDEX = -100
 SPECIAL_TOKEN_IDS = {
     "pad_token_id": PAD,
     "bos_token_id": SOS,

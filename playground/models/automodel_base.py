@@ -16,9 +16,8 @@ from transformers import GenerationConfig, PreTrainedConfig, StoppingCriteria
 from .config import ModelConfig
 
 PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
-IGNORE_INDEX = (
-    -100
-)  # labels that the loss ignores, by transformers' convention; it ignores PAD, too
+# labels that the loss ignores, by transformers' convention; it ignores PAD, too
+IGNORE_INDEX = -100
 SPECIAL_TOKEN_IDS = {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": EOS}
 
 

@@ -29,10 +29,8 @@ LIMIT_ENV_NAMES = {
 # moments), and the first and the last weights of the history.
 BYTES_PER_PARAMETER = 2 * 12 + 2 * 4
 MAX_METRICS_BYTES = 16_000_000  # bytes: about 100,000 steps, read in one or two seconds
-SHARED_VIEW_TIMEOUT_S, SHARED_SLOW_VIEW_TIMEOUT_S = (
-    20.0,
-    120.0,
-)  # seconds in a process that all visitors share
+# seconds in a process that all visitors share
+SHARED_VIEW_TIMEOUT_S, SHARED_SLOW_VIEW_TIMEOUT_S = (20.0, 120.0)
 TIME_WARNING_S = 60.0  # remaining seconds of training at which a run starts to warn
 
 

@@ -130,12 +130,10 @@ class Registry:
             env_number("HANG_TIMEOUT_S") if hang_timeout_s is None else hang_timeout_s
         )
         self.inspector = InspectorClient()
-        self.slow_inspector = (
-            InspectorClient()
-        )  # for views that take seconds, so that they do not delay fast ones
-        self.upload_validator = (
-            InspectorClient()
-        )  # for uploads, so that a hostile one cannot interrupt other views
+        # for views that take seconds, so that they do not delay fast ones
+        self.slow_inspector = InspectorClient()
+        # for uploads, so that a hostile one cannot interrupt other views
+        self.upload_validator = InspectorClient()
         self.download_tokens = DownloadTokens()
         self.slice_runner: SliceRunner | None = None  # on ZeroGPU, the function that trains a slice
         self.device_summary = ""  # the training device and the reason, once they are known
@@ -1027,9 +1025,8 @@ class Registry:
                     run.probe_info, run.snapshot = answer["stage"], answer["snapshot"]
                     run.snapshot_version += 1
                     if not run.has_worker:
-                        run.latest_weights_step = run.snapshot[
-                            "step"
-                        ]  # the nearest step with stored weights
+                        # the nearest step with stored weights
+                        run.latest_weights_step = run.snapshot["step"]
                     if (
                         time.monotonic() - run.last_viewed_at < VIEWER_TTL_S
                         and run.snapshot["step"] != run.latest_weights_step
@@ -1090,9 +1087,8 @@ class Registry:
                 run.write()
             elif kind == "ended":
                 before, run.status, scores = run.status, content[0], content[2]
-                if (
-                    run.status == "waiting" and run.pause_pending
-                ):  # the pause came after the slice's end
+                # the pause came after the slice's end
+                if run.status == "waiting" and run.pause_pending:
                     run.status = "paused"
                 if before == "stopped" or (before == "stopping" and run.status == "waiting"):
                     run.status = "stopped"

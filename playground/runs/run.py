@@ -55,10 +55,8 @@ MAX_PENDING_POINTS = 2000  # points
 MAX_NAME_LENGTH = 80
 DIVERGED_MESSAGE = "training diverged"  # start of the message of a diverged run
 NO_USABLE_CHECKPOINT = "no checkpoint of this run can be used"
-HISTORY_THINNED, WEIGHTS_EVICTED = (
-    "thinned",
-    "emptied",
-)  # values of `removed`: evicted history or weights
+# values of `removed`: evicted history or weights
+HISTORY_THINNED, WEIGHTS_EVICTED = ("thinned", "emptied")
 PINNED_SUFFIX = "-kept"  # suffix of the folder of a checkpoint that the owner saved
 
 
@@ -223,9 +221,8 @@ class Run:
     viewer_active: bool = False  # the last value sent to the worker
     next_command: str = ""  # first command of the next worker, after the current one has exited
     command_sent_at: float | None = None  # time of the first command without a response
-    pending_points: list[dict[str, Any]] = field(
-        default_factory=list
-    )  # points that `load` will append
+    # points that `load` will append
+    pending_points: list[dict[str, Any]] = field(default_factory=list)
     memory_wait_since: float | None = None  # start of the wait for memory
     pause_pending: bool = False  # a pause was sent to the current slice
     exiting: bool = False  # the worker saves and exits
@@ -233,17 +230,14 @@ class Run:
     forced_status: tuple[str, str] | None = None  # status and message after the worker is killed
     cpu_seconds: float = 0.0  # CPU seconds of the worker at its last sign of activity
     paused_at: float = field(default_factory=time.monotonic)
-    pending_requests: set[Future[Response]] = field(
-        default_factory=set
-    )  # pending inspection requests
+    # pending inspection requests
+    pending_requests: set[Future[Response]] = field(default_factory=set)
     size_bytes: int | None = None  # bytes on disk; None: unknown or changing
     lock: RecordLock = field(default_factory=RecordLock)
     loading_lock: threading.Lock = field(default_factory=threading.Lock)  # taken before `lock` only
     writing_lock: threading.Lock = field(default_factory=threading.Lock)  # taken before `lock` only
-    _changes_version: tuple[list[SettingChange] | None, int] = (
-        None,
-        0,
-    )  # a list of changes and its number
+    # a list of changes and its number
+    _changes_version: tuple[list[SettingChange] | None, int] = (None, 0)
     # Whether the pending write of the record is flushed; None: no write is pending.
     write_pending: bool | None = None
 
@@ -350,9 +344,8 @@ class Run:
     def append_points(self, lines: list[dict[str, Any]]) -> None:
         """Append the metrics of a worker's message. Needs the lock."""
         if self.points is None:
-            self.pending_points = [*self.pending_points, *lines][
-                -MAX_PENDING_POINTS:
-            ]  # older ones are on disk
+            # older ones are on disk
+            self.pending_points = [*self.pending_points, *lines][-MAX_PENDING_POINTS:]
         else:
             points = self.points
             try:  # points that were loaded from disk may include those of this message

@@ -8,12 +8,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_SPLITMIX64_GAMMA = (
-    -7046029254386353131
-)  # 0x9E3779B97F4A7C15 as int64: the odd constant of Fibonacci hashing
-_SPLITMIX64_MULTIPLIER = (
-    -4658895280553007687
-)  # 0xBF58476D1CE4E5B9 as int64: splitmix64's first multiplier
+# 0x9E3779B97F4A7C15 as int64: the odd constant of Fibonacci hashing
+_SPLITMIX64_GAMMA = -7046029254386353131
+# 0xBF58476D1CE4E5B9 as int64: splitmix64's first multiplier
+_SPLITMIX64_MULTIPLIER = -4658895280553007687
 
 
 def splitmix64(x: Tensor) -> Tensor:

@@ -70,9 +70,8 @@ class CudaGraphSteps:
         )
         self.lrs_R = torch.zeros(RING_SIZE, device=device)
         self.results_R3 = torch.zeros(RING_SIZE, 3, dtype=torch.double, device=device)
-        self.index = torch.zeros(
-            1, dtype=torch.long, device=device
-        )  # index of the step in the ring
+        # index of the step in the ring
+        self.index = torch.zeros(1, dtype=torch.long, device=device)
         self.lr = torch.zeros((), device=device)
         # True after a step that was not finite; the following steps of this call change nothing
         self.diverged = torch.zeros((), dtype=torch.bool, device=device)

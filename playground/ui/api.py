@@ -93,9 +93,8 @@ class Endpoints:
         self.inspection_slots = BoundedSemaphoreQueue(
             MAX_CONCURRENT_INSPECTIONS, 4 * MAX_CONCURRENT_INSPECTIONS
         )
-        self.evaluation_slots = BoundedSemaphoreQueue(
-            int(env_number("API_MAX_CONCURRENT"))
-        )  # for all clients
+        # for all clients
+        self.evaluation_slots = BoundedSemaphoreQueue(int(env_number("API_MAX_CONCURRENT")))
 
     def register(self) -> None:
         """Add the endpoints to the page under construction."""

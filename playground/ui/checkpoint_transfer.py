@@ -4,7 +4,7 @@
     POST playground/checkpoint          the body is the zip file, X-Owner the owner key of the new
                                         run, and X-Name its name
 
-The upload route of Gradio stays closed (hosts.py), because it checks neither owner nor size.
+The upload route of Gradio stays closed (middleware.py), because it checks neither owner nor size.
 """
 
 from __future__ import annotations

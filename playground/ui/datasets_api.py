@@ -86,9 +86,8 @@ class DatasetUploads:
         self.registry = registry
         self.own_mb = env_number("DATASETS_PER_USER_MB")
         self.all_mb = env_number("DATASETS_TOTAL_MB")
-        self._pending: OrderedDict[str, tuple[str, Path]] = (
-            OrderedDict()
-        )  # by owner: content hash and folder of the latest upload
+        # by owner: content hash and folder of the latest upload
+        self._pending: OrderedDict[str, tuple[str, Path]] = OrderedDict()
         self._active_uploads: dict[str, Transfer] = {}  # by owner
         self._slots = TransferSlots(
             MAX_PENDING_UPLOADS,
@@ -96,9 +95,8 @@ class DatasetUploads:
             "others are bringing rows just now; try again in a moment",
         )
         self._reader_processes: dict[str, WorkerProcess] = {}
-        self._addresses: dict[
-            Path, str
-        ] = {}  # by marker: address of the client, since the start of the server
+        # by marker: address of the client, since the start of the server
+        self._addresses: dict[Path, str] = {}
         self._latest_request: dict[str, object] = {}  # by owner: the number of the latest request
         self._read_slots = FairSemaphoreQueue(
             MAX_CONCURRENT_READS, MAX_PENDING_UPLOADS + MAX_CONCURRENT_PREVIEWS
@@ -128,9 +126,8 @@ class DatasetUploads:
                 {"error": "this does not say whose rows they are; reload the page and try again"},
                 status_code=400,
             )
-        if previous := self._active_uploads.pop(
-            owner, None
-        ):  # it replaces the earlier upload of this owner
+        # it replaces the earlier upload of this owner
+        if previous := self._active_uploads.pop(owner, None):
             self._slots.end(previous, "newer rows came meanwhile")
         try:
             async with self._slots.hold(resolve_client_address(request)) as transfer:
@@ -299,9 +296,8 @@ class DatasetUploads:
             }
         self._preview_addresses.append(address := CLIENT_ADDRESS.get())
         try:
-            await asyncio.to_thread(
-                load_metadata, content
-            )  # raises an error if it is not stored here
+            # raises an error if it is not stored here
+            await asyncio.to_thread(load_metadata, content)
             return await self.read_dataset(owner, {"kept": content})
         finally:
             self._preview_addresses.remove(address)

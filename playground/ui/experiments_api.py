@@ -89,13 +89,11 @@ class LabPage:
 
     def __init__(self, registry: Registry, experiments: ExperimentService) -> None:
         self.registry, self.experiments = registry, experiments
-        self._outcomes: OrderedDict[tuple[str, str, int], dict[str, Any]] = (
-            OrderedDict()
-        )  # by claim, run and step
+        # by claim, run and step
+        self._outcomes: OrderedDict[tuple[str, str, int], dict[str, Any]] = OrderedDict()
         self._pending_outcomes: Counter[str] = Counter()  # pending outcomes by client
-        self._figure_slots = FairSemaphoreQueue(
-            1, MAX_WAITING_FIGURES
-        )  # each takes some seconds of one core
+        # each takes some seconds of one core
+        self._figure_slots = FairSemaphoreQueue(1, MAX_WAITING_FIGURES)
 
     def handlers(self) -> dict[str, Handler]:
         routes = {
@@ -170,13 +168,12 @@ class LabPage:
         base = self._base_settings(owner, form.get("base")) | {
             name: values[0] for name, values in values_by_setting.items() if len(values) == 1
         }
+        # a single value does not vary
         request: dict[str, Any] = {
             "name": _validate_text(form.get("name", ""), "name").strip()
             or " and ".join(grid)
             or "experiment",
-            "base": {
-                name: value for name, value in base.items() if name not in grid
-            },  # a single value does not vary
+            "base": {name: value for name, value in base.items() if name not in grid},
             "grid": grid,
             "seeds": _parse_integers(form.get("seeds"), "seeds"),
             "kind": form.get("kind", GRID),

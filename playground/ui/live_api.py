@@ -29,6 +29,7 @@ from .mount import build_view
 from .routes import ROUTE_PREFIX, Handler
 from .runs_api import list_runs, run_action, run_details
 
+# concatenated in this order
 SCRIPTS = (
     "common.js",
     "status.js",
@@ -38,7 +39,7 @@ SCRIPTS = (
     "timeline.js",
     "runs.js",
     "share_dialog.js",
-)  # concatenated in this order
+)
 RESPONSE_TIMEOUT_S = 15  # seconds
 MAX_CURVES = 8
 MAX_CURVE_POINTS = 400  # points of an overlaid curve
@@ -231,11 +232,12 @@ async def await_result(
         timeout_response = retryable(
             f"no answer within {timeout_s:g} s; the machine is busy, try again"
         )
+        # the client decides whether to wait for minutes again
         return (
             timeout_response
             if timeout_s <= RESPONSE_TIMEOUT_S
             else {"error": timeout_response["error"]}
-        )  # the client decides whether to wait for minutes again
+        )
     finally:
         result.cancel()
         if disconnected:

@@ -33,10 +33,11 @@ class JsonMCPServer(mcp.GradioMCPServer):
 
         async def call_tool(request: types.CallToolRequest) -> types.ServerResult:
             endpoint_by_tool = self.tool_to_endpoint
+            # the name in earlier versions
             if (
                 request.params.name not in endpoint_by_tool
                 and TOOL_PREFIX + request.params.name in endpoint_by_tool
-            ):  # the name in earlier versions
+            ):
                 request.params.name = TOOL_PREFIX + request.params.name
             result = await call(request)
             tool_result = result.root

@@ -407,9 +407,8 @@ async def send_error(status: int, message: str, scope: Scope, receive: Receive, 
 
 def build_middleware(is_public: bool, can_sign_in: bool, load: LoadLimits) -> list[Any]:
     """Return the middleware of a public or of a local instance."""
-    hosts = [
-        host.partition(":")[0] for host in configured_hosts()
-    ]  # health checks of a Space use other host names
+    # health checks of a Space use other host names
+    hosts = [host.partition(":")[0] for host in configured_hosts()]
     if not is_public or hosts:
         hosts = [*LOCAL_HOSTS, *hosts]
     checks = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts)] if hosts else []

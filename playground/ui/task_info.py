@@ -11,9 +11,8 @@ from typing import Any
 from playground import ASSETS_DIR
 from playground.tasks import TASKS
 
-DIFFICULTY_RESULTS = (
-    ASSETS_DIR / "benchmarks" / "results" / "tasks.json"
-)  # written by `python -m benchmarks tasks`
+# written by `python -m benchmarks tasks`
+DIFFICULTY_RESULTS = ASSETS_DIR / "benchmarks" / "results" / "tasks.json"
 
 
 def task_description_html(task: Any) -> str:

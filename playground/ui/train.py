@@ -101,9 +101,8 @@ def build_train_tab(
     def on_start(
         request: gr.Request, session_json: Any, speed: Any, *values: Any
     ) -> tuple[Any, Any, Any]:
-        CLIENT_ADDRESS.set(
-            resolve_client_address(request.request)
-        )  # Gradio's queue runs this outside the request
+        # Gradio's queue runs this outside the request
+        CLIENT_ADDRESS.set(resolve_client_address(request.request))
         owner = registry.single_owner or owner_from_session(session_json) or new_owner_key()
         try:
             speed_change = SettingChange(0, "speed", float(speed))
@@ -285,9 +284,8 @@ def build_train_tab(
         [form["family"], *(form[name] for name in ADVANCED_SETTINGS["Model"])],
         **SILENT_EVENT,
     )
-    sequential_event = SILENT_EVENT | {
-        "concurrency_limit": 1
-    }  # so that responses arrive in the order of the requests
+    # so that responses arrive in the order of the requests
+    sequential_event = SILENT_EVENT | {"concurrency_limit": 1}
     gr.on(
         [c.change for c in components],
         update_estimate,

@@ -140,9 +140,8 @@ SLIDER_STEPS = {
 }
 NO_LIMITS = Limits.unlimited()
 MAX_RADIO_CHOICES = 4  # more choices become a dropdown
-FORM_PRESETS = tuple(
-    name for name, preset in PRESETS.items() if "family" not in preset.settings
-)  # the Model field selects the architecture
+# the Model field selects the architecture
+FORM_PRESETS = tuple(name for name, preset in PRESETS.items() if "family" not in preset.settings)
 # The settings of a preset: all but those of the task, the machine and the evaluation.
 PRESET_SETTINGS = tuple(
     n for n in ("family", *ADVANCED_SETTINGS["Model"], *ADVANCED_SETTINGS["Training"], "eval_every")

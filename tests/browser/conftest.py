@@ -18,10 +18,8 @@ from tests.support.app_server import AppServer
 from tests.support.chromium import FLAGS, find_browser
 from tests.support.fake_hub import FakeHub
 
-SERVED = {
-    "gpt2": "tiny-gpt2",
-    "bert-base-uncased": "tiny-bert",
-}  # names on the Hub, and the fixtures that stand there
+# names on the Hub, and the fixtures that stand there
+SERVED = {"gpt2": "tiny-gpt2", "bert-base-uncased": "tiny-bert"}
 VIEWPORT = {"width": 1440, "height": 950}
 # how Gradio's validators say no; the browser logs it, the page explains it
 REFUSED = "422 (Unprocessable Entity)"
@@ -77,9 +75,8 @@ def models(request) -> dict[str, dict[str, bytes]]:
     """The files of tiny fixtures, by the names under which they are served; they are no
     pretrained models.
     """
-    from tests.support.tiny_models import (
-        cached_models,
-    )  # and with it transformers, which few tests here need
+    # and with it transformers, which few tests here need
+    from tests.support.tiny_models import cached_models
 
     folder = cached_models(request.config.cache.mkdir("tiny-models"))
     return {
@@ -196,9 +193,8 @@ def open_page(
         if page.viewport_size != size:
             page.set_viewport_size(size)
         page.set_default_timeout(60_000)
-        if (
-            not may_complain
-        ):  # where the test takes the network or the server away, Chromium logs it
+        # where the test takes the network or the server away, Chromium logs it
+        if not may_complain:
             listen(
                 page,
                 "console",

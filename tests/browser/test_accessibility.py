@@ -69,9 +69,8 @@ def test_axe_finds_nothing_in_any_tab(app, open_page, tabs, size):
         page.wait_for_load_state("networkidle")
         if tab == "Inspect":  # its script asks for the first view a moment after the tab is shown
             expect(page.locator(".inspect.pg h4").first).to_have_text(re.compile(r"\S"))
-        if (
-            size is NARROW
-        ):  # where layouts change, and neither colours nor what the views consist of
+        # where layouts change, and neither colours nor what the views consist of
+        if size is NARROW:
             found += findings(page, tab)
             continue
         found += findings_of_both_themes(page, tab)

@@ -77,9 +77,8 @@ def test_everybody_is_asked_the_same_questions(app_with_models, hub, models, ope
     expect(page.locator(".of-table .sum")).to_contain_text(
         "Downloads 1.0 MB first, once: gpt2, bert-base-uncased"
     )
-    assert not [
-        request for request in hub.requests if "/resolve/" in request.path
-    ]  # the sizes cost no download
+    # the sizes cost no download
+    assert not [request for request in hub.requests if "/resolve/" in request.path]
     assert not loaded(app_with_models, "tokenizers")
     ask(page)
     over(page)
@@ -212,9 +211,8 @@ def test_a_model_that_cannot_be_asked_says_why_and_is_asked_again(
 
 
 def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_page):
-    environment = hub.environment(
-        tmp_path / "hf", HF_ENDPOINT="http://127.0.0.1:9"
-    )  # where nobody listens
+    # where nobody listens
+    environment = hub.environment(tmp_path / "hf", HF_ENDPOINT="http://127.0.0.1:9")
     kept = tmp_path / "hf" / "hub" / "models--gpt2"
     (kept / "snapshots" / "0123").mkdir(parents=True)
     for name, content in models["gpt2"].items():
@@ -226,18 +224,16 @@ def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_
         began = time.monotonic()
         to_compare(page)
         expect(page.locator(".compare .net")).to_contain_text("Already on this machine: gpt2")
-        assert (
-            time.monotonic() - began < 15
-        )  # three seconds, and what a busy machine adds; the client's own retries take 23
+        # three seconds, and what a busy machine adds; the client's own retries take 23
+        assert time.monotonic() - began < 15
         expect(page.locator(".of-table .takes.error")).to_contain_text("the Hub is not reachable")
         expect(page.locator(".of-table .sum")).to_have_text("")
         ask(page)
         over(page)
         failed = row_of(page, "bert-base-uncased").locator(".failed > span")
         expect(failed).to_contain_text("cannot be reached")
-        expect(page.locator(".of-table .going .words")).to_contain_text(
-            "2 models"
-        )  # who was not asked answered nothing
+        # who was not asked answered nothing
+        expect(page.locator(".of-table .going .words")).to_contain_text("2 models")
         page.set_viewport_size({"width": 390, "height": 844})
         assert failed.bounding_box()["x"] + failed.bounding_box()["width"] <= 390
         page.set_viewport_size({"width": 1440, "height": 950})

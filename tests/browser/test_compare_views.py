@@ -51,9 +51,8 @@ def test_a_gap_is_filled_once_the_visitor_has_seen_what_that_takes(app_with_mode
         "to download, once; 100,482 parameters"
     )
     page.wait_for_timeout(500)
-    assert not [
-        request for request in hub.requests if "safetensors" in request.path
-    ]  # nobody has agreed to it yet
+    # nobody has agreed to it yet
+    assert not [request for request in hub.requests if "safetensors" in request.path]
     page.click(".part-fill .main")
     over(page, ".part-fill")
     rows = shares(page, ".part-fill")
@@ -73,9 +72,8 @@ def test_a_gap_is_filled_once_the_visitor_has_seen_what_that_takes(app_with_mode
     )
     expect(page.locator(".part-fill .shares")).to_have_count(2)  # what had come before stays
 
-    other = open_page(
-        app_with_models.url
-    )  # somebody else, where the model is here by now: shown without a click
+    # somebody else, where the model is here by now: shown without a click
+    other = open_page(app_with_models.url)
     to_view(other, "Inference")
     over(other, ".part-fill")
     assert shares(other, ".part-fill")[0][0] == "paris"

@@ -118,9 +118,8 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     expect(page.locator(".hub .opened-about")).to_contain_text("1 layer × 1 head", timeout=60_000)
     page.click(".hub .revisions summary")
     rows = page.locator(".hub .revisions tbody tr")
-    expect(rows).to_have_count(
-        4
-    )  # the one that made it, copy, somebody else's, and reverse-one-head
+    # the one that made it, copy, somebody else's, and reverse-one-head
+    expect(rows).to_have_count(4)
     rows.nth(2).get_by_role("button").click()
     expect(page.locator(".hub .opened-about")).to_contain_text("2 layers × 4 heads", timeout=60_000)
 
@@ -156,9 +155,8 @@ def test_without_the_hub_all_else_goes_on(app, hub, open_page):
         page.click(".hub .again")
         expect(page.locator(".hub .gallery-note")).to_contain_text("server error", timeout=60_000)
         expect(page.locator(".hub .here tbody tr")).to_have_count(3)
-    expect(page.locator(".hub .gallery-words")).to_contain_text(
-        "tag", timeout=60_000
-    )  # without a click
+    # without a click
+    expect(page.locator(".hub .gallery-words")).to_contain_text("tag", timeout=60_000)
     expect(page.locator(".hub .gallery-note")).to_be_empty()
 
 

@@ -117,9 +117,8 @@ def test_what_fails_for_a_moment_is_asked_again_by_the_page_itself(page):
     page.route("**/ask/inspect", trouble)
     page.fill(".inspect .sequence", "4 5 6")
     expect(page.locator(".inspect .problem")).to_contain_text("busy with earlier requests")
-    assert (
-        page.get_attribute(".inspect .sequence", "aria-invalid") is None
-    )  # nothing is wrong with what was typed
+    # nothing is wrong with what was typed
+    assert page.get_attribute(".inspect .sequence", "aria-invalid") is None
     is_busy = False
     wait_until(page, "document.querySelector('.inspect').dataset.drawn.endsWith(' 4 5 6')")
     expect(page.locator(".inspect .problem")).to_be_empty()

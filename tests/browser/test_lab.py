@@ -102,9 +102,8 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
         assert set(archive.namelist()) == {"experiment.png", "experiment.svg", "experiment.pdf"}
     page.click(".found .all-in-train")
     wait_for_status(page, "done")
-    expect(page.locator(".live .overlay-legend .entry")).to_have_count(
-        1
-    )  # the line that is off is not laid over
+    # the line that is off is not laid over
+    expect(page.locator(".live .overlay-legend .entry")).to_have_count(1)
     page.get_by_role("tab", name="Lab").click()
     page.locator(".cells tbody tr").first.get_by_role("button", name="Train").click()
     expect(page.locator(".live .overlay-legend .entry")).to_have_count(2)

@@ -44,9 +44,8 @@ def test_a_link_opens_a_stop_whose_answer_is_measured_and_remembered(app, open_p
         page,
         "document.querySelector('.outcome canvas:not(.legend canvas)').series?.[0].xs.length > 10",
     )
-    page.fill(
-        ".prediction", measured
-    )  # another prediction: what was measured for the last one goes
+    # another prediction: what was measured for the last one goes
+    page.fill(".prediction", measured)
     expect(page.locator(".outcome")).to_be_hidden()
     page.click(".measure")
     expect(page.locator(".verdict").first).to_have_text("✓ Correct, within 1.")

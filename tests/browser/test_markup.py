@@ -365,9 +365,8 @@ def test_figures_that_are_exported(page, app, tmp_path):
     A symbol between two dollar signs is no formula, and draws in every format.
     """
     dollars = next(payload for payload in PAYLOADS if payload.startswith("$\\frac"))
-    few = [dollars, *(each for each in PAYLOADS if each != dollars)][
-        :12
-    ]  # of more, not every one is written beside its row
+    # of more, not every one is written beside its row
+    few = [dollars, *(each for each in PAYLOADS if each != dollars)][:12]
     rest, n = [each for each in PAYLOADS if each not in few][:12], 12
     grids = [
         {
@@ -397,9 +396,8 @@ def test_figures_that_are_exported(page, app, tmp_path):
         picture = next(
             path for path in write(tmp_path, name, data) if path.suffix == ".svg"
         ).read_bytes()
-        assert (dollars.encode() in picture) == (
-            data is not grids[1]
-        )  # as a comment beside its letters, which are drawn
+        # as a comment beside its letters, which are drawn
+        assert (dollars.encode() in picture) == (data is not grids[1])
         page.route(
             "**/exported.svg",
             lambda route, *, body=picture: route.fulfill(body=body, content_type="image/svg+xml"),

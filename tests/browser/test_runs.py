@@ -133,9 +133,8 @@ def test_past_steps_are_shown_and_a_branch_starts_at_one_of_them(app, open_page)
     wait_until(page, "/at step \\d+/.test(document.querySelector('.right-of').textContent)")
     assert page.is_visible(".branch")
     wait_for_status(page, "done")
-    assert "Showing step" in page.text_content(
-        ".viewing"
-    )  # looking back is not ended by the run's end
+    # looking back is not ended by the run's end
+    assert "Showing step" in page.text_content(".viewing")
     page.click(".now")
     expect(page.locator(".viewing")).to_contain_text("recorded steps to replay")
     wait_until(page, "!/at step/.test(document.querySelector('.right-of').textContent)")
@@ -164,9 +163,8 @@ def test_past_steps_are_shown_and_a_branch_starts_at_one_of_them(app, open_page)
     page.focus(".scrub")
     for _ in range(12):
         page.keyboard.press("ArrowLeft")
-    page.evaluate(
-        "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-    )  # until the last of these is drawn
+    # until the last of these is drawn
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     wait_for_text(page, ".viewing", "Showing step")
     at = int(re.search(r"step (\d+)", page.text_content(".viewing")).group(1))
     page.click(".branch")
@@ -177,9 +175,8 @@ def test_past_steps_are_shown_and_a_branch_starts_at_one_of_them(app, open_page)
     page.press(".rate", "Enter")
     page.click("#resume")
     wait_for_status(page, "done")
-    expect(page.locator(".overlay-legend .entry")).to_have_text(
-        [f"{name} from {at}", f"{name}×"]
-    )  # the one that it comes from
+    # the one that it comes from
+    expect(page.locator(".overlay-legend .entry")).to_have_text([f"{name} from {at}", f"{name}×"])
     wait_until(page, DRAWN, arg=400)
 
 
@@ -277,9 +274,8 @@ def test_a_reload_and_seven_more_tabs_show_every_point_and_a_pause(app, open_pag
     wait_for_step(page, 20)
     page.reload()
     wait_for_status(page, "training")
-    tabs = [page] + [
-        open_page(app.url, same_browser_as=page) for _ in range(7)
-    ]  # more than a browser has connections to a server
+    # more than a browser has connections to a server
+    tabs = [page] + [open_page(app.url, same_browser_as=page) for _ in range(7)]
     for tab in tabs:
         wait_for_status(tab, "training")
     wait_for_step(tabs[-1], displayed_step(tabs[-1]) + 10)
@@ -305,9 +301,8 @@ def test_time_without_a_network_loses_nothing(app, open_page, turn):
     )
     page.context.set_offline(True)
     wait_for_text(page, ".sentence", "No answer from the server; trying again")
-    while len(failed) < (
-        4 if turn == 1 else 8
-    ):  # each after a longer pause than the one before, up to 5 s
+    # each after a longer pause than the one before, up to 5 s
+    while len(failed) < (4 if turn == 1 else 8):
         page.wait_for_timeout(100)
     left_at = len(plotted_steps(page))
     page.context.set_offline(False)
@@ -373,9 +368,8 @@ def test_sigterm_saves_the_run_and_after_a_restart_the_page_goes_on(own_server, 
     assert max(read_manifest(each).step for each in saved) > 29
     wait_for_text(page, ".sentence", "No answer from the server; trying again")
     own.start()
-    wait_for_step(
-        page, 29
-    )  # the sentence names a step again; the status may be one of before the restart
+    # the sentence names a step again; the status may be one of before the restart
+    wait_for_step(page, 29)
     wait_for_status(page, "paused")
     at = displayed_step(page)
     wait_until(page, "at => document.querySelector('.loss-chart').steps.length === at", arg=at)

@@ -114,9 +114,8 @@ def test_a_link_opens_a_comparison_with_what_its_fields_hold(app, open_page):
     other = open_page(free)
     other.wait_for_selector(".part-continue textarea")
     assert other.input_value(".part-continue textarea") == "Once upon a link"
-    assert (
-        other.url == f"{app.url}/"
-    )  # a reload shows what the visitor does here, not the link once more
+    # a reload shows what the visitor does here, not the link once more
+    assert other.url == f"{app.url}/"
     other.goto(table)
     other.wait_for_selector(".compare .of-n")
     assert (other.input_value(".compare .of-n"), other.input_value(".compare .subject")) == (
@@ -221,10 +220,8 @@ def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiti
     ):
         assert not frame.locator(absent).first.is_visible(), absent
     inner = next(each for each in host.frames if "embed=attention" in each.url)
-    assert inner.evaluate("localStorage.getItem('transformer-playground')") in (
-        None,
-        '""',
-    )  # it knows no owner
+    # it knows no owner
+    assert inner.evaluate("localStorage.getItem('transformer-playground')") in (None, '""')
     assert inner.locator(".open-whole").get_attribute("href") == f"{app.url}/?model=reverse"
 
 

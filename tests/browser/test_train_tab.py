@@ -106,9 +106,8 @@ def test_a_bad_value_is_explained_beside_its_field_and_nothing_starts(page):
     )
     fill_field(page, "n_heads", 4)
     fill_field(page, "learning_rate", -1)
-    expect(page.locator("#problem")).to_contain_text(
-        "it must be a number from"
-    )  # a late event of the form clears messages at fields
+    # a late event of the form clears messages at fields
+    expect(page.locator("#problem")).to_contain_text("it must be a number from")
     page.click("#train")
     expect(page.locator("#field-learning_rate")).to_contain_text(
         "it must be a number from 0.000000001 to 100"
@@ -124,9 +123,8 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
     wait_for_status(page, "training")
     expect(page.locator("#pause")).to_be_visible()
     expect(page.locator("#train")).to_be_hidden()
-    page.wait_for_selector(
-        ".live:not(.old)"
-    )  # the shipped model's picture, which stayed until then, is the one of the end
+    # the shipped model's picture, which stayed until then, is the one of the end
+    page.wait_for_selector(".live:not(.old)")
     first = page.evaluate("document.querySelector('.focus-map').toDataURL()")
     wait_for_status(page, "done", seconds=120)
     expect(page.locator(".score-value")).to_have_text(re.compile(r"^(100|99\.\d) %$"))

@@ -38,10 +38,8 @@ class Disk:
         self.clear()
         with open(self.filler, "wb") as file:
             taken = 0
-            for wait in (
-                0,
-                pause,
-            ):  # a file that is being replaced meanwhile gives back the room of the one before
+            # a file that is being replaced meanwhile gives back the room of the one before
+            for wait in (0, pause):
                 time.sleep(wait)
                 taken = max(PAGE, taken + self.free() - free)
                 os.posix_fallocate(file.fileno(), 0, taken)
@@ -172,9 +170,8 @@ def test_a_disk_that_fills_while_metrics_are_written_pauses_the_run(registry, di
             break
         assert run.step < 55, "the metrics took no new page of the disk"
     check_it_waits_and_names_the_disk(run, 5)
-    assert (
-        run.folder / "history" / f"{run.step}.safetensors"
-    ).exists()  # it was the metrics that did not fit
+    # it was the metrics that did not fit
+    assert (run.folder / "history" / f"{run.step}.safetensors").exists()
     check_it_ends_with_every_point(registry, disk, run)
 
 

@@ -227,10 +227,8 @@ def test_configured_hosts_are_served_and_others_refused(local):
     assert local.get("/", Host="play.example.org")[0] == 200
     assert local.get("/", Host="evil.example")[0] == 400
     body = json.dumps({"owner": new_owner_key()}).encode()
-    own = {
-        "Origin": "https://play.example.org",
-        "Host": f"127.0.0.1:{local.port}",
-    }  # a proxy that rewrites Host
+    # a proxy that rewrites Host
+    own = {"Origin": "https://play.example.org", "Host": f"127.0.0.1:{local.port}"}
     assert send(local, "POST", "/playground/ask/runs", body, **own)[0] == 200
 
 

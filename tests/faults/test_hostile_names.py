@@ -258,9 +258,8 @@ def test_a_run_may_be_called_so_and_its_files_are_not(watched):
         assert re.fullmatch(
             r'attachment; filename="[A-Za-z0-9-]+\.zip"', answer.headers["content-disposition"]
         )
-    assert (
-        50 < taken < 140
-    )  # markup and code are names like others here; control characters are none
+    # markup and code are names like others here; control characters are none
+    assert 50 < taken < 140
 
 
 def test_an_upload_may_be_called_so_and_its_files_are_not(watched, checkpoint):  # noqa: F811
@@ -319,9 +318,8 @@ def test_no_member_of_a_zip_leads_out_of_its_folder(watched, tmp_path):
             archive.writestr(name + "/config.json", b"{}")
             archive.writestr(name.replace("/", "") + "\\..\\model.safetensors", b"x")
             archive.writestr(name, b"x")
-        with suppress(
-            Exception
-        ):  # what is refused, and how, others test (tests/ui/test_transfer.py)
+        # what is refused, and how, others test (tests/integration/ui/test_checkpoint_transfer.py)
+        with suppress(Exception):
             extract_checkpoint(folder / "packed", folder / "inside")
         assert {path.relative_to(folder).as_posix() for path in folder.rglob("*")} <= {
             "packed",
@@ -355,9 +353,8 @@ def test_what_is_no_repository_and_no_revision_is_asked_of_nobody(watched, tmp_p
         re.fullmatch(r"[A-Za-z0-9%._/+@-]+", path) and ".." not in path and "//" not in path
         for path in visited
     )
-    assert [name for name in NAMES if is_repo(name)] == [
-        "small/config.json"
-    ]  # as good a name as any, and so are some of branches
+    # as good a name as any, and so are some of branches
+    assert [name for name in NAMES if is_repo(name)] == ["small/config.json"]
     assert sum(map(is_revision, NAMES)) < 25
 
 

@@ -384,9 +384,8 @@ def test_whatever_is_asked_is_answered_or_refused_in_a_sentence(server, count):
         assert "Traceback" not in answer.text
         answered[name] += is_answered(answer)
         tried.append(name)
-        for other in registry.list_for_owner(
-            owner
-        ):  # as many as are allowed would end the questions about runs
+        # as many as are allowed would end the questions about runs
+        for other in registry.list_for_owner(owner):
             if other is not run:
                 registry._queue.clear()
                 registry._runs.pop(other.id)
@@ -442,9 +441,8 @@ def test_bodies_that_are_no_json_are_refused(server):
     for name, body in BODIES.items():
         answer = client.post(ROUTE_PREFIX + "poll", content=body)
         assert answer.status_code == 400 or answer.json()["status"] == "gone", name
-    assert (
-        len(max(BODIES.values(), key=len)) <= MAX_DATA_BODY_BYTES
-    )  # what is longer is refused before it has come
+    # what is longer is refused before it has come
+    assert len(max(BODIES.values(), key=len)) <= MAX_DATA_BODY_BYTES
 
 
 @pytest.mark.parametrize("depth", [*range(900, 1000, 7), 5000])

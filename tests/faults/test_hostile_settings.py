@@ -277,9 +277,8 @@ def manifests(draw):
 @repeat_counts(100, 5000)
 def test_config_json(tmp_path, count):
     def examine(content):
-        (tmp_path / "config.json").write_text(
-            json.dumps(content)
-        )  # NaN, infinity and lone surrogates as JSON has them
+        # NaN, infinity and lone surrogates as JSON has them
+        (tmp_path / "config.json").write_text(json.dumps(content))
         error = refusal_of(lambda folder: read_manifest(folder).config, tmp_path)
         assert error is None or (isinstance(error, CheckpointError) and str(tmp_path) in str(error))
         return error is None
@@ -386,14 +385,8 @@ def test_changes_on_the_way(count):
     examined(count, st.lists(CHANGES, max_size=2), examine)
 
 
-FAST_ENOUGH = {
-    "dropout": 0.0,
-    "n_heads": 64,
-    "kv_heads": 0,
-    "d_k": 0,
-    "d_v": 0,
-    "n_layers": 2,
-}  # the rest as large as can be
+# the rest as large as can be
+FAST_ENOUGH = {"dropout": 0.0, "n_heads": 64, "kv_heads": 0, "d_k": 0, "d_v": 0, "n_layers": 2}
 
 
 def test_largest_valid_settings_are_estimated_without_allocation():

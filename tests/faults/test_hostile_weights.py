@@ -223,9 +223,8 @@ def test_looking_at_handmade_weights_takes_no_memory(good, handmade, tmp_path, n
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    grown = 1024 * (
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    )  # what torch and safetensors allocate is not traced
+    # what torch and safetensors allocate is not traced
+    grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     assert peak < MODEL_AND_HEADER
     assert grown < 20 * MODEL_AND_HEADER
     assert says in str(caught.value)
@@ -257,9 +256,8 @@ def test_handmade_weights_that_are_uploaded_become_no_run(good, handmade, upload
         assert says in answer.json()["error"]
         assert str(runs) not in answer.json()["error"]
         assert list(runs.iterdir()) == []
-    answer = client.post(
-        CHECKPOINT_PATH, content=zipped(vouched(good[0])), headers=owner
-    )  # the same files unharmed are taken
+    # the same files unharmed are taken
+    answer = client.post(CHECKPOINT_PATH, content=zipped(vouched(good[0])), headers=owner)
     assert answer.status_code == 200, answer.text
     assert len(list(runs.iterdir())) == 1
 
@@ -345,9 +343,8 @@ def edited(content, chance):
         entry["dtype"] = chance.choice(
             ("F32", "I32", "F16", "BF16", "I64", "U8", "BOOL", "F8_E4M3", "", None, ["F32"])
         )
-    elif (
-        what == 3
-    ):  # a file that is as good, where both have the same shape: their numbers have changed places
+    # a file that is as good, where both have the same shape: their numbers have changed places
+    elif what == 3:
         entry["data_offsets"], header[other] = (
             header[other]["data_offsets"],
             header[other] | {"data_offsets": entry["data_offsets"]},
@@ -409,9 +406,8 @@ def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch,
     mutates can leave them out, what is
     loaded is what the file says, in the shapes that the settings describe, and finite."""
     files, trainer = good
-    build = cache(
-        checkpoint.build_model
-    )  # of the same settings, again and again: all its weights are replaced each time
+    # of the same settings, again and again: all its weights are replaced each time
+    build = cache(checkpoint.build_model)
     build(trainer.config)
     monkeypatch.setattr(checkpoint, "build_model", build)
     monkeypatch.setattr(checkpoint, "_expected_tensors", cache(checkpoint._expected_tensors))
@@ -454,11 +450,12 @@ def test_mutated_training_states_are_refused_or_restored_bit_by_bit(good, tmp_pa
             STATE, restore_trainer, trainer, tmp_path / WEIGHTS, tmp_path / STATE, STEPS, "cpu"
         ):
             told, said = (
+                # torch's have bytes of no use
                 {
                     name: content
                     for name, content in each.items()
                     if not name.startswith("generator.")
-                }  # torch's have bytes of no use
+                }
                 for each in (contents(trainer.state_dict()), meaning(mutated))
             )
             assert told == said, f"mutation {number} was restored as something else than it says"

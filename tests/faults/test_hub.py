@@ -106,9 +106,8 @@ class Outcome:
     again: bool = False
     seconds: float = 0.0
     hits: int = 0
-    commits: list[str] = field(
-        default_factory=list
-    )  # of every repository, without the Hub's own first
+    # of every repository, without the Hub's own first
+    commits: list[str] = field(default_factory=list)
     told: str = ""
     kept: bool = False
     left: list[str] = field(default_factory=list)
@@ -138,9 +137,8 @@ def prepared():
     verbosity = logging.get_verbosity()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        patch.setattr(
-            constants, "HF_HUB_DOWNLOAD_TIMEOUT", 3
-        )  # and not 10 s, six times over; an errand of its own has those
+        # and not 10 s, six times over; an errand of its own has those
+        patch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 3)
         patch.setattr(hub_client, "READ_TIMEOUT_S", HERE_WITHIN)
         for name in ("NO_PROXY", "no_proxy"):
             patch.setenv(name, "127.0.0.1,localhost")
@@ -287,9 +285,8 @@ def test_a_fault_of_the_hub_is_told_and_leaves_nothing_half_done(outcomes, carry
     outcome = outcomes[carry_out, case].result(timeout=300)
     assert outcome.hits >= 1
     assert outcome.seconds < LONGEST
-    if (
-        name == "hang" and operation != "download"
-    ):  # a file that stops at its middle is asked for again from there
+    # a file that stops at its middle is asked for again from there
+    if name == "hang" and operation != "download":
         assert outcome.hits <= 2
     assert any(words in outcome.sentence for words in ADVICE[name]), outcome.sentence
     assert "unexpected error" not in outcome.sentence

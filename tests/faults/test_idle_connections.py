@@ -40,14 +40,12 @@ def test_idle_connections_shut_nobody_out_and_fill_no_log(tmp_path):
             assert app.get("/config")[0] == 200
             assert PageClient(app, "a" * 32).call("runs")["runs"] == []
             time.sleep(0.5)
-        assert (
-            time.monotonic() - started < 60
-        )  # each of these waits up to a minute on a server that accepts nobody
+        # each of these waits up to a minute on a server that accepts nobody
+        assert time.monotonic() - started < 60
     finally:
         for connection in opened:
             connection.close()
         app.stop()
     assert app.log.stat().st_size < 1_000_000
-    assert (
-        app.log.read_text().count("Too many open files") < 10
-    )  # a burst may reach the limit for a moment
+    # a burst may reach the limit for a moment
+    assert app.log.read_text().count("Too many open files") < 10

@@ -57,9 +57,8 @@ class Saving:
         elif kind == "saved":
             self.acknowledged = content[0]
             self.child.send("pause")
-        elif (
-            kind == "status"
-        ):  # a pause saves, and only goes on to the next step between two of them
+        # a pause saves, and only goes on to the next step between two of them
+        elif kind == "status":
             self.child.send("resume" if content[0] == "paused" else "pause")
         elif kind == "trouble" and content[0]:
             self.trouble.append(content[0])
@@ -104,9 +103,8 @@ def test_worker_killed_while_saving_loses_no_checkpoint(tmp_path, count):
         assert lines[-1] >= steps[-1]
         if turn + 1 >= count and cut > count // 50:
             break
-    assert (
-        cut > count // 50
-    )  # otherwise the kills came at the wrong moments and this test shows nothing
+    # otherwise the kills came at the wrong moments and this test shows nothing
+    assert cut > count // 50
     family, trainer = build_model(config), Trainer(config)
     for step in weight_steps(folder):
         load_weights(family, weights_path(folder, step))
@@ -209,8 +207,6 @@ def test_server_killed_while_writing_loses_no_run_record(registries, tmp_path, c
             time.sleep(chance.uniform(0, 0.05))
             server.kill()
             written = max([written, *map(int, server.stdout.read().split("\n")[:-1])])
-        assert int(Run.read(run.folder).name) in (
-            written,
-            written + 1,
-        )  # the last one may not have been told any more
+        # the last one may not have been told any more
+        assert int(Run.read(run.folder).name) in (written, written + 1)
         assert Run.read(run.folder).status == "done"

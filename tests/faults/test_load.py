@@ -20,12 +20,8 @@ from tests.support.page_client import (
 from tests.support.small_runs import tiny_config
 
 SLOTS, WATCHERS, A_SECOND = 4, 16, 4
-P95, LONGEST, FAIRNESS, MEMORY = (
-    0.5,
-    2.0,
-    0.95,
-    150_000_000,
-)  # the gate's own limits: seconds, seconds, Jain's index, bytes
+# the gate's own limits: seconds, seconds, Jain's index, bytes
+P95, LONGEST, FAIRNESS, MEMORY = (0.5, 2.0, 0.95, 150_000_000)
 LEASE, REAP = 15, 4  # seconds; the lease outlasts a slow start
 MODEL = {
     "d_model": 64,
@@ -65,9 +61,8 @@ def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(
     try:
         server = psutil.Process(app.process.pid)
         owner = PageClient(app, new_owner_key())
-        assert "error" not in owner.call(
-            "try", subject="checkpoint:reverse", text="3 1 4"
-        )  # the processes that look, and check uploads, stay
+        # the processes that look, and check uploads, stay
+        assert "error" not in owner.call("try", subject="checkpoint:reverse", text="3 1 4")
         first = owner.upload(zipped_small_checkpoint(tmp_path, tiny_config(**MODEL)))
         idle, memory = len(workers(app)), server.memory_info().rss
         subjects = [owner.run_action(first, "again")["subject"] for _ in range(SLOTS)]

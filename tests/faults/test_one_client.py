@@ -61,9 +61,8 @@ def test_others_are_served_while_one_client_attacks(app, packed, tmp_path, name,
             )
             assert "others" not in sent.get("error", "")
             visits += 1
-            time.sleep(
-                1.5
-            )  # the pace of a person: without it, this visitor meets the limits of its own address
+            # the pace of a person: without it, this visitor meets the limits of its own address
+            time.sleep(1.5)
     finally:
         watcher.stopping.set()
         watcher.join(60)

@@ -175,10 +175,8 @@ def test_one_core_without_shared_memory_can_train(tmp_path, one_core):
         pytest.skip(
             "no unshare here, with which /dev/shm could be taken away from one process alone"
         )
-    ways = (
-        ["unshare", "-m"],
-        ["unshare", "-r", "-m"],
-    )  # as root, or as anybody where the system lets them
+    # as root, or as anybody where the system lets them
+    ways = (["unshare", "-m"], ["unshare", "-r", "-m"])
     given = [[*way, "sh", "-c", NO_SHARED_MEMORY, "sh"] for way in ways]
     by = next(
         (

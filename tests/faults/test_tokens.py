@@ -378,8 +378,7 @@ def test_no_process_below_the_server_inherits_a_secret(hub, local):
         for secret in (hub.ADA, CLIENT_SECRET):
             assert secret in server.environ().values()
             assert not any(secret in environment.values() for environment in environments)
-        assert (
-            page.call("hub-who")["signed_in"] is True
-        )  # the server itself still has the token of the machine's owner
+        # the server itself still has the token of the machine's owner
+        assert page.call("hub-who")["signed_in"] is True
     finally:
         page.run_action(run, "stop")

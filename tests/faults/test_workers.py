@@ -86,9 +86,8 @@ def test_failed_worker_is_reported_and_other_run_is_unaffected(registries, count
         assert kept >= before
         assert f"its checkpoint of step {kept} is saved, Resume continues from there" in run.message
         wait_for_end(run)
-        if (
-            fault is diverging
-        ):  # what was trained at that rate is spoilt; the run goes on from before it
+        # what was trained at that rate is spoilt; the run goes on from before it
+        if fault is diverging:
             run = registry.branch(run, before, "ada")
             wait_for_status(run, "paused")
         registry.change_setting(run, "learning_rate", 1e-3)
@@ -150,9 +149,8 @@ def test_change_after_worker_failure_applies_from_displayed_step(registries):
     killed(registry, run)
     wait_for_status(run, "failed")
     wait_for_end(run)
-    shown = (
-        run.load_points().last
-    )  # the page shows the run there, and a change holds from what it shows
+    # the page shows the run there, and a change holds from what it shows
+    shown = run.load_points().last
     registry.change_setting(run, "learning_rate", 5e-4)
     registry.change_setting(run, "steps", shown + 10)
     registry.control(run, "resume")

@@ -1,7 +1,7 @@
 """What only a GPU shows.
 
 Everywhere else the same code is tested with the capturing call replaced
-(tests/training/test_captured.py).
+(tests/unit/training/test_cuda_graphs.py).
 """
 
 import pytest
@@ -17,9 +17,8 @@ from playground.training.trainer import Trainer
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"),
-    pytest.mark.filterwarnings(
-        "default::UserWarning"
-    ),  # torch has some that only a GPU brings about
+    # torch has some that only a GPU brings about
+    pytest.mark.filterwarnings("default::UserWarning"),
 ]
 # A power of two as rate: plain steps have it in double precision, captured ones in single.
 FIELDS = {

@@ -265,9 +265,8 @@ def test_a_branch_gets_the_commit_and_main_stays(hub, published):
         there["model.safetensors"]
         == (ROOT / "checkpoints/reverse-one-head/model.safetensors").read_bytes()
     )
-    assert (
-        "training.safetensors" not in there
-    )  # of the other model: shipped checkpoints hold weights only
+    # of the other model: shipped checkpoints hold weights only
+    assert "training.safetensors" not in there
     assert hub.commits("ada/tiny", "one-head")[1:] == hub.commits("ada/tiny")
 
 
@@ -524,9 +523,8 @@ def test_without_a_network_it_says_so_and_ends(hub, tmp_path, arguments):
         f"the Hub ({address}) cannot be reached: Connection refused; check the network and try "
         "again",
     )
-    assert (
-        time.monotonic() - started < 60
-    )  # the client's own retries would take 23 s beyond a process's start
+    # the client's own retries would take 23 s beyond a process's start
+    assert time.monotonic() - started < 60
     assert not list(tmp_path.iterdir())
 
 
@@ -547,14 +545,12 @@ def test_a_signal_ends_a_push_that_hangs_and_nothing_of_it_is_there(
         )
         wait_for(lambda: fault.hits or hanging.poll() is not None, 100, "the commit")
         if number == signal.SIGINT:
-            os.killpg(
-                hanging.pid, number
-            )  # as a terminal sends Ctrl-C: to the process that does the errand, too
+            # as a terminal sends Ctrl-C: to the process that does the errand, too
+            os.killpg(hanging.pid, number)
         else:
             hanging.send_signal(number)
-        stdout, stderr = hanging.communicate(
-            timeout=100
-        )  # comes when the last process that could write there has ended
+        # comes when the last process that could write there has ended
+        stdout, stderr = hanging.communicate(timeout=100)
     assert (hanging.returncode, stdout) == (128 + number, ""), stderr
     assert stderr.splitlines()[-1].startswith(
         "playground: cancelled; the commit may exist: check the repository"

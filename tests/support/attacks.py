@@ -187,9 +187,8 @@ def large_bodies(attacker: Attacker, folder: Path) -> None:
 def form_events(attacker: Attacker, folder: Path) -> None:
     """Fill Gradio's queue with the cheap events of the form."""
     status, response_body = attacker.send("/config", b"", method="GET")
-    while status != 200 and not attacker.stopping.wait(
-        1
-    ):  # the limits still count the attack before this one
+    # the limits still count the attack before this one
+    while status != 200 and not attacker.stopping.wait(1):
         status, response_body = attacker.send("/config", b"", method="GET")
     config = json.loads(response_body)
     values = {part["id"]: part["props"].get("value") for part in config["components"]}

@@ -98,9 +98,8 @@ def start_run(page: Page, url: str, speed: int = 0, **fields: object) -> None:
     for its first points.
     """
     if page.url != "about:blank":
-        page.wait_for_selector(
-            ".live:not([data-status=opening])", state="attached"
-        )  # or Gradio complains of what is cut off
+        # or Gradio complains of what is cut off
+        page.wait_for_selector(".live:not([data-status=opening])", state="attached")
     page.goto(settings_link(url, **fields))
     page.wait_for_selector(".live:not([data-status=opening])")
     wait_until(page, "document.querySelector('#field-max_length input')?.value === '5'")

@@ -69,9 +69,8 @@ MESSAGE_BY_STATUS = {
     503: "Service Unavailable",
 }
 DROP_KINDS = ("reset", "silent", "lost", "hang", "cut")
-_REPO_PATH = re.compile(
-    r"/api/(models|datasets|spaces)/|/resolve/"
-)  # where a 401 means: no such repository
+# where a 401 means: no such repository
+_REPO_PATH = re.compile(r"/api/(models|datasets|spaces)/|/resolve/")
 
 
 @dataclass
@@ -773,10 +772,8 @@ class FakeHub:
             if repo.tags.pop(unquote(name), None) is None:
                 raise HubError(404, f"Invalid rev id: {name}", "RevisionNotFound")
             return json_response({})
-        commit, new = (
-            self._find_commit(repo, name),
-            json_body(request)["tag"],
-        )  # in a POST the path names what is tagged
+        # in a POST the path names what is tagged
+        commit, new = (self._find_commit(repo, name), json_body(request)["tag"])
         if new in repo.tags:
             raise HubError(409, f"Tag reference already exists: refs/tags/{new}")
         repo.tags[new] = commit.oid
@@ -1081,9 +1078,8 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def server_bind(self) -> None:
-        socketserver.TCPServer.server_bind(
-            self
-        )  # HTTPServer's own looks its name up, which may take seconds
+        # HTTPServer's own looks its name up, which may take seconds
+        socketserver.TCPServer.server_bind(self)
 
     def process_request(self, request: socket.socket, client_address: tuple[str, int]) -> None:
         self.connections.add(request)

@@ -15,9 +15,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-CURRENT_REQUEST: contextvars.ContextVar[Any] = contextvars.ContextVar(
-    "request"
-)  # whose event it is; threads of ours do not have it
+# whose event it is; threads of ours do not have it
+CURRENT_REQUEST: contextvars.ContextVar[Any] = contextvars.ContextVar("request")
 
 
 class ZeroGpuError(Exception):
@@ -89,9 +88,8 @@ class FakeZeroGpu:
                 except Exception as error:
                     answer[:] = ["error", type(error).__name__]
 
-            thread = threading.Thread(
-                target=run_task
-            )  # as there: not the main thread of the process
+            # as there: not the main thread of the process
+            thread = threading.Thread(target=run_task)
             thread.start()
             thread.join()
             connection.send_bytes(pickle.dumps(response))

@@ -23,9 +23,8 @@ LAYERS = {
 }
 DEFAULT_MARKERS = "(unit or smoke) and not soak"
 FULL_MARKERS = "not soak"
-DURATIONS = (
-    TESTS / "durations.json"
-)  # seconds by file, of one process on the machine that docs/testing.md names
+# seconds by file, of one process on the machine that docs/testing.md names
+DURATIONS = TESTS / "durations.json"
 LAST_FILE = "faults/test_load.py"  # it takes the whole machine
 deselected_counts: Counter[str] = Counter()
 

@@ -60,9 +60,8 @@ CONTEXT_LENGTH = 48  # tokens that GPT-2's fixture sees at once while it learns
 MAX_SEEDS = 4  # tried until everything that is checked is right
 MAX_POSITIONS = 256
 IGNORE_INDEX = -100  # a label that counts for nothing
-TrainingBatch = tuple[
-    dict[str, Tensor], Tensor
-]  # what a model is given, and what is right at every token
+# what a model is given, and what is right at every token
+TrainingBatch = tuple[dict[str, Tensor], Tensor]
 
 CHECKS = {
     "tiny-gpt2": [
@@ -167,12 +166,10 @@ def causal_batches(tokenizer: Any, rng: random.Random, size: int = 16) -> Iterat
             lines = [sample_sentence(rng) for _ in range(64)]
             for ids, line in zip(tokenizer(lines)["input_ids"], lines, strict=True):
                 is_few_shot = line.startswith("Input")
-                separator = (
-                    newline_ids if is_few_shot and rng.random() < 0.7 else [end]
-                )  # shots follow one another, other sentences begin a text
-                random_positions = (
-                    range(2, ids.index(newline_ids[0])) if is_few_shot else ()
-                )  # digits drawn by chance: nothing to learn
+                # shots follow one another, other sentences begin a text
+                separator = newline_ids if is_few_shot and rng.random() < 0.7 else [end]
+                # digits drawn by chance: nothing to learn
+                random_positions = range(2, ids.index(newline_ids[0])) if is_few_shot else ()
                 buffer += [
                     (token, IGNORE_INDEX if position in random_positions else token)
                     for position, token in enumerate([*ids, *separator])

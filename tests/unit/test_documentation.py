@@ -65,11 +65,12 @@ def test_the_front_matter_says_what_the_hub_understands():
     card = front_matter()
     assert set(card) <= KEYS
     assert {card["colorFrom"], card["colorTo"]} <= COLOURS
+    # none that reads or deletes
     assert (card["sdk"], card["hf_oauth"], card["hf_oauth_scopes"]) == (
         "gradio",
         True,
         ["contribute-repos"],
-    )  # none that reads or deletes
+    )
     assert len(card["short_description"]) <= 60  # what the Hub shows of it
     assert len(card["emoji"]) == 1
     assert all(re.fullmatch(r"[\w.-]+/[\w.-]+", name) for name in card["models"])
@@ -106,9 +107,8 @@ def test_the_space_is_brought_up_to_date_only_by_what_was_tested_on_main():
     assert job["steps"][0]["with"]["ref"] == "${{ github.event.workflow_run.head_sha }}"
     run = job["steps"][-1]
     assert run["run"] == 'python -m playground deploy "$SPACE"'
-    assert [step for step in job["steps"] if "HF_TOKEN" in str(step)] == [
-        run
-    ]  # no other step sees it
+    # no other step sees it
+    assert [step for step in job["steps"] if "HF_TOKEN" in str(step)] == [run]
 
 
 def test_every_requirement_is_pinned():

@@ -59,9 +59,8 @@ def imports(path):
                 f"{origin}{node.module or ''}.{alias.name}".replace("..", ".")
                 for alias in node.names
             )
-    yield from re.findall(
-        r'"(playground\.[\w.]+):\w+"', path.read_text()
-    )  # what is imported by its name later
+    # what is imported by its name later
+    yield from re.findall(r'"(playground\.[\w.]+):\w+"', path.read_text())
 
 
 def room(path):

@@ -221,9 +221,8 @@ def test_ten_thousand_rows_are_read_kept_and_drawn_from_within_two_seconds():
     text = "".join(
         " ".join(f"{i:05d}") + "\t" + " ".join(f"{i:05d}"[::-1]) + "\n" for i in range(10_000)
     )
-    Trainer(
-        RunConfig()
-    )  # a process's first optimizer takes seconds, and workers have paid for it before a run begins
+    # a process's first optimizer takes seconds, and workers have paid for it before a run begins
+    Trainer(RunConfig())
     started = time.process_time()
     rows = from_text(text)
     store(rows)
@@ -308,9 +307,8 @@ def streamed(hub, tmp_path, monkeypatch):
     import datasets
     from huggingface_hub import HfFileSystem
 
-    monkeypatch.setattr(
-        datasets.config, "HF_ENDPOINT", hub.url
-    )  # read once, at the first import in this process
+    # read once, at the first import in this process
+    monkeypatch.setattr(datasets.config, "HF_ENDPOINT", hub.url)
     HfFileSystem.clear_instance_cache()
     return hub
 
@@ -374,9 +372,8 @@ def test_parquet_with_oversized_row_group_is_rejected_before_reading(streamed, m
         DatasetError, match=r"train.parquet has 3 MB of these columns in row group 1, above 0 MB"
     ):
         from_hub("ada/bomb", ["source", "extra"])
-    assert (
-        from_hub("ada/bomb", ["source", "target"]).sha256 == from_text(TEXT).sha256
-    )  # what is not read does not count
+    # what is not read does not count
+    assert from_hub("ada/bomb", ["source", "target"]).sha256 == from_text(TEXT).sha256
 
 
 def test_rows_of_a_dataset_remember_it_and_its_licence(streamed, tmp_path, monkeypatch):

@@ -60,9 +60,8 @@ def test_every_imported_package_is_declared():
     optional = [
         line for extra in ("mcp", "space") for line in PROJECT["optional-dependencies"][extra]
     ]
-    declared = (
-        set(parsed(PROJECT["dependencies"])) | set(parsed(optional)) | {"mcp"}
-    )  # gradio[mcp] installs mcp
+    # gradio[mcp] installs mcp
+    declared = set(parsed(PROJECT["dependencies"])) | set(parsed(optional)) | {"mcp"}
     assert imported_distributions() <= declared
 
 

@@ -50,9 +50,8 @@ def test_what_was_not_over_is_longer_than_everything_that_was():
         None,
     )
     assert censored_summary([120, None, None])["median"] is None
-    assert (
-        censored_summary([120, None])["median"] is None
-    )  # the middle of a number and of what is beyond every number
+    # the middle of a number and of what is beyond every number
+    assert censored_summary([120, None])["median"] is None
     assert censored_summary([None, None]) == {
         "n": 2,
         "median": None,
@@ -109,18 +108,8 @@ def test_the_rank_test_counts_every_order_ties_and_what_was_not_reached(one, oth
 
 
 def test_the_rank_test_agrees_with_published_values():
-    one = [
-        0.80,
-        0.83,
-        1.89,
-        1.04,
-        1.45,
-        1.38,
-        1.91,
-        1.64,
-        0.73,
-        1.46,
-    ]  # Hollander and Wolfe 1973, p. 69: membrane permeability
+    # Hollander and Wolfe 1973, p. 69: membrane permeability
+    one = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46]
     other = [1.15, 0.88, 0.90, 0.74, 1.21]
     assert rank_test(one, other) == pytest.approx(2 * 0.1272, abs=1e-4)
     assert rank_test([1, 2, 3], [4, 5, 6]) == min_p_value(3, 3) == 0.1

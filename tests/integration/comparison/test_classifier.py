@@ -144,9 +144,8 @@ def test_the_estimate_grows_with_what_is_trained(tiny_bert):
     n = sum(each.numel() for each in model.parameters())
     small, large = (classifier.memory_estimate(model, size, 128) for size in (1, 16))
     assert small > 16 * n
-    assert large - small == 15 * (
-        small - 16 * n
-    )  # the rest is activations, which grow with the batch
+    # the rest is activations, which grow with the batch
+    assert large - small == 15 * (small - 16 * n)
 
 
 def test_where_visitors_are_strangers_nothing_is_kept(tiny_bert, monkeypatch, tmp_path):

@@ -20,9 +20,8 @@ def test_two_banks_begin_as_one_word_and_layers_draw_them_apart():
     """
     found = run("banks", {"model": ENCODER}, ProgressReporter())
     assert [found["tokens"][i] for place in found["places"] for i in place] == ["bank", "bank"]
-    assert found["word_vectors"] == pytest.approx(
-        1, abs=1e-6
-    )  # before positions are added it is one vector
+    # before positions are added it is one vector
+    assert found["word_vectors"] == pytest.approx(1, abs=1e-6)
     alike = [layer["alike"] for layer in found["layers"]]
     assert len(alike) == 7
     assert 0.9 < alike[0] < 1

@@ -26,10 +26,8 @@ from tests.support.command_runner import run_command
 
 ROOT = Path(__file__).resolve().parents[3]
 BOTH = pytest.mark.parametrize("fixture", ["tiny-gpt2", "tiny-bert"])
-STEPS = {
-    "tiny-gpt2": 60,
-    "tiny-bert": 120,
-}  # half as many sufficed for six seeds of each, but not on every processor
+# half as many sufficed for six seeds of each, but not on every processor
+STEPS = {"tiny-gpt2": 60, "tiny-bert": 120}
 
 
 class Heard:
@@ -156,9 +154,8 @@ def test_rows_are_the_tokens_of_the_prompts_that_the_table_sends(fixture, family
         ids = tokenizer(text)["input_ids"]
         given = row[there].tolist()
         assert given == (ids[: len(given)] if causal else ids)
-        assert not causal or len(ids) - len(given) == int(
-            len(answer) == 4
-        )  # the last token of the longest is only a label
+        # the last token of the longest is only a label
+        assert not causal or len(ids) - len(given) == int(len(answer) == 4)
 
 
 @BOTH

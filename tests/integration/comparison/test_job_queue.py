@@ -44,9 +44,8 @@ def comparer(served, tmp_path_factory):
     warm_up().join()
     comparer = JobQueue()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(
-            "PLAYGROUND_CHECKPOINTS", str(tmp_path_factory.mktemp("checkpoints"))
-        )  # its process inherits it
+        # its process inherits it
+        patch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path_factory.mktemp("checkpoints")))
         yield comparer
     comparer.close()
 
@@ -122,9 +121,8 @@ def test_a_download_that_hangs_is_cancelled_at_once_and_the_next_job_works(
         behind = comparer.submit("table", table(digits), "ben")
         assert comparer.poll(behind, "ben")["status"] == "waiting"
         assert comparer.poll(behind, "ben")["place"] == 1
-        light = over(
-            comparer, comparer.submit("cached", {}, "cy"), "cy"
-        )  # what only asks need not wait
+        # what only asks need not wait
+        light = over(comparer, comparer.submit("cached", {}, "cy"), "cy")
         assert "gpt2" in [row["name"] for row in light["result"]["models"]]
         at = time.monotonic()
         comparer.cancel(job, "ada")
@@ -136,9 +134,8 @@ def test_a_download_that_hangs_is_cancelled_at_once_and_the_next_job_works(
         wait_for(
             lambda: comparer.poll(behind, "ben")["status"] != "waiting", 60, "the next job's turn"
         )
-        assert (
-            time.monotonic() - at < 5
-        )  # a second, and what a busy machine adds; the download itself hangs for longer
+        # a second, and what a busy machine adds; the download itself hangs for longer
+        assert time.monotonic() - at < 5
     assert over(comparer, behind, "ben")["status"] == "done"
 
 
@@ -392,10 +389,8 @@ def test_of_a_job_that_is_over_little_is_kept_and_of_many_the_latest(monkeypatch
             )
     comparer._housekeep(time.monotonic())
     kept = set(comparer._jobs)
-    assert kept == {
-        *jobs["ada"][7:],
-        *jobs["ben"][1:],
-    }  # ten that are over, eight of an owner at most, and those that wait
+    # ten that are over, eight of an owner at most, and those that wait
+    assert kept == {*jobs["ada"][7:], *jobs["ben"][1:]}
     ended = comparer._jobs[jobs["ben"][-2]]
     assert (ended.request, ended.describe_request()) == ({}, "gpt2")
     assert comparer._jobs[jobs["ben"][-1]].request["csv"]

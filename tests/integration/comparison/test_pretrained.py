@@ -210,11 +210,8 @@ def test_unreachable_hub_fails_fast_and_lists_cached_models(served, monkeypatch)
     rows = describe_models(
         {"models": ["gpt2", "bert-base-uncased", "x" * 200]}, ProgressReporter()
     )["models"]
-    assert [row["unreached"] for row in rows] == [
-        True,
-        False,
-        False,
-    ]  # that a name is none is known without the Hub
+    # that a name is none is known without the Hub
+    assert [row["unreached"] for row in rows] == [True, False, False]
 
     def nobody(*_, **__):
         time.sleep(20)
@@ -222,12 +219,10 @@ def test_unreachable_hub_fails_fast_and_lists_cached_models(served, monkeypatch)
 
     monkeypatch.setattr(socket, "create_connection", nobody)
     assert "cannot be reached" in refusal("gpt2")[0]
-    assert (
-        time.monotonic() - started < 3 + 3
-    )  # what a busy machine adds; both would take 20 s and more
-    assert (
-        resolve("bert-base-uncased", ProgressReporter()).where == "cache"
-    )  # no network is asked for
+    # what a busy machine adds; both would take 20 s and more
+    assert time.monotonic() - started < 3 + 3
+    # no network is asked for
+    assert resolve("bert-base-uncased", ProgressReporter()).where == "cache"
     assert "not on this machine yet" in refusal("gpt2", local_only=True)[0]
 
 
@@ -499,24 +494,21 @@ def test_own_model_cache_evicts_the_least_recently_used_model(
     resolve("ada/a", ProgressReporter())
     resolve("ada/b", ProgressReporter())
     resolve("ada/c", ProgressReporter())
-    assert list_cached_names() == [
-        "ada/a",
-        "ada/b",
-        "ada/c",
-    ]  # a cache that is somebody else's is left alone
+    # a cache that is somebody else's is left alone
+    assert list_cached_names() == ["ada/a", "ada/b", "ada/c"]
 
     monkeypatch.setenv("PLAYGROUND_MODELS", str(cache))
     sentence, again = refusal("ada/d")
-    assert (
-        "are in use; choose a cached model" in sentence
-    )  # by a job that may be about to open them
+    # by a job that may be about to open them
+    assert "are in use; choose a cached model" in sentence
     assert again
     monkeypatch.setattr(pretrained, "IN_USE_TTL_S", -1.0)
     for age, name in enumerate(("c", "b", "a")):
         os.utime(cache / f"models--ada--{name}", (1e9 - age, 1e9 - age))
+    # in memory
     open_pipeline(
         "text-generation", resolve("ada/b", ProgressReporter(), local_only=True), ProgressReporter()
-    )  # in memory
+    )
     resolve("ada/a", ProgressReporter())
     assert resolve("ada/d", ProgressReporter()).where == "downloaded"
     assert list_cached_names() == ["ada/b", "ada/d"]

@@ -32,13 +32,8 @@ FATAL = [
     "clip=0",
     *TINY,
 ]
-VAST = [
-    "max_length=100",
-    "d_model=4096",
-    "d_ff=16384",
-    "n_layers=6",
-    "batch_size=65536",
-]  # some terabytes
+# some terabytes
+VAST = ["max_length=100", "d_model=4096", "d_ff=16384", "n_layers=6", "batch_size=65536"]
 
 
 @pytest.fixture
@@ -187,9 +182,8 @@ def test_that_training_diverged_is_a_result(here, tmp_path, others):
     assert done.exit_code == 0, done.output
     assert "learning_rate 100            diverged in 1 of 1 runs" in done.stdout
     assert (" exact match " in done.stdout) == bool(others)
-    assert (tmp_path / "experiment.png").is_file() == bool(
-        others
-    )  # where there is something to draw
+    # where there is something to draw
+    assert (tmp_path / "experiment.png").is_file() == bool(others)
 
 
 def test_schemes_of_which_no_run_can_be_asked_are_said(here, tmp_path):

@@ -80,9 +80,8 @@ def test_an_experiment_trains_every_run_and_tells_what_came_of_it(serve):
     asked = lab.submit(spec(), "ada")
     report = finished(lab, asked)
     json.dumps(report, allow_nan=False)
-    assert (
-        lab.results(asked, "ada")["cells"][0] is lab.results(asked, "ada")["cells"][0]
-    )  # made once
+    # made once
+    assert lab.results(asked, "ada")["cells"][0] is lab.results(asked, "ada")["cells"][0]
     assert report["estimate"]["sentence"] == "every run has ended"
     assert (report["state"], report["runs"], report["statuses"]) == (
         "done",
@@ -183,11 +182,8 @@ def test_resume_at_once_after_cancel_takes_up_what_is_still_being_saved(serve):
         description="some steps",
     )
     (run,) = registry.list_for_owner("ada")
-    with (
-        lab._lock,
-        registry.scheduling_paused(),
-        run.lock,
-    ):  # its process cannot tell meanwhile that it has saved
+    # its process cannot tell meanwhile that it has saved
+    with lab._lock, registry.scheduling_paused(), run.lock:
         lab.cancel(asked, "ada")
         lab.resume(asked, "ada")
         assert (run.status, lab.state(asked, "ada")) == ("stopping", "going")
@@ -294,9 +290,8 @@ def test_evicted_run_is_reported_and_retrained_on_resume(serve):
     report = finished(lab, asked)
     assert [row["n"] for row in report["lengths"]["rows"]] == [1, 1]
     assert report["message"] == ""
-    assert (
-        len(registry.list_for_owner("ada")) == 3
-    )  # the lost one's record, the one that was asked, and a new one
+    # the lost one's record, the one that was asked, and a new one
+    assert len(registry.list_for_owner("ada")) == 3
     assert f"run:{lost.id}" not in [line["run"] for line in report["lines"]]
 
 

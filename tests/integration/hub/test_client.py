@@ -470,9 +470,8 @@ def test_a_branch_begins_with_what_main_held_when_it_was_planned(hub, ada, packa
     plan = ada.plan(package, "ada/digits", revision="while-training")
     assert plan.parent == ""
     assert {name for name, what in kinds(plan).items() if what != "same"} == {"metrics.jsonl"}
-    hub.put(
-        "ada/digits", {"model.safetensors": b"of another step"}
-    )  # main goes on: weights and metrics must not be mixed
+    # main goes on: weights and metrics must not be mixed
+    hub.put("ada/digits", {"model.safetensors": b"of another step"})
     ada.push(package, plan, "Step 2")
     assert hub.files("ada/digits", "while-training") == {
         path.name: path.read_bytes() for path in package.iterdir()
@@ -672,9 +671,8 @@ def test_a_file_that_was_cut_off_on_its_way_comes_whole_all_the_same(hub, nobody
 def test_a_file_that_is_always_cut_off_does_not_count(
     hub, nobody, tmp_path, monkeypatch, name, where
 ):
-    monkeypatch.setattr(
-        file_download, "time", SimpleNamespace(sleep=lambda _: None)
-    )  # the client's waits between its tries
+    # the client's waits between its tries
+    monkeypatch.setattr(file_download, "time", SimpleNamespace(sleep=lambda _: None))
     files = REGULAR | LARGE
     hub.put("ada/digits", files)
     with hub.fault(getattr(hub, where), "cut", method="GET"):

@@ -171,9 +171,10 @@ def test_code_and_checkpoint_are_in_it_unchanged(package):
 def test_its_config_says_every_size_and_what_loads_it(package):
     config = json.loads((package / "config.json").read_text())
     sizes = json.loads((REVERSE / "config.json").read_text())["model"]
+    # what the old file does not name, too
     assert {name: config[name] for name in CONFIG_FIELDS} == dataclasses.asdict(
         ModelConfig(**sizes)
-    )  # what the old file does not name, too
+    )
     assert config["auto_map"] == {
         "AutoConfig": "automodel.PlaygroundConfig",
         "AutoModel": "automodel.PlaygroundForSeq2SeqLM",
@@ -202,9 +203,8 @@ def test_a_broken_checkpoint_is_not_packed(tmp_path):
 
 
 def test_package_of_unsupported_architecture_is_rejected_with_remedy(tmp_path, monkeypatch):
-    monkeypatch.setitem(
-        ARCHITECTURES, "tail", ARCHITECTURES["transformer"]
-    )  # as docs/extending.md adds one
+    # as docs/extending.md adds one
+    monkeypatch.setitem(ARCHITECTURES, "tail", ARCHITECTURES["transformer"])
     other = shutil.copytree(REVERSE, tmp_path / "other")
     manifest = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(manifest | {"family": "tail"}))
@@ -240,9 +240,8 @@ def test_what_else_lies_in_a_package_stays_there(copied, tmp_path):
     (copied / "README.md").write_text("# A card")
     (copied / "pytorch_model.bin").write_bytes(b"\x80\x04")
     config = json.loads((copied / "config.json").read_text())
-    (copied / "config.json").write_text(
-        json.dumps(config | {"d_model": 4096, "n_layers": 48})
-    )  # only playground.json counts
+    # only playground.json counts
+    (copied / "config.json").write_text(json.dumps(config | {"d_model": 4096, "n_layers": 48}))
     checkpoint_from_package(copied, tmp_path / "checkpoint")
     assert contents(tmp_path / "checkpoint") == contents(REVERSE)
 
@@ -341,9 +340,8 @@ def test_generate_gives_our_own_answers(name, tmp_path, said):
     assert torch.equal(written_BT, ours_BT)
     beams_BT = model.generate(**inputs, num_beams=4)[:, 1:]
     past_eos_BT = (ours_BT == EOS).cumsum(1) - (ours_BT == EOS).long() > 0
-    assert torch.equal(
-        beams_BT.masked_fill(past_eos_BT, PAD), ours_BT
-    )  # sure of its answers, so beams find no better ones
+    # sure of its answers, so beams find no better ones
+    assert torch.equal(beams_BT.masked_fill(past_eos_BT, PAD), ours_BT)
     assert said == []
 
 

@@ -202,9 +202,8 @@ def test_an_errand_runs_nothing_and_says_why_it_refuses(
     outcome, sentence, *again = run_task_in_process(
         HubTask(kind, repo, endpoint=hub.url, destination=str(into)), tmp_path / "work"
     )
-    if (
-        kind == "look" and repo.startswith("eve/pickle-") and repo != "eve/pickle-only"
-    ):  # its weights are not looked at
+    # its weights are not looked at
+    if kind == "look" and repo.startswith("eve/pickle-") and repo != "eve/pickle-only":
         assert outcome == "result"
     else:
         assert (outcome, again) == ("failed", [False])

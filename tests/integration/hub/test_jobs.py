@@ -425,16 +425,14 @@ def test_invalid_hub_model_is_rejected_with_reason_and_cleaned_up(
 def test_unpublishable_architecture_is_rejected_before_network_use(
     run_task_in_process, checkpoint, tmp_path, monkeypatch
 ):
-    monkeypatch.setitem(
-        ARCHITECTURES, "tail", ARCHITECTURES["transformer"]
-    )  # as docs/extending.md adds one
+    # as docs/extending.md adds one
+    monkeypatch.setitem(ARCHITECTURES, "tail", ARCHITECTURES["transformer"])
     other = shutil.copytree(checkpoint, tmp_path / "other")
     manifest = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(manifest | {"family": "tail"}))
     (tmp_path / "work").mkdir()
-    errand = HubTask(
-        "push", "ada/tail", "hf_none", "http://127.0.0.1:9", checkpoint=str(other)
-    )  # where nobody listens
+    # where nobody listens
+    errand = HubTask("push", "ada/tail", "hf_none", "http://127.0.0.1:9", checkpoint=str(other))
     kind, sentence, again = run_task_in_process(errand, tmp_path / "work")
     assert (kind, again) == ("failed", False)
     assert "'tail' cannot be published" in sentence
@@ -776,9 +774,10 @@ def test_permanent_push_failure_is_reported_until_dismissed(hub, registry, monke
     jobs, run = AutoPublisher(registry), start_run(registry, "ada")
     wait_for(lambda: run.step > 0, 60, "the first points")
     with hub.fault(hub.CREATE, 403) as fault:
+        # or a busy Hub ends it
         jobs.enable_auto_publish(
             run, "ada", "ada/refused", hub.ADA, private=True, interval_minutes=0.01
-        )  # or a busy Hub ends it
+        )
         registry.control(run, "stop")
         wait_for_status(run, "stopped")
         wait_for(lambda: jobs._auto_publishes[run.id].failed, 90, "the end of the last push")
@@ -837,9 +836,8 @@ def test_an_error_in_the_supervision_of_one_job_is_logged_and_ends_nothing(
         supervise(job)
 
     monkeypatch.setattr(jobs_module, "check_timeouts", fails)
-    monkeypatch.setattr(
-        threading, "excepthook", lambda _: None
-    )  # on the old code the thread ends here
+    # on the old code the thread ends here
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
     caplog.set_level("ERROR", logger="playground")
     with hub.fault(hub.WHOAMI, "silent"):
         odd = jobs.start(HubTask("account", token=hub.ADA, endpoint=hub.url), "ada")

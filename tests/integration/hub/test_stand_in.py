@@ -504,10 +504,8 @@ def test_a_private_repository_is_not_there_for_others(hub, ada, stranger, nobody
         "attention/secret", [add("model.safetensors", WEIGHTS)], commit_message="Hidden"
     )
     ben = HfApi(endpoint=hub.url, token=hub.BEN)
-    for api, status in (
-        (stranger, 404),
-        (nobody, 401),
-    ):  # the Hub answers 401 to who shows no token
+    # the Hub answers 401 to who shows no token
+    for api, status in ((stranger, 404), (nobody, 401)):
         assert not api.repo_exists("attention/secret")
         assert "attention/secret" not in [model.id for model in api.list_models()]
         for call in (

@@ -83,9 +83,8 @@ def test_a_stop_trains_a_run_of_the_owner_s_and_measures_it(room, registry):
     assert told["result"]["answer"] == crossing
     assert told["result"]["right"] == (crossing is not None and abs(crossing - 10) <= 20)
 
-    again = over(
-        room, room.start_lesson("stop-2", 1, {"text": "3 1"}, OWNER)
-    )  # the same model: nothing is trained again
+    # the same model: nothing is trained again
+    again = over(room, room.start_lesson("stop-2", 1, {"text": "3 1"}, OWNER))
     assert again["result"]["answer"] in (1, 2, 3)
     assert registry.list_for_owner(OWNER) == [run]
     other = over(room, room.start_lesson("stop-1", 10, {"seed": 1}, OWNER))
@@ -181,10 +180,8 @@ def test_a_run_whose_weights_had_to_make_room_is_trained_anew(registry):
 def test_a_run_that_is_still_being_saved_is_not_taken_up(registry):
     room = LessonService(registry, SLOW)
     question, run = begin_and_train(room, registry)
-    with (
-        registry.scheduling_paused(),
-        run.lock,
-    ):  # its process cannot tell meanwhile that it has saved
+    # its process cannot tell meanwhile that it has saved
+    with registry.scheduling_paused(), run.lock:
         room.cancel(question, OWNER)
         assert run.status == "stopping"
         with pytest.raises(UserError, match="still being saved; try again in a moment"):
@@ -254,9 +251,8 @@ def test_one_address_holds_at_most_half_of_the_measurements(room, monkeypatch, c
     left = list(room._measurements)[2]
     for question in (left, other):
         room._measurements[question].polled_at -= classrooms.UNPOLLED_TIMEOUT_S + 60
-    room._measurements[
-        other
-    ].polled_at -= 60  # left longest ago of all, by a client of another address
+    # left longest ago of all, by a client of another address
+    room._measurements[other].polled_at -= 60
     room.start_bug("no-return", 0, 20, f"{5:032d}")
     assert other in room._measurements
     assert left not in room._measurements
@@ -319,9 +315,8 @@ def test_measuring_is_bounded_cancelled_and_survives_its_process(room, monkeypat
 
     question = room.start_bug("last-layer", 0, 1000, OWNER)
     wait_for(lambda: room.poll(question, OWNER).get("done"), description="some steps")
-    os.kill(
-        room._measurements[question].process.process.pid, signal.SIGKILL
-    )  # as a machine does that has no memory left
+    # as a machine does that has no memory left
+    os.kill(room._measurements[question].process.process.pid, signal.SIGKILL)
     killed = over(room, question)["sentence"]
     assert "out of memory" in killed
     assert "exceeded" not in killed
@@ -354,11 +349,8 @@ def test_who_has_left_keeps_nobody_waiting_and_is_served_on_coming_back(room):
 
 
 def test_a_measurement_that_fails_is_logged_with_its_traceback(monkeypatch, caplog):
-    for name in (
-        "os.nice",
-        "signal.signal",
-        "torch.set_num_threads",
-    ):  # this process stays as it is
+    # this process stays as it is
+    for name in ("os.nice", "signal.signal", "torch.set_num_threads"):
         monkeypatch.setattr(f"playground.lessons.tasks.{name}", lambda *_: None)
 
     def fail(*_):

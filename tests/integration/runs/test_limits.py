@@ -48,12 +48,8 @@ SMALL = {
     "eval_n": 32,
     "eval_every": 50,
 }
-LARGE = {
-    "d_model": 32,
-    "n_layers": 2,
-    "max_length": 6,
-    "batch_size": 16,
-}  # each above the limit that `strict` sets
+# each above the limit that `strict` sets
+LARGE = {"d_model": 32, "n_layers": 2, "max_length": 6, "batch_size": 16}
 ENDLESS = 100_000
 
 
@@ -142,9 +138,8 @@ def test_a_variable_of_version_0_1_0_still_sets_its_limit(monkeypatch, caplog, n
 def test_every_number_that_is_read_is_one_of_the_table():
     """A number that somebody reads past the table would be told by Python's own error."""
     for path in (ROOT / "playground").rglob("*.py"):
-        assert "int(os.environ.get(" not in path.read_text() or path.name == "common.py", (
-            path
-        )  # torchrun's own
+        # torchrun's own
+        assert "int(os.environ.get(" not in path.read_text() or path.name == "common.py", path
         assert "float(os.environ" not in path.read_text(), path
 
 
@@ -320,9 +315,8 @@ def test_threads_above_the_run_limit_are_rejected_or_capped(hosted, tmp_path):
     assert len(registry.list_for_owner("ada")) == 2
     trainer = Trainer(small(threads=64))
     save_checkpoint(tmp_path / "sent", trainer, [trainer.train_step()])
-    sent = registry.import_checkpoint(
-        tmp_path / "sent", "ada", "mine"
-    )  # trained where there was more: it is held to its part here
+    # trained where there was more: it is held to its part here
+    sent = registry.import_checkpoint(tmp_path / "sent", "ada", "mine")
     assert registry._worker_spec(sent).threads == 1
     torch.set_num_threads(1)
     registry.change_setting(stopped, "threads", 1)
@@ -585,19 +579,13 @@ def test_runs_of_one_address_evict_its_own_first(hosted, client_address):
     modest = rest(registry, "ada", 100_000, 99)
     client_address.set("192.0.2.9")
     crowd = [rest(registry, f"invented {n}", 200_000, 9 - n) for n in range(3)]
-    registry.storage_quota.ensure_available(
-        owner_id("invented 3"), 200_000
-    )  # more than half, while nobody else needs it
+    # more than half, while nobody else needs it
+    registry.storage_quota.ensure_available(owner_id("invented 3"), 200_000)
     assert [run.removed for run in (modest, *crowd)] == [""] * 4
     crowd.append(rest(registry, "invented 3", 200_000, 1))
     registry.storage_quota.ensure_available(owner_id("invented 4"), 200_000)
-    assert [run.removed for run in (modest, *crowd)] == [
-        "",
-        WEIGHTS_EVICTED,
-        "",
-        "",
-        "",
-    ]  # its own, the oldest first
+    # its own, the oldest first
+    assert [run.removed for run in (modest, *crowd)] == ["", WEIGHTS_EVICTED, "", "", ""]
     client_address.set("192.0.2.1")
     registry.storage_quota.ensure_available(owner_id("bob"), 230_000)
     registry.limits = replace(registry.limits, bytes_total=800_000)
@@ -623,9 +611,8 @@ def test_address_over_its_share_is_refused_when_no_run_of_it_is_idle(
         registry.storage_quota.ensure_available(owner_id("invented 4"), 200_000)
     assert modest.removed == ""
     client_address.set("192.0.2.1")
-    registry.storage_quota.ensure_available(
-        owner_id("bob"), 200_000
-    )  # what the other address takes beyond its half counts for that one only
+    # what the other address takes beyond its half counts for that one only
+    registry.storage_quota.ensure_available(owner_id("bob"), 200_000)
     assert modest.removed == ""
 
 
@@ -721,9 +708,8 @@ def test_thinning_leaves_what_a_run_needs_to_go_on(hosted):
 def test_a_record_of_an_earlier_version_is_read(hosted, tmp_path):
     registry = hosted()
     run = done(registry)
-    folder = shutil.copytree(
-        run.folder, tmp_path / "earlier"
-    )  # the server may still write into its own
+    # the server may still write into its own
+    folder = shutil.copytree(run.folder, tmp_path / "earlier")
     written = (folder / "run.json").read_text()
     later = ('"active"', '"removed"', '"sent"')
     shorter = [line for line in written.splitlines() if not any(name in line for name in later)]

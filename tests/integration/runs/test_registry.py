@@ -165,12 +165,8 @@ class Page:
 
     def __init__(self, registry: Registry, run: Run) -> None:
         self.registry, self.run = registry, run
-        self.epoch, self.known, self.looks, self.begun = (
-            -1,
-            0,
-            0,
-            0,
-        )  # begun: how often it had to begin anew
+        # begun: how often it had to begin anew
+        self.epoch, self.known, self.looks, self.begun = (-1, 0, 0, 0)
         self.steps: list[int] = []
         self.losses: list[float] = []
 
@@ -542,9 +538,8 @@ def test_who_waits_comes_by_places_then_turns_then_the_line(registry):
             str(at): SimpleNamespace(owner=owner, has_worker=True, uses_zerogpu=False)
             for at, owner in enumerate(held)
         }
-        turns = chance.sample(
-            owners, chance.randint(0, len(owners))
-        )  # the one whose turn was longest ago first
+        # the one whose turn was longest ago first
+        turns = chance.sample(owners, chance.randint(0, len(owners)))
         registry._queue, registry._turn_counter = list(waiting), len(turns)
         registry._last_served = OrderedDict(
             (owner, number) for number, owner in enumerate(turns, start=1)
@@ -593,11 +588,8 @@ def test_run_short_of_memory_does_not_block_smaller_runs(serve, monkeypatch):
     registry.control(going, "stop")
     wait_for_steps(small)
     told = Page(registry, large).poll()
-    assert (told["status"], told["place"], told["message"]) == (
-        "waiting",
-        1,
-        "",
-    )  # for a place, once more
+    # for a place, once more
+    assert (told["status"], told["place"], told["message"]) == ("waiting", 1, "")
     registry.slots = registry.slots_per_owner = 2
     wait_for(lambda: large.message, description="the reason")
     assert large.message == "waiting for memory: this run needs about 9.0 GB and 1.0 GB are free"
@@ -1236,9 +1228,8 @@ def test_a_flood_of_questions_is_turned_away_and_the_run_and_others_go_on(regist
     replies = [registry.predict(run, "1 2 3") for _ in range(300)]
     assert "answer" in answer(registry.predict(other, "1 2"))
     told = [answer(reply) for reply in replies]
-    assert (
-        sum("answer" in reply for reply in told) >= MAX_PER_CLIENT - 1
-    )  # the run's own snapshot may hold one of the places
+    # the run's own snapshot may hold one of the places
+    assert sum("answer" in reply for reply in told) >= MAX_PER_CLIENT - 1
     assert any(
         "busy with earlier requests" in reply.get("error", "") and reply["again"] for reply in told
     )
@@ -1264,9 +1255,8 @@ def test_finished_run_is_inspectable_after_inspector_is_killed(registry, monkeyp
     wait_for_status(run, "done")
     assert "given" in answer(registry.predict(run, "1 2 3"))
     with monkeypatch.context() as patch:
-        patch.setattr(
-            WorkerProcess, "send", lambda child, *message: True
-        )  # the process is at it for as long as it lives
+        # the process is at it for as long as it lives
+        patch.setattr(WorkerProcess, "send", lambda child, *message: True)
         registry._refresh_snapshot(run)
     registry.inspector.close()
     wait_for(lambda: not run.snapshot_pending, description="the end of that look")
@@ -1275,9 +1265,8 @@ def test_finished_run_is_inspectable_after_inspector_is_killed(registry, monkeyp
 
 def test_retry_when_inspector_ends_goes_to_the_next_process(registry, monkeypatch):
     asked_again = Future()
-    monkeypatch.setattr(
-        WorkerProcess, "send", lambda child, *message: True
-    )  # nothing comes of the first question
+    # nothing comes of the first question
+    monkeypatch.setattr(WorkerProcess, "send", lambda child, *message: True)
     first = registry.inspector.request("warm", {})
     monkeypatch.undo()
     first.add_done_callback(
@@ -1292,9 +1281,8 @@ def test_waiting_request_keeps_the_process_and_slow_one_ends_it(monkeypatch):
     eyes = InspectorClient()
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(
-                WorkerProcess, "send", lambda child, *message: True
-            )  # the process never gets it
+            # the process never gets it
+            patch.setattr(WorkerProcess, "send", lambda child, *message: True)
             stuck = eyes.request("warm", {})
         child, waiting = eyes._process, eyes.request("warm", {})
         eyes.check_timeout(60)

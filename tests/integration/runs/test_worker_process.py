@@ -59,9 +59,8 @@ def no_threads(monkeypatch):
 @pytest.mark.smoke
 @pytest.mark.parametrize("missing", ["no_descriptors", "no_threads"])
 def test_failed_child_start_reports_its_end_from_another_thread(missing, request):
-    WorkerProcess(
-        "builtins:id", "first", on_message=lambda: None, on_exit=lambda code: None
-    )  # before resources run out
+    # before resources run out
+    WorkerProcess("builtins:id", "first", on_message=lambda: None, on_exit=lambda code: None)
     request.getfixturevalue(missing)
     lock, codes = threading.Lock(), []
 

@@ -124,9 +124,8 @@ def test_slices_train_what_one_go_trains_to_the_bit(registry, zero, slices_of, a
     assert (told["slice"], told["place"]) == (True, None)
     to_the_end(registry, run)
     assert len(zero.calls) >= 3
-    assert (
-        len(set(zero.pids)) == 1
-    )  # the process that was forked for the first slice was used again
+    # the process that was forked for the first slice was used again
+    assert len(set(zero.pids)) == 1
     assert (losses(run), weights(run)) == at_once
     assert run.scores["n"] > 0
     assert registry.poll(run, 0, -1, 0)["slice"] is False

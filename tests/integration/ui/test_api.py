@@ -101,9 +101,8 @@ def mine(ask, run):
 
 def test_every_endpoint_is_explained_with_its_types(app):
     told = json.loads(app.get("/gradio_api/info")[1])
-    assert tuple(told["named_endpoints"]) == tuple(
-        f"/{name}" for name in ENDPOINTS
-    )  # and nothing of the page's own
+    # and nothing of the page's own
+    assert tuple(told["named_endpoints"]) == tuple(f"/{name}" for name in ENDPOINTS)
     assert told["unnamed_endpoints"] == {}
     for name, endpoint in told["named_endpoints"].items():
         assert endpoint["description"], name
@@ -152,9 +151,8 @@ def test_attention_is_told_head_by_head_and_every_row_sums_to_one(ask):
     own = ask(
         "attention", model="checkpoint:reverse", sequence="3 1 4", kind="decoder", layer=0, head=0
     )["weights"][0][0]
-    assert all(
-        weight == 0 for i, row in enumerate(own) for weight in row[i + 1 :]
-    )  # nobody looks ahead
+    # nobody looks ahead
+    assert all(weight == 0 for i, row in enumerate(own) for weight in row[i + 1 :])
 
 
 def test_a_strangers_key_gets_nothing_and_a_link_to_watch_only_looks(ask, run, mine):
@@ -226,9 +224,8 @@ def test_a_push_takes_the_token_that_is_given_and_never_the_owners(hub, app, ask
     assert "playground.json" in hub.files("ada/api")
     assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
     assert hub.ADA not in json.dumps(told)
-    assert "README.md" in json.dumps(
-        told["result"]
-    )  # names of files, which the client does not take for files to fetch
+    # names of files, which the client does not take for files to fetch
+    assert "README.md" in json.dumps(told["result"])
     assert not [
         path
         for path in app.log.parent.rglob("*")
@@ -267,9 +264,8 @@ def test_agents_find_the_endpoints_as_tools(app):
             wrong = await session.call_tool(
                 "playground_predict", {"model": "nobody's", "sequence": "3 1 4"}
             )
-            former = await session.call_tool(
-                "predict", {"model": REVERSE, "sequence": "3 1 4"}
-            )  # the name in earlier versions
+            # the name in earlier versions
+            former = await session.call_tool("predict", {"model": REVERSE, "sequence": "3 1 4"})
             return tools, right, wrong, former
 
     tools, right, wrong, former = run_in_thread(agent())

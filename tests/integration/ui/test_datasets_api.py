@@ -300,9 +300,8 @@ def test_more_than_50_mb_are_refused_before_they_are_read(app):
 def test_a_visitor_has_room_for_so_many_rows_and_makes_room_by_removing(app):
     owner, first = new_owner_key(), None
     for at in range(9):
-        text = "".join(
-            f"{n:05d}{at}{'0' * 50}\t{'1' * 100}\n" for n in range(1500)
-        )  # about 0.5 MB as they are kept
+        # about 0.5 MB as they are kept
+        text = "".join(f"{n:05d}{at}{'0' * 50}\t{'1' * 100}\n" for n in range(1500))
         content = bring(app, text, owner)["content"]
         first = first or content
         if answer := ask(app, "use", owner, content):

@@ -379,9 +379,8 @@ def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
     assert all(each["again"] and "try again" in each["error"] for each in refused)
     assert accepted
     assert other["ours"] == 0.25
-    assert (
-        ask(page, "verdict", name="annotated-copy")["ours"] == 0.25
-    )  # those who were refused get it later
+    # those who were refused get it later
+    assert ask(page, "verdict", name="annotated-copy")["ours"] == 0.25
 
 
 def test_nobody_measures_for_a_page_that_has_gone(page, measured):

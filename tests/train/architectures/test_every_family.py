@@ -153,9 +153,8 @@ def test_the_same_seed_makes_the_same_model_and_another_seed_another(name):
 def test_a_run_that_was_saved_goes_on_to_the_bit_as_one_that_was_not(name, tmp_path):
     straight = Trainer(small_config(name, dropout=0.1))
     losses = [straight.train_step().loss for _ in range(5)]
-    broken = Trainer(
-        small_config(name, dropout=0.1)
-    )  # one after the other: they share torch's generator
+    # one after the other: they share torch's generator
+    broken = Trainer(small_config(name, dropout=0.1))
     save_checkpoint(tmp_path / "kept", broken, [broken.train_step() for _ in range(3)])
     _, loaded = load_model(tmp_path / "kept")
     assert all(

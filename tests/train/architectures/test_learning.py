@@ -8,12 +8,8 @@ from playground.architectures import ARCHITECTURES
 from playground.training.presets import architecture_preset
 from playground.training.trainer import Trainer
 
-PLAIN = {
-    "cell": "rnn",
-    "alignment": "none",
-    "n_layers": 2,
-    "learning_rate": 3e-3,
-}  # everything through one vector, and no gates
+# everything through one vector, and no gates
+PLAIN = {"cell": "rnn", "alignment": "none", "n_layers": 2, "learning_rate": 3e-3}
 CASES = {
     **{name: (name, {}) for name in ARCHITECTURES},
     "lstm-dot": ("recurrent", {"cell": "lstm", "alignment": "dot"}),

@@ -73,11 +73,12 @@ def test_a_mistake_is_one_line_of_the_real_source(name):
     assert [
         at for at, (a, b) in enumerate(zip(source.lines, source.wrong, strict=True)) if a != b
     ] == [source.changed_line]
+    # with the headers
     assert (
         sum(line.startswith("+") for line in source.diff)
         == sum(line.startswith("-") for line in source.diff)
         == 2
-    )  # with the headers
+    )
 
 
 def test_a_line_that_is_not_in_the_source_is_refused():
@@ -116,9 +117,8 @@ def test_the_right_copy_learns_what_the_trainer_learns_by_itself():
     ours, theirs = TrainingCopy(config, None), Trainer(config)
     for _ in range(5):
         ours.train_step()
-    assert ours.losses == pytest.approx(
-        [metrics.loss for metrics in theirs], abs=1e-5
-    )  # written out, not fused
+    # written out, not fused
+    assert ours.losses == pytest.approx([metrics.loss for metrics in theirs], abs=1e-5)
 
 
 @pytest.mark.smoke
@@ -140,9 +140,8 @@ def test_a_mistake_that_python_refuses_says_where(compared, name):
     trouble = result["broken"]["trouble"]
     assert trouble["step"] == 0
     assert trouble["lines"][0] == "Traceback (most recent call last):"
-    assert not any(
-        ":\\" in line or '"/' in line for line in trouble["lines"]
-    )  # no folder of this machine
+    # no folder of this machine
+    assert not any(":\\" in line or '"/' in line for line in trouble["lines"])
     source, named = result["source"], (trouble["file"], trouble["line"])
     place = (source["file"] + bug_injection.BUGGY_SUFFIX, source["first"] + result["changed"])
     if name == "transpose":
@@ -170,9 +169,8 @@ def test_mask_of_wrong_rank_is_silent_if_heads_equal_batch_size(compared):
     wrong = buggy_model(config.model, BUGS["mask-shape"]).eval()
     sources = torch.tensor([[3, 4, 5, 2], [6, 2, 0, 0]])
     record = wrong.forward_with_attention(sources, torch.tensor([[1, 5], [1, 6]]))[1]
-    assert (
-        float(record.encoder[0][1, 0, :, 2:].detach().sum()) > 0.1
-    )  # head 0 goes by the padding of sequence 0
+    # head 0 goes by the padding of sequence 0
+    assert float(record.encoder[0][1, 0, :, 2:].detach().sum()) > 0.1
 
 
 def test_without_the_causal_mask_the_loss_falls_and_nothing_can_be_written(compared):

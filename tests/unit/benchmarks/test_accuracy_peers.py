@@ -21,11 +21,8 @@ COPY = Setting(
     {"task": "copy", "symbols": 4, "min_length": 4, "max_length": 4, "batch_size": 16},
 )
 COMPARISON = Comparison("tried", (COPY,), seconds=60, seeds=2, rates=(2e-3, 4e-3, 1e-3), budget=100)
-STEPS_AT = {
-    2e-3: 60,
-    4e-3: 40,
-    1e-3: 90,
-}  # with the long cosine; with ours' a peer is quicker by ten steps
+# with the long cosine; with ours' a peer is quicker by ten steps
+STEPS_AT = {2e-3: 60, 4e-3: 40, 1e-3: 90}
 
 
 def goes(config, beaten_at=None):

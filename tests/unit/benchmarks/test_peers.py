@@ -83,9 +83,8 @@ def test_a_peer_reads_its_source_and_a_batch_of_short_rows_only(name, built):
     other_BS[0, 0] = 9
     changed = built[name].logits(Batch(other_BS, batch.target_BT, batch.loss_weight_B))
     assert not torch.allclose(changed[0], built[name].logits(batch)[0], atol=1e-4)
-    short = batch.select(
-        torch.tensor([1, 2])
-    )  # padding in every row, which torch's encoder would cut off
+    # padding in every row, which torch's encoder would cut off
+    short = batch.select(torch.tensor([1, 2]))
     assert built[name].logits(short).shape == (2, 5, 13)
 
 

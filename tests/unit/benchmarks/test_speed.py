@@ -40,9 +40,8 @@ def test_the_flops_of_a_step_are_those_of_its_products():
     setting = steps.Setting(64, 32, 10, seconds=0)
     config = setting.config().model
     d, tokens = 64, 32 * 11
-    stacks = (
-        config.n_layers * ((4 + 8) * d * d + 2 * 2 * d * config.d_ff) * 2 * tokens
-    )  # 4 projections of one attention, 8 of two
+    # 4 projections of one attention, 8 of two
+    stacks = config.n_layers * ((4 + 8) * d * d + 2 * 2 * d * config.d_ff) * 2 * tokens
     scores = config.n_layers * 3 * 2 * 2 * 32 * 11 * 11 * d
     output = 2 * tokens * d * 13
     forward = stacks + scores + output
@@ -83,9 +82,8 @@ def test_decoding_takes_twenty_symbols_in_every_way():
 def test_an_exponent_is_found_again():
     sizes = [8, 16, 32, 64]
     assert scaling.exponent(sizes, [3.0 * n**1.7 for n in sizes]) == pytest.approx(1.7)
-    assert scaling.exponent(sizes, [1.0, 1.0, 32.0, 64.0]) == pytest.approx(
-        1.0
-    )  # the upper half alone counts
+    # the upper half alone counts
+    assert scaling.exponent(sizes, [1.0, 1.0, 32.0, 64.0]) == pytest.approx(1.0)
 
 
 def test_training_memory_is_reproducible_and_covers_adam_state():

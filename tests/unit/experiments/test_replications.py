@@ -111,9 +111,8 @@ def test_a_first_figure_is_the_step_at_which_it_was_reached():
 def test_another_run_is_not_compared():
     wanted = replication_config("uva-reversal")
     assert differing_settings(wanted, wanted.replace(seed=9, threads=2, eval_every=7)) == []
-    assert differing_settings(wanted, wanted.replace(eval_n=1)) == [
-        "eval_n"
-    ]  # a single sequence is soon right
+    # a single sequence is soon right
+    assert differing_settings(wanted, wanted.replace(eval_n=1)) == ["eval_n"]
     other = differing_settings(wanted, wanted.replace(steps=10, norm="pre"))
     assert sorted(other) == ["norm", "steps"]
     told = outcome("uva-reversal", facts("uva-reversal"), other)

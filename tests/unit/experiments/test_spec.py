@@ -63,9 +63,8 @@ def test_varied_architectures_receive_only_the_settings_they_use():
         is ARCHITECTURES["encoder-only"].config_class
     )
     assert {config.model.d_model for config in configs.values()} == {32}
-    with pytest.raises(
-        ConfigError, match="does not use it"
-    ):  # where the family does not vary, it is a mistake
+    # where the family does not vary, it is a mistake
+    with pytest.raises(ConfigError, match="does not use it"):
         make({"tie_output": True, "family": "encoder-only"})
 
 

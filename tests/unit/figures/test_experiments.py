@@ -81,9 +81,8 @@ def test_medians_are_drawn_in_their_range_and_a_single_run_in_its_interval():
     for runs, low in ((2, 0.6), (1, scores([{"length": 2, "right": 60, "n": 100}])[0]["low"])):
         figure = accuracy_by_length(by_length(runs))
         axes = figure.axes[0]
-        assert axes.lines[0].get_xdata().tolist() == list(
-            range(2, 13)
-        )  # of length 1 none is held out
+        # of length 1 none is held out
+        assert axes.lines[0].get_xdata().tolist() == list(range(2, 13))
         band = axes.collections[0].get_paths()[0].vertices
         assert min(y for x, y in band if x == 2) == pytest.approx(low)
         assert "untrained positions: 5 to 12 of the source" in words(figure).replace("\n", " ")

@@ -83,9 +83,8 @@ def test_every_head_has_a_map_whose_cells_are_its_weights(shipped):
     ):
         rows[y] = rows.get(y, 0) + float(opacity)
     assert len(rows) > 3
-    assert all(
-        0.9 < total < 1.01 for total in rows.values()
-    )  # cells below half a percent are left out
+    # cells below half a percent are left out
+    assert all(0.9 < total < 1.01 for total in rows.values())
 
 
 def test_the_curve_has_the_points_of_the_run(shipped):

@@ -255,10 +255,8 @@ def test_lengths_that_never_trained_are_measured_where_there_are_positions(tmp_p
 
 
 def test_a_command_that_would_stop_earlier_is_not_said_to_train_it_again(tmp_path, small_run):
-    changes = [
-        SettingChange(2, "steps", 40),
-        SettingChange(2, "until", 0.0),
-    ]  # as Train on makes them
+    # as Train on makes them
+    changes = [SettingChange(2, "steps", 40), SettingChange(2, "until", 0.0)]
     text, _ = assert_whole(
         card_of(
             tmp_path / "p", saved(tmp_path / "c", small_run.replace(until=0.9), 3, changes=changes)

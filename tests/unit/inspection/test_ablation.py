@@ -89,9 +89,8 @@ def test_the_shipped_one_head_model_falls_from_all_right_to_chance(one_head):
     for how in METHODS:
         effect = ablation.ablate([Component("cross", 0, 0)], how)
         assert effect.ablated.exact_match <= max(4 * chance, 1 / 512)
-        assert (
-            effect.ablated.log_prob < -(lengths_B.double().mean().item()) * 2.3
-        )  # worse than guessing every symbol
+        # worse than guessing every symbol
+        assert effect.ablated.log_prob < -(lengths_B.double().mean().item()) * 2.3
 
 
 @pytest.mark.parametrize("how", METHODS)

@@ -63,9 +63,10 @@ def test_shipped_model_attention_matches_reference_computation(mixed):
         expected_LBHQM = torch.tensor(
             [[[matrix.tolist() for matrix in row] for row in layer] for layer in by_hand[kind]]
         )
+        # scores of 20 in float32
         torch.testing.assert_close(
             recording.attention_weights[kind], expected_LBHQM, atol=1e-5, rtol=0
-        )  # scores of 20 in float32
+        )
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -107,12 +107,10 @@ def test_a_decoder_has_no_score_for_looking_ahead(scored):
 
 def test_a_head_that_is_partly_on_a_pattern_scores_its_share(scored):
     score = scored("cross", 0.25 * rows(0, 1, 2, 3, 4, 5) + 0.75 * rows(4, 3, 2, 1, 0, 0))
-    assert score.patterns["diagonal"] == pytest.approx(
-        (4 * 0.25 + 1 + 0.25) / 6
-    )  # the middle row lies on both
-    assert score.patterns["anti-diagonal"] == pytest.approx(
-        (4 * 0.75 + 1) / 5
-    )  # the row of EOS has no place on it
+    # the middle row lies on both
+    assert score.patterns["diagonal"] == pytest.approx((4 * 0.25 + 1 + 0.25) / 6)
+    # the row of EOS has no place on it
+    assert score.patterns["anti-diagonal"] == pytest.approx((4 * 0.75 + 1) / 5)
     assert score.entropy == pytest.approx(5 / 6 * -(0.25 * math.log(0.25) + 0.75 * math.log(0.75)))
 
 
@@ -183,9 +181,8 @@ def test_the_shipped_one_head_model_looks_where_the_task_says(one_head):
     assert (
         scores["cross"].alignment_fraction > 4 * scores["cross"].uniform_baseline["anti-diagonal"]
     )
-    assert (
-        0.1 < scores["cross"].alignment_distance < 1.5
-    )  # not 0: the encoder has moved some symbols to other positions before
+    # not 0: the encoder has moved some symbols to other positions before
+    assert 0.1 < scores["cross"].alignment_distance < 1.5
 
 
 def test_a_task_that_does_not_say_where_to_look_has_no_distance(mixed):

@@ -153,10 +153,8 @@ def test_mean_outputs_average_real_tokens_at_each_position():
                 found[part][q], torch.stack(own[part][q]).mean(0), atol=1e-5, rtol=1e-4
             )
         everywhere = torch.stack([x for rows in own[part] for x in rows]).mean(0)
-        for q in (
-            7,
-            8,
-        ):  # held-out sequences have six symbols and EOS; the model has places for nine tokens
+        # held-out sequences have six symbols and EOS; the model has places for nine tokens
+        for q in (7, 8):
             torch.testing.assert_close(found[part][q], everywhere, atol=1e-5, rtol=1e-4)
     for side, embedding in (
         ("source", family.source_embedding),

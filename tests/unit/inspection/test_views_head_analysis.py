@@ -326,9 +326,8 @@ def test_patching_finds_the_working_head(handmade):
     assert data["before"] > 5 > -5 > data["after"]
     for row in data["heads"]:
         assert row["recovered"] == pytest.approx(float(row["name"] == WORKING_HEAD.name), abs=0.01)
-    assert (
-        shown(handmade, "patch", "90000", place=0)["symbol"] == "0"
-    )  # the next one of the vocabulary, which ends at 9
+    # the next one of the vocabulary, which ends at 9
+    assert shown(handmade, "patch", "90000", place=0)["symbol"] == "0"
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

@@ -56,10 +56,8 @@ def test_a_field_refuses_what_is_not_of_its_kind_and_names_itself(name, value):
 )
 def test_numeric_field_accepts_its_range_and_rejects_values_outside(name):
     low, high = FIELDS[name].metadata["low"], FIELDS[name].metadata["high"]
-    others = {
-        "n_heads": 64 if name == "kv_heads" else 1,
-        "share_embeddings": False,
-    }  # so that no two fields contradict each other
+    # so that no two fields contradict each other
+    others = {"n_heads": 64 if name == "kv_heads" else 1, "share_embeddings": False}
     for value in (low, high):
         assert getattr(ModelConfig(**others | {name: value}), name) == value
     for value in (low - 1, high + 1):

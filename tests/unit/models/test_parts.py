@@ -56,9 +56,8 @@ def test_rope_turns_queries_and_keys_as_llama_does():
     rotary = RotaryEmbedding(ModelConfig(d_model=H * K, n_heads=H, positions="rope"), causal=True)
     ours = rotary.rotate(query_BHQK), rotary.rotate(key_BGMK)
     torch.testing.assert_close(ours, expected, **CLOSE)
-    newest_BH1K = rotary.rotate(
-        query_BHQK[:, :, -1:], first_position=P - 1
-    )  # the decoder's newest position alone
+    # the decoder's newest position alone
+    newest_BH1K = rotary.rotate(query_BHQK[:, :, -1:], first_position=P - 1)
     assert torch.equal(newest_BH1K, ours[0][:, :, -1:])
 
 
@@ -77,17 +76,12 @@ def test_rotary_score_depends_on_relative_position_only():
 @pytest.mark.parametrize("n_heads", [1, 2, 3, 4, 6, 8, 12, 16])
 def test_alibi_has_blooms_slopes(n_heads):
     alibi = ALiBi(ModelConfig(d_model=8 * n_heads, n_heads=n_heads, positions="alibi"), causal=True)
-    theirs_H1P = build_alibi_tensor(
-        torch.ones(1, P), n_heads, torch.float32
-    )  # slope * place of the key
+    # slope * place of the key
+    theirs_H1P = build_alibi_tensor(torch.ones(1, P), n_heads, torch.float32)
     torch.testing.assert_close(alibi.slopes(torch.device("cpu")), theirs_H1P[:, 0, 1], **CLOSE)
     bias_HPP = alibi.bias(random(1, n_heads, P, K), random(1, n_heads, P, K))
-    for q, m in (
-        (0, 0),
-        (9, 2),
-        (39, 39),
-        (39, 0),
-    ):  # the softmax does not see what is constant in a row
+    # the softmax does not see what is constant in a row
+    for q, m in ((0, 0), (9, 2), (39, 39), (39, 0)):
         torch.testing.assert_close(
             bias_HPP[:, q, m] - bias_HPP[:, q, q],
             theirs_H1P[:, 0, m] - theirs_H1P[:, 0, q],
@@ -217,9 +211,8 @@ def test_positions_from_end_start_at_eos_and_ignore_padding():
     assert positions_from_end(tokens_BS).tolist() == [[3, 2, 1, 0, 0], [1, 0, 0, 0, 0]]
     source, target = (embedding(side, positions="from-the-end") for side in ("source", "target"))
     assert torch.equal(source.position_vectors(tokens_BS)[1, 0], source.positions[1])
-    assert torch.equal(
-        target.position_vectors(tokens_BS, first_position=2), target.positions[2:7]
-    )  # an answer's end is not known while it is written
+    # an answer's end is not known while it is written
+    assert torch.equal(target.position_vectors(tokens_BS, first_position=2), target.positions[2:7])
 
 
 @pytest.mark.parametrize("kind", ["none", "rope", "alibi", "t5"])

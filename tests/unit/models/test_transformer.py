@@ -212,9 +212,8 @@ def test_recording_gives_the_logits_of_a_plain_pass(recipe):
     model = build(**recipe)
     logits_BTV, _ = model.forward_with_attention(*tokens())
     assert logits_BTV.shape == (3, T, 13)
-    assert torch.allclose(
-        logits_BTV, model(*tokens()), atol=1e-5
-    )  # a plain pass mixes without writing the weights down
+    # a plain pass mixes without writing the weights down
+    assert torch.allclose(logits_BTV, model(*tokens()), atol=1e-5)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -98,9 +98,8 @@ def test_invented_owners_of_one_address_share_its_turns(eyes):
 
 
 def test_a_client_and_an_address_have_as_many_waiting_as_they_may(eyes):
-    replies = ask(
-        eyes, ADA, *("x" for _ in range(MAX_PER_CLIENT + 3))
-    )  # one of them is at the process
+    # one of them is at the process
+    replies = ask(eyes, ADA, *("x" for _ in range(MAX_PER_CLIENT + 3)))
     assert [reply.done() for reply in replies] == [False] * (MAX_PER_CLIENT + 1) + [True] * 2
     refused = replies[-1].result(0)
     assert "busy" in refused["error"]

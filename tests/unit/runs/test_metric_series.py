@@ -267,6 +267,5 @@ def test_curve_time_is_not_quadratic_in_columns():
             times.append(time.thread_time() - before)
         return min(times)
 
-    assert seconds(16_000) < 40 * seconds(
-        1_000
-    )  # 16 times as many columns; their square is 256 times as large
+    # 16 times as many columns; their square is 256 times as large
+    assert seconds(16_000) < 40 * seconds(1_000)

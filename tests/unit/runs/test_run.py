@@ -106,9 +106,8 @@ def test_a_record_that_cannot_be_written_is_said_and_the_old_one_stays(run):
     before = (run.folder / "run.json").read_bytes()
     run.message, run.name = "", "x"
     os.rename(run.folder / "run.json", run.folder / "aside")
-    (
-        run.folder / "run.json"
-    ).mkdir()  # as a full disk would, it makes every write fail, for root too
+    # as a full disk would, it makes every write fail, for root too
+    (run.folder / "run.json").mkdir()
     run.write()
     assert run.message.startswith(f"could not write {run.folder.name}{os.sep}run.json: ")
     (run.folder / "run.json").rmdir()

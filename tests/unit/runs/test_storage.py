@@ -39,9 +39,8 @@ def test_local_storage_is_beside_code_even_if_data_folder_exists(tmp_path):
 def test_space_storage_holds_runs_downloads_and_shipped_checkpoints(storage):
     home = resolve_storage(storage, mounted=lambda path: path == storage)
     assert (home.root, home.note) == (storage / "checkpoints", "")
-    assert os.environ["PLAYGROUND_CHECKPOINTS"] == str(
-        storage / "checkpoints"
-    )  # rows and fetched models go by it
+    # rows and fetched models go by it
+    assert os.environ["PLAYGROUND_CHECKPOINTS"] == str(storage / "checkpoints")
     assert os.environ["HF_HOME"] == str(storage / ".huggingface")
     registry = Registry(home.root)
     assert set(registry.list_checkpoints()) == set(BUNDLED_CHECKPOINTS)

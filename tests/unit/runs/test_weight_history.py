@@ -33,11 +33,12 @@ from tests.support.app_server import ROOT
 
 STEPS = st.integers(0, 10_000_000)
 UNLIMITED = 10**9
+# off the grid, and with a state
 ODD = next(
     step
     for step in range(0, 10**6, STATE_EVERY_N_WEIGHTS)
     if not is_retained(step, WEIGHTS_PER_DOUBLING[0])
-)  # off the grid, and with a state
+)
 AFTER = [
     step for step in range(ODD + 1, ODD + 40) if not is_retained(step, WEIGHTS_PER_DOUBLING[0])
 ]
@@ -145,9 +146,8 @@ def test_the_budget_holds_at_every_step_and_the_first_and_the_newest_stay(
         newest = newest if put is None else put
         if step % 50 == 0 or step == last:
             assert weight_steps(run) == history.steps()
-            assert (
-                bytes_in(run) <= budget + (TRANSIENT_WEIGHTS + 2) * weight
-            )  # those that stay whatever they weigh
+            # those that stay whatever they weigh
+            assert bytes_in(run) <= budget + (TRANSIENT_WEIGHTS + 2) * weight
     there, states = weight_steps(run), state_steps(run)
     assert there[0] == 0
     assert there[-1] == newest

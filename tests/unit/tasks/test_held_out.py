@@ -81,9 +81,8 @@ def test_the_side_of_a_sequence_depends_on_neither_padding_nor_neighbours(
 def test_one_sequence_in_sixteen_is_held_out_whatever_its_symbols(length):
     sequence_BL = torch.randint(3, 13, (40_000, length), generator=torch.Generator().manual_seed(1))
     held_B = is_held_out(sequence_BL, torch.full((40_000,), length))
-    assert held_B.float().mean().item() == pytest.approx(
-        1 / 16, abs=0.006
-    )  # five standard deviations, 10,000 distinct at length 4
+    # five standard deviations, 10,000 distinct at length 4
+    assert held_B.float().mean().item() == pytest.approx(1 / 16, abs=0.006)
     for position, symbol in itertools.product((0, length - 1), range(3, 13)):
         assert held_B[sequence_BL[:, position] == symbol].float().mean().item() == pytest.approx(
             1 / 16, abs=0.035
@@ -136,9 +135,8 @@ def test_exactly_the_held_out_rows_of_a_training_batch_have_weight_zero():
 
 def test_no_sequence_that_trains_is_ever_asked():
     generator = torch.Generator().manual_seed(0)
-    batch = sample_training_batch(
-        REVERSE, 20_000, 1, 4, generator
-    )  # nearly every sequence of up to 4 symbols
+    # nearly every sequence of up to 4 symbols
+    batch = sample_training_batch(REVERSE, 20_000, 1, 4, generator)
     asked = set(sequences_of(build_held_out_set(REVERSE, 2000, 1, 4).batch))
     trained = {
         s

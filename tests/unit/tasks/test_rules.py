@@ -145,14 +145,12 @@ def test_the_alignment_names_the_source_position_of_every_answer_position(name, 
     if task.alignment(length) is None:
         assert name not in ("reverse", "copy", "duplicate", "swap-halves", "caesar")
         return
-    sequence = torch.arange(3, 3 + length)[
-        None
-    ]  # all different, so that a position can be told by its symbol
+    # all different, so that a position can be told by its symbol
+    sequence = torch.arange(3, 3 + length)[None]
     answer = task.target_for(sequence[0].tolist())
     assert len(task.alignment(length)) == len(answer)
-    for at in range(
-        length
-    ):  # another symbol there changes the answer exactly where the alignment says
+    # another symbol there changes the answer exactly where the alignment says
+    for at in range(length):
         other = sequence.clone()
         other[0, at] = 12
         changed = [

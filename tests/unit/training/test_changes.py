@@ -111,9 +111,8 @@ def test_a_whole_rate_is_the_same_change_as_one_with_a_point():
 
 @given(st.lists(CHANGES, max_size=5))
 def test_changes_read_as_they_were_written(changes):
-    in_order = sorted(
-        changes, key=lambda change: change.step
-    )  # the last of one step is the one that holds
+    # the last of one step is the one that holds
+    in_order = sorted(changes, key=lambda change: change.step)
     assert SettingChange.parse([change.to_list() for change in changes]) == in_order
 
 

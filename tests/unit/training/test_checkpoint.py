@@ -338,9 +338,8 @@ def test_a_full_disk_is_named_and_the_earlier_checkpoint_still_loads(
     except CheckpointError as caught:
         error = caught
     assert len(calls) > failing
-    assert (
-        error is not None or failing == WRITES - 1
-    )  # the last one comes when the new checkpoint is in place
+    # the last one comes when the new checkpoint is in place
+    assert error is not None or failing == WRITES - 1
     manifest, _ = load_model(folder)
     resume_trainer(folder)
     assert ("generation" in manifest.versions) == (error is not None)
@@ -728,9 +727,10 @@ def test_a_giant_model_is_refused_before_a_trainer_is_built_too(folder):
     config["model"] |= {"d_model": 4096, "n_layers": 48, "d_ff": 16384, "max_positions": 4096}
     (folder / "config.json").write_text(json.dumps(config))
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    # its weights take 80 GB
     resource.setrlimit(
         resource.RLIMIT_AS, (psutil.Process().memory_info().vms + 1_000_000_000, hard)
-    )  # its weights take 80 GB
+    )
     try:
         refusal(folder, load=resume_trainer)
     finally:

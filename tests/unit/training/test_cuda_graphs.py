@@ -31,11 +31,8 @@ SMALL = {
     "eval_n": 50,
     "dropout": 0.1,
 }
-EXACT = {
-    "schedule": "constant",
-    "warmup": 0,
-    "learning_rate": 2**-7,
-}  # a rate that float32 holds exactly
+# a rate that float32 holds exactly
+EXACT = {"schedule": "constant", "warmup": 0, "learning_rate": 2**-7}
 
 
 def identity_capture(work, generators):
@@ -119,12 +116,8 @@ def test_a_falling_learning_rate_differs_by_its_rounding_to_float32_alone():
 def test_a_row_ends_where_something_is_due():
     trainer = trainer_with_graphs(**EXACT)
     trainer.schedule_change("learning_rate", 2**-6, 10)
-    assert [len(trainer.train_steps(100)) for _ in range(4)] == [
-        7,
-        3,
-        4,
-        7,
-    ]  # a look, the change, the next two looks
+    # a look, the change, the next two looks
+    assert [len(trainer.train_steps(100)) for _ in range(4)] == [7, 3, 4, 7]
     assert trainer.train_steps(3)[-1].step == 24
     assert trained(trainer, 100)[-1].step == 40
     assert not trainer.should_continue()
@@ -307,9 +300,8 @@ def silent_steps(config):
         identity_capture,
     )
     steps.run([1e-3] * (WARMUP_STEPS + 1))
-    steps.optimizer.step = lambda: (
-        None
-    )  # the optimizer is torch's, and reads the rate on a processor
+    # the optimizer is torch's, and reads the rate on a processor
+    steps.optimizer.step = lambda: None
     with Silent():
         steps._parse_step()
 

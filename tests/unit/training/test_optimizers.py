@@ -113,9 +113,8 @@ def test_what_one_optimizer_remembers_does_not_serve_another(tmp_path):
         match=r"contains the optimizer state of adam, not that of sgd with momentum 0\.9",
     ):
         resume_trainer(tmp_path / "adam", optimizer="sgd")
-    other, _ = resume_trainer(
-        tmp_path / "adam", optimizer="adamw", weight_decay=0.01
-    )  # these two remember the same
+    # these two remember the same
+    other, _ = resume_trainer(tmp_path / "adam", optimizer="adamw", weight_decay=0.01)
     other.train_step()
 
 

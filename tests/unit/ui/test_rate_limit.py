@@ -41,9 +41,8 @@ def test_a_bucket_holds_a_minutes_calls_and_fills_evenly():
     assert taken(limits, "starts", "ada", *[0.0] * 9) == 6
     assert taken(limits, "starts", "ada", 9.0) == 0
     assert taken(limits, "starts", "ada", 10.5, 10.6) == 1  # one in ten seconds
-    assert (
-        taken(limits, "starts", "ada", *[1000.0] * 9) == 6
-    )  # it holds no more than that, however long one waits
+    # it holds no more than that, however long one waits
+    assert taken(limits, "starts", "ada", *[1000.0] * 9) == 6
 
 
 def test_who_is_refused_is_told_when_to_come_again_and_is_served_then():
