@@ -187,7 +187,7 @@ def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], max_leng
         else ""
     )
     if not done:
-        return "No run has been asked yet." + left_out
+        return "No run has been evaluated yet." + left_out
     return (
         _comparison(
             done,
@@ -222,7 +222,7 @@ def _comparison(
     low, high = trained
     begin += "trained" if begin else "Trained"
     begin += f" on length {low}–{high}" if low < high else f" on length {high}"
-    begin += f" and asked up to {max_length}, "
+    begin += f" and evaluated up to {max_length}, "
     order = sorted(
         done,
         key=lambda row: (-row["reach"]["median"], -(row["beyond"] or {"median": 0.0})["median"]),
@@ -242,7 +242,7 @@ def _comparison(
     # shares over the same lengths
     tested = [row for row in done if row["beyond"] and row["longest"] == max_length]
     if not tested:
-        lengths_by_scheme += f"; no length beyond {max_length} was asked"
+        lengths_by_scheme += f"; no length beyond {max_length} was evaluated"
     elif len(tested) == 1:
         subject = tested[0]["label"] if rest else "it"
         lengths_by_scheme += (
@@ -265,7 +265,7 @@ def _comparison(
 
 
 def _reach_sentence(row: Mapping[str, Any], max_length: int) -> str:
-    limit = f", asked up to {row['longest']} only" if row["longest"] < max_length else ""
+    limit = f", evaluated up to {row['longest']} only" if row["longest"] < max_length else ""
     return _format_range(row["reach"]) + limit
 
 

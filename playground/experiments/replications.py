@@ -282,7 +282,8 @@ CLAIMS = {
         "Kazemnejad et al. 2023, The Impact of Positional Encoding on Length Generalization (arXiv "
         "2305.19466)",
         "order",
-        "decoder alone, trained to 20, asked to 40: none and T5's about equal, then ALiBi, then "
+        "decoder alone, trained to length 20, evaluated to 40: none and T5's about equal, then "
+        "ALiBi, then "
         "RoPE and sine waves",
         None,
         "by median exact match over lengths 21 to 40, each of none and t5 is at least as good as "
@@ -413,7 +414,7 @@ def evaluate_replication(
         }
     if run.modified_settings:
         sentence = (
-            "this run is not the one that the claim asks for: "
+            "this run does not have the settings of the claim: "
             f"{', '.join(run.modified_settings)} changed on the way; run it again"
         )
         return {"name": name, "passed": None, "ours": None, "sentence": sentence}
@@ -453,7 +454,7 @@ def outcome(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> d
     }
     if other:
         sentence = (
-            f"this run is not the one that the claim asks for: it differs in {', '.join(other)}"
+            f"this run does not have the settings of the claim: it differs in {', '.join(other)}"
         )
         return result | {"passed": None, "sentence": sentence}
     if ours is None and claim.measure != "steps_to":

@@ -199,8 +199,7 @@ class Experiment:
         if duplicates:
             raise ConfigError(
                 duplicates[0],
-                f"{duplicates[0]} stands in base and in grid; a setting stays or varies, leave one "
-                "out",
+                f"{duplicates[0]} is both in base and in grid; remove it from one of them",
             )
 
     def _validate_seeds(self) -> tuple[int, ...]:
@@ -260,8 +259,7 @@ class Experiment:
             if settings.get("task") == LOOKUP:
                 raise ConfigError(
                     "task",
-                    "task is 'rows', whose sequences are as long as they were given; lengths are "
-                    "asked of other tasks",
+                    "task is 'rows', whose dataset has no other lengths; choose another task",
                 )
             settings |= {
                 "max_positions": positions_for(settings, self.max_evaluated_length(settings))
@@ -276,9 +274,8 @@ class Experiment:
         if trained * self.times > MAX_LENGTH:
             raise ConfigError(
                 "times",
-                f"{self.times} times max_length {trained} is {trained * self.times} symbols; at "
-                f"most {MAX_LENGTH} are asked: lower times "
-                "or max_length",
+                f"{self.times} times max_length {trained} is {trained * self.times} symbols; the "
+                f"maximum is {MAX_LENGTH}: lower times or max_length",
             )
         return trained * self.times
 
@@ -301,9 +298,9 @@ class Experiment:
             if evaluation_cost(parameters, self.n, max_length) > MAX_COST_FLOPS:
                 raise ConfigError(
                     "n",
-                    f"{cell.full_label}: asking a model of {parameters:,} parameters {self.n:,} "
-                    f"sequences of {max_length} symbols takes too long "
-                    "here; lower n, times or max_length, or take a smaller model",
+                    f"{cell.full_label}: evaluating a model of {parameters:,} parameters on "
+                    f"{self.n:,} sequences of {max_length} symbols takes too long here; lower "
+                    "n, times or max_length, or use a smaller model",
                 )
 
     def planned_runs(self) -> Iterator[tuple[str, Variant, int]]:

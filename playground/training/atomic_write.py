@@ -156,7 +156,7 @@ def remedy(error: OSError) -> str:
     return (
         "set PLAYGROUND_CHECKPOINTS to a folder that can be written"
         if is_read_only(error)
-        else "make room on the disk"
+        else "free disk space"
     )
 
 

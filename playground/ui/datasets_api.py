@@ -123,7 +123,7 @@ class DatasetUploads:
         words = {"words": True, "characters": False}.get(request.headers.get("x-words", ""))
         if not OWNER_KEY_PATTERN.fullmatch(owner):
             return JSONResponse(
-                {"error": "this does not say whose rows they are; reload the page and try again"},
+                {"error": "the request has no owner key; reload the page and try again"},
                 status_code=400,
             )
         # it replaces the earlier upload of this owner
@@ -265,7 +265,7 @@ class DatasetUploads:
         payload = payload if isinstance(payload, dict) else {}
         owner, content, action = payload.get("owner"), payload.get("content"), payload.get("do")
         if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
-            return {"error": "this does not say whose rows they are; reload the page and try again"}
+            return {"error": "the request has no owner key; reload the page and try again"}
         if action == "list":
             return {"kept": await asyncio.to_thread(self.list_kept, owner)}
         if not isinstance(content, str) or not SHA256_PATTERN.fullmatch(content):

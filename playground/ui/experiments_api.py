@@ -160,7 +160,7 @@ class LabPage:
             return spec(_validate_text(payload["question"], "question"))
         form = payload.get("form")
         if not isinstance(form, dict) or len(json.dumps(form)) > MAX_REQUEST_LENGTH:
-            raise UserError("this page does not say what is to be tried; reload it and try again")
+            raise UserError("the request names no experiment; reload the page and try again")
         values_by_setting = _parse_grid(form.get("grid"))
         grid = {
             name: values for name, values in values_by_setting.items() if len(values) > 1
@@ -489,7 +489,7 @@ def _parse_grid(pairs: object) -> dict[str, list[Any]]:
     if not isinstance(pairs, list) or not all(
         isinstance(pair, list) and len(pair) == 2 for pair in pairs
     ):
-        raise ConfigError("grid", "say which setting varies, and with which values")
+        raise ConfigError("grid", "choose a setting to vary, and its values")
     grid: dict[str, list[Any]] = {}
     for pair in pairs:
         name, text = (_validate_text(each, "grid") for each in pair)

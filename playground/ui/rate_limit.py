@@ -26,7 +26,7 @@ MAX_BUCKETS = 10_000  # the least recently used one is dropped first
 CALLS_PER_MINUTE = {"starts": "API_STARTS", "heavy": "API_HEAVY", "calls": "API_CALLS"}
 LIMIT_PHRASES = {
     "starts": "start {} runs",
-    "heavy": "ask for {} evaluations, comparisons and pushes",
+    "heavy": "request {} evaluations, comparisons and pushes",
     "calls": "send {} calls",
 }
 MAX_WAITING_REQUESTS = 16  # queued requests of a semaphore
@@ -210,7 +210,7 @@ class BoundedSemaphoreQueue:
             UserError: if the queue is full.
         """
         if self._waiting >= self._max_waiting:
-            raise UserError("many others are asking this just now; try again in a minute")
+            raise UserError("too many requests of this kind are waiting; try again in a minute")
         self._waiting += 1
         try:
             await self._free.acquire()
@@ -252,7 +252,7 @@ class FairSemaphoreQueue:
         """
         address = CLIENT_ADDRESS.get()
         if self._waiting_by_address.total() >= self._max_waiting:
-            raise UserError("many others are asking this just now; try again in a minute")
+            raise UserError("too many requests of this kind are waiting; try again in a minute")
         if uses_full_share(self._waiting_by_address.elements(), self._max_waiting):
             raise UserError(
                 f"{max_per_address(self._max_waiting)} requests from your address wait already; "

@@ -119,7 +119,7 @@ def call_owner_handler(
     payload = payload if isinstance(payload, dict) else {}
     owner = payload.get("owner")
     if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
-        return {"error": "this page does not say whose it is; reload it and try again"}
+        return {"error": "the request has no owner key; reload the page and try again"}
     try:
         return handler(owner, payload)
     except ConfigError as error:

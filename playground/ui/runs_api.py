@@ -119,7 +119,7 @@ def _run_action(registry: Registry, run: Run, payload: dict[str, Any]) -> dict[s
     elif action == "branch":
         step = payload.get("step")
         if type(step) is not int:
-            raise UserError("say from which step the new run is to go on")
+            raise UserError("choose the step at which the new run starts")
         return {"subject": RUN_PREFIX + registry.branch(run, step, owner).id}
     elif action in ("download", "remove"):
         return _checkpoint_action(registry, run, _validate_text(payload.get("checkpoint")), action)

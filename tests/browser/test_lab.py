@@ -137,7 +137,7 @@ def test_schemes_are_compared_by_length_on_a_narrow_page_too(app, open_page):
     page.click(".own .begin")
     over(page)
     expect(page.locator(".found .sentence")).to_contain_text(
-        "Trained on length 1–10 and asked up to 20"
+        "Trained on length 1–10 and evaluated up to 20"
     )
     expect(page.locator(".found .untrained")).to_contain_text(
         "learned, source 11 to 20, target 11 to 20"

@@ -110,7 +110,7 @@ def test_checkpoints_are_asked_as_far_as_they_have_positions(tmp_path):
     assert (found["longest"], [row["label"] for row in found["rows"]]) == (10, ["reverse", "copy"])
     assert found["rows"][0]["reach"]["median"] == 10
     assert "most often" not in found["sentence"]
-    assert "no length beyond 10 was asked" in found["sentence"]
+    assert "no length beyond 10 was evaluated" in found["sentence"]
 
 
 def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(here, tmp_path):
@@ -131,9 +131,9 @@ def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(here, tmp_p
     )
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["sentence"].startswith(
-        "reverse (task reverse): Trained on length 1–10 and asked up to 10, reverse keeps 99 %"
+        "reverse (task reverse): Trained on length 1–10 and evaluated up to 10, reverse keeps 99 %"
     )
-    assert "sorter (task sort): Trained on length 1–6 and asked up to 12, " in found["sentence"]
+    assert "sorter (task sort): Trained on length 1–6 and evaluated up to 12, " in found["sentence"]
     assert "most often" not in found["sentence"]
     assert found["sentence"].endswith(
         "tasks or trained lengths differ, so these results do not compare."
@@ -258,7 +258,7 @@ def test_questions_and_claims_are_listed():
         ),
         (
             ("lengths", "--length", 300),
-            "5 times --length 300 is 1500 symbols; at most 512 are asked",
+            "5 times --length 300 is 1500 symbols; the maximum is 512",
         ),
         (("lengths", "nowhere"), "nowhere is not a checkpoint"),
         (

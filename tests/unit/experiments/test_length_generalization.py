@@ -158,7 +158,8 @@ def test_length_summary_states_reliable_lengths_and_significance():
     near = [counts(100, 100, 100, 40, 0, 0)] * 3
     told = sentence([scheme("learned", *near), scheme("sinusoidal", *far)], [1, 3], 6)
     assert told == (
-        "Trained on length 1–3 and asked up to 6, sinusoidal keeps 99 % exact match up to length "
+        "Trained on length 1–3 and evaluated up to 6, sinusoidal keeps 99 % exact match up to "
+        "length "
         "5, learned to 3 (median and range of 3 "
         "seeds); beyond length 3, sinusoidal is right most often, on 66.7 %; "
         "an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give: more seeds are "
@@ -180,18 +181,18 @@ def test_length_summary_states_reliable_lengths_and_significance():
         RunConfig.from_flat({"max_length": 3}),
     )
     assert sentence([partly], [3, 3], 6).startswith(
-        "So far, with 1 of 2 runs: trained on length 3 and asked"
+        "So far, with 1 of 2 runs: trained on length 3 and evaluated"
     )
     assert (
         sentence([summarize_scheme("learned", [waiting], RunConfig())], [1, 3], 6)
-        == "No run has been asked yet."
+        == "No run has been evaluated yet."
     )
     lost = summarize_scheme(
         "learned",
         [{"seed": 0, "scores": scores(near[0])}, waiting | {"out": True}],
         RunConfig.from_flat({"max_length": 3}),
     )
-    assert sentence([lost], [3, 3], 6).startswith("Trained on length 3 and asked")
+    assert sentence([lost], [3, 3], 6).startswith("Trained on length 3 and evaluated")
     assert sentence([lost], [3, 3], 6).endswith(
         " Left out: 1 of 2 runs, which diverged or whose settings were changed on the way."
     )
@@ -201,13 +202,13 @@ def test_a_sentence_states_nothing_about_lengths_that_were_not_asked():
     far, near = counts(100, 100, 100, 100, 100, 0), counts(100, 100, 100)
     alone = sentence([scheme("learned", near)], [1, 3], 3)
     assert alone.endswith(
-        "learned keeps 99 % exact match up to length 3 (1 seed); no length beyond 3 was asked."
+        "learned keeps 99 % exact match up to length 3 (1 seed); no length beyond 3 was evaluated."
     )
     both = sentence([scheme("learned", near, near), scheme("sinusoidal", near, near)], [1, 3], 3)
     assert both.count("beyond") == 1
-    assert "no length beyond 3 was asked" in both
+    assert "no length beyond 3 was evaluated" in both
     uneven = sentence([scheme("learned", near, near), scheme("sinusoidal", far, far)], [1, 3], 6)
-    assert "learned to 3, asked up to 3 only" in uneven
+    assert "learned to 3, evaluated up to 3 only" in uneven
     assert "beyond length 3, sinusoidal is right on 66.7 %" in uneven
     assert "most often" not in uneven
     assert scheme("learned", near)["beyond"] is None

@@ -78,7 +78,7 @@ def test_a_variant_differs_by_several_settings_at_once():
         "n_heads 4, norm post",
     ]
     assert asked.variants[1].config(0).model.n_heads == 4
-    with pytest.raises(ConfigError, match="stands in base and in grid"):
+    with pytest.raises(ConfigError, match="is both in base and in grid"):
         make({"norm": "pre"}, {"variant": [{"norm": "post"}]})
 
 
@@ -110,13 +110,13 @@ def test_where_lengths_are_asked_the_models_have_positions_for_them():
         ({"grid": {"n_heads": [4, 5]}}, "n_heads", "n_heads 5: n_heads is 5"),
         ({"grid": {"positions": ["learned", "nonsense"]}}, "positions", "choose one of learned"),
         ({"grid": {"variant": [1]}}, "variant", "settings by name"),
-        ({"base": {"norm": "pre"}}, "norm", "stands in base and in grid"),
+        ({"base": {"norm": "pre"}}, "norm", "is both in base and in grid"),
         ({"base": {"wings": 2}}, "wings", "not a setting of a run"),
         ({"seeds": ()}, "seeds", "at least one"),
         ({"seeds": (1, 1)}, "seeds", "the same seed twice"),
         ({"seeds": tuple(range(31))}, "seeds", f"make 62 runs; at most {MAX_RUNS}"),
         ({"kind": "walk"}, "kind", "choose one of grid, lengths"),
-        ({"kind": "lengths", "base": {"max_length": 200}}, "times", "1000 symbols; at most 512"),
+        ({"kind": "lengths", "base": {"max_length": 200}}, "times", "1000 symbols; the maximum is 512"),
         ({"kind": "lengths", "grid": {"max_length": [5, 6]}}, "max_length", "put it in base"),
         ({"n": 19}, "n", "from 20 to 2,000"),
     ],

@@ -50,7 +50,7 @@ def test_who_is_refused_is_told_when_to_come_again_and_is_served_then():
     taken(limits, "heavy", "ada", 0.0, 0.0)
     with pytest.raises(
         UserError,
-        match=r"ask for 2 evaluations, comparisons and pushes a minute; try again in (\d+) s",
+        match=r"request 2 evaluations, comparisons and pushes a minute; try again in (\d+) s",
     ) as refused:
         limits.acquire("heavy", "ada", 4.0)
     seconds = int(re.search(r"in (\d+) s", str(refused.value))[1])
@@ -230,7 +230,7 @@ def test_an_address_waits_for_itself_and_keeps_half_of_the_line_free(client_addr
     assert set(order) == {"crowd 0", "crowd 1", "crowd 2", "other 0", "other 1", "other 2"}
     assert [name for name, _ in refused] == ["crowd 3", "crowd 4", "other 3"]
     assert "2 requests from your address wait already" in refused[0][1]
-    assert "many others" in refused[2][1]
+    assert "too many requests" in refused[2][1]
     assert len(places) == 0
 
 
