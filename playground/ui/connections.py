@@ -58,8 +58,9 @@ def max_connections(descriptors: int) -> int:
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with timeouts and a limit on open connections.
 
-    At the limit, a new connection closes an idle one: of the address with the most connections, the
-    one that is idle for the longest time. One address may hold half of all connections.
+    At the limit, a new connection closes one that waits for its client: of the address with the
+    most connections, an idle one before an upload, the least recently active one first. One address
+    may hold half of all connections.
     """
 
     max_open = MAX_CONNECTIONS
@@ -68,7 +69,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.idle_since = time.monotonic()
+        self.last_active = time.monotonic()
         self.header_timer: TimerHandle | None = None
         self.write_timer: TimerHandle | None = None
         self.overhead_bytes = 0  # received since the last byte of a body
@@ -81,8 +82,8 @@ class BoundedProtocol(HttpToolsProtocol):
             connection for connection in self.open_connections if connection.host == self.host
         ]
         is_full = len(self.open_connections) >= self.max_open
-        if (len(same_host) >= self.max_open // 2 and not close_idle(same_host)) or (
-            is_full and not close_idle(self.open_connections)
+        if (len(same_host) >= self.max_open // 2 and not close_least_active(same_host)) or (
+            is_full and not close_least_active(self.open_connections)
         ):
             transport.abort()
         self.open_connections.add(self)
@@ -113,6 +114,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self.overhead_bytes = 0
+        self.last_active = time.monotonic()
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -123,12 +125,16 @@ class BoundedProtocol(HttpToolsProtocol):
         """Log nothing; a request to upgrade gets a normal response."""
 
     def on_response_complete(self) -> None:
-        self.idle_since = time.monotonic()
+        self.last_active = time.monotonic()
         super().on_response_complete()
 
     def is_idle(self) -> bool:
         """Return whether the connection serves no request."""
         return self.cycle is None or self.cycle.response_complete
+
+    def is_waiting(self) -> bool:
+        """Return whether the server waits for a request, or for the rest of one."""
+        return self.is_idle() or (self.cycle.more_body and not self.cycle.response_started)
 
     def await_headers(self) -> None:
         """Start the timer that closes the connection unless the headers are complete."""
@@ -159,17 +165,19 @@ class BoundedProtocol(HttpToolsProtocol):
         return network_of(self.client[0]) if self.client else ""
 
 
-def close_idle(connections: Collection[BoundedProtocol]) -> bool:
-    """Close one idle connection of these; return whether there was one."""
-    idle = [
+def close_least_active(connections: Collection[BoundedProtocol]) -> bool:
+    """Close one of these connections that waits for its client; return whether there was one."""
+    waiting = [
         connection
         for connection in connections
-        if connection.is_idle() and not connection.transport.is_closing()
+        if connection.is_waiting() and not connection.transport.is_closing()
     ]
-    if not idle:
+    if not waiting:
         return False
     count_by_host = Counter(each.host for each in connections)
-    victim = max(idle, key=lambda each: (count_by_host[each.host], -each.idle_since))
+    victim = max(
+        waiting, key=lambda each: (count_by_host[each.host], each.is_idle(), -each.last_active)
+    )
     BoundedProtocol.open_connections.discard(victim)
     victim.transport.abort()
     return True

@@ -15,10 +15,16 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 async def answer(scope, receive, send):
-    """Answers with 20 MB for /large, never for /wait, else with "ok"."""
+    """Answers with 20 MB for /large, never for /wait, else with "ok", after the request's body."""
     while scope["path"] == "/wait":
         if (await receive())["type"] == "http.disconnect":
             return
+    while scope["method"] == "POST":
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        if not message["more_body"]:
+            break
     body = b"x" * 20_000_000 if scope["path"] == "/large" else b"ok"
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -224,6 +230,31 @@ def test_new_connection_closes_longest_idle_of_busiest_address(serve, monkeypatc
     assert opened <= 6
     assert answers == [b"ok"] * 3
     assert ended == [b""] * 16
+
+
+def test_requests_without_their_body_shut_nobody_out(serve, monkeypatch):
+    monkeypatch.setattr(BoundedProtocol, "max_open", 6)
+    incomplete = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n{"
+
+    async def scene(connect):
+        crowd = []
+        for _ in range(8):
+            crowd.append(await connect())
+            crowd[-1][1].write(incomplete)
+            await asyncio.sleep(0.02)
+        answers = [await ask(*await connect()) for _ in range(2)]
+        upload = await connect()
+        upload[1].write(incomplete)
+        await asyncio.sleep(0.02)
+        # idle connections close before an upload does
+        answers += [await ask(*await connect()) for _ in range(4)]
+        upload[1].write(b"x" * 89)
+        answers.append((await upload[0].readuntil(b"ok"))[-2:])
+        return answers, [await closed(reader) for reader, _ in crowd[:7]]
+
+    answers, ended = serve(scene)
+    assert answers == [b"ok"] * 7
+    assert ended == [b""] * 7
 
 
 def test_connections_leave_descriptors_for_files_and_processes():
