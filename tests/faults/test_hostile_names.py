@@ -201,10 +201,10 @@ def test_there_are_150_of_them_and_none_twice():
 
 
 def tree(folder):
-    """Everything below a folder, with the size of each file."""
+    """Everything in a folder and in the one around it, with the size of each file."""
     return {
-        path.relative_to(folder).as_posix(): path.stat().st_size if path.is_file() else None
-        for path in folder.rglob("*")
+        path.relative_to(folder.parent).as_posix(): path.stat().st_size if path.is_file() else None
+        for path in (*folder.parent.iterdir(), *folder.rglob("*"))
     }
 
 
@@ -214,9 +214,9 @@ def watched(server, tmp_path):  # noqa: F811
     `runs` and `rows`, under names of our own.
     """
     outside = tmp_path.parent
-    before = tree(outside)
+    before = tree(tmp_path)
     yield server
-    after = tree(outside)
+    after = tree(tmp_path)
     inside = tmp_path.relative_to(outside).as_posix()
     for path in after.keys() ^ before.keys() | {
         path for path in after.keys() & before.keys() if after[path] != before[path]

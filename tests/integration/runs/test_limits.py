@@ -708,9 +708,10 @@ def test_thinning_leaves_what_a_run_needs_to_go_on(hosted):
 def test_a_record_of_an_earlier_version_is_read(hosted, tmp_path):
     registry = hosted()
     run = done(registry)
+    folder = tmp_path / "earlier"
+    folder.mkdir()
     # the server may still write into its own
-    folder = shutil.copytree(run.folder, tmp_path / "earlier")
-    written = (folder / "run.json").read_text()
+    written = (run.folder / "run.json").read_text()
     later = ('"active"', '"removed"', '"sent"')
     shorter = [line for line in written.splitlines() if not any(name in line for name in later)]
     assert len(shorter) == len(written.splitlines()) - len(later)
