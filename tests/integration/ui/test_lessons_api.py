@@ -80,4 +80,4 @@ def test_what_cannot_be_is_refused_in_a_sentence(page, name, what, field, says):
 
 def test_a_page_that_does_not_say_whose_it_is_gets_nothing(page):
     for name in page.handlers():
-        assert "reload it" in asked(page, name, owner="somebody")["error"]
+        assert "reload the page" in asked(page, name, owner="somebody")["error"]

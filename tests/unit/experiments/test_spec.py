@@ -116,7 +116,11 @@ def test_where_lengths_are_asked_the_models_have_positions_for_them():
         ({"seeds": (1, 1)}, "seeds", "the same seed twice"),
         ({"seeds": tuple(range(31))}, "seeds", f"make 62 runs; at most {MAX_RUNS}"),
         ({"kind": "walk"}, "kind", "choose one of grid, lengths"),
-        ({"kind": "lengths", "base": {"max_length": 200}}, "times", "1000 symbols; the maximum is 512"),
+        (
+            {"kind": "lengths", "base": {"max_length": 200}},
+            "times",
+            "1000 symbols; the maximum is 512",
+        ),
         ({"kind": "lengths", "grid": {"max_length": [5, 6]}}, "max_length", "put it in base"),
         ({"n": 19}, "n", "from 20 to 2,000"),
     ],
