@@ -239,7 +239,7 @@ def test_length_scores_are_stored_with_runs_and_not_recomputed(serve):
     scores = found["rows"][0]["runs"][0]["scores"]
     assert [line["length"] for line in scores] == list(range(1, 13))
     assert {line["n"] for line in scores[2:]} == {20}
-    assert "asked up to 12" in found["sentence"]
+    assert "evaluated up to 12" in found["sentence"]
     assert lab.progress(asked, "ada") == (64, 64)  # 2 runs of 20 steps and 12 lengths
     runs = registry.list_for_owner("ada")
     assert all(json.loads((run.folder / SCORES_FILE).read_text())["step"] == 20 for run in runs)

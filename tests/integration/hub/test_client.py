@@ -1,6 +1,7 @@
 """What one visitor can do on a Hub, with the real client against the stand-in."""
 
 import os
+import threading
 import time
 import traceback
 from dataclasses import asdict
@@ -540,9 +541,16 @@ def test_a_branch_may_have_slashes_in_its_name(hub, ada, nobody, package, tmp_pa
 
 @pytest.fixture
 def naps(monkeypatch):
-    """The seconds that the client waited; it waits none."""
-    waited = []
-    monkeypatch.setattr(time, "sleep", waited.append)
+    """The seconds that the client waited; it waits none. Threads of other tests may be left."""
+    waited, real_sleep, client = [], time.sleep, threading.current_thread()
+
+    def sleep(seconds):
+        if threading.current_thread() is client:
+            waited.append(seconds)
+        else:
+            real_sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", sleep)
     return waited
 
 
