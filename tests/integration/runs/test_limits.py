@@ -486,6 +486,9 @@ def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted)
     registry.update_metadata(runs["hidden"], hidden=True)
     going = registry.start(small(steps=ENDLESS), "zoe", changes=[SettingChange(0, "speed", 20)])
     until(lambda: going.checkpoints(), "a checkpoint")
+    # its files change size while it trains
+    registry.control(going, "pause")
+    until(lambda: going.status == "paused" and going.checkpoints()[0][1].step == going.step)
     sizes = {name: directory_size(run.folder) for name, run in runs.items()}
     for name, hours in (("old", 9), ("hidden", 2), ("new", 5)):
         age(runs[name], hours)
