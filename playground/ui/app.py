@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -315,19 +316,21 @@ def serve(
         registry.slots_per_owner = max(1, registry.slots - 1)  # one visitor cannot hold every slot
     laboratory = ExperimentService(registry)
 
-    def on_signal(signal_number: int, frame: FrameType | None) -> None:
+    def shut_down() -> None:
         laboratory.close()
         saved, killed = registry.shutdown()
         if saved or killed:
-            print(
-                f"Runs saved: {saved}"
-                + (
-                    f"; ended without saving what came after their last checkpoint: {killed}"
-                    * (killed > 0)
-                )
-            )
+            unsaved = f"; ended without saving what came after their last checkpoint: {killed}"
+            print(f"Runs saved: {saved}" + unsaved * (killed > 0))
         sys.stdout.flush()
         os._exit(0)  # the threads hold no unsaved state
+
+    shutdown = threading.Thread(target=shut_down, name="shutdown")
+
+    def on_signal(signal_number: int, frame: FrameType | None) -> None:
+        # In its own thread: this one may hold a lock that the shutdown needs.
+        if shutdown.ident is None:
+            shutdown.start()
 
     # These signals skip atexit, so the handlers are set before the launch.
     for number in (
