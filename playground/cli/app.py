@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import suppress
+
 import click
 
 
@@ -29,6 +33,9 @@ import click
 )
 def app(host: str | None, port: int | None, share: bool, browser: bool) -> None:
     """Open the playground in a web page."""
+    # Until `serve` sets its handlers: an import can swallow a KeyboardInterrupt.
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
     from playground.training.env import EnvError, validate_env
 
     try:
