@@ -49,10 +49,9 @@ REFERENCES_NOTE = (
     "Models of the same size (d_model 64, 4 heads, 2+2 layers, d_ff 128) train on the same batches "
     "with the same Adam, clipping and warm-up. They are evaluated every 10 steps on the same 256 "
     "held-out sequences, and on 2,000 to confirm. Ours is the unchanged fast preset. Each "
-    "reference "
-    "has its own best learning rate of five, and the better of two decay lengths. Runs alternate, "
-    "seed by seed, on one thread; seconds are CPU seconds. Ratios use seconds without evaluation, "
-    "and compare only models without dropout."
+    "reference has its own best learning rate of five, and the better of two decay lengths. Runs "
+    "alternate, seed by seed, on one thread; seconds are CPU seconds. Ratios use seconds without "
+    "evaluation, and compare only models without dropout."
 )
 # Each subset: a module with `measure()` and `table(rows)`, a title, and a note on all rows.
 SUBSETS: dict[str, tuple[Any, str, str]] = {
@@ -113,10 +112,8 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         "Short interleaved turns in one process; ratios within a round, the median over rounds and "
         "its bootstrapped interval. 4 heads, 2+2 layers, d_ff twice d_model; the same batches of "
         "reversal for all, sampled within the step. One thread unless the row names another "
-        "number. "
-        "The peak is that of a product of two 1024 x 1024 float32 matrices, one thread, measured "
-        "in "
-        "the same rounds. The FLOPs of a step are those of its matrix products.",
+        "number. The peak is that of a product of two 1024 x 1024 float32 matrices, one thread, "
+        "measured in the same rounds. The FLOPs of a step are those of its matrix products.",
     ),
     "decoding": (
         decoding,

@@ -27,7 +27,7 @@ class Setting:
     fields: dict[str, Any]
 
 
-LONGER = {"max_length": 20, "steps": 600, "decay_steps": 480, "learning_rate": 4e-3}
+LONGER = {"max_length": 20, "max_steps": 600, "lr_decay_steps": 480, "learning_rate": 4e-3}
 SETTINGS = (
     Setting("reverse, length 10", 10, 60, "fast", {"min_length": 10}),
     Setting("copy, length 10", 10, 100, "fast", {"task": "copy", "min_length": 10}),
@@ -41,8 +41,8 @@ SETTINGS = (
         LONGER,
     ),
     Setting("one head: reverse, lengths 1 to 10", 5, None, "one-head", {}),
-    Setting("the paper's recipe: reverse, length 10", 3, None, "paper", {"min_length": 10}),
-    Setting("as in the write-up: reverse, length 10", 3, None, "write-up", {"min_length": 10}),
+    Setting("the paper's settings: reverse, length 10", 3, None, "paper", {"min_length": 10}),
+    Setting("as in the tutorial: reverse, length 10", 3, None, "tutorial", {"min_length": 10}),
 )
 
 
@@ -64,7 +64,8 @@ def measure(
         for seed in range(len(row["scores"]), setting.seeds):
             trainer = Trainer(
                 preset_config(
-                    setting.preset, {**setting.fields, "seed": seed, "until": TARGET_SCORE}
+                    setting.preset,
+                    {**setting.fields, "seed": seed, "stop_at_exact_match": TARGET_SCORE},
                 )
             )
             started = time.process_time()  # of one thread: other work on the machine does not count
@@ -90,23 +91,20 @@ def format_median(steps: list[int], seeds: int) -> str:
     """Format the median and the maximum of the steps to a goal, over all seeds.
 
     Seeds that never reach the goal count as infinitely many steps. If the median or the maximum
-    falls among them, the text says so.
+    falls among them, the text states it.
     """
     text = censored_summary([*steps, *[None] * (seeds - len(steps))])
     if text is None or not steps:
         return "not reached"
-    longest = f"{text['high']:g}" if text["high"] is not None else f"{max(steps)} and more"
-    return (
-        f"{text['median']:g}" if text["median"] is not None else "not reached"
-    ) + f" ({longest})"
+    upper = f"{text['high']:g}" if text["high"] is not None else f"{max(steps)} and more"
+    return (f"{text['median']:g}" if text["median"] is not None else "not reached") + f" ({upper})"
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Format the rows as Markdown."""
     lines = [
         "| setting | seeds that reach it | steps: median (most) | promised | CPU seconds, where "
-        "reached: median | "
-        "lowest score of a seed at its end |",
+        "reached: median | lowest score of a seed at its end |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:

@@ -55,13 +55,16 @@ class Setting:
 
     def own_config(self, seed: int) -> RunConfig:
         return preset_config(
-            "fast", {**self.fields, "seed": seed, "until": TARGET_SCORE, "device": "cpu"}
+            "fast",
+            {**self.fields, "seed": seed, "stop_at_exact_match": TARGET_SCORE, "device": "cpu"},
         )
 
     def reference_configs(
         self, seed: int, rate: float, decay: int, budget: int = MAX_STEPS
     ) -> RunConfig:
-        return self.own_config(seed).replace(learning_rate=rate, decay_steps=decay, steps=budget)
+        return self.own_config(seed).replace(
+            learning_rate=rate, lr_decay_steps=decay, max_steps=budget
+        )
 
 
 def train_until(
@@ -161,7 +164,7 @@ class Comparison:
         measurement = Measurement(
             self.name, {"seeds": self.seeds, "limit": self.seconds, "budget": self.budget}
         )
-        # what torch does only once must fall on nobody's clock
+        # what torch does only once must not count for any model
         for name in (OURS, *self.references):
             train_until(
                 name,
@@ -181,7 +184,7 @@ class Comparison:
                     key = {"part": "seeds", "setting": setting.name, "model": name, "seed": seed}
                     key |= {
                         "rate": config.training.learning_rate,
-                        "decay": config.training.decay_steps,
+                        "decay": config.training.lr_decay_steps,
                     }
                     measurement.run(key, partial(train_until, name, config, self.seconds))
         return measurement.rows
@@ -212,7 +215,7 @@ class Comparison:
         for rate in self.rates:
             attempt(rate, self.budget * 4 // 5)
         attempt(
-            max(tried, key=sort_key)["rate"], setting.own_config(SWEEP_SEED).training.decay_steps
+            max(tried, key=sort_key)["rate"], setting.own_config(SWEEP_SEED).training.lr_decay_steps
         )
         best = max(tried, key=sort_key)
         return best["rate"], best["decay"]
@@ -222,9 +225,8 @@ class Comparison:
         runs = rows["runs"]
         lines = [
             "| task | model | learning rate, falling over | seeds that reach it | steps: median "
-            "(most) | seconds of training: "
-            "median (most) | with scoring | training seconds over ours, seed by seed: median "
-            "(range) | lowest score of a seed at its end |",
+            "(most) | seconds of training: median (most) | with scoring | training seconds over "
+            "ours, seed by seed: median (range) | lowest score of a seed at its end |",
             "|---|---|---|---|---|---|---|---|---|",
         ]
         for setting in self.settings:

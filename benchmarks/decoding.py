@@ -42,7 +42,7 @@ def decoding_methods(batch_size: int) -> dict[str, Callable[[], Tensor]]:
     ours.output.bias.data[EOS] = -1e9
     source_BS = torch.randint(
         EOS + 1,
-        SIZES.source_vocabulary,
+        SIZES.source_vocab_size,
         (batch_size, N_SYMBOLS + 1),
         generator=torch.Generator().manual_seed(0),
     )

@@ -17,12 +17,12 @@ from typing import Any
 WIDTHS = (64, 128, 256)
 ROUNDS, SECONDS = 9, 4.0
 FIELDS = {
-    "steps": 1_000_000,
+    "max_steps": 1_000_000,
     "batch_size": 128,
     "min_length": 10,
     "max_length": 10,
     "eval_every": 1_000_000,
-    "schedule": "constant",
+    "lr_schedule": "constant",
     "learning_rate": 1e-4,
     "device": "cpu",
 }

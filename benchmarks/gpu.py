@@ -55,10 +55,10 @@ def _one(d_model: int, batch_size: int, precision: str) -> dict[str, Any]:
         "min_length": 10,
         "batch_size": batch_size,
         "precision": precision,
-        "schedule": "constant",
-        "warmup": 0,
+        "lr_schedule": "constant",
+        "warmup_steps": 0,
         "learning_rate": 1e-4,
-        "steps": 1_000_000,
+        "max_steps": 1_000_000,
         "eval_every": 1_000_000,
     }
     config = RunConfig.from_flat(fields)

@@ -52,7 +52,7 @@ def evaluate_lengths(*command: str) -> list[dict[str, Any]]:
         {
             "seconds": round(seconds),
             "runs": sum(row["n"] for row in rows),
-            "sentence": output["sentence"],
+            "summary": output["summary"],
         },
     ]
 
@@ -84,7 +84,7 @@ def table(
         )
     lines += [
         "",
-        f"{whole['sentence']} {whole['runs']} runs, trained and asked in "
+        f"{whole['summary']} {whole['runs']} runs, trained and evaluated in "
         f"{whole['seconds'] / 60:.1f} minutes.",
     ]
     return "\n".join(lines)

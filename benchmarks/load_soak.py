@@ -54,14 +54,14 @@ MODEL = {
     "d_ff": 128,
     "batch_size": 128,
     "max_length": 10,
-    "eval_n": 256,
+    "eval_size": 256,
 }
 DISK = 1_000_000_000  # bytes of the small disk
 DISK_FULL_SECONDS = 8.0  # seconds
 HANG_TIMEOUT_S = 10
 RECOVERY_TIMEOUT_S = 120.0  # seconds until every run goes on, or waits in line again
 COUNTED_COLUMNS = ("survived", "errors", "away")
-FORGET_SECONDS = 75.0  # seconds after which a server has let go of what nobody watches
+FORGET_SECONDS = 75.0  # seconds after which a server has released a run without viewers
 ENVIRONMENT = {
     "GRADIO_SERVER_NAME": "0.0.0.0",
     "PLAYGROUND_ADDRESS_MS": "0",
@@ -160,9 +160,9 @@ def kill_server(stage: Scenario, root: Path) -> None:
 FAULTS: dict[str, Callable[[Scenario, Path], None] | None] = {
     "nothing": None,
     "a worker is killed": kill_worker,
-    "the server is told to end, and started again": terminate_server,
+    "the server is terminated, and started again": terminate_server,
     "the disk is full for a while": fill_disk,
-    "who looks into models is killed": kill_inspector,
+    "the inspector is killed": kill_inspector,
     "a worker hangs": hang_worker,
     "the server is killed, and started again": kill_server,
     "the fork server is killed": kill_fork_server,
@@ -228,8 +228,8 @@ def soak(
 ) -> dict[str, Any]:
     """Run all phases, with users in each, and check the runs at the end."""
     packed = zipped_small_checkpoint(root, tiny_config(**MODEL))
-    # who looks is there from now on
-    stage.page(new_owner_key()).call("try", subject="checkpoint:reverse", text="3 1 4")
+    # the inspector runs from now on
+    stage.page(new_owner_key()).call("runs/predict", subject="checkpoint:reverse", text="3 1 4")
     idle = megabytes(stage)
     owners = [new_owner_key() for _ in range(SLOTS)]
     subjects = []
@@ -240,7 +240,7 @@ def soak(
         RunOwner(stage, owner, subject) for owner, subject in zip(owners, subjects, strict=True)
     ]
     links = [
-        "watch:" + stage.page(o).call("about", subject=s)["watch"]
+        "watch:" + stage.page(o).call("runs/details", subject=s)["share_id"]
         for o, s in zip(owners, subjects, strict=True)
     ]
     sessions = [
@@ -284,7 +284,7 @@ def soak(
         "answers": sum(answers),
         "fairness": round(sum(answers) ** 2 / (len(answers) * sum(n * n for n in answers)), 4),
         "in_all": quantiles([s for phase in phases for s in phase.seconds]),
-        "looked_in_all": quantiles([s for phase in phases for s in phase.inspection_seconds]),
+        "inspections_in_all": quantiles([s for phase in phases for s in phase.inspection_seconds]),
         "steps": [keeper.step for keeper in keepers],
         "begun_before_a_checkpoint": sum(keeper.lost_checkpoints for keeper in keepers),
         "shown_twice": sum(session.duplicate_steps for session in sessions),
@@ -332,7 +332,7 @@ def phase_result(phase: Phase) -> dict[str, Any]:
     return {
         "kind": phase.kind,
         "polls": quantiles(phase.seconds),
-        "looked": quantiles(phase.inspection_seconds),
+        "inspections": quantiles(phase.inspection_seconds),
         "errors": len(phase.errors),
         "away": phase.failed_connections,
         "recovered": None if phase.recovery_seconds is None else round(phase.recovery_seconds, 1),
@@ -380,23 +380,23 @@ def table(rows: dict[str, Any]) -> str:
         if not phases_of_kind:
             continue
         took = [phase["recovered"] for phase in phases_of_kind if phase["recovered"] is not None]
-        polls, looked = (
+        polls, inspections = (
             [phase["polls"] for phase in phases_of_kind],
-            [phase["looked"] for phase in phases_of_kind],
+            [phase["inspections"] for phase in phases_of_kind],
         )
         lines.append(
             f"| {kind} | {len(phases_of_kind)} | {len(took)} | "
             f"{f'{median(took):.0f}, {max(took):.0f}' if took else '–'} | "
             f"{sum(p['n'] for p in polls):,} | {median(p['p50'] for p in polls):.0f} | "
-            f"{max(p['p95'] for p in polls):.0f} | "
-            f"{max(p['most'] for p in polls):.0f} | {sum(p['errors'] for p in phases_of_kind)} | "
-            f"{sum(p['n'] for p in looked)}, {median(p['p50'] for p in looked):.0f}, "
-            f"{max(p['p95'] for p in looked):.0f} | "
+            f"{max(p['p95'] for p in polls):.0f} | {max(p['most'] for p in polls):.0f} | "
+            f"{sum(p['errors'] for p in phases_of_kind)} | {sum(p['n'] for p in inspections)}, "
+            f"{median(p['p50'] for p in inspections):.0f}, "
+            f"{max(p['p95'] for p in inspections):.0f} | "
             f"{max(max(p['memory']) for p in phases_of_kind):.0f} |"
         )
-    polls, looked, memory, phases = (
+    polls, inspections, memory, phases = (
         rows["in_all"],
-        rows["looked_in_all"],
+        rows["inspections_in_all"],
         rows["memory"],
         rows["phases"],
     )
@@ -406,27 +406,23 @@ def table(rows: dict[str, Any]) -> str:
     )
     lines += [
         f"| in all | {len(phases)} | {survived} | | {polls['n']:,} | {polls['p50']:.0f} | "
-        f"{polls['p95']:.0f} | {polls['most']:.0f} | "
-        f"{errors} | {looked['n']}, {looked['p50']:.0f}, {looked['p95']:.0f} | "
-        f"{memory['most']:.0f} |",
+        f"{polls['p95']:.0f} | {polls['most']:.0f} | {errors} | {inspections['n']}, "
+        f"{inspections['p50']:.0f}, {inspections['p95']:.0f} | {memory['most']:.0f} |",
         "",
         f"{rows['minutes']:g} minutes; before it began, {rows['busy_before']:.0f} % of the cores "
-        "were busy with other things. Fairness of "
-        f"the {N_SESSIONS} sessions (Jain) {rows['fairness']:.3f}; {away} requests met no server "
-        "while it was started again. Visitors did: "
-        f"{listed(rows['done'])}; were told no, in a sentence: {listed(rows['refused'])}. Errors: "
-        f"{listed(Counter(rows['errors']))}. "
-        f"{rows['runs']} runs with {rows['points']:,} "
-        f"points read from disk afterwards: {rows['points_missing']} missing, "
-        f"{rows['points_twice']} twice, {rows['shown_twice']} shown "
-        f"twice to a page; {rows['checkpoints']} checkpoints, {rows['checkpoints_unreadable']} "
-        "unreadable, and "
+        f"were busy with other things. Fairness of the {N_SESSIONS} sessions (Jain) "
+        f"{rows['fairness']:.3f}; {away} requests met no server while it was started again. "
+        f"Visitors did: {listed(rows['done'])}; were rejected with a message: "
+        f"{listed(rows['refused'])}. Errors: {listed(Counter(rows['errors']))}. {rows['runs']} "
+        f"runs with {rows['points']:,} points read from disk afterwards: {rows['points_missing']} "
+        f"missing, {rows['points_twice']} twice, {rows['shown_twice']} shown twice to a page; "
+        f"{rows['checkpoints']} checkpoints, {rows['checkpoints_unreadable']} unreadable, and "
         f"{rows['begun_before_a_checkpoint']} times a run was seen before its newest one. The "
-        f"server's memory: {memory['idle']:.0f} MB "
-        f"idle, {memory['in_the_end']:.0f} MB {FORGET_SECONDS:.0f} s after everybody had left; "
-        f"workers left: {rows['workers_left']}; tracebacks "
-        f"in its log: {rows['tracebacks']}; exit codes of servers that were told to end: "
-        f"{listed(rows['exit_codes'])}."
+        f"server's memory: {memory['idle']:.0f} MB idle, {memory['in_the_end']:.0f} MB "
+        f"{FORGET_SECONDS:.0f} s after all visitors had left; workers left: "
+        f"{rows['workers_left']}; "
+        f"tracebacks in its log: {rows['tracebacks']}; exit codes of servers that were told to "
+        f"end: {listed(rows['exit_codes'])}."
         + ("" if rows["disk"] else " No disk could be mounted here, so none was filled."),
     ]
     return "\n".join(lines)

@@ -27,7 +27,7 @@ POLLS_PER_SECOND = 4  # polls of a session
 PAUSE_INTERVAL_POLLS = 30  # seconds of an owner, on the average
 ACTIVE_STATUSES = ("starting", "training", "waiting")
 VISITOR_SETTINGS: dict[str, Any] = {
-    "steps": 300,
+    "max_steps": 300,
     "batch_size": 16,
     "max_length": 5,
     "d_model": 16,
@@ -35,7 +35,7 @@ VISITOR_SETTINGS: dict[str, Any] = {
     "n_layers": 1,
     "d_ff": 32,
 }
-REJECTION_STATUSES = ("400", "503", "507")  # answers of the upload that say in a sentence why not
+REJECTION_STATUSES = ("400", "503", "507")  # responses of the upload with a reason
 EXPECTED_ERRORS = (
     OSError,
     RuntimeError,
@@ -74,10 +74,10 @@ class Scenario:
         self.is_server_down = False  # the server is not there, on purpose
         self.phase = Phase("calm")
         self.finished_actions: Counter[str] = Counter()  # what visitors did
-        self.rejections: Counter[str] = Counter()  # what they were told instead
+        self.rejections: Counter[str] = Counter()  # the messages of rejected requests
         self.stopped = threading.Event()
         self.tracebacks = 0
-        self.exit_codes: list[int] = []  # with which the servers ended that were told to
+        self.exit_codes: list[int] = []  # of servers that were terminated
 
     def page(self, owner: str, stays: bool = False) -> PageClient:
         return PageClient(self.app, owner, stays)
@@ -107,12 +107,12 @@ class Session(threading.Thread):
         self.answers, self.duplicate_steps = 0, 0
 
     def run(self) -> None:
-        n_known, epoch, snapshot_version, last, due = 0, -1, 0, 0, time.monotonic()
+        n_points, epoch, snapshot_version, last, due = 0, -1, 0, 0, time.monotonic()
         while not self.scenario.stopped.wait(max(0.0, due - time.monotonic())):
             due = max(due + 1 / POLLS_PER_SECOND, time.monotonic())
             started, was_server_down = time.monotonic(), self.scenario.is_server_down
             try:
-                response = self.page.poll(self.subject, n_known, epoch, snapshot_version)
+                response = self.page.poll(self.subject, n_points, epoch, snapshot_version)
             except EXPECTED_ERRORS as error:
                 self.page.close()
                 self.scenario.record_error(error, was_server_down)
@@ -120,14 +120,14 @@ class Session(threading.Thread):
             self.answers += 1
             self.scenario.phase.seconds.append(time.monotonic() - started)
             points = response["points"]
-            last = 0 if points["whole"] or response["epoch"] != epoch else last
+            last = 0 if points["whole"] or response["series_id"] != epoch else last
             for step in points["steps"]:
                 self.duplicate_steps += step <= last
                 last = step
-            n_known, epoch, snapshot_version = (
+            n_points, epoch, snapshot_version = (
                 points["count"],
-                response["epoch"],
-                response.get("looks", 0),
+                response["series_id"],
+                response.get("snapshot_version", 0),
             )
         self.page.close()
 
@@ -152,7 +152,7 @@ class RunOwner(threading.Thread):
         while not self.stopping.wait(0.5):
             was_server_down = self.scenario.is_server_down
             try:
-                response = self.page.poll(self.subject, known=1_000_000)
+                response = self.page.poll(self.subject, n_points=1_000_000)
                 self.lost_checkpoints += response["step"] < self.saved_steps
                 self.status, self.step, self.last_step_at = (
                     response["status"],
@@ -160,12 +160,12 @@ class RunOwner(threading.Thread):
                     time.monotonic(),
                 )
                 if response["status"] not in ACTIVE_STATUSES and response["status"] != "stopping":
-                    self.page.call("do", subject=self.subject, do="resume")
+                    self.page.call("runs/action", subject=self.subject, do="resume")
                 elif self.rng.random() < 0.5 / PAUSE_INTERVAL_POLLS:
-                    self.page.call("do", subject=self.subject, do="pause")
+                    self.page.call("runs/action", subject=self.subject, do="pause")
                 saved = [
                     each["step"]
-                    for each in self.page.call("about", subject=self.subject)["checkpoints"]
+                    for each in self.page.call("runs/details", subject=self.subject)["checkpoints"]
                 ]
                 self.saved_steps = max([self.saved_steps, *saved])
             except EXPECTED_ERRORS as error:
@@ -185,8 +185,8 @@ class UserThread(threading.Thread):
         self.actions = (
             self.inspect,
             self.inspect,
-            self.ask,
-            self.ask,
+            self.predict,
+            self.predict,
             self.control,
             self.edit,
             self.upload,
@@ -216,7 +216,7 @@ class UserThread(threading.Thread):
             return
         self.scenario.finished_actions["started"] += 1
         response = page.poll(subject)
-        if response["status"] == "waiting" and response["place"]:
+        if response["status"] == "waiting" and response["queue_position"]:
             self.scenario.finished_actions["waited, with a place in line"] += 1
         for act in self.rng.choices(self.actions, k=self.rng.randrange(2, 7)):
             for _ in range(self.rng.randrange(1, 9)):
@@ -226,7 +226,7 @@ class UserThread(threading.Thread):
             act(page, subject)
         leaving = self.rng.choice(("delete", "delete", "stop", ""))  # or just goes
         if leaving:
-            self.check_response(leaving, page.call("do", subject=subject, do=leaving))
+            self.check_response(leaving, page.call("runs/action", subject=subject, do=leaving))
 
     def check_response(self, action: str, answer: dict[str, Any]) -> bool:
         """Count a response; return whether it was successful."""
@@ -243,42 +243,49 @@ class UserThread(threading.Thread):
         subject = self.rng.choice((subject, "checkpoint:reverse", "checkpoint:copy"))
         view = self.rng.choice(("attention", "steps", "symbols"))
         self.timed(
-            "inspect", lambda: page.call("inspect", subject=subject, view=view, text=self.digits())
+            "inspect",
+            lambda: page.call("inspect/view", subject=subject, view=view, text=self.digits()),
         )
 
-    def ask(self, page: PageClient, subject: str) -> None:
+    def predict(self, page: PageClient, subject: str) -> None:
         subject = self.rng.choice((subject, "checkpoint:reverse"))
-        self.timed("try", lambda: page.call("try", subject=subject, text=self.digits()))
+        self.timed("try", lambda: page.call("runs/predict", subject=subject, text=self.digits()))
 
     def digits(self) -> str:
         return " ".join(str(self.rng.randrange(10)) for _ in range(self.rng.randrange(1, 6)))
 
     def control(self, page: PageClient, subject: str) -> None:
         for do in ("pause", "step", "keep", "resume"):
-            self.check_response(do, page.call("do", subject=subject, do=do))
+            self.check_response(do, page.call("runs/action", subject=subject, do=do))
             time.sleep(0.2)
 
     def edit(self, page: PageClient, subject: str) -> None:
         self.check_response(
             "rename",
-            page.call("do", subject=subject, do="rename", name=f"visit {self.rng.randrange(100)}"),
+            page.call(
+                "runs/action", subject=subject, do="rename", name=f"visit {self.rng.randrange(100)}"
+            ),
         )
         self.check_response(
             "change",
-            page.call("do", subject=subject, do="change", setting="learning_rate", value=1e-3),
+            page.call(
+                "runs/action", subject=subject, do="change", setting="learning_rate", value=1e-3
+            ),
         )
 
     def upload(self, page: PageClient, subject: str) -> None:
         begun = page.upload(self.packed)
         self.scenario.finished_actions["upload"] += 1
-        self.check_response("delete", page.call("do", subject=begun, do="delete"))
+        self.check_response("delete", page.call("runs/action", subject=begun, do="delete"))
 
     def download(self, page: PageClient, subject: str) -> None:
-        for each in page.call("about", subject=subject).get("checkpoints", [])[:1]:
-            answer = page.call("do", subject=subject, do="download", checkpoint=each["name"])
+        for each in page.call("runs/details", subject=subject).get("checkpoints", [])[:1]:
+            answer = page.call(
+                "runs/action", subject=subject, do="download", checkpoint=each["name"]
+            )
             if self.check_response("download", answer):
                 connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
-                connection.request("GET", f"/playground/checkpoint/{answer['ticket']}")
+                connection.request("GET", f"/playground/checkpoints/{answer['ticket']}")
                 sent = connection.getresponse().read()
                 connection.close()
                 with zipfile.ZipFile(BytesIO(sent)) as archive:
@@ -287,16 +294,16 @@ class UserThread(threading.Thread):
     def publish(self, page: PageClient, subject: str) -> None:
         """Publish to the stand-in Hub with a typed token.
 
-        Without a run of its own, the visitor publishes a bundled model.
+        A visitor without a run publishes a bundled model.
         """
-        if not page.call("about", subject=subject).get("checkpoints"):
+        if not page.call("runs/details", subject=subject).get("checkpoints"):
             subject = "checkpoint:reverse"
         repo = f"ada/visit-{self.rng.randrange(20)}"
-        begun = page.call("hub-start", kind="push", repo=repo, subject=subject, token=self.token)
+        begun = page.call("hub/submit", kind="push", repo=repo, subject=subject, token=self.token)
         if not self.check_response("publish", begun):
             return
         ends = time.monotonic() + 120
-        while (job := page.call("hub-job", job=begun["job"]))[
+        while (job := page.call("hub/poll", job=begun["job"]))[
             "status"
         ] == "working" and time.monotonic() < ends:
             if self.scenario.stopped.wait(0.5):
@@ -306,7 +313,7 @@ class UserThread(threading.Thread):
         )
         counter["published"] += 1
         if job["status"] == "working":
-            self.scenario.phase.errors.append(f"publishing took more than 120 s: {job['sentence']}")
+            self.scenario.phase.errors.append(f"publishing took more than 120 s: {job['message']}")
 
 
 class BackgroundUser(threading.Thread):
@@ -331,4 +338,4 @@ class BackgroundUser(threading.Thread):
 def leave_page(page: PageClient, subject: str) -> None:
     """Stop a run for good."""
     with suppress(*EXPECTED_ERRORS):
-        page.call("do", subject=subject, do="stop")
+        page.call("runs/action", subject=subject, do="stop")

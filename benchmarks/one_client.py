@@ -48,9 +48,9 @@ def visit(page: PageClient, packed: bytes) -> list[str]:
         if "error" in answer:
             refused.append(f"{name}: {answer['error']}")
         elif name == "do":
-            page.call("do", subject=answer["subject"], do="stop")
+            page.call("runs/action", subject=answer["subject"], do="stop")
     sent = page.post(
-        "/playground/rows", b"a\tb\nc\td\n" * 30, {"X-Owner": page.owner, "X-Name": "pasted"}
+        "/playground/datasets", b"a\tb\nc\td\n" * 30, {"X-Owner": page.owner, "X-Name": "pasted"}
     )
     return refused + ([f"rows: {sent['error']}"] if "others" in sent.get("error", "") else [])
 
@@ -76,7 +76,9 @@ def measure_one(
     app: AppServer, name: str, packed: bytes, folder: Path, seconds: float
 ) -> dict[str, Any]:
     """Run one attack, and measure the other clients."""
-    PageClient(app, new_owner_key()).call("try", subject="checkpoint:reverse", text="3 1 4")
+    PageClient(app, new_owner_key()).call(
+        "runs/predict", subject="checkpoint:reverse", text="3 1 4"
+    )
     attacker, page = Attacker(app), PageClient(app, new_owner_key())
     viewers = [
         PollingThread(
@@ -130,18 +132,15 @@ def table(rows: dict[str, Any]) -> str:
         refused = len(row["refused"]) + len(row["errors"])
         lines.append(
             f"| {row['attack']} | {sent} | {polls['n']:,} | {polls['p50']:.0f} | "
-            f"{polls['p95']:.0f} | {polls['most']:.0f} | "
-            f"{row['visits']} | {refused} |"
+            f"{polls['p95']:.0f} | {polls['most']:.0f} | {row['visits']} | {refused} |"
         )
     causes = Counter(cause for row in rows["rows"] for cause in (*row["refused"], *row["errors"]))
     lines += [
         "",
         f"{rows['seconds']:g} s each, on two cores that the attacker's own program shares; before "
-        "it began, "
-        f"{rows['busy_before']:.0f} % of them were busy with other things. Status 0 is a "
-        "connection that the server ended, 429 a refusal "
-        "by the rate limit. "
-        f"Tracebacks in the server's log: {sum(row['tracebacks'] for row in rows['rows'])}."
+        f"it began, {rows['busy_before']:.0f} % of them were busy with other things. Status 0 is a "
+        "connection that the server ended, 429 a refusal by the rate limit. Tracebacks in the "
+        f"server's log: {sum(row['tracebacks'] for row in rows['rows'])}."
         + (
             f" Refused: {', '.join(f'{cause} ({n})' for cause, n in causes.items())}."
             if causes

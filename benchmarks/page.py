@@ -39,7 +39,7 @@ FROM_CLICK_JS = """([button, shown]) => new Promise(resolve => {
     requestAnimationFrame(() => resolve((performance.now() - started) / 1000));
   }).observe(box, { childList: true, characterData: true, subtree: true });
   document.querySelector(button).click(); })"""
-# From the click to 99.9 % of the held-out sequences of a look at this run, as the page shows it, in
+# From the click to 99.9 % of the held-out sequences of this run, as the page shows it, in
 # seconds.
 TO_GOAL_JS = """() => new Promise(resolve => {
   const live = document.querySelector('.live'), shown = document.querySelector('.score-value');
@@ -53,7 +53,7 @@ TO_GOAL_JS = """() => new Promise(resolve => {
     requestAnimationFrame(() => resolve((performance.now() - started) / 1000));
   }).observe(live, { childList: true, characterData: true, subtree: true, attributes: true });
   document.querySelector('#train').click(); })"""
-# From the click to the page that says so, in seconds.
+# From the click until the page shows it, in seconds.
 UNTIL_STATUS_JS = """([button, status]) => new Promise(resolve => {
   const live = document.querySelector('.live'), started = performance.now();
   new MutationObserver((_, self) => {
@@ -110,7 +110,7 @@ def request_load(browser: Browser, url: str) -> dict[str, Any]:
     """
     page = browser.new_context(viewport={"width": 1440, "height": 950}).new_page()
     page.add_init_script(DRAWINGS_JS)
-    settings = {"steps": 1_000_000, "eval_every": 100, "schedule": "constant"}
+    settings = {"max_steps": 1_000_000, "eval_every": 100, "lr_schedule": "constant"}
     page.goto(f"{url}/?settings={quote(json.dumps(settings))}")
     page.wait_for_selector(".live[data-status=checkpoint]")
     page.click("#train")
@@ -136,7 +136,7 @@ def _watched(page: Page) -> dict[str, Any]:
     )
     drawn = sorted(page.evaluate("window.drawings"))
     return {
-        "asked_a_second": round(len(requests) / WATCH_SECONDS, 1),
+        "requests_per_second": round(len(requests) / WATCH_SECONDS, 1),
         "bytes": round(median(size for size, _ in requests)) if requests else 0,
         "answer_ms": round(median(took for _, took in requests), 1) if requests else 0.0,
         "frames": len(drawn),
@@ -196,10 +196,10 @@ def fill_form(page: Page, url: str, settings: dict[str, Any]) -> None:
 def pauses(page: Page, url: str) -> list[float]:
     """Return the seconds from Pause to the status, with eight tabs on the run."""
     settings = {
-        "steps": 1_000_000,
+        "max_steps": 1_000_000,
         "batch_size": 32,
         "eval_every": 1_000_000,
-        "schedule": "constant",
+        "lr_schedule": "constant",
     }
     fill_form(page, url, settings)
     page.click("#train")
@@ -225,7 +225,7 @@ def pauses(page: Page, url: str) -> list[float]:
 
 def long_run(root: Path) -> Run:
     """Write a run of 100,000 steps: invented metrics, real weights."""
-    config = RunConfig.from_flat({"steps": LONG_RUN_STEPS})
+    config = RunConfig.from_flat({"max_steps": LONG_RUN_STEPS})
     run = Run(
         "a" * 22,
         "b" * 22,
@@ -365,27 +365,24 @@ def table(rows: dict[str, Any]) -> str:
             ),
             f"| click on Train to the end of the default run on screen, seconds | {len(done)} | "
             f"{median(done):.1f} | {max(done):.1f} |",
-            f"| click on Pause to the page that says so, {TABS} tabs open on the run, seconds | "
-            f"{len(paused)} | {median(paused):.2f} | "
-            f"{max(paused):.2f} |",
+            f"| click on Pause until the page shows it, {TABS} tabs open on the run, seconds | "
+            f"{len(paused)} | {median(paused):.2f} | {max(paused):.2f} |",
             "",
             f"A first visit fetches {fetched['requests']} files, {fetched['bytes'] / 1e6:.2f} MB "
-            "as they travel. While a run trains, the "
-            f"page asks {training['asked_a_second']} times a second and gets "
-            f"{training['bytes'] / 1000:.1f} KB each time (median, headers "
+            f"as they travel. While a run trains, the page sends {training['requests_per_second']} "
+            "requests "
+            f"a second and gets {training['bytes'] / 1000:.1f} KB each time (median, headers "
             f"included) after {training['answer_ms']} ms; its drawings take "
             f"{training['frame_ms']['median']} ms a frame (95th percentile "
             f"{training['frame_ms']['p95']} ms; {training['frames']} frames in {WATCH_SECONDS} s). "
-            "Where nothing goes on, it asks "
-            f"{resting['asked_a_second']} times a second.",
+            f"Where nothing runs, it sends {resting['requests_per_second']} requests a second.",
             "",
             f"A run of {rows['points']:,} steps: read from disk in {rows['load_seconds']} s "
-            "(once), decimated and packed in "
-            f"{rows['answer_ms']} ms to {rows['answer_bytes'] / 1000:.0f} KB, on screen "
-            f"{rows['opened_seconds']} s after its link was "
-            f"opened, page and all. While its slider was dragged for 5 s ({rows['mouse_moves']} "
-            f"moves), {rows['frames']} frames were "
-            f"drawn: median {frames['median']} ms, 95th percentile {frames['p95']} ms, longest "
-            f"{frames['most']} ms.",
+            f"(once), decimated and packed in {rows['answer_ms']} ms to "
+            f"{rows['answer_bytes'] / 1000:.0f} KB, on screen {rows['opened_seconds']} s after its "
+            "link was opened, page and all. While its slider was dragged for 5 s "
+            f"({rows['mouse_moves']} moves), {rows['frames']} frames were drawn: median "
+            f"{frames['median']} ms, 95th percentile {frames['p95']} ms, longest {frames['most']} "
+            "ms.",
         ]
     )

@@ -8,19 +8,19 @@ from .accuracy import Setting, table
 from .accuracy import measure as measure_settings
 
 ABLATIONS: dict[str, dict[str, Any]] = {
-    "nothing (the fast recipe)": {},
-    "pre-norm (post-norm instead)": {"norm": "post"},
-    "learned positions (sine waves instead)": {"positions": "sinusoidal"},
+    "nothing (the fast preset)": {},
+    "pre-norm (post-norm instead)": {"norm_placement": "post"},
+    "learned positions (sine waves instead)": {"position_type": "sinusoidal"},
     "learned positions (sine waves times 3 instead)": {
-        "positions": "sinusoidal",
-        "position_scale": 3.0,
+        "position_type": "sinusoidal",
+        "sinusoidal_scale": 3.0,
     },
     "an embedding for each side (shared instead)": {"share_embeddings": True},
-    "an output layer of its own (tied instead)": {"tie_output": True},
+    "a separate output layer (tied instead)": {"tie_output_embeddings": True},
     "training without dropout (0.1 instead)": {"dropout": 0.1},
-    "warm-up": {"warmup": 0},
-    "the falling learning rate (constant instead)": {"schedule": "constant"},
-    "clipping": {"clip": 0.0},
+    "warm-up": {"warmup_steps": 0},
+    "the falling learning rate (constant instead)": {"lr_schedule": "constant"},
+    "clipping": {"max_grad_norm": 0.0},
 }
 SETTINGS = tuple(
     Setting(f"{lengths}: {name}", 3, None, "fast", {**fields, "min_length": low})

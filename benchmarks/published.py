@@ -54,14 +54,14 @@ def reproduce(claim: dict[str, Any]) -> dict[str, Any]:
     if not done.stdout.strip():
         raise RuntimeError(f"{claim['name']} printed nothing: {done.stderr[-500:]}")
     result = json.loads(done.stdout.splitlines()[-1])
-    print(result["sentence"], flush=True)
+    print(result["summary"], flush=True)
     return {
         "title": claim["title"],
-        "published": result["told"],
+        "published": result["statement"],
         "rule": result["rule"],
         "ours": result["ours"],
         "passed": result["passed"],
-        "sentence": result["sentence"],
+        "sentence": result["summary"],
         "seconds": round(seconds),
     }
 

@@ -87,9 +87,9 @@ class TorchTransformer(ReferenceModel):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        d, pre = config.d_model, config.norm == "pre"
+        d, pre = config.d_model, config.norm_placement == "pre"
         sizes = (d, config.n_heads, config.d_ff, config.dropout)
-        # The default encoder packs a batch without its padding when nobody trains, and then forgets
+        # The default encoder packs a batch without its padding in evaluation mode, and then forgets
         # how wide it was.
         layer = nn.TransformerEncoderLayer(*sizes, batch_first=True, norm_first=pre)
         encoder = nn.TransformerEncoder(
@@ -106,15 +106,15 @@ class TorchTransformer(ReferenceModel):
             batch_first=True,
             norm_first=pre,
         )
-        self.source_tokens = nn.Embedding(config.source_vocabulary, d)
-        self.target_tokens = nn.Embedding(config.target_vocabulary, d)
+        self.source_tokens = nn.Embedding(config.source_vocab_size, d)
+        self.target_tokens = nn.Embedding(config.target_vocab_size, d)
         self.dropout = nn.Dropout(config.dropout)
-        self.output = nn.Linear(d, config.target_vocabulary)
+        self.output = nn.Linear(d, config.target_vocab_size)
         for weight in self.parameters():
             if weight.dim() > 1:
                 nn.init.xavier_uniform_(weight)
         for name in ("source_positions", "target_positions"):
-            if config.positions == "learned":
+            if config.position_type == "learned":
                 self.register_parameter(name, nn.Parameter(torch.randn(config.max_positions, d)))
             else:
                 self.register_buffer(
@@ -191,8 +191,8 @@ class XTransformers(ReferenceModel):
             "emb_dropout": config.dropout,
         }
         vocabulary = {
-            "enc_num_tokens": config.source_vocabulary,
-            "dec_num_tokens": config.target_vocabulary,
+            "enc_num_tokens": config.source_vocab_size,
+            "dec_num_tokens": config.target_vocab_size,
         }
         both = {f"{side}_{name}": value for side in ("enc", "dec") for name, value in each.items()}
         self.model = XTransformer(dim=config.d_model, **vocabulary, **both)
@@ -225,12 +225,14 @@ POST = "nn.Transformer as in the tutorial, dropout 0"
 BEST = "nn.Transformer at its best, dropout 0"
 BART = "BART, dropout 0"
 X = "x-transformers"
-SINUSOIDAL_SETTINGS = {"norm": "post", "positions": "sinusoidal"}
+SINUSOIDAL_SETTINGS = {"norm_placement": "post", "position_type": "sinusoidal"}
 CANDIDATES = {
     OURS: Candidate(EncoderDecoder),
     TUTORIAL: Candidate(TorchTransformer, {**SINUSOIDAL_SETTINGS, "dropout": 0.1}),
     POST: Candidate(TorchTransformer, {**SINUSOIDAL_SETTINGS, "dropout": 0.0}),
-    BEST: Candidate(TorchTransformer, {"norm": "pre", "positions": "learned", "dropout": 0.0}),
+    BEST: Candidate(
+        TorchTransformer, {"norm_placement": "pre", "position_type": "learned", "dropout": 0.0}
+    ),
     BART: Candidate(Bart),
     X: Candidate(XTransformers),
 }

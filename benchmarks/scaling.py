@@ -39,9 +39,9 @@ def trainer(length: int, width: int) -> Trainer:
         "max_length": length,
     }
     endless = {
-        "steps": 1_000_000,
+        "max_steps": 1_000_000,
         "eval_every": 1_000_000,
-        "schedule": "constant",
+        "lr_schedule": "constant",
         "learning_rate": 1e-5,
         "device": "cpu",
     }
@@ -60,7 +60,7 @@ def peak_tensor_bytes(step: Trainer) -> int:
         for value in state.values()
         if torch.is_tensor(value)
     )
-    step.optimizer.zero_grad()  # so that the gradients, too, come and go under the profiler's eyes
+    step.optimizer.zero_grad()  # so that the profiler also measures the gradients
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         step.train_step()
         step.train_step()

@@ -62,7 +62,7 @@ def first_point_seconds() -> list[float]:
         registry = Registry(Path(root), slots=REPETITIONS + 1)
         for n in range(REPETITIONS + 1):
             started = time.perf_counter()
-            run = registry.start(RunConfig.from_flat({"steps": 30}), "benchmark")
+            run = registry.start(RunConfig.from_flat({"max_steps": 30}), "benchmark")
             while not run.points:
                 time.sleep(0.002)
             took.append(time.perf_counter() - started)
@@ -132,9 +132,8 @@ def table(rows: dict[str, Any]) -> str:
             f"{rows['cold_first_point_seconds']:.2f} | |",
             "",
             f"Heavy packages in the page's process: {', '.join(rows['imported']) or 'none'} (of "
-            "torch, transformers, datasets, pyplot). "
-            f"Importing the page takes {whole} s under Python's own clock, of which, without what "
-            "they import in turn: "
+            f"torch, transformers, datasets, pyplot). Importing the page takes {whole} s under "
+            "Python's own clock, of which, without what they import in turn: "
             f"{', '.join(f'{name} {seconds} s' for name, seconds in slowest)}.",
         ]
     )

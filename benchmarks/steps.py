@@ -52,13 +52,13 @@ class Setting:
         sizes = {"d_model": self.d_model, "d_ff": 2 * self.d_model, "batch_size": self.batch_size}
         lengths = {"min_length": self.length, "max_length": self.length}
         endless = {
-            "steps": 1_000_000,
+            "max_steps": 1_000_000,
             "eval_every": 1_000_000,
-            "schedule": "constant",
+            "lr_schedule": "constant",
             "learning_rate": 1e-4,
         }
         return preset_config(
-            "fast", {**sizes, **lengths, **endless, "device": "cpu", "threads": threads}
+            "fast", {**sizes, **lengths, **endless, "device": "cpu", "num_threads": threads}
         )
 
 
@@ -69,11 +69,13 @@ SETTINGS = (
 )
 
 
-def plain_step(family: Seq2SeqModel, config: RunConfig) -> Callable[[], None]:
+def plain_step(model: Seq2SeqModel, config: RunConfig) -> Callable[[], None]:
     """Return the usual training step, on the batches of our Trainer."""
     training, task = config.training, config.task
     optimizer = torch.optim.Adam(
-        family.parameters(), lr=training.learning_rate, betas=(training.beta1, training.beta2)
+        model.parameters(),
+        lr=training.learning_rate,
+        betas=(training.adam_beta1, training.adam_beta2),
     )
     generator, rule = torch.Generator().manual_seed(training.seed), task.load()
 
@@ -82,9 +84,9 @@ def plain_step(family: Seq2SeqModel, config: RunConfig) -> Callable[[], None]:
             rule, training.batch_size, task.min_length, task.max_length, generator
         )
         optimizer.zero_grad()
-        loss = family.loss(batch)
+        loss = model.loss(batch)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(family.parameters(), training.clip)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), training.max_grad_norm)
         optimizer.step()
         loss.item()
 

@@ -36,25 +36,26 @@ def measure(seeds: int = SEEDS, budget: int = MAX_STEPS) -> list[dict[str, Any]]
 
 def measure_task(name: str, seeds: int = SEEDS, budget: int = MAX_STEPS) -> dict[str, Any]:
     """Return the row of one task."""
-    steps, ended, asked, lengths = [], [], 0, [1, TASKS[name].default_max_length]
+    steps, ended, n_evaluated, lengths = [], [], 0, [1, TASKS[name].default_max_length]
     for seed in range(seeds):
         fields = {
             "task": name,
             "seed": seed,
-            "until": TARGET_SCORE,
-            "steps": budget,
-            "decay_steps": budget * 4 // 5,
+            "stop_at_exact_match": TARGET_SCORE,
+            "max_steps": budget,
+            "lr_decay_steps": budget * 4 // 5,
         }
         trainer = Trainer(preset_config("fast", fields))
         for _ in trainer:
             pass
         scores = trainer.evaluate()
         ended.append(scores.exact_match)
-        asked = scores.n
+        n_evaluated = scores.n
         if scores.exact_match >= TARGET_SCORE:
             steps.append(trainer.step_count)
         print(
-            f"{name}, seed {seed}: {scores.exact_match:.2%} of {asked} after {trainer.step_count} "
+            f"{name}, seed {seed}: {scores.exact_match:.2%} of {n_evaluated} after "
+            f"{trainer.step_count} "
             "steps",
             flush=True,
         )
@@ -63,7 +64,7 @@ def measure_task(name: str, seeds: int = SEEDS, budget: int = MAX_STEPS) -> dict
         "seeds": seeds,
         "budget": budget,
         "lengths": lengths,
-        "asked": asked,
+        "n_evaluated": n_evaluated,
         "steps": steps,
         "scores": ended,
     }
@@ -73,7 +74,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Format the rows as Markdown."""
     lines = [
         "| task | seeds that reach 99 % | steps: median (most) | lowest score of a seed at its end "
-        "| sequences asked |",
+        "| sequences evaluated |",
         "|---|---|---|---|---|",
     ]
     for row in rows:
@@ -82,7 +83,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         )
         lines.append(
             f"| {row['task']} | {len(row['steps'])} of {row['seeds']} | {steps} | "
-            f"{min(row['scores']):.2%} | {row['asked']:,} |"
+            f"{min(row['scores']):.2%} | {row['n_evaluated']:,} |"
         )
     own = [
         f"{row['task']} on {row['measured']['date']} {format_commit(row['measured'])}"

@@ -24,12 +24,12 @@ import psutil
 VIEWERS, POLLS_PER_SECOND = 16, 4.0
 ROUNDS, SECONDS = 12, 6.0
 FIELDS = {
-    "steps": 1_000_000,
+    "max_steps": 1_000_000,
     "batch_size": 32,
     "min_length": 10,
     "max_length": 10,
     "eval_every": 1_000_000,
-    "schedule": "constant",
+    "lr_schedule": "constant",
     "learning_rate": 1e-3,
 }
 
@@ -65,7 +65,7 @@ def poll_as_viewer(
     psutil.Process().cpu_affinity([core])
 
     def poll(request: dict[str, Any]) -> None:
-        n_known, epoch, looks = 0, -1, 0
+        n_points, epoch, snapshot_version = 0, -1, 0
         # kept open, as a browser does
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         while not stop.is_set():
@@ -74,14 +74,18 @@ def poll_as_viewer(
                 time.sleep(0.05)
                 continue
             started = time.perf_counter()
-            body = request | {"known": n_known, "epoch": epoch, "looks": looks}
-            connection.request("POST", "/playground/ask/poll", json.dumps(body))
+            body = request | {
+                "n_points": n_points,
+                "series_id": epoch,
+                "snapshot_version": snapshot_version,
+            }
+            connection.request("POST", "/playground/api/runs/poll", json.dumps(body))
             response = json.loads(connection.getresponse().read())
             waits.append(time.perf_counter() - started)
-            n_known, epoch, looks = (
+            n_points, epoch, snapshot_version = (
                 response["points"]["count"],
-                response["epoch"],
-                response["looks"],
+                response["series_id"],
+                response["snapshot_version"],
             )
             time.sleep(max(0.0, 1 / POLLS_PER_SECOND - (time.perf_counter() - started)))
 
@@ -99,8 +103,8 @@ def steps_per_second(run: Any, seconds: float) -> float:
     """
 
     def next_message() -> tuple[int, float]:
-        known = run.step
-        while run.step == known:
+        last_step = run.step
+        while run.step == last_step:
             time.sleep(0.0005)
         return run.step, time.perf_counter()
 
@@ -165,7 +169,7 @@ def measure() -> dict[str, Any]:
             busy.join()
             registry.control(run, "resume")
             on.clear()
-            time.sleep(6)  # until the run knows that nobody watches
+            time.sleep(6)  # until the run has no viewer
             unwatched = steps_per_second(run, SECONDS)
             on.set()
             time.sleep(1)
@@ -217,7 +221,7 @@ def table(rows: dict[str, Any]) -> str:
                 "beside",
                 "alone",
             ),
-            line("a run that nobody watches, to the Trainer alone", "unwatched", "alone"),
+            line("a run without viewers, to the Trainer alone", "unwatched", "alone"),
             line(
                 f"a run with {VIEWERS} watchers at {POLLS_PER_SECOND:g} Hz, to the Trainer alone",
                 "watched",

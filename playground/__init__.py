@@ -7,6 +7,7 @@ its own folder.
     0  models/        the transformer from scratch
     0  stats          intervals, medians and tests
     0  logs           one handler, a level, no secrets
+    0  compat         names of version 0.1.0, accepted for one release
     1  generation     generation token by token, with a key-value cache
     2  architectures/ the models that the Trainer trains
     3  evaluation     exact match and token accuracy on held-out sequences

@@ -252,8 +252,7 @@ def _stream_parquet(
                     raise DatasetError(
                         f"{path.rpartition('/')[2][:80]} has {size / 1e6:,.0f} MB of these columns "
                         f"in row group {number + 1:,}, above {MAX_ROW_GROUP_BYTES / 1e6:,.0f} MB; "
-                        "upload "
-                        f"a part of it as a file"
+                        "upload a part of it as a file"
                     )
                 for batch in table.iter_batches(
                     ROWS_PER_BATCH, row_groups=[number], columns=selected
@@ -280,8 +279,7 @@ def check_export_size(config: RunConfig, steps: int) -> None:
         size = f"{steps:,} steps of {config.training.batch_size:,} are {rows:,} sequences"
         raise ValueError(
             f"{size}, more than the {MAX_EXPORT_ROWS:,} that a dataset may have; publish only the "
-            "model, "
-            f"whose seed reproduces them"
+            "model, whose seed reproduces them"
         )
 
 
@@ -320,7 +318,7 @@ def _card(
 ) -> str:
     task = config.task
     brought = task.task == LOOKUP
-    origin = dataset_origin(task.rows) if brought else {}
+    origin = dataset_origin(task.dataset_sha256) if brought else {}
     license = license or (origin.get("license", "") if brought else "mit")
     made = None if brought else ["machine-generated"]
     lengths = (
@@ -378,17 +376,17 @@ held-out ones |
 ## How it was made
 
 From seed {config.training.seed}, by the same code as in training: \
-{_sampling_sentence(task.task, origin)}. Train may repeat a sequence, above all short ones. \
+{_sampling_text(task.task, origin)}. Train may repeat a sequence, above all short ones. \
 A fixed hash of the sequence decides which ones are held out, one in \
 {round(1 / HELD_OUT_FRACTION)}, equally for every seed.
 
 ## Licence
 
-{_license_sentence(license, origin, brought)}
+{_license_text(license, origin, brought)}
 """
 
 
-def _license_sentence(license: str, origin: dict[str, str], brought: bool) -> str:
+def _license_text(license: str, origin: dict[str, str], brought: bool) -> str:
     """Return the card's section on the licence."""
     url = f"https://huggingface.co/datasets/{origin['dataset']}" if origin else ""
     source = f" The data is from [{origin['dataset']}]({url})" if origin else ""
@@ -402,7 +400,7 @@ def _license_sentence(license: str, origin: dict[str, str], brought: bool) -> st
     )
 
 
-def _sampling_sentence(task: str, origin: dict[str, str]) -> str:
+def _sampling_text(task: str, origin: dict[str, str]) -> str:
     """Describe how sequences are sampled for training."""
     if task == LOOKUP:
         data = f"the pairs of {origin['dataset']}" if origin else "the pairs of a user's dataset"

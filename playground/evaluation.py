@@ -120,8 +120,7 @@ def exact_match_at_length(model: Seq2SeqModel, task: Task, length: int, n: int) 
     if needed > available:
         raise ValueError(
             f"length {length} needs {needed} positions, but the model has max_positions "
-            f"{available}; "
-            f"use shorter sequences"
+            f"{available}; use shorter sequences"
         )
     held_out = build_held_out_set(task, n, length, length)
     if not len(held_out.lengths_B):

@@ -240,7 +240,7 @@ def from_hub(
 def from_function(
     function_path: str,
     *,
-    symbols: int = 10,
+    n_symbols: int = 10,
     min_length: int = 1,
     max_length: int = 10,
     n: int = FUNCTION_EXAMPLES,
@@ -272,7 +272,7 @@ def from_function(
         sources[
             tuple(
                 random_source.choices(
-                    ALPHABET[:symbols], k=random_source.randint(min_length, max_length)
+                    ALPHABET[:n_symbols], k=random_source.randint(min_length, max_length)
                 )
             )
         ] = None
@@ -281,8 +281,7 @@ def from_function(
         if _call(function, function_path, source) != answer:
             raise DatasetError(
                 f"{function_path} returns two different results for {' '.join(source)}; a task "
-                "needs a "
-                f"deterministic function"
+                "needs a deterministic function"
             )
 
     def lines() -> Iterator[tuple[int, Sequence[str]]]:
@@ -330,8 +329,7 @@ def _call(
     ):
         raise DatasetError(
             f"{function_path} returned {answer!r:.80} for {' '.join(source)}; it must return a "
-            "list of at "
-            f"least one symbol"
+            "list of at least one symbol"
         )
     return answer
 

@@ -41,7 +41,7 @@ def small_run():
     return RunConfig.from_flat(
         {
             "task": "reverse",
-            "symbols": 10,
+            "n_symbols": 10,
             "min_length": 1,
             "max_length": 5,
             "d_model": 32,
@@ -49,24 +49,24 @@ def small_run():
             "n_layers": 1,
             "d_ff": 64,
             "dropout": 0.0,
-            "norm": "pre",
-            "positions": "learned",
-            "steps": 60,
+            "norm_placement": "pre",
+            "position_type": "learned",
+            "max_steps": 60,
             "batch_size": 32,
             "learning_rate": 6e-3,
-            "schedule": "constant",
-            "warmup": 20,
-            "clip": 1.0,
-            "beta1": 0.9,
-            "beta2": 0.98,
-            "epsilon": 1e-9,
+            "lr_schedule": "constant",
+            "warmup_steps": 20,
+            "max_grad_norm": 1.0,
+            "adam_beta1": 0.9,
+            "adam_beta2": 0.98,
+            "adam_eps": 1e-9,
             "label_smoothing": 0.0,
             "eval_every": 1000,
-            "eval_n": 64,
-            "until": 0.0,
+            "eval_size": 64,
+            "stop_at_exact_match": 0.0,
             "seed": 0,
             "device": "cpu",
-            "threads": 1,
+            "num_threads": 1,
         }
     )
 
@@ -78,7 +78,7 @@ def ages(small_run):
     Do not train these.
     """
     last = 240
-    trainer = Trainer(small_run.replace(steps=last, schedule="cosine", decay_steps=last))
+    trainer = Trainer(small_run.replace(max_steps=last, lr_schedule="cosine", lr_decay_steps=last))
     families = {0: copy.deepcopy(trainer.model).eval()}
     for metrics in trainer:
         if metrics.step in (15, 30, 45, 60, last):

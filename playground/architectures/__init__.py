@@ -53,7 +53,7 @@ ARCHITECTURES = {
         "Encoder and decoder, as in the paper: the encoder reads the source, the decoder generates "
         "the target token by token.",
     ),
-    "prebuilt": ArchitectureSpec(
+    "torch-transformer": ArchitectureSpec(
         "playground.architectures.torch_transformer:Prebuilt",
         TorchTransformerConfig,
         "Transformer, prebuilt",
@@ -72,7 +72,7 @@ ARCHITECTURES = {
         "Decoder only",
         "A single causal stack: the target is the continuation of the source, generated token by "
         "token.",
-        {"steps": 400, "decay_steps": 400},
+        {"max_steps": 400, "lr_decay_steps": 400},
     ),
     "recurrent": ArchitectureSpec(
         "playground.architectures.rnn_seq2seq:Recurrent",
@@ -80,7 +80,7 @@ ARCHITECTURES = {
         "Recurrent",
         "RNN, LSTM or GRU: one network reads the source, another generates the target, with or "
         "without attention to the source.",
-        {"alignment": "additive", "n_layers": 1, "steps": 1000, "decay_steps": 1000},
+        {"attention": "additive", "n_layers": 1, "max_steps": 1000, "lr_decay_steps": 1000},
     ),
     "bert": ArchitectureSpec(
         "playground.architectures.bert:Bert",
@@ -88,7 +88,7 @@ ARCHITECTURES = {
         "BERT, from scratch",
         "BERT's architecture from transformers with random weights: it predicts all blanks of the "
         "target at once.",
-        {"learning_rate": 2e-3, "steps": 400, "decay_steps": 400},
+        {"learning_rate": 2e-3, "max_steps": 400, "lr_decay_steps": 400},
     ),
     "gpt2": ArchitectureSpec(
         "playground.architectures.gpt2:GPT2",
@@ -96,14 +96,14 @@ ARCHITECTURES = {
         "GPT-2, from scratch",
         "GPT-2's architecture from transformers with random weights: it continues the source with "
         "the target.",
-        {"learning_rate": 3e-3, "steps": 1000, "decay_steps": 1000},
+        {"learning_rate": 3e-3, "max_steps": 1000, "lr_decay_steps": 1000},
     ),
     "bart": ArchitectureSpec(
         "playground.architectures.bart:Bart",
         BartSizes,
         "BART, from scratch",
         "BART's architecture from transformers with random weights: an encoder and a decoder.",
-        {"learning_rate": 3e-3, "steps": 300, "decay_steps": 300},
+        {"learning_rate": 3e-3, "max_steps": 300, "lr_decay_steps": 300},
     ),
 }
 
@@ -111,7 +111,7 @@ ARCHITECTURES = {
 def load_architecture(name: str) -> type[Seq2SeqModel]:
     """Return the class registered under `name`; only its module is imported."""
     if name not in ARCHITECTURES:
-        raise ValueError(f"family is {name!r}; choose one of {', '.join(ARCHITECTURES)}")
+        raise ValueError(f"architecture is {name!r}; choose one of {', '.join(ARCHITECTURES)}")
     module, attribute = ARCHITECTURES[name].class_path.split(":")
     return getattr(import_module(module), attribute)
 

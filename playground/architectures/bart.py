@@ -26,7 +26,7 @@ class Bart(TeacherForcedModel):
         self.config = config
         self.model = BartForConditionalGeneration(
             BartConfig(
-                vocab_size=config.source_vocabulary,
+                vocab_size=config.source_vocab_size,
                 max_position_embeddings=config.max_positions,
                 d_model=config.d_model,
                 encoder_layers=config.n_layers,

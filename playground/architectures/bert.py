@@ -37,7 +37,7 @@ class Bert(TeacherForcedModel):
         self.config = config
         self.model = BertForMaskedLM(
             BertConfig(
-                vocab_size=config.source_vocabulary,
+                vocab_size=config.source_vocab_size,
                 hidden_size=config.d_model,
                 num_hidden_layers=config.n_layers,
                 num_attention_heads=config.n_heads,

@@ -34,7 +34,7 @@ class GPT2(TeacherForcedModel):
         self.config = config
         self.model = GPT2LMHeadModel(
             GPT2Config(
-                vocab_size=config.source_vocabulary,
+                vocab_size=config.source_vocab_size,
                 n_positions=2 * config.max_positions,
                 n_embd=config.d_model,
                 n_layer=config.n_layers,

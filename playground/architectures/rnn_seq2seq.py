@@ -49,6 +49,6 @@ class Recurrent(Network, TeacherForcedModel):
     def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         return (
             {}
-            if self.config.alignment == "none"
+            if self.config.attention == "none"
             else {"cross": (batch.decoder_input_BT, batch.source_BS)}
         )

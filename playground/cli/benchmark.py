@@ -124,7 +124,7 @@ def compare(
             click.echo(format_row(row))
         for note in [
             *(row["note"] for row in rows if row["note"]),
-            *(row["sentence"] for row in events if row["kind"] == "leak"),
+            *(row["message"] for row in events if row["kind"] == "leak"),
         ]:
             click.echo(
                 click.wrap_text(note, MAX_LINE_WIDTH, initial_indent="  ", subsequent_indent="  ")
@@ -266,7 +266,7 @@ def run_job(
         def on_message(kind: str, *content: Any) -> None:
             if kind == "row":
                 events.append(content[0])
-            elif kind == "say":
+            elif kind == "message":
                 bar.write(content[0], file=sys.stderr)
                 bar.reset()
             else:

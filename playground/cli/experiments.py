@@ -54,7 +54,7 @@ def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
         cls=MultiValueOption,
         multiple=True,
         metavar="NAME=VALUE ...",
-        help="Settings of every run: steps=500 norm=post.",
+        help="Settings of every run: max_steps=500 norm_placement=post.",
     )(command)
 
 
@@ -131,7 +131,7 @@ def lengths(
         results = evaluate_lengths(checkpoints, times, n)
         print_length_results(results, out, table, as_json)
         return
-    position_types = field_named("positions").metadata["choices"]
+    position_types = field_named("position_type").metadata["choices"]
     for scheme in schemes:
         if scheme not in position_types:
             exit_with_error(f"--schemes {scheme}: choose one of {', '.join(position_types)}")
@@ -140,14 +140,14 @@ def lengths(
         "task": "reverse",
         "min_length": 1,
         "max_length": length,
-        "steps": 1000,
+        "max_steps": 1000,
         "eval_every": 50,
     } | parsed
-    base.setdefault("decay_steps", base["steps"])
+    base.setdefault("lr_decay_steps", base["max_steps"])
     spec = {
         "name": "lengths",
         "base": base,
-        "grid": {"positions": list(schemes or SCHEMES)},
+        "grid": {"position_type": list(schemes or SCHEMES)},
         "seeds": list(range(seeds)),
     }
     out = out or CHECKPOINTS_ROOT / "runs" / "lengths"
@@ -164,7 +164,7 @@ def lengths(
     cls=MultiValueOption,
     multiple=True,
     metavar="NAME=V,V ...",
-    help="One or two settings with values; family and task are allowed, too.",
+    help="One or two settings with values; architecture and task are allowed, too.",
 )
 @click.option(
     "--seeds",
@@ -242,7 +242,7 @@ def experiment(
         return
     for cell in results["cells"]:
         click.echo(format_variant(cell))
-    click.echo(results["sentence"])
+    click.echo(results["summary"])
     for path in files[:1]:
         click.echo(f"{path}")
 
@@ -268,10 +268,10 @@ def published(name: str | None, seed: int, threads: int, out: Path | None, as_js
     )
 
     if name is None:
-        reject_options(("seed", "threads", "out"), "without a NAME; give one")
+        reject_options(("seed", "num_threads", "out"), "without a NAME; give one")
         claims_listed = claims()
         for line in [] if as_json else claims_listed:
-            click.echo(f"{line['name']:20} {line['title']}: {line['told']} ({line['source']})")
+            click.echo(f"{line['name']:20} {line['title']}: {line['statement']} ({line['source']})")
             click.echo(f"{'':20} {line['missing'] or line['command']}")
         if as_json:
             click.echo(json.dumps(claims_listed))
@@ -281,7 +281,7 @@ def published(name: str | None, seed: int, threads: int, out: Path | None, as_js
         if name in CLAIMS and (requested := CLAIMS[name].experiment) is not None:
             result = outcome_of_lengths(run_experiment(dict(requested), out)["lengths"])
         else:
-            config = replication_config(name, seed).replace(threads=threads)
+            config = replication_config(name, seed).replace(num_threads=threads)
             ensure_memory_available(config)
             result = outcome(
                 name, train_and_measure(config, out, metrics_of_run, CLAIMS[name].measure)
@@ -291,7 +291,7 @@ def published(name: str | None, seed: int, threads: int, out: Path | None, as_js
     if as_json:
         click.echo(json.dumps(result | {"out": str(out), "seed": seed}))
     else:
-        click.echo(result["sentence"])
+        click.echo(result["summary"])
     if not result["passed"]:
         raise SystemExit(1)
 
@@ -354,7 +354,9 @@ def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
-            exit_with_error(f"--set {word} is not a setting; write NAME=VALUE, such as steps=500")
+            exit_with_error(
+                f"--set {word} is not a setting; write NAME=VALUE, such as max_steps=500"
+            )
         try:
             settings[name] = parse_value(name, text)
         except ConfigError as error:
@@ -392,12 +394,12 @@ def run_experiment(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, A
         service.resume(results, owner)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda number, frame: interrupted.append(number))
-        estimate = service.estimate(results, owner)["sentence"]
+        estimate = service.estimate(results, owner)["message"]
         click.echo(f"{results.n_runs} runs; {estimate}", err=True)
         at, of = service.progress(results, owner)
         last_message = ""
         with progress_bar(total=of, initial=at, unit="step") as bar:
-            while (state := service.state(results, owner)) == "going" and not interrupted:
+            while (state := service.state(results, owner)) == "running" and not interrupted:
                 time.sleep(0.2)
                 at, _ = service.progress(results, owner)
                 bar.update(at - bar.n)
@@ -442,8 +444,8 @@ def evaluate_lengths(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[
 
     from playground.evaluation import exact_match_at_length
     from playground.experiments.length_generalization import (
-        checkpoints_sentence,
         scores,
+        summarize_checkpoints,
         summarize_scheme,
     )
     from playground.tasks import LOOKUP
@@ -451,7 +453,7 @@ def evaluate_lengths(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[
     torch.set_num_threads(1)  # more threads are slower at this size
     rows = []
     for checkpoint in checkpoints:
-        manifest, family = load_model_or_exit(checkpoint)
+        manifest, model = load_model_or_exit(checkpoint)
         own = manifest.config.task
         task, counts = own.load(), []
         shortest, max_requested = (
@@ -472,7 +474,7 @@ def evaluate_lengths(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[
                 )
                 break
             try:
-                right, total = exact_match_at_length(family, task, length, n)
+                right, total = exact_match_at_length(model, task, length, n)
             except DatasetError as error:
                 exit_with_error(str(error))
             counts.append({"length": length, "right": right, "n": total})
@@ -486,13 +488,13 @@ def evaluate_lengths(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[
         min(row["trained"][0] for row in rows),
         min(row["trained"][1] for row in rows),
     ]
-    max_evaluated = max(row["longest"] for row in rows)
+    max_evaluated = max(row["max_length"] for row in rows)
     return {
         "trained": trained,
-        "longest": max_evaluated,
-        "asked": n,
+        "max_length": max_evaluated,
+        "n_requested": n,
         "rows": rows,
-        "sentence": checkpoints_sentence(rows),
+        "summary": summarize_checkpoints(rows),
     }
 
 
@@ -539,7 +541,7 @@ def print_length_results(
             f"{row['label']:24} 99 % up to length {reach['median']:g} (range {reach['low']:g} "
             f"to {reach['high']:g}){rows}"
         )
-    click.echo(results["sentence"])
+    click.echo(results["summary"])
     for path in files[:4:3]:
         click.echo(f"{path}")
 

@@ -17,12 +17,12 @@ from .common import CHECKPOINTS_ROOT, check_output_dir, exit_with_error, load_ma
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every Hub command."""
-    asks = click.option(
+    ask_option = click.option(
         "--ask-token",
         is_flag=True,
         help="Prompt for a token instead of using that of `hf auth login` or HF_TOKEN.",
     )
-    return asks(
+    return ask_option(
         click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")(command)
     )
 
@@ -84,7 +84,7 @@ def push(
             "cc-by-4.0 or cc0-1.0"
         )
     try:
-        package_format(load_manifest_or_exit(checkpoint).config.family)
+        package_format(load_manifest_or_exit(checkpoint).config.architecture)
     except NotPublishableError as error:
         exit_with_error(str(error))
     run = (
@@ -177,13 +177,13 @@ def reproduce(repo: str, revision: str, ask_token: bool, as_json: bool) -> None:
             )
         )
     else:
-        sentence = (
+        text = (
             f"{card['exact_match']:.2%}" + (f" of {card['n']:,}" if card.get("n") else "")
             if card
             else "no score"
         )
         click.echo(
-            f"the card reports {sentence}; measured here {measured['exact_match']:.2%} of "
+            f"the card reports {text}; measured here {measured['exact_match']:.2%} of "
             f"{measured['n']:,} held-out sequences"
         )
     if card and abs(card["exact_match"] - measured["exact_match"]) >= 0.5 / measured["n"]:
@@ -271,7 +271,7 @@ def run_hub_task(ask_token: bool, needed: bool = False, **task_fields: Any) -> d
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     job = start_job(
         HubTask(**task_fields, token=token),
-        on_progress=lambda sentence: click.echo(f"{sentence} ...", err=True),
+        on_progress=lambda message: click.echo(f"{message} ...", err=True),
         fresh=True,
     )
     while job.process and job.process.process.pid is None and not job.finished.wait(0.01):

@@ -37,7 +37,7 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
     """
     from playground.figures.attention import FIGURES
 
-    manifest, family = load_model_or_exit(checkpoint)
+    manifest, model = load_model_or_exit(checkpoint)
     positions = {
         f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg", "pdf", "csv", "json")
     }
@@ -55,8 +55,8 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
 
     torch.set_num_threads(1)  # more threads are slower at this size
 
-    def report_progress(sentence: str) -> None:
-        click.echo(f"{sentence} ...", err=True)
+    def report_progress(message: str) -> None:
+        click.echo(f"{message} ...", err=True)
 
     run = run_folder(checkpoint)
     try:
@@ -65,7 +65,7 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
         report, files = export_figures(
             out,
             manifest.config,
-            family,
+            model,
             sequence,
             n,
             lines=lines,

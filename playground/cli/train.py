@@ -7,13 +7,14 @@ import json
 import re
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
 from playground.architectures import ARCHITECTURES
+from playground.compat import add_old_keys, setting_value, upgrade_options
 from playground.models.config import ConfigError
 from playground.origins import from_cli_argument, is_dataset_argument, store
 from playground.runs.memory import ensure_memory_available
@@ -53,15 +54,15 @@ OPTION_NAMES = (
     "task",
     "min_length",
     "max_length",
-    "source_vocabulary",
-    "target_vocabulary",
-    "rows",
-    "vocabulary",
-    "longest_answer",
+    "source_vocab_size",
+    "target_vocab_size",
+    "dataset_sha256",
+    "dataset_symbols",
+    "max_target_length",
 )
 
 
-RESUMABLE_SETTINGS = ("steps", "until", "eval_every", "eval_n", "device")
+RESUMABLE_SETTINGS = ("max_steps", "stop_at_exact_match", "eval_every", "eval_size", "device")
 
 
 def with_option_names(message: str, flags: Mapping[str, str]) -> str:
@@ -74,20 +75,18 @@ def with_option_names(message: str, flags: Mapping[str, str]) -> str:
 def translating_option_names(error: ConfigError, **flags: str) -> str:
     """Return a setting's error message with the option names of the command line.
 
-    Names that are also English words (steps, norm) are replaced only if the error is about
-    them, at their first occurrence.
+    Names that are also English words (seed, device) are replaced only if the error is about them,
+    at their first occurrence.
     """
     options = (
         {name: option_name(name) for name in section_of_field() if "_" in name}
-        | {"max_length": "--length"}
+        | {"max_length": "--length", "dataset_sha256": "--task"}
         | flags
     )
     message = with_option_names(str(error), options)
     if error.field in options:
         return message
-    return message.replace(
-        error.field, {"rows": "--task"}.get(error.field, option_name(error.field)), 1
-    )
+    return message.replace(error.field, option_name(error.field), 1)
 
 
 def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,13 +103,23 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 help=help_text,
             )(command)
         else:
-            value_type = (
-                click.Choice(field.metadata["choices"]) if field.metadata["choices"] else kind
-            )
+            choices = field.metadata["choices"]
+            value_type = SettingChoice(name, choices) if choices else kind
             command = click.option(
                 option_name(name), name, type=value_type, default=None, help=help_text
             )(command)
     return command
+
+
+class SettingChoice(click.Choice[str]):
+    """The values of a setting; those of version 0.1.0 are accepted, too."""
+
+    def __init__(self, name: str, choices: Iterable[str]) -> None:
+        super().__init__(tuple(choices))
+        self.setting = name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(setting_value(self.setting, value), param, ctx)
 
 
 class Train(click.Command):
@@ -122,7 +131,15 @@ class Train(click.Command):
         "training": "Training",
         "": "Output and resuming",
     }
-    OWNERS: ClassVar = {"words": "task", "columns": "task", "family": "model", "preset": "training"}
+    OWNERS: ClassVar = {
+        "words": "task",
+        "columns": "task",
+        "architecture": "model",
+        "preset": "training",
+    }
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, upgrade_options(args))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         owners = {**section_of_field(), **self.OWNERS}
@@ -141,15 +158,15 @@ class Train(click.Command):
 
 
 TRAIN_EXAMPLES = """\
-python -m playground train --task sort --length 8 --steps 500 --out sorter
-python -m playground train --preset one-head --positions rope --seed 3
-python -m playground train --task rows.tsv --family recurrent
-python -m playground train --resume sorter --steps 1000"""
+python -m playground train --task sort --length 8 --max-steps 500 --out sorter
+python -m playground train --preset one-head --position-type rope --seed 3
+python -m playground train --task rows.tsv --architecture recurrent
+python -m playground train --resume sorter --max-steps 1000"""
 
 
 def dataset_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for reading a dataset."""
-    apart = click.option(
+    words_option = click.option(
         "--words/--characters",
         "words",
         default=None,
@@ -160,7 +177,7 @@ def dataset_options(command: Callable[..., Any]) -> Callable[..., Any]:
         default="",
         metavar="SOURCE,TARGET",
         help="The columns of a table with source and target.",
-    )(apart(command))
+    )(words_option(command))
 
 
 @click.command(cls=Train, epilog=TRAIN_EXAMPLES)
@@ -187,14 +204,14 @@ def dataset_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Minimum length. [default: the same as --length]",
 )
 @click.option(
-    "--family",
-    type=click.Choice(list(ARCHITECTURES)),
+    "--architecture",
+    type=SettingChoice("architecture", ARCHITECTURES),
     default=None,
     help="The architecture of the model. [default: transformer]",
 )
 @click.option(
     "--preset",
-    type=click.Choice(list(PRESETS)),
+    type=SettingChoice("preset", PRESETS),
     default=None,
     help="A preset of settings. [default: fast, or the architecture's]",
 )
@@ -209,7 +226,7 @@ def dataset_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--resume",
     type=click.Path(path_type=Path),
     default=None,
-    help="Continue from this checkpoint; --steps is the total number.",
+    help="Continue from this checkpoint; --max-steps is the total number.",
 )
 @click.option(
     "--weights-only", is_flag=True, help="Save no state for resuming: a third of the size."
@@ -377,16 +394,18 @@ def evaluate(
             min(task_config.min_length, max_source_length) if min_length is None else min_length
         )
         task = dataclasses.replace(task_config, max_length=max_source_length, min_length=shortest)
-        RunConfig(task, manifest.config.model, manifest.config.training, manifest.config.family)
+        RunConfig(
+            task, manifest.config.model, manifest.config.training, manifest.config.architecture
+        )
     except ConfigError as error:
         exit_with_error(translating_option_names(error))
 
     from playground.evaluation import evaluate as score
     from playground.tasks.held_out import build_held_out_set
 
-    _, family = load_model_or_exit(checkpoint)
+    _, model = load_model_or_exit(checkpoint)
     try:
-        scores = score(family, build_held_out_set(task.load(), n, task.min_length, task.max_length))
+        scores = score(model, build_held_out_set(task.load(), n, task.min_length, task.max_length))
     except DatasetError as error:
         exit_with_error(str(error))
     if as_json:
@@ -420,7 +439,7 @@ def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None
 
     `-` reads sequences from the lines of stdin.
     """
-    manifest, family = load_model_or_exit(checkpoint)
+    manifest, model = load_model_or_exit(checkpoint)
     import torch
 
     from playground.runs.snapshot import SnapshotBuilder
@@ -429,7 +448,7 @@ def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None
     view = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
     if sequences == ("-",):
         sequences = tuple(line.strip() for line in sys.stdin if line.strip())
-    predictions = [view.predict(family, sequence) for sequence in sequences]
+    predictions = [view.predict(model, sequence) for sequence in sequences]
     for sequence, reply in zip(sequences, predictions, strict=True):
         if "error" in reply:
             exit_with_error(
@@ -439,10 +458,14 @@ def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None
         click.echo(f"playground: {note}", err=True)
     if as_json:
         answers = zip(sequences, predictions, strict=True)
-        click.echo(json.dumps([{"sequence": sequence, **reply} for sequence, reply in answers]))
+        click.echo(
+            json.dumps(
+                [{"sequence": sequence, **add_old_keys(reply)} for sequence, reply in answers]
+            )
+        )
         return
     for reply in predictions:
-        click.echo(" ".join(reply["given"]))
+        click.echo(" ".join(reply["prediction"]))
 
 
 def build_config(options: dict[str, Any], preset: str | None) -> RunConfig:
@@ -451,17 +474,17 @@ def build_config(options: dict[str, Any], preset: str | None) -> RunConfig:
     options.setdefault(
         "min_length", options.get("max_length", default_max_length(options.get("task")))
     )
-    if preset and "family" in options:
-        of_preset = PRESETS[preset].settings.get("family", options["family"])
-        if of_preset != options["family"]:
+    if preset and "architecture" in options:
+        of_preset = PRESETS[preset].settings.get("architecture", options["architecture"])
+        if of_preset != options["architecture"]:
             exit_with_error(
-                f"--preset {preset} is of the architecture {of_preset}, but --family is "
-                f"{options['family']}; leave one of them out"
+                f"--preset {preset} is of the architecture {of_preset}, but --architecture is "
+                f"{options['architecture']}; leave one of them out"
             )
     try:
         config = (
             preset_config(preset or "fast", options)
-            if preset or "family" not in options
+            if preset or "architecture" not in options
             else architecture_preset(**options)
         )
         ensure_memory_available(config)
@@ -479,7 +502,7 @@ def dataset_settings(
     """
     max_length = options.get("max_length", TaskConfig().max_length)
     sampling_note = {
-        "symbols": options.get("symbols", 10),
+        "n_symbols": options.get("n_symbols", 10),
         "min_length": options.get("min_length", max_length),
         "max_length": max_length,
     }
@@ -500,8 +523,8 @@ def dataset_settings(
         )
     for source, target in dataset.preview(displayed):
         click.echo(f"{' '.join(source)} → {' '.join(target)}")
-    for sentence in dataset.summary():
-        click.echo(f"playground: {sentence}", err=True)
+    for line in dataset.summary():
+        click.echo(f"playground: {line}", err=True)
     return dataset.task_settings() | {
         name: options[name] for name in ("min_length", "max_length") if name in options
     }
@@ -519,13 +542,14 @@ def resume_config(checkpoint: Path, options: dict[str, Any], preset: str | None)
     manifest = load_manifest_or_exit(checkpoint)
     if (
         options.get(
-            "steps", config_at_step(manifest.config.training, manifest.changes, manifest.step).steps
+            "max_steps",
+            config_at_step(manifest.config.training, manifest.changes, manifest.step).max_steps,
         )
         <= manifest.step
     ):
         exit_with_error(
             f"{checkpoint} is at step {manifest.step} already; give the total number of steps "
-            "with --steps"
+            "with --max-steps"
         )
     try:
         config = manifest.config.replace(**options)
@@ -549,7 +573,7 @@ def train_with_progress(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]
     threads = ThreadTuner(trainer)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: interrupted.append(number))
-    total = trainer.active_config.steps
+    total = trainer.active_config.max_steps
     is_hidden = None if trainer.dist.is_main else True  # None: tqdm draws on a terminal only
     with progress_bar(
         total=total, initial=trainer.step_count, unit="step", disable=is_hidden

@@ -8,7 +8,7 @@ All get the same metrics. Rows as they are reported, each with its "kind":
     estimate   the expected seconds of a model, from a measured forward pass
     item       a prediction: prompt, tokens, raw output, parsed symbols, whether each is
                correct, candidates with their scores
-    leak       the gain of a masked model if the other symbols of the target are shown
+    leak       the gain of a masked model if the other symbols of the target are visible
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class BenchmarkRequest:
 
 
 def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Run the benchmark. `request`: see Asked.
+    """Run the benchmark. `request`: see BenchmarkRequest.
 
     A model that cannot be evaluated becomes a row with the error, and the others continue.
 
@@ -135,7 +135,7 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     progress.message(f"Loading {parsed_request.name}")
     # more threads are slower at this size; pretrained models use more (pretrained.py)
     torch.set_num_threads(1)
-    manifest, family = load_model(Path(parsed_request.checkpoint))
+    manifest, model = load_model(Path(parsed_request.checkpoint))
     settings = manifest.config.task
     task = settings.load()
     example_set = sample_examples(task, parsed_request.n, settings.min_length, settings.max_length)
@@ -147,7 +147,7 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     table = Benchmark(
         parsed_request, example_set, settings, tuple(task.vocabulary.symbols), progress
     )
-    scratch = CheckpointModel(parsed_request.name, task, family)
+    scratch = CheckpointModel(parsed_request.name, task, model)
     progress.row(
         {
             "kind": "settings",
@@ -156,7 +156,7 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
             "examples": [
                 [each.prompt, each.target] for each in example_set.examples[: parsed_request.shots]
             ],
-            "asked": dataclasses.asdict(parsed_request),
+            "request": dataclasses.asdict(parsed_request),
             "task": dataclasses.asdict(settings),
         }
     )
@@ -175,7 +175,7 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
         "leaks": table.leak_by_model,
         "caption": table.caption(scratch.parameters or 0),
         "note": example_set.note,
-        "asked": dataclasses.asdict(parsed_request),
+        "request": dataclasses.asdict(parsed_request),
         "task": dataclasses.asdict(settings),
     }
 
@@ -217,7 +217,8 @@ class Benchmark:
         return (
             f"{name} ({parameters:,} parameters) was trained on exactly this task, {task.task} "
             f"of {lengths} symbols. Pretrained models were trained on text and get up to "
-            f"{self.settings.shots} few-shot examples, unless their row says fine-tuned. So the "
+            f"{self.settings.shots} few-shot examples, unless their row is marked fine-tuned. So "
+            "the "
             "models do not compete on equal terms: the table shows what training on the task "
             "achieves with a small model, and how far pretraining on text carries a large one. "
             "An answer counts only as symbols separated by spaces; masked models are given its "
@@ -229,12 +230,12 @@ class Benchmark:
         """Describe how many examples are ranked, and why not more."""
         if not self.settings.rank:
             return ""
-        sentence = (
+        text = (
             f" {len(self.ranked)} of the {len(self.examples)} sequences are also ranked: the "
             "target among other candidates of the same length"
         )
         single = len(self.examples) - len(self.rankable_examples)
-        return sentence + (f"; {single} have no other candidate." if single else ".")
+        return text + (f"; {single} have no other candidate." if single else ".")
 
     # Rows
 
@@ -251,7 +252,7 @@ class Benchmark:
             "parameters": getattr(model, "parameters", None),
             "examples": len(getattr(model, "examples", ())) or None,
             "weights_bytes": getattr(model, "weights", None),
-            "grown_bytes": None,
+            "added_bytes": None,
             "over": False,
             **MetricAccumulator().compute(),
             **more,
@@ -290,7 +291,7 @@ class Benchmark:
         self.progress.message(f"Evaluating {model.name}: {model.decoding}")
         try:
             if estimate := model.estimate_seconds(self.examples, self.ranked):
-                sentence = (
+                text = (
                     f"{model.name}: about {_format_duration(estimate[0])} for {len(self.examples)} "
                     f"items ({estimate[1]})"
                 )
@@ -300,17 +301,17 @@ class Benchmark:
                         "place": row["place"],
                         "model": model.name,
                         "seconds": estimate[0],
-                        "sentence": sentence,
+                        "message": text,
                     }
                 )
-                self.progress.message(sentence)
+                self.progress.message(text)
             for number, item in enumerate(self.examples):
                 self.progress.progress(number, len(self.examples), "questions")
                 entry, log_probability = self.evaluate_example(model, item, number, tally)
                 summed = (
                     None if summed is None or log_probability is None else summed + log_probability
                 )
-                row |= tally.compute() | {"grown_bytes": memory_delta() if memory_delta else None}
+                row |= tally.compute() | {"added_bytes": memory_delta() if memory_delta else None}
                 if note:
                     self.progress.row(
                         entry | {"place": row["place"], "model": model.name, "way": model.decoding}
@@ -425,23 +426,23 @@ class Benchmark:
         at_once: tuple[MetricAccumulator, float | None],
         one_by_one: tuple[MetricAccumulator, float | None],
     ) -> None:
-        """Report how much a masked model gains if the other symbols of the target are shown."""
-        (hidden, log_hidden), (shown, log_shown) = at_once, one_by_one
+        """Report how much a masked model gains if the other symbols of the target are visible."""
+        (hidden, log_hidden), (visible, log_visible) = at_once, one_by_one
         if (
-            not (hidden.n == shown.n == len(self.examples))
+            not (hidden.n == visible.n == len(self.examples))
             or log_hidden is None
-            or log_shown is None
+            or log_visible is None
         ):
             return
         left_over = [
             correct_positions(elimination_baseline(item), item.answer) for item in self.examples
         ]
-        guessed = sum(map(sum, left_over)) / shown.symbols
+        guessed = sum(map(sum, left_over)) / visible.symbols
         before, after = (
             hidden.correct_symbols / hidden.symbols,
-            shown.correct_symbols / shown.symbols,
+            visible.correct_symbols / visible.symbols,
         )
-        gained = (log_shown - log_hidden) / shown.symbols
+        gained = (log_visible - log_hidden) / visible.symbols
         row = {
             "kind": "leak",
             "model": name,
@@ -450,14 +451,14 @@ class Benchmark:
             "gain": after - before,
             "nats_a_symbol": gained,
             "by_elimination": guessed,
-            "n": shown.n,
-            "symbols": shown.symbols,
-            "sentence": (
-                f"{name}: with the target shown at the other positions, {100 * after:.1f} % of "
-                f"the positions are correct, with all of them masked {100 * before:.1f} %; each "
-                f"symbol of the target becomes {_likelihood_ratio(gained)}. Choosing the one "
-                "symbol of the "
-                f"input that is left over gets {100 * guessed:.1f} % without knowing the rule: "
+            "n": visible.n,
+            "symbols": visible.symbols,
+            "message": (
+                f"{name}: with the target visible at the other positions, {100 * after:.1f} % of "
+                "the "
+                f"positions are correct, with all of them masked {100 * before:.1f} %; each symbol "
+                f"of the target becomes {_likelihood_ratio(gained)}. Choosing the one symbol of "
+                f"the input that is left over gets {100 * guessed:.1f} % without knowing the rule: "
                 "only the row with all positions masked is comparable with the other models."
             ),
         }

@@ -60,7 +60,7 @@ DEFAULT_LABELS = ("NEGATIVE", "POSITIVE")
 def classify(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Classify a text; a model without a classification head gets `RANDOM_HEADS` random ones.
 
-    `request`: model, text. With a head of its own, the result is that of `free`. Without one:
+    `request`: model, text. With a classification head, the result is that of `free`. Without one:
     `heads`, for each seed the label (POSITIVE or NEGATIVE) and its probability; `votes`, the
     number of heads per label; `trained` is false.
     """
@@ -96,8 +96,7 @@ def classify(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
         "notes": [
             (
                 f"{UNTRAINED_NOTE}. Of {RANDOM_HEADS} randomly initialized heads {sentence}: the "
-                "label depends "
-                "on the seed, not on the text"
+                "label depends on the seed, not on the text"
             )
         ],
     }
@@ -250,7 +249,7 @@ def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dic
     Each evaluation on the held-out texts reports a row: step, loss (mean since the last
     evaluation), held_out_accuracy. The result has `before` and `after` of the sentence,
     `held_out` (right, n, accuracy, and its 95 % interval), the baselines `chance` and
-    `most_frequent`, and if local folders are allowed as models, `folder`, which can be used as
+    `majority_fraction`, and if local folders are allowed as models, `folder`, which can be used as
     one.
 
     Raises:
@@ -319,7 +318,7 @@ def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dic
             "high": high,
         },
         "chance": 1 / len(rows.labels),
-        "most_frequent": max(counts) / n,
+        "majority_fraction": max(counts) / n,
         "trained_parameters": sum(
             each.numel() for each in model.parameters() if each.requires_grad
         ),
@@ -465,10 +464,12 @@ def _train(
     weights = [each for each in model.parameters() if each.requires_grad]
     steps = epochs * math.ceil(len(trainer.training) / size)
     optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.01)
-    warmup = max(1, steps // 10)
+    warmup_steps = max(1, steps // 10)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer,
-        lambda step: min((step + 1) / warmup, (steps - step) / max(1, steps - warmup), 1.0),
+        lambda step: min(
+            (step + 1) / warmup_steps, (steps - step) / max(1, steps - warmup_steps), 1.0
+        ),
     )
     started_at, evaluation_interval, losses = (
         time.perf_counter(),

@@ -44,7 +44,7 @@ def word_in_context(request: dict[str, Any], progress: ProgressReporter) -> dict
         text_field(request, default=DEFAULT_SENTENCES),
         text_field(request, "word", 40, "bank"),
     )
-    references = words_field(request, "beside", CONTROL_SENTENCES, MAX_CONTROLS)
+    references = words_field(request, "references", CONTROL_SENTENCES, MAX_CONTROLS)
     model = load_for_inspection(request.get("model"), progress)
     spans, outputs = _read(model, text)
     places = word_token_indices(word, text, spans)
@@ -66,7 +66,7 @@ def word_in_context(request: dict[str, Any], progress: ProgressReporter) -> dict
             "layer": layer,
             "alike": _cosine(one_LD[layer], two_LD[layer]),
             "others": others_L[layer],
-            "beside": [
+            "references": [
                 [_cosine(one_LD[layer], each[layer]), _cosine(two_LD[layer], each[layer])]
                 if each is not None
                 else None
@@ -106,7 +106,7 @@ def word_in_context(request: dict[str, Any], progress: ProgressReporter) -> dict
         "places": [first, second],
         "word_vectors": _cosine(*words),
         "layers": layers,
-        "beside": references,
+        "references": references,
         "finding": _argmax_distance(layers, word.strip(), normed),
         "notes": notes,
     }
@@ -230,8 +230,8 @@ def analogy(request: dict[str, Any], progress: ProgressReporter) -> dict[str, An
     if expected in input_ids:
         raise JobError(f"{words['expected']!r} is one of the three given words; expect another one")
     ranks = {
-        "with_given": _rank_of(near_V, expected, []),
-        "without_given": _rank_of(near_V, expected, input_ids),
+        "with_input_words": _rank_of(near_V, expected, []),
+        "without_input_words": _rank_of(near_V, expected, input_ids),
         "of_the_first_alone": _rank_of(near_first_V, expected, input_ids),
     }
     nearest = [
@@ -239,7 +239,7 @@ def analogy(request: dict[str, Any], progress: ProgressReporter) -> dict[str, An
             "token": model.tokenizer.convert_ids_to_tokens(int(token)),
             "id": int(token),
             "cosine": round(float(near_V[token]), 6),
-            "given": int(token) in input_ids,
+            "is_input": int(token) in input_ids,
         }
         for token in near_V.topk(min(n + len(set(input_ids)), len(near_V))).indices
     ]
@@ -260,7 +260,7 @@ def _single_token(tokenizer: Any, word: str, size: int) -> int:
     """Return the single token of a word inside a sentence.
 
     Raises:
-        JobError: for a word of several tokens, which has no vector of its own.
+        JobError: for a word of several tokens, which has no vector.
     """
     unknown = tokenizer.unk_token_id
     for written in (f" {word}", word):
@@ -286,13 +286,13 @@ def _rank_of(near_V: Tensor, token: int, without: list[int]) -> int:
 def _summary(words: dict[str, str], nearest: list[dict[str, Any]], ranks: dict[str, int]) -> str:
     sum_of, expected = f"{words['plus']} - {words['minus']} + {words['also']}", words["expected"]
     summary = f"The nearest token to {sum_of} is {nearest[0]['token']!r}"
-    summary += ", one of the given words. " if nearest[0]["given"] else ". "
-    summary += f"{expected!r} has rank {ranks['with_given']:,}"
-    summary += f", and rank {ranks['without_given']:,} without the three given words. "
+    summary += ", one of the given words. " if nearest[0]["is_input"] else ". "
+    summary += f"{expected!r} has rank {ranks['with_input_words']:,}"
+    summary += f", and rank {ranks['without_input_words']:,} without the three given words. "
     by_itself = ranks["of_the_first_alone"]
     better = (
         "so the arithmetic improves its rank"
-        if ranks["without_given"] < by_itself
+        if ranks["without_input_words"] < by_itself
         else "so the arithmetic does not improve its rank"
     )
     return summary + f"By distance to {words['plus']!r} alone it has rank {by_itself:,}: {better}."

@@ -188,7 +188,7 @@ def commonest_target(items: Sequence[Example]) -> tuple[str, ...]:
     return Counter(item.answer for item in items).most_common(1)[0][0]
 
 
-def most_frequent(symbols: tuple[str, ...]) -> str:
+def majority_symbol(symbols: tuple[str, ...]) -> str:
     """Return the most frequent symbol of a sequence; the first of several."""
     return Counter(symbols).most_common(1)[0][0]
 

@@ -33,7 +33,7 @@ RESULT_COLUMNS = (
     "seconds_an_item",
     "rank_seconds_an_item",
     "weights_bytes",
-    "grown_bytes",
+    "added_bytes",
     "note",
     "error",
 )

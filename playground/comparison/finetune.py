@@ -63,7 +63,7 @@ EVALUATIONS = 10  # evaluations on held-out sequences during training
 DEFAULT_PROMPT_TOKENS = 16  # estimate of a prompt's tokens besides its symbols, without a tokenizer
 MAX_SETTINGS = {"steps": 5000, "batch_size": 256, "n": 1000}
 SHARED_MAX_SETTINGS = {"steps": 200, "batch_size": 16, "n": 40}  # on a shared instance
-SHARED_MAX_KEPT = 6  # fine-tuned models stored on a shared instance
+SHARED_MAX_MODELS = 6  # fine-tuned models stored on a shared instance
 MODEL_TTL_S = 3600.0  # seconds for which another user's model cannot be evicted
 
 
@@ -135,31 +135,31 @@ class FinetuneRequest:
         vocabulary = task.n_task_symbols + len(SPECIAL_TOKENS)
         positions = task.max_sequence_length + 1
         training = TrainConfig(
-            steps=self.steps,
+            max_steps=self.steps,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
-            schedule="cosine",
-            warmup=round(WARMUP_FRACTION * self.steps),
-            decay_steps=self.steps,
-            beta2=0.999,
-            epsilon=1e-8,
+            lr_schedule="cosine",
+            warmup_steps=round(WARMUP_FRACTION * self.steps),
+            lr_decay_steps=self.steps,
+            adam_beta2=0.999,
+            adam_eps=1e-8,
             eval_every=math.ceil(self.steps / EVALUATIONS),
-            eval_n=self.n,
+            eval_size=self.n,
             seed=self.seed,
-            threads=torch.get_num_threads(),
+            num_threads=torch.get_num_threads(),
         )
         return RunConfig(
             task,
             ModelConfig(
-                source_vocabulary=vocabulary, target_vocabulary=vocabulary, max_positions=positions
+                source_vocab_size=vocabulary, target_vocab_size=vocabulary, max_positions=positions
             ),
             training,
         )
 
 
 def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Train a pretrained model further. `request`: see Asked. A cancellation saves the weights so
-    far.
+    """Train a pretrained model further. `request`: see FinetuneRequest. A cancellation saves the
+    weights so far.
 
     Raises:
         JobError: if the model cannot be trained, does not fit into memory, or cannot be saved.
@@ -221,7 +221,7 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
 
 def _train(
     trainer: Trainer,
-    family: PretrainedFamily,
+    model: PretrainedFamily,
     settings: FinetuneRequest,
     name: str,
     progress: ProgressReporter,
@@ -235,7 +235,7 @@ def _train(
         progress.raise_if_cancelled()
 
     # a forward pass of a large model takes seconds, so a cancellation is checked in each module
-    hooks = [module.register_forward_pre_hook(evaluate_step) for module in family.model.modules()]
+    hooks = [module.register_forward_pre_hook(evaluate_step) for module in model.model.modules()]
     last: dict[str, Any] | None = None
     try:
         progress.message(
@@ -273,7 +273,7 @@ def _train(
 
 
 def plan(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Estimate the cost of fine-tuning without a download. `request`: see Asked.
+    """Estimate the cost of fine-tuning without a download. `request`: see FinetuneRequest.
 
     "bytes" by "parts" and "free" ones; "fits". For a model that is only on the Hub, activations
     are unknown and left out.
@@ -401,7 +401,7 @@ def models_to_evict(models_folder: Path, owner: str, excluded: Path | None = Non
         for path in sorted(modified_at, key=lambda path: (not of_owner[path], modified_at[path]))
         if of_owner[path] or time.time() - modified_at[path] > MODEL_TTL_S
     ]
-    too_many = max(0, len(modified_at) + 1 - SHARED_MAX_KEPT)
+    too_many = max(0, len(modified_at) + 1 - SHARED_MAX_MODELS)
     if too_many > len(evictable):
         minutes = math.ceil((MODEL_TTL_S - time.time() + min(modified_at.values())) / 60)
         raise JobError(

@@ -77,8 +77,7 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
     notes = [
         (
             f"{len(mask_positions)} masks: each is predicted independently while the others stay "
-            "masked, "
-            "so the words may not fit together"
+            "masked, so the words may not fit together"
         )
     ]
     return {
@@ -239,8 +238,7 @@ def classify_text(pipe: Any, text: str, newly_initialized: list[str]) -> dict[st
         (
             f"{UNTRAINED_NOTE}. This model has no classification head, so these weights were "
             f"randomly initialized when it was loaded: {', '.join(newly_initialized[:4])}. Train a "
-            "head "
-            "below; until then the label means nothing"
+            "head below; until then the label means nothing"
         )
     ]
     return {

@@ -30,10 +30,10 @@ MAX_JOBS_PER_OWNER = 2
 MAX_LIGHT_JOBS_PER_OWNER = 4
 MAX_CONCURRENT_JOBS = 16
 JOB_TTL_S = 900.0  # seconds for which the rows and the result of a finished job are stored
-MAX_KEPT_PER_OWNER = (
+MAX_RETAINED_PER_OWNER = (
     8  # finished jobs per owner, heavy and light ones separately; the oldest goes first
 )
-MAX_KEPT_TOTAL = 64
+MAX_RETAINED_TOTAL = 64
 CANCEL_TIMEOUT_S = 20.0  # seconds for a cancelled job to end before its process is killed
 SAVE_TIMEOUT_S = 300.0  # the same for a job that saves first: it ends its step and writes the model
 SAVES_ON_CANCEL = ("finetune",)  # kinds that save their result when they are cancelled
@@ -145,8 +145,7 @@ class JobQueue:
             ):
                 raise JobError(
                     f"{len(same_weight)} of your jobs are still queued or running; wait for one, "
-                    "or "
-                    "cancel it",
+                    "or cancel it",
                     retryable=True,
                 )
             if uses_full_share((job.address for job in active), MAX_CONCURRENT_JOBS):
@@ -200,7 +199,7 @@ class JobQueue:
         return {
             "status": status,
             "kind": queued_job.kind,
-            "sentence": queued_job.message,
+            "message": queued_job.message,
             "done": queued_job.done,
             "total": queued_job.total,
             "unit": queued_job.unit,
@@ -208,7 +207,7 @@ class JobQueue:
             "cursor": start + len(rows),
             "result": queued_job.result,
             "again": queued_job.retryable,
-            "place": len(before),
+            "queue_position": len(before),
         }
 
     def cancel(self, job: str, owner: str) -> None:
@@ -296,7 +295,10 @@ class JobQueue:
         retained = 0
         for job in sorted(over, key=lambda job: (job.ended_at, job.sequence), reverse=True):
             of_owner[job.owner, job.is_heavy] += 1
-            if of_owner[job.owner, job.is_heavy] > MAX_KEPT_PER_OWNER or retained == MAX_KEPT_TOTAL:
+            if (
+                of_owner[job.owner, job.is_heavy] > MAX_RETAINED_PER_OWNER
+                or retained == MAX_RETAINED_TOTAL
+            ):
                 del self._jobs[job.id]
             else:
                 retained += 1
@@ -365,7 +367,7 @@ class JobQueue:
         if message_type in ("result", "failed", "cancelled"):
             job.running = False
         if job.status == "working":
-            if message_type == "say" and not job.cancelled_at:
+            if message_type == "message" and not job.cancelled_at:
                 job.message, job.done, job.total, job.unit = content[0], 0.0, 0.0, ""
             elif message_type == "share":
                 job.done, job.total, job.unit = content
@@ -464,6 +466,5 @@ def _exit_reason(code: int | None, job: Job) -> str:
     )
     return (
         f"{job.describe_request()}: the process ended{killed}; the rows so far are available; try "
-        "again, "
-        "or use a smaller model"
+        "again, or use a smaller model"
     )

@@ -247,7 +247,9 @@ def limit_layer_counts(config: object, name: str) -> None:
 
 
 def kind_of(config: dict[str, Any]) -> str:
-    """Return "causal" or "masked" for such a language model, or "" if the config does not tell."""
+    """Return "causal" or "masked" for such a language model, or "" if the config does not state
+    it.
+    """
     built = config.get("architectures")
     names = [each for each in built if isinstance(each, str)] if isinstance(built, list) else []
     if any(each.endswith("ForMaskedLM") or each == "BertForPreTraining" for each in names):
@@ -341,8 +343,7 @@ def _ensure_size_allowed(name: str, size: int) -> None:
     if size > max_model_bytes():
         raise JobError(
             f"{name} has {_format_mb(size)} of weights, more than the maximum of "
-            f"{_format_mb(max_model_bytes())}; "
-            "choose a smaller model"
+            f"{_format_mb(max_model_bytes())}; choose a smaller model"
         )
 
 
@@ -445,8 +446,7 @@ def _evict(name: str, size: int, limit: int) -> None:
     if held + size > limit:
         raise JobError(
             f"{name} takes {_format_mb(size)}, and of the {_format_mb(limit)} of the model cache "
-            f"{_format_mb(held)} "
-            "are in use; choose a cached model, or try again in a few minutes",
+            f"{_format_mb(held)} are in use; choose a cached model, or try again in a few minutes",
             retryable=size <= limit,
         )
 
@@ -510,9 +510,8 @@ def _hub_info(hub: Any, name: str) -> dict[str, Any]:
         ) from None
     if info.get("gated"):
         raise JobError(
-            f"{name} is gated: its owners must grant access, and this playground sends no "
-            "token; choose another model, or download it with `hf download` and give its "
-            "folder"
+            f"{name} is gated: its owners must grant access, and this playground sends no token; "
+            "choose another model, or download it with `hf download` and give its folder"
         )
     return info
 
@@ -555,8 +554,7 @@ def _files_to_download(info: dict[str, Any], name: str) -> dict[str, int]:
     if sum(small.values()) > 100_000_000:
         raise JobError(
             f"{name} has {_format_mb(sum(small.values()))} of files besides its weights, more than "
-            "the "
-            "maximum; choose another model"
+            "the maximum; choose another model"
         )
     return small | weights
 
@@ -623,8 +621,7 @@ def _download(name: str, progress: ProgressReporter) -> Path:
             if time.monotonic() - counter["at"] > SILENCE_TIMEOUT_S:
                 raise JobError(
                     f"{name}: the Hub sent no data for {SILENCE_TIMEOUT_S:.0f} s; check the "
-                    "network "
-                    "and try again",
+                    "network and try again",
                     retryable=True,
                 )
     finally:
@@ -652,8 +649,7 @@ def _ensure_disk_space(name: str, size: int) -> None:
     if size + (MIN_FREE_DISK_BYTES if limit is None else SHARED_MIN_FREE_DISK_BYTES) > free:
         raise JobError(
             f"{name} takes {_format_mb(size)} and {_format_mb(free)} are free on this disk; free "
-            "some space, "
-            "or choose a smaller model",
+            "some space, or choose a smaller model",
             retryable=True,
         )
 
@@ -835,8 +831,7 @@ def _validate_config(auto: Any, config: Any, resolved: ResolvedModel) -> None:
     if n_parameters > 1.5 * resolved.parameters + 10_000_000:
         raise JobError(
             f"{resolved.name}: its config.json describes {n_parameters:,} parameters and its "
-            "weights "
-            f"contain {resolved.parameters:,}; choose another model"
+            f"weights contain {resolved.parameters:,}; choose another model"
         )
 
 
@@ -872,7 +867,7 @@ def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict
             "bytes": None,
             "parameters": None,
             "kind": "",
-            "sentence": "",
+            "message": "",
         }
         row["unreached"] = False
         try:
@@ -907,10 +902,10 @@ def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict
                 config = response.get("config")
                 row["kind"] = kind_of(config) if isinstance(config, dict) else ""
         except JobError as error:
-            row["sentence"] = str(error)
+            row["message"] = str(error)
         info.append(row)
         progress.row(row)
-    return {"models": info, "most_bytes": max_model_bytes(), "folders": local_paths_allowed()}
+    return {"models": info, "max_bytes": max_model_bytes(), "folders": local_paths_allowed()}
 
 
 def list_cached(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
@@ -933,6 +928,6 @@ def list_cached(request: dict[str, Any], progress: ProgressReporter) -> dict[str
     return {
         "models": rows,
         "suggested": list(DEFAULT_MODELS),
-        "most_bytes": max_model_bytes(),
+        "max_bytes": max_model_bytes(),
         "folders": local_paths_allowed(),
     }

@@ -62,8 +62,8 @@ class PretrainedFamilyConfig(ModelConfig):
             n_heads=config.num_attention_heads,
             n_layers=config.num_hidden_layers,
             d_ff=wide,
-            source_vocabulary=config.vocab_size,
-            target_vocabulary=config.vocab_size,
+            source_vocab_size=config.vocab_size,
+            target_vocab_size=config.vocab_size,
             max_positions=positions,
             wording=wording,
             parameters=parameters,
@@ -81,7 +81,7 @@ class PretrainedFamilyConfig(ModelConfig):
             1,
             min(
                 super().max_batch_size(length),
-                MAX_LOGITS_PER_BATCH // (length * self.target_vocabulary),
+                MAX_LOGITS_PER_BATCH // (length * self.target_vocab_size),
             ),
         )
 
@@ -96,7 +96,7 @@ class PretrainedFamilyConfig(ModelConfig):
         stored = (
             self.n_layers * (30 * self.d_model + 5 * self.d_ff + 6 * self.n_heads * width) * width
         )
-        scored = 4 * self.target_vocabulary * (width if self.reads_all else target)
+        scored = 4 * self.target_vocab_size * (width if self.reads_all else target)
         return {
             "weights": 4 * self.parameters,
             "gradients": 4 * self.parameters,
@@ -135,9 +135,8 @@ class PromptTemplate:
             ids = coded(f" {symbol}")
             if len(ids) != 1 or ids[0] == tokenizer.unk_token_id or ids[0] in own:
                 raise JobError(
-                    f"{name} has no single token for the symbol {symbol}, so it cannot be "
-                    "trained on this task; choose a checkpoint whose task has digits only, or "
-                    "another model"
+                    f"{name} has no single token for the symbol {symbol}, so it cannot be trained "
+                    "on this task; choose a checkpoint whose task has digits only, or another model"
                 )
             own += ids
         item = Example(tuple(symbols), tuple(reversed(symbols)))

@@ -3,12 +3,12 @@
 It receives ("begin", job, kind, what) and ("cancel", job) through a pipe. It sends messages
 that begin with their kind and their job:
 
-    ("say", job, sentence)   ("share", job, done, total, unit)   ("row", job, dictionary)
+    ("message", job, sentence)   ("share", job, done, total, unit)   ("row", job, dictionary)
     ("result", job, dictionary)   ("failed", job, sentence, can retry)   ("cancelled", job)
 
-A kind of job is a function `(what, tell) -> result`. `what` is untrusted input from a browser;
-rows and results are plain JSON. The sender (job_queue.py) decides which jobs may run concurrently:
-this process starts every job at once.
+A kind of job is a function `(request, progress) -> result`. `request` is untrusted input from a
+browser; rows and results are plain JSON. The sender (job_queue.py) decides which jobs may run
+concurrently: this process starts every job at once.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ProgressReporter:
     """Reports the progress of a job, and checks whether it was cancelled.
 
     Args:
-        send: called with "say", "share" or "row" and the content; from any thread.
+        send: called with "message", "share" or "row" and the content; from any thread.
         cancelled: set to cancel the job.
     """
 
@@ -92,7 +92,7 @@ class ProgressReporter:
     def message(self, text: str) -> None:
         """Report the current activity in one line."""
         self.raise_if_cancelled()
-        self._send("say", text)
+        self._send("message", text)
 
     def progress(self, done: float, total: float, unit: str = "") -> None:
         """Report the progress; messages in quick succession are dropped, except the last one."""
@@ -237,7 +237,7 @@ def main(connection: Connection, settings: dict[str, str]) -> None:
             elif message_type == "cancel" and job in jobs:
                 jobs[job].set()
     except (EOFError, OSError):
-        # the parent is gone, so no result can be sent; a fine-tuned model is still saved
+        # the parent has ended, so no result can be sent; a fine-tuned model is still saved
         for cancelled in list(jobs.values()):
             cancelled.set()
         for thread in list(threads.values()):

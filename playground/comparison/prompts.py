@@ -41,9 +41,9 @@ def first_line(text: str) -> str:
 
 
 def max_fitting_examples(
-    n_wanted: int, positions: int, tokens_with: Callable[[int], int]
+    n_requested: int, positions: int, tokens_with: Callable[[int], int]
 ) -> int | None:
-    """Return the maximum number of few-shot examples, up to `n_wanted`, that fit.
+    """Return the maximum number of few-shot examples, up to `n_requested`, that fit.
 
     The longest prompt and its answer must not have more tokens than `positions`.
 
@@ -56,7 +56,7 @@ def max_fitting_examples(
     """
     if tokens_with(0) > positions:
         return None
-    low, high = 0, n_wanted
+    low, high = 0, n_requested
     while low < high:  # more examples never take fewer tokens
         middle = (low + high + 1) // 2
         low, high = (middle, high) if tokens_with(middle) <= positions else (low, middle - 1)

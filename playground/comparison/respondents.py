@@ -21,7 +21,7 @@ from playground.models.transformer import Transformer
 from playground.tasks import PAD
 from playground.tasks.task import Task
 
-from .examples import Example, choices_for, commonest_target, make_batch, most_frequent
+from .examples import Example, choices_for, commonest_target, majority_symbol, make_batch
 from .metrics import parse_answer
 from .process import JobError, ProgressReporter
 from .prompts import few_shot_prompt, first_line, masked_prompt, max_fitting_examples
@@ -106,7 +106,7 @@ class MajoritySymbolBaseline(BenchmarkModel):
     )
 
     def generate(self, example: Example) -> Output:
-        read = (most_frequent(example.source),) * len(example.answer)
+        read = (majority_symbol(example.source),) * len(example.answer)
         return Output("", [], [], " ".join(read), read)
 
 
@@ -155,19 +155,19 @@ class CheckpointModel(BenchmarkModel):
 
     kind, decoding = "trained on this task", "greedy decoding, token by token"
 
-    def __init__(self, name: str, task: Task, family: Seq2SeqModel) -> None:
-        self.name, self.task, self.family = name, task, family.eval()
-        self.parameters = sum(each.numel() for each in family.parameters())
-        self.weights = sum(each.numel() * each.element_size() for each in family.parameters())
-        self.can_rank = isinstance(family, Transformer)
+    def __init__(self, name: str, task: Task, model: Seq2SeqModel) -> None:
+        self.name, self.task, self.model = name, task, model.eval()
+        self.parameters = sum(each.numel() for each in model.parameters())
+        self.weights = sum(each.numel() * each.element_size() for each in model.parameters())
+        self.can_rank = isinstance(model, Transformer)
 
     def generate(self, example: Example) -> Output:
         batch = make_batch(self.task, example.source, [example.answer])
         max_tokens = min(
             self.task.max_target_length(len(example.source)) + 1 + EXTRA_NEW_TOKENS,
-            self.family.config.max_positions,
+            self.model.config.max_positions,
         )
-        predicted = self.family.generate(batch.source_BS, max_tokens)[0].tolist()
+        predicted = self.model.generate(batch.source_BS, max_tokens)[0].tolist()
         ids = batch.source_BS[0].tolist()
         names = [self.task.vocabulary.token_name(token) for token in ids]
         ended = [self.task.vocabulary.token_name(token) for token in predicted if token != PAD]
@@ -183,7 +183,7 @@ class CheckpointModel(BenchmarkModel):
     def loglikelihoods(self, example: Example, choices: Sequence[tuple[str, ...]]) -> list[float]:
         """Score with teacher forcing: each symbol, and EOS, given the candidate's own prefix."""
         batch = make_batch(self.task, example.source, list(choices))
-        logits_CTV = self.family(batch.source_BS, batch.decoder_input_BT)
+        logits_CTV = self.model(batch.source_BS, batch.decoder_input_BT)
         return _sequence_log_probs(logits_CTV, batch.labels_BT, batch.labels_BT != PAD)
 
 
@@ -223,11 +223,11 @@ class PretrainedModel(BenchmarkModel):
         ]
         return min([each for each in limits if isinstance(each, int) and each > 0], default=512)
 
-    def fit_few_shot(self, examples: Sequence[Example], n_wanted: int, tokens_with: Any) -> None:
-        """Take as many of the wanted examples as there are positions for; note if they are
+    def fit_few_shot(self, examples: Sequence[Example], n_requested: int, tokens_with: Any) -> None:
+        """Take as many of the n_requested examples as there are positions for; note if they are
         fewer."""
-        n_wanted = min(n_wanted, len(examples))
-        max_examples = max_fitting_examples(n_wanted, self.positions, tokens_with)
+        n_requested = min(n_requested, len(examples))
+        max_examples = max_fitting_examples(n_requested, self.positions, tokens_with)
         if max_examples is None:
             raise JobError(
                 f"{self.name} has {self.positions:,} positions and the longest input takes "
@@ -235,9 +235,10 @@ class PretrainedModel(BenchmarkModel):
                 "model with more positions"
             )
         self.examples = tuple(examples[:max_examples])
-        if max_examples < n_wanted:
+        if max_examples < n_requested:
             self.caveat = (
-                f"{max_examples} few-shot examples instead of {n_wanted}: more do not fit into its "
+                f"{max_examples} few-shot examples instead of {n_requested}: more do not fit into "
+                "its "
                 f"{self.positions:,} positions"
             )
 
@@ -271,10 +272,10 @@ class CausalLM(PretrainedModel):
         progress: ProgressReporter,
         items: Sequence[Example],
         examples: Sequence[Example],
-        wanted: int,
+        n_requested: int,
     ) -> None:
         super().__init__(name, kind, pipe, symbols, progress)
-        longest_example = max(
+        max_example = max(
             items, key=lambda item: len(self.token_ids(f"{item.prompt} {item.target}"))
         )
         self.max_new_tokens = (
@@ -286,9 +287,9 @@ class CausalLM(PretrainedModel):
         )
         self.fit_few_shot(
             examples,
-            wanted,
+            n_requested,
             lambda k: (
-                len(self.token_ids(few_shot_prompt(longest_example, examples[:k])))
+                len(self.token_ids(few_shot_prompt(max_example, examples[:k])))
                 + self.max_new_tokens
             ),
         )
@@ -425,7 +426,7 @@ class MaskedLM(PretrainedModel):
         progress: ProgressReporter,
         items: Sequence[Example],
         examples: Sequence[Example],
-        wanted: int,
+        n_requested: int,
         fills_jointly: bool,
     ) -> None:
         super().__init__(name, kind, pipe, symbols, progress)
@@ -437,18 +438,18 @@ class MaskedLM(PretrainedModel):
                 "masked language model"
             )
         self.token_by_symbol = {symbol: self._token_id(symbol) for symbol in symbols}
-        longest_example = max(items, key=lambda item: len(item.source) + len(item.answer))
+        max_example = max(items, key=lambda item: len(item.source) + len(item.answer))
         self.fit_few_shot(
             examples,
-            wanted,
-            lambda k: len(self.token_ids(masked_prompt(longest_example, examples[:k], self.mask))),
+            n_requested,
+            lambda k: len(self.token_ids(masked_prompt(max_example, examples[:k], self.mask))),
         )
-        shown = (
+        few_shot = (
             "all positions masked at once"
             if fills_jointly
             else "one position masked at a time, the others show the target (this leaks)"
         )
-        self.decoding = f"fill-mask after {len(self.examples)} few-shot examples, {shown}"
+        self.decoding = f"fill-mask after {len(self.examples)} few-shot examples, {few_shot}"
         same = [
             symbol
             for symbol, token in self.token_by_symbol.items()

@@ -95,8 +95,7 @@ def load_other_tokenizer(folder: str, name: str) -> Any:
         first_line = str(error).strip().split("\n")[0][:160]
         raise JobError(
             f"the tokenizer of {name} cannot be loaded ({type(error).__name__}: {first_line}); "
-            "choose "
-            "another one"
+            "choose another one"
         ) from error
 
 
@@ -115,8 +114,7 @@ def _encode_and_run(
         else:
             gap_note = (
                 f"the other tokenizer has no mask token and splits {MASK_PLACEHOLDER}; the "
-                "prediction is at "
-                "the first token of it"
+                "prediction is at the first token of it"
             )
     ids: list[int] = tokenizer(text, verbose=False)["input_ids"]
     embeddings = pipe.model.get_input_embeddings().num_embeddings

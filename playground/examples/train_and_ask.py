@@ -19,8 +19,8 @@ def main(address: str) -> None:
         "max_length": 4,
         "n_layers": 1,
         "n_heads": 1,
-        "steps": 600,
-        "until": 0.999,
+        "max_steps": 600,
+        "stop_at_exact_match": 0.999,
     }
     run = playground.predict(settings=settings, name="from a program", api_name="/start")
     # The owner key is a secret, because it permits stopping the run.
@@ -39,10 +39,10 @@ def main(address: str) -> None:
         f"{scores['n']} ({low:.1%} to {high:.1%})"
     )
     answer = playground.predict(**mine, sequence="3 1 4", api_name="/predict")
-    print("3 1 4 ->", " ".join(answer["given"]))
-    looks = playground.predict(**mine, sequence="3 1 4", kind="cross", api_name="/attention")
-    for row, weights in zip(looks["rows"], looks["weights"][0][0], strict=True):
-        strongest = max(zip(weights, looks["columns"], strict=True))
+    print("3 1 4 ->", " ".join(answer["prediction"]))
+    attention = playground.predict(**mine, sequence="3 1 4", kind="cross", api_name="/attention")
+    for row, weights in zip(attention["rows"], attention["weights"][0][0], strict=True):
+        strongest = max(zip(weights, attention["columns"], strict=True))
         print(f"{row}: head 1 of layer 1 attends to {strongest[1]} with weight {strongest[0]:.2f}")
     print("view it:", f"{playground.src.rstrip('/')}/?watch={run['watch'].removeprefix('watch:')}")
 

@@ -122,7 +122,7 @@ def median_and_range(curves: Sequence[Sequence[Sequence[float]]]) -> dict[str, l
 # The sentence
 
 
-def sentence(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
+def summarize(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
     """Summarize the effect of the varied settings (`names`) in one sentence.
 
     An exact rank test over the seeds compares the best two variants; the sentence has its p-value.
@@ -171,7 +171,7 @@ def _compared(cells: Sequence[Mapping[str, Any]]) -> str:
         else f"nothing reached 99 % exact match in {max(cell['steps'] for cell in cells):,} steps: "
     )
     gap = f" ({seeds}{' each' if ' each' not in seeds else ''}); "
-    significance = _significance_sentence(best, first, measure, len(cells))
+    significance = _describe_significance(best, first, measure, len(cells))
     return f"{head}{'; '.join(descriptions)}{gap}{significance}."
 
 
@@ -209,7 +209,7 @@ def _describe_scores(cell: Mapping[str, Any], learned: bool) -> str:
     return f"reached 99 % in {steps_to['reached']} of {steps_to['n']} seeds {end}"
 
 
-def _significance_sentence(
+def _describe_significance(
     best: Mapping[str, Any], other: Mapping[str, Any], measure: str, n_cells: int
 ) -> str:
     """Describe whether the best variant differs from the second of `n_cells`."""
@@ -236,7 +236,7 @@ def describe_rank_test(
     """Whether the seeds of two cells, the best of `n_cells`, differ by an exact rank test.
 
     Several cells are several comparisons. The best two are no pair that was chosen beforehand,
-    so the sentence says which p-value a reader of the whole table needs (Bonferroni).
+    so the text names the p-value for a reader of the whole table (Bonferroni).
     """
     if min(len(one), len(other)) == 1:
         return "with a single seed there is no telling whether this is more than chance"
@@ -251,7 +251,7 @@ def describe_rank_test(
             "needed to call it a difference"
         )
     else:
-        result += ", so these seeds do not tell them apart"
+        result += ", so these seeds do not separate them"
     if n_cells > 2:
         pairs = n_cells * (n_cells - 1) // 2
         result += (

@@ -24,14 +24,17 @@ from .spec import MIN_PER_LENGTH, evaluation_cost
 SCORES_FILE = "lengths.json"  # in the folder of the run
 LENGTHS_PER_REQUEST = 5  # lengths in one request, so that other requests run in between
 MAX_FLOPS_PER_REQUEST = 1e12  # cost limit of one request (experiment.work): seconds on one core
-LEARNED_POSITION_TABLES = ("learned", "from-the-end")  # encodings with a table of learned vectors
+LEARNED_POSITION_TABLES = (
+    "learned",
+    "learned-from-end",
+)  # encodings with a table of learned vectors
 
 
 def load_scores(folder: Path, step: int, n: int) -> list[dict[str, int]]:
     """Read the stored counts of a run at this step with `n` sequences per length, or []."""
     with suppress(CheckpointError, TypeError, KeyError, ValueError):
         content = read_json(folder / SCORES_FILE)
-        if (content["step"], content["asked"]) == (step, n):
+        if (content["step"], content.get("n", content.get("asked"))) == (step, n):
             counts = [
                 {name: line[name] for name in ("length", "right", "n")}
                 for line in content["scores"]
@@ -49,7 +52,7 @@ def save_scores(folder: Path, step: int, n: int, counts: Sequence[Mapping[str, i
     Raises:
         OSError: when the file cannot be written; an earlier file stays unchanged.
     """
-    content = {"step": step, "asked": n, "scores": list(counts)}
+    content = {"step": step, "n": n, "scores": list(counts)}
     write_file(folder / SCORES_FILE, json.dumps(content).encode() + b"\n")
 
 
@@ -104,15 +107,15 @@ def untrained_positions(config: RunConfig) -> dict[str, list[int]] | None:
     such positions, and for architectures without a position setting.
     """
     task, model = config.task, config.model
-    if model.positions not in LEARNED_POSITION_TABLES or "positions" in model.unused:
+    if model.position_type not in LEARNED_POSITION_TABLES or "position_type" in model.unused:
         return None
     answer = (
-        task.longest_answer
+        task.max_target_length
         if task.task == LOOKUP
         else TASKS[task.task].max_target_length(task.max_length)
     )
     source, target = task.max_length + 1, answer + 1
-    if config.family == "transformer":
+    if config.architecture == "transformer":
         places = model.untrained_positions(source, target)
     else:
         places = {
@@ -152,7 +155,7 @@ def summarize_scheme(
             reaches := [max_reliable_length(run["scores"]) for run in done]
         ),
         "reaches": reaches,
-        "longest": max((line["length"] for run in done for line in run["scores"]), default=0),
+        "max_length": max((line["length"] for run in done for line in run["scores"]), default=0),
         "beyond": five_number_summary(
             [
                 share
@@ -176,7 +179,7 @@ def mean_extrapolation_score(lines: Sequence[Mapping[str, Any]], trained: int) -
     return sum(shares) / len(shares) if shares else None
 
 
-def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], max_length: int) -> str:
+def summarize(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], max_length: int) -> str:
     """Summarize the results of the schemes in one sentence."""
     done = [row for row in rows if row["n"]]
     planned, finished, out = (sum(row[name] for row in rows) for name in ("planned", "n", "out"))
@@ -199,15 +202,16 @@ def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], max_leng
     )
 
 
-def checkpoints_sentence(rows: Sequence[Mapping[str, Any]]) -> str:
+def summarize_checkpoints(rows: Sequence[Mapping[str, Any]]) -> str:
     """Summarize the results of checkpoints, one by one where tasks or lengths differ.
 
     Each row has `task` and `trained` besides what `summarize_scheme` returns.
     """
     if len({(row["task"], *row["trained"]) for row in rows}) == 1:
-        return sentence(rows, rows[0]["trained"], max(row["longest"] for row in rows))
+        return summarize(rows, rows[0]["trained"], max(row["max_length"] for row in rows))
     sentences = [
-        f"{row['label']} (task {row['task']}): {sentence([row], row['trained'], row['longest'])}"
+        f"{row['label']} (task {row['task']}): "
+        f"{summarize([row], row['trained'], row['max_length'])}"
         for row in rows
     ]
     return (
@@ -232,15 +236,15 @@ def _comparison(
     if not best["reach"]["high"]:
         return f"{begin}nothing keeps 99 % exact match at any length; train for more steps."
     lengths_by_scheme = (
-        f"{best['label']} keeps 99 % exact match up to length {_reach_sentence(best, max_length)}"
+        f"{best['label']} keeps 99 % exact match up to length {_describe_reach(best, max_length)}"
     )
     if rest:
         lengths_by_scheme += ", " + ", ".join(
-            f"{row['label']} to {_reach_sentence(row, max_length)}" for row in rest
+            f"{row['label']} to {_describe_reach(row, max_length)}" for row in rest
         )
     lengths_by_scheme += f" ({seeds})"
     # shares over the same lengths
-    tested = [row for row in done if row["beyond"] and row["longest"] == max_length]
+    tested = [row for row in done if row["beyond"] and row["max_length"] == max_length]
     if not tested:
         lengths_by_scheme += f"; no length beyond {max_length} was evaluated"
     elif len(tested) == 1:
@@ -264,8 +268,8 @@ def _comparison(
     return f"{begin}{lengths_by_scheme}; {conclusion}."
 
 
-def _reach_sentence(row: Mapping[str, Any], max_length: int) -> str:
-    limit = f", evaluated up to {row['longest']} only" if row["longest"] < max_length else ""
+def _describe_reach(row: Mapping[str, Any], max_length: int) -> str:
+    limit = f", evaluated up to {row['max_length']} only" if row["max_length"] < max_length else ""
     return _format_range(row["reach"]) + limit
 
 

@@ -11,7 +11,7 @@ from playground.runs.run import owner_id
 from .spec import GRID, LENGTHS, Experiment
 
 BASE_SETTINGS: dict[str, Any] = {"task": "reverse", "min_length": 1, "max_length": 10}
-LONG_SETTINGS = BASE_SETTINGS | {"steps": 600, "decay_steps": 600}
+LONG_SETTINGS = BASE_SETTINGS | {"max_steps": 600, "lr_decay_steps": 600}
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,10 @@ class ExperimentPreset:
 EXPERIMENT_PRESETS = {
     "positions": ExperimentPreset(
         "Which positions reach length 50?",
-        "Trained on 1 to 10 tokens and tested on up to 50: beyond length 10, a learned "
-        "table has vectors that no step trained; the other encodings are defined for "
-        "every position.",
-        BASE_SETTINGS | {"steps": 1000, "decay_steps": 1000, "eval_every": 50},
-        {"positions": ["learned", "sinusoidal", "rope", "alibi", "t5"]},
+        "Trained on 1 to 10 tokens and tested on up to 50: beyond length 10, a learned table has "
+        "vectors that no step trained; the other encodings are defined for every position.",
+        BASE_SETTINGS | {"max_steps": 1000, "lr_decay_steps": 1000, "eval_every": 50},
+        {"position_type": ["learned", "sinusoidal", "rope", "alibi", "t5"]},
         LENGTHS,
     ),
     "heads": ExperimentPreset(
@@ -45,17 +44,16 @@ EXPERIMENT_PRESETS = {
     ),
     "warm-up": ExperimentPreset(
         "What does warm-up buy?",
-        "With the norm after each sublayer, the first gradients are large. Post-norm is "
-        "said to need a learning rate that rises slowly; pre-norm is said to work "
-        "without it.",
+        "With the norm after each sublayer, the first gradients are large. Post-norm reportedly "
+        "need a learning rate that rises slowly; pre-norm is said to work without it.",
         LONG_SETTINGS,
-        {"norm": ["pre", "post"], "warmup": [0, 20, 100]},
+        {"norm_placement": ["pre", "post"], "warmup_steps": [0, 20, 100]},
     ),
     "norm": ExperimentPreset(
         "Pre or post norm?",
         "The paper normalizes after each sublayer; most later models normalize before it.",
         LONG_SETTINGS,
-        {"norm": ["pre", "post"]},
+        {"norm_placement": ["pre", "post"]},
     ),
     "learning-rate": ExperimentPreset(
         "How large a step?",
@@ -74,7 +72,7 @@ EXPERIMENT_PRESETS = {
         "What does a longer sequence cost?",
         "Each additional token must also be right: steps to 99 % exact match as the "
         "maximum length grows.",
-        {"task": "reverse", "min_length": 1, "steps": 1000, "decay_steps": 1000},
+        {"task": "reverse", "min_length": 1, "max_steps": 1000, "lr_decay_steps": 1000},
         {"max_length": [5, 10, 15]},
     ),
     "recurrent": ExperimentPreset(
@@ -84,12 +82,12 @@ EXPERIMENT_PRESETS = {
         BASE_SETTINGS,
         {
             "variant": [
-                {"family": "recurrent", "cell": "rnn", "alignment": "none"},
-                {"family": "recurrent", "cell": "lstm", "alignment": "none"},
-                {"family": "recurrent", "cell": "gru", "alignment": "none"},
-                {"family": "recurrent", "cell": "gru", "alignment": "additive"},
-                {"family": "recurrent", "cell": "gru", "alignment": "dot"},
-                {"family": "transformer", "steps": 1000, "decay_steps": 1000},
+                {"architecture": "recurrent", "cell": "rnn", "attention": "none"},
+                {"architecture": "recurrent", "cell": "lstm", "attention": "none"},
+                {"architecture": "recurrent", "cell": "gru", "attention": "none"},
+                {"architecture": "recurrent", "cell": "gru", "attention": "additive"},
+                {"architecture": "recurrent", "cell": "gru", "attention": "dot"},
+                {"architecture": "transformer", "max_steps": 1000, "lr_decay_steps": 1000},
             ]
         },
         LENGTHS,
@@ -136,7 +134,7 @@ def list_presets() -> list[dict[str, Any]]:
             "missing": "",
         }
         try:
-            line["runs"] = Experiment(owner=owner_id("nobody"), **spec(name)).n_runs
+            line["runs"] = Experiment(owner=owner_id("estimate"), **spec(name)).n_runs
         except ConfigError as error:
             line["missing"] = str(error)
         presets.append(line)

@@ -22,7 +22,7 @@ from .spec import LENGTHS, Experiment
 
 LOSS_WINDOW = 10  # updates over which the final training loss is averaged
 # settings that a reproduction may choose
-MACHINE_SETTINGS = ("seed", "device", "threads", "eval_every")
+MACHINE_SETTINGS = ("seed", "device", "num_threads", "eval_every")
 NEAR_PERFECT = 0.999
 # as published, best first; those in one group are about equal
 EXPECTED_ORDER = (("none", "t5"), ("alibi",), ("rope", "sinusoidal"))
@@ -42,7 +42,7 @@ class Claim:
     title: str
     source: str
     measure: str
-    told: str
+    statement: str
     published: float | None
     rule: str
     differs: tuple[str, ...]
@@ -61,7 +61,7 @@ NOTE_EOS = (
     "sources and answers end in EOS, which counts as a token; the original has fixed "
     "lengths and no EOS"
 )
-PLAIN_ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
+PLAIN_ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_eps": 1e-8}
 
 CLAIMS = {
     "uva-reversal": Claim(
@@ -82,9 +82,9 @@ CLAIMS = {
             "first update has a rate of zero",
         ),
         {
-            "family": "encoder-only",
+            "architecture": "encoder-only",
             "task": "reverse",
-            "symbols": 10,
+            "n_symbols": 10,
             "min_length": 16,
             "max_length": 16,
             "d_model": 32,
@@ -92,16 +92,16 @@ CLAIMS = {
             "n_layers": 1,
             "d_ff": 64,
             "dropout": 0.0,
-            "norm": "post",
-            "positions": "sinusoidal",
-            "steps": 3900,
+            "norm_placement": "post",
+            "position_type": "sinusoidal",
+            "max_steps": 3900,
             "batch_size": 128,
             "learning_rate": 5e-4,
-            "schedule": "cosine",
-            "warmup": 50,
-            "decay_steps": 3900,
-            "final_share": 0.0,
-            "clip": 5.0,
+            "lr_schedule": "cosine",
+            "warmup_steps": 50,
+            "lr_decay_steps": 3900,
+            "min_lr_ratio": 0.0,
+            "max_grad_norm": 5.0,
             "eval_every": 100,
             **PLAIN_ADAM,
         },
@@ -122,13 +122,12 @@ CLAIMS = {
             NOTE_EOS,
             NOTE_FRESH_BATCHES + "; the original also draws sequences with many repeats more often",
             "dropout after embeddings and sublayers, the original also on attention weights; "
-            "weight decay on every weight, the original "
-            "on matrices only",
+            "weight decay on every weight, the original on matrices only",
         ),
         {
-            "family": "decoder-only",
+            "architecture": "decoder-only",
             "task": "sort",
-            "symbols": 3,
+            "n_symbols": 3,
             "min_length": 6,
             "max_length": 6,
             "d_model": 48,
@@ -136,20 +135,20 @@ CLAIMS = {
             "n_layers": 3,
             "d_ff": 192,
             "dropout": 0.1,
-            "norm": "pre",
+            "norm_placement": "pre",
             "activation": "gelu",
-            "positions": "learned",
-            "steps": 2000,
+            "position_type": "learned",
+            "max_steps": 2000,
             "batch_size": 64,
             "learning_rate": 5e-4,
-            "schedule": "constant",
-            "warmup": 0,
+            "lr_schedule": "constant",
+            "warmup_steps": 0,
             "optimizer": "adamw",
             "weight_decay": 0.1,
-            "beta1": 0.9,
-            "beta2": 0.95,
-            "epsilon": 1e-8,
-            "clip": 1.0,
+            "adam_beta1": 0.9,
+            "adam_beta2": 0.95,
+            "adam_eps": 1e-8,
+            "max_grad_norm": 1.0,
             "eval_every": 50,
         },
     ),
@@ -171,9 +170,9 @@ CLAIMS = {
             "matrices by Xavier's rule",
         ),
         {
-            "family": "transformer",
+            "architecture": "transformer",
             "task": "copy",
-            "symbols": 10,
+            "n_symbols": 10,
             "min_length": 10,
             "max_length": 10,
             "d_model": 512,
@@ -181,19 +180,19 @@ CLAIMS = {
             "n_layers": 2,
             "d_ff": 2048,
             "dropout": 0.1,
-            "norm": "pre",
-            "positions": "sinusoidal",
+            "norm_placement": "pre",
+            "position_type": "sinusoidal",
             "share_embeddings": False,
-            "steps": 200,
+            "max_steps": 200,
             "batch_size": 30,
             "learning_rate": 1.0,
-            "schedule": "noam",
-            "warmup": 400,
-            "beta1": 0.9,
-            "beta2": 0.98,
-            "epsilon": 1e-9,
+            "lr_schedule": "noam",
+            "warmup_steps": 400,
+            "adam_beta1": 0.9,
+            "adam_beta2": 0.98,
+            "adam_eps": 1e-9,
             "label_smoothing": 0.0,
-            "clip": 0.0,
+            "max_grad_norm": 0.0,
             "eval_every": 20,
         },
     ),
@@ -211,9 +210,9 @@ CLAIMS = {
             "positions are learned and scaled, ours learned",
         ),
         {
-            "family": "transformer",
+            "architecture": "transformer",
             "task": "duplicate",
-            "symbols": 16,
+            "n_symbols": 16,
             "min_length": 32,
             "max_length": 32,
             "d_model": 128,
@@ -223,18 +222,18 @@ CLAIMS = {
             "n_layers": 3,
             "d_ff": 512,
             "dropout": 0.0,
-            "norm": "pre",
+            "norm_placement": "pre",
             "activation": "gelu",
             "attention_bias": False,
-            "positions": "learned",
-            "steps": 20_000,
+            "position_type": "learned",
+            "max_steps": 20_000,
             "batch_size": 32,
             "learning_rate": 3e-4,
-            "schedule": "constant",
-            "warmup": 0,
-            "clip": 0.0,
+            "lr_schedule": "constant",
+            "warmup_steps": 0,
+            "max_grad_norm": 0.0,
             "eval_every": 100,
-            "until": NEAR_PERFECT,
+            "stop_at_exact_match": NEAR_PERFECT,
             **PLAIN_ADAM,
         },
     ),
@@ -255,9 +254,9 @@ CLAIMS = {
             NOTE_FRESH_BATCHES,
         ),
         {
-            "family": "transformer",
+            "architecture": "transformer",
             "task": "reverse",
-            "symbols": 10,
+            "n_symbols": 10,
             "min_length": 10,
             "max_length": 10,
             "d_model": 64,
@@ -265,14 +264,14 @@ CLAIMS = {
             "n_layers": 2,
             "d_ff": 128,
             "dropout": 0.0,
-            "norm": "post",
-            "positions": "sinusoidal",
+            "norm_placement": "post",
+            "position_type": "sinusoidal",
             "share_embeddings": False,
-            "steps": 100,
+            "max_steps": 100,
             "batch_size": 128,
             "learning_rate": 1e-3,
-            "schedule": "constant",
-            "warmup": 0,
+            "lr_schedule": "constant",
+            "warmup_steps": 0,
             "eval_every": 20,
             **PLAIN_ADAM,
         },
@@ -283,12 +282,10 @@ CLAIMS = {
         "2305.19466)",
         "order",
         "decoder alone, trained to length 20, evaluated to 40: none and T5's about equal, then "
-        "ALiBi, then "
-        "RoPE and sine waves",
+        "ALiBi, then RoPE and sine waves",
         None,
         "by median exact match over lengths 21 to 40, each of none and t5 is at least as good as "
-        "alibi, and alibi as each of rope and "
-        "sinusoidal",
+        "alibi, and alibi as each of rope and sinusoidal",
         (
             "one task, copying, where the paper takes ten; a model of two layers, where it takes "
             "twelve",
@@ -298,15 +295,15 @@ CLAIMS = {
             "name": "length-order",
             "question": "Which positions generalise to longer sequences?",
             "base": {
-                "family": "decoder-only",
+                "architecture": "decoder-only",
                 "task": "copy",
                 "min_length": 1,
                 "max_length": 20,
-                "steps": 2000,
-                "decay_steps": 2000,
+                "max_steps": 2000,
+                "lr_decay_steps": 2000,
                 "eval_every": 100,
             },
-            "grid": {"positions": ["none", "t5", "alibi", "rope", "sinusoidal"]},
+            "grid": {"position_type": ["none", "t5", "alibi", "rope", "sinusoidal"]},
             "kind": LENGTHS,
             "times": 2,
             "seeds": [0, 1, 2],
@@ -324,7 +321,7 @@ def replication_config(name: str, seed: int = 0) -> RunConfig:
     claim = _claim(name)
     if claim.experiment is not None:
         raise ConfigError("name", f"{name} takes an experiment of several runs, not one")
-    unknown = sorted(set(claim.settings) - set(section_of_field()) - {"family"})
+    unknown = sorted(set(claim.settings) - set(section_of_field()) - {"architecture"})
     if unknown:
         raise ConfigError(
             unknown[0], f"{name} needs the setting {unknown[0]}, which is no setting of a run here"
@@ -410,14 +407,14 @@ def evaluate_replication(
             "name": name,
             "passed": None,
             "ours": None,
-            "sentence": f"the run is {run.status}; a claim is compared with a finished one",
+            "summary": f"the run is {run.status}; a claim is compared with a finished one",
         }
     if run.modified_settings:
-        sentence = (
+        summary = (
             "this run does not have the settings of the claim: "
             f"{', '.join(run.modified_settings)} changed on the way; run it again"
         )
-        return {"name": name, "passed": None, "ours": None, "sentence": sentence}
+        return {"name": name, "passed": None, "ours": None, "summary": summary}
     facts = metrics_of_run(run.config, list(read_lines(run.folder)), run.scores)
     if measured is None and (what := unmeasured_model(registry, name, run)) is not None:
         measured = registry.slow_inspector.request("loss", dict(what)).result(seconds)
@@ -437,7 +434,7 @@ def differing_settings(required: RunConfig, actual: RunConfig) -> list[str]:
 def outcome(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> dict[str, Any]:
     """Compare a measurement with the published value.
 
-    The result has `ours`, `passed` and a sentence. `passed` is None when there is no measurement or
+    The result has `ours`, `passed` and a summary. `passed` is None when there is no measurement or
     when settings differ.
 
     Raises:
@@ -448,29 +445,34 @@ def outcome(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> d
     result = {
         "name": name,
         "published": claim.published,
-        "told": claim.told,
+        "statement": claim.statement,
         "rule": claim.rule,
         "ours": ours,
     }
     if other:
-        sentence = (
+        summary = (
             f"this run does not have the settings of the claim: it differs in {', '.join(other)}"
         )
-        return result | {"passed": None, "sentence": sentence}
+        return result | {"passed": None, "summary": summary}
     if ours is None and claim.measure != "steps_to":
-        return result | {"passed": None, "sentence": f"{claim.measure} was not measured"}
+        return result | {"passed": None, "summary": f"{claim.measure} was not measured"}
     passed = _meets_criterion(claim, facts)
     written = _summary(claim, facts)
     # which no figure can contradict
     word = "fail" if not passed else "pass" if claim.published is not None else "reached"
-    sentence = f"published: {claim.told}; ours: {written}; {word}: {claim.rule}"
-    return result | {"passed": passed, "word": word, "written": written, "sentence": sentence}
+    summary = f"published: {claim.statement}; ours: {written}; {word}: {claim.rule}"
+    return result | {"passed": passed, "word": word, "written": written, "summary": summary}
 
 
 def outcome_of_lengths(results: Mapping[str, Any]) -> dict[str, Any]:
     """Compare the published order of position encodings with `ExperimentService.lengths`."""
     claim = CLAIMS["length-order"]
-    result = {"name": "length-order", "published": None, "told": claim.told, "rule": claim.rule}
+    result = {
+        "name": "length-order",
+        "published": None,
+        "statement": claim.statement,
+        "rule": claim.rule,
+    }
     beyond = {row["label"]: row["beyond"] for row in results["rows"]}
     if any(beyond.get(scheme) is None for group in EXPECTED_ORDER for scheme in group) or any(
         row["n"] < row["planned"] for row in results["rows"]
@@ -478,7 +480,7 @@ def outcome_of_lengths(results: Mapping[str, Any]) -> dict[str, Any]:
         return result | {
             "ours": None,
             "passed": None,
-            "sentence": "not every scheme has been measured yet",
+            "summary": "not every scheme has been measured yet",
         }
     medians = {scheme: beyond[scheme]["median"] for group in EXPECTED_ORDER for scheme in group}
     groups = [[medians[scheme] for scheme in group] for group in EXPECTED_ORDER]
@@ -492,11 +494,11 @@ def outcome_of_lengths(results: Mapping[str, Any]) -> dict[str, Any]:
             False,
             f"{ours}: nothing is right beyond the trained lengths, so there is no order",
         )
-    sentence = (
-        f"published: {claim.told}; ours, median exact match beyond length 20: {ours}; "
+    summary = (
+        f"published: {claim.statement}; ours, median exact match beyond length 20: {ours}; "
         f"{'pass' if passed else 'fail'}: {claim.rule}"
     )
-    return result | {"ours": medians, "passed": passed, "written": ours, "sentence": sentence}
+    return result | {"ours": medians, "passed": passed, "written": ours, "summary": summary}
 
 
 def _meets_criterion(claim: Claim, facts: Mapping[str, Any]) -> bool:

@@ -51,14 +51,14 @@ RESUMABLE_STATUSES = ("paused", "stopped", "failed")  # statuses that only a res
 MAX_CACHED = 64  # experiments with computed results in memory
 COMPARABLE_SETTINGS = (
     "task",
-    "symbols",
+    "n_symbols",
     "min_length",
     "max_length",
     "batch_size",
     "device",
-    "threads",
+    "num_threads",
     "eval_every",
-    "eval_n",
+    "eval_size",
 )
 
 
@@ -175,7 +175,7 @@ class ExperimentService:
                 "label": cell.full_label,
                 "values": cell.values,
                 "parameters": config.model.parameter_count(),
-                "steps": config.training.steps,
+                "steps": config.training.max_steps,
             }
             for cell, config in zip(experiment.variants, configs, strict=True)
         ]
@@ -203,11 +203,10 @@ class ExperimentService:
             n_runs = len(self.registry.list_for_owner(owner))
             if n_runs + experiment.n_runs > MAX_RUNS_PER_OWNER:
                 raise UserError(
-                    f"you have {n_runs} runs and this experiment would add "
-                    f"{experiment.n_runs}; the maximum is {MAX_RUNS_PER_OWNER}, delete some "
-                    "first"
+                    f"you have {n_runs} runs and this experiment would add {experiment.n_runs}; "
+                    f"the maximum is {MAX_RUNS_PER_OWNER}, delete some first"
                 )
-            self._make_room()
+            self._evict_finished()
             state = ExperimentState(experiment)
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -221,7 +220,7 @@ class ExperimentService:
             self._states[experiment.id] = state
         return experiment
 
-    def _make_room(self) -> None:
+    def _evict_finished(self) -> None:
         """Delete the oldest experiment of an inactive owner when the limit is reached.
 
         When the address of the client has half of all experiments, delete one of that address.
@@ -372,13 +371,13 @@ class ExperimentService:
             "message": state.message,
             "runs": experiment.n_runs,
             "statuses": dict(status) | {"planned": experiment.n_runs - len(runs)},
-            "place": min(
+            "queue_position": min(
                 filter(None, map(self.registry.queue_position, runs.values())), default=None
             ),
         }
 
     def state(self, experiment: Experiment, owner: str) -> str:
-        """Return "going", "done" (every run has ended and is evaluated) or "paused"."""
+        """Return "running", "done" (every run has ended and is evaluated) or "paused"."""
         current = self._states[experiment.id]
         runs = self._runs(current, owner)
         if (
@@ -389,7 +388,7 @@ class ExperimentService:
             return (
                 "done"
                 if not self._unevaluated(current, runs)
-                else "going"
+                else "running"
                 if current.owner
                 else "paused"
             )
@@ -398,7 +397,7 @@ class ExperimentService:
             for run in runs.values()
         )
         return (
-            "going"
+            "running"
             if current.owner and (busy or current.runs_to_resume or len(runs) < experiment.n_runs)
             else "paused"
         )
@@ -420,7 +419,7 @@ class ExperimentService:
                 "run": None,
                 "status": "planned",
                 "step": 0,
-                "place": None,
+                "queue_position": None,
             }
             if run:
                 run.last_viewed_at = max(run.last_viewed_at, now - VIEWER_TTL_S)
@@ -428,7 +427,7 @@ class ExperimentService:
                     "run": f"run:{run.id}",
                     "status": run.status,
                     "step": run.step,
-                    "place": self.registry.queue_position(run),
+                    "queue_position": self.registry.queue_position(run),
                 }
                 line |= {"steps": run.steps, "message": run.message}
             response.append(line)
@@ -449,7 +448,7 @@ class ExperimentService:
         )
 
     def results(self, experiment: Experiment, owner: str) -> dict[str, Any]:
-        """Return medians, ranges and curves of each variant, and a one-sentence summary."""
+        """Return medians, ranges and curves of each variant, and a one-text summary."""
         return self._results(experiment, owner)[1]
 
     def _results(self, experiment: Experiment, owner: str) -> tuple[Hashable, dict[str, Any]]:
@@ -466,7 +465,7 @@ class ExperimentService:
             results = {
                 "fields": list(experiment.grid),
                 "cells": cells,
-                "sentence": analysis.sentence(list(experiment.grid), cells),
+                "summary": analysis.summarize(list(experiment.grid), cells),
             }
             cached = state.results = (made_of, results)
         return cached
@@ -503,7 +502,7 @@ class ExperimentService:
         return result
 
     def lengths(self, experiment: Experiment, owner: str) -> dict[str, Any]:
-        """Return exact match and maximum length of each scheme, and a one-sentence summary."""
+        """Return exact match and maximum length of each scheme, and a one-text summary."""
         return self._lengths(experiment, owner)[1]
 
     def _lengths(self, experiment: Experiment, owner: str) -> tuple[Hashable, dict[str, Any]]:
@@ -569,10 +568,10 @@ class ExperimentService:
         trained = [task.min_length, task.max_length]
         return {
             "trained": trained,
-            "longest": max_length,
-            "asked": experiment.n,
+            "max_length": max_length,
+            "n_requested": experiment.n,
             "rows": rows,
-            "sentence": length_generalization.sentence(rows, trained, max_length),
+            "summary": length_generalization.summarize(rows, trained, max_length),
         }
 
     def to_csv(self, experiment: Experiment, owner: str) -> str:
@@ -585,7 +584,7 @@ class ExperimentService:
     def estimate(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Estimate the remaining time from earlier runs of the owner with the same model and task.
 
-        `seconds` is None when a remaining run has no comparable run; `sentence` reports that.
+        `seconds` is None when a remaining run has no comparable run; `text` reports that.
         """
         state = self._states.get(experiment.id)
         runs = self._runs(state, owner) if state else {}
@@ -598,7 +597,7 @@ class ExperimentService:
         ]
         at_once = min(len(left), self.registry.slots_per_owner) or 1
         if not left:
-            return {"seconds": 0.0, "unknown": 0, "sentence": "every run has ended"}
+            return {"seconds": 0.0, "unknown": 0, "message": "every run has ended"}
         speeds, seconds, unknown = self._speeds(owner), 0.0, 0
         for cell, run in left:
             if cell.full_label not in kinds:
@@ -609,13 +608,13 @@ class ExperimentService:
             else:
                 seconds += max(0, cell.steps - (run.step if run else 0)) / speed
         if unknown:
-            sentence = (
+            text = (
                 f"unknown for {unknown} of {len(left)} runs: no comparable run has trained here yet"
             )
             return {
                 "seconds": None,
                 "unknown": unknown,
-                "sentence": f"the remaining time is {sentence}",
+                "message": f"the remaining time is {text}",
             }
         estimates = (
             f"{seconds / at_once / 60:.0f} min"
@@ -625,7 +624,7 @@ class ExperimentService:
         return {
             "seconds": seconds / at_once,
             "unknown": 0,
-            "sentence": (
+            "message": (
                 f"about {estimates} for {len(left)} runs, {at_once} at a time, at the speed "
                 "measured here, if no other runs train"
             ),
@@ -853,7 +852,7 @@ class ExperimentService:
         scored = [(step, exact) for step, exact, *_ in points.evaluations]
         training = run.config.training
         retained = analysis.subsample_steps(
-            [step for step, _ in scored], training.eval_every, training.steps
+            [step for step, _ in scored], training.eval_every, training.max_steps
         )
         exact_at = dict(scored)
         metrics = {
@@ -894,7 +893,7 @@ def _state_of(run: Run | None) -> Hashable:
 def _kind_of(config: RunConfig) -> Hashable:
     """Return a key shared by runs of similar speed: architecture, model, task and machine."""
     settings = config.to_flat()
-    return config.family, config.model, tuple(settings[name] for name in COMPARABLE_SETTINGS)
+    return config.architecture, config.model, tuple(settings[name] for name in COMPARABLE_SETTINGS)
 
 
 def _parse_spec(spec: Mapping[str, Any], owner: str) -> Experiment:

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
+from playground.compat import setting_name, setting_value, upgrade_settings
 from playground.models.config import ConfigError, short_repr
 from playground.runs.run import MAX_NAME_LENGTH
 from playground.tasks import LOOKUP, TASKS
@@ -26,11 +27,11 @@ EXPERIMENT_KINDS = (GRID, LENGTHS)
 MAX_RUNS = 60
 MAX_VALUES = 12  # of one setting
 MAX_LENGTH = 512  # maximum sequence length in tokens, as for a task
-FIXED_SETTINGS = ("seed", "max_positions", "source_vocabulary", "target_vocabulary")
-MAX_SENTENCE_LENGTH = 300
+FIXED_SETTINGS = ("seed", "max_positions", "source_vocab_size", "target_vocab_size")
+MAX_QUESTION_LENGTH = 300
 MIN_PER_LENGTH = 20  # minimum number of sequences to score a length
-LABEL_SETTINGS = ("family", "cell", "alignment")  # settings that name a variant
-BUDGET_SETTINGS = ("steps", "decay_steps")
+LABEL_SETTINGS = ("architecture", "cell", "attention")  # settings that name a variant
+BUDGET_SETTINGS = ("max_steps", "lr_decay_steps")
 MAX_COST_FLOPS = 2e13  # cost limit of one length (`work`): at most minutes on one core
 
 
@@ -68,7 +69,7 @@ class Variant:
     @cached_property
     def steps(self) -> int:
         """Return the number of steps of each run."""
-        return self.config(0).training.steps
+        return self.config(0).training.max_steps
 
     def config(self, seed: int) -> RunConfig:
         """Return the configuration of the run with this seed.
@@ -115,11 +116,11 @@ class Experiment:
                 f"name is {short_repr(self.name)}; it must have 1 to {MAX_NAME_LENGTH} characters "
                 "that can be printed",
             )
-        if not isinstance(self.question, str) or len(self.question) > MAX_SENTENCE_LENGTH:
+        if not isinstance(self.question, str) or len(self.question) > MAX_QUESTION_LENGTH:
             raise ConfigError(
                 "question",
                 f"question is {short_repr(self.question)}; it must be text of at most "
-                f"{MAX_SENTENCE_LENGTH} characters",
+                f"{MAX_QUESTION_LENGTH} characters",
             )
         if self.kind not in EXPERIMENT_KINDS:
             raise ConfigError(
@@ -138,6 +139,7 @@ class Experiment:
             raise ConfigError(
                 "base", f"base is {short_repr(self.base)}; it must be settings by name"
             )
+        object.__setattr__(self, "base", upgrade_settings(self.base))
         self._validate_grid()
         object.__setattr__(self, "seeds", self._validate_seeds())
         if self.n_runs > MAX_RUNS:
@@ -160,11 +162,12 @@ class Experiment:
                 f"grid is {short_repr(self.grid)}; it must name one or two settings and the values "
                 "of each",
             )
+        object.__setattr__(self, "grid", upgrade_settings(self.grid))
         for name, values in self.grid.items():
-            if name not in ("family", VARIANT_KEY) and name not in section_of_field():
+            if name not in ("architecture", VARIANT_KEY) and name not in section_of_field():
                 raise ConfigError(
                     "grid",
-                    f"{short_repr(name)} is no setting of a run; the settings are family, "
+                    f"{short_repr(name)} is no setting of a run; the settings are architecture, "
                     f"{', '.join(section_of_field())}",
                 )
             if not isinstance(values, list | tuple) or not 1 <= len(values) <= MAX_VALUES:
@@ -248,8 +251,10 @@ class Experiment:
             {name: value for name, value in values.items() if name != VARIANT_KEY},
         )
         varied |= values.get(VARIANT_KEY, {})
-        registered = ARCHITECTURES.get(varied.get("family", base.get("family", "transformer")))
-        if registered and "family" in varied:
+        registered = ARCHITECTURES.get(
+            varied.get("architecture", base.get("architecture", "transformer"))
+        )
+        if registered and "architecture" in varied:
             valid_settings = {
                 name for name, owner in section_of_field().items() if owner != "model"
             } | set(registered.setting_names())
@@ -259,7 +264,7 @@ class Experiment:
             if settings.get("task") == LOOKUP:
                 raise ConfigError(
                     "task",
-                    "task is 'rows', whose dataset has no other lengths; choose another task",
+                    "the task is a dataset, which has no other lengths; choose another task",
                 )
             settings |= {
                 "max_positions": positions_for(settings, self.max_evaluated_length(settings))
@@ -342,7 +347,7 @@ def positions_for(settings: Mapping[str, Any], length: int) -> int:
     of_task = {
         name: value for name, value in settings.items() if section_of_field().get(name) == "task"
     }
-    of_task |= {"family": settings.get("family", "transformer")}
+    of_task |= {"architecture": settings.get("architecture", "transformer")}
     return RunConfig.from_flat(of_task | {"max_length": length}).model.max_positions
 
 
@@ -367,12 +372,13 @@ def parse_value(name: str, text: str) -> Any:
     Raises:
         ConfigError: when the setting is unknown or the text is not a valid value.
     """
-    if name == "family":
-        return text
+    name = setting_name(name)
+    if name == "architecture":
+        return setting_value(name, text)
     if name not in section_of_field():
         raise ConfigError(
             "grid",
-            f"{short_repr(name)} is no setting of a run; the settings are family, "
+            f"{short_repr(name)} is no setting of a run; the settings are architecture, "
             f"{', '.join(section_of_field())}",
         )
     kind: Any = type(field_named(name).default)
@@ -381,7 +387,7 @@ def parse_value(name: str, text: str) -> Any:
             raise ConfigError(name, f"{name} is {text!r}; it must be true or false")
         return text in ("true", "on")
     try:
-        return kind(text)
+        return setting_value(name, kind(text))
     except ValueError:
         raise ConfigError(
             name,

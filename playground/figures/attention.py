@@ -192,16 +192,16 @@ def cross_attention_by_step(data: Row) -> Figure:
     across = min(4, len(steps))
     down = math.ceil(len(steps) / across)
     tall = line * len(heads)
-    left, gap, head_room = 0.3 + 0.068 * max(map(len, heads)), 0.3, 0.5
+    left, gap, title_height = 0.3 + 0.068 * max(map(len, heads)), 0.3, 0.5
     # The color scale needs space next to a single low panel.
     below = 0.5 + (max(0.0, 0.8 - tall) if down == 1 else 0.0)
     width = max(left + CAPTION_WIDTH_IN, left + across * panel_width + (across - 1) * gap + 0.75)
-    height = below + down * (tall + head_room + 0.2) + 0.35
+    height = below + down * (tall + title_height + 0.2) + 0.35
     figure = new_figure(width, height)
     _title(figure, left, "Cross-attention, step by step")
     for i, step in enumerate(steps):
         x = left + i % across * (panel_width + gap)
-        y = below + (down - 1 - i // across) * (tall + head_room + 0.2) + 0.2
+        y = below + (down - 1 - i // across) * (tall + title_height + 0.2) + 0.2
         axes = add_axes_inches(figure, x, y, cell * len(columns), tall)
         heatmap(
             axes,
@@ -228,7 +228,7 @@ def cross_attention_by_step(data: Row) -> Figure:
     colorbar(
         figure,
         left + across * panel_width + (across - 1) * gap + 0.15,
-        height - 0.35 - head_room - tall_bar,
+        height - 0.35 - title_height - tall_bar,
         tall_bar,
     )
     cut = (
@@ -252,7 +252,7 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     """Draw the effects of ablations: the drop in log-probability, and the exact match.
 
     Zero and mean ablation have different markers. At most 24 components are drawn, in the order of
-    `rows`: name, how, kept, n, exact_match, exact_match_before, log_probability_lost.
+    `rows`: name, how, keep_only, n, exact_match, exact_match_before, log_probability_lost.
 
     Raises:
         ValueError: for no rows.
@@ -261,7 +261,7 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
         raise ValueError("there are no effects to draw; run an ablation first")
     every = list(dict.fromkeys(row["name"] for row in rows))
     names = every[:MAX_BARS]
-    keep_only = rows[0]["kept"]
+    keep_only = rows[0]["keep_only"]
     left, bar, below, above = 0.35 + 0.066 * max(map(len, names)), 0.23, 0.75, 0.75
     width, height = left + 5.0, below + bar * len(names) + above
     figure = new_figure(width, height)
@@ -545,7 +545,7 @@ def logit_lens(data: Row) -> Figure:
                     )
                 )
     colorbar(figure, left + cell * len(columns) + 0.15, below, 0.42 * len(layers))
-    right = "target tokens" if data["known"] else "generated tokens"
+    right = "target tokens" if data["has_target"] else "generated tokens"
     caption = f"columns: {right}    cells: the most likely token, framed if it differs"
     cut = (
         f"; the first {len(columns)} positions of {len(data['columns'])}"
@@ -629,7 +629,9 @@ def positions(data: Row) -> Figure:
         axes = add_axes_inches(figure, 0.65, bottom, width - 1.45, each)
         _diverging_heatmap(axes, matrix, reach)
         counted = (
-            ", counted from the end" if data["kind"] == "from-the-end" and side == "source" else ""
+            ", counted from the end"
+            if data["kind"] == "learned-from-end" and side == "source"
+            else ""
         )
         axes.set_title(
             f"Position vectors of the {side}: {kind}{counted}",

@@ -47,7 +47,7 @@ def experiment(results: Row) -> Figure:
     if not cells:
         raise ValueError("no run has finished yet, so there is nothing to draw")
     drawn = cells[:MAX_CURVES]
-    words = _wrap_text(results["sentence"])
+    words = _wrap_text(results["summary"])
     rows, below = 0.24 * len(cells), 0.62 + LINE_HEIGHT_IN * len(words)
     left = 0.35 + 0.068 * max(len(cell["label"]) for cell in cells)
     height = below + rows + 0.8 + 2.1 + 0.35
@@ -133,7 +133,7 @@ def accuracy_by_length(results: Row) -> Figure:
     """Draw exact match by length for every position encoding.
 
     Curves are the median with the full range over seeds, or a single run with its 95 % interval.
-    `results`: trained, longest, asked, rows, sentence.
+    `results`: trained, max_length, n_requested, rows, summary.
 
     Raises:
         ValueError: if no run has been evaluated.
@@ -141,7 +141,7 @@ def accuracy_by_length(results: Row) -> Figure:
     rows = [row for row in results["rows"] if row["n"]]
     if not rows:
         raise ValueError("no run has been evaluated yet, so there is nothing to draw")
-    words = _wrap_text(f"{results['sentence']} {_evaluation_note(results, rows)}")
+    words = _wrap_text(f"{results['summary']} {_evaluation_note(results, rows)}")
     # Inches of a legend entry: its dash, its label and a gap.
     each = 0.7 + 0.076 * max(len(row["label"]) for row in rows)
     columns = max(1, min(3, int((FIGURE_WIDTH_IN - 0.65) / each)))
@@ -175,7 +175,7 @@ def accuracy_by_length(results: Row) -> Figure:
     axes.set_ylim(-0.03, 1.05)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes.set_xlim(0.5, results["longest"] + 0.5)
+    axes.set_xlim(0.5, results["max_length"] + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, steps=[1, 2, 5, 10]))
     axes.set_xlabel("length of the sequence", fontsize=9, color=FOREGROUND)
     axes.legend(
@@ -213,7 +213,7 @@ def lengths_heatmap(results: Row) -> Figure:
     rows = [row for row in results["rows"] if row["n"]]
     if not rows:
         raise ValueError("no run has been evaluated yet, so there is nothing to draw")
-    lengths = list(range(1, results["longest"] + 1))
+    lengths = list(range(1, results["max_length"] + 1))
     shares = np.full((len(rows), len(lengths)), np.nan)
     for at, row in enumerate(rows):
         for length, share in zip(row["lengths"], row["median"], strict=True):
@@ -295,7 +295,7 @@ def _caption_above(cells: Sequence[Row]) -> str:
 
 def _evaluation_note(results: Row, rows: Sequence[Row]) -> str:
     tables = [row["untrained"] for row in rows if row["untrained"]]
-    sentences = f"Up to {results['asked']:,} held-out sequences per length."
+    sentences = f"Up to {results['n_requested']:,} held-out sequences per length."
     if tables:
         sides = ", ".join(
             f"{first} to {last} of the {side}" for side, (first, last) in tables[0].items()
@@ -310,8 +310,8 @@ def _steps(axes: Any, last: int) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:,.0f}"))
 
 
-def _wrap_text(sentence: str) -> list[str]:
-    return textwrap.wrap(sentence, CAPTION_WRAP)
+def _wrap_text(text: str) -> list[str]:
+    return textwrap.wrap(text, CAPTION_WRAP)
 
 
 def _draw_caption(figure: Figure, lines: Sequence[str]) -> None:

@@ -29,7 +29,7 @@ METRIC_COLUMNS = ("step", "loss", "learning_rate", "gradient_norm", "exact_match
 def export_figures(
     out_folder: Path,
     config: RunConfig,
-    family: Seq2SeqModel,
+    model: Seq2SeqModel,
     sequence: str,
     n: int,
     *,
@@ -55,11 +55,11 @@ def export_figures(
     from playground.inspection.inspected_model import InspectedModel
     from playground.inspection.report import build_report
 
-    subject = InspectedModel.from_model(config, family)
+    subject = InspectedModel.from_model(config, model)
     figures = build_report(subject, sequence, n, history, report_progress)
     if scores is None:
         report_progress("evaluating on held-out sequences")
-        scores = dataclasses.asdict(evaluate(family, subject.held_out(2000)))
+        scores = dataclasses.asdict(evaluate(model, subject.held_out(2000)))
     figures["exact-match-by-length"] = scores
     if lines:
         figures["loss"] = [{name: line.get(name) for name in METRIC_COLUMNS} for line in lines]
@@ -105,7 +105,7 @@ def main(connection: Connection, model_ref: dict[str, Any], sequence: str, n: in
             _, files = export_figures(
                 Path(scratch),
                 opened.config,
-                opened.family,
+                opened.model,
                 sequence,
                 n,
                 lines=lines,

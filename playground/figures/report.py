@@ -75,25 +75,25 @@ def write_report(
         CheckpointError: for a checkpoint or metrics that cannot be read.
         DatasetError: if the dataset of its task is not stored here.
     """
-    manifest, family = load_model(checkpoint)
+    manifest, model = load_model(checkpoint)
     lines = [line for line in read_lines(run or checkpoint) if line["step"] <= manifest.step]
     scores = manifest.scores
     if scores is None:
         task = manifest.config.task
         scores = dataclasses.asdict(
             evaluate(
-                family,
+                model,
                 build_held_out_set(task.load(), FINAL_EVAL_SIZE, task.min_length, task.max_length),
             )
         )
     return render_html(
-        manifest, family, scores, lines, name or checkpoint.resolve().name, for_viewer
+        manifest, model, scores, lines, name or checkpoint.resolve().name, for_viewer
     )
 
 
 def render_html(
     manifest: Manifest,
-    family: Seq2SeqModel,
+    model: Seq2SeqModel,
     scores: Mapping[str, Any],
     lines: Iterable[Mapping[str, Any]],
     name: str,
@@ -104,13 +104,13 @@ def render_html(
     `scores` are those of `evaluate`, `lines` those of metrics.jsonl.
     """
     view = SnapshotBuilder(manifest.config.task.load(), manifest.config, torch.device("cpu"))
-    snapshot, stage = view.snapshot(family.eval(), manifest.step), view.describe(family)
+    snapshot, stage = view.snapshot(model.eval(), manifest.step), view.describe(model)
     parts = [
         _head(manifest, scores, name),
         _curves(MetricSeries(lines)),
         _by_length(scores),
         _samples(snapshot["samples"]),
-        _attention(snapshot["attention"], stage["axes"], manifest.config.family),
+        _attention(snapshot["attention"], stage["axes"], manifest.config.architecture),
         _reproduce_command(manifest),
         _settings(manifest, for_viewer),
     ]
@@ -134,7 +134,7 @@ def render_html(
 def _head(manifest: Manifest, scores: Mapping[str, Any], name: str) -> str:
     config, n = manifest.config, scores["n"]
     low, high = wilson_interval(round(scores["exact_match"] * n), n) if n else (0.0, 1.0)
-    family = ARCHITECTURES[config.family].title
+    family = ARCHITECTURES[config.architecture].title
     where = "a CPU" if manifest.device == "cpu" else "a GPU"
     return f"""<header><h1>{escape(name)}</h1>
 <p class="quiet">{escape(family)} with {config.model.parameter_count():,} parameters, trained from \
@@ -214,17 +214,17 @@ def _by_length(scores: Mapping[str, Any]) -> str:
 def _samples(samples: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for sample in samples:
-        right = sample["given"] == sample["answer"]
+        right = sample["prediction"] == sample["target"]
         verdict = (
             "correct"
             if right
             else '<span class="wrong">wrong</span>, target: '
-            f'<span class="symbols">{_format_symbols(sample["answer"])}</span>'
+            f'<span class="symbols">{_format_symbols(sample["target"])}</span>'
         )
         rows.append(
             [
                 f'<span class="symbols">{_format_symbols(sample[each])}</span>'
-                for each in ("source", "given")
+                for each in ("source", "prediction")
             ]
             + [verdict]
         )
@@ -272,7 +272,7 @@ def _reproduce_command(manifest: Manifest) -> str:
     versions = ", ".join(
         f"{escape(name)} {escape(value)}" for name, value in manifest.versions.items()
     )
-    lines = ("steps",) if command else ()  # the command itself includes these
+    lines = ("max_steps",) if command else ()  # the command itself includes these
     changed = [
         each
         for each in manifest.changes
@@ -305,13 +305,13 @@ def _reproduce_command(manifest: Manifest) -> str:
 
 
 def _settings(manifest: Manifest, for_viewer: bool) -> str:
-    hidden = {"rows"} if for_viewer and manifest.config.task.task == LOOKUP else set()
+    hidden = {"dataset_sha256"} if for_viewer and manifest.config.task.task == LOOKUP else set()
     fields = {
         name: value for name, value in manifest.config.to_flat().items() if name not in hidden
     }
     meanings = {
         name: "Architecture of the model."
-        if name == "family"
+        if name == "architecture"
         else field_named(name).metadata["help"]
         for name in fields
     }

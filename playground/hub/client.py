@@ -2,9 +2,9 @@
 
 A `Hub` belongs to one user and one job. It always passes the token explicitly, as a string or
 False, because huggingface_hub would otherwise use the token of the machine. On a Space that is the
-token of its owner. Errors are raised as HubError, with a message that says what to do and does not
-contain the token. The client runs in its own process (tasks.py), because a hanging request can then
-be ended and the settings below apply to the whole process.
+token of its owner. Errors are raised as HubError, with a message that states what to do and does
+not contain the token. The client runs in its own process (tasks.py), because a hanging request can
+then be ended and the settings below apply to the whole process.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _retry_wait(request: httpx.Request, response: httpx.Response) -> float | Non
 def make_http_client() -> httpx.Client:
     """Return an HTTP client like that of huggingface_hub, with a timeout for every request."""
 
-    def look(response: httpx.Response) -> None:
+    def on_response(response: httpx.Response) -> None:
         result = [response.headers.get("retry-after", "").strip()]
         if (
             response.status_code == 429
@@ -196,7 +196,7 @@ def make_http_client() -> httpx.Client:
             raise RateLimited(max(waits))
 
     return FailFastTransport(
-        event_hooks={"request": [hf_request_event_hook], "response": [look]},
+        event_hooks={"request": [hf_request_event_hook], "response": [on_response]},
         follow_redirects=True,
         timeout=httpx.Timeout(READ_TIMEOUT_S, connect=5.0),
     )
@@ -469,8 +469,7 @@ class Hub:
             remote_files = ", ".join(sorted(remote)[:3])
             raise HubError(
                 f"the {repo_type} {repo} has other content ({remote_files}), which stays "
-                "unchanged; "
-                "choose another name"
+                "unchanged; choose another name"
             )
         changes = tuple(
             FileChange(name, path.stat().st_size, _file_status(path, remote.get(name)))
@@ -596,49 +595,48 @@ class Hub:
             chain.append(cause)
             cause = cause.__cause__ or cause.__context__
 
-        def found(*kinds: type[BaseException]) -> Any:
+        def find_cause(*kinds: type[BaseException]) -> Any:
             return next((each for each in chain if isinstance(each, kinds)), None)
 
-        if rate_limited := found(RateLimited):
+        if rate_limited := find_cause(RateLimited):
             return HubError(
                 f"could not {doing}: the Hub requests a wait of "
-                f"{format_minutes(rate_limited.args[0])}; "
-                "try again then",
+                f"{format_minutes(rate_limited.args[0])}; try again then",
                 retryable=True,
             )
-        if found(GatedRepoError):
+        if find_cause(GatedRepoError):
             return HubError(
                 f"{repo} is gated: request access on its page, {self.endpoint}/{repo}, "
                 "then try again"
             )
-        if found(RevisionNotFoundError):
+        if find_cause(RevisionNotFoundError):
             return NotFoundError(f"{repo} has no such revision; choose one that it lists")
-        if (response := found(RepositoryNotFoundError)) and not (
+        if (response := find_cause(RepositoryNotFoundError)) and not (
             self.token and response.response.status_code == 401
         ):
             scope = "that this token can read" if self.token else "that is public"
             return NotFoundError(
                 f"there is no repository {repo} {scope}; check the spelling, user/name"
             )
-        if found(OfflineModeIsEnabled):
+        if find_cause(OfflineModeIsEnabled):
             return HubError(
                 "HF_HUB_OFFLINE is set on this machine: unset it and restart the playground",
                 retryable=True,
             )
-        if response := found(HfHubHTTPError):
+        if response := find_cause(HfHubHTTPError):
             return self._http_status_message(response.response.status_code, response, doing)
-        if found(httpx.TimeoutException):
+        if find_cause(httpx.TimeoutException):
             return HubError(
                 f"could not {doing}: no response from the Hub within {READ_TIMEOUT_S:g} s; "
                 "try again",
                 retryable=True,
             )
-        if found(httpx.HTTPError, ConnectionError):
+        if find_cause(httpx.HTTPError, ConnectionError):
             return HubError(
                 f"could not {doing}: the connection to the Hub broke; try again", retryable=True
             )
-        if found(OSError) and not isinstance(error, ValueError):
-            problem = found(OSError)
+        if find_cause(OSError) and not isinstance(error, ValueError):
+            problem = find_cause(OSError)
             return HubError(
                 f"could not {doing}: {problem.strerror or self._redact(str(problem))}; "
                 "free disk space and try again",

@@ -90,7 +90,7 @@ def build_package(checkpoint: Path, folder: Path) -> list[Path]:
     if any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty; name an empty folder for the package")
     manifest, family, files = _read(Path(checkpoint))
-    form_of_family, sizes = package_format(manifest.config.family), manifest.config.model
+    form_of_family, sizes = package_format(manifest.config.architecture), manifest.config.model
     for name, data in files.items():
         (folder / FILE_MAP[name]).write_bytes(data)
     if form_of_family.has_code:
@@ -155,8 +155,8 @@ def checkpoint_from_package(package: Path, folder: Path) -> None:
     try:
         config = read_manifest(folder).config
         if (
-            config.family in PACKAGE_FORMATS
-            and not PACKAGE_FORMATS[config.family].has_code
+            config.architecture in PACKAGE_FORMATS
+            and not PACKAGE_FORMATS[config.architecture].has_code
             and WEIGHTS_FILE in files
         ):
             expected = {
@@ -219,15 +219,15 @@ def _read(checkpoint: Path) -> tuple[Manifest, Seq2SeqModel, dict[str, bytes]]:
     The run may replace the checkpoint at any time, so a changed manifest repeats the reading.
     """
     while True:
-        package_format(read_manifest(checkpoint).config.family)
-        manifest, family = load_model(checkpoint)
+        package_format(read_manifest(checkpoint).config.architecture)
+        manifest, model = load_model(checkpoint)
         files = {
             name: (checkpoint / name).read_bytes()
             for name in FILE_MAP
             if (checkpoint / name).is_file()
         }
         if read_manifest(checkpoint) == manifest:
-            return manifest, family, files
+            return manifest, model, files
 
 
 def _config(module: ModuleType, form: PackageFormat, sizes: ModelConfig) -> Any:

@@ -44,7 +44,7 @@ PACKAGE_FORMATS = {
     "transformer": PackageFormat(
         SEQ2SEQ, "automodel", "PlaygroundConfig", "PlaygroundForSeq2SeqLM"
     ),
-    "prebuilt": PackageFormat(
+    "torch-transformer": PackageFormat(
         SEQ2SEQ, "automodel_prebuilt", "PlaygroundPrebuiltConfig", "PlaygroundPrebuiltForSeq2SeqLM"
     ),
     "encoder-only": PackageFormat(
@@ -81,8 +81,7 @@ def package_format(family: str) -> PackageFormat:
         raise NotPublishableError(
             f"a model of the architecture {family!r} cannot be published: transformers has no "
             f"class for it, only for {', '.join(PACKAGE_FORMATS)}. Share its folder or a report of "
-            "its "
-            "results instead: python -m playground report CHECKPOINT"
+            "its results instead: python -m playground report CHECKPOINT"
         )
     return PACKAGE_FORMATS[family]
 

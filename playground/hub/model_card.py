@@ -100,21 +100,21 @@ def write_card(
             f"the licence {license[:60]!r} is not known to the Hub; "
             "give one such as mit, apache-2.0 or cc-by-4.0"
         )
-    manifest, family = load_model(checkpoint)
-    format = package_format(manifest.config.family)
+    manifest, model = load_model(checkpoint)
+    format = package_format(manifest.config.architecture)
     license = license or default_license(manifest.config.task)
     task = manifest.config.task.load()
     low, high = manifest.config.task.min_length, manifest.config.task.max_length
     try:
         held_out = build_held_out_set(task, FINAL_EVAL_SIZE, low, high)
-        scores = manifest.scores or dataclasses.asdict(evaluate(family, held_out))
+        scores = manifest.scores or dataclasses.asdict(evaluate(model, held_out))
     except DatasetError:
         # The dataset is not stored here, so the card can only repeat the recorded scores.
         if manifest.scores is None:
             raise
         held_out, scores = None, manifest.scores
-    others = other_lengths(family, task, manifest.config) if held_out else []
-    examples = worked_examples(family, task, held_out, low, high) if held_out else []
+    others = other_lengths(model, task, manifest.config) if held_out else []
+    examples = worked_examples(model, task, held_out, low, high) if held_out else []
     lines = [
         line
         for line in iter_metrics(checkpoint)
@@ -125,7 +125,7 @@ def write_card(
         save(training_curve(lines), package / "training.png")
         figures.append(f"![{_training_alt_text(lines)}](training.png)")
     length, picture = max(low, min(high, PROBE_LENGTH)), package / "cross-attention.png"
-    displayed = attention_picture(family, task, held_out, length, picture) if held_out else ""
+    displayed = attention_picture(model, task, held_out, length, picture) if held_out else ""
     if displayed:
         figures.append(
             "Cross-attention weights of each decoder head, teacher-forced:\n\n"
@@ -156,7 +156,7 @@ def default_license(task: TaskConfig) -> str:
     Models of generated sequences get the MIT licence. Models of a dataset get the licence of the
     Hub dataset that it was loaded from, or none.
     """
-    return dataset_origin(task.rows).get("license", "") if task.task == LOOKUP else "mit"
+    return dataset_origin(task.dataset_sha256).get("license", "") if task.task == LOOKUP else "mit"
 
 
 def read_scores(card: str | Mapping[str, Any]) -> dict[str, Any] | None:
@@ -191,7 +191,7 @@ def read_scores(card: str | Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def worked_examples(
-    family: Seq2SeqModel, task: Task, held_out: HeldOutSet, low: int, high: int
+    model: Seq2SeqModel, task: Task, held_out: HeldOutSet, low: int, high: int
 ) -> list[Example]:
     """Run the model on the first held-out sequence of three lengths, spread over the range."""
     rows: list[int] = []
@@ -199,8 +199,8 @@ def worked_examples(
         row = _first_example(held_out, low + (high - low) * third // 3, rows)
         rows += [row] if row is not None else []
     batch = held_out.batch.select(torch.tensor(rows))
-    written_BT = family.generate(
-        batch.source_BS, min(batch.labels_BT.shape[1], family.config.max_positions)
+    written_BT = model.generate(
+        batch.source_BS, min(batch.labels_BT.shape[1], model.config.max_positions)
     )
     texts = [
         [_text(task, row) for row in tokens.tolist()]
@@ -210,7 +210,7 @@ def worked_examples(
     return [Example(*texts_by_row) for texts_by_row in zip(*texts, ended, strict=True)]
 
 
-def other_lengths(family: Seq2SeqModel, task: Task, config: RunConfig) -> list[dict[str, Any]]:
+def other_lengths(model: Seq2SeqModel, task: Task, config: RunConfig) -> list[dict[str, Any]]:
     """Evaluate lengths that do not occur in training.
 
     These are one shorter, one longer and twice as long, if the model has positions and the task has
@@ -226,7 +226,7 @@ def other_lengths(family: Seq2SeqModel, task: Task, config: RunConfig) -> list[d
     lengths = {low - 1} if low > 1 else set()
     lengths |= {high + 1, max_length} if max_length > high else set()
     results = [
-        evaluate(family, build_held_out_set(task, OTHER_LENGTHS_N, length, length))
+        evaluate(model, build_held_out_set(task, OTHER_LENGTHS_N, length, length))
         for length in sorted(lengths)
         if _has_length(task, length)
     ]
@@ -234,7 +234,7 @@ def other_lengths(family: Seq2SeqModel, task: Task, config: RunConfig) -> list[d
 
 
 def attention_picture(
-    family: Seq2SeqModel, task: Task, held_out: HeldOutSet, length: int, path: Path
+    model: Seq2SeqModel, task: Task, held_out: HeldOutSet, length: int, path: Path
 ) -> str:
     """Draw the cross-attention weights of one held-out sequence, teacher-forced.
 
@@ -244,7 +244,7 @@ def attention_picture(
     assert row is not None  # every task has held-out sequences
     size = int(held_out.lengths_B[row])
     probe = held_out.batch.select(torch.tensor([row]))
-    weights: list[Tensor] = family.attention_weights(probe).cross
+    weights: list[Tensor] = model.attention_weights(probe).cross
     if not weights:
         return ""
     names = task.vocabulary.token_name
@@ -279,7 +279,11 @@ def _metadata(
     scores: Mapping[str, Any],
 ) -> ModelCardData:
     config = manifest.config
-    origin = dataset_origin(config.task.rows).get("dataset") if config.task.task == LOOKUP else None
+    origin = (
+        dataset_origin(config.task.dataset_sha256).get("dataset")
+        if config.task.task == LOOKUP
+        else None
+    )
     datasets = [name for name in (dataset, origin) if name]
     evaluation: dict[str, Any] = {
         "task_type": "other",  # no transformers pipeline accepts sequences of symbols
@@ -305,7 +309,7 @@ def _metadata(
     return ModelCardData(
         license=license or None,
         library_name="transformers",
-        tags=[TAG, task.name, config.family],
+        tags=[TAG, task.name, config.architecture],
         datasets=datasets or None,
         metrics=["exact_match"],
         model_name=repo.split("/")[1],
@@ -343,21 +347,20 @@ def _description(manifest: Manifest, task: Task, scores: Mapping[str, Any]) -> s
     )
     return (
         f"{size} {_architecture(config)}, trained from scratch on one task: "
-        f"*{task.name}*{rule}{displayed}. "
-        f"It has {model.parameter_count():,} parameters in {_layers(config)}. Its training "
-        f"sequences have {_lengths(config.task)} of the symbols {_alphabet(task)}. "
-        f"It solves {right:,} of {scores['n']:,} held-out sequences exactly "
+        f"*{task.name}*{rule}{displayed}. It has {model.parameter_count():,} parameters in "
+        f"{_layers(config)}. Its training sequences have {_lengths(config.task)} of the symbols "
+        f"{_alphabet(task)}. It solves {right:,} of {scores['n']:,} held-out sequences exactly "
         f"({_percent(share)}).{quality}"
     )
 
 
 def _architecture(config: RunConfig) -> str:
     """Return the kind of model as a noun phrase."""
-    cell, alignment = getattr(config.model, "cell", ""), getattr(config.model, "alignment", "none")
+    cell, alignment = getattr(config.model, "cell", ""), getattr(config.model, "attention", "none")
     back = "" if alignment == "none" else f" with {alignment} attention"
     nouns = {
         "transformer": "encoder-decoder transformer",
-        "prebuilt": "encoder-decoder transformer of PyTorch's built-in layers",
+        "torch-transformer": "encoder-decoder transformer of PyTorch's built-in layers",
         "encoder-only": "transformer encoder that predicts all target tokens in parallel",
         "decoder-only": "transformer decoder that continues the source with the target",
         "recurrent": f"recurrent encoder-decoder ({cell.upper()}{back})",
@@ -365,16 +368,16 @@ def _architecture(config: RunConfig) -> str:
         "gpt2": "model with the architecture of GPT-2, without pretrained weights",
         "bart": "model with the architecture of BART, without pretrained weights",
     }
-    return nouns[config.family]
+    return nouns[config.architecture]
 
 
 def _layers(config: RunConfig) -> str:
     """Return the number of layers and heads in words."""
     model = config.model
     both = f"{model.n_layers} encoder and {_count(model.n_layers, 'decoder layer')}"
-    if config.family == "recurrent":
+    if config.architecture == "recurrent":
         return both
-    one_stack = config.family in ("encoder-only", "decoder-only", "bert", "gpt2")
+    one_stack = config.architecture in ("encoder-only", "decoder-only", "bert", "gpt2")
     layers = _count(model.n_layers, "layer") if one_stack else both
     return f"{layers} with {_count(model.n_heads, 'head')} each"
 
@@ -494,7 +497,7 @@ def playground_url() -> str:
 
 
 def _license(license: str, task: TaskConfig, form: PackageFormat) -> str:
-    origin = dataset_origin(task.rows).get("dataset") if task.task == LOOKUP else None
+    origin = dataset_origin(task.dataset_sha256).get("dataset") if task.task == LOOKUP else None
     statement = (
         f"{license}, for the weights."
         if license
@@ -578,7 +581,7 @@ def _training_data(manifest: Manifest, task: Task, dataset: str | None) -> str:
         else f"{noun.capitalize()} are sampled"
     )
     if config.task.task == LOOKUP:
-        source = dataset_origin(config.task.rows).get("dataset")
+        source = dataset_origin(config.task.dataset_sha256).get("dataset")
         user_supplied = (
             f"the dataset [{_escaped(source)}](https://huggingface.co/datasets/{source})"
             if source
@@ -586,11 +589,12 @@ def _training_data(manifest: Manifest, task: Task, dataset: str | None) -> str:
         )
         return f"""## Training data
 
-Pairs of a source and a target from {user_supplied}, with the SHA-256 `{config.task.rows}`. \
-Sources have {_lengths(config.task)} symbols; the vocabulary has {len(task.vocabulary.symbols)} \
-symbols ({_alphabet(task)}). {summary} with seed {config.training.seed}, every pair with equal \
-probability. A fixed hash of the source holds out one pair in {round(1 / HELD_OUT_FRACTION)}; the \
-scores above are on held-out pairs only.{data}"""
+Pairs of a source and a target from {user_supplied}, with the SHA-256 \
+`{config.task.dataset_sha256}`. Sources have {_lengths(config.task)} symbols; the vocabulary has \
+{len(task.vocabulary.symbols)} symbols ({_alphabet(task)}). {summary} with \
+seed {config.training.seed}, every pair with equal probability. A fixed hash of the source \
+holds out one pair in {round(1 / HELD_OUT_FRACTION)}; the scores above are \
+on held-out pairs only.{data}"""
     often = "every length with equal probability" + (
         " from three symbols on" if task.spec.min_length == 3 else ""
     )
@@ -604,7 +608,7 @@ in training, and the scores above are on held-out sequences only.{data}"""
 
 def _training_procedure(manifest: Manifest) -> str:
     config, command = manifest.config, training_command(manifest)
-    threads = config_at_step(config.training, manifest.changes, manifest.step).threads or 1
+    threads = config_at_step(config.training, manifest.changes, manifest.step).num_threads or 1
     where = f"on {_count(threads, 'CPU thread')}" if manifest.device == "cpu" else "on a GPU (CUDA)"
     versions = ", ".join(
         f"{_escaped(name)} {_escaped(value)}" for name, value in manifest.versions.items()
@@ -618,7 +622,9 @@ def _training_procedure(manifest: Manifest) -> str:
         f"- from step {each.step + 1:,} on, `{each.setting}` was {each.value:g}" for each in changed
     ]
     repeated = f"To reproduce the training:\n\n```\n{command}\n```" if command else ""
-    if command and any(each.setting in ("learning_rate", "until") for each in changed):
+    if command and any(
+        each.setting in ("learning_rate", "stop_at_exact_match") for each in changed
+    ):
         repeated = (
             "This command has the same settings, without the changes during training:\n\n"
             f"```\n{command}\n```"
@@ -626,7 +632,7 @@ def _training_procedure(manifest: Manifest) -> str:
     settings = [
         [f"`{key}`", _escaped(f"{value}"), field_named(key).metadata["help"]]
         for key, value in config.to_flat().items()
-        if key != "family"
+        if key != "architecture"
     ]
     table = _table(["setting", "value", "meaning"], settings)
     parts = (

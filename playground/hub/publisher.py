@@ -35,7 +35,7 @@ SILENCE_TIMEOUT_S = (
 )
 MAX_CONCURRENT_TASKS = 4
 MAX_TASKS_PER_OWNER = 2
-MAX_KEPT_JOBS = 100  # finished jobs in memory
+MAX_FINISHED_JOBS = 100  # finished jobs in memory
 JOB_TTL_S = 900.0  # seconds for which a result stays available
 HOUSEKEEPING_INTERVAL_S = 0.5  # interval in seconds
 LISTING_TTL_S = 30.0  # lifetime of a cached gallery, in seconds
@@ -77,7 +77,7 @@ class Job:
         is_finished = self.finished.is_set()
         return {
             "status": self.status if is_finished else "working",
-            "sentence": self.message,
+            "message": self.message,
             "again": self.retryable,
             "result": self.result if is_finished else None,
             "kind": self.task.kind,
@@ -104,7 +104,7 @@ def start_job(
         if job.status != "working":  # a late message of a cancelled job
             return
         job.last_message_at = time.monotonic()
-        if kind == "say":
+        if kind == "progress":
             job.message, job.silence_timeout_s, job.phase = (
                 content[0],
                 SILENCE_TIMEOUT_S + content[1],
@@ -146,7 +146,7 @@ def check_timeouts(job: Job) -> None:
 
 
 def cancel(job: Job, reason: str = "cancelled") -> None:
-    """Cancel a job; its message says what may exist on the Hub."""
+    """Cancel a job; its message states what may exist on the Hub."""
     if job.status != "working" or not job.process:
         return
     if job.task.kind not in ("push", "deploy"):
@@ -249,7 +249,7 @@ class AutoPublisher:
                     "try again in a moment"
                 )
             finished = [job for job in self._jobs.values() if job.finished.is_set()]
-            for job in finished[: max(0, len(finished) - MAX_KEPT_JOBS)]:
+            for job in finished[: max(0, len(finished) - MAX_FINISHED_JOBS)]:
                 self._jobs.pop(job.id, None)
             job = start_job(task, owner, on_done=lambda job: self._on_done(job, on_done))
             job.shared = shared

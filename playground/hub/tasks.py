@@ -3,9 +3,9 @@
 A hanging job cannot block the page, and a killed job leaves no partial state: a push is one commit,
 and a pull moves a complete folder into place.
 
-The process sends ("say", message, extra seconds without messages, phase) through the pipe, then
-either ("result", dictionary) or ("failed", message, whether a retry may succeed). The kinds of job
-and their results:
+The process sends ("progress", message, extra seconds without messages, phase) through the pipe,
+then either ("result", dictionary) or ("failed", message, whether a retry may succeed). The kinds of
+job and their results:
 
     account        the account of the token
     gallery        the models with the playground's tag
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 TASK_KINDS = (
     "account",
     "gallery",
-    "look",
+    "repo_info",
     "preview",
     "plan",
     "push",
@@ -108,7 +108,7 @@ def main(connection: Connection, task: HubTask, scratch: str) -> None:
         message = ("failed", str(error), error.retryable)
     except (CheckpointError, ValueError) as error:
         # The name of the manifest in the repository.
-        is_expected = str(error).replace(f"{scratch}/looked/config.json", "playground.json")
+        is_expected = str(error).replace(f"{scratch}/inspected/config.json", "playground.json")
         message = ("failed", re.sub(rf"{re.escape(scratch)}/\w+/?", "", is_expected), False)
     except OSError as error:
         message = (
@@ -149,7 +149,7 @@ class HubTaskRunner:
     ) -> None:
         """Report the current operation, its extra seconds without messages, and its phase."""
         with suppress(OSError):
-            self.connection.send(("say", message, silence_timeout_s, phase))
+            self.connection.send(("progress", message, silence_timeout_s, phase))
 
     def report_loading(self) -> None:
         """Report that imports begin, which may take minutes; call it before the first import."""
@@ -176,12 +176,12 @@ class HubTaskRunner:
 
     # Inspecting and downloading
 
-    def look(self) -> dict[str, Any]:
+    def repo_info(self) -> dict[str, Any]:
         from .client import HubError
 
         self.connect()
         repo, manifest, card = self._inspect_repo()
-        info = self._repo_info(repo, manifest, card)
+        info = self._describe_repo(repo, manifest, card)
         with suppress(HubError):  # the older revisions are optional
             info["revisions"] = self.hub.revisions(self.task.repo, self.task.revision)
             info["branches"] = self.hub.branches(self.task.repo)
@@ -239,7 +239,7 @@ class HubTaskRunner:
             for name in (MANIFEST, "README.md")
             if sizes.get(name, MAX_TEXT_BYTES + 1) <= MAX_TEXT_BYTES
         }
-        folder = self.scratch / "looked"
+        folder = self.scratch / "inspected"
         self.hub.fetch(repo, repo_info.sha, texts, folder)
         (folder / MANIFEST).rename(folder / "config.json")
         manifest = read_manifest(folder)
@@ -250,7 +250,7 @@ class HubTaskRunner:
         )
         return repo_info, manifest, card
 
-    def _repo_info(self, repo: Any, manifest: Any, card: str) -> dict[str, Any]:
+    def _describe_repo(self, repo: Any, manifest: Any, card: str) -> dict[str, Any]:
         self.report_loading()
         from playground.runs.run import task_label
 
@@ -290,7 +290,7 @@ class HubTaskRunner:
         from .repo_ids import MANIFEST
 
         about, manifest, card = self._inspect_repo()
-        info = self._repo_info(about, manifest, card)
+        info = self._describe_repo(about, manifest, card)
         self.task.limits.validate(manifest.config)
         ensure_memory_available(manifest.config)
         files = {
@@ -337,13 +337,13 @@ class HubTaskRunner:
 
         folder = self.scratch / "checkpoint"
         info = self._download(folder)
-        manifest, family = load_model(folder)
+        manifest, model = load_model(folder)
         task = manifest.config.task
         n = (info["card"] or {}).get("n") or 2000
         self.report(f"Evaluating {n:,} held-out sequences", 600.0)
         started = time.perf_counter()
         scores = evaluate(
-            family,
+            model,
             build_held_out_set(task.load(), min(n, 100_000), task.min_length, task.max_length),
         )
         return info | {
@@ -429,7 +429,7 @@ class HubTaskRunner:
         ensure_repo(self.task.repo)
         ensure_branch(self.task.revision)
         checkpoint = self._export()
-        package_format(read_manifest(checkpoint).config.family)  # raises before any request
+        package_format(read_manifest(checkpoint).config.architecture)  # raises before any request
         self.connect()
         self.ensure_can_write()
         model, data = self.build(checkpoint)

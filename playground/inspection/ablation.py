@@ -143,10 +143,10 @@ class Ablation:
         )
 
     def keep_only(
-        self, kept_components: Iterable[Component], method: str = "zero", name: str = ""
+        self, remaining_components: Iterable[Component], method: str = "zero", name: str = ""
     ) -> AblationEffect:
         """Return the effect of ablating every head except these."""
-        chosen = tuple(kept_components)
+        chosen = tuple(remaining_components)
         others = [head for head in all_heads(self.model.config) if head not in chosen]
         after = self.score(self.replacements(others, method))
         return AblationEffect(

@@ -77,8 +77,8 @@ def word_order_distance(
         config = ModelConfig(
             d_model=d_model,
             n_heads=1,
-            positions="sinusoidal",
-            position_scale=scale,
+            position_type="sinusoidal",
+            sinusoidal_scale=scale,
             max_positions=max(2, max_words),
         )
         embed = InputEmbedding(config, table)
@@ -115,7 +115,7 @@ def position_vectors(subject: InspectedModel, side: str) -> Tensor | None:
         InspectionError: for a side other than source and target.
     """
     embedding = _embedding(subject, side)
-    if embedding.positions is None or embedding.position_type != "randomised":
+    if embedding.positions is None or embedding.position_type != "randomized":
         return embedding.positions
     return embedding.position_vectors(
         torch.ones(1, embedding.max_positions, dtype=torch.long, device=embedding.positions.device)

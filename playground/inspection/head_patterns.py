@@ -117,7 +117,7 @@ class HeadScore:
     def description(self) -> str:
         """Describe the pattern, for example "attends to the previous position".
 
-        Without a clear pattern, the description says so and names the nearest one.
+        Without a clear pattern, the description states it and names the nearest one.
         """
         best = self.best_pattern
         if not best:

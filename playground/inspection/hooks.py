@@ -208,7 +208,7 @@ def replace_outputs(model: Transformer, values: Mapping[Component, Tensor]) -> I
             if part.kind in POSITION_KINDS:
                 raise ValueError(
                     f"this model has no {part.name} to replace: with positions "
-                    f"{model.config.positions!r} it adds no position vectors"
+                    f"{model.config.position_type!r} it adds no position vectors"
                 )
             raise ValueError(
                 f"this model has no {part.name}; it has layers 1 to {model.config.n_layers} "

@@ -65,7 +65,7 @@ class InspectedModel:
                 available.
         """
         if not isinstance(self.model, Transformer):
-            title = ARCHITECTURES[self.config.family].title
+            title = ARCHITECTURES[self.config.architecture].title
             raise InspectionError(
                 "this view needs the encoder-decoder transformer from scratch; for the "
                 f"architecture {title!r}, open the attention view"
@@ -97,8 +97,7 @@ class InspectedModel:
         if max(len(tokens), self.task.max_target_length(len(tokens))) > max_symbols:
             raise InspectionError(
                 f"the sequence has {len(tokens)} symbols; this model has positions for "
-                f"{max_symbols}, "
-                "so type at most as many"
+                f"{max_symbols}, so type at most as many"
             )
         source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
         target = self.task.target_for(tokens)

@@ -81,7 +81,7 @@ def direct_logit_attribution(
         InspectionError: for a post-norm model, more than one sequence, or an invalid position or
             token.
     """
-    if model.config.norm != "pre":
+    if model.config.norm_placement != "pre":
         raise InspectionError(
             "logit attribution needs a pre-norm model; in this post-norm model each norm rescales "
             "the sum before it, so the logit is not a sum of components; use the logit lens, "
@@ -97,9 +97,9 @@ def direct_logit_attribution(
             f"position is {position}; this target has the positions 0 to {n_positions - 1}"
         )
     for each in (token, baseline_token):
-        if each is not None and not 0 <= each < model.config.target_vocabulary:
+        if each is not None and not 0 <= each < model.config.target_vocab_size:
             raise InspectionError(
-                f"token is {each}; the tokens are 0 to {model.config.target_vocabulary - 1}"
+                f"token is {each}; the tokens are 0 to {model.config.target_vocab_size - 1}"
             )
 
     with record_activations(model) as calls:

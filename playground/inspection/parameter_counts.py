@@ -87,11 +87,11 @@ def tutorial_base_config() -> ModelConfig:
         n_heads=8,
         n_layers=6,
         d_ff=2048,
-        norm="post",
-        positions="sinusoidal",
+        norm_placement="post",
+        position_type="sinusoidal",
         attention_bias=False,
-        source_vocabulary=37_000,
-        target_vocabulary=37_000,
+        source_vocab_size=37_000,
+        target_vocab_size=37_000,
         max_positions=5_000,
     )
 
@@ -125,7 +125,7 @@ def compare_with_torch(config: ModelConfig) -> list[GroupCount]:
     )
     sizes, layer_norm = (
         (config.n_heads * config.key_size, config.n_heads * config.value_size),
-        config.norm_kind == "layer",
+        config.norm_type == "layer",
     )
     own_sizes = (
         "PyTorch's head size is d_model / n_heads, this model's head sizes differ; "
@@ -140,7 +140,7 @@ def compare_with_torch(config: ModelConfig) -> list[GroupCount]:
     no_shift = "" if layer_norm else "PyTorch's layer norms have a bias, RMSNorm has none"
     post = (
         ""
-        if config.norm == "pre"
+        if config.norm_placement == "pre"
         else "nn.Transformer ends each stack with a layer norm; the post-norm paper and "
         "this model do not"
     )
@@ -173,7 +173,7 @@ def build_torch_transformer(config: ModelConfig) -> nn.Transformer:
     sizes: tuple[int, int, int, float] = (config.d_model, n_heads, config.d_ff, config.dropout)
     activation, first, bias = (
         "relu" if config.activation == "relu" else "gelu",
-        config.norm == "pre",
+        config.norm_placement == "pre",
         config.bias,
     )
     encoder = nn.TransformerEncoderLayer(

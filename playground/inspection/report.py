@@ -115,7 +115,7 @@ def ablation_table(effects: Iterable[AblationEffect], n: int) -> list[dict[str, 
         {
             "name": effect.name,
             "how": effect.method,
-            "kept": effect.keep_only,
+            "keep_only": effect.keep_only,
             "n": n,
             "exact_match_before": effect.baseline.exact_match,
             "exact_match": effect.ablated.exact_match,
@@ -138,10 +138,10 @@ def head_table(scores: Iterable[HeadScore]) -> list[dict[str, Any]]:
             "name": score.head.name,
             "kind": score.head.kind,
             "best": score.best_pattern,
-            "says": score.description,
+            "description": score.description,
             **{name: rounded(score.patterns[name]) for name in PATTERNS},
             "entropy": rounded(score.entropy),
-            "most_entropy": rounded(score.max_entropy),
+            "max_entropy": rounded(score.max_entropy),
             "aligned": rounded(score.alignment_fraction),
             "distance": rounded(score.alignment_distance),
         }
@@ -174,7 +174,7 @@ def lens(subject: InspectedModel, batch: Example) -> dict[str, Any]:
             *(f"layer {layer + 1}" for layer in range(subject.transformer.config.n_layers)),
         ],
         "columns": subject.token_names(labels.tolist()),
-        "known": batch.has_target,
+        "has_target": batch.has_target,
         "symbols": [subject.token_names(row) for row in best_LT.indices.tolist()],
         "probability": rounded_list(best_LT.values),
         "right": rounded_list(right_LT),
@@ -219,7 +219,7 @@ def positions(subject: InspectedModel) -> dict[str, Any] | None:
     if source_PD is None or target_PD is None:
         return None
     return {
-        "kind": subject.transformer.config.positions,
+        "kind": subject.transformer.config.position_type,
         "source": rounded_list(source_PD[:n_positions]),
         "target": rounded_list(target_PD[: subject.max_target_tokens]),
     }
@@ -267,7 +267,7 @@ def build_report(
     }
     figures["cross-attention-by-step"] = cross_attention_by_step(subject, batch, answer)
     figures["logit-lens"] = lens(subject, batch)
-    if subject.transformer.config.norm == "pre":
+    if subject.transformer.config.norm_placement == "pre":
         figures["contributions"] = contribution_table(subject, batch)
     vectors = positions(subject)
     if vectors is not None:
@@ -282,10 +282,10 @@ def build_report(
     figures["ablation"] = ablation_table(
         [effect for how in METHODS for effect in single[how]], n_examples
     )
-    most_important = next(
+    top_component = next(
         effect for effect in single["zero"] if effect.components[0].head is not None
     )
-    figures["head"] = single_head(subject, batch, most_important.components[0], answer)
+    figures["head"] = single_head(subject, batch, top_component.components[0], answer)
     progress("ablating groups of components")
     figures["ablation-groups"] = ablation_table(
         (effect for how in METHODS for effect in ablation.rank_groups(how)), n_examples

@@ -215,7 +215,7 @@ class ForwardTrace:
 
     @property
     def _norm_name(self) -> str:
-        return "RMSNorm" if self.model.config.norm_kind == "rms" else "LayerNorm"
+        return "RMSNorm" if self.model.config.norm_type == "rms" else "LayerNorm"
 
     def _bias_term(self, bias: str) -> str:
         return f" + {bias}" if self.model.config.bias else ""
@@ -260,7 +260,7 @@ class ForwardTrace:
             yield from self._sublayer_stages(
                 layer, "feed_forward", Component("encoder feed-forward", i), ends[1]
             )
-        if config.norm == "pre":
+        if config.norm_placement == "pre":
             yield self._final_norm(
                 "encoder", f"memory = {self._norm_name}(x)", Transformer.encode, "S"
             )
@@ -281,7 +281,7 @@ class ForwardTrace:
             yield from self._sublayer_stages(
                 layer, "feed_forward", Component("decoder feed-forward", i), ends[2]
             )
-        if config.norm == "pre":
+        if config.norm_placement == "pre":
             yield self._final_norm("decoder", f"x = {self._norm_name}(x)", Transformer._decode, "T")
         output = self._call("output")
         code = find_source_line(Transformer.forward, "self.output(")
@@ -318,7 +318,7 @@ class ForwardTrace:
         if position_vectors is None:
             return
         positions_XD = position_vectors[0] if position_vectors.dim() == 3 else position_vectors
-        formula = _positions_formula(self.model.config.positions, side)
+        formula = _positions_formula(self.model.config.position_type, side)
         yield TraceStage(
             block,
             "positions",
@@ -352,7 +352,7 @@ class ForwardTrace:
 
     def _residual_input(self, layer: str, part: str) -> Tensor:
         """Return the input of a sublayer (XD), before its norm in a pre-norm model."""
-        if self.model.config.norm == "pre":
+        if self.model.config.norm_placement == "pre":
             return self._call(f"{layer}.around_{part}.norm").inputs[0][0]
         return self._call(f"{layer}.{part}").inputs[0][0]
 
@@ -363,7 +363,7 @@ class ForwardTrace:
 
         `end_XD` is the input of the next sublayer.
         """
-        pre, letter = self.model.config.norm == "pre", component.side[0].upper()
+        pre, letter = self.model.config.norm_placement == "pre", component.side[0].upper()
         norm = self._call(f"{layer}.around_{part}.norm")
         shape = f"{letter}D"
         if pre:
@@ -463,7 +463,7 @@ class ForwardTrace:
             block, "keys", projection(key_input, "K"), "HMK", inputs.unrotated_key_HMK, code
         )
         yield TraceStage(block, "values", projection(key_input, "V"), "HMK", inputs.value_HMK, code)
-        if config.positions == "rope" and not across:
+        if config.position_type == "rope" and not across:
             formula = "pairs (i, i + K/2) rotated by position · 10000^(-2i/K)"
             code = find_source_line(apply_rotary_emb, "torch.cat(")
             yield TraceStage(block, "turned queries", formula, "HQK", inputs.query_HQK, code)
@@ -483,7 +483,7 @@ class ForwardTrace:
         )
         if inputs.bias_HQM is not None:
             scores_HQM = scores_HQM + inputs.bias_HQM
-            relation, formula = POSITION_BIASES[config.positions]
+            relation, formula = POSITION_BIASES[config.position_type]
             yield TraceStage(
                 block,
                 "distance",
@@ -549,9 +549,9 @@ class ForwardTrace:
 
 
 def _positions_formula(positions: str, side: str) -> str:
-    if positions == "from-the-end" and side == "source":
+    if positions == "learned-from-end" and side == "source":
         return "P[i], a learned vector for each position i, counted from the end"
-    if positions == "randomised":
+    if positions == "randomized":
         return (
             "P[i · vectors / positions], learned vectors, evenly spaced in a table with more "
             "vectors than positions"

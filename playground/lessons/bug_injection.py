@@ -272,7 +272,7 @@ class TrainingCopy:
             metrics = self.trainer.train_step()
             self.losses.append(metrics.loss)
             if held_out is not None and (
-                metrics.step % EVAL_INTERVAL == 0 or metrics.step == self.config.training.steps
+                metrics.step % EVAL_INTERVAL == 0 or metrics.step == self.config.training.max_steps
             ):
                 self.evaluations.append((metrics.step, *exact_match(self.family, held_out)))
         except (RuntimeError, TypeError, AttributeError, ValueError, IndexError) as error:
@@ -299,7 +299,13 @@ def exact_match(family: ReferenceModel, held_out: HeldOutSet) -> tuple[float, fl
 
 def training_settings(bug: Bug, seed: int, steps: int) -> dict[str, Any]:
     """Return the training settings of both copies."""
-    return {**BUG_SETTINGS, **bug.settings, "seed": seed, "steps": steps, "decay_steps": steps}
+    return {
+        **BUG_SETTINGS,
+        **bug.settings,
+        "seed": seed,
+        "max_steps": steps,
+        "lr_decay_steps": steps,
+    }
 
 
 def compare(
@@ -334,7 +340,7 @@ def compare(
         "seed": seed,
         "steps": steps,
         "n": len(held_out.lengths_B),
-        "vocabulary": config.model.target_vocabulary,
+        "vocabulary": config.model.target_vocab_size,
         "curves": {"right": right.curve, "broken": broken.curve},
         "right": observations(right, held_out),
         "broken": observations(broken, held_out),
@@ -379,8 +385,8 @@ def observations(learner: TrainingCopy, held_out: HeldOutSet) -> dict[str, Any]:
     return {
         "trouble": None,
         "loss": learner.loss,
-        "given": teacher_forced,
-        "alone": alone,
+        "teacher_forced": teacher_forced,
+        "free_running": alone,
         "symbols": float(same_multiset(answers_NT, held_out.batch.labels_BT).float().mean()),
         "sure": float(sure_NT[sure_NT > 0].mean()),
         "answer": [[task.vocabulary.token_name(token), round(p, 3)] for token, p in predictions],
@@ -414,7 +420,7 @@ def silent_variant(bug: Bug, config: RunConfig) -> dict[str, Any]:
     The result has the loss of both, and whether an output position depends on later tokens.
     """
     # One more step than is taken, to avoid the evaluation at the end.
-    fitting = config.replace(**bug.silent_settings, steps=SILENT_VARIANT_STEPS + 1)
+    fitting = config.replace(**bug.silent_settings, max_steps=SILENT_VARIANT_STEPS + 1)
     result: dict[str, Any] = {}
     for which, each in (("right", None), ("broken", bug)):
         learner = TrainingCopy(fitting, each)
@@ -434,7 +440,7 @@ def has_future_leak(learner: TrainingCopy) -> bool:
     batch = build_held_out_set(learner.trainer.task, rows, max_length, max_length).batch
     decoder_input_BT = batch.decoder_input_BT.clone()
     decoder_input_BT[:, -1] = (decoder_input_BT[:, -1] + 1).clamp(
-        max=learner.config.model.target_vocabulary - 1
+        max=learner.config.model.target_vocab_size - 1
     )
     with eval_mode(learner.family):
         before_BTV, after_BTV = (

@@ -25,11 +25,11 @@ BUG_SETTINGS: Mapping[str, Any] = {
     "n_layers": 2,
     "d_ff": 64,
     "batch_size": 64,
-    "steps": 240,
-    "decay_steps": 240,
+    "max_steps": 240,
+    "lr_decay_steps": 240,
     "eval_every": 1_000_000,
-    "eval_n": 64,
-    "threads": 1,
+    "eval_size": 64,
+    "num_threads": 1,
     "device": "cpu",
 }
 STEPS_RANGE = (20, 1000)  # the range that a link can request
@@ -42,7 +42,7 @@ class Bug:
     location         the function that contains it: "module:function" or "module:Class.method"
     correct_line     the correct line
     buggy_line       the line of the buggy copy
-    seen_in          the kind of source in which the bug occurs
+    source          the kind of source in which the bug occurs
     why              the effect of the bug, and how to find it
     settings         settings that make the bug visible, in addition to `BUG_SETTINGS`
     silent_settings  settings with which the bug raises no error; `silent_when` describes that case
@@ -52,7 +52,7 @@ class Bug:
     location: str
     correct_line: str
     buggy_line: str
-    seen_in: str
+    source: str
     why: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     silent_settings: Mapping[str, Any] = field(default_factory=dict)
@@ -123,13 +123,11 @@ BUGS = {
         "playground.models.transformer:Transformer.forward",
         "return self.output(self.decode(target_BT, self.encode(source_BS), source_BS))",
         "return nn.Linear(self.config.d_model, "
-        "self.config.target_vocabulary)(self.decode(target_BT, self.encode(source_BS), "
-        "source_BS))",
+        "self.config.target_vocab_size)(self.decode(target_BT, self.encode(source_BS), source_BS))",
         "a tutorial that adds a new head to a pretrained model and prints POSITIVE",
-        "A layer created inside forward is a new one at every call. No optimizer updates "
-        "it, so it stays at random weights, and the outputs stay at chance level. The "
-        "model still answers: a softmax always has a largest value, and its probability "
-        "says nothing about training.",
+        "A layer created inside forward is a new one at every call. No optimizer updates it, so it "
+        "stays at random weights, and the outputs stay at chance level. The model still answers: a "
+        "softmax always has a largest value, and its probability is no evidence of training.",
     ),
     "loud-embeddings": Bug(
         "Embeddings much larger than the sine waves",
@@ -142,7 +140,7 @@ BUGS = {
         "small at initialization. Initialized from N(0, 1), they become that many times "
         "larger than the sine waves, whose amplitude is 1. The token embeddings then "
         "dominate, and the model cannot read the positions.",
-        settings={"positions": "sinusoidal"},
+        settings={"position_type": "sinusoidal"},
     ),
     "causal-mask": Bug(
         "No causal mask",
@@ -188,10 +186,10 @@ def hint(result: Mapping[str, Any]) -> str:
             "Loss and scores are the same to the last digit, so the computed results do not "
             "differ: check what is recorded."
         )
-    if broken["given"] - broken["alone"] > 0.5:
+    if broken["teacher_forced"] - broken["free_running"] > 0.5:
         return (
-            f"With teacher forcing it predicts {broken['given']:.0%} of the sequences "
-            f"correctly, free-running {broken['alone']:.0%}: what does it have in the "
+            f"With teacher forcing it predicts {broken['teacher_forced']:.0%} of the sequences "
+            f"correctly, free-running {broken['free_running']:.0%}: what does it have in the "
             "first case that it lacks in the second?"
         )
     tokens = result["vocabulary"]
@@ -201,8 +199,8 @@ def hint(result: Mapping[str, Any]) -> str:
             f"{math.log(tokens):.2f}: it learns nothing at all."
         )
     return (
-        f"It learns, but ends at a loss of {broken['loss']:.2f} against "
-        f"{right['loss']:.4f}. Of its outputs {broken['alone']:.0%} are correct, and "
-        f"{broken['symbols']:.0%} have the correct tokens in any order: which of the two "
-        "did it fail to learn, and how far?"
+        f"It learns, but ends at a loss of {broken['loss']:.2f} against {right['loss']:.4f}. Of "
+        f"its outputs {broken['free_running']:.0%} are correct, and {broken['symbols']:.0%} have "
+        "the "
+        "correct tokens in any order: which of the two did it fail to learn, and how far?"
     )

@@ -59,7 +59,7 @@ def _short_run(options: Settings) -> dict[str, Settings]:
     settings = {
         "max_length": TRAIN_MAX_LENGTH,
         "max_positions": EVAL_MAX_LENGTH + 1,
-        "positions": options["positions"],
+        "position_type": options["positions"],
     }
     return {f"trained to {TRAIN_MAX_LENGTH}": settings}
 
@@ -83,10 +83,9 @@ LESSONS = {
     ),
     "stop-2": Lesson(
         "See what it attends to",
-        "Through cross-attention the decoder reads the source while it generates. For "
-        "every output token, each head distributes a total weight of one over the "
-        "positions of the source. In the figure, rows are output tokens (queries) and "
-        "columns are source positions (keys).",
+        "Through cross-attention the decoder reads the source while it generates. For every output "
+        "token, each head distributes a total weight of one over the positions of the source. In "
+        "the figure, rows are output tokens (queries) and columns are source positions (keys).",
         "Enter your own digits, and think about the first output token.",
         "When the model generates the first output token, which source position receives "
         "the largest attention weight, averaged over all cross-attention heads? The "
@@ -104,12 +103,12 @@ LESSONS = {
     "stop-3": Lesson(
         "Remove the positions",
         "Attention compares vectors and does not know their order. A position vector, "
-        "added to each token embedding, tells the model where the token is. Here the "
+        "added to each token embedding, gives the model the position of the token. Here the "
         "same model is trained without position vectors.",
         "Predict what the model loses, then train it.",
         "What will the outputs look like?",
         CHOICE,
-        lambda _: {"with positions": {}, "without positions": {"positions": "none"}},
+        lambda _: {"with positions": {}, "without positions": {"position_type": "none"}},
         "without_positions",
         choices={
             "nothing": "as good as before",
@@ -135,13 +134,12 @@ LESSONS = {
     ),
     "stop-5": Lesson(
         "Change the learning rate during training",
-        "The learning rate scales each update. A constant learning rate stays the same "
-        "from start to end. A cosine schedule lowers it, so updates are large at first "
-        "and small at the end.",
+        "The learning rate scales each update. A constant learning rate stays the same from start "
+        "to end. A cosine schedule lowers it, so updates are large at first and small at the end.",
         "Predict which run ends with the lower loss, then train both.",
         "Which schedule ends with the lower training loss, over the last 20 steps?",
         CHOICE,
-        lambda _: {"cosine": {}, "constant": {"schedule": "constant"}},
+        lambda _: {"cosine": {}, "constant": {"lr_schedule": "constant"}},
         "lower_loss_run",
         choices={
             "cosine": "the cosine schedule",
@@ -159,7 +157,7 @@ LESSONS = {
         "Which kind is the head whose ablation lowers the probability of the correct tokens most?",
         CHOICE,
         _default_run,
-        "most_important_head",
+        "rank_heads",
         choices={
             "encoder": "encoder self-attention: the source attends to itself",
             "decoder": "decoder self-attention: the output attends to the tokens before it",
@@ -168,10 +166,9 @@ LESSONS = {
     ),
     "stop-7": Lesson(
         "Train short, test long",
-        f"This model is trained on sequences of up to {TRAIN_MAX_LENGTH} digits and then tested "
-        f"on longer ones, up to {EVAL_MAX_LENGTH}. Whether it has learned to reverse any "
-        "sequence, or only sequences of the lengths it has seen, depends on its position "
-        "encoding.",
+        f"This model is trained on sequences of up to {TRAIN_MAX_LENGTH} digits and then tested on "
+        f"longer ones, up to {EVAL_MAX_LENGTH}. Whether it has learned to reverse any sequence, or "
+        "only sequences of the lengths it has seen, depends on its position encoding.",
         "Choose a position encoding, predict how far the model generalizes, then train "
         "and test it.",
         f"At which length does exact match first fall below 50 %? Enter {EVAL_MAX_LENGTH + 1} if "

@@ -3,8 +3,8 @@
 Each function returns values for JSON:
 
     answer    the value that predictions are compared with; None when there is no measured value
-    told      the same value as text
-    says      one paragraph that explains it, with the numbers of these runs
+    outcome      the same value as text
+    explanation  one paragraph that explains it, with the numbers of these runs
     pictures  [{"kind": "curves" | "map" | "bars" | "answers", ...}]
 
 Shapes: B batch, S source, T target, V vocabulary.
@@ -41,7 +41,7 @@ LOSS_WINDOW = 20  # the last steps, whose losses are compared
 EVAL_EXAMPLES = 256  # held-out sequences
 EXAMPLES_PER_LENGTH = 100
 MIN_EXAMPLES = 20  # minimum number of held-out sequences of a length
-EXAMPLES_SHOWN = 5  # generated outputs to display
+N_EXAMPLES = 5  # generated outputs to display
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def half_accuracy_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Re
             f"It never reached one half: the best of {len(run.evaluations)} evaluations was "
             f"{percent(best)}. Seeds differ; with this one, the training was too short."
         )
-        return {"answer": None, "told": "at none", "says": text, "pictures": pictures}
+        return {"answer": None, "outcome": "at none", "explanation": text, "pictures": pictures}
     first = run.lines[0]["loss"]
     text = (
         f"At step {evaluation['step']}, exact match was {percent(evaluation['exact_match'])} of "
@@ -121,8 +121,8 @@ def half_accuracy_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Re
     )
     return {
         "answer": evaluation["step"],
-        "told": f"step {evaluation['step']}",
-        "says": text,
+        "outcome": f"step {evaluation['step']}",
+        "explanation": text,
         "pictures": pictures,
     }
 
@@ -153,7 +153,7 @@ def first_token_attention(runs: list[TrainedRun], options: Mapping[str, Any]) ->
         )
     )
     text = (
-        f"On average, {percent(float(mean_S[at]))} of the weight lies on position "
+        f"On average, {percent(float(mean_S[at]))} of the weight is on position "
         f"{at + 1} ({source[at]}); uniform attention would put {percent(1 / len(source))} "
         f"there.{right} {heads_agree}"
     )
@@ -168,8 +168,8 @@ def first_token_attention(runs: list[TrainedRun], options: Mapping[str, Any]) ->
     }
     return {
         "answer": at + 1,
-        "told": f"position {at + 1} ({source[at]})",
-        "says": text,
+        "outcome": f"position {at + 1} ({source[at]})",
+        "explanation": text,
         "pictures": [picture],
     }
 
@@ -208,19 +208,19 @@ def without_positions(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
     )
     rows = [
         {
-            "asked": decode(without.subject, source),
+            "input": decode(without.subject, source),
             "right": decode(without.subject, label),
-            "given": decode(without.subject, generated),
+            "prediction": decode(without.subject, generated),
         }
         for source, label, generated in list(
             zip(batch.source_BS, batch.labels_BT, written_BT, strict=True)
-        )[-EXAMPLES_SHOWN:]
+        )[-N_EXAMPLES:]
     ]
     pictures = [
         exact_match_curves(runs),
         {"kind": "answers", "title": "Without positions", "rows": rows},
     ]
-    return {"answer": answer, "told": outcomes, "says": text, "pictures": pictures}
+    return {"answer": answer, "outcome": outcomes, "explanation": text, "pictures": pictures}
 
 
 def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
@@ -255,7 +255,12 @@ def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
         "several seeds and reports whether the difference holds."
     )
     outcome = "neither" if answer == "same" else answer
-    return {"answer": answer, "told": outcome, "says": text, "pictures": [exact_match_curves(runs)]}
+    return {
+        "answer": answer,
+        "outcome": outcome,
+        "explanation": text,
+        "pictures": [exact_match_curves(runs)],
+    }
 
 
 def lower_loss_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
@@ -288,13 +293,13 @@ def lower_loss_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
     }
     return {
         "answer": answer,
-        "told": "neither" if answer == "same" else answer,
-        "says": text,
+        "outcome": "neither" if answer == "same" else answer,
+        "explanation": text,
         "pictures": [loss],
     }
 
 
-def most_important_head(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
+def rank_heads(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure the head whose ablation lowers the probability of the targets most.
 
     To test whether the others are redundant, all heads that can be spared are ablated together.
@@ -311,7 +316,7 @@ def most_important_head(runs: list[TrainedRun], options: Mapping[str, Any]) -> R
     if before < MIN_EXACT_MATCH:
         others = (
             f"The whole model gets only {percent(before)} right, so exact match can fall only "
-            "a little, and the result says nothing about the other heads."
+            "a little, and the result does not cover the other heads."
         )
     elif not others:
         others = "No other head can replace the remaining ones."
@@ -334,7 +339,7 @@ def most_important_head(runs: list[TrainedRun], options: Mapping[str, Any]) -> R
         "title": "Without each head: loss of log-probability in nats · exact match",
         "bars": bars,
     }
-    return {"answer": kind, "told": first.name, "says": text, "pictures": [picture]}
+    return {"answer": kind, "outcome": first.name, "explanation": text, "pictures": [picture]}
 
 
 def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
@@ -352,10 +357,9 @@ def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
     beyond = shares.get(trained + 1, 0.0)
     outcome = f"length {answer}" if answer <= last else f"at none up to {last}"
     text = (
-        f"With the position encoding {options['positions']}, exact match is "
-        f"{percent(at_end)} at length {trained}, the longest in training, and "
-        f"{percent(beyond)} at length {trained + 1}. Up to {EXAMPLES_PER_LENGTH} sequences of "
-        "each length are tested. "
+        f"With the position encoding {options['positions']}, exact match is {percent(at_end)} at "
+        f"length {trained}, the longest in training, and {percent(beyond)} at length "
+        f"{trained + 1}. Up to {EXAMPLES_PER_LENGTH} sequences of each length are tested. "
         + (
             "The learned vector of a position beyond the training lengths has never "
             "received an update. "
@@ -376,7 +380,7 @@ def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
         "trained": trained,
         "series": series,
     }
-    return {"answer": answer, "told": outcome, "says": text, "pictures": [picture]}
+    return {"answer": answer, "outcome": outcome, "explanation": text, "pictures": [picture]}
 
 
 @torch.no_grad()
@@ -392,7 +396,7 @@ def mean_confidence(runs: list[TrainedRun], options: Mapping[str, Any]) -> Resul
     plain, smooth = (sure[run.label] for run in runs)
     smoothing, vocabulary = (
         runs[1].config.training.label_smoothing,
-        runs[1].config.model.target_vocabulary,
+        runs[1].config.model.target_vocab_size,
     )
     expected = 1 - smoothing + smoothing / vocabulary
     exact = [run.evaluations[-1]["exact_match"] for run in runs]
@@ -411,12 +415,12 @@ def mean_confidence(runs: list[TrainedRun], options: Mapping[str, Any]) -> Resul
         "kind": "bars",
         "title": "Mean probability of the most likely token",
         "bars": bars,
-        "most": 1,
+        "max": 1,
     }
     return {
         "answer": round(100 * smooth, 1),
-        "told": percent(smooth),
-        "says": text,
+        "outcome": percent(smooth),
+        "explanation": text,
         "pictures": [picture],
     }
 
@@ -459,7 +463,7 @@ MEASURES: dict[str, Callable[[list[TrainedRun], Mapping[str, Any]], Result]] = {
         without_positions,
         faster_run,
         lower_loss_run,
-        most_important_head,
+        rank_heads,
         failure_length,
         mean_confidence,
     )

@@ -65,9 +65,9 @@ class Measurement:
     address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that made the request
     polled_at: float = field(default_factory=time.monotonic)
 
-    def finish(self, status: str, sentence: str = "") -> None:
+    def finish(self, status: str, message: str = "") -> None:
         if self.status in ACTIVE_STATUSES:
-            self.status, self.message = status, sentence
+            self.status, self.message = status, message
 
 
 class LessonService:
@@ -279,20 +279,20 @@ class LessonService:
                 raise UserError("there is no result yet; wait for it, or start again")
             if give_up:
                 measurement.bug_identified = measurement.line_identified = True
-                return {"right": True, "says": ""}
+                return {"right": True, "feedback": ""}
             if bug is not None:
                 right = bug == measurement.name
                 measurement.bug_identified = measurement.bug_identified or right
                 title = BUGS[bug].title if isinstance(bug, str) and bug in BUGS else "that"
                 return {
                     "right": right,
-                    "says": "" if right else f"It is not “{title}”. {hint(measurement.result)}",
+                    "feedback": "" if right else f"It is not “{title}”. {hint(measurement.result)}",
                 }
             right = measurement.bug_identified and line == measurement.result["changed"]
             measurement.line_identified = measurement.line_identified or right
             return {
                 "right": right,
-                "says": ""
+                "feedback": ""
                 if right
                 else "That line is the same in both copies; another line differs.",
             }
@@ -317,7 +317,7 @@ class LessonService:
                 "id": measurement.id,
                 "kind": measurement.kind,
                 "status": measurement.status,
-                "sentence": measurement.message,
+                "message": measurement.message,
             }
             return response | (
                 self._lesson_response(measurement)
@@ -333,7 +333,7 @@ class LessonService:
                 "status": run.status,
                 "step": run.step,
                 "steps": run.steps,
-                "place": self.registry.queue_position(run),
+                "queue_position": self.registry.queue_position(run),
             }
             for label, run in measurement.runs.items()
         ]
@@ -368,8 +368,8 @@ class LessonService:
             "result": None,
         }
         response |= {
-            "named": measurement.bug_identified,
-            "found": measurement.line_identified,
+            "bug_identified": measurement.bug_identified,
+            "line_identified": measurement.line_identified,
             **measurement.progress,
         }
         if measurement.bug_identified:
@@ -377,7 +377,7 @@ class LessonService:
         if measurement.line_identified:
             response |= {
                 "why": BUGS[measurement.name].why,
-                "met_in": BUGS[measurement.name].seen_in,
+                "met_in": BUGS[measurement.name].source,
             }
         if measurement.result is not None:
             hidden = (
@@ -531,8 +531,7 @@ def _exit_reason(code: int | None, timed_out: bool = False) -> str:
     if timed_out:
         return (
             f"the measurement exceeded {MEASUREMENT_TIMEOUT_S:.0f} s and was stopped; lower the "
-            "steps, or "
-            "measure again later"
+            "steps, or measure again later"
         )
     if code in KILLED_EXIT_CODES:
         killed = (

@@ -1,4 +1,4 @@
-"""Run one measurement of a lesson in a process of its own.
+"""Run one measurement of a lesson in a separate process.
 
 The parent ends the process when its client cancels. The process sends ("share", progress) messages
 through the pipe, and at the end ("result", dictionary) or ("failed", message).

@@ -50,11 +50,11 @@ def mix(
 
     PyTorch's fused kernels never store them (Dao et al. 2022, FlashAttention, section 3.1).
     """
-    look = attn_mask
+    mask = attn_mask
     if bias_HQM is not None:
         bias_HQM = bias_HQM.to(query_BHQK.dtype)  # the kernel accepts only the queries' dtype
-        look = bias_HQM if attn_mask is None else bias_HQM.masked_fill(~attn_mask, -torch.inf)
-    return F.scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, attn_mask=look)
+        mask = bias_HQM if attn_mask is None else bias_HQM.masked_fill(~attn_mask, -torch.inf)
+    return F.scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, attn_mask=mask)
 
 
 def padding_mask(tokens_BM: Tensor) -> Tensor:

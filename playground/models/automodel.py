@@ -62,7 +62,7 @@ class PlaygroundConfig(PreTrainedConfig):
         "hidden_size": "d_model",
         "num_attention_heads": "n_heads",
         "num_hidden_layers": "n_layers",
-        "vocab_size": "target_vocabulary",
+        "vocab_size": "target_vocab_size",
     }
 
     def __init__(self, **values: Any) -> None:
@@ -71,7 +71,7 @@ class PlaygroundConfig(PreTrainedConfig):
             setattr(self, name, getattr(sizes, name))
         defaults = {
             "is_encoder_decoder": True,
-            "tie_word_embeddings": sizes.tie_output or sizes.share_embeddings,
+            "tie_word_embeddings": sizes.tie_output_embeddings or sizes.share_embeddings,
         }
         super().__init__(**(defaults | SPECIAL_TOKEN_IDS | values))
 
@@ -159,7 +159,7 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         table = f"transformer.{side}_embedding.tokens.weight"
         if config.share_embeddings:
             tied["transformer.target_embedding.tokens.weight"] = table
-        if config.tie_output:
+        if config.tie_output_embeddings:
             tied["transformer.output.weight"] = table
         self._tied_weights_keys = tied
         self.post_init()
@@ -177,7 +177,7 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         ):
             sizes = self.transformer.config
             module.positions.copy_(
-                sizes.position_scale * sinusoidal_positions(sizes.max_positions, sizes.d_model)
+                sizes.sinusoidal_scale * sinusoidal_positions(sizes.max_positions, sizes.d_model)
             )
 
     def get_encoder(self, modality: str | None = None) -> EncoderForGenerate:

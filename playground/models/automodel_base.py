@@ -33,7 +33,7 @@ class ArchitectureConfig(PreTrainedConfig):
         "hidden_size": "d_model",
         "num_attention_heads": "n_heads",
         "num_hidden_layers": "n_layers",
-        "vocab_size": "target_vocabulary",
+        "vocab_size": "target_vocab_size",
     }
     defaults: ClassVar[dict[str, Any]] = {}
 
@@ -44,7 +44,7 @@ class ArchitectureConfig(PreTrainedConfig):
         )
         for name in names:
             setattr(self, name, getattr(sizes, name))
-        tied = {"tie_word_embeddings": sizes.tie_output}
+        tied = {"tie_word_embeddings": sizes.tie_output_embeddings}
         super().__init__(**(tied | SPECIAL_TOKEN_IDS | self.defaults | values))
 
     def to_model_config(self) -> Any:
@@ -112,6 +112,5 @@ def check_length(name: str, tokens_BS: Tensor, max_length: int) -> None:
     if tokens_BS.shape[1] > max_length:
         raise ValueError(
             f"{name} has {tokens_BS.shape[1]} tokens, but the model has positions for "
-            f"{max_length}; "
-            f"shorten the sequence"
+            f"{max_length}; shorten the sequence"
         )

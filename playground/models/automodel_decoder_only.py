@@ -68,7 +68,7 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
         self.network = DecoderOnly(config.to_model_config())
         self._tied_weights_keys = (
             {"network.output.weight": "network.embedding.tokens.weight"}
-            if config.tie_output
+            if config.tie_output_embeddings
             else {}
         )
         self.post_init()
@@ -82,7 +82,7 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
         ):
             sizes = self.network.config
             module.positions.copy_(
-                sizes.position_scale * sinusoidal_positions(len(module.positions), sizes.d_model)
+                sizes.sinusoidal_scale * sinusoidal_positions(len(module.positions), sizes.d_model)
             )
 
     @property

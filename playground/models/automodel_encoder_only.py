@@ -61,7 +61,7 @@ class PlaygroundEncoderOnlyForMaskedLM(PreTrainedModel):
         ):
             sizes = self.network.config
             module.positions.copy_(
-                sizes.position_scale * sinusoidal_positions(sizes.max_positions, sizes.d_model)
+                sizes.sinusoidal_scale * sinusoidal_positions(sizes.max_positions, sizes.d_model)
             )
 
     def get_input_embeddings(self) -> nn.Module:

@@ -13,11 +13,11 @@ POSITION_TYPES = (
     "learned",
     "sinusoidal",
     "none",
-    "from-the-end",
+    "learned-from-end",
     "rope",
     "alibi",
     "t5",
-    "randomised",
+    "randomized",
 )
 # positions that add no vectors to the token embeddings
 WITHOUT_POSITION_VECTORS = ("none", "rope", "alibi", "t5")
@@ -138,7 +138,7 @@ class ModelConfig:
         low=1,
         high=64,
     )
-    kv_heads: int = config_field(
+    n_kv_heads: int = config_field(
         0,
         "Heads of keys and values, each used by an equal number of query heads (grouped-query "
         "attention). 1: a single one (multi-query attention). 0: one for each query head.",
@@ -169,30 +169,30 @@ class ModelConfig:
         low=0,
         high=0.9,
     )
-    norm: str = config_field(
+    norm_placement: str = config_field(
         "pre",
         "Layer norm before each sublayer (pre), or after its result was added (post, the paper's).",
         choices=("pre", "post"),
     )
-    norm_kind: str = config_field(
+    norm_type: str = config_field(
         "layer",
         "Layer norm, or RMSNorm, which does not subtract the mean and has no shift.",
         choices=("layer", "rms"),
     )
-    positions: str = config_field(
+    position_type: str = config_field(
         "learned",
         "Position encoding. Vectors added to the token embeddings: learned, sinusoidal, learned "
         "and counted from the source's end, or learned at randomized positions. Inside "
         "self-attention: rope, alibi, t5. Or none.",
         choices=POSITION_TYPES,
     )
-    position_scale: float = config_field(
+    sinusoidal_scale: float = config_field(
         1.0,
         "Scale of sinusoidal positions relative to the token embeddings; only they use it.",
         low=0,
         high=100,
     )
-    position_range: int = config_field(
+    randomized_range: int = config_field(
         0,
         "Randomized positions only: the number of positions to sample from; 0 means four times "
         "max_positions.",
@@ -200,7 +200,7 @@ class ModelConfig:
         high=1_000_000,
     )
     share_embeddings: bool = config_field(False, "Source and target share one table of embeddings.")
-    tie_output: bool = config_field(
+    tie_output_embeddings: bool = config_field(
         False, "The output layer uses the target's token embeddings as its weights."
     )
     attention_bias: bool = config_field(
@@ -210,10 +210,10 @@ class ModelConfig:
         True,
         "Biases in all projections and norms, including those of attention.",
     )
-    source_vocabulary: int = config_field(
+    source_vocab_size: int = config_field(
         13, "Tokens in the source vocabulary, including PAD, SOS and EOS.", low=4, high=1_000_000
     )
-    target_vocabulary: int = config_field(
+    target_vocab_size: int = config_field(
         13, "Tokens in the target vocabulary, including PAD, SOS and EOS.", low=4, high=1_000_000
     )
     max_positions: int = config_field(
@@ -240,27 +240,27 @@ class ModelConfig:
                 f"n_heads is {self.n_heads}, which does not divide d_model {self.d_model}; use one "
                 f"of {', '.join(map(str, divisors))}, or set the head sizes d_k and d_v",
             )
-        if self.kv_heads and self.n_heads % self.kv_heads:
+        if self.n_kv_heads and self.n_heads % self.n_kv_heads:
             divisors = [n for n in range(1, self.n_heads + 1) if self.n_heads % n == 0]
             raise ConfigError(
-                "kv_heads",
-                f"kv_heads is {self.kv_heads}, which does not divide n_heads {self.n_heads}; use "
-                f"one of {', '.join(map(str, divisors))}",
+                "n_kv_heads",
+                f"n_kv_heads is {self.n_kv_heads}, which does not divide n_heads {self.n_heads}; "
+                f"use one of {', '.join(map(str, divisors))}",
             )
-        if self.share_embeddings and self.source_vocabulary != self.target_vocabulary:
+        if self.share_embeddings and self.source_vocab_size != self.target_vocab_size:
             raise ConfigError(
                 "share_embeddings",
-                f"share_embeddings needs equal vocabularies, but source_vocabulary is "
-                f"{self.source_vocabulary} and target_vocabulary {self.target_vocabulary}; make "
+                f"share_embeddings needs equal vocabularies, but source_vocab_size is "
+                f"{self.source_vocab_size} and target_vocab_size {self.target_vocab_size}; make "
                 f"them equal or turn share_embeddings off",
             )
-        if self.positions == "sinusoidal" and self.d_model % 2:
+        if self.position_type == "sinusoidal" and self.d_model % 2:
             raise ConfigError(
                 "d_model",
                 f"d_model is {self.d_model}, but sinusoidal positions pair sines with cosines; use "
                 f"an even number",
             )
-        if self.positions == "rope" and self.key_size % 2:
+        if self.position_type == "rope" and self.key_size % 2:
             name = "d_k" if self.d_k else "n_heads"
             raise ConfigError(
                 name,
@@ -268,10 +268,10 @@ class ModelConfig:
                 f"numbers; rope rotates pairs of numbers and needs an even size: change {name}"
                 + ("" if self.d_k else " or set d_k"),
             )
-        if self.positions == "randomised" and self.n_position_vectors < self.max_positions:
+        if self.position_type == "randomized" and self.n_position_vectors < self.max_positions:
             raise ConfigError(
-                "position_range",
-                f"position_range is {self.position_range}, which is less than max_positions "
+                "randomized_range",
+                f"randomized_range is {self.randomized_range}, which is less than max_positions "
                 f"{self.max_positions}; make it at least as large, or 0",
             )
 
@@ -288,16 +288,16 @@ class ModelConfig:
     @property
     def n_kv_heads_resolved(self) -> int:
         """Return the number of heads of keys and values."""
-        return self.kv_heads or self.n_heads
+        return self.n_kv_heads or self.n_heads
 
     @property
     def n_position_vectors(self) -> int:
         """Return the number of position vectors on each side; 0 if none are added."""
-        if self.positions in WITHOUT_POSITION_VECTORS:
+        if self.position_type in WITHOUT_POSITION_VECTORS:
             return 0
         return (
-            (self.position_range or 4 * self.max_positions)
-            if self.positions == "randomised"
+            (self.randomized_range or 4 * self.max_positions)
+            if self.position_type == "randomized"
             else self.max_positions
         )
 
@@ -310,7 +310,9 @@ class ModelConfig:
 
         Sinusoidal and relative positions have no such vectors; randomized positions train all.
         """
-        n_vectors = self.n_position_vectors if self.positions in ("learned", "from-the-end") else 0
+        n_vectors = (
+            self.n_position_vectors if self.position_type in ("learned", "learned-from-end") else 0
+        )
         return {
             "source": range(min(source_tokens, n_vectors), n_vectors),
             "target": range(min(target_tokens, n_vectors), n_vectors),
@@ -322,7 +324,7 @@ class ModelConfig:
 
         Its sizes: d_model 512, 6+6 layers, 8 heads, d_ff 2048, dropout 0.1. The paper also uses one
         table for source, target and output (section 3.4). Here these are `share_embeddings` and
-        `tie_output`. They are off, because each side has its own vocabulary.
+        `tie_output_embeddings`. They are off, because each side has its own vocabulary.
         """
         return cls(
             d_model=512,
@@ -330,11 +332,11 @@ class ModelConfig:
             n_layers=6,
             d_ff=2048,
             dropout=0.1,
-            norm="post",
-            positions="sinusoidal",
+            norm_placement="post",
+            position_type="sinusoidal",
             share_embeddings=False,
-            source_vocabulary=vocab_size,
-            target_vocabulary=vocab_size,
+            source_vocab_size=vocab_size,
+            target_vocab_size=vocab_size,
             max_positions=max_positions,
         )
 
@@ -344,13 +346,13 @@ class ModelConfig:
         attention, position_encoding, feed_forward, norm = self.parameter_breakdown()
         encoder_layer = attention + position_encoding + feed_forward + 2 * norm
         decoder_layer = 2 * attention + position_encoding + feed_forward + 3 * norm
-        final_norms = 2 * norm if self.norm == "pre" else 0
-        symbols = self.target_vocabulary * d + (
-            0 if self.share_embeddings else self.source_vocabulary * d
+        final_norms = 2 * norm if self.norm_placement == "pre" else 0
+        symbols = self.target_vocab_size * d + (
+            0 if self.share_embeddings else self.source_vocab_size * d
         )
-        positions = 0 if self.positions == "sinusoidal" else 2 * self.n_position_vectors * d
-        output = bias * self.target_vocabulary + (
-            0 if self.tie_output else self.target_vocabulary * d
+        positions = 0 if self.position_type == "sinusoidal" else 2 * self.n_position_vectors * d
+        output = bias * self.target_vocab_size + (
+            0 if self.tie_output_embeddings else self.target_vocab_size * d
         )
         return (
             self.n_layers * (encoder_layer + decoder_layer)
@@ -375,7 +377,7 @@ class ModelConfig:
         attention = d * (queries + keys_values + head_outputs) + (
             queries + keys_values + d if self.bias and self.attention_bias else 0
         )
-        position_encoding = T5_NUM_BUCKETS * self.n_heads if self.positions == "t5" else 0
+        position_encoding = T5_NUM_BUCKETS * self.n_heads if self.position_type == "t5" else 0
         n_input_projections = 2 if self.activation == "swiglu" else 1  # projections into d_ff
         feed_forward = (n_input_projections + 1) * d * self.d_ff + bias * (
             n_input_projections * self.d_ff + d
@@ -384,7 +386,7 @@ class ModelConfig:
             attention,
             position_encoding,
             feed_forward,
-            d + (d * bias if self.norm_kind == "layer" else 0),
+            d + (d * bias if self.norm_type == "layer" else 0),
         )
 
     def sequence_length(self, source: int, target: int) -> int:

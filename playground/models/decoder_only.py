@@ -26,17 +26,17 @@ class DecoderOnlyEmbedding(nn.Module):
 
     def __init__(self, config: DecoderOnlyConfig) -> None:
         super().__init__()
-        self.tokens = build_token_embedding(config.source_vocabulary, config.d_model)
+        self.tokens = build_token_embedding(config.source_vocab_size, config.d_model)
         self.scale = math.sqrt(config.d_model)
         self.dropout = nn.Dropout(config.dropout)
         n_positions = config.sequence_length(config.max_positions, config.max_positions)
         self.positions: Tensor | None
         if not config.n_position_vectors:
             self.positions = None
-        elif config.positions == "learned":
+        elif config.position_type == "learned":
             self.positions = nn.Parameter(torch.randn(n_positions, config.d_model))
         else:
-            sinusoidal_PD = config.position_scale * sinusoidal_positions(
+            sinusoidal_PD = config.sinusoidal_scale * sinusoidal_positions(
                 n_positions, config.d_model
             )
             self.register_buffer("positions", sinusoidal_PD, persistent=False)
@@ -64,10 +64,10 @@ class DecoderOnly(nn.Module):
         self.layers = nn.ModuleList(
             EncoderLayer(config, causal=True) for _ in range(config.n_layers)
         )
-        self.norm = build_norm(config) if config.norm == "pre" else nn.Identity()
-        self.output = nn.Linear(config.d_model, config.target_vocabulary, bias=config.bias)
+        self.norm = build_norm(config) if config.norm_placement == "pre" else nn.Identity()
+        self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=config.bias)
         nn.init.xavier_uniform_(self.output.weight)
-        if config.tie_output:
+        if config.tie_output_embeddings:
             self.output.weight = self.embedding.tokens.weight
 
     def forward(self, tokens_BT: Tensor, weights: list[Tensor] | None = None) -> Tensor:

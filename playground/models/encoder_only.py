@@ -20,11 +20,11 @@ class EncoderOnly(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = InputEmbedding(
-            config, build_token_embedding(config.source_vocabulary, config.d_model)
+            config, build_token_embedding(config.source_vocab_size, config.d_model)
         )
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
-        self.norm = build_norm(config) if config.norm == "pre" else nn.Identity()
-        self.output = nn.Linear(config.d_model, config.target_vocabulary, bias=config.bias)
+        self.norm = build_norm(config) if config.norm_placement == "pre" else nn.Identity()
+        self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=config.bias)
         nn.init.xavier_uniform_(self.output.weight)
 
     def forward(

@@ -33,8 +33,8 @@ POSITION_ENCODINGS = {"rope": RotaryEmbedding, "alibi": ALiBi, "t5": T5RelativeP
 def build_self_attention(config: ModelConfig, causal: bool) -> MultiHeadAttention:
     """Build attention within one sequence, with relative positions; `causal` in a decoder."""
     position_encoding = (
-        POSITION_ENCODINGS[config.positions](config, causal)
-        if config.positions in POSITION_ENCODINGS
+        POSITION_ENCODINGS[config.position_type](config, causal)
+        if config.position_type in POSITION_ENCODINGS
         else RelativePositionEncoding()
     )
     return MultiHeadAttention(config, position_encoding)
@@ -51,7 +51,7 @@ class ResidualNorm(nn.Module):
         super().__init__()
         self.norm = build_norm(config)
         self.dropout = nn.Dropout(config.dropout)
-        self.norm_first = config.norm == "pre"
+        self.norm_first = config.norm_placement == "pre"
 
     def sublayer_input(self, x_BSD: Tensor) -> Tensor:
         """Return the input of the sublayer."""

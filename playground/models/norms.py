@@ -29,6 +29,6 @@ def build_norm(config: ModelConfig) -> nn.LayerNorm | RMSNorm:
     """Build the norm of the config."""
     return (
         RMSNorm(config.d_model)
-        if config.norm_kind == "rms"
+        if config.norm_type == "rms"
         else nn.LayerNorm(config.d_model, NORM_EPS, bias=config.bias)
     )

@@ -42,14 +42,14 @@ class InputEmbedding(nn.Module):
         self.scale = math.sqrt(config.d_model)
         self.dropout = nn.Dropout(config.dropout)
         self.position_type, self.side, self.max_positions = (
-            config.positions,
+            config.position_type,
             side,
             config.max_positions,
         )
         if not config.n_position_vectors:
             self.positions = None
-        elif config.positions == "sinusoidal":
-            sinusoidal_PD = config.position_scale * sinusoidal_positions(
+        elif config.position_type == "sinusoidal":
+            sinusoidal_PD = config.sinusoidal_scale * sinusoidal_positions(
                 config.n_position_vectors, config.d_model
             )
             self.register_buffer("positions", sinusoidal_PD, persistent=False)
@@ -84,9 +84,9 @@ class InputEmbedding(nn.Module):
     def position_ids(self, tokens_BS: Tensor, first_position: int = 0) -> Tensor | slice:
         """Return the indices of the tokens in `positions`: S for all sequences together, or BS."""
         n_tokens, device = tokens_BS.shape[1], tokens_BS.device
-        if self.position_type == "from-the-end" and self.side == "source":
+        if self.position_type == "learned-from-end" and self.side == "source":
             return positions_from_end(tokens_BS)
-        if self.position_type == "randomised" and self.positions is not None:
+        if self.position_type == "randomized" and self.positions is not None:
             if self.training:
                 return sample_random_positions(tokens_BS, self.max_positions, len(self.positions))
             return evenly_spaced_positions(

@@ -38,8 +38,8 @@ class ALiBi(RelativePositionEncoding):
 
     The farther the key, the lower its score. The slope is fixed, steep in some heads and shallow in
     others. The paper's model is causal. In this encoder both directions count alike, so a head
-    cannot tell left from right. Only the EOS at the end distinguishes a sequence from its mirror
-    image.
+    cannot distinguish left from right. Only the EOS at the end distinguishes a sequence from its
+    mirror image.
     """
 
     def __init__(self, config: ModelConfig, causal: bool) -> None:
@@ -72,7 +72,7 @@ class T5RelativePositionBias(RelativePositionEncoding):
     """T5's relative positions (Raffel et al. 2020, section 2.1).
 
     A learned number for each head and distance is added to the score. Every small distance has a
-    number of its own; larger distances share buckets, the wider the farther. The encoder uses half
+    separate number; larger distances share buckets, the wider the farther. The encoder uses half
     of the buckets for each direction, the causal decoder uses all of them for the past. Each layer
     here learns its own numbers; in T5 the layers share them.
     """

@@ -132,7 +132,7 @@ class AdditiveAttention(nn.Module):
 class RNNSeq2Seq(nn.Module):
     """A recurrent encoder whose last states initialize the decoder (Sutskever et al. 2014).
 
-    `alignment` selects the decoder's attention to the encoder's hidden states:
+    `attention` selects the decoder's attention to the encoder's hidden states:
 
     none       no attention: only the last states carry the source
     additive   before each step the top layer's state attends to the source, and the result becomes
@@ -149,19 +149,19 @@ class RNNSeq2Seq(nn.Module):
         super().__init__()
         self.config = config
         d, cell_class = config.d_model, CELLS[config.cell]
-        self.source_tokens = nn.Embedding(config.source_vocabulary, d)
-        self.target_tokens = nn.Embedding(config.target_vocabulary, d)
+        self.source_tokens = nn.Embedding(config.source_vocab_size, d)
+        self.target_tokens = nn.Embedding(config.target_vocab_size, d)
         self.encoder_cells = nn.ModuleList(cell_class(d, d) for _ in range(config.n_layers))
-        first_input_size = 2 * d if config.alignment == "additive" else d
+        first_input_size = 2 * d if config.attention == "additive" else d
         self.decoder_cells = nn.ModuleList(
             cell_class(d if layer else first_input_size, d) for layer in range(config.n_layers)
         )
         self.dropout = nn.Dropout(config.dropout)
-        if config.alignment == "additive":
+        if config.attention == "additive":
             self.attention = AdditiveAttention(d)
-        elif config.alignment == "dot":
+        elif config.attention == "dot":
             self.combine = nn.Linear(2 * d, d)
-        self.output = nn.Linear(d, config.target_vocabulary)
+        self.output = nn.Linear(d, config.target_vocab_size)
 
     def forward(
         self, source_BS: Tensor, target_BT: Tensor, weights: list[Tensor] | None = None
@@ -209,16 +209,16 @@ class RNNSeq2Seq(nn.Module):
     ) -> tuple[Tensor, list[State], Tensor | None]:
         """Return the logits (BTV), each layer's last state, and the attention weights (BTS).
 
-        Without attention (`alignment` "none") the weights are None.
+        Without attention (`attention` "none") the weights are None.
         """
         x_BTD, attn_mask_BS = self.dropout(self.target_tokens(target_BT)), source_BS != 0
-        if self.config.alignment == "additive":
+        if self.config.attention == "additive":
             hidden_BTD, states, weights_BTS = self._decode_with_input_attention(
                 x_BTD, memory_BSD, states, attn_mask_BS
             )
             return self.output(hidden_BTD), states, weights_BTS
         hidden_BTD, states = self._run_layers(x_BTD, states)
-        if self.config.alignment == "none":
+        if self.config.attention == "none":
             return self.output(hidden_BTD), states, None
         score_BTS = hidden_BTD @ memory_BSD.transpose(1, 2)
         weights_BTS = score_BTS.masked_fill(~attn_mask_BS[:, None], -torch.inf).softmax(-1)

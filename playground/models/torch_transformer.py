@@ -28,9 +28,9 @@ class TorchTransformer(nn.Module):
     def __init__(self, config: TorchTransformerConfig) -> None:
         super().__init__()
         self.config = config
-        d, norm_first = config.d_model, config.norm == "pre"
-        self.source_tokens = build_token_embedding(config.source_vocabulary, d)
-        self.target_tokens = build_token_embedding(config.target_vocabulary, d)
+        d, norm_first = config.d_model, config.norm_placement == "pre"
+        self.source_tokens = build_token_embedding(config.source_vocab_size, d)
+        self.target_tokens = build_token_embedding(config.target_vocab_size, d)
         self.source_positions = nn.Embedding(config.max_positions, d)
         self.target_positions = nn.Embedding(config.max_positions + 1, d)
         self.dropout = nn.Dropout(config.dropout)
@@ -51,7 +51,7 @@ class TorchTransformer(nn.Module):
             encoder_layer, config.n_layers, final_norms[0], enable_nested_tensor=False
         )
         self.decoder = nn.TransformerDecoder(decoder_layer, config.n_layers, final_norms[1])
-        self.output = nn.Linear(d, config.target_vocabulary)
+        self.output = nn.Linear(d, config.target_vocab_size)
         # PyTorch copies one layer, so without this all layers would start with equal weights.
         for stack in (self.encoder, self.decoder, self.output):
             for weight in stack.parameters():

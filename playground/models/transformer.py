@@ -45,21 +45,21 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        target_tokens = build_token_embedding(config.target_vocabulary, config.d_model)
+        target_tokens = build_token_embedding(config.target_vocab_size, config.d_model)
         source_tokens = (
             target_tokens
             if config.share_embeddings
-            else build_token_embedding(config.source_vocabulary, config.d_model)
+            else build_token_embedding(config.source_vocab_size, config.d_model)
         )
         self.source_embedding = InputEmbedding(config, source_tokens, side="source")
         self.target_embedding = InputEmbedding(config, target_tokens, side="target")
         self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
         self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
-        self.encoder_norm = build_norm(config) if config.norm == "pre" else nn.Identity()
-        self.decoder_norm = build_norm(config) if config.norm == "pre" else nn.Identity()
-        self.output = nn.Linear(config.d_model, config.target_vocabulary, bias=config.bias)
+        self.encoder_norm = build_norm(config) if config.norm_placement == "pre" else nn.Identity()
+        self.decoder_norm = build_norm(config) if config.norm_placement == "pre" else nn.Identity()
+        self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=config.bias)
         nn.init.xavier_uniform_(self.output.weight)
-        if config.tie_output:
+        if config.tie_output_embeddings:
             self.output.weight = target_tokens.weight
 
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:

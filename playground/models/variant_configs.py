@@ -16,8 +16,8 @@ def all_but(*used: str) -> frozenset[str]:
     """Return all settings of `ModelConfig` except `used` and those of the task."""
     return frozenset(each.name for each in fields(ModelConfig)) - {
         *used,
-        "source_vocabulary",
-        "target_vocabulary",
+        "source_vocab_size",
+        "target_vocab_size",
         "max_positions",
     }
 
@@ -38,11 +38,11 @@ class SharedVocabularyConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.source_vocabulary != self.target_vocabulary:
+        if self.source_vocab_size != self.target_vocab_size:
             raise ConfigError(
-                "target_vocabulary",
-                f"target_vocabulary is {self.target_vocabulary}, but this architecture has a "
-                f"single vocabulary; make it {self.source_vocabulary}, equal to source_vocabulary",
+                "target_vocab_size",
+                f"target_vocab_size is {self.target_vocab_size}, but this architecture has a "
+                f"single vocabulary; make it {self.source_vocab_size}, equal to source_vocab_size",
             )
 
 
@@ -51,7 +51,7 @@ class TorchTransformerConfig(ModelConfig):
     """Sizes of the encoder-decoder from PyTorch's own layers."""
 
     unused: ClassVar[frozenset[str]] = all_but(
-        "d_model", "n_heads", "n_layers", "d_ff", "dropout", "norm"
+        "d_model", "n_heads", "n_layers", "d_ff", "dropout", "norm_placement"
     )
 
     def parameter_count(self) -> int:
@@ -60,13 +60,13 @@ class TorchTransformerConfig(ModelConfig):
         decoder_layer = (
             2 * attention_parameters(d) + feed_forward_parameters(d, self.d_ff) + 3 * norm
         )
-        final_norms = 2 * norm if self.norm == "pre" else 0
-        tables = (self.source_vocabulary + self.target_vocabulary + 2 * self.max_positions + 1) * d
+        final_norms = 2 * norm if self.norm_placement == "pre" else 0
+        tables = (self.source_vocab_size + self.target_vocab_size + 2 * self.max_positions + 1) * d
         return (
             self.n_layers * (encoder_layer + decoder_layer)
             + final_norms
             + tables
-            + self.target_vocabulary * (d + 1)
+            + self.target_vocab_size * (d + 1)
         )
 
 
@@ -74,17 +74,17 @@ class TorchTransformerConfig(ModelConfig):
 OF_ONE_STACK = (
     "d_model",
     "n_heads",
-    "kv_heads",
+    "n_kv_heads",
     "d_k",
     "d_v",
     "n_layers",
     "d_ff",
     "activation",
     "dropout",
-    "norm",
-    "norm_kind",
-    "positions",
-    "position_scale",
+    "norm_placement",
+    "norm_type",
+    "position_type",
+    "sinusoidal_scale",
     "attention_bias",
     "bias",
 )
@@ -104,16 +104,16 @@ class EncoderOnlyConfig(ModelConfig):
         reject_seq2seq_positions(self)
 
     def parameter_count(self) -> int:
-        positions = self.max_positions * self.d_model if self.positions == "learned" else 0
-        output = self.target_vocabulary * (self.d_model + int(self.bias))
-        return stack_parameters(self) + positions + self.source_vocabulary * self.d_model + output
+        positions = self.max_positions * self.d_model if self.position_type == "learned" else 0
+        output = self.target_vocab_size * (self.d_model + int(self.bias))
+        return stack_parameters(self) + positions + self.source_vocab_size * self.d_model + output
 
 
 @dataclass(frozen=True)
 class DecoderOnlyConfig(SharedVocabularyConfig):
     """One stack of causal layers over source and target (as in GPT; Radford et al. 2018)."""
 
-    unused: ClassVar[frozenset[str]] = all_but(*OF_ONE_STACK, "tie_output")
+    unused: ClassVar[frozenset[str]] = all_but(*OF_ONE_STACK, "tie_output_embeddings")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -122,13 +122,13 @@ class DecoderOnlyConfig(SharedVocabularyConfig):
     def parameter_count(self) -> int:
         positions = (
             self.sequence_length(self.max_positions, self.max_positions) * self.d_model
-            if self.positions == "learned"
+            if self.position_type == "learned"
             else 0
         )
-        output = int(self.bias) * self.target_vocabulary + (
-            0 if self.tie_output else self.target_vocabulary * self.d_model
+        output = int(self.bias) * self.target_vocab_size + (
+            0 if self.tie_output_embeddings else self.target_vocab_size * self.d_model
         )
-        return stack_parameters(self) + positions + self.source_vocabulary * self.d_model + output
+        return stack_parameters(self) + positions + self.source_vocab_size * self.d_model + output
 
     def sequence_length(self, source: int, target: int) -> int:
         return source + target
@@ -138,18 +138,18 @@ def stack_parameters(config: ModelConfig) -> int:
     """Count the parameters of a stack of our own encoder layers with its final norm."""
     attention, position_encoding, feed_forward, norm = config.parameter_breakdown()
     return config.n_layers * (attention + position_encoding + feed_forward + 2 * norm) + (
-        norm if config.norm == "pre" else 0
+        norm if config.norm_placement == "pre" else 0
     )
 
 
 def reject_seq2seq_positions(config: ModelConfig) -> None:
     """Reject positions that depend on where a source ends and a target begins."""
-    if config.positions in ("from-the-end", "randomised"):
-        others = [each for each in POSITION_TYPES if each not in ("from-the-end", "randomised")]
+    if config.position_type in ("learned-from-end", "randomized"):
+        others = [each for each in POSITION_TYPES if each not in ("learned-from-end", "randomized")]
         raise ConfigError(
-            "positions",
-            f"positions is {config.positions!r}, which only the encoder-decoder has; choose one of "
-            f"{', '.join(others)}",
+            "position_type",
+            f"position_type is {config.position_type!r}, which only the encoder-decoder has; "
+            f"choose one of {', '.join(others)}",
         )
 
 
@@ -168,7 +168,7 @@ class RNNSeq2SeqConfig(ModelConfig):
         "Type of the recurrent cell: plain RNN, LSTM or GRU.",
         choices=tuple(GATES_PER_CELL),
     )
-    alignment: str = config_field(
+    attention: str = config_field(
         "none",
         "Attention of the decoder to the source: none, additive (a small network) or dot product.",
         choices=("none", "additive", "dot"),
@@ -178,20 +178,20 @@ class RNNSeq2SeqConfig(ModelConfig):
         d, gates = self.d_model, GATES_PER_CELL[self.cell]
         cell = gates * (2 * d * d + 2 * d)
         # the input of the first decoder cell contains the context, too
-        context_input = gates * d * d if self.alignment == "additive" else 0
-        attention = {"none": 0, "additive": 2 * d * d + d + d, "dot": 2 * d * d + d}[self.alignment]
-        embeddings = (self.source_vocabulary + self.target_vocabulary) * d
+        context_input = gates * d * d if self.attention == "additive" else 0
+        attention = {"none": 0, "additive": 2 * d * d + d + d, "dot": 2 * d * d + d}[self.attention]
+        embeddings = (self.source_vocab_size + self.target_vocab_size) * d
         return (
             2 * self.n_layers * cell
             + context_input
             + attention
             + embeddings
-            + self.target_vocabulary * (d + 1)
+            + self.target_vocab_size * (d + 1)
         )
 
     def extra_activations(self, source: int, target: int) -> int:
         # the hidden layer of the additive attention, for each pair of positions
-        return source * target * self.d_model if self.alignment == "additive" else 0
+        return source * target * self.d_model if self.attention == "additive" else 0
 
     def max_batch_size(self, length: int) -> int:
         return max(1, min(512, MAX_ATTENTION_SCORES // (self.d_model * length)))
@@ -205,9 +205,9 @@ class BertSizes(SharedVocabularyConfig):
 
     def parameter_count(self) -> int:
         d, norm = self.d_model, 2 * self.d_model
-        embeddings = (self.source_vocabulary + 2 * self.max_positions + 2) * d + norm
+        embeddings = (self.source_vocab_size + 2 * self.max_positions + 2) * d + norm
         layer = attention_parameters(d) + feed_forward_parameters(d, self.d_ff) + 2 * norm
-        return embeddings + self.n_layers * layer + d * d + d + norm + self.target_vocabulary
+        return embeddings + self.n_layers * layer + d * d + d + norm + self.target_vocab_size
 
     def sequence_length(self, source: int, target: int) -> int:
         return source + self.max_positions
@@ -222,7 +222,7 @@ class GPT2Sizes(SharedVocabularyConfig):
     def parameter_count(self) -> int:
         d, norm = self.d_model, 2 * self.d_model
         layer = attention_parameters(d) + feed_forward_parameters(d, self.d_ff) + 2 * norm
-        return (self.source_vocabulary + 2 * self.max_positions) * d + self.n_layers * layer + norm
+        return (self.source_vocab_size + 2 * self.max_positions) * d + self.n_layers * layer + norm
 
     def sequence_length(self, source: int, target: int) -> int:
         return source + target
@@ -241,5 +241,5 @@ class BartSizes(SharedVocabularyConfig):
             2 * attention_parameters(d) + feed_forward_parameters(d, self.d_ff) + 3 * norm
         )
         # the first two positions of each table are never used
-        tables = (self.source_vocabulary + 2 * (self.max_positions + 2)) * d
+        tables = (self.source_vocab_size + 2 * (self.max_positions + 2)) * d
         return tables + 2 * norm + self.n_layers * (encoder_layer + decoder_layer)

@@ -1,6 +1,6 @@
 """Summarize in one line which device runs train on by default, and why.
 
-Runs in a process of its own: the server process imports no torch, and a query of a GPU's name
+Runs in a separate process: the server process imports no torch, and a query of a GPU's name
 occupies GPU memory until the process ends.
 """
 
@@ -19,7 +19,7 @@ from .worker_process import usable_cores
 
 
 def device_summary() -> str:
-    """Return, say, "Training on cpu, 2 cores: no CUDA device is visible"."""
+    """Return a text such as "Training on cpu, 2 cores: no CUDA device is visible"."""
     if resolve_device("auto").type == "cuda":
         about, count = torch.cuda.get_device_properties(0), torch.cuda.device_count()
         others = f", the first of {count} that are visible" if count > 1 else ""

@@ -7,7 +7,7 @@ A request is (number, kind, what, text), and its response is (number, dict). `wh
 {"checkpoint": folder} or {"run": folder, "fields": settings, "step": step}. The kinds are:
 
     look      the description of the model (`stage`) and a snapshot
-    ask       its prediction for `text`
+    predict   its prediction for `text`
     show      a view of the Inspect tab; `text` is the page's request as JSON (inspection/shown/)
     warm      nothing: the request only starts the process
     check     whether an uploaded checkpoint is valid and can be resumed
@@ -65,8 +65,8 @@ NOT_FINITE_MESSAGE = (
 class LoadedModel:
     """A loaded model with its view; a run has the weights of one step at a time."""
 
-    def __init__(self, config: RunConfig, family: Seq2SeqModel, step: int) -> None:
-        self.config, self.family, self.step = config, family, step
+    def __init__(self, config: RunConfig, model: Seq2SeqModel, step: int) -> None:
+        self.config, self.model, self.step = config, model, step
         self.snapshots = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
 
 
@@ -110,11 +110,11 @@ class Inspector:
             return self.evaluate(loaded, int(argument))
         if method == "loss":
             return self.loss(loaded)
-        if method == "ask":
-            return loaded.snapshots.predict(loaded.family, argument) | {"step": loaded.step}
+        if method == "predict":
+            return loaded.snapshots.predict(loaded.model, argument) | {"step": loaded.step}
         return {
-            "stage": loaded.snapshots.describe(loaded.family),
-            "snapshot": loaded.snapshots.snapshot(loaded.family, loaded.step),
+            "probe_info": loaded.snapshots.describe(loaded.model),
+            "snapshot": loaded.snapshots.snapshot(loaded.model, loaded.step),
         }
 
     def view(self, loaded: LoadedModel, model_ref: dict[str, Any], argument: str) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class Inspector:
         steps = weight_steps(Path(run)) if run and request.get("view") in NEEDS_HISTORY else []
         key = (json.dumps(model_ref, sort_keys=True), loaded.step, len(steps), argument)
         if key not in self._views:
-            subject = InspectedModel.from_model(loaded.config, loaded.family)
+            subject = InspectedModel.from_model(loaded.config, loaded.model)
             request["history"] = (
                 {step: weights_path(Path(run), step) for step in steps} if run else {}
             )
@@ -150,7 +150,7 @@ class Inspector:
                 (
                     length,
                     *exact_match_at_length(
-                        loaded.family, loaded.snapshots.task, length, request["n"]
+                        loaded.model, loaded.snapshots.task, length, request["n"]
                     ),
                 )
                 for length in request["lengths"]
@@ -168,24 +168,24 @@ class Inspector:
         """Return the scores on `n` held-out sequences of the trained lengths."""
         task = loaded.config.task
         scores = evaluate(
-            loaded.family,
+            loaded.model,
             build_held_out_set(loaded.snapshots.task, n, task.min_length, task.max_length),
         )
         return dataclasses.asdict(scores) | {"step": loaded.step}
 
     def loss(self, loaded: LoadedModel) -> dict[str, Any]:
         """Return the loss on held-out sequences; only for the architecture `transformer`."""
-        if not isinstance(loaded.family, Transformer):
+        if not isinstance(loaded.model, Transformer):
             return {
                 "error": "this loss is defined for the architecture transformer, "
-                f"not for {loaded.config.family}"
+                f"not for {loaded.config.architecture}"
             }
         task = loaded.config.task
         held_out = build_held_out_set(
             loaded.snapshots.task, FINAL_EVAL_SIZE, task.min_length, task.max_length
         )
         return {
-            "loss": annotated_transformer_loss(loaded.family, held_out),
+            "loss": annotated_transformer_loss(loaded.model, held_out),
             "n": len(held_out.lengths_B),
             "step": loaded.step,
         }
@@ -195,8 +195,8 @@ class Inspector:
         path = folder / "config.json"
         key = (str(folder), path.stat().st_mtime_ns if path.is_file() else 0)
         if key not in self._models:
-            manifest, family = load_model(folder)
-            self._models[key] = LoadedModel(manifest.config, family, manifest.step)
+            manifest, model = load_model(folder)
+            self._models[key] = LoadedModel(manifest.config, model, manifest.step)
         return self._touch(key)
 
     def load_at_step(self, model_ref: dict[str, Any]) -> LoadedModel:
@@ -217,7 +217,7 @@ class Inspector:
         loaded = self._touch(key)
         if loaded.step != step:
             loaded.step = -1  # in case the weights are invalid
-            load_weights(loaded.family, weights_path(folder, step))
+            load_weights(loaded.model, weights_path(folder, step))
             loaded.step = step
         return loaded
 
@@ -255,7 +255,7 @@ class Inspector:
             )
         resumable = (folder / "training.safetensors").is_file()
         if resumable:
-            resume_trainer(folder, device="cpu", threads=1)
+            resume_trainer(folder, device="cpu", num_threads=1)
         return {"step": manifest.step, "resumable": resumable}
 
     def _touch(self, key: tuple[str, int]) -> LoadedModel:

@@ -22,7 +22,7 @@ LIMIT_ENV_NAMES = {
     "d_model": "MAX_D_MODEL",
     "n_layers": "MAX_LAYERS",
     "max_length": "MAX_LENGTH",
-    "longest_answer": "MAX_LENGTH",
+    "max_target_length": "MAX_LENGTH",
     "batch_size": "MAX_BATCH",
 }
 # Bytes per parameter that a run always stores: two checkpoints (each with the weight and Adam's two
@@ -112,11 +112,11 @@ class Limits:
             "d_model": config.model.d_model,
             "n_layers": config.model.n_layers,
             "max_length": config.task.max_length,
-            "longest_answer": config.task.longest_answer,
+            "max_target_length": config.task.max_target_length,
             "batch_size": config.training.batch_size,
         }
         for name, value in value_set.items():
-            maximum = self.max_length if name == "longest_answer" else getattr(self, name)
+            maximum = self.max_length if name == "max_target_length" else getattr(self, name)
             if maximum and value > maximum:
                 raise ConfigError(
                     name,
@@ -127,10 +127,9 @@ class Limits:
         if self.bytes_per_owner and needed > self.bytes_per_owner:
             raise ConfigError(
                 "d_model",
-                f"d_model is {config.model.d_model}: a model of "
-                f"{config.model.parameter_count():,} parameters needs about {format_bytes(needed)} "
-                f"on the disk, and {self.instance_name} stores "
-                f"{format_bytes(self.bytes_per_owner)} per visitor; "
+                f"d_model is {config.model.d_model}: a model of {config.model.parameter_count():,} "
+                f"parameters needs about {format_bytes(needed)} on the disk, and "
+                f"{self.instance_name} stores {format_bytes(self.bytes_per_owner)} per visitor; "
                 f"use a smaller d_model, d_ff or n_layers, or {self.how_to_raise('RUNS_MB')}",
             )
 
@@ -139,8 +138,8 @@ class Limits:
         if self.threads and threads > self.threads:
             part = f"{self.instance_name} gives each run {self.threads}"
             raise ConfigError(
-                "threads",
-                f"threads is {threads}: {part}; {self.how_to_raise('SLOTS')}, "
+                "num_threads",
+                f"num_threads is {threads}: {part}; {self.how_to_raise('SLOTS')}, "
                 f"or leave it at {self.threads}",
             )
 

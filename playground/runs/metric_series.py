@@ -68,19 +68,19 @@ class MetricSeries:
             if score:
                 self.evaluations.append((step, score[0], score[1], line.get("scored") or 0))
 
-    def delta_since(self, n_known: int) -> dict[str, Any]:
-        """Return the points after the first `n_known` ones.
+    def delta_since(self, n_points: int) -> dict[str, Any]:
+        """Return the points after the first `n_points` ones.
 
         If there are too many, return the whole decimated curve instead (`whole`). `steps` are in
         order, without duplicates.
         """
-        if n_known > len(self) or len(self) - n_known > MAX_DELTA_POINTS:
+        if n_points > len(self) or len(self) - n_points > MAX_DELTA_POINTS:
             return self.downsampled(MAX_DELTA_POINTS // 2)
-        steps = list(range(self.first + n_known, self.last + 1))
+        steps = list(range(self.first + n_points, self.last + 1))
         after = steps[0] if steps else self.last + 1
-        delta = {name: list(self.columns[name][n_known:]) for name in PLOTTED_COLUMNS}
+        delta = {name: list(self.columns[name][n_points:]) for name in PLOTTED_COLUMNS}
         return {
-            "whole": n_known == 0,
+            "whole": n_points == 0,
             "count": len(self),
             "steps": steps,
             **delta,

@@ -46,8 +46,7 @@ from .download_tokens import DownloadTokens
 from .inspection_cost import min_seconds
 from .inspection_queue import NO_CLIENT, Client
 from .inspector_client import BUSY_MESSAGE, InspectorClient, retryable, set_result_if_pending
-from .limits import TIME_WARNING_S, Limits, estimated_run_bytes
-from .limits import default_slots as usual_slots
+from .limits import TIME_WARNING_S, Limits, default_slots, estimated_run_bytes
 from .memory import ensure_memory_available
 from .metric_series import MetricSeries
 from .run import (
@@ -60,7 +59,7 @@ from .run import (
     Response,
     Run,
     WorkerSpec,
-    family_suffix,
+    architecture_suffix,
     max_score,
     owner_id,
     task_label,
@@ -118,7 +117,7 @@ class Registry:
     ) -> None:
         self.root = Path(root)
         self.limits = limits or Limits.unlimited()
-        self.slots = slots or usual_slots()
+        self.slots = slots or default_slots()
         self.slots_per_owner = min(slots_per_owner or self.slots, self.slots)
         self.idle_timeout_s = (
             env_number("IDLE_TIMEOUT_S") if idle_timeout_s is None else idle_timeout_s
@@ -226,16 +225,17 @@ class Registry:
             self.list_for_owner(owner),
             self._queue_positions,
         )
-        self._record_owner_seen(owner_id(owner), now)
+        self._touch_owner(owner_id(owner), now)
         for run in reversed(owned):
             # The page shows the list, but not the live view of this run.
             run.last_viewed_at = max(run.last_viewed_at, now - VIEWER_TTL_S)
             rows.append(
-                to_summary(run) | {"place": places.get(run.id), "slice": run.awaits_zerogpu}
+                to_summary(run)
+                | {"queue_position": places.get(run.id), "awaits_zerogpu": run.awaits_zerogpu}
             )
         return rows
 
-    def _record_owner_seen(self, owner: str, now: float) -> None:
+    def _touch_owner(self, owner: str, now: float) -> None:
         with self._lock:
             self.owner_last_seen[owner] = now
             self.owner_last_seen.move_to_end(owner)
@@ -329,12 +329,14 @@ class Registry:
         changes = [change for change in run.changes if change.step <= step]
         if step >= run.steps:
             changes.append(
-                SettingChange(step, "steps", min(1_000_000, step + run.config.training.steps))
+                SettingChange(
+                    step, "max_steps", min(1_000_000, step + run.config.training.max_steps)
+                )
             )
-        until = config_at_step(run.config.training, changes, step).until
+        until = config_at_step(run.config.training, changes, step).stop_at_exact_match
         # Without this change, the new run would end at its next evaluation.
         if until and (run.score_at(step) or 0.0) >= until:
-            changes.append(SettingChange(step, "until", 0.0))
+            changes.append(SettingChange(step, "stop_at_exact_match", 0.0))
         return self.start(
             run.config,
             owner,
@@ -415,7 +417,7 @@ class Registry:
             shutil.rmtree(target, ignore_errors=True)
             raise
         resumable = (place / "training.safetensors").is_file()
-        steps = config_at_step(manifest.config.training, manifest.changes, manifest.step).steps
+        steps = config_at_step(manifest.config.training, manifest.changes, manifest.step).max_steps
         run = self._new(manifest.config, owner, name, target)
         run.status = "stopped" if resumable and manifest.step < steps else "done"
         run.changes = list(manifest.changes)
@@ -768,20 +770,20 @@ class Registry:
 
         Raises:
             ConfigError: if the setting cannot change, or the value is invalid.
-            UserError: if `steps` is not more than the steps already taken.
+            UserError: if `max_steps` is not more than the steps already taken.
         """
         run.load_points()
         requested_change = SettingChange(0, setting, value)
         # More steps let a finished run continue.
-        if setting == "steps" and run.status == "done" and requested_change.value > run.step:
+        if setting == "max_steps" and run.status == "done" and requested_change.value > run.step:
             self.ensure_trainable(run)
         with run.lock:
             change = SettingChange(
                 max(run.step, run.origin[1] if run.origin else 0), setting, value
             )
-            if setting == "threads":
+            if setting == "num_threads":
                 self.limits.validate_threads(int(change.value))
-            if setting == "steps" and change.value <= run.step:
+            if setting == "max_steps" and change.value <= run.step:
                 raise UserError(f"the run has taken {run.step} steps already; give a larger number")
             if len(run.changes) >= MAX_CHANGES:
                 raise UserError(
@@ -795,7 +797,7 @@ class Registry:
                     )
                 return
             run.changes = add_change(run.changes, change)
-            if setting == "steps" and run.status == "done":
+            if setting == "max_steps" and run.status == "done":
                 run.status = "paused"
             run.write()
 
@@ -848,7 +850,7 @@ class Registry:
     def poll(
         self,
         run: Run,
-        n_known: int,
+        n_points: int,
         series_id: int,
         snapshot_version: int,
         client: Client | None = None,
@@ -859,7 +861,7 @@ class Registry:
         It takes no lock that is held during disk access, so the event loop may call it.
 
         Args:
-            n_known: number of points that the page has.
+            n_points: number of points that the page has.
             series_id: the id of the series of these points.
             snapshot_version: number of the snapshot that the page has.
             client: the client whose quota new snapshots use.
@@ -873,7 +875,7 @@ class Registry:
         with run.lock:
             points = run.points or MetricSeries()
             if run.series_id != series_id:
-                n_known, snapshot_version = 0, 0
+                n_points, snapshot_version = 0, 0
             if run.latest_weights_step is not None and (
                 run.snapshot is None or run.snapshot["step"] != run.latest_weights_step
             ):
@@ -881,32 +883,32 @@ class Registry:
             return {
                 "status": run.status,
                 "message": run.message,
-                "place": place,
-                "slice": run.awaits_zerogpu,
-                "sliced": run.uses_zerogpu,
+                "queue_position": place,
+                "awaits_zerogpu": run.awaits_zerogpu,
+                "uses_zerogpu": run.uses_zerogpu,
                 "name": run.name,
                 "step": run.step,
-                "steps": run.steps,
+                "max_steps": run.steps,
                 "speed": run.max_steps_per_second,
                 "learning_rate": run.learning_rate,
                 "parameters": run.config.model.parameter_count(),
                 "device": run.device,
-                "epoch": run.series_id,
-                "points": points.delta_since(n_known),
+                "series_id": run.series_id,
+                "points": points.delta_since(n_points),
                 "latest": points.latest(),
-                "recorded": recorded if run.weight_steps is None else run.weight_steps,
-                "looks": run.snapshot_version,
+                "weight_steps": recorded if run.weight_steps is None else run.weight_steps,
+                "snapshot_version": run.snapshot_version,
                 "snapshot": run.snapshot if run.snapshot_version > snapshot_version else None,
-                "stage": run.probe_info if run.snapshot_version > snapshot_version else None,
+                "probe_info": run.probe_info if run.snapshot_version > snapshot_version else None,
                 "scores": run.scores,
                 "changes": None
                 if changes == run.changes_version
                 else [change.to_list() for change in run.changes],
                 "changes_version": run.changes_version,
-                "saved": run.checkpoint_version,
-                "live": run.has_worker,
-                "left": self._time_left(run),
-                "branched": run.origin[1] if run.origin else None,
+                "checkpoint_version": run.checkpoint_version,
+                "has_worker": run.has_worker,
+                "time_left": self._time_left(run),
+                "branched_from_step": run.origin[1] if run.origin else None,
             }
 
     def _time_left(self, run: Run) -> list[Any] | None:
@@ -920,13 +922,13 @@ class Registry:
 
     def snapshot_at(self, run: Run, step: int, client: Client | None = None) -> Future[Response]:
         """Return the snapshot at a step, or at the nearest step with stored weights."""
-        return self._inspect(run, self.inspector, "look", step, "", client)
+        return self._inspect(run, self.inspector, "snapshot", step, "", client)
 
     def predict(
         self, run: Run, text: str, step: int | None = None, client: Client | None = None
     ) -> Future[Response]:
         """Return the model's prediction for a sequence, at a step or with the latest weights."""
-        return self._inspect(run, self.inspector, "ask", step, text, client)
+        return self._inspect(run, self.inspector, "predict", step, text, client)
 
     def inspect_view(
         self,
@@ -1008,7 +1010,7 @@ class Registry:
         if run.snapshot_pending or run.latest_weights_step is None:
             return
 
-        def seen(future: Future[Response]) -> None:
+        def on_snapshot(future: Future[Response]) -> None:
             answer = future.result()
             with run.lock:
                 run.snapshot_pending = False
@@ -1022,7 +1024,7 @@ class Registry:
                     # Another request would fail, too.
                     run.latest_weights_step, run.message = None, run.message or answer["error"]
                 elif "error" not in answer:
-                    run.probe_info, run.snapshot = answer["stage"], answer["snapshot"]
+                    run.probe_info, run.snapshot = answer["probe_info"], answer["snapshot"]
                     run.snapshot_version += 1
                     if not run.has_worker:
                         # the nearest step with stored weights
@@ -1035,13 +1037,13 @@ class Registry:
 
         client = run.viewer_client or Client(owner=run.owner)
         future = self.inspector.request(
-            "look",
+            "snapshot",
             self._model_ref(run, run.latest_weights_step),
             client=client,
             timeout_s=self.limits.view_timeout_s,
         )
         run.snapshot_pending = True  # only now: a request that raised an error is not pending
-        future.add_done_callback(seen)
+        future.add_done_callback(on_snapshot)
 
     # Messages of workers
 
@@ -1066,7 +1068,7 @@ class Registry:
                 run.weight_steps, run.latest_weights_step = content
                 if time.monotonic() - run.last_viewed_at < VIEWER_TTL_S:
                     self._refresh_snapshot(run)
-            elif kind == "began":
+            elif kind == "started":
                 step, run.device = content
                 if run.points is None or run.points.last != step:
                     run.points, run.snapshot = (MetricSeries() if not step else None), None
@@ -1118,9 +1120,9 @@ class Registry:
             self._enqueue(run, begin)
         self._schedule()
 
-    def _redact_paths(self, sentence: str) -> str:
+    def _redact_paths(self, message: str) -> str:
         """Remove the root folder from a worker's message, because viewers read it, too."""
-        return sentence.replace(f"{self.root}{os.sep}", "")
+        return message.replace(f"{self.root}{os.sep}", "")
 
     # Housekeeping
 
@@ -1172,8 +1174,7 @@ class Registry:
                     self.control(run, "stop")
                     run.message = (
                         f"removed from the queue after {format_duration(self.idle_timeout_s)} "
-                        "without viewers; "
-                        "press Resume to queue it again"
+                        "without viewers; press Resume to queue it again"
                     )
                     run.write()
         elif (
@@ -1212,8 +1213,7 @@ class Registry:
             run.forced_status = (
                 "failed",
                 f"the training process hung for {format_duration(self.hang_timeout_s)} and was "
-                "ended; "
-                f"{run.last_checkpoint_message()}",
+                f"ended; {run.last_checkpoint_message()}",
             )
             worker.kill()
 
@@ -1280,7 +1280,7 @@ def _default_name(config: RunConfig) -> str:
     """Return the default name of a run."""
     layers, heads = config.model.n_layers, config.model.n_heads
     size = "" if (layers, heads) == (2, 4) else f", {layers} × {heads}"
-    return f"{task_label(config)}{family_suffix(config)}{size}"
+    return f"{task_label(config)}{architecture_suffix(config)}{size}"
 
 
 def format_duration(seconds: float) -> str:

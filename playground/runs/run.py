@@ -260,7 +260,7 @@ class Run:
     @property
     def steps(self) -> int:
         """The total number of steps."""
-        return config_at_step(self.config.training, self.changes, max(self.step, 0)).steps
+        return config_at_step(self.config.training, self.changes, max(self.step, 0)).max_steps
 
     @property
     def diverged(self) -> bool:
@@ -526,12 +526,12 @@ def task_label(config: RunConfig) -> str:
     )
 
 
-def family_suffix(config: RunConfig) -> str:
+def architecture_suffix(config: RunConfig) -> str:
     """Return a suffix with the architecture; empty for the default one."""
     return (
         ""
-        if config.family == RunConfig().family
-        else f", {ARCHITECTURES[config.family].title.lower()}"
+        if config.architecture == RunConfig().architecture
+        else f", {ARCHITECTURES[config.architecture].title.lower()}"
     )
 
 
@@ -546,9 +546,9 @@ def to_summary(run: Run) -> dict[str, Any]:
         "shape": [model.n_layers, model.n_heads, model.d_model],
         "parameters": model.parameter_count(),
         "step": run.step,
-        "steps": run.steps,
+        "max_steps": run.steps,
         "best": run.scores["exact_match"] if run.scores else run.best,
-        "scored": run.scores["n"] if run.scores else run.config.training.eval_n,
+        "scored": run.scores["n"] if run.scores else run.config.training.eval_size,
         "created": run.created,
         "hidden": run.hidden,
         "deleted": run.deleted_at is not None,

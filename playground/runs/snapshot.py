@@ -33,12 +33,12 @@ class SnapshotBuilder:
         heads = len(ATTENTION_KINDS) * config.model.n_layers * config.model.n_heads
         fits = max(3, min(MAX_PROBE_LENGTH, int((MAX_WEIGHTS / heads) ** 0.5) - 1))
         length = min(high, max(low, PROBE_LENGTH), fits)
-        self._wanted = length
+        self._length = length
 
     @cached_property
     def probe_batch(self) -> Batch:
         """One held-out sequence, for the attention weights."""
-        return _pick_held_out(self.task, self._wanted, self.config.max_length).to(self.device)
+        return _pick_held_out(self.task, self._length, self.config.max_length).to(self.device)
 
     @cached_property
     def sample_batch(self) -> Batch:
@@ -49,7 +49,7 @@ class SnapshotBuilder:
             long if len(long.lengths_B) else build_held_out_set(self.task, SAMPLE_COUNT, low, high)
         ).batch.to(self.device)
 
-    def describe(self, family: Seq2SeqModel) -> dict[str, Any]:
+    def describe(self, model: Seq2SeqModel) -> dict[str, Any]:
         """Return the part of the live view that does not change during training.
 
         It contains the size of the model, and the labels of rows and columns of each kind of
@@ -58,7 +58,7 @@ class SnapshotBuilder:
         names = self.task.vocabulary.token_name
         decoder_input_BT = self.probe_batch.decoder_input_BT
         axes = {}
-        for kind, (rows, columns) in family.attention_tokens(self.probe_batch).items():
+        for kind, (rows, columns) in model.attention_tokens(self.probe_batch).items():
             displayed = self.probe_batch.labels_BT if torch.equal(rows, decoder_input_BT) else rows
             axes[kind] = [[names(t) for t in tokens[0].tolist()] for tokens in (displayed, columns)]
         return {
@@ -66,7 +66,7 @@ class SnapshotBuilder:
             "axes": axes,
             "accepts": self.task.vocabulary.describe(),
             "question": self.validate_input(),
-            "parameters": family.config.parameter_count(),
+            "parameters": model.config.parameter_count(),
         }
 
     def validate_input(self) -> str:
@@ -76,12 +76,12 @@ class SnapshotBuilder:
             return tokens
         return " ".join(self.task.vocabulary.decode(self.probe_batch.source_BS[0].tolist()))
 
-    def snapshot(self, family: Seq2SeqModel, step: int) -> dict[str, Any]:
+    def snapshot(self, model: Seq2SeqModel, step: int) -> dict[str, Any]:
         """Return the attention weights on the probe and the predictions for the samples.
 
         The weights are in thousandths, `[kind][layer][head]`, each matrix row by row.
         """
-        record = family.attention_weights(self.probe_batch)
+        record = model.attention_weights(self.probe_batch)
         layers = {
             "encoder": record.encoder,
             "decoder": record.decoder,
@@ -92,12 +92,12 @@ class SnapshotBuilder:
             kind: [(1000 * w_BHQM[0]).round().int().flatten(1).tolist() for w_BHQM in each]
             for kind, each in present.items()
         }
-        decoder_input_BT = family.generate(
+        decoder_input_BT = model.generate(
             self.sample_batch.source_BS, self.sample_batch.labels_BT.shape[1]
         )
         names = self.task.vocabulary.decode
         samples = [
-            {"source": names(source), "answer": names(answer), "given": names(predicted)}
+            {"source": names(source), "target": names(answer), "prediction": names(predicted)}
             for source, answer, predicted in zip(
                 self.sample_batch.source_BS.tolist(),
                 self.sample_batch.labels_BT.tolist(),
@@ -107,12 +107,12 @@ class SnapshotBuilder:
         ]
         return {"step": step, "attention": attention, "samples": samples}
 
-    def predict(self, family: Seq2SeqModel, text: str) -> dict[str, Any]:
+    def predict(self, model: Seq2SeqModel, text: str) -> dict[str, Any]:
         """Return the model's prediction for a sequence, and the target.
 
         The result has only `error` if the sequence is invalid for this model.
         """
-        max_tokens = family.config.max_positions - 1
+        max_tokens = model.config.max_positions - 1
         try:
             tokens = self.task.vocabulary.encode(text)
             if not tokens:
@@ -140,7 +140,7 @@ class SnapshotBuilder:
         max_answer = max(len(target or ()), self.task.max_target_length(self.config.max_length)) + 1
         names = self.task.vocabulary.decode
         predicted = names(
-            family.generate(source_BS, min(max_answer, family.config.max_positions))[0].tolist()
+            model.generate(source_BS, min(max_answer, model.config.max_positions))[0].tolist()
         )
         answer = None if target is None else names(target)
         low, high = self.config.min_length, self.config.max_length
@@ -152,9 +152,9 @@ class SnapshotBuilder:
         if answer is None:
             notes.append("the target is unknown: no stored example has this source")
         return {
-            "given": predicted,
-            "answer": answer,
-            "right": None if answer is None else predicted == answer,
+            "prediction": predicted,
+            "target": answer,
+            "correct": None if answer is None else predicted == answer,
             "note": "; ".join(notes),
         }
 

@@ -28,7 +28,8 @@ from .weight_history import STATE_SUFFIX, is_retained, weight_steps, weights_pat
 if TYPE_CHECKING:
     from .registry import Registry
 
-MAX_KEPT_METRICS_BYTES = 1_000_000  # bytes of metrics that remain after the eviction of the model
+# bytes of metrics that remain after the eviction of the model
+MAX_RETAINED_METRICS_BYTES = 1_000_000
 OWNER_ACTIVE_TTL_S = (
     60.0  # seconds after the last request for which an owner or a viewer counts as active
 )
@@ -64,32 +65,28 @@ class StorageQuota:
             owned = [run for run in self._runs if run.owner == owner and run.deleted_at is None]
             excess = sum(map(self.size_of_run, owned)) + n_bytes - limits.bytes_per_owner
             if self._thin_histories(owned, excess) > 0:
-                largest_runs = sorted(owned, key=self.size_of_run, reverse=True)[:MAX_NAMED_RUNS]
+                runs_by_size = sorted(owned, key=self.size_of_run, reverse=True)[:MAX_NAMED_RUNS]
                 sized = [
-                    f"“{run.name}” ({format_bytes(self.size_of_run(run))})" for run in largest_runs
+                    f"“{run.name}” ({format_bytes(self.size_of_run(run))})" for run in runs_by_size
                 ]
                 raise UserError(
                     f"your runs use {format_bytes(sum(map(self.size_of_run, owned)))} and this "
-                    "needs about "
-                    f"{format_bytes(n_bytes)} more, but {limits.instance_name} stores "
+                    f"needs about {format_bytes(n_bytes)} more, but {limits.instance_name} stores "
                     f"{format_bytes(limits.bytes_per_owner)} per visitor: delete "
-                    f"{' or '.join(sized)}, "
-                    f"or {limits.how_to_raise('RUNS_MB')}"
+                    f"{' or '.join(sized)}, or {limits.how_to_raise('RUNS_MB')}"
                 )
         address = CLIENT_ADDRESS.get()
         is_short = bool(limits.bytes_total) and self.enforce(n_bytes, address) > 0
         if address and limits.bytes_total and self._exceeds_address_quota(n_bytes, address):
             raise UserError(
                 f"{limits.instance_name} stores {format_bytes(limits.bytes_total)} in total, of "
-                "which one address "
-                "may use half, and the runs from yours need more than that; delete some, "
-                f"try again later, or {limits.how_to_raise('RUNS_TOTAL_MB')}"
+                "which one address may use half, and the runs from yours need more than that; "
+                f"delete some, try again later, or {limits.how_to_raise('RUNS_TOTAL_MB')}"
             )
         if is_short:
             raise UserError(
                 f"{limits.instance_name} stores {format_bytes(limits.bytes_total)} in total, and "
-                "all of it is "
-                f"in use; try again later, or {limits.how_to_raise('RUNS_TOTAL_MB')}"
+                f"all of it is in use; try again later, or {limits.how_to_raise('RUNS_TOTAL_MB')}"
             )
 
     def enforce(self, needed: int = 0, address: str = "") -> int:
@@ -360,7 +357,7 @@ def all_weights(folder: Path) -> list[Path]:
     """
     paths = [path for name in ("checkpoints", "history") if directory_size(path := folder / name)]
     metrics = folder / "metrics.jsonl"
-    if metrics.is_file() and metrics.stat().st_size > MAX_KEPT_METRICS_BYTES:
+    if metrics.is_file() and metrics.stat().st_size > MAX_RETAINED_METRICS_BYTES:
         paths.append(metrics)
     return paths
 

@@ -8,7 +8,7 @@ their kind.
 
     commands   ("pause",) ("resume",) ("step", n) ("stop",) ("park",) ("keep",)
                ("watch", bool) ("change", setting, value)
-    messages   ("began", step, device) ("points", [dict]) ("history", [steps], latest step)
+    messages   ("started", step, device) ("points", [dict]) ("history", [steps], latest step)
                ("status", name) ("saved", step) ("changes", [[step, setting, value]])
                ("trouble", text) ("active", seconds of training without pauses)
                ("ended", status, text, scores or None)
@@ -66,7 +66,7 @@ FIRST_CHECKPOINT_AFTER_S = 2.0  # seconds until the first checkpoint of a worker
 CHECKPOINT_INTERVAL_S = 15.0  # least seconds between two later checkpoints
 COMMAND_POLL_INTERVAL_S = 0.05  # seconds of consecutive GPU steps between two polls for commands
 COMMAND_WAIT_S = 0.5  # seconds that a paused worker waits for a command between two loops
-KEPT_CHECKPOINTS = 2  # automatic checkpoints that stay
+N_AUTOMATIC_CHECKPOINTS = 2  # automatic checkpoints that stay
 HEARTBEAT_INTERVAL_S = 1.0  # seconds between two messages of a worker that is not paused
 LOCK_TIMEOUT_S = 20.0  # seconds to wait for a worker of an earlier server that still saves
 OUT_OF_MEMORY_MESSAGE = "out of memory ({}); use a smaller batch_size, d_model or max_length"
@@ -89,11 +89,11 @@ def main(connection: Connection, spec: WorkerSpec) -> None:
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, end)
 
-    def begun(began: TrainingWorker) -> None:
+    def on_started(started: TrainingWorker) -> None:
         nonlocal worker
-        worker = began
+        worker = started
 
-    run_job(connection, spec, begun)
+    run_job(connection, spec, on_started)
 
 
 def run_job(
@@ -109,8 +109,8 @@ def run_job(
         on_start: called with the worker before it trains.
     """
 
-    def report_failure(sentence: str) -> None:
-        _send(connection, ("ended", "failed", sentence, None))
+    def report_failure(message: str) -> None:
+        _send(connection, ("ended", "failed", message, None))
 
     try:
         folder = Path(spec.folder)
@@ -289,7 +289,7 @@ class TrainingWorker:
 
     def run(self) -> None:
         """Train until the run ends or is stopped; then evaluate, save and report it."""
-        self.send("began", self.trainer.step_count, self.trainer.device.type)
+        self.send("started", self.trainer.step_count, self.trainer.device.type)
         self.send_changes()
         self.write_or_pause(self.save_preview_weights)
         self.send("status", "paused" if self.paused else "training")
@@ -311,7 +311,7 @@ class TrainingWorker:
             self.poll_commands(self.seconds_until_next_step())
             self.count_trained_seconds()
             if time.monotonic() - self.metrics_sent_at > HEARTBEAT_INTERVAL_S and not self.paused:
-                # At a very low speed, this tells the server that the worker is alive.
+                # At a very low speed, this message shows that the worker is alive.
                 self.write_or_pause(self.send_metrics)
             if self.uses_zerogpu and not self.exit_status:
                 self.release_gpu_before_deadline()
@@ -563,7 +563,7 @@ class TrainingWorker:
             )
             past_paths = [path for path in unpinned if _parse_step(path) <= step]
             later_paths = unpinned[len(past_paths) :]  # damaged ones; their steps are trained again
-            for path in [*later_paths, *past_paths[:-KEPT_CHECKPOINTS]]:
+            for path in [*later_paths, *past_paths[:-N_AUTOMATIC_CHECKPOINTS]]:
                 with suppress(OSError):
                     remove_dir(path)
             self.send("saved", step)

@@ -14,7 +14,7 @@ from .vocabulary import EOS, PAD, SOS, UnknownSymbolError, Vocabulary
 if TYPE_CHECKING:
     from .task import Task
 
-LOOKUP = "rows"  # the task of a dataset from the user: rows.py reads it, lookup.py is the task
+LOOKUP = "dataset"  # the task of a dataset from the user: rows.py reads it, lookup.py is the task
 
 
 def load_task(name: str, n_symbols: int = 10) -> Task:

@@ -145,7 +145,7 @@ def _sample_stratified(task: Task, length: int, n: int, generator: torch.Generat
 
 
 def _balance_strata(task: Task, sequence_NL: Tensor) -> Tensor:
-    """Return equally many sequences of each stratum, in turn; all of them without strata."""
+    """Return equally many sequences of each stratum, alternating; all of them without strata."""
     strata_N = task.strata(sequence_NL)
     if strata_N is None:
         return sequence_NL

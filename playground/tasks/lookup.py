@@ -87,7 +87,7 @@ class PairTable:
 class LookupTask(Task):
     """Give each source the target of its pair."""
 
-    name = "rows"
+    name = "dataset"
     max_enumerated = 10**12  # held-out pairs are always listed, never sampled
 
     def __init__(self, sha256: str, vocabulary: tuple[str, ...], max_target_symbols: int) -> None:
@@ -135,8 +135,7 @@ class LookupTask(Task):
             raise DatasetError(
                 f"lengths {min_length} to {max_length} have {len(train_N):,} training pairs and "
                 f"{int((in_range_N & held_N).sum()):,} held-out pairs; both are needed, so allow "
-                "more "
-                f"lengths"
+                "more lengths"
             )
         self._training[min_length, max_length] = train_N
 

@@ -67,7 +67,7 @@ class DatasetError(ValueError):
 
 
 class DatasetNotFoundError(DatasetError):
-    """A task's dataset is not stored here; the message says which one and how to add it."""
+    """A task's dataset is not stored here; the message names it and how to add it."""
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,10 @@ class PairDataset:
     def task_settings(self) -> dict[str, Any]:
         """Return the settings of a run on this dataset."""
         return {
-            "task": "rows",
-            "rows": self.sha256,
-            "vocabulary": " ".join(self.vocabulary),
-            "longest_answer": max(self.target_lengths),
+            "task": "dataset",
+            "dataset_sha256": self.sha256,
+            "dataset_symbols": " ".join(self.vocabulary),
+            "max_target_length": max(self.target_lengths),
             "min_length": min(self.source_lengths),
             "max_length": max(self.source_lengths),
         }
@@ -149,8 +149,7 @@ class PairDataset:
             f"{_format_range(self.source_lengths)} symbols, targets "
             f"{_format_range(self.target_lengths)}",
             f"{_pluralize(n_held_out, 'pair')} {'is' if n_held_out == 1 else 'are'} held out, "
-            "chosen by a hash of "
-            "the source"
+            "chosen by a hash of the source"
             if n_held_out is not None
             else "one pair in sixteen is held out, chosen by a hash of the source",
         ]
@@ -293,8 +292,7 @@ def load_metadata(sha256: str) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DatasetError(
             f"{path.parent.name[:12]}…/{_METADATA_FILE} is damaged ({error}); remove its folder "
-            "and add "
-            f"the dataset again"
+            "and add the dataset again"
         ) from None
     return dict(metadata)
 
@@ -377,8 +375,7 @@ def read_pairs(lines: LineSource, split_on_spaces: bool | None = None) -> PairDa
             which = f"the only distinct pair is {'' if n_held_out else 'not '}held out"
         raise DatasetError(
             f"{which}, so there is nothing to {'train on' if n_held_out else 'evaluate'}; a hash "
-            "of the "
-            "source holds out one pair in sixteen: add more pairs, at least about 100",
+            "of the source holds out one pair in sixteen: add more pairs, at least about 100",
             dataset=dataset,
         )
     return dataset
@@ -537,8 +534,7 @@ def _symbol_error(symbol: str) -> str:
     if not symbol or len(symbol) > MAX_SYMBOL_CHARS:
         return (
             f"{symbol[:MAX_SYMBOL_CHARS]!r} is the start of a symbol of {len(symbol):,} "
-            "characters; "
-            f"1 to {MAX_SYMBOL_CHARS} are accepted"
+            f"characters; 1 to {MAX_SYMBOL_CHARS} are accepted"
         )
     if not symbol.isprintable() or len(symbol.split()) != 1:
         return f"{symbol!a} contains a character that cannot be printed"

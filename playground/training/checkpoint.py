@@ -45,7 +45,7 @@ MAX_HEADER_BYTES = 1_000_000  # bytes; safetensors allows 100 MB, a model here n
 MAX_DIMENSIONS = 4  # weights have at most two; the product of 50,000 dimensions takes seconds
 MAX_METRICS_BYTES = 300_000_000  # bytes; enough for the metrics of a million steps
 MAX_LINE_BYTES = 10_000  # bytes of the metrics of a step
-MAX_STEPS = TrainConfig.__dataclass_fields__["steps"].metadata["high"]
+MAX_STEPS = TrainConfig.__dataclass_fields__["max_steps"].metadata["high"]
 METRIC_NAMES = {each.name for each in dataclasses.fields(Metrics)}
 DTYPES = {"F32": torch.float32, "I64": torch.int64, "U8": torch.uint8}
 
@@ -215,7 +215,7 @@ def _resume_trainer(
     # The checksums come last, because the other checks give more specific errors.
     verify_checksums(folder, manifest, "model.safetensors", "training.safetensors")
     trainer.seconds = manifest.seconds
-    if not {"until", "steps"}.isdisjoint(settings):
+    if not {"stop_at_exact_match", "max_steps"}.isdisjoint(settings):
         trainer.reopen()
     return trainer, read_metrics(folder)
 
@@ -411,8 +411,7 @@ def validate_header(path: Path, expected: Expected, optional: Set[str] = frozens
             expected_tensor = f"{dtype} {list(shape) if shape is not None else 'of any shape'}"
             raise CheckpointError(
                 f"{path}: tensor {name!r} is {short_repr(entry['dtype'])} "
-                f"{short_repr(entry['shape'])}, "
-                f"expected {expected_tensor}"
+                f"{short_repr(entry['shape'])}, expected {expected_tensor}"
             )
         offsets = entry["data_offsets"]
         if (
@@ -424,8 +423,7 @@ def validate_header(path: Path, expected: Expected, optional: Set[str] = frozens
         if offsets[1] - offsets[0] != dtype.itemsize * math.prod(entry["shape"]):
             raise CheckpointError(
                 f"{path}: tensor {name!r} has offsets {short_repr(offsets)}, which do not fit its "
-                "type "
-                f"and shape"
+                "type and shape"
             )
         places.append((*offsets, name))
     end = 0
@@ -497,7 +495,7 @@ def verify_checksums(folder: Path, manifest: Manifest, *names: str) -> None:
 
 def build_model(config: RunConfig) -> Seq2SeqModel:
     """Build the model of a run's settings, with random weights."""
-    return load_architecture(config.family)(config.model)
+    return load_architecture(config.architecture)(config.model)
 
 
 def shapes_of(config: RunConfig) -> dict[str, tuple[torch.dtype, tuple[int, ...] | None]]:

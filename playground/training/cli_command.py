@@ -18,15 +18,15 @@ def training_command(manifest: Manifest) -> str | None:
     Changes of the learning rate during the run are not included.
     """
     try:
-        config = manifest.config.replace(steps=manifest.step, device=manifest.device)
+        config = manifest.config.replace(max_steps=manifest.step, device=manifest.device)
     except ConfigError:
         return None
-    if config.family != RunConfig().family or config.task.task == LOOKUP:
+    if config.architecture != RunConfig().architecture or config.task.task == LOOKUP:
         return None
     task = config.task
     fixed = {
         "task": task.task,
-        "symbols": task.symbols,
+        "n_symbols": task.n_symbols,
         "min_length": task.min_length,
         "max_length": task.max_length,
     }
@@ -38,7 +38,7 @@ def training_command(manifest: Manifest) -> str | None:
         )
     preset, options = min(candidates, key=lambda way: len(way[1]))
     words = ["python -m playground train", f"--task {task.task}"]
-    words += [f"--symbols {task.symbols}"] if task.symbols != TaskConfig().symbols else []
+    words += [f"--n-symbols {task.n_symbols}"] if task.n_symbols != TaskConfig().n_symbols else []
     words += [f"--min-length {task.min_length}"] if task.min_length != task.max_length else []
     words += [f"--length {task.max_length}"]
     words += [f"--preset {preset}"] if preset != "fast" else []

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from playground.architectures import ARCHITECTURES
+from playground.compat import setting_name, upgrade_settings
 from playground.models.config import (
     ConfigError,
     ModelConfig,
@@ -38,7 +39,7 @@ class TaskConfig:
     """The task and the lengths of its sequences."""
 
     task: str = config_field("reverse", "The task that the model learns.", choices=(*TASKS, LOOKUP))
-    symbols: int = config_field(
+    n_symbols: int = config_field(
         10,
         "Number of different symbols: digits first, then a-z and A-Z.",
         low=2,
@@ -46,10 +47,10 @@ class TaskConfig:
     )
     min_length: int = config_field(1, "Minimum length of a source, in symbols.", low=1, high=512)
     max_length: int = config_field(10, "Maximum length of a source, in symbols.", low=1, high=512)
-    rows: str = config_field("", "Task rows only: the SHA-256 of the dataset.")
-    vocabulary: str = config_field("", "Task rows only: the symbols, separated by spaces.")
-    longest_answer: int = config_field(
-        1, "Task rows only: maximum length of a target, in symbols.", low=1, high=MAX_LENGTH
+    dataset_sha256: str = config_field("", "Task dataset only: its SHA-256.")
+    dataset_symbols: str = config_field("", "Task dataset only: its symbols, separated by spaces.")
+    max_target_length: int = config_field(
+        1, "Task dataset only: maximum length of a target, in symbols.", low=1, high=MAX_LENGTH
     )
 
     def __post_init__(self) -> None:
@@ -63,13 +64,12 @@ class TaskConfig:
         if self.task == LOOKUP:
             self._validate_dataset()
             return
-        for name in ("rows", "vocabulary", "longest_answer"):
+        for name in ("dataset_sha256", "dataset_symbols", "max_target_length"):
             if getattr(self, name) != field_named(name).default:
                 raise ConfigError(
                     name,
                     f"{name} is {short_repr(getattr(self, name))}, but the task is {self.task}; "
-                    "only "
-                    f"the task rows has this setting",
+                    "only the task dataset has this setting",
                 )
         spec = TASKS[self.task]
         if self.max_length < spec.min_length:
@@ -78,13 +78,15 @@ class TaskConfig:
                 f"max_length is {self.max_length}, but {self.task} has no source of fewer than "
                 f"{spec.min_length} symbols; raise it",
             )
-        if spec.num_sources(self.symbols, self.max_length) < MIN_SOURCES:
+        if spec.num_sources(self.n_symbols, self.max_length) < MIN_SOURCES:
             min_sufficient_length = next(
                 n
                 for n in range(spec.min_length, 20)
-                if spec.num_sources(self.symbols, n) >= MIN_SOURCES
+                if spec.num_sources(self.n_symbols, n) >= MIN_SOURCES
             )
-            of_what = f"with {self.symbols} symbols" if spec.n_symbols_range else f"for {self.task}"
+            of_what = (
+                f"with {self.n_symbols} symbols" if spec.n_symbols_range else f"for {self.task}"
+            )
             raise ConfigError(
                 "max_length",
                 f"max_length is {self.max_length}: {of_what} there are too few sequences to hold "
@@ -92,25 +94,24 @@ class TaskConfig:
             )
 
     def _validate_dataset(self) -> None:
-        if not SHA256_PATTERN.fullmatch(self.rows):
+        if not SHA256_PATTERN.fullmatch(self.dataset_sha256):
             raise ConfigError(
-                "rows",
-                f"rows is {short_repr(self.rows)}; the task rows needs the SHA-256 of a stored "
-                "dataset, "
-                f"so add the dataset first",
+                "dataset_sha256",
+                f"dataset_sha256 is {short_repr(self.dataset_sha256)}; the task dataset needs the "
+                "SHA-256 of a stored dataset, so add the dataset first",
             )
         try:
-            validate_vocabulary(self.vocabulary)
+            validate_vocabulary(self.dataset_symbols)
         except ValueError as error:
-            raise ConfigError("vocabulary", f"vocabulary: {error}") from None
+            raise ConfigError("dataset_symbols", f"dataset_symbols: {error}") from None
 
     @property
     def n_task_symbols(self) -> int:
         """Return the number of symbols of sources and targets, without special tokens."""
         return len(
-            self.vocabulary.split(" ")
+            self.dataset_symbols.split(" ")
             if self.task == LOOKUP
-            else TASKS[self.task].alphabet(self.symbols)
+            else TASKS[self.task].alphabet(self.n_symbols)
         )
 
     @property
@@ -118,7 +119,7 @@ class TaskConfig:
         """Return the maximum length of a source or a target, in symbols."""
         return max(
             self.max_length,
-            self.longest_answer
+            self.max_target_length
             if self.task == LOOKUP
             else TASKS[self.task].max_target_length(self.max_length),
         )
@@ -126,17 +127,19 @@ class TaskConfig:
     def load(self) -> Task:
         """Load the task. A dataset is read only when it is first needed."""
         if self.task != LOOKUP:
-            return load_task(self.task, self.symbols)
+            return load_task(self.task, self.n_symbols)
         from playground.tasks.lookup import LookupTask
 
-        return LookupTask(self.rows, tuple(self.vocabulary.split(" ")), self.longest_answer)
+        return LookupTask(
+            self.dataset_sha256, tuple(self.dataset_symbols.split(" ")), self.max_target_length
+        )
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """Optimization and evaluation during training."""
 
-    steps: int = config_field(200, "Number of training steps.", low=1, high=1_000_000)
+    max_steps: int = config_field(200, "Number of training steps.", low=1, high=1_000_000)
     batch_size: int = config_field(
         128, "Sequences in each step; every batch is sampled anew.", low=1, high=65_536
     )
@@ -146,18 +149,18 @@ class TrainConfig:
         low=1e-9,
         high=100,
     )
-    schedule: str = config_field(
+    lr_schedule: str = config_field(
         "cosine",
         "Learning rate after the warm-up: constant, cosine decay, or as in the paper (noam).",
         choices=("constant", "cosine", "noam"),
     )
-    warmup: int = config_field(
+    warmup_steps: int = config_field(
         20, "Steps of linear warm-up of the learning rate.", low=0, high=1_000_000
     )
-    decay_steps: int = config_field(
+    lr_decay_steps: int = config_field(
         160, "Cosine only: the step at which the decay ends.", low=1, high=1_000_000
     )
-    final_share: float = config_field(
+    min_lr_ratio: float = config_field(
         0.05, "Cosine only: final learning rate as a fraction of the maximum.", low=0, high=1
     )
     optimizer: str = config_field(
@@ -174,13 +177,13 @@ class TrainConfig:
     momentum: float = config_field(
         0.9, "SGD only: momentum, the fraction of the last update that is kept.", low=0, high=0.9999
     )
-    beta1: float = config_field(
+    adam_beta1: float = config_field(
         0.9, "Adam and AdamW: decay rate of the gradient's mean.", low=0, high=0.9999
     )
-    beta2: float = config_field(
+    adam_beta2: float = config_field(
         0.98, "Adam and AdamW: decay rate of the squared gradient's mean.", low=0, high=0.999999
     )
-    epsilon: float = config_field(
+    adam_eps: float = config_field(
         1e-9, "Adam and AdamW: constant that prevents division by zero.", low=1e-16, high=1
     )
     label_smoothing: float = config_field(
@@ -189,20 +192,20 @@ class TrainConfig:
         low=0,
         high=0.9,
     )
-    clip: float = config_field(
+    max_grad_norm: float = config_field(
         1.0,
         "Maximum gradient norm; larger gradients are scaled down. 0 turns clipping off.",
         low=0,
         high=1e6,
     )
     eval_every: int = config_field(10, "Steps between two evaluations.", low=1, high=1_000_000)
-    eval_n: int = config_field(
+    eval_size: int = config_field(
         256,
         "Held-out sequences in each evaluation; the final one uses 2,000.",
         low=1,
         high=10_000,
     )
-    until: float = config_field(
+    stop_at_exact_match: float = config_field(
         0.0,
         "Stop early at this exact match, once confirmed on 2,000 sequences; 0 never stops.",
         low=0,
@@ -226,7 +229,7 @@ class TrainConfig:
         "large models and less exact.",
         choices=("float32", "tf32", "bfloat16"),
     )
-    threads: int = config_field(
+    num_threads: int = config_field(
         1,
         "CPU threads; 0 measures which number is fastest, now and then. Another number changes the "
         "last bits of the results.",
@@ -248,13 +251,14 @@ class RunConfig:
     task: TaskConfig = field(default_factory=TaskConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainConfig = field(default_factory=TrainConfig)
-    family: str = "transformer"
+    architecture: str = "transformer"
 
     def __post_init__(self) -> None:
-        if self.family not in ARCHITECTURES:
+        if self.architecture not in ARCHITECTURES:
             raise ConfigError(
-                "family",
-                f"family is {short_repr(self.family)}; choose one of {', '.join(ARCHITECTURES)}",
+                "architecture",
+                f"architecture is {short_repr(self.architecture)}; choose one of "
+                f"{', '.join(ARCHITECTURES)}",
             )
         for name, part in (("task", TaskConfig), ("training", TrainConfig)):
             if not isinstance(value := getattr(self, name), part):
@@ -263,16 +267,16 @@ class RunConfig:
                     f"{name} is {short_repr(value)}; pass a {part.__name__}, or use "
                     f"RunConfig.from_flat({{...}}) with flat settings",
                 )
-        if type(self.model) is not ARCHITECTURES[self.family].config_class:
-            config_class = ARCHITECTURES[self.family].config_class.__name__
+        if type(self.model) is not ARCHITECTURES[self.architecture].config_class:
+            config_class = ARCHITECTURES[self.architecture].config_class.__name__
             raise ConfigError(
-                "family",
-                f"family is {self.family!r}, which needs a {config_class}, but the model is a "
-                f"{type(self.model).__name__}",
+                "architecture",
+                f"architecture is {self.architecture!r}, which needs a {config_class}, but the "
+                f"model is a {type(self.model).__name__}",
             )
         symbols = self.task.n_task_symbols
         vocabulary = symbols + len(SPECIAL_TOKENS)
-        for name in ("source_vocabulary", "target_vocabulary"):
+        for name in ("source_vocab_size", "target_vocab_size"):
             if getattr(self.model, name) != vocabulary:
                 raise ConfigError(
                     name,
@@ -305,17 +309,18 @@ class RunConfig:
         """Build a run from flat settings.
 
         Missing settings have their defaults, max_length that of its task; vocabulary sizes and
-        max_positions follow from the task.
+        max_positions follow from the task. Names of version 0.1.0 are accepted, too.
 
         Raises:
             ConfigError: for an unknown name or an invalid value; it names the field.
         """
-        values = dict(values)
-        architecture = values.pop("family", "transformer")
+        values = upgrade_settings(values)
+        architecture = values.pop("architecture", "transformer")
         if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
             raise ConfigError(
-                "family",
-                f"family is {short_repr(architecture)}; choose one of {', '.join(ARCHITECTURES)}",
+                "architecture",
+                f"architecture is {short_repr(architecture)}; choose one of "
+                f"{', '.join(ARCHITECTURES)}",
             )
         config_class = ARCHITECTURES[architecture].config_class
         foreign = sorted(
@@ -349,8 +354,8 @@ class RunConfig:
             **{"max_length": default_max_length(part["task"].get("task"))} | part["task"]
         )
         derived = {
-            "source_vocabulary": task.n_task_symbols + len(SPECIAL_TOKENS),
-            "target_vocabulary": task.n_task_symbols + len(SPECIAL_TOKENS),
+            "source_vocab_size": task.n_task_symbols + len(SPECIAL_TOKENS),
+            "target_vocab_size": task.n_task_symbols + len(SPECIAL_TOKENS),
             "max_positions": task.max_sequence_length + 1,
         }
         return cls(
@@ -365,7 +370,7 @@ class RunConfig:
         parts = {
             k: v for part in SECTIONS for k, v in dataclasses.asdict(getattr(self, part)).items()
         }
-        return parts | {"family": self.family}
+        return parts | {"architecture": self.architecture}
 
     def replace(self, **values: Any) -> RunConfig:
         """Return this run with some settings changed."""
@@ -390,7 +395,7 @@ class RunConfig:
             * width
             * (
                 m.n_layers * (16 * m.d_model + 24 * inside + 6 * d_ff + 10 * m.n_heads * width)
-                + 4 * m.target_vocabulary
+                + 4 * m.target_vocab_size
             )
         ) + rows * m.extra_activations(self.task.max_length + 1, self.task.max_sequence_length + 1)
         scoring = (
@@ -403,8 +408,8 @@ class RunConfig:
 
 # Settings that may change during a run. Speed is not a setting of the run: it only limits the speed
 # for viewers.
-MUTABLE_SETTINGS = ("learning_rate", "steps", "until", "speed", "threads")
-RESULT_NEUTRAL_SETTINGS = ("speed", "threads")  # those that do not affect what is learned
+MUTABLE_SETTINGS = ("learning_rate", "max_steps", "stop_at_exact_match", "speed", "num_threads")
+RESULT_NEUTRAL_SETTINGS = ("speed", "num_threads")  # those that do not affect what is learned
 MAX_CHANGES = 1000  # of a run
 MAX_SPEED = 1000.0  # steps per second; the maximum of a speed limit
 
@@ -413,8 +418,9 @@ MAX_SPEED = 1000.0  # steps per second; the maximum of a speed limit
 class SettingChange:
     """A setting change during a run: from the update after `step` on, `setting` is `value`.
 
-    `learning_rate` is the base of the schedule, `steps` the length of the run, `until` the exact
-    match for early stopping, `speed` the maximum number of steps per second (0: no limit).
+    `learning_rate` is the base of the schedule, `max_steps` the length of the run,
+    `stop_at_exact_match` the exact match for early stopping, `speed` the maximum number of steps
+    per second (0: no limit).
 
     Raises:
         ConfigError: for a setting that cannot change, or an invalid value.
@@ -471,7 +477,11 @@ class SettingChange:
             raise ValueError(
                 f"changes are {short_repr(lines)}; they must be a list of [step, setting, value]"
             )
-        return sorted((cls(*line) for line in lines), key=lambda change: change.step)
+        changes = (
+            cls(step, setting_name(setting) if isinstance(setting, str) else setting, value)
+            for step, setting, value in lines
+        )
+        return sorted(changes, key=lambda change: change.step)
 
     def to_list(self) -> list[Any]:
         return [self.step, self.setting, self.value]

@@ -15,7 +15,7 @@ ZERO_GPU = (
 def is_zero_gpu() -> bool:
     """Return whether this is a Space on ZeroGPU.
 
-    Such a Space has no GPU of its own. It gets one for a few seconds during a user's event.
+    Such a Space has no permanent GPU. It gets one for a few seconds during a user's event.
     """
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 

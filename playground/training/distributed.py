@@ -83,8 +83,7 @@ class DistributedContext:
             raise ConfigError(
                 "batch_size",
                 f"batch_size is {batch_size}, the size of the whole batch, which {self.world_size} "
-                "processes "
-                f"cannot divide evenly; use {good}, or another number of processes",
+                f"processes cannot divide evenly; use {good}, or another number of processes",
             )
 
     def check_equal(self, what: str, text: str) -> None:
@@ -103,8 +102,7 @@ class DistributedContext:
         if different_rank is not None:
             raise ValueError(
                 f"process {different_rank} does not have the {what} of process 0; start all "
-                "processes with "
-                f"the same command on the same files"
+                "processes with the same command on the same files"
             )
 
     def local_shard(self, batch: Batch) -> Batch:
@@ -188,8 +186,7 @@ def init_distributed(device: torch.device) -> DistributedContext:
         if local_world_size > gpus:
             raise ValueError(
                 f"torchrun started {local_world_size} processes here, but there are {gpus} GPUs; "
-                "lower "
-                f"--nproc-per-node or use --device cpu"
+                "lower --nproc-per-node or use --device cpu"
             )
         torch.cuda.set_device(context.local_rank)
         options = {"backend": "nccl", "device_id": context.device(device)}

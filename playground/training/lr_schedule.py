@@ -11,21 +11,21 @@ def learning_rate_at(config: TrainConfig, d_model: int, step: int) -> float:
     """Return the learning rate of update `step` (1 is the first).
 
     constant   increases linearly during the warm-up, then stays constant
-    cosine     the same warm-up; decays along half a cosine to `final_share` of itself at
-               `decay_steps` (Loshchilov and Hutter 2017, without restarts). The cosine starts at
+    cosine     the same warm-up; decays along half a cosine to `min_lr_ratio` of itself at
+               `lr_decay_steps` (Loshchilov and Hutter 2017, without restarts). The cosine starts at
                step 0 and is multiplied by the warm-up; in nanoGPT and torchtitan it starts where
                the warm-up ends
-    noam       learning_rate * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), equation 3 of
-               Vaswani et al. 2017
+    noam       learning_rate * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), equation 3
+               of Vaswani et al. 2017
     """
-    if config.schedule == "noam":
-        warmup = max(config.warmup, 1)
-        return config.learning_rate * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
-    warmup_factor = min(1.0, step / config.warmup) if config.warmup else 1.0
-    if config.schedule == "constant":
+    if config.lr_schedule == "noam":
+        warmup_steps = max(config.warmup_steps, 1)
+        return config.learning_rate * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
+    warmup_factor = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
+    if config.lr_schedule == "constant":
         return config.learning_rate * warmup_factor
-    progress = min(1.0, step / config.decay_steps)
+    progress = min(1.0, step / config.lr_decay_steps)
     decay_factor = (
-        config.final_share + (1 - config.final_share) * (1 + math.cos(math.pi * progress)) / 2
+        config.min_lr_ratio + (1 - config.min_lr_ratio) * (1 + math.cos(math.pi * progress)) / 2
     )
     return config.learning_rate * warmup_factor * decay_factor

@@ -17,17 +17,18 @@ from typing import Any, NoReturn
 
 import playground
 from playground.architectures import ARCHITECTURES
+from playground.compat import upgrade_manifest
 from playground.models.config import ConfigError, short_repr
 
 from .config import RunConfig, SettingChange, TaskConfig, TrainConfig
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MANIFEST_KEYS = {
     "schema_version",
     "task",
     "model",
     "training",
-    "family",
+    "architecture",
     "step",
     "seconds",
     "device",
@@ -99,28 +100,26 @@ def read_manifest(folder: Path) -> Manifest:
             f"`train --out`"
         )
     content = read_json(path)
-    if (
-        not isinstance(content, dict)
-        or content.get("schema_version") is True
-        or content.get("schema_version") != SCHEMA_VERSION
-    ):
-        version = content.get("schema_version") if isinstance(content, dict) else None
+    version = content.get("schema_version") if isinstance(content, dict) else None
+    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
         raise CheckpointError(
             f"{path} has schema_version {short_repr(version)}; this version of the playground "
-            "reads "
-            f"{SCHEMA_VERSION}"
+            f"reads 1 to {SCHEMA_VERSION}"
         )
+    if version == 1:
+        content = upgrade_manifest(content)
     try:
-        architecture = content["family"]
+        architecture = content["architecture"]
         if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
             raise ValueError(
-                f"family is {short_repr(architecture)}; choose one of {', '.join(ARCHITECTURES)}"
+                f"architecture is {short_repr(architecture)}; choose one of "
+                f"{', '.join(ARCHITECTURES)}"
             )
         config = RunConfig(
             task=_parse_section(TaskConfig, content, "task"),
             model=_parse_section(ARCHITECTURES[architecture].config_class, content, "model"),
             training=_parse_section(TrainConfig, content, "training"),
-            family=architecture,
+            architecture=architecture,
         )
         step, seconds, scores = content["step"], content["seconds"], content["scores"]
         odd = sorted(set(content) - MANIFEST_KEYS)

@@ -18,19 +18,19 @@ from .presets import architecture_preset
 TOLERANCE = 0.05
 COPIED_SETTINGS = (
     "task",
-    "symbols",
+    "n_symbols",
     "min_length",
     "max_length",
-    "rows",
-    "vocabulary",
-    "longest_answer",
+    "dataset_sha256",
+    "dataset_symbols",
+    "max_target_length",
     "max_positions",
     "seed",
     "device",
-    "threads",
+    "num_threads",
     "eval_every",
-    "eval_n",
-    "until",
+    "eval_size",
+    "stop_at_exact_match",
 )
 SHARED_SIZES = ("d_model", "n_heads", "n_layers", "d_ff", "dropout")
 
@@ -46,8 +46,8 @@ def match_parameter_count(config: RunConfig, architecture: str) -> RunConfig:
     Raises:
         ConfigError: if no size is close enough.
     """
-    if architecture not in ARCHITECTURES or architecture == config.family:
-        return config.replace(family=architecture)
+    if architecture not in ARCHITECTURES or architecture == config.architecture:
+        return config.replace(architecture=architecture)
     target_count, fields, spec = (
         config.model.parameter_count(),
         config.to_flat(),
@@ -56,7 +56,8 @@ def match_parameter_count(config: RunConfig, architecture: str) -> RunConfig:
     shared_sizes = {
         name: fields[name]
         for name in SHARED_SIZES
-        if name in spec.setting_names() and name in ARCHITECTURES[config.family].setting_names()
+        if name in spec.setting_names()
+        and name in ARCHITECTURES[config.architecture].setting_names()
     }
     base_settings = (
         shared_sizes | dict(spec.overrides) | {name: fields[name] for name in COPIED_SETTINGS}
@@ -72,10 +73,10 @@ def match_parameter_count(config: RunConfig, architecture: str) -> RunConfig:
     result = architecture_preset(architecture, **base_settings | sizes)
     if abs(result.model.parameter_count() / target_count - 1) > TOLERANCE:
         raise ConfigError(
-            "family",
-            f"family is {architecture!r}, which has no size near {target_count:,} parameters on "
-            "this task; use "
-            f"a larger model",
+            "architecture",
+            f"architecture is {architecture!r}, which has no size near {target_count:,} parameters "
+            "on "
+            "this task; use a larger model",
         )
     return result
 

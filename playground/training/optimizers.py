@@ -44,9 +44,9 @@ def _build(config: TrainConfig, weights: list[nn.Parameter]) -> torch.optim.Opti
             sgd.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
         return sgd
     optimizer_class = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    betas = (config.beta1, config.beta2)
+    betas = (config.adam_beta1, config.adam_beta2)
     return optimizer_class(
-        weights, lr=lr, betas=betas, eps=config.epsilon, weight_decay=decay, fused=True
+        weights, lr=lr, betas=betas, eps=config.adam_eps, weight_decay=decay, fused=True
     )
 
 

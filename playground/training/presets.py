@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
+from playground.compat import setting_value
 
 from .config import RunConfig
 
@@ -29,42 +30,42 @@ PRESETS = {
     "one-head": Preset(
         "One head",
         "One layer with one head: small enough to interpret every figure.",
-        {"n_layers": 1, "n_heads": 1, "steps": 600, "decay_steps": 600},
+        {"n_layers": 1, "n_heads": 1, "max_steps": 600, "lr_decay_steps": 600},
     ),
     "paper": Preset(
         "The paper",
         "As in Vaswani et al. 2017, at this size: post-norm, sinusoidal positions, dropout, label "
         "smoothing, 4,000 warm-up steps; output weights not tied.",
         {
-            "norm": "post",
-            "positions": "sinusoidal",
+            "norm_placement": "post",
+            "position_type": "sinusoidal",
             "share_embeddings": False,
             "dropout": 0.1,
             "label_smoothing": 0.1,
             "batch_size": 64,
-            "schedule": "noam",
+            "lr_schedule": "noam",
             "learning_rate": 1.0,
-            "warmup": 4000,
-            "steps": 2000,
+            "warmup_steps": 4000,
+            "max_steps": 2000,
             "eval_every": 25,
         },
     ),
-    "write-up": Preset(
+    "tutorial": Preset(
         "Tutorial",
         "As most tutorials build and train it: post-norm, sinusoidal positions, dropout, a "
         "constant learning rate. It learns slowly.",
         {
-            "norm": "post",
-            "positions": "sinusoidal",
+            "norm_placement": "post",
+            "position_type": "sinusoidal",
             "share_embeddings": False,
             "dropout": 0.1,
             "batch_size": 64,
-            "schedule": "constant",
+            "lr_schedule": "constant",
             "learning_rate": 1e-3,
-            "warmup": 0,
-            "beta2": 0.999,
-            "epsilon": 1e-8,
-            "steps": 3000,
+            "warmup_steps": 0,
+            "adam_beta2": 0.999,
+            "adam_eps": 1e-8,
+            "max_steps": 3000,
             "eval_every": 25,
         },
     ),
@@ -72,19 +73,19 @@ PRESETS = {
         "Matched parameters: BERT",
         "BERT's architecture with random weights and about as many parameters as the default "
         "transformer: five bidirectional layers.",
-        {"family": "bert", **ARCHITECTURES["bert"].overrides, "n_layers": 5},
+        {"architecture": "bert", **ARCHITECTURES["bert"].overrides, "n_layers": 5},
     ),
     "gpt2": Preset(
         "Matched parameters: GPT-2",
         "GPT-2's architecture with random weights and about as many parameters as the default "
         "transformer: five causal layers.",
-        {"family": "gpt2", **ARCHITECTURES["gpt2"].overrides, "n_layers": 5},
+        {"architecture": "gpt2", **ARCHITECTURES["gpt2"].overrides, "n_layers": 5},
     ),
     "bart": Preset(
         "Matched parameters: BART",
         "BART's architecture with random weights and about as many parameters as the default "
         "transformer: an encoder and a decoder.",
-        {"family": "bart", **ARCHITECTURES["bart"].overrides},
+        {"architecture": "bart", **ARCHITECTURES["bart"].overrides},
     ),
 }
 
@@ -95,16 +96,18 @@ def preset_config(name: str, values: Mapping[str, Any] | None = None) -> RunConf
     Raises:
         ValueError: for an unknown preset; ConfigError (a ValueError) for invalid settings.
     """
+    name = setting_value("preset", name)
     if name not in PRESETS:
         raise ValueError(f"preset is {name!r}; choose one of {', '.join(PRESETS)}")
     return RunConfig.from_flat({**PRESETS[name].settings, **(values or {})})
 
 
-def architecture_preset(family: str, **values: Any) -> RunConfig:
+def architecture_preset(architecture: str, **values: Any) -> RunConfig:
     """Build a run of an architecture with its default settings, with `values` on top.
 
     Raises:
         ConfigError: for an unknown architecture, or invalid settings.
     """
-    overrides = ARCHITECTURES[family].overrides if family in ARCHITECTURES else {}
-    return RunConfig.from_flat({**overrides, **values, "family": family})
+    spec = ARCHITECTURES.get(architecture)
+    overrides = spec.overrides if spec else {}
+    return RunConfig.from_flat({**overrides, **values, "architecture": architecture})

@@ -24,7 +24,7 @@ FORCED_THREADS = int(env_number("THREADS"))
 FIRST_TUNING_STEP = (
     10  # steps before the first measurement, to initialize everything and know the speed
 )
-TRIALS = 5  # measurements of each number, in turn
+TRIALS = 5  # measurements of each number, interleaved
 GIVE_UP_RATIO = 1.5  # a number that takes this many times as long as the best is not measured again
 # Another number must take less than this fraction of the time. The measurement does not include the
 # effect of other processes over time.
@@ -58,7 +58,7 @@ class ThreadTuner:
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
         is_fixed = (
-            trainer.config.training.threads
+            trainer.config.training.num_threads
             or trainer.device.type != "cpu"
             or trainer.dist.world_size > 1
         )
@@ -129,7 +129,7 @@ class ThreadTuner:
         self.last_seen = step, seconds
 
     def _set_threads(self, count: int) -> bool:
-        self.trainer.schedule_change("threads", count)
+        self.trainer.schedule_change("num_threads", count)
         self.recent_step_times.clear()
         return True
 
@@ -137,7 +137,7 @@ class ThreadTuner:
 def benchmark_thread_counts(trainer: Trainer, counts: list[int]) -> dict[int, float]:
     """Measure the seconds of a step's arithmetic with each number of threads.
 
-    Each result is the median of a few measurements in turn. Neither the weights nor the random
+    Each result is the median of a few interleaved measurements. Neither the weights nor the random
     numbers of the run change.
     """
     config, seconds_by_count = trainer.config, {number: list[float]() for number in counts}

@@ -50,8 +50,8 @@ def train_step(
     )
     # Clipping as in torch.nn.utils.clip_grad_norm_, but inside the optimizer: the fused optimizers
     # divide the gradient by a scale in the same pass.
-    if training.clip:
-        scale = (grad_norm / training.clip).clamp(min=1)
+    if training.max_grad_norm:
+        scale = (grad_norm / training.max_grad_norm).clamp(min=1)
         optimizer.grad_scale = scale  # type: ignore[attr-defined]
     is_finite = grad_norm.isfinite() & loss.isfinite()
     skip = ~is_finite if diverged is None else ~is_finite | diverged

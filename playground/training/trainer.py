@@ -106,7 +106,7 @@ class Trainer:
         self.data_generator = torch.Generator(self.device).manual_seed(config.training.seed)
         self.task = config.task.load()
         self.model = (
-            load_architecture(config.family)(config.model) if model is None else model
+            load_architecture(config.architecture)(config.model) if model is None else model
         ).to(self.device)
         self._loss = dist.wrap_loss(self.model)
         dist.seed_rank(config.training.seed)
@@ -114,7 +114,8 @@ class Trainer:
         self.optimizer = build_optimizer(training, self.model.parameters())
         self.step_count = 0
         self.seconds = 0.0
-        self._confirmed_at = -1  # the step whose evaluation confirmed that `until` is reached
+        # the step whose evaluation confirmed that `stop_at_exact_match` is reached
+        self._confirmed_at = -1
         self._held_out: dict[int, HeldOutSet] = {}
         self._seconds_per_step = 0.0
         # the error of the update after the last one that `train_steps` returned
@@ -140,11 +141,11 @@ class Trainer:
         return 1 / self._seconds_per_step if self._seconds_per_step else 0.0
 
     def should_continue(self) -> bool:
-        return self.step_count < self.active_config.steps and not self.stopped_early
+        return self.step_count < self.active_config.max_steps and not self.stopped_early
 
     @property
     def stopped_early(self) -> bool:
-        """Return whether `until` is reached and confirmed, and still in effect."""
+        """Return whether `stop_at_exact_match` is reached and confirmed, and still in effect."""
 
         if self._confirmed_at != self.step_count:
             return False
@@ -152,10 +153,15 @@ class Trainer:
             config_at_step(self.config.training, self.changes, self.step_count - back)
             for back in (0, 1)
         )
-        return (now.until, now.steps) == (then.until, then.steps)
+        return (now.stop_at_exact_match, now.max_steps) == (
+            then.stop_at_exact_match,
+            then.max_steps,
+        )
 
     def reopen(self) -> None:
-        """Continue training after `until` was reached, at least to the next evaluation."""
+        """Continue training after `stop_at_exact_match` was reached, at least to the next
+        evaluation.
+        """
         self._confirmed_at = -1
 
     @property
@@ -171,7 +177,7 @@ class Trainer:
         """Return the number of CPU threads in effect; one without a choice (see
         thread_tuning.py).
         """
-        return min(self.active_config.threads or 1, self.max_threads)
+        return min(self.active_config.num_threads or 1, self.max_threads)
 
     def _set_threads(self) -> None:
         """Apply the number of threads in effect to this process."""
@@ -349,7 +355,7 @@ class Trainer:
             1,
             min(
                 [
-                    settings.steps,
+                    settings.max_steps,
                     next_evaluation,
                     *(change.step for change in self.changes if change.step > step),
                 ]
@@ -383,17 +389,18 @@ class Trainer:
         training = self.active_config
         return TrainingDivergedError(
             f"step {self.step_count + 1}: loss {loss:g}, gradient norm {grad_norm:g}. The weights "
-            "of "
-            f"step {self.step_count} are kept; lower learning_rate (now "
-            f"{training.learning_rate:g}) or lengthen warmup (now {training.warmup})"
+            f"of step {self.step_count} are kept; lower learning_rate (now "
+            f"{training.learning_rate:g}) or lengthen warmup_steps (now {training.warmup_steps})"
         )
 
     def _maybe_evaluate(self) -> EvalResult | None:
         training = self.active_config
-        if self.step_count % training.eval_every and self.step_count != training.steps:
+        if self.step_count % training.eval_every and self.step_count != training.max_steps:
             return None
-        scores = self.evaluate(training.eval_n)
-        if training.until and scores.exact_match >= training.until:
+        scores = self.evaluate(training.eval_size)
+        if training.stop_at_exact_match and scores.exact_match >= training.stop_at_exact_match:
             scores = self.evaluate()
-            self._confirmed_at = self.step_count if scores.exact_match >= training.until else -1
+            self._confirmed_at = (
+                self.step_count if scores.exact_match >= training.stop_at_exact_match else -1
+            )
         return scores

@@ -27,6 +27,7 @@ from starlette.requests import Request
 
 from playground.architectures import ARCHITECTURES
 from playground.comparison.export import latest_rows
+from playground.compat import add_old_keys, upgrade_settings
 from playground.models.config import ConfigError, short_repr
 from playground.runs.registry import CLIENT_ADDRESS, Registry
 from playground.runs.run import ACTIVE_STATUSES, UserError
@@ -158,7 +159,7 @@ class Endpoints:
             checkpoints and runs: model name, task, parameters, and best exact match (0 to 1).
         """
         self._rate_limit(request)
-        response = await self._call_handler("runs", {"owner": self._owner_key(owner)}, request)
+        response = await self._call_handler("runs/list", {"owner": self._owner_key(owner)}, request)
         runs = [
             row | {"model": row["subject"].removeprefix(RUN_PREFIX)}
             for row in response["runs"]
@@ -186,7 +187,7 @@ class Endpoints:
         It trains in the background; status returns its progress. An idle run saves and pauses.
 
         Args:
-            settings: non-default settings by name, such as {"task": "reverse", "steps": 300}.
+            settings: non-default settings by name, such as {"task": "reverse", "max_steps": 300}.
             preset: a name from the settings endpoint; the default is fast.
             name: the name of the run.
             owner: the key of an earlier start, for the same owner; without it, a new key.
@@ -197,7 +198,7 @@ class Endpoints:
         self._rate_limit(request, "starts")
         key = self._owner_key(owner) or new_owner_key()
         try:
-            overrides = _validate_dictionary("settings", settings)
+            overrides = upgrade_settings(_validate_dictionary("settings", settings))
             overrides |= dataset_settings(overrides) if overrides.get("task") == LOOKUP else {}
             label = _validate_text("name", name)
             config = _build_config(overrides, _validate_text("preset", preset))
@@ -286,7 +287,7 @@ class Endpoints:
             step: use the recorded weights nearest to this step of a run; -1 for the latest.
 
         Returns:
-            given: generated tokens; answer: target or null; right: whether they match; note.
+            prediction: generated tokens; target, or null; correct: whether they match; note.
         """
         self._rate_limit(request)
         payload = (
@@ -295,7 +296,7 @@ class Endpoints:
             | _step_argument(step)
         )
         async with self.inspection_slots.slot():
-            return await self._call_handler("try", payload, request)
+            return add_old_keys(await self._call_handler("runs/predict", payload, request))
 
     async def attention(
         self,
@@ -330,7 +331,7 @@ class Endpoints:
         )
         async with self.inspection_slots.slot():
             response = await self._call_handler(
-                "inspect", payload | {"options": {"kind": kind}}, request
+                "inspect/view", payload | {"options": {"kind": kind}}, request
             )
         layers = _select_indices("layer", layer, response["layers"])
         heads = _select_indices("head", head, response["heads"])
@@ -441,7 +442,7 @@ class Endpoints:
         model_ref = self._model_ref(model, owner)
         key = model_ref["owner"] or new_owner_key()
         response = await self._call_handler(
-            "compare-begin",
+            "jobs/submit",
             model_ref | {"owner": key, "kind": "table", "what": job_request},
             request,
         )
@@ -493,7 +494,7 @@ class Endpoints:
             "revision": _validate_text("branch", branch),
             "data": with_data is True,
         }
-        response = await self._call_handler("hub-start", payload, request)
+        response = await self._call_handler("hub/submit", payload, request)
         return await self._wait_for_job(PUSH_PREFIX + response["job"], key, seconds, request)
 
     async def job(
@@ -530,7 +531,7 @@ class Endpoints:
         key = self._owner_key(owner)
         prefix, name = _parse_job_id(job)
         await self._call_handler(
-            "compare-cancel" if prefix == COMPARE_PREFIX else "hub-cancel",
+            "jobs/cancel" if prefix == COMPARE_PREFIX else "hub/cancel",
             {"job": name, "owner": key},
             request,
         )
@@ -549,7 +550,9 @@ class Endpoints:
 
     async def _status(self, model_ref: dict[str, str], curve: bool, request: Any) -> dict[str, Any]:
         response = await self._call_handler(
-            "poll", model_ref | {"known": 0, "epoch": -1, "looks": 0}, request
+            "runs/poll",
+            model_ref | {"n_points": 0, "series_id": -1, "snapshot_version": 0},
+            request,
         )
         if response["status"] == "gone":
             raise UserError(response["message"] or _not_found_message(model_ref["subject"]))
@@ -560,8 +563,8 @@ class Endpoints:
             "message": response["message"],
             "name": response["name"],
             "step": response["step"],
-            "steps": response["steps"],
-            "place": response.get("place"),
+            "steps": response["max_steps"],
+            "place": response.get("queue_position"),
             "loss": latest.get("loss"),
             "steps_per_second": latest.get("steps_per_second"),
             "exact_match": evaluation[1] if evaluation else None,
@@ -575,7 +578,7 @@ class Endpoints:
     async def _control(self, run: str, owner: str, action: str, request: Any) -> dict[str, Any]:
         self._rate_limit(request)
         model_ref = self._model_ref(run, owner)
-        await self._call_handler("do", model_ref | {"do": action}, request)
+        await self._call_handler("runs/action", model_ref | {"do": action}, request)
         run_or_none, _ = resolve_run(self.registry, model_ref)
         await _wait_until(
             lambda: run_or_none is None or REACHED_STATUS[action](run_or_none.status),
@@ -595,7 +598,7 @@ class Endpoints:
             while True:
                 payload = {"job": name, "owner": owner}
                 response = await self._call_handler(
-                    "compare-poll" if prefix == COMPARE_PREFIX else "hub-job", payload, request
+                    "jobs/poll" if prefix == COMPARE_PREFIX else "hub/poll", payload, request
                 )
                 if response["status"] not in ("waiting", "working") or time.monotonic() >= deadline:
                     break
@@ -606,7 +609,7 @@ class Endpoints:
             "job": job,
             "owner": owner,
             "status": response["status"],
-            "sentence": response["sentence"],
+            "message": response["message"],
             "again": response["again"],
         }
         if prefix == COMPARE_PREFIX:
@@ -615,7 +618,7 @@ class Endpoints:
                 "total": response["total"],
                 "rows": latest_rows(response["rows"]),
             }
-        return result | {"result": _rename_path_keys(response["result"])}
+        return add_old_keys(result | {"result": _rename_path_keys(response["result"])})
 
     def _may_wait(self, client: str) -> bool:
         """Return whether a call of this client may wait for a job."""
@@ -705,13 +708,13 @@ def _build_config(overrides: dict[str, Any], preset: str) -> RunConfig:
     Raises:
         ValueError: for settings that contradict the preset or are invalid.
     """
-    preset_family = PRESETS[preset].settings.get("family") if preset in PRESETS else None
-    if preset_family and overrides.get("family", preset_family) != preset_family:
+    of_preset = PRESETS[preset].settings.get("architecture") if preset in PRESETS else None
+    if of_preset and overrides.get("architecture", of_preset) != of_preset:
         raise ValueError(
-            f"preset {preset} is of the family {preset_family}, "
-            f"but family is {short_repr(overrides['family'])}; leave one of them out"
+            f"preset {preset} is of the architecture {of_preset}, but architecture is "
+            f"{short_repr(overrides['architecture'])}; leave one of them out"
         )
-    if preset or "family" not in overrides:
+    if preset or "architecture" not in overrides:
         return preset_config(preset or "fast", overrides)
     return architecture_preset(**overrides)
 

@@ -122,7 +122,7 @@ def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
                 owner_json,
                 owner_json,
                 owner_json,
-                json.dumps({"owner": owner, "wanted": inspect_link}),
+                json.dumps({"owner": owner, "link": inspect_link}),
                 *on_train_load(owner, request),
             ]
 
@@ -233,7 +233,7 @@ def launch_options(
         "app_kwargs": {
             "middleware": build_middleware(public, can_sign_in(), load),
             "routes": [
-                *build_routes(handlers | {"rows": dataset_uploads.handle_action}, load),
+                *build_routes(handlers | {"datasets/action": dataset_uploads.handle_action}, load),
                 *build_transfer_routes(registry),
                 *dataset_uploads.routes(),
             ],

@@ -42,7 +42,7 @@ from .rate_limit import resolve_client_address
 from .session import OWNER_KEY_PATTERN
 from .transfer_slots import Transfer, TransferSlots
 
-CHECKPOINT_PATH = "/playground/checkpoint"
+CHECKPOINT_PATH = "/playground/checkpoints"
 MAX_UPLOAD_BYTES = env_bytes("UPLOAD_MB")  # bytes of the zip file
 MAX_EXPANSION = 3  # maximum ratio of the unpacked size to MAX_UPLOAD_BYTES
 VALIDATION_TIMEOUT_S = 60  # seconds

@@ -1,4 +1,4 @@
-// What the scripts of every tab share. Each is a program of its own: `element` is the tab's.
+// What the scripts of every tab share. Each runs in its own scope: `element` is the tab's.
 const $ = (selector) => element.querySelector(selector);
 const formatNumber = (x) => (x === 0 ? "0" : Math.abs(x) >= 0.0001 ? String(+x.toPrecision(3)) : x.toExponential(1));
 const formatPercent = (x) => (x === 1 ? "100 %" : (Math.floor(x * 1000) / 10).toFixed(1) + " %");
@@ -14,7 +14,7 @@ const baseUrl = new URL("playground/", location.origin + location.pathname.repla
 async function request(name, payload, timeoutMs = 20000) {
   const until = Date.now() + timeoutMs;
   for (;;) {
-    const reply = await fetch(new URL("ask/" + name, baseUrl), {
+    const reply = await fetch(new URL("api/" + name, baseUrl), {
       method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(payload), signal: AbortSignal.timeout(timeoutMs),
     });
     const wait = 1000 * (Number(reply.headers.get("Retry-After")) || 1);
@@ -26,15 +26,15 @@ async function request(name, payload, timeoutMs = 20000) {
   }
 }
 // Repeat `send` with increasing delays, for up to 150 s, while the response has `again` and
-// `isWanted()` holds. `onDelay` receives the reason for the delay.
-async function requestWithRetry(send, isWanted, onDelay) {
+// `isCurrent()` holds. `onDelay` receives the reason for the delay.
+async function requestWithRetry(send, isCurrent, onDelay) {
   const since = Date.now();
   for (let wait = 500; ; wait = Math.min(5000, 2 * wait)) {
     const reply = await send();
-    if (!reply.again || Date.now() - since > 150000 || !isWanted()) return reply;
+    if (!reply.again || Date.now() - since > 150000 || !isCurrent()) return reply;
     if (Date.now() - since > 1000) onDelay(reply.error);
     await sleep(wait);
-    if (!isWanted()) return reply;
+    if (!isCurrent()) return reply;
   }
 }
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -55,9 +55,9 @@ function addViewListener(target, kind, handler) {
 }
 // Redraw when the size of this view or the page's theme changes, until the view has left the page.
 function onResizeOrThemeChange(redraw) {
-  let wasShown = false;
-  const theme = new MutationObserver(() => { if (element.isConnected) redraw(); else if (wasShown) { theme.disconnect(); size.disconnect(); } });
-  const size = new ResizeObserver(() => { wasShown = true; redraw(); });
+  let wasVisible = false;
+  const theme = new MutationObserver(() => { if (element.isConnected) redraw(); else if (wasVisible) { theme.disconnect(); size.disconnect(); } });
+  const size = new ResizeObserver(() => { wasVisible = true; redraw(); });
   size.observe(root); theme.observe(document.body, { attributes: true, attributeFilter: ["class"] });
 }
 function setMessage(box, text, kind = "") {
@@ -97,9 +97,9 @@ function readLinkState(name) {
 // Copy a text and confirm it in `label` for 1.5 s. If the browser denies clipboard access, show the
 // text in a prompt.
 async function copyText(text, label, promptTitle) {
-  label.dataset.usual ||= label.textContent;
+  label.dataset.label ||= label.textContent;
   try { await navigator.clipboard.writeText(text); label.textContent = "Copied"; } catch (error) { window.prompt(promptTitle, text); }
-  setTimeout(() => { label.textContent = label.dataset.usual; }, 1500);
+  setTimeout(() => { label.textContent = label.dataset.label; }, 1500);
   label.dataset.copied = text;
 }
 // Open another tab. The payload stays in `window.playground` until the tab reads it, because a tab

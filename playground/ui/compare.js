@@ -6,7 +6,7 @@
 //
 //   VIEWS.NAME = {
 //     title      the label of its tab
-//     explain    the sentence under the tabs
+//     explain    the text under the tabs
 //     build(box) creates its elements and its job handlers, once
 //     show()     called when it becomes visible or must be redrawn (new width, light or dark);
 // optional
@@ -14,11 +14,11 @@
 //     chosen()   called after each model selection, including the first; optional
 //   };
 //
-// Shared by the views: `state.subject` (the selected model), `keep(name, value)` and `kept(name)`
+// Shared by the views: `state.subject` (the selected model), `keep(name, value)` and `saved(name)`
 // (browser storage),
 //   asker(key, {...})     runs one job at a time, with a progress line; it survives a reload
 //   modelField({...})     a field for a pretrained model that shows its download size first
-//   known, lookUp(names)  information on pretrained models; a view requests it in show()
+//   modelFacts, loadModelFacts(names)  information on pretrained models; a view requests it in show()
 //   subjectNow()          the list entry of the selected model: name, task, parameters
 const root = $(".compare"),
   VIEWS = { __proto__: null },
@@ -75,12 +75,12 @@ $(".link").addEventListener("click", () => copyText(buildViewLink(), $(".link"),
 const TERMINAL_STATUSES = ["done", "failed", "cancelled"];
 // Run one job at a time. Callbacks of the view:
 //   begun(what, anew)           the job started, or (`anew` is false) was restored after a reload
-//   rows(new rows, told, what)  new result rows
-//   going(told, what)           a status update of an active job
-//   over(told, what)            the job ended; the returned text stays in the progress line
+//   rows(new rows, response, payload)  new result rows
+//   progress(response, payload)           a status update of an active job
+//   over(response, payload)            the job ended; the returned text stays in the progress line
 // The view inserts `line`: it shows the progress and has buttons to cancel and to retry. Its space
 // is reserved, so the layout does not shift.
-function createJobRunner(key, { begun: onStart = () => {}, rows: onRows = () => {}, going: onProgress = () => {}, over: onFinish = () => {} } = {}) {
+function createJobRunner(key, { begun: onStart = () => {}, rows: onRows = () => {}, progress: onProgress = () => {}, over: onFinish = () => {} } = {}) {
   const words = el("span", { className: "words" }),
     amount = el("span", { className: "amount" }),
     bar = el("i"),
@@ -92,13 +92,13 @@ function createJobRunner(key, { begun: onStart = () => {}, rows: onRows = () => 
       hidden: true,
     }),
     share = el("span", { className: "share" }, bar);
-  const line = el("div", { className: "going" }, words, share, amount, stop, again),
+  const line = el("div", { className: "job-status" }, words, share, amount, stop, again),
     self = { line, busy: false, what: null };
   words.setAttribute("role", "status");
   let number = 0,
     job = null,
     lastRequest = null;
-  function say(text, wrong = false, retry = false) {
+  function showMessage(text, wrong = false, retry = false) {
     words.textContent = self.busy ? toSentence(text).replace(/\.$/, "") : toSentence(text);
     words.classList.toggle("error", wrong);
     again.hidden = !retry;
@@ -106,14 +106,14 @@ function createJobRunner(key, { begun: onStart = () => {}, rows: onRows = () => 
     share.hidden = amount.hidden = !self.busy;
     line.classList.toggle("idle", !self.busy && !text);
   }
-  function sayHow(response) {
+  function renderProgress(response) {
     const progressText =
       response.status === "waiting"
-        ? response.place
-          ? "queued: " + pluralize(response.place, "job") + " ahead"
+        ? response.queue_position
+          ? "queued: " + pluralize(response.queue_position, "job") + " ahead"
           : "queued"
-        : response.sentence || "starting";
-    say(progressText);
+        : response.message || "starting";
+    showMessage(progressText);
     bar.style.width = response.total ? Math.min(100, (100 * response.done) / response.total) + "%" : "0";
     amount.textContent = !response.total
       ? ""
@@ -133,7 +133,7 @@ function createJobRunner(key, { begun: onStart = () => {}, rows: onRows = () => 
     line.dataset.status = "working";
     if (isNew) {
       onStart(payload, true);
-      sayHow({ status: "working", sentence: "starting", total: 0 });
+      renderProgress({ status: "working", message: "starting", total: 0 });
     }
     for (
       let cursor = 0, wait = 80, first = true;
@@ -142,9 +142,9 @@ function createJobRunner(key, { begun: onStart = () => {}, rows: onRows = () => 
     ) {
       let response;
       try {
-        response = await request("compare-poll", { owner, job: id, cursor });
+        response = await request("jobs/poll", { owner, job: id, cursor });
       } catch (error) {
-        say("the server did not respond; retrying");
+        showMessage("the server did not respond; retrying");
         await sleep(1500);
         continue;
       }
@@ -154,9 +154,9 @@ function createJobRunner(key, { begun: onStart = () => {}, rows: onRows = () => 
         self.busy = false;
         saveLocal("job-" + key, null);
         line.dataset.status = "gone";
-        say(isNew || !first ? response.error : "", true, isNew || !first);
+        showMessage(isNew || !first ? response.error : "", true, isNew || !first);
         if (isNew || !first)
-          onFinish({ status: "failed", sentence: response.error, again: true, rows: [] }, payload);
+          onFinish({ status: "failed", message: response.error, again: true, rows: [] }, payload);
         return;
       }
       if (first && !isNew) onStart(payload, false);
@@ -166,44 +166,44 @@ function createJobRunner(key, { begun: onStart = () => {}, rows: onRows = () => 
       if (TERMINAL_STATUSES.includes(response.status)) {
         self.busy = false;
         const summary = onFinish(response, payload) || "";
-        say(
-          response.status === "done" ? summary : response.sentence,
+        showMessage(
+          response.status === "done" ? summary : response.message,
           response.status === "failed",
           response.status === "failed",
         );
         line.dataset.status = response.status; // tests wait for this attribute
         return;
       }
-      sayHow(response);
+      renderProgress(response);
       onProgress(response, payload);
       await sleep(document.hidden || !element.offsetParent ? 2500 : wait);
     }
   }
   // Start a job of `kind` with the request `what`. With `subject`, the server adds that checkpoint.
-  self.ask = async (kind, what, subject = "") => {
+  self.run = async (kind, what, subject = "") => {
     const mine = ++number;
     lastRequest = [kind, what, subject];
     if (self.busy)
       try {
-        await request("compare-cancel", { owner, job });
+        await request("jobs/cancel", { owner, job });
       } catch (error) {
         /* it ends without the request */
       }
     self.busy = false;
-    say("starting");
+    showMessage("starting");
     line.classList.remove("idle");
     let response;
     try {
-      response = await request("compare-begin", { owner, kind, what, ...(subject ? { subject } : {}) });
+      response = await request("jobs/submit", { owner, kind, what, ...(subject ? { subject } : {}) });
     } catch (error) {
       response = { error: "the server did not respond; try again", again: true };
     }
     if (mine !== number) {
-      if (response.job) request("compare-cancel", { owner, job: response.job }).catch(() => {});
+      if (response.job) request("jobs/cancel", { owner, job: response.job }).catch(() => {});
       return;
     } // a newer request was sent
     if (response.error) {
-      say(response.error, true, true);
+      showMessage(response.error, true, true);
       line.dataset.status = "failed";
       return;
     }
@@ -214,7 +214,7 @@ function createJobRunner(key, { begun: onStart = () => {}, rows: onRows = () => 
     if (!self.busy) return;
     stop.disabled = true;
     try {
-      await request("compare-cancel", { owner, job });
+      await request("jobs/cancel", { owner, job });
     } catch (error) {
       /* the next poll reports its state */
     }
@@ -228,8 +228,8 @@ function createJobRunner(key, { begun: onStart = () => {}, rows: onRows = () => 
     follow(before.id, lastRequest[1], false);
   };
   stop.addEventListener("click", self.cancel);
-  again.addEventListener("click", () => lastRequest && self.ask(...lastRequest));
-  say("");
+  again.addEventListener("click", () => lastRequest && self.run(...lastRequest));
+  showMessage("");
   jobRunners.push(self);
   return self;
 }
@@ -244,21 +244,21 @@ function runBackgroundJob(kind, payload, onRow = () => {}, subject = "") {
   return promise;
 }
 async function runBackgroundJobNow(kind, payload, onRow, subject) {
-  const jobError = (sentence) => Object.assign(new Error(sentence), { told: true });
+  const jobError = (message) => Object.assign(new Error(message), { isServerMessage: true });
   let submitted;
   for (let tries = 0; ; tries++) {
-    submitted = await request("compare-begin", { owner, kind, what: payload, ...(subject ? { subject } : {}) });
+    submitted = await request("jobs/submit", { owner, kind, what: payload, ...(subject ? { subject } : {}) });
     if (submitted.job) break;
     if (!submitted.again || tries > 60) throw jobError(submitted.error);
     await sleep(1000);
   }
   for (let cursor = 0, wait = 60; ; wait = Math.min(300, wait * 1.5)) {
-    const response = await request("compare-poll", { owner, job: submitted.job, cursor });
+    const response = await request("jobs/poll", { owner, job: submitted.job, cursor });
     if (response.error) throw jobError(response.error);
     cursor = response.cursor;
     for (const each of response.rows) onRow(each);
     if (response.status === "done") return response.result;
-    if (TERMINAL_STATUSES.includes(response.status)) throw jobError(response.sentence);
+    if (TERMINAL_STATUSES.includes(response.status)) throw jobError(response.message);
     await sleep(wait);
   }
 }
@@ -270,7 +270,7 @@ const modelFacts = new Map(),
   listeners = []; // model name -> response of `about`
 let cachedModels = [],
   localPathsAllowed = false;
-// Request size and location of models. Known models are requested again only with `anew`.
+// Request size and location of models. Cached models are requested again only with `anew`.
 async function loadModelFacts(names, force = false) {
   const missing = [...new Set(names.map((name) => name.trim()).filter(Boolean))].filter(
     (name) => !pendingModelFacts.has(name) && (force || !modelFacts.has(name)),
@@ -308,7 +308,7 @@ async function listLocalModels() {
 }
 function notifyListeners() {
   const unreached = [...modelFacts.values()].find((row) => row.unreached);
-  const text = unreached ? toSentence(unreached.sentence) : "",
+  const text = unreached ? toSentence(unreached.message) : "",
     net = $(".net");
   if (net.dataset.text !== text) {
     net.dataset.text = text;
@@ -326,11 +326,11 @@ function formatModelCost(name) {
   const row = modelFacts.get(name.trim());
   if (!name.trim()) return ["", false];
   if (!row) return [pendingModelFacts.has(name.trim()) ? "checking" : "", false];
-  if (row.sentence)
+  if (row.message)
     return [
       row.unreached
         ? "not on this machine, and the Hub is not reachable"
-        : toSentence(row.sentence),
+        : toSentence(row.message),
       true,
     ];
   const size = [
@@ -378,11 +378,11 @@ function createModelPicker({ label = "Model", value = "gpt2", change = () => {} 
     },
     set value(name) {
       input.value = name;
-      say();
+      renderModelCost();
     },
   };
   let timer;
-  function say() {
+  function renderModelCost() {
     const [words, wrong] = formatModelCost(field.value);
     takes.textContent = words;
     takes.classList.toggle("error", wrong);
@@ -390,7 +390,7 @@ function createModelPicker({ label = "Model", value = "gpt2", change = () => {} 
   }
   input.addEventListener("input", () => {
     clearTimeout(timer);
-    say();
+    renderModelCost();
     timer = setTimeout(() => {
       loadModelFacts([field.value]);
       change(field.value);
@@ -401,8 +401,8 @@ function createModelPicker({ label = "Model", value = "gpt2", change = () => {} 
     loadModelFacts([field.value]);
     change(field.value);
   });
-  listeners.push(say);
-  field.look = () => loadModelFacts([field.value]);
+  listeners.push(renderModelCost);
+  field.loadFacts = () => loadModelFacts([field.value]);
   return field;
 }
 function renderSuggestions(list) {
@@ -460,7 +460,7 @@ const currentModel = () =>
 async function loadModels() {
   let response;
   try {
-    response = await request("runs", { owner });
+    response = await request("runs/list", { owner });
   } catch (error) {
     return;
   }

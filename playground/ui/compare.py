@@ -60,13 +60,13 @@ class ComparePage:
 
     def handlers(self) -> dict[str, Handler]:
         return {
-            "compare-begin": self.submit,
-            "compare-poll": self.poll,
-            "compare-cancel": self.cancel,
-            "compare-known": self.model_facts,
-            "compare-budget": self.matched_families,
-            "compare-train": self.train_families,
-            "compare-curves": self.family_curves,
+            "jobs/submit": self.submit,
+            "jobs/poll": self.poll,
+            "jobs/cancel": self.cancel,
+            "models/facts": self.model_facts,
+            "architectures/matched": self.matched_families,
+            "architectures/train": self.train_families,
+            "architectures/curves": self.family_curves,
         }
 
     async def submit(self, payload: object, _: Request) -> dict[str, Any]:

@@ -30,7 +30,7 @@ const OWN_SINGLE_STACK_CAPTIONS = {
   decoder: "Rows and columns: the input tokens, then the answer so far.",
 };
 // `line`: panels that wait for their request
-const attentionView = { shape: "map", panels: [], line: [], going: false };
+const attentionView = { shape: "map", panels: [], line: [], isRunning: false };
 
 VIEWS.attention = {
   title: "Attention",
@@ -55,7 +55,7 @@ VIEWS.attention = {
       maxLength: 40,
       spellcheck: false,
     });
-    attentionView.go = el("button", { type: "submit", className: "quiet main look", textContent: "Run" });
+    attentionView.go = el("button", { type: "submit", className: "quiet main run-attention", textContent: "Run" });
     attentionView.choice = createSegmentedControl(
       DISPLAY_MODES,
       attentionView.shape,
@@ -67,11 +67,11 @@ VIEWS.attention = {
     );
     const top = el(
       "form",
-      { className: "row asking" },
+      { className: "row request" },
       el("label", {}, "Prompt ", attentionView.text),
       el(
         "label",
-        { title: "The token whose attention is shown for every head" },
+        { title: "The token whose attention is displayed for every head" },
         "Word ",
         attentionView.word,
       ),
@@ -83,7 +83,7 @@ VIEWS.attention = {
       compareAttention();
     });
     attentionView.panels = [0, 1].map((i) => createAttentionPanel(i, form));
-    box.append(top, el("div", { className: "beside" }, ...attentionView.panels.map((panel) => panel.box)));
+    box.append(top, el("div", { className: "side-by-side" }, ...attentionView.panels.map((panel) => panel.box)));
     listeners.push(autoRunAttention);
   },
   fields() {
@@ -91,7 +91,7 @@ VIEWS.attention = {
     return ["attention"];
   },
   show() {
-    attentionView.panels.forEach((panel) => panel.field.look());
+    attentionView.panels.forEach((panel) => panel.field.loadFacts());
     renderPanels();
     autoRunAttention();
   },
@@ -199,7 +199,7 @@ function createAttentionPanel(i, form) {
     className: "hint nothing-yet",
     textContent: "Press Run to download the model and show its attention heads.",
   });
-  panel.seen = el(
+  panel.inputText = el(
     "div",
     { className: "heads-two", hidden: true },
     panel.grid,
@@ -232,7 +232,7 @@ function createAttentionPanel(i, form) {
     panel.pretrained,
     panel.own,
     panel.nothing,
-    panel.seen,
+    panel.inputText,
   );
   panel.pretrained.hidden = panel.source === "own";
   panel.own.hidden = panel.source !== "own";
@@ -293,7 +293,7 @@ function compareAttention() {
 }
 function runNextPanel() {
   const panel = attentionView.line.shift();
-  attentionView.going = Boolean(panel);
+  attentionView.isRunning = Boolean(panel);
   if (panel)
     runJob(panel.asker, "attention", {
       model: panel.field.value,
@@ -310,17 +310,17 @@ function autoRunAttention() {
     if (panel.source === "pretrained")
       autoRun(panel.asker, "attention-" + panel.i, [panel.field], () => {
         attentionView.line.push(panel);
-        if (!attentionView.going) runNextPanel();
+        if (!attentionView.isRunning) runNextPanel();
       });
 }
 async function loadOwnAttention(panel) {
   if (!state.subject || !owner) return;
-  const requestId = (panel.asked = (panel.asked || 0) + 1),
+  const requestId = (panel.requestId = (panel.requestId || 0) + 1),
     words = panel.own.querySelector(".takes"),
     kind = panel.kind.querySelector("[aria-pressed=true]");
   let response;
   try {
-    response = await request("inspect", {
+    response = await request("inspect/view", {
       owner,
       subject: state.subject,
       text: panel.sequence.value,
@@ -330,7 +330,7 @@ async function loadOwnAttention(panel) {
   } catch (error) {
     response = { error: "the server did not respond; try again" };
   }
-  if (requestId !== panel.asked || panel.source !== "own") return;
+  if (requestId !== panel.requestId || panel.source !== "own") return;
   words.classList.toggle("error", Boolean(response.error));
   words.textContent = toSentence(response.error || response.note || "");
   if (response.error) return; // the previous result stays visible
@@ -374,10 +374,10 @@ function selectHead(panel, layer, head) {
 }
 function renderPanel(panel) {
   const { data } = panel;
-  panel.seen.hidden = !data;
+  panel.inputText.hidden = !data;
   panel.nothing.hidden = Boolean(data) || panel.source === "own";
   if (!data) return;
-  panel.seen.classList.toggle("long", Math.max(data.rows.length, data.columns.length) > WIDE_LAYOUT_TOKENS);
+  panel.inputText.classList.toggle("long", Math.max(data.rows.length, data.columns.length) > WIDE_LAYOUT_TOKENS);
   panel.layer = Math.min(panel.layer, data.layers - 1);
   panel.head = Math.min(panel.head, data.heads - 1);
   panel.at = Math.min(panel.at, data.rows.length - 1);
@@ -480,7 +480,7 @@ function renderLargeHead(panel, all, possible) {
       (data.own
         ? (data.kinds.includes("cross")
             ? OWN_CAPTIONS[data.kind]
-            : OWN_SINGLE_STACK_CAPTIONS[data.family] || OWN_SINGLE_STACK_CAPTIONS[data.kind]) + " Each row sums to one."
+            : OWN_SINGLE_STACK_CAPTIONS[data.architecture] || OWN_SINGLE_STACK_CAPTIONS[data.kind]) + " Each row sums to one."
         : DISPLAY_CAPTIONS.map) +
       (attentionView.shape === "scores"
         ? " These are weights; the scores of your model are in Inspect, Activations."
@@ -520,7 +520,7 @@ async function renderScores(panel, possible) {
     scores = await loadScores(panel);
   } catch (error) {
     panel.caption.textContent = toSentence(
-      error.told ? error.message : "the server did not respond; try again",
+      error.isServerMessage ? error.message : "the server did not respond; try again",
     );
     return;
   }
@@ -540,7 +540,7 @@ async function renderScores(panel, possible) {
   panel.caption.dataset.resting = DISPLAY_CAPTIONS.scores;
   mountMatrix(
     panel.canvas,
-    { weights: scores, rows: data.rows, columns: data.columns, possible, signed: true, most: maxValue },
+    { weights: scores, rows: data.rows, columns: data.columns, possible, signed: true, max: maxValue },
     {
       caption: panel.caption,
       hover: (r, k) =>

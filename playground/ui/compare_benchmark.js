@@ -48,7 +48,7 @@ VIEWS.table = {
             .filter((each) => each && typeof each.name === "string")
             .slice(0, MAX_MODELS)
         : DEFAULT_MODELS.map((name) => ({ name, on: true })),
-      list: el("ul", { className: "asked" }),
+      list: el("ul", { className: "suggestions" }),
       name: el("input", {
         type: "text",
         placeholder: "user/name",
@@ -61,7 +61,7 @@ VIEWS.table = {
       fields: {},
       sum: el("p", { className: "hint sum" }),
       problem: el("p", { className: "problem" }),
-      go: el("button", { type: "submit", className: "quiet main ask-them", textContent: "Run" }),
+      go: el("button", { type: "submit", className: "quiet main run-benchmark", textContent: "Run" }),
       caption: el("p", { className: "fairness", textContent: FAIRNESS_NOTE }),
       body: el("tbody"),
       leaks: el("div", { className: "leaks" }),
@@ -72,7 +72,7 @@ VIEWS.table = {
     benchmarkJob = createJobRunner("table", {
       begun: onBenchmarkStart,
       rows: onBenchmarkRows,
-      going: renderResults,
+      progress: renderResults,
       over: onBenchmarkFinish,
     });
     benchmarkForm.name.setAttribute("list", "compare-names");
@@ -303,7 +303,7 @@ function renderCost() {
       " first, once: " +
       away.map((row) => row.name).join(", ") +
       "."
-    : unknown || !chosen.length || chosen.some((each) => modelFacts.get(each.name).sentence)
+    : unknown || !chosen.length || chosen.some((each) => modelFacts.get(each.name).message)
       ? ""
       : "No download needed.";
 }
@@ -318,7 +318,7 @@ function runBenchmark() {
   const models = benchmarkForm.models.filter((each) => each.on).map((each) => each.name),
     { n, shots, rank } = currentNumbers();
   loadModelFacts(benchmarkForm.models.map((each) => each.name));
-  benchmarkJob.ask(
+  benchmarkJob.run(
     "table",
     { models, n, shots, rank: Math.min(n, rank), of: state.subject },
     state.subject,
@@ -521,7 +521,7 @@ function createResultRow(id, row) {
     el("td", {
       className: "number",
       textContent: formatExampleCount(row),
-      title: estimate ? estimate.sentence : "",
+      title: estimate ? estimate.message : "",
     }),
   );
   cells.push(
@@ -544,8 +544,8 @@ function createResultRow(id, row) {
       "td",
       { className: "number" },
       row.weights_bytes ? formatBytes(row.weights_bytes) : "",
-      ...(row.grown_bytes > 0
-        ? [el("span", { className: "what", textContent: "process + " + formatBytes(row.grown_bytes) })]
+      ...(row.added_bytes > 0
+        ? [el("span", { className: "what", textContent: "process + " + formatBytes(row.added_bytes) })]
         : []),
     ),
   );
@@ -616,7 +616,7 @@ function renderResults(response = null) {
               "td",
               { colSpan: 8 },
               el("span", {
-                className: "nobody",
+                className: "empty",
                 textContent: "No results yet. Select models to compare and press Run.",
               }),
             ),
@@ -624,11 +624,11 @@ function renderResults(response = null) {
         ]),
   );
   if (benchmarkResults.settings) benchmarkForm.caption.textContent = benchmarkResults.settings.caption;
-  const leaks = benchmarkResults.leaks.map((leak) => leak.sentence).join("\n");
+  const leaks = benchmarkResults.leaks.map((leak) => leak.message).join("\n");
   if (benchmarkForm.leaks.dataset.text !== leaks) {
     benchmarkForm.leaks.dataset.text = leaks;
     benchmarkForm.leaks.replaceChildren(
-      ...benchmarkResults.leaks.map((leak) => el("p", { className: "hint", textContent: leak.sentence })),
+      ...benchmarkResults.leaks.map((leak) => el("p", { className: "hint", textContent: leak.message })),
     );
   }
   benchmarkForm.files.hidden = !benchmarkResults.rows.size;
@@ -637,7 +637,7 @@ function renderResults(response = null) {
 }
 function retryModel(name) {
   const { n, shots, rank } = benchmarkResults.what;
-  benchmarkJob.ask("table", { models: [name], n, shots, rank, retry: name }, benchmarkResults.subject);
+  benchmarkJob.run("table", { models: [name], n, shots, rank, retry: name }, benchmarkResults.subject);
 }
 
 // ---------------------------------------------------------------- examples
@@ -659,7 +659,7 @@ function renderExamples() {
         {},
         el("summary", { className: "plain" }, "Few-shot examples (not held out)"),
         el("pre", {
-          textContent: examples.map(([asked, right]) => asked + "  →  " + right).join("\n"),
+          textContent: examples.map(([source, right]) => source + "  →  " + right).join("\n"),
         }),
       );
       box.dataset.number = "examples";
@@ -750,19 +750,19 @@ function createAnswer(row, item) {
     );
   else {
     for (let i = 0; i < Math.max(right.length, item.read.length); i++) {
-      const given = item.read[i],
-        fine = i < right.length && given === right[i];
+      const answer = item.read[i],
+        fine = i < right.length && answer === right[i];
       read.append(
         el("span", {
           className: fine ? "" : "wrong",
-          textContent: given === undefined ? "_" : given === null ? "?" : given,
+          textContent: answer === undefined ? "_" : answer === null ? "?" : answer,
           title: fine
             ? "correct"
             : i >= right.length
               ? "extra token"
-              : (given === undefined
+              : (answer === undefined
                   ? "missing"
-                  : given === null
+                  : answer === null
                     ? "not a token of the task"
                     : "wrong") +
                 "; target: " +

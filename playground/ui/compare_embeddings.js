@@ -34,7 +34,7 @@ VIEWS.meaning = {
   },
   show() {
     const part = embeddingsView.parts[embeddingsView.part];
-    (part.fields || []).forEach((field) => field.look());
+    (part.fields || []).forEach((field) => field.loadFacts());
     if (part.draw) part.draw();
     autoRunEmbeddings();
   },
@@ -54,7 +54,7 @@ function autoRunEmbeddings() {
   if (state.view !== "meaning" || !root.offsetParent) return;
   const part = embeddingsView.parts[embeddingsView.part];
   if (embeddingsView.part === "sizes") loadSizes();
-  else autoRun(part.asker, "free-" + part.name, part.fields, part.ask);
+  else autoRun(part.asker, "free-" + part.name, part.fields, part.run);
 }
 const formatCosine = (x) => x.toFixed(2);
 
@@ -74,7 +74,7 @@ function createWordInContextForm(name) {
         el("input", { type: "text", value: "bank", required: true, maxLength: 40 }),
       ],
       [
-        "beside",
+        "references",
         "Words to compare with",
         el("input", { type: "text", value: "river, shore, money, loan", maxLength: 330 }),
         "Up to eight words, separated by commas; each is a separate input",
@@ -84,7 +84,7 @@ function createWordInContextForm(name) {
       model: fields[0].value,
       text: inputs.text.value,
       word: inputs.word.value,
-      beside: inputs.beside.value
+      references: inputs.references.value
         .split(",")
         .map((each) => each.trim())
         .filter(Boolean),
@@ -126,8 +126,8 @@ function renderWordInContext(part) {
     "two-alike",
     "Cosine of the two occurrences by layer, and of other pairs of words",
   );
-  embeddingsView.each = result.beside.map((word) =>
-    chart("beside-word", "Cosine of " + word + " with each of the two, by layer"),
+  embeddingsView.each = result.references.map((word) =>
+    chart("reference-word", "Cosine of " + word + " with each of the two, by layer"),
   );
   embeddingsView.keys = el(
     "div",
@@ -159,7 +159,7 @@ function renderWordInContext(part) {
       "layer",
       "the two",
       "other pairs",
-      ...result.beside.flatMap((word) => [word + " 1", word + " 2"]),
+      ...result.references.flatMap((word) => [word + " 1", word + " 2"]),
     ],
     cell = (value) =>
       el("td", {
@@ -191,7 +191,7 @@ function renderWordInContext(part) {
           el("td", { className: "number", textContent: each.layer || "in" }),
           cell(each.alike),
           cell(each.others),
-          ...each.beside.flatMap((pair) => (pair ? pair.map(cell) : [cell(null), cell(null)])),
+          ...each.references.flatMap((pair) => (pair ? pair.map(cell) : [cell(null), cell(null)])),
         ),
       ),
     ),
@@ -225,7 +225,7 @@ function renderWordInContext(part) {
         el(
           "div",
           { className: "small-charts" },
-          ...result.beside.map((word, i) =>
+          ...result.references.map((word, i) =>
             el("div", {}, el("span", { className: "hint", textContent: word }), embeddingsView.each[i]),
           ),
         ),
@@ -254,7 +254,7 @@ function paintWordInContext() {
     values = layers.flatMap((each) => [
       each.alike,
       each.others ?? 0,
-      ...each.beside.flatMap((pair) => pair || []),
+      ...each.references.flatMap((pair) => pair || []),
     ]),
     low = Math.min(0, Math.floor(10 * Math.min(...values)) / 10);
   for (const keys of [embeddingsView.keys, embeddingsView.keys2])
@@ -274,7 +274,7 @@ function paintWordInContext() {
     paintLines(
       canvas,
       [0, 1].map((side) =>
-        layers.filter((each) => each.beside[k]).map((each) => [each.layer, each.beside[k][side]]),
+        layers.filter((each) => each.references[k]).map((each) => [each.layer, each.references[k][side]]),
       ),
       [low, 1],
       ticks,
@@ -314,8 +314,8 @@ function createAnalogyForm(name) {
       const { result } = response,
         { words, expected } = result,
         ranks = [
-          ["among all tokens", expected.with_given, "no exclusions"],
-          ["without the three input words", expected.without_given, "as in Mikolov et al. 2013"],
+          ["among all tokens", expected.with_input_words, "no exclusions"],
+          ["without the three input words", expected.without_input_words, "as in Mikolov et al. 2013"],
           [
             "nearest to " + words.plus + " alone",
             expected.of_the_first_alone,
@@ -357,7 +357,7 @@ function createAnalogyForm(name) {
         }),
         createBarList(
           result.nearest.map((each) => [
-            readableToken(each.token) + (each.given ? " (input)" : ""),
+            readableToken(each.token) + (each.is_input ? " (input)" : ""),
             each.cosine,
             {
               chosen: each.id === tokenIdOf(result, "expected"),

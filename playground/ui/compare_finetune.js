@@ -37,9 +37,9 @@ VIEWS.finetune = {
       score: el("canvas", { className: "tuned-score" }),
       loss: el("canvas", { className: "tuned-loss" }),
       words: el("p", { className: "verdict" }),
-      ask: el("button", {
+      benchmark: el("button", {
         type: "button",
-        className: "quiet main ask-three",
+        className: "quiet main benchmark-three",
         textContent: "Compare all three in the benchmark",
         hidden: true,
       }),
@@ -87,9 +87,9 @@ VIEWS.finetune = {
       event.preventDefault();
       saveFinetuneForm();
       await backgroundQueue;
-      finetuneJob.ask("finetune", finetuneRequest(), state.subject);
+      finetuneJob.run("finetune", finetuneRequest(), state.subject);
     });
-    finetuneForm.ask.addEventListener("click", benchmarkFinetuned);
+    finetuneForm.benchmark.addEventListener("click", benchmarkFinetuned);
     for (const [canvas, text] of [
       [finetuneForm.score, "Exact match by training step"],
       [finetuneForm.loss, "Loss by training step"],
@@ -122,7 +122,7 @@ VIEWS.finetune = {
             chartBox("Loss (logarithmic)", finetuneForm.loss),
           ),
           finetuneForm.words,
-          finetuneForm.ask,
+          finetuneForm.benchmark,
         ),
       ),
     );
@@ -135,7 +135,7 @@ VIEWS.finetune = {
     return ["finetune"];
   },
   show() {
-    finetuneForm.field.look();
+    finetuneForm.field.loadFacts();
     if (!finetuneForm.planned) planFinetune();
     paintFinetune();
   },
@@ -167,7 +167,7 @@ async function planFinetune() {
   try {
     response = await runBackgroundJob("finetune-plan", request, () => {}, state.subject);
   } catch (error) {
-    response = { error: error.told ? error.message : "the server did not respond; try again" };
+    response = { error: error.isServerMessage ? error.message : "the server did not respond; try again" };
   }
   if (finetuneForm.planned !== requestKey) return;
   finetuneForm.cost.classList.toggle("error", Boolean(response.error) || !response.fits);
@@ -233,9 +233,9 @@ function onFinetuneFinish(response) {
 }
 const finetuneEvaluations = () => finetuneState.steps.filter((row) => typeof row.exact_match === "number");
 function renderFinetuneSummary() {
-  const seen = finetuneEvaluations(),
-    first = seen[0],
-    last = seen[seen.length - 1],
+  const evaluations = finetuneEvaluations(),
+    first = evaluations[0],
+    last = evaluations[evaluations.length - 1],
     name = finetuneState.result ? finetuneState.result.from : finetuneState.what ? finetuneState.what.model : "";
   finetuneForm.words.textContent =
     !first && finetuneJob.busy
@@ -258,7 +258,7 @@ function renderFinetuneSummary() {
               (finetuneState.result.note ? "; " + finetuneState.result.note : "") +
               "."
             : "");
-  finetuneForm.ask.hidden = !finetuneState.result;
+  finetuneForm.benchmark.hidden = !finetuneState.result;
 }
 function paintFinetune() {
   if (!finetuneForm.score.clientWidth) return;

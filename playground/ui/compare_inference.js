@@ -65,7 +65,7 @@ VIEWS.free = {
   },
   show() {
     const part = inferenceView.parts[inferenceView.part];
-    part.fields.forEach((field) => field.look());
+    part.fields.forEach((field) => field.loadFacts());
     if (part.draw) part.draw();
     autoRunInference();
   },
@@ -80,7 +80,7 @@ function selectTask(name) {
 // The first task runs without a click if its model is already on this machine.
 function autoRunInference() {
   if (state.view === "free" && inferenceView.part === "fill")
-    autoRun(inferenceView.parts.fill.asker, "free-fill", inferenceView.parts.fill.fields, inferenceView.parts.fill.ask);
+    autoRun(inferenceView.parts.fill.asker, "free-fill", inferenceView.parts.fill.fields, inferenceView.parts.fill.run);
 }
 
 // ---------------------------------------------------------------- shared parts
@@ -90,7 +90,7 @@ function autoRun(jobRunner, key, fields, start) {
   if (
     !fields.every((field) => {
       const row = modelFacts.get(field.value);
-      return row && !row.sentence && row.where !== "hub";
+      return row && !row.message && row.where !== "hub";
     })
   )
     return;
@@ -103,7 +103,7 @@ async function runJob(jobRunner, kind, request) {
   jobRunner.done = true;
   while (!owner) await sleep(100); // the owner key has not arrived yet
   if (jobRunners.some((each) => each !== jobRunner && each.busy)) await Promise.race([backgroundQueue, sleep(2500)]);
-  await jobRunner.ask(kind, request);
+  await jobRunner.run(kind, request);
 }
 const createTokenList = (list) =>
   el(
@@ -197,20 +197,20 @@ function createInferenceForm(
     }),
   );
   part.asker = createJobRunner("free-" + name, {
-    begun: (asked, anew) => {
+    begun: (payload, anew) => {
       part.asker.done = true;
       part.fresh = true;
-      begun(part, asked, anew);
+      begun(part, payload, anew);
     },
-    rows: (list, response, asked) => {
-      rows(part, list, asked);
+    rows: (list, response, payload) => {
+      rows(part, list, payload);
     },
-    over: (response, asked) => {
+    over: (response, payload) => {
       loadModelFacts(
         part.fields.map((field) => field.value),
         true,
       ); // the downloaded models are now on this machine
-      return over(part, response, asked);
+      return over(part, response, payload);
     },
   });
   const labels = controls.map(([key, label, input, hint = ""]) => {
@@ -229,7 +229,7 @@ function createInferenceForm(
     );
   });
   part.go = el("button", { type: "submit", className: "quiet main", textContent: button });
-  part.ask = () => runJob(part.asker, kind, what(part));
+  part.run = () => runJob(part.asker, kind, what(part));
   const form = el(
     "form",
     { className: "numbers" },
@@ -242,7 +242,7 @@ function createInferenceForm(
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     remember();
-    part.ask();
+    part.run();
   });
   part.box = el(
     "div",
@@ -372,7 +372,7 @@ function createGenerationForm(name) {
   chance();
   return part;
 }
-function onGeneratedTokens(part, rows, asked) {
+function onGeneratedTokens(part, rows, payload) {
   if (part.fresh) {
     // the previous text stays until the first new token
     part.fresh = false;
@@ -381,7 +381,7 @@ function onGeneratedTokens(part, rows, asked) {
     part.text = el(
       "div",
       { className: "written" },
-      el("span", { className: "prompt", textContent: asked.text }),
+      el("span", { className: "prompt", textContent: payload.text }),
     );
     part.text.setAttribute("role", "group");
     part.text.setAttribute(
@@ -573,10 +573,10 @@ function createTrainHeadForm(name) {
     rows(part, rows) {
       if (part.fresh) {
         part.fresh = false;
-        part.looks = [];
+        part.metrics = [];
         part.result = null;
       }
-      part.looks.push(...rows);
+      part.metrics.push(...rows);
       paintTraining(part);
     },
     over(part, response) {
@@ -589,7 +589,7 @@ function createTrainHeadForm(name) {
     },
   });
   part.draw = () => {
-    if (part.looks) paintTraining(part);
+    if (part.metrics) paintTraining(part);
   };
   return part;
 }
@@ -598,7 +598,7 @@ function paintTraining(part) {
     Object.assign(part, {
       score: el("canvas", { className: "head-score" }),
       loss: el("canvas", { className: "head-loss" }),
-      told: el("div"),
+      results: el("div"),
     });
     for (const [canvas, text] of [
       [part.score, "Accuracy on held-out texts by step"],
@@ -616,19 +616,19 @@ function paintTraining(part) {
         chart("Accuracy on held-out texts", part.score),
         chart("Loss (logarithmic)", part.loss),
       ),
-      part.told,
+      part.results,
     );
   }
-  const last = part.looks[part.looks.length - 1];
+  const last = part.metrics[part.metrics.length - 1];
   if (!last) return;
   if (part.score.clientWidth) {
     const maxValue = Math.max(10, last.step),
-      losses = part.looks
+      losses = part.metrics
         .filter((row) => row.loss)
         .map((row) => [row.step, Math.log10(Math.max(row.loss, 1e-6))]);
     paintLines(
       part.score,
-      [part.looks.map((row) => [row.step, row.held_out_accuracy])],
+      [part.metrics.map((row) => [row.step, row.held_out_accuracy])],
       [0, 1],
       [
         [0, "0"],
@@ -642,11 +642,11 @@ function paintTraining(part) {
       ticks = [];
     for (let e = low; e <= high; e++) ticks.push([e, String(+(10 ** e).toPrecision(1))]);
     paintLines(part.loss, [losses], [low, high + 0.1], ticks, maxValue);
-    part.score.drawn = part.looks; // tests read this property
+    part.score.drawn = part.metrics; // tests read this property
   }
   const { result } = part;
   if (!result) {
-    part.told.replaceChildren(
+    part.results.replaceChildren(
       el("p", {
         className: "verdict",
         textContent:
@@ -661,10 +661,10 @@ function paintTraining(part) {
     );
     return;
   }
-  if (part.told.of === result) return;
-  part.told.of = result;
+  if (part.results.of === result) return;
+  part.results.of = result;
   const held = result.held_out,
-    asked = (title, rows) =>
+    createExampleRow = (title, rows) =>
       el(
         "div",
         {},
@@ -682,9 +682,9 @@ function paintTraining(part) {
     to.inputs.text.value = result.sentence;
     to.remember();
     selectTask("classify");
-    to.ask();
+    to.run();
   });
-  part.told.replaceChildren(
+  part.results.replaceChildren(
     el("p", {
       className: "verdict",
       textContent:
@@ -701,7 +701,7 @@ function paintTraining(part) {
         ". Chance is " +
         formatPercent(result.chance) +
         ", always the most frequent label " +
-        formatPercent(result.most_frequent) +
+        formatPercent(result.majority_fraction) +
         ".",
     }),
     el("p", {
@@ -711,8 +711,8 @@ function paintTraining(part) {
     el(
       "div",
       { className: "charts" },
-      asked("Before: " + result.before.note, result.before.labels),
-      asked(
+      createExampleRow("Before: " + result.before.note, result.before.labels),
+      createExampleRow(
         "After " + pluralize(result.steps, "step") + " on " + pluralize(result.training_rows, "text"),
         result.after.labels,
       ),

@@ -15,7 +15,7 @@ const matchedFamilies = {
   chosen: new Set(["bert", "gpt2", "bart", "transformer"]),
   runs: [],
   curves: [],
-  asked: 0,
+  requestId: 0,
   lengths: null,
 };
 let familiesView;
@@ -38,7 +38,7 @@ VIEWS.families = {
         el("input", { type: "number", min: 1, max: 512, step: 1, className: name }),
       );
     familiesView = {
-      list: el("ul", { className: "asked" }),
+      list: el("ul", { className: "suggestions" }),
       words: el("p", { className: "hint sum" }),
       problem: el("p", { className: "problem" }),
       go: el("button", {
@@ -56,7 +56,7 @@ VIEWS.families = {
       score: el("canvas", { className: "score-chart" }),
       loss: el("canvas", { className: "loss-chart" }),
       body: el("tbody"),
-      known: el("div", { className: "known" }),
+      facts: el("div", { className: "facts" }),
     };
     familiesView.problem.setAttribute("role", "alert");
     for (const [canvas, text] of [
@@ -70,7 +70,7 @@ VIEWS.families = {
       "form",
       { className: "numbers" },
       length("shortest", "Shortest"),
-      length("longest", "Longest"),
+      length("max-length", "Longest"),
       familiesView.words,
       familiesView.go,
     );
@@ -83,7 +83,7 @@ VIEWS.families = {
       familiesView.timer = setTimeout(() => loadMatchedFamilies(false), 400);
     });
     familiesView.shortest = form.querySelector(".shortest");
-    familiesView.longest = form.querySelector(".longest");
+    familiesView.maxLength = form.querySelector(".max-length");
     const head = el(
       "tr",
       {},
@@ -128,14 +128,14 @@ VIEWS.families = {
           ),
         ),
       ),
-      familiesView.known,
+      familiesView.facts,
     );
     renderLearners();
     watchFamilies();
   },
   show() {
     if (!matchedFamilies.offered.length) loadMatchedFamilies(true);
-    if (!familiesView.known.children.length) renderFacts();
+    if (!familiesView.facts.children.length) renderFacts();
     paintCurves();
   },
   chosen() {
@@ -150,19 +150,19 @@ async function loadMatchedFamilies(reset) {
   const lengths =
       reset || !familiesView.shortest.value
         ? {}
-        : { min_length: +familiesView.shortest.value, max_length: +familiesView.longest.value },
+        : { min_length: +familiesView.shortest.value, max_length: +familiesView.maxLength.value },
     requestKey = JSON.stringify([state.subject, lengths]);
   if (matchedFamilies.question === requestKey) return; // already requested
   matchedFamilies.question = requestKey;
-  const requestId = ++matchedFamilies.asked;
+  const requestId = ++matchedFamilies.requestId;
   if (!matchedFamilies.offered.length) familiesView.words.textContent = "Matching parameter counts";
   let response;
   try {
-    response = await request("compare-budget", { owner, subject: state.subject, ...lengths }, 60000);
+    response = await request("architectures/matched", { owner, subject: state.subject, ...lengths }, 60000);
   } catch (error) {
     response = { error: "the server did not respond; try again" };
   }
-  if (requestId !== matchedFamilies.asked) return;
+  if (requestId !== matchedFamilies.requestId) return;
   matchedFamilies.question = "";
   familiesView.problem.textContent = toSentence(response.error || "");
   familiesView.go.disabled = Boolean(response.error);
@@ -170,7 +170,7 @@ async function loadMatchedFamilies(reset) {
   Object.assign(matchedFamilies, { offered: response.families, task: response.task, parameters: response.parameters });
   if (reset) {
     familiesView.shortest.value = response.min_length;
-    familiesView.longest.value = response.max_length;
+    familiesView.maxLength.value = response.max_length;
   }
   renderFamilies();
 }
@@ -179,24 +179,24 @@ function renderFamilies() {
     ...matchedFamilies.offered.map((each) => {
       const tick = el("input", {
           type: "checkbox",
-          checked: matchedFamilies.chosen.has(each.family),
+          checked: matchedFamilies.chosen.has(each.architecture),
           disabled: Boolean(each.error),
         }),
         off = each.parameters ? each.parameters / matchedFamilies.parameters - 1 : 0;
       tick.addEventListener("change", () => {
-        if (tick.checked) matchedFamilies.chosen.add(each.family);
-        else matchedFamilies.chosen.delete(each.family);
+        if (tick.checked) matchedFamilies.chosen.add(each.architecture);
+        else matchedFamilies.chosen.delete(each.architecture);
         renderFamilyNote();
       });
       return el(
         "li",
-        { title: each.sentence },
+        { title: each.description },
         el("label", {}, tick, el("span", { className: "name", textContent: each.title })),
         el("span", {
           className: "takes" + (each.error ? " error" : ""),
           textContent: each.error
             ? toSentence(each.error)
-            : (each.own ? "like yours: " : "") +
+            : (each.is_current ? "like yours: " : "") +
               each.parameters.toLocaleString("en") +
               " parameters" +
               (Math.abs(off) < 0.0005
@@ -209,7 +209,7 @@ function renderFamilies() {
   renderFamilyNote();
 }
 function renderFamilyNote() {
-  const n = matchedFamilies.offered.filter((each) => matchedFamilies.chosen.has(each.family) && !each.error).length;
+  const n = matchedFamilies.offered.filter((each) => matchedFamilies.chosen.has(each.architecture) && !each.error).length;
   familiesView.words.textContent =
     matchedFamilies.task + "; your model has " + pluralize(matchedFamilies.parameters, "parameter") + ".";
   familiesView.go.textContent = n ? "Train " + pluralize(n, "model") : "Train";
@@ -217,17 +217,17 @@ function renderFamilyNote() {
 }
 async function trainFamilies() {
   const families = matchedFamilies.offered
-    .filter((each) => matchedFamilies.chosen.has(each.family) && !each.error)
-    .map((each) => each.family);
+    .filter((each) => matchedFamilies.chosen.has(each.architecture) && !each.error)
+    .map((each) => each.architecture);
   familiesView.go.disabled = true;
   let response;
   try {
-    response = await request("compare-train", {
+    response = await request("architectures/train", {
       owner,
       subject: state.subject,
       families,
       min_length: +familiesView.shortest.value,
-      max_length: +familiesView.longest.value,
+      max_length: +familiesView.maxLength.value,
     });
   } catch (error) {
     response = { error: "the server did not respond; try again" };
@@ -259,7 +259,7 @@ async function loadCurves() {
   const runs = matchedFamilies.runs;
   let response;
   try {
-    response = await request("compare-curves", { owner, subjects: runs.map((each) => each.subject) });
+    response = await request("architectures/curves", { owner, subjects: runs.map((each) => each.subject) });
   } catch (error) {
     return;
   }
@@ -288,14 +288,14 @@ function renderLearners() {
         curve.status,
         curve.step,
         curve.reached,
-        curve.place,
+        curve.queue_position,
         i,
       ]);
     const before = [...familiesView.body.children].find((row) => row.dataset.subject === each.subject);
     if (before && before.dataset.signature === signature) return before;
     const last = curve.scored.length ? curve.scored[curve.scored.length - 1] : null,
       how =
-        curve.status === "waiting" && curve.place
+        curve.status === "waiting" && curve.queue_position
           ? "queued"
           : curve.status === "done" || curve.status === "stopped"
             ? curve.status + " at step " + curve.step.toLocaleString("en")
@@ -357,7 +357,7 @@ function renderLearners() {
     );
     row.dataset.subject = each.subject;
     row.dataset.signature = signature;
-    row.dataset.family = each.family;
+    row.dataset.architecture = each.architecture;
     row.dataset.reached = curve.reached ? curve.reached[0] : "";
     row.dataset.status = curve.status;
     return row;
@@ -378,7 +378,7 @@ function renderLearners() {
                 "td",
                 { colSpan: 7 },
                 el("span", {
-                  className: "nobody",
+                  className: "empty",
                   textContent: "No runs yet. Select architectures and press Train.",
                 }),
               ),
@@ -477,7 +477,7 @@ const FACT_COLUMNS = [
 async function renderFacts() {
   let response;
   try {
-    response = await request("compare-known", {});
+    response = await request("models/facts", {});
   } catch (error) {
     return;
   }
@@ -517,10 +517,10 @@ async function renderFacts() {
       ),
     ),
   ];
-  familiesView.known.replaceChildren(
+  familiesView.facts.replaceChildren(
     ...reading(
       "Three architectures",
-      ["", ...response.families.map((each) => each.family)],
+      ["", ...response.families.map((each) => each.architecture)],
       FACT_COLUMNS.map(([key, label]) => [label, ...response.families.map((each) => each[key])]),
     ),
     ...reading(
@@ -539,7 +539,7 @@ async function renderFacts() {
         String(each.year),
         each.name,
         each.from.join(", ") || "recurrent models with attention",
-        each.family,
+        each.architecture,
         each.idea,
         each.use,
         each.here,

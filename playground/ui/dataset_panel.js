@@ -25,12 +25,12 @@ async function uploadDataset() {
   if (!currentUpload || (inputMode === "text" && !currentUpload.body.trim())) { pendingRequest = null; renderReport(null); return; }
   const size = currentUpload.body.size === undefined ? new Blob([currentUpload.body]).size : currentUpload.body.size;
   if (size > 50e6) { renderReport({ error: "there are " + formatBytes(size) + "; at most 50 MB are read, so leave some out" }); return; }
-  datasetReport = null; $(".use").disabled = true; $(".found").classList.add("old");
+  datasetReport = null; $(".use").disabled = true; $(".report").classList.add("old");
   setStatus(inputMode === "hub" ? "Reading the dataset" : size > 2e6 ? "Sending and reading " + formatBytes(size) : "Reading");
   let reply;
   try {
     const headers = { "Content-Type": "application/octet-stream", "X-Owner": owner, "X-Name": encodeURIComponent([...currentUpload.name].slice(-90).join("")), "X-Columns": encodeURIComponent(columnNames()), "X-Words": $(".words").value };
-    const answer = await fetch(new URL("rows", baseUrl), { method: "POST", headers, body: currentUpload.body, signal: AbortSignal.any([controller.signal, AbortSignal.timeout(300000)]) });
+    const answer = await fetch(new URL("datasets", baseUrl), { method: "POST", headers, body: currentUpload.body, signal: AbortSignal.any([controller.signal, AbortSignal.timeout(300000)]) });
     reply = answer.headers.get("content-type")?.includes("json") ? await answer.json() : { error: await answer.text() };
   } catch (error) {
     if (controller.signal.aborted) return;
@@ -44,8 +44,8 @@ async function previewDataset(content) {
   const controller = pendingRequest = new AbortController();
   datasetReport = null; $(".use").disabled = true; setStatus("Reading");
   let reply;
-  try { reply = await requestWithRetry(() => request("rows", { do: "show", owner, content }, 130000), () => controller === pendingRequest, (busy) => setStatus(toSentence(busy))); } catch (error) { reply = { error: "no answer from the server; try again" }; }
-  if (controller === pendingRequest) { pendingRequest = null; renderReport(reply.content ? { ...reply, kept: true } : reply); }
+  try { reply = await requestWithRetry(() => request("datasets/action", { do: "show", owner, content }, 130000), () => controller === pendingRequest, (busy) => setStatus(toSentence(busy))); } catch (error) { reply = { error: "no answer from the server; try again" }; }
+  if (controller === pendingRequest) { pendingRequest = null; renderReport(reply.content ? { ...reply, isStored: true } : reply); }
 }
 const setStatus = (text) => { $(".state").textContent = text; };
 
@@ -54,11 +54,11 @@ function renderReport(report) {
   datasetReport = report && report.content ? report : null;
   const lines = (report && report.lines) || [], errorMessage = (report && report.error) || "";
   setVisible(".problem", Boolean(errorMessage));
-  $(".problem p").textContent = lines.length ? pluralize(report.bad, "line") + " cannot be taken:" : toSentence(errorMessage);
+  $(".problem p").textContent = lines.length ? pluralize(report.bad, "line") + " rejected:" : toSentence(errorMessage);
   $(".problem ul").replaceChildren(...lines.map((line) => el("li", { textContent: toSentence(line) })), ...(report && report.bad > lines.length ? [el("li", { textContent: "And " + (report.bad - lines.length).toLocaleString("en") + " more." })] : []));
   if (report && report.columns && report.columns.length) { setVisible(".columns", true); $("datalist").replaceChildren(...report.columns.map((name) => el("option", { value: name }))); }
-  setVisible(".found", Boolean(report && report.preview));
-  $(".found").classList.remove("old");
+  setVisible(".report", Boolean(report && report.preview));
+  $(".report").classList.remove("old");
   if (report && report.preview) { $(".preview tbody").replaceChildren(...report.preview.map(([source, target]) => el("tr", {}, createTokenCell(source), createTokenCell(target)))); renderCounts(report); }
   updateUseButton();
 }
@@ -71,7 +71,7 @@ function renderCounts(report) {
     ["sources", formatLengthRange(report.source), "Shortest and longest"], ["targets", formatLengthRange(report.target), "Shortest and longest"],
     ["held out", report.held_out === null ? "one in sixteen" : report.held_out.toLocaleString("en"), "Never train the model; a hash of the source chooses them"],
     report.duplicates && ["repeated", pluralize(report.duplicates, "row") + ", left out", "An earlier line has the same source and target"],
-    report.contradictions && ["contradicting", pluralize(report.contradictions, "row") + ", left out: line " + report.contradicted.map((n) => n.toLocaleString("en")).join(", ") + (report.contradictions > report.contradicted.length ? " and more" : ""), "Their source stood there before with another target; the first is kept"],
+    report.contradictions && ["contradicting", pluralize(report.contradictions, "row") + ", left out: line " + report.contradicted.map((n) => n.toLocaleString("en")).join(", ") + (report.contradictions > report.contradicted.length ? " and more" : ""), "An earlier line has the same source with another target; the first line counts"],
   ].filter(Boolean);
   $(".counts").replaceChildren(...pairs.flatMap(([name, value, title]) => [el("dt", { textContent: name, title }), el("dd", { textContent: value, title })]));
 }
@@ -88,18 +88,18 @@ async function useDataset() {
   $(".use").disabled = true; setStatus("Saving the dataset");
   let reply;
   try {
-    reply = await request("rows", { do: "use", owner, content: datasetReport.content }, 60000);
-    if (reply.again) { await uploadDataset(); if (!datasetReport) return; reply = await request("rows", { do: "use", owner, content: datasetReport.content }, 60000); }
+    reply = await request("datasets/action", { do: "use", owner, content: datasetReport.content }, 60000);
+    if (reply.again) { await uploadDataset(); if (!datasetReport) return; reply = await request("datasets/action", { do: "use", owner, content: datasetReport.content }, 60000); }
     if (reply.again) reply = { error: "the server no longer has this dataset; upload it again" };
   } catch (error) { reply = { error: "no answer from the server; try again" }; }
   if (reply.error) { renderReport({ ...datasetReport, error: reply.error }); return; }
   trigger("select", { index: 0, value: { rows: datasetReport.content, min_length: datasetReport.source[0], max_length: datasetReport.source[1] } });
   formDataset = datasetReport.content;
-  updateUseButton(); renderKeptDatasets();
+  updateUseButton(); renderStoredDatasets();
 }
-async function renderKeptDatasets() {
+async function renderStoredDatasets() {
   let datasets;
-  try { datasets = (await request("rows", { do: "list", owner })).kept || []; } catch (error) { return; }
+  try { datasets = (await request("datasets/action", { do: "list", owner })).datasets || []; } catch (error) { return; }
   setVisible(".shelf", datasets.length > 0);
   $(".shelf summary").textContent = pluralize(datasets.length, "dataset") + " on this server";
   $(".shelf ul").replaceChildren(...datasets.map((each) => {
@@ -110,8 +110,8 @@ async function renderKeptDatasets() {
     remove.addEventListener("click", async () => {
       remove.disabled = true;
       let reply;
-      try { reply = await request("rows", { do: "remove", owner, content: each.content }); } catch (error) { reply = { error: "no answer from the server; try again" }; }
-      if (reply.error) { renderReport({ error: reply.error }); remove.disabled = false; } else renderKeptDatasets();
+      try { reply = await request("datasets/action", { do: "remove", owner, content: each.content }); } catch (error) { reply = { error: "no answer from the server; try again" }; }
+      if (reply.error) { renderReport({ error: reply.error }); remove.disabled = false; } else renderStoredDatasets();
     });
     return el("li", {}, pick, remove);
   }));
@@ -162,7 +162,7 @@ function mount() {
   try { value = JSON.parse(props.value) || {}; } catch (error) { return; }
   const before = formDataset;
   owner = value.owner || ""; formDataset = value.rows || "";
-  if (before === null) renderKeptDatasets();
+  if (before === null) renderStoredDatasets();
   if (formDataset && formDataset !== before && !(datasetReport && datasetReport.content === formDataset)) previewDataset(formDataset); else updateUseButton();
 }
 watch("value", mount);

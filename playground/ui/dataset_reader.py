@@ -80,8 +80,8 @@ def _limit_memory() -> None:
 
 
 def _load_dataset(request: dict[str, Any]) -> PairDataset:
-    if "kept" in request:
-        return load_pairs(request["kept"])
+    if "dataset" in request:
+        return load_pairs(request["dataset"])
     if "hub" in request:
         return from_hub(request["hub"], request["columns"], request["words"])
     return from_bytes(

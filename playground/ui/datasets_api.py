@@ -53,7 +53,7 @@ from .rate_limit import FairSemaphoreQueue, resolve_client_address
 from .session import OWNER_KEY_PATTERN
 from .transfer_slots import Transfer, TransferSlots
 
-UPLOAD_PATH = "/playground/rows"
+UPLOAD_PATH = "/playground/datasets"
 UPLOAD_TIMEOUT_S = 120  # seconds
 READ_TIMEOUT_S = 120  # seconds
 MAX_CONCURRENT_READS = 2
@@ -267,7 +267,7 @@ class DatasetUploads:
         if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
             return {"error": "the request has no owner key; reload the page and try again"}
         if action == "list":
-            return {"kept": await asyncio.to_thread(self.list_kept, owner)}
+            return {"datasets": await asyncio.to_thread(self.list_datasets, owner)}
         if not isinstance(content, str) or not SHA256_PATTERN.fullmatch(content):
             return {"error": "these are no rows; bring some"}
         try:
@@ -298,7 +298,7 @@ class DatasetUploads:
         try:
             # raises an error if it is not stored here
             await asyncio.to_thread(load_metadata, content)
-            return await self.read_dataset(owner, {"kept": content})
+            return await self.read_dataset(owner, {"dataset": content})
         finally:
             self._preview_addresses.remove(address)
 
@@ -312,12 +312,12 @@ class DatasetUploads:
         """
         with self._lock:
             pending_content, folder = self._pending.get(owner, ("", Path()))
-            is_owner_kept = (datasets_dir() / content).is_dir()
-            if not is_owner_kept and (pending_content != content or not (folder / "rows").is_dir()):
+            is_stored = (datasets_dir() / content).is_dir()
+            if not is_stored and (pending_content != content or not (folder / "rows").is_dir()):
                 return {"again": True}
             files = (
                 {}
-                if is_owner_kept
+                if is_stored
                 else {path.name: path.read_bytes() for path in (folder / "rows").iterdir()}
             )
             marker = self._owner_markers(owner) / content
@@ -333,7 +333,7 @@ class DatasetUploads:
             self._addresses.setdefault(marker, CLIENT_ADDRESS.get())
         return {}
 
-    def list_kept(self, owner: str) -> list[dict[str, Any]]:
+    def list_datasets(self, owner: str) -> list[dict[str, Any]]:
         """Return the stored datasets of a visitor, most recently used first.
 
         The owner of a local instance gets all.
@@ -385,7 +385,7 @@ class DatasetUploads:
 
     def _in_use(self, content: str) -> bool:
         return any(
-            config.task.task == LOOKUP and config.task.rows == content
+            config.task.task == LOOKUP and config.task.dataset_sha256 == content
             for config in self.registry.all_configs()
         )
 
@@ -419,10 +419,8 @@ class DatasetUploads:
             )
         if new_bytes and not self._evict_for_address(new_bytes):
             raise UserError(
-                "rows from your address take all of the "
-                f"{max_amount_per_address(self.all_mb):g} MB that one address may keep "
-                "here; "
-                "remove some, or try again later"
+                f"rows from your address take all of the {max_amount_per_address(self.all_mb):g} "
+                "MB that one address may keep here; remove some, or try again later"
             )
         if new_bytes and not self._evict_for(new_bytes):
             raise UserError(

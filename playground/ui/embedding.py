@@ -15,8 +15,8 @@ EMBED_VIEWS = ("learning", "attention", "try", "samples", "inspect")
 EMBED_STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 # The script runs before the first paint, so that the rest of the page never appears.
 EMBED_HEAD = f"""<script>
-{{ const asked = new URLSearchParams(location.search).get("embed");
-  if ({json.dumps(EMBED_VIEWS)}.includes(asked)) document.documentElement.dataset.embed = asked; }}
+{{ const view = new URLSearchParams(location.search).get("embed");
+  if ({json.dumps(EMBED_VIEWS)}.includes(view)) document.documentElement.dataset.embed = view; }}
 </script>
 <style>
 {EMBED_STYLE}</style>"""

@@ -97,17 +97,20 @@ class LabPage:
 
     def handlers(self) -> dict[str, Handler]:
         routes = {
-            "lab-questions": self.presets,
-            "lab-poll": self.poll,
-            "lab-plan": self.plan,
-            "lab-begin": self.submit,
-            "lab-do": self.run_action,
-            "lab-csv": self.export_csv,
-            "lab-claims": self.replications,
-            "lab-claim": self.start_replication,
+            "experiments/presets": self.presets,
+            "experiments/poll": self.poll,
+            "experiments/plan": self.plan,
+            "experiments/submit": self.submit,
+            "experiments/action": self.run_action,
+            "experiments/csv": self.export_csv,
+            "replications/list": self.replications,
+            "replications/start": self.start_replication,
         }
         answerers = {name: self._owner_handler(answer) for name, answer in routes.items()}
-        return answerers | {"lab-figures": self.export_figures, "lab-verdict": self.outcome}
+        return answerers | {
+            "experiments/figures": self.export_figures,
+            "replications/outcome": self.outcome,
+        }
 
     def _owner_handler(self, handler: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Handler:
         async def endpoint(payload: object, _: Request) -> dict[str, Any]:
@@ -221,7 +224,7 @@ class LabPage:
                 if name in details
             }
             response["open"] = details | {
-                "found": None if payload.get("known") == details["version"] else results
+                "results": None if payload.get("version") == details["version"] else results
             }
         return response
 
@@ -328,16 +331,17 @@ class LabPage:
             base, grid = spec["base"], spec["grid"]
             lengths = f"{base['min_length']}–{base['max_length']}"
             description = (
-                f"{base['family']}, {base['task']} {lengths}; {_describe_varied_settings(grid)}; "
-                f"{base['steps']:,} updates, {len(spec['seeds'])} seeds"
+                f"{base['architecture']}, {base['task']} {lengths}; "
+                f"{_describe_varied_settings(grid)}; "
+                f"{base['max_steps']:,} updates, {len(spec['seeds'])} seeds"
             )
-            return {"setting": description, "settings": {**base, **grid}, "experiment_asked": True}
+            return {"setting": description, "settings": {**base, **grid}, "is_experiment": True}
         config = replication_config(name)
         description = (
             f"{describe_config(config)}, d_model {config.model.d_model}; "
-            f"{config.training.steps:,} updates of {config.training.batch_size}"
+            f"{config.training.max_steps:,} updates of {config.training.batch_size}"
         )
-        return {"setting": description, "settings": settings, "experiment_asked": False}
+        return {"setting": description, "settings": settings, "is_experiment": False}
 
     def _replication_status(self, owner: str, name: str) -> dict[str, Any]:
         """Return the progress of the owner's replication of a claim."""
@@ -347,7 +351,7 @@ class LabPage:
             "state": "none",
             "step": 0,
             "steps": 0,
-            "place": None,
+            "queue_position": None,
             "message": "",
         }
         if CLAIMS[name].experiment is not None:
@@ -368,7 +372,7 @@ class LabPage:
                 "steps": run.steps,
                 "message": run.message,
             }
-            status["place"] = self.registry.queue_position(run)
+            status["queue_position"] = self.registry.queue_position(run)
         return status
 
     def _find_run(self, owner: str, name: str) -> Run | None:
@@ -470,7 +474,7 @@ class LabPage:
 
 
 def _no_result(name: str) -> dict[str, Any]:
-    return {"name": name, "passed": None, "ours": None, "sentence": "not run yet"}
+    return {"name": name, "passed": None, "ours": None, "summary": "not run yet"}
 
 
 def _claim_name(payload: Mapping[str, Any]) -> str:
@@ -538,7 +542,7 @@ def _describe_varied_settings(grid: Mapping[str, list[Any]]) -> str:
 
 def _setting_info(name: str, group: str) -> dict[str, Any]:
     """Return the help, the accepted values and the suggested values of a setting."""
-    if name == "family":
+    if name == "architecture":
         choices, default, help, low, high = (
             list(ARCHITECTURES),
             "transformer",
@@ -574,14 +578,17 @@ def _setting_info(name: str, group: str) -> dict[str, Any]:
 
 
 def _all_setting_info() -> list[dict[str, Any]]:
-    grouped = {"First of all": ("family", "task", "min_length", "max_length"), **ADVANCED_SETTINGS}
+    grouped = {
+        "First of all": ("architecture", "task", "min_length", "max_length"),
+        **ADVANCED_SETTINGS,
+    }
     listed = [(name, group) for group, names in grouped.items() for name in names]
     rest = [
         (name, "Of other families")
         for name in section_of_field()
         if name not in {each for each, _ in listed}
     ]
-    left_out = (*DERIVED_SETTINGS, "rows", "seed", "device", "threads")
+    left_out = (*DERIVED_SETTINGS, "dataset_sha256", "seed", "device", "num_threads")
     return [_setting_info(name, group) for name, group in (*listed, *rest) if name not in left_out]
 
 

@@ -28,7 +28,7 @@ const colorFor = (value, maxValue, signed) => "rgb(" + colorScale(maxValue, sign
 const scratchCanvas = document.createElement("canvas");
 function paintCells(c, m, x, y, cw, ch) {
   const rows = m.weights.length, columns = m.weights[0].length;
-  const maxValue = m.most || (m.signed ? m.weights.reduce((high, row) => row.reduce((a, v) => Math.max(a, Math.abs(v ?? 0)), high), 1e-9) : 1), color = colorScale(maxValue, m.signed);
+  const maxValue = m.max || (m.signed ? m.weights.reduce((high, row) => row.reduce((a, v) => Math.max(a, Math.abs(v ?? 0)), high), 1e-9) : 1), color = colorScale(maxValue, m.signed);
   scratchCanvas.width = columns; scratchCanvas.height = rows;
   const p = scratchCanvas.getContext("2d"), image = p.createImageData(columns, rows);
   for (let r = 0; r < rows; r++) for (let k = 0; k < columns; k++) {
@@ -111,7 +111,7 @@ function paintMatrix(canvas, state) {
   c.strokeStyle = cssVariable("--border-color-primary"); c.lineWidth = 1; c.strokeRect(left - 0.5, top - 0.5, cw * columns + 1, ch * rows + 1);
   const at = state.at && state.at[0] < rows && state.at[1] < columns ? state.at : null;
   for (const [mark, color] of [[m.chosen, "--pg-accent"], [at, "--pg-mark"]]) if (mark) { c.strokeStyle = cssVariable(color); c.lineWidth = 2; c.strokeRect(left + mark[1] * cw, top + mark[0] * ch, cw, ch); }
-  const words = at ? (m.possible && !m.possible[at[0]][at[1]] ? m.rows[at[0]] + " cannot look at " + m.columns[at[1]] + " here: it lies in the future, or is padding." : state.hover(...at)) : state.resting;
+  const words = at ? (m.possible && !m.possible[at[0]][at[1]] ? m.rows[at[0]] + " cannot attend to " + m.columns[at[1]] + " here: it is a later position, or padding." : state.hover(...at)) : state.resting;
   if (state.caption) state.caption.textContent = words;
   canvas.setAttribute("aria-label", words || "A heatmap: rows " + m.rows.slice(0, 12).join(" ") + ", columns " + m.columns.slice(0, 12).join(" "));
 }

@@ -19,55 +19,55 @@ const setVisible = (box, yes) => {
 };
 
 // ---------------------------------------------------------------- jobs
-// Start a job and poll it to its end. `say` receives its progress messages, `started` its id, and
-// `wanted` returns whether the job is still to be started. Resolves to the result of the job, or
+// Start a job and poll it to its end. `onProgress` receives its messages, `started` its id, and
+// `isCurrent` returns whether the job is still to be started. Resolves to the result of the job, or
 // throws an error with its message.
-async function runHubTask(task, onProgress = () => {}, onStart = () => {}, isWanted = () => true) {
+async function runHubTask(task, onProgress = () => {}, onStart = () => {}, isCurrent = () => true) {
   // Only jobs that need a token send it, so that an invalid token does not affect the others.
   const token = ["account", "plan", "push"].includes(task.kind) || account ? $(".token").value : "";
   const reply = await requestWithRetry(
-    () => request("hub-start", { owner, token: token, ...task }),
-    isWanted,
+    () => request("hub/submit", { owner, token: token, ...task }),
+    isCurrent,
     (busy) => onProgress(toSentence(busy)),
   );
-  if (reply.error) throw Object.assign(new Error(reply.error), { told: true, again: reply.again });
+  if (reply.error) throw Object.assign(new Error(reply.error), { isServerMessage: true, again: reply.again });
   onStart(reply.job);
   for (let wait = 100, lost = 0; ; wait = Math.min(500, wait * 1.4)) {
     await sleep(wait);
     let job;
     try {
-      job = await request("hub-job", { owner, job: reply.job });
+      job = await request("hub/poll", { owner, job: reply.job });
       lost = 0;
     } catch (error) {
       if (++lost > 40) throw error;
       continue;
     }
     if (job.status === "working") {
-      onProgress(job.sentence);
+      onProgress(job.message);
       continue;
     }
     if (job.status === "done") return job.result;
-    throw Object.assign(new Error(job.sentence), { told: true, again: job.again });
+    throw Object.assign(new Error(job.message), { isServerMessage: true, again: job.again });
   }
 }
 const errorText = (error) =>
-  toSentence(error.told ? error.message : "no response from the server; try again");
+  toSentence(error.isServerMessage ? error.message : "no response from the server; try again");
 
 // Run a job with its progress in one element, and its error with a retry button in another.
-// `wanted` returns whether the elements still belong to this job.
-async function runWithProgress(task, progress, noteBox, cancelButton, isWanted = () => true) {
+// `isCurrent` returns whether the elements still belong to this job.
+async function runWithProgress(task, progress, noteBox, cancelButton, isCurrent = () => true) {
   let job = null;
   setMessage(noteBox, "");
   progress.textContent = "Starting";
   setVisible(progress, true);
   if (cancelButton) {
     setVisible(cancelButton, true);
-    cancelButton.onclick = () => job && request("hub-cancel", { owner, job }).catch(() => {});
+    cancelButton.onclick = () => job && request("hub/cancel", { owner, job }).catch(() => {});
   }
-  const onProgress = (sentence) => {
-    if (isWanted()) progress.textContent = sentence;
+  const onProgress = (message) => {
+    if (isCurrent()) progress.textContent = message;
     else if (job && task.kind !== "pull") {
-      request("hub-cancel", { owner, job }).catch(() => {});
+      request("hub/cancel", { owner, job }).catch(() => {});
       job = null;
     }
   };
@@ -76,11 +76,11 @@ async function runWithProgress(task, progress, noteBox, cancelButton, isWanted =
       job = id;
     });
   } catch (error) {
-    if (isWanted()) setMessage(noteBox, errorText(error), "error");
-    if (isWanted() && (error.again || !error.told)) addRetryButton(noteBox, task.retry);
+    if (isCurrent()) setMessage(noteBox, errorText(error), "error");
+    if (isCurrent() && (error.again || !error.isServerMessage)) addRetryButton(noteBox, task.retry);
     throw error;
   } finally {
-    if (isWanted()) {
+    if (isCurrent()) {
       setVisible(progress, false);
       if (cancelButton) setVisible(cancelButton, false);
     }
@@ -99,7 +99,7 @@ function addRetryButton(box, onRetry) {
 // ---------------------------------------------------------------- sign-in
 async function loadSession() {
   try {
-    session = await request("hub-who", { owner });
+    session = await request("hub/session", { owner });
   } catch (error) {
     setMessage($(".publish-note"), errorText(error), "error");
     return;
@@ -144,8 +144,8 @@ function renderSession() {
 }
 async function verifyToken() {
   try {
-    account = await runHubTask({ kind: "account" }, (sentence) => {
-      $(".who").textContent = sentence;
+    account = await runHubTask({ kind: "account" }, (message) => {
+      $(".who").textContent = message;
     });
     setMessage($(".publish-note"), "");
   } catch (error) {
@@ -167,7 +167,7 @@ $(".token").addEventListener("input", () => {
 async function loadModels() {
   let response;
   try {
-    response = await request("runs", { owner });
+    response = await request("runs/list", { owner });
   } catch (error) {
     return;
   }
@@ -179,33 +179,33 @@ async function loadModels() {
 function renderModelSelect() {
   const select = $(".model"),
     before = select.value;
-  const wanted = [
+  const options = [
     ...runs.map((run) => [
       run.subject,
       run.name + (ACTIVE_STATUSES.includes(run.status) ? " · " + run.status : ""),
     ]),
     ...checkpoints.map((c) => [c.subject, c.name]),
   ];
-  const signature = JSON.stringify(wanted);
+  const signature = JSON.stringify(options);
   if (select.dataset.signature !== signature) {
     select.dataset.signature = signature;
-    select.replaceChildren(...wanted.map(([value, text]) => new Option(text, value)));
+    select.replaceChildren(...options.map(([value, text]) => new Option(text, value)));
     let onShow = "";
     try {
       onShow = localStorage.getItem("transformer-playground-subject") || "";
     } catch (error) {
       /* the browser denies storage */
     }
-    if (wanted.some(([value]) => value === before)) select.value = before;
+    if (options.some(([value]) => value === before)) select.value = before;
     else {
-      if (wanted.some(([value]) => value === onShow)) select.value = onShow;
+      if (options.some(([value]) => value === onShow)) select.value = onShow;
       loadCheckpoints();
     }
   }
   const can = session.signed_in || $(".token").value.trim();
-  $(".look-first").disabled = !can || isPublishing || !wanted.length;
+  $(".preview-push").disabled = !can || isPublishing || !options.length;
   const why = { oauth: "Sign in above first", none: "This Space cannot publish" }[session.way];
-  $(".look-first").title = can
+  $(".preview-push").title = can
     ? "Shows all changes; writes nothing"
     : why || "Enter a token above first";
   const run = runs.find((each) => each.subject === select.value);
@@ -221,7 +221,7 @@ async function loadCheckpoints(reset = true) {
   }
   let response = {};
   try {
-    response = await request("about", { owner, subject });
+    response = await request("runs/details", { owner, subject });
   } catch (error) {
     return;
   }
@@ -305,7 +305,7 @@ $(".model").addEventListener("change", () => {
   if ($(".repo").value.endsWith("/")) $(".repo").value = "";
   loadCheckpoints();
   renderModelSelect();
-  updateAutoPublish("tell");
+  updateAutoPublish("status");
 });
 
 // ---------------------------------------------------------------- publishing
@@ -433,7 +433,7 @@ async function publish() {
   isPublishing = false;
   renderModelSelect();
 }
-$(".look-first").addEventListener("click", previewPush);
+$(".preview-push").addEventListener("click", previewPush);
 $(".go").addEventListener("click", publish);
 $(".not-now").addEventListener("click", clearPlan);
 for (const selector of [".repo", ".license", ".private", ".data", ".which"])
@@ -448,7 +448,7 @@ async function updateAutoPublish(action) {
     return;
   }
   try {
-    const response = await request("hub-keep", {
+    const response = await request("hub/auto-publish", {
       owner,
       subject,
       do: action,
@@ -459,10 +459,10 @@ async function updateAutoPublish(action) {
       minutes: +$(".minutes").value,
     });
     if (subject !== $(".model").value) return;
-    autoPublish = response.kept;
-    if (action !== "tell") setMessage($(".keep-note"), toSentence(response.error || ""), "error");
+    autoPublish = response.auto_publish;
+    if (action !== "status") setMessage($(".keep-note"), toSentence(response.error || ""), "error");
   } catch (error) {
-    if (action !== "tell") setMessage($(".keep-note"), errorText(error), "error");
+    if (action !== "status") setMessage($(".keep-note"), errorText(error), "error");
   }
   renderAutoPublish();
 }
@@ -527,8 +527,8 @@ async function loadGallery(force = true, tries = 0) {
     const galleryModels = (
       await runHubTask(
         { kind: "gallery", again: force },
-        (sentence) => {
-          if (requestId === galleryRequestId) $(".gallery-words").textContent = sentence;
+        (message) => {
+          if (requestId === galleryRequestId) $(".gallery-words").textContent = message;
         },
         undefined,
         () => requestId === galleryRequestId,
@@ -644,7 +644,7 @@ async function openRepo(repo, revision = "main") {
   let response;
   try {
     response = await runWithProgress(
-      { kind: "look", repo, revision, retry: () => openRepo(repo, revision) },
+      { kind: "repo_info", repo, revision, retry: () => openRepo(repo, revision) },
       $(".opened-progress"),
       $(".opened-note"),
       $(".cancel-opened"),
@@ -796,7 +796,7 @@ async function init() {
   await loadSession();
   await loadModels();
   loadGallery(false);
-  updateAutoPublish("tell");
+  updateAutoPublish("status");
   const [repo, revision] = parseRepoAddress((takeQueryParam("hub") || "").slice(0, 300));
   if (repo) openRepo(repo, revision);
   if (session.way === "machine" && session.signed_in) verifyToken();
@@ -813,7 +813,7 @@ async function pollLoop() {
       if (session.way === "oauth" && !session.signed_in) await loadSession();
       await loadModels();
       await loadCheckpoints(false);
-      await updateAutoPublish("tell");
+      await updateAutoPublish("status");
     }
   }
 }

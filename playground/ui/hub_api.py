@@ -98,11 +98,11 @@ class HubPage:
 
     def handlers(self) -> dict[str, Handler]:
         return {
-            "hub-start": self.start,
-            "hub-job": self.job_status,
-            "hub-cancel": self.cancel,
-            "hub-who": self.session_info,
-            "hub-keep": self.auto_publish,
+            "hub/submit": self.start,
+            "hub/poll": self.job_status,
+            "hub/cancel": self.cancel,
+            "hub/session": self.session_info,
+            "hub/auto-publish": self.auto_publish,
         }
 
     @property
@@ -169,7 +169,7 @@ class HubPage:
                 return HubTask(kind, token=token), _no_op
             case "gallery":
                 return HubTask(kind, token=token), _no_op
-            case "look" | "reproduce":
+            case "repo_info" | "reproduce":
                 return HubTask(kind, repo, token, revision=revision, **limits), _no_op
             case "pull":
                 # Housekeeping removes the folders that a killed server leaves.
@@ -185,7 +185,7 @@ class HubPage:
                 if not token:
                     raise UserError("sign in first: publishing needs a token with write access")
                 checkpoint, run = self._checkpoint(payload)
-                package_format(read_manifest(checkpoint).config.family)
+                package_format(read_manifest(checkpoint).config.architecture)
                 expected_commit = (
                     _text_field(payload, "expected") if "expected" in payload else None
                 )
@@ -249,7 +249,7 @@ class HubPage:
             if job
             else {
                 "status": "failed",
-                "sentence": "this job no longer exists on the server; start it again",
+                "message": "this job no longer exists on the server; start it again",
                 "again": True,
             }
         )
@@ -267,7 +267,7 @@ class HubPage:
         payload = payload if isinstance(payload, dict) else {}
         run, is_owner = resolve_run(self.registry, payload)
         if run is None or not is_owner:
-            return {"kept": None}
+            return {"auto_publish": None}
         try:
             if payload.get("do") == "stop":
                 self.publisher.disable_auto_publish(run)
@@ -279,7 +279,7 @@ class HubPage:
                     raise UserError("sign in first: publishing needs a token with write access")
                 minutes: Any = payload.get("minutes")
                 repo = _text_field(payload, "repo").strip()
-                package_format(run.config.family)
+                package_format(run.config.architecture)
                 self.publisher.enable_auto_publish(
                     run,
                     payload["owner"],
@@ -290,8 +290,8 @@ class HubPage:
                     license=requested_license(payload),
                 )
         except (UserError, NotPublishableError) as error:
-            return {"error": str(error), "kept": self.publisher.auto_publish_status(run)}
-        return {"kept": self.publisher.auto_publish_status(run)}
+            return {"error": str(error), "auto_publish": self.publisher.auto_publish_status(run)}
+        return {"auto_publish": self.publisher.auto_publish_status(run)}
 
 
 def requested_license(payload: Mapping[str, Any]) -> str:

@@ -38,7 +38,7 @@ async function requestView(view, options, extra = {}) {
     ...extra,
   };
   try {
-    return await request("inspect", payload, SLOW_VIEWS.includes(view) ? 300000 : 20000);
+    return await request("inspect/view", payload, SLOW_VIEWS.includes(view) ? 300000 : 20000);
   } catch (error) {
     return {
       error:
@@ -53,16 +53,16 @@ async function loadView(view) {
   if (!state.subject || !VIEWS[view]) return;
   const requestId = ++lastRequestId,
     spec = VIEWS[view];
-  spec.asked = requestId;
+  spec.requestId = requestId;
   $(".stage").classList.add("waiting");
   const data = await requestWithRetry(
-    () => requestView(spec.asks || view, spec.want ? spec.want() : {}),
-    () => spec.asked === requestId,
+    () => requestView(spec.request || view, spec.options ? spec.options() : {}),
+    () => spec.requestId === requestId,
     (error) => {
       if (view === state.view) showError(error, true);
     },
   );
-  if (spec.asked !== requestId) return; // a newer request is pending
+  if (spec.requestId !== requestId) return; // a newer request is pending
   if (view === state.view) $(".stage").classList.remove("waiting");
   if (syncSuggestion($(".sequence"), data.question)) {
     state.text = $(".sequence").value;
@@ -161,7 +161,7 @@ function selectView(name) {
 async function loadModels() {
   let response;
   try {
-    response = await request("runs", { owner });
+    response = await request("runs/list", { owner });
   } catch (error) {
     return;
   }
@@ -224,12 +224,12 @@ async function loadSteps() {
   if (!isRun) return;
   let response;
   try {
-    response = await request("poll", { owner, subject, known: 0, epoch: -1, looks: 0 });
+    response = await request("runs/poll", { owner, subject, n_points: 0, series_id: -1, snapshot_version: 0 });
   } catch (error) {
     return;
   }
   if (subject !== state.subject) return;
-  weightSteps = response.recorded || [];
+  weightSteps = response.weight_steps || [];
   $(".at-step").hidden = weightSteps.length < 2;
   $(".step").max = Math.max(1, weightSteps.length - 1);
   $(".step").value =
@@ -270,16 +270,16 @@ async function buildViewLink() {
     step: state.step,
     text: state.text,
     view: state.view,
-    options: VIEWS[state.view].want ? VIEWS[state.view].want() : {},
+    options: VIEWS[state.view].options ? VIEWS[state.view].options() : {},
   };
   if (linkState.subject.startsWith("run:")) {
     let response = {};
     try {
-      response = await request("about", { owner, subject: linkState.subject });
+      response = await request("runs/details", { owner, subject: linkState.subject });
     } catch (error) {
       /* then only this browser can open the link */
     }
-    if (response.watch) linkState.subject = "watch:" + response.watch; // read-only for everyone with the link
+    if (response.share_id) linkState.subject = "watch:" + response.share_id; // read-only for everyone with the link
   }
   return buildLink("inspect", linkState);
 }
@@ -373,7 +373,7 @@ async function exportFigures(name) {
   let response;
   try {
     response = await request(
-      "inspect-figures",
+      "inspect/figures",
       {
         owner,
         subject: state.subject,
@@ -425,7 +425,7 @@ $(".export").addEventListener("click", (event) => {
               model: ($(".subject").selectedOptions[0] || {}).text,
               text: state.text,
               view: state.view,
-              options: spec.want ? spec.want() : {},
+              options: spec.options ? spec.options() : {},
               ...(spec.unpacked ? spec.unpacked(data) : data),
             },
             null,
@@ -471,7 +471,7 @@ function mount() {
   let linkState = {};
   try {
     linkState =
-      JSON.parse(value.wanted || "null") ||
+      JSON.parse(value.link || "null") ||
       JSON.parse(localStorage.getItem("transformer-playground-inspect") || "{}");
   } catch (error) {
     /* the stored value is malformed */

@@ -19,7 +19,7 @@ VIEWS.walk = {
     const map = el("canvas", { className: "walk-map picture" });
     box.append(
       el("ol", { className: "walk-steps", ariaLabel: "Chapters" }),
-      el("p", { className: "walk-said" }),
+      el("p", { className: "walk-description" }),
       el(
         "div",
         { className: "walk-two" },
@@ -74,7 +74,7 @@ VIEWS.walk = {
       stepStage(by);
     });
   },
-  want: () => ({ stage: activationsState.stage, head: activationsState.head }),
+  options: () => ({ stage: activationsState.stage, head: activationsState.head }),
   take(options) {
     if (typeof options.stage === "string") activationsState.stage = options.stage;
     if (Number.isInteger(options.head)) activationsState.head = options.head;
@@ -173,10 +173,10 @@ function renderStepList(data) {
     );
   [...list.children].forEach((item, i) => {
     item.firstChild.replaceChildren(el("span", { textContent: i + 1 }), data.steps[i].title);
-    item.firstChild.title = data.steps[i].sentence;
+    item.firstChild.title = data.steps[i].description;
     item.firstChild.setAttribute("aria-current", i === now ? "step" : "false");
   });
-  queryView("walk", ".walk-said").textContent = data.steps[now].sentence;
+  queryView("walk", ".walk-description").textContent = data.steps[now].description;
 }
 
 function renderStageList(data) {
@@ -263,7 +263,7 @@ function renderTensor(stage, chosen) {
     ". Columns: " +
     chosen.axes[1] +
     ". " +
-    (chosen.signed ? signedCaption(chosen.most) : "Full colour is " + formatNumber(chosen.most) + ".") +
+    (chosen.signed ? signedCaption(chosen.max) : "Full colour is " + formatNumber(chosen.max) + ".") +
     " Click a value, or press Enter on it, to see how it is computed.";
   mountMatrix(
     queryView("walk", ".walk-map"),
@@ -275,7 +275,7 @@ function renderTensor(stage, chosen) {
         : chosen.columns,
       possible: chosen.possible,
       signed: chosen.signed,
-      most: chosen.most,
+      max: chosen.max,
       chosen: activationsState.cell,
     },
     {
@@ -351,7 +351,7 @@ function renderProvenance(stage, chosen) {
       result +
       (product
         ? "; its score is " +
-          (product.may_look ? formatNumber(product.value) : "-infinity") +
+          (product.attended ? formatNumber(product.value) : "-infinity") +
           ", a dot product:"
         : "");
     parts.replaceChildren(
@@ -373,7 +373,7 @@ function renderProvenance(stage, chosen) {
     if (origin.kind === "product")
       equation.textContent =
         formatDotProduct(product) +
-        (product.may_look === false ? "; the mask replaces it with -infinity" : "");
+        (product.attended === false ? "; the mask replaces it with -infinity" : "");
     const rows = [product.left, product.right, product.products],
       names = [product.names[0], product.names[1], "product"];
     words.dataset.resting =
@@ -414,7 +414,7 @@ function renderProvenance(stage, chosen) {
           ? name + ", " + origin.weights[i].toFixed(2) + " in total"
           : origin.weights[i].toFixed(2) + " × " + name,
     );
-    const loud = names
+    const largest = names
       .map((name, i) => [isRest(i) ? name : name + "’s value", origin.weights && origin.weights[i]])
       .filter(([, weight]) => weight >= 0.005)
       .map(([name]) => name);
@@ -422,8 +422,8 @@ function renderProvenance(stage, chosen) {
       ? "weighted sum for " +
         row +
         " = " +
-        loud.join(" + ") +
-        (loud.length < names.length ? " + …" : "")
+        largest.join(" + ") +
+        (largest.length < names.length ? " + …" : "")
       : "output for " +
         row +
         " = " +
@@ -513,12 +513,12 @@ const embeddingsState = {
   second: null,
   over: null,
 };
-const createSection = (view, name, title, sentence, ...children) =>
+const createSection = (view, name, title, description, ...children) =>
   el(
     "section",
     { className: view + "-part " + view + "-" + name },
     el("h4", { textContent: title }),
-    el("p", { className: "hint", textContent: sentence }),
+    el("p", { className: "hint", textContent: description }),
     ...children,
   );
 
@@ -631,7 +631,7 @@ VIEWS.symbols = {
           "vectors; with position vectors they differ. Words have random vectors, positions " +
           "are sinusoidal.",
         el("div", { className: "symbols-sentences" }, typed("first"), typed("second")),
-        el("table", { className: "symbols-apart picture" }),
+        el("table", { className: "symbols-distance picture" }),
         el("p", { className: "symbols-problem", role: "alert" }),
       ),
     );
@@ -652,13 +652,13 @@ VIEWS.symbols = {
       });
     const flat = box.querySelector(".symbols-flat");
     flat.setAttribute("role", "img");
-    const look = (name) => {
+    const highlight = (name) => {
       embeddingsState.over = name;
       if (resultByView.symbols) renderProjection(resultByView.symbols);
     };
-    flat.addEventListener("pointermove", (event) => look(projectedTokenAt(flat, event)));
-    flat.addEventListener("pointerleave", () => look(null));
-    flat.addEventListener("blur", () => look(null));
+    flat.addEventListener("pointermove", (event) => highlight(projectedTokenAt(flat, event)));
+    flat.addEventListener("pointerleave", () => highlight(null));
+    flat.addEventListener("blur", () => highlight(null));
     flat.addEventListener("click", () => {
       if (embeddingsState.over) {
         embeddingsState.symbol = embeddingsState.over;
@@ -675,11 +675,11 @@ VIEWS.symbols = {
       }
       if (by) {
         event.preventDefault();
-        look(names[(names.indexOf(embeddingsState.over) + by + names.length) % names.length]);
+        highlight(names[(names.indexOf(embeddingsState.over) + by + names.length) % names.length]);
       }
     });
   },
-  want: () => ({
+  options: () => ({
     side: embeddingsState.side,
     symbol: embeddingsState.symbol,
     waves: embeddingsState.waves,
@@ -712,7 +712,7 @@ VIEWS.symbols = {
 };
 
 function renderPositionEmbeddings(data) {
-  const { weights, told: response, of, loudness, symbols } = data.positions,
+  const { weights, description: response, of, rms, symbols } = data.positions,
     caption = queryView("symbols", ".symbols-positions-words");
   queryView("symbols", ".symbols-positions").hidden = caption.hidden = !weights.length;
   if (!weights.length) return void (queryView("symbols", ".symbols-places .hint").textContent = response);
@@ -720,7 +720,7 @@ function renderPositionEmbeddings(data) {
     "Added to the token embedding; one row per position, " +
     response +
     ". RMS of a position vector: " +
-    formatNumber(loudness) +
+    formatNumber(rms) +
     "; of a token embedding: " +
     formatNumber(symbols) +
     ". Both need a similar scale.";
@@ -753,7 +753,7 @@ function renderPositionEmbeddings(data) {
         queryView("symbols", ".symbols-positions"),
       ),
       signed: true,
-      most: maxValue,
+      max: maxValue,
       size: 18,
     },
     { caption, hover: (r, k) => "Position " + r + ", dimension " + k + ": " + weights[r][k] + "." },
@@ -794,7 +794,7 @@ function renderSinusoids(data) {
       rows: weights.map((_, i) => String(i)),
       columns: weights[0].map((_, i) => (i % (positions > 60 ? 20 : 10) ? "" : String(i))),
       signed: true,
-      most: 1,
+      max: 1,
       size: positions > 99 ? 6 : 9,
     },
     {
@@ -1037,7 +1037,7 @@ function renderOrderDemo(order) {
       formatNumber(order.with) + (order.with ? "" : ": the same set of vectors"),
     ],
   ];
-  queryView("symbols", ".symbols-apart").replaceChildren(
+  queryView("symbols", ".symbols-distance").replaceChildren(
     el(
       "tbody",
       {},
@@ -1236,7 +1236,7 @@ VIEWS.sizes = {
         ),
       );
   },
-  want: () => ({
+  options: () => ({
     layer: masksState.layer,
     of: masksState.of,
     measure: masksState.measure,
@@ -1297,20 +1297,20 @@ function renderMasks(data) {
       formatNumber(changed) +
       " (rounding): padding has no effect."
     : "This sequence has the maximum length of the model, so no padding can be added.";
-  const { names: given, mask: triangle } = data.look_ahead,
+  const { names: labels, mask: triangle } = data.causal,
     caption = queryView("sizes", ".sizes-triangle-words");
   caption.dataset.resting = "Rows: queries. Columns: keys. Masked positions are hatched.";
   mountMatrix(
     queryView("sizes", ".sizes-triangle"),
-    { weights: triangle, rows: given, columns: given, possible: triangle, size: 26 },
+    { weights: triangle, rows: labels, columns: labels, possible: triangle, size: 26 },
     {
       caption,
       hover: (r, k) =>
-        given[r] +
+        labels[r] +
         " (position " +
         (r + 1) +
         ") may attend to " +
-        given[k] +
+        labels[k] +
         " (position " +
         (k + 1) +
         ").",
@@ -1481,9 +1481,9 @@ function renderParameterCounts({ of, rows, published }) {
         : []),
     ],
   );
-  const apart = sum(2) - sum(1);
-  queryView("sizes", ".sizes-counts-words").textContent = apart
-    ? "nn.Transformer has " + formatInteger(Math.abs(apart)) + (apart > 0 ? " more." : " fewer.")
+  const difference = sum(2) - sum(1);
+  queryView("sizes", ".sizes-counts-words").textContent = difference
+    ? "nn.Transformer has " + formatInteger(Math.abs(difference)) + (difference > 0 ? " more." : " fewer.")
     : "Both have the same number of parameters in every component.";
 }
 function renderQuadraticCost(data) {

@@ -41,7 +41,7 @@ MAX_REQUEST_LENGTH = 8000  # characters
 
 
 def inspect_view() -> gr.HTML:
-    """Return the view. Its value is {"owner": owner key, "wanted": state from a link}."""
+    """Return the view. Its value is {"owner": owner key, "link": state from a link}."""
     return build_view("inspect", STYLES, SCRIPTS)
 
 
@@ -59,7 +59,7 @@ def inspect_handlers(registry: Registry) -> dict[str, Handler]:
         async with figure_semaphore:
             return await export_figures(registry, payload)
 
-    return {"inspect": view_handler, "inspect-figures": figures_handler}
+    return {"inspect/view": view_handler, "inspect/figures": figures_handler}
 
 
 async def load_view(

@@ -64,14 +64,14 @@ VIEWS.attention = {
       ),
       el(
         "div",
-        { className: "looking-two" },
-        el("div", {}, el("div", { className: "looking-grid" })),
+        { className: "attention-two" },
+        el("div", {}, el("div", { className: "attention-grid" })),
         el(
           "div",
           {},
           el(
             "div",
-            { className: "row looking-shape" },
+            { className: "row attention-shape" },
             createSegmentedControl(
               [
                 ["map", "map"],
@@ -128,7 +128,7 @@ VIEWS.attention = {
       true,
     );
   },
-  want: () => ({ kind: attentionState.kind, way: attentionState.way }),
+  options: () => ({ kind: attentionState.kind, way: attentionState.way }),
   take(options) {
     for (const name of ["kind", "way"])
       if (typeof options[name] === "string") {
@@ -140,7 +140,7 @@ VIEWS.attention = {
   },
   draw(data) {
     const all = unpackWeights(data),
-      grid = queryView("attention", ".looking-grid"),
+      grid = queryView("attention", ".attention-grid"),
       kinds = VIEWS.attention.box.querySelector(".choice");
     for (const button of kinds.children) button.hidden = !data.kinds.includes(button.dataset.value);
     attentionState.kind = data.kind;
@@ -241,7 +241,7 @@ VIEWS.attention = {
             attentionState.layer = l - 1;
             attentionState.head = h - 1;
             attentionState.shape = "map";
-            setPressed(queryView("attention", ".looking-shape .choice"), "map");
+            setPressed(queryView("attention", ".attention-shape .choice"), "map");
             redrawView("attention");
           },
         },
@@ -276,7 +276,7 @@ VIEWS.attention = {
         choose: (r) => {
           attentionState.token = r;
           attentionState.shape = "token";
-          setPressed(queryView("attention", ".looking-shape .choice"), "token");
+          setPressed(queryView("attention", ".attention-shape .choice"), "token");
           redrawView("attention");
         },
       },
@@ -468,7 +468,7 @@ VIEWS.steps = {
         scheduleRefresh("steps", 200);
       });
   },
-  want: () => ({
+  options: () => ({
     way: decodingState.way,
     ...(decodingState.way === "drawn" ? { temperature: decodingState.temperature, seed: decodingState.seed } : {}),
   }),
@@ -482,7 +482,7 @@ VIEWS.steps = {
     queryView("steps", ".steps-words").textContent = "position " + (decodingState.at + 1) + " of " + n;
     const wrong = step.right !== null && step.right !== step.chosen;
     queryView("steps", ".steps-written").replaceChildren(
-      step.given.slice(1).join(" ") + (step.given.length > 1 ? " " : ""),
+      step.prefix.slice(1).join(" ") + (step.prefix.length > 1 ? " " : ""),
       el("span", {
         className: "next" + (wrong ? " wrong" : ""),
         textContent: step.chosen,
@@ -527,13 +527,13 @@ VIEWS.steps = {
       );
     };
     draw("cross", data.source);
-    draw("decoder", step.given);
+    draw("decoder", step.prefix);
   },
   rows: (data) =>
     data.steps.flatMap((step, i) =>
       step.candidates.map(([symbol, probability], rank) => ({
         place: i + 1,
-        given: step.given.join(" "),
+        prefix: step.prefix.join(" "),
         rank: rank + 1,
         symbol,
         probability,

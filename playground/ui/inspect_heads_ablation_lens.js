@@ -12,14 +12,14 @@ const cacheKey = (view, options) =>
   ]);
 // Request a measurement once. `of` is the answer that is displayed at the time of the request. The
 // previous result stays until a newer one arrives.
-async function loadSlowView(view, options, viewToRedraw, shownResult) {
+async function loadSlowView(view, options, viewToRedraw, displayedResult) {
   const key = cacheKey(view, options),
     cached = slowResults.get(key);
   if (cached && cached.busy) return;
-  slowResults.set(key, { ...cached, busy: true, error: "", of: shownResult });
+  slowResults.set(key, { ...cached, busy: true, error: "", of: displayedResult });
   redrawView(viewToRedraw);
   const data = await requestView(view, options);
-  slowResults.set(key, data.error ? { ...cached, busy: false, error: data.error, of: shownResult } : { data, of: shownResult });
+  slowResults.set(key, data.error ? { ...cached, busy: false, error: data.error, of: displayedResult } : { data, of: displayedResult });
   redrawView(viewToRedraw);
 }
 const describeSample = (data) =>
@@ -96,7 +96,7 @@ const HEAD_COLUMNS = [
     "distance",
     "Mean distance of the attention from that token, in positions (earth mover's distance)",
   ],
-  ["says", "role", "Description of the pattern with the largest fraction of the attention"],
+  ["description", "role", "Description of the pattern with the largest fraction of the attention"],
 ];
 const headScoresState = {
   sort: "name",
@@ -116,7 +116,7 @@ VIEWS.heads = {
   explain:
     "Fraction of each head's attention on named patterns, measured on held-out sequences. " +
     "The tick in a cell is the baseline of a uniform row.",
-  asks: "away-answer",
+  request: "away-answer",
   build(box) {
     const head = el("tr");
     for (const [name, text, title] of HEAD_COLUMNS) {
@@ -125,7 +125,7 @@ VIEWS.heads = {
         headScoresState.down =
           headScoresState.sort === name
             ? !headScoresState.down
-            : !["name", "says", "distance", "entropy"].includes(name);
+            : !["name", "description", "distance", "entropy"].includes(name);
         headScoresState.sort = name;
         redrawView("heads");
       });
@@ -135,7 +135,7 @@ VIEWS.heads = {
           {
             scope: "col",
             className:
-              name === "says" || name === "name"
+              name === "description" || name === "name"
                 ? ""
                 : PATTERNS.includes(name)
                   ? "heads-middle"
@@ -245,12 +245,12 @@ VIEWS.heads = {
     });
   },
   draw(own) {
-    const known = slowResults.get(cacheKey("heads", {}));
+    const result = slowResults.get(cacheKey("heads", {}));
     // In a training run, a later step causes a new request; the current result stays until then.
     // Dragging the slider causes one request, at the step where it stops.
     if (
-      !known ||
-      (!known.busy && known.of !== own && (known.error || known.data.step < own.step))
+      !result ||
+      (!result.busy && result.of !== own && (result.error || result.data.step < own.step))
     ) {
       clearTimeout(headScoresState.timer);
       const key = cacheKey("heads", {});
@@ -258,16 +258,16 @@ VIEWS.heads = {
         () => {
           if (key === cacheKey("heads", {})) loadSlowView("heads", {}, "heads", own);
         },
-        known || headScoresState.last ? 250 : 0,
+        result || headScoresState.last ? 250 : 0,
       );
     }
-    const data = (known && known.data) || headScoresState.last,
-      stale = !known || !known.data;
+    const data = (result && result.data) || headScoresState.last,
+      stale = !result || !result.data;
     const words = queryView("heads", ".heads-words");
-    words.classList.toggle("heads-error", Boolean(known && known.error));
+    words.classList.toggle("heads-error", Boolean(result && result.error));
     words.textContent =
-      known && known.error
-        ? toSentence(known.error)
+      result && result.error
+        ? toSentence(result.error)
         : stale
           ? "Measuring."
           : toSentence(describeSample(data) + ", teacher-forced");
@@ -293,14 +293,14 @@ VIEWS.heads = {
             : toSentence(
                 pluralize(over.data.steps.length, "step") +
                   " of " +
-                  over.data.kept.toLocaleString("en") +
+                  over.data.n_steps.toLocaleString("en") +
                   " stored, " +
                   describeSample(over.data),
               );
     queryView("heads", ".heads-two").hidden = !headHistory();
     renderHeadHistory();
   },
-  want: () => ({ kind: headScoresState.kind, sort: headScoresState.sort, down: headScoresState.down, head: headScoresState.head }),
+  options: () => ({ kind: headScoresState.kind, sort: headScoresState.sort, down: headScoresState.down, head: headScoresState.head }),
   take(options) {
     if (["all", "cross", "encoder", "decoder"].includes(options.kind)) {
       headScoresState.kind = options.kind;
@@ -323,7 +323,7 @@ VIEWS.heads = {
       ? headScoresState.last.heads.map((head) =>
           toScoreRow(headScoresState.last.step, head, (values) => values, head.aligned, head.entropy, {
             distance: head.distance,
-            looks_like: head.says,
+            pattern: head.description,
           }),
         )
       : []),
@@ -360,7 +360,7 @@ function headHistory() {
 
 function renderHeadScores(data) {
   const rows = data.heads.filter((head) => headScoresState.kind === "all" || head.kind === headScoresState.kind);
-  if (headScoresState.sort === "says") rows.sort((a, b) => a.says.localeCompare(b.says));
+  if (headScoresState.sort === "description") rows.sort((a, b) => a.description.localeCompare(b.description));
   else if (headScoresState.sort !== "name")
     rows.sort(
       (a, b) => (columnValue(a, headScoresState.sort) ?? Infinity) - (columnValue(b, headScoresState.sort) ?? Infinity),
@@ -429,24 +429,24 @@ function renderHeadScores(data) {
           over;
         row.append(cell);
       }
-      const say = (value, title) =>
+      const addCell = (value, title) =>
         el("td", {
           className: "heads-number",
           textContent: value === null ? "" : value.toFixed(2),
           title:
             value === null
-              ? "Available only for tasks with a known source token for each target token"
+              ? "Available only for tasks with a result source token for each target token"
               : title + ", " + over,
         });
       row.append(
-        say(
+        addCell(
           head.entropy,
-          formatNumber(head.entropy) + " nats; a uniform row has " + formatNumber(head.most_entropy),
+          formatNumber(head.entropy) + " nats; a uniform row has " + formatNumber(head.max_entropy),
         ),
-        say(head.aligned, "Fraction of the attention on the aligned source token"),
-        say(head.distance, "Distance from the aligned source token, in positions"),
+        addCell(head.aligned, "Fraction of the attention on the aligned source token"),
+        addCell(head.distance, "Distance from the aligned source token, in positions"),
       );
-      row.append(el("td", { className: "heads-says", textContent: head.says }));
+      row.append(el("td", { className: "heads-description", textContent: head.description }));
       return row;
     }),
   );
@@ -616,33 +616,33 @@ function renderHeadHistory() {
   canvas.setAttribute("aria-label", head.name + ", scores by step. " + words);
 
   queryView("heads", ".heads-pattern").value = best;
-  const shownHeads = history.heads.filter((each) => headScoresState.kind === "all" || each.kind === headScoresState.kind),
+  const visibleHeads = history.heads.filter((each) => headScoresState.kind === "all" || each.kind === headScoresState.kind),
     caption = queryView("heads", ".heads-map-words");
   caption.dataset.resting =
     "Rows: heads as layer.head. Columns: steps. Click a row to select its head.";
   mountMatrix(
     queryView("heads", ".heads-map"),
     {
-      rows: shownHeads.map(shortHeadName),
+      rows: visibleHeads.map(shortHeadName),
       columns: history.steps.map((step, i) => (history.steps[n] > 99 && (n - i) % 2 ? "" : String(step))),
       size: 18,
-      weights: shownHeads.map((each) => each.patterns[best]),
-      possible: shownHeads.map((each) => each.patterns[best].map((value) => value !== null)),
-      chosen: shownHeads.indexOf(head) < 0 ? null : [shownHeads.indexOf(head), n],
+      weights: visibleHeads.map((each) => each.patterns[best]),
+      possible: visibleHeads.map((each) => each.patterns[best].map((value) => value !== null)),
+      chosen: visibleHeads.indexOf(head) < 0 ? null : [visibleHeads.indexOf(head), n],
     },
     {
       caption,
       hover: (r, k) =>
-        shownHeads[r].name +
+        visibleHeads[r].name +
         " at step " +
         history.steps[k].toLocaleString("en") +
         ": " +
-        formatNumber(shownHeads[r].patterns[best][k]) +
+        formatNumber(visibleHeads[r].patterns[best][k]) +
         " of its attention on " +
         best +
         ".",
       choose: (r) => {
-        headScoresState.head = shownHeads[r].name;
+        headScoresState.head = visibleHeads[r].name;
         redrawView("heads");
       },
     },
@@ -654,11 +654,11 @@ const ablationState = {
   how: "zero",
   set: "single",
   parts: new Set(),
-  place: 0,
+  position: 0,
   symbol: null,
   patch: null,
   about: "",
-  asked: 0,
+  requestId: 0,
   error: "",
 };
 const ABLATION_MODES = [
@@ -690,7 +690,7 @@ VIEWS.away = {
     "The effect of replacing a component's output, measured on the same held-out sequences " +
     "before and after. The log-probability of the target shows an effect before accuracy " +
     "changes.",
-  asks: "away-answer",
+  request: "away-answer",
   build(box) {
     const measure = el("button", {
       type: "button",
@@ -710,10 +710,10 @@ VIEWS.away = {
       redrawView("away");
       scheduleRefresh("away", 0);
     });
-    const place = el("select", { className: "away-place", ariaLabel: "Position in the source" }),
+    const position = el("select", { className: "away-position", ariaLabel: "Position in the source" }),
       symbol = el("select", { className: "away-symbol", ariaLabel: "Replacement token" });
-    place.addEventListener("change", () => {
-      ablationState.place = +place.value;
+    position.addEventListener("change", () => {
+      ablationState.position = +position.value;
       ablationState.symbol = null;
       runPatching();
     });
@@ -744,7 +744,7 @@ VIEWS.away = {
             ),
             el(
               "span",
-              { className: "away-beside" },
+              { className: "away-columns" },
               "replaced with ",
               createSegmentedControl(
                 ABLATION_MODES,
@@ -812,7 +812,7 @@ VIEWS.away = {
           el(
             "div",
             { className: "row" },
-            el("label", {}, "replace ", place),
+            el("label", {}, "replace ", position),
             el("label", {}, " with ", symbol),
           ),
           el("p", { className: "hint away-patch-words", role: "status" }),
@@ -821,7 +821,7 @@ VIEWS.away = {
       ),
     );
   },
-  want: () => ({
+  options: () => ({
     how: ablationState.how,
     set: ablationState.set,
     keep: ablationState.set === "keep" && ablationState.parts.size > 0,
@@ -837,17 +837,17 @@ VIEWS.away = {
         if (box.querySelector(`[data-value="${value}"]`)) setPressed(box, value);
   },
   draw(own) {
-    const known = slowResults.get(cacheKey("away", { how: ablationState.how, set: ablationState.set })),
-      data = known && known.data;
+    const result = slowResults.get(cacheKey("away", { how: ablationState.how, set: ablationState.set })),
+      data = result && result.data;
     const words = queryView("away", ".away-words"),
       measure = queryView("away", ".away-measure");
-    words.classList.toggle("away-error", Boolean(known && known.error));
-    words.textContent = !known
+    words.classList.toggle("away-error", Boolean(result && result.error));
+    words.textContent = !result
       ? "Not measured yet."
-      : known.busy
+      : result.busy
         ? "Measuring one component at a time."
-        : known.error
-          ? toSentence(known.error)
+        : result.error
+          ? toSentence(result.error)
           : "Baseline: exact match " +
             formatPercent(data.before.exact_match) +
             ", log-probability " +
@@ -862,7 +862,7 @@ VIEWS.away = {
                 ", the model is now at step " +
                 own.step.toLocaleString("en") +
                 ".");
-    measure.disabled = Boolean(known && known.busy);
+    measure.disabled = Boolean(result && result.busy);
     measure.textContent = data ? "Measure again" : "Measure";
     queryView("away", ".away-finding").textContent = data ? data.finding : "";
     renderAblation(own, data);
@@ -877,30 +877,30 @@ VIEWS.away = {
     ablationState.parts.clear();
     ablationState.patch = null;
     ablationState.about = "";
-    ablationState.place = 0;
+    ablationState.position = 0;
     ablationState.symbol = null;
   },
   unpacked: (own) => ({
     own,
     patching: ablationState.patch,
     measured: ABLATION_SETS.map(([set]) => slowResults.get(cacheKey("away", { how: ablationState.how, set })))
-      .filter((known) => known && known.data)
-      .map((known) => known.data),
+      .filter((result) => result && result.data)
+      .map((result) => result.data),
   }),
   rows: (own) =>
     ABLATION_SETS.flatMap(([set]) => {
-      const known = slowResults.get(cacheKey("away", { how: ablationState.how, set }));
-      return known && known.data
-        ? known.data.rows.map((row) => ({
+      const result = slowResults.get(cacheKey("away", { how: ablationState.how, set }));
+      return result && result.data
+        ? result.data.rows.map((row) => ({
             set,
             how: ablationState.how,
             part: row.name,
-            exact_match_before: known.data.before.exact_match,
+            exact_match_before: result.data.before.exact_match,
             exact_match_after: row.exact_match,
-            log_probability_before: known.data.before.log_probability,
+            log_probability_before: result.data.before.log_probability,
             log_probability_after: row.log_probability,
-            sequences: known.data.sequences,
-            step: known.data.step,
+            sequences: result.data.sequences,
+            step: result.data.step,
           }))
         : [];
     }).concat(
@@ -1070,14 +1070,14 @@ function renderAblationOfInput(own) {
 // Patching has its own request, sent after a new sequence, position or token.
 async function runPatching() {
   const result = resultByView.away,
-    requestId = ++ablationState.asked,
+    requestId = ++ablationState.requestId,
     n = result.source.length - 1;
-  ablationState.place = Math.min(ablationState.place, n - 1);
-  if (!result.symbols.includes(ablationState.symbol) || ablationState.symbol === result.source[ablationState.place])
+  ablationState.position = Math.min(ablationState.position, n - 1);
+  if (!result.symbols.includes(ablationState.symbol) || ablationState.symbol === result.source[ablationState.position])
     ablationState.symbol =
-      result.symbols[(result.symbols.indexOf(result.source[ablationState.place]) + 1) % result.symbols.length];
-  const data = await requestView("patch", { place: ablationState.place, symbol: ablationState.symbol });
-  if (requestId !== ablationState.asked) return;
+      result.symbols[(result.symbols.indexOf(result.source[ablationState.position]) + 1) % result.symbols.length];
+  const data = await requestView("patch", { source_position: ablationState.position, symbol: ablationState.symbol });
+  if (requestId !== ablationState.requestId) return;
   ablationState.error = data.error || "";
   if (!data.error) ablationState.patch = data;
   renderPatching();
@@ -1086,16 +1086,16 @@ function renderPatching() {
   const data = ablationState.patch,
     own = resultByView.away,
     words = queryView("away", ".away-patch-words");
-  queryView("away", ".away-place").replaceChildren(
+  queryView("away", ".away-position").replaceChildren(
     ...own.source
       .slice(0, -1)
-      .map((name, i) => new Option(name + " at position " + (i + 1), i, false, i === ablationState.place)),
+      .map((name, i) => new Option(name + " at position " + (i + 1), i, false, i === ablationState.position)),
   );
   words.classList.toggle("away-error", Boolean(ablationState.error));
   words.textContent = toSentence(ablationState.error);
   queryView("away", ".away-symbol").replaceChildren(
     ...own.symbols
-      .filter((name) => name !== own.source[ablationState.place])
+      .filter((name) => name !== own.source[ablationState.position])
       .map((name) => new Option(name, name, false, name === ablationState.symbol)),
   );
   if (!data) {
@@ -1154,7 +1154,7 @@ const logitLensState = {
   order: "size",
   parts: null,
   error: "",
-  asked: 0,
+  requestId: 0,
   of: null,
 };
 VIEWS.lens = {
@@ -1195,7 +1195,7 @@ VIEWS.lens = {
         el("label", {}, "minus ", against),
         el(
           "span",
-          { className: "lens-beside" },
+          { className: "lens-columns" },
           "sort by ",
           createSegmentedControl(
             [
@@ -1256,7 +1256,7 @@ VIEWS.lens = {
           data.right.map((_, i) => i + 1),
           "Positions of the answer",
         ),
-        heading("input", data.given, "Decoder input at this position"),
+        heading("input", data.decoder_input, "Decoder input at this position"),
         data.answer
           ? heading("target", data.right, "Correct next token")
           : heading("output", data.right, "Generated next token; the target is unknown"),
@@ -1300,7 +1300,7 @@ VIEWS.lens = {
     logitLensState.symbol = logitLensState.against = logitLensState.parts = null;
     logitLensState.error = "";
   },
-  want: () => ({ at: logitLensState.at, symbol: logitLensState.symbol, against: logitLensState.against }),
+  options: () => ({ at: logitLensState.at, symbol: logitLensState.symbol, against: logitLensState.against }),
   take({ at, symbol, against }) {
     if (Array.isArray(at) && at.length === 2 && at.every((i) => Number.isInteger(i) && i >= 0))
       logitLensState.at = at;
@@ -1317,7 +1317,7 @@ VIEWS.lens = {
         candidates.map(([symbol, probability], rank) => ({
           layer,
           place: t + 1,
-          given: data.given[t],
+          decoder_input: data.decoder_input[t],
           rank: rank + 1,
           symbol,
           probability,
@@ -1378,14 +1378,14 @@ function selectCell(at, focus = false) {
   }
 }
 async function loadAttribution() {
-  const requestId = ++logitLensState.asked,
+  const requestId = ++logitLensState.requestId,
     options = {
       position: logitLensState.at[1],
       ...(logitLensState.symbol === null ? {} : { symbol: logitLensState.symbol }),
       ...(logitLensState.against === null ? {} : { against: logitLensState.against }),
     };
   const data = await requestView("contributions", options);
-  if (requestId !== logitLensState.asked) return; // the position or the sequence has changed
+  if (requestId !== logitLensState.requestId) return; // the position or the sequence has changed
   logitLensState.error = data.error || "";
   logitLensState.parts = data.error ? (/post-norm/.test(data.error) ? null : logitLensState.parts) : data;
   renderAttribution();

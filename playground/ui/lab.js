@@ -4,7 +4,7 @@
 const root = $(".lab"),
   STORAGE_KEY = "transformer-playground-lab";
 // the id of the requested experiment, and the data of the displayed one
-const state = { open: "", shown: null };
+const state = { open: "", details: null };
 let owner = "",
   experiments = [],
   isStarted = false,
@@ -35,7 +35,7 @@ if (Array.isArray(linkState.grid)) {
 const NO_ANSWER = "the server did not respond; try again";
 async function requestExperiments(name, payload = {}, timeoutMs = 20000) {
   try {
-    return await request("lab-" + name, { owner, ...payload }, timeoutMs);
+    return await request(name, { owner, ...payload }, timeoutMs);
   } catch (error) {
     return { error: NO_ANSWER, lost: true };
   }
@@ -107,8 +107,8 @@ function describeStatus(row) {
           ? "evaluating all lengths"
           : busy
             ? "training"
-            : row.place
-              ? formatQueuePosition(row.place)
+            : row.queue_position
+              ? formatQueuePosition(row.queue_position)
               : "queued";
   return (
     how +
@@ -157,7 +157,7 @@ function createActions(id, box) {
     return made;
   };
   const doing = async (what) => {
-    const reply = await requestExperiments("do", { experiment: id, do: what });
+    const reply = await requestExperiments("experiments/action", { experiment: id, do: what });
     setMessage(box, endSentence(reply.error || ""), "error");
     if (what === "delete" && !reply.error && state.open === id) {
       const next = experiments.find((row) => row.id !== id);
@@ -176,7 +176,7 @@ function createActions(id, box) {
   );
 }
 function renderActions(box, row) {
-  box.querySelector(".cancel").hidden = row.state !== "going";
+  box.querySelector(".cancel").hidden = row.state !== "running";
   box.querySelector(".resume").hidden =
     row.state !== "paused" && !(row.state === "done" && row.statuses.failed);
 }
@@ -184,15 +184,15 @@ function openExperiment(id, goThere = false) {
   state.open = id;
   saveLocal("open", id);
   if (!id) {
-    state.shown = null;
+    state.details = null;
     renderResults();
   }
   renderExperiments();
-  const shown = refresh();
+  const refreshed = refresh();
   // In a single-column layout the experiment is below the list.
   if (goThere)
-    shown.then(() => {
-      const box = $(".found");
+    refreshed.then(() => {
+      const box = $(".results");
       if (
         box.getBoundingClientRect().top > innerHeight * 0.6 ||
         box.getBoundingClientRect().top < 0
@@ -222,8 +222,8 @@ function refresh() {
 }
 async function loadExperiments() {
   const open = state.open,
-    known = state.shown && state.shown.id === open ? state.shown.version : "";
-  const reply = await requestExperiments("poll", { open, known });
+    version = state.details && state.details.id === open ? state.details.version : "";
+  const reply = await requestExperiments("experiments/poll", { open, version });
   nextPollAt = Date.now() + 4000;
   if (reply.error) {
     setMessage($(".mine-note"), endSentence(reply.error), "error");
@@ -233,21 +233,21 @@ async function loadExperiments() {
   if ($(".mine-note").dataset.lost) setMessage($(".mine-note"), "");
   experiments = reply.experiments;
   renderExperiments();
-  if (experiments.some((row) => row.state === "going")) nextPollAt = Date.now() + 1000;
+  if (experiments.some((row) => row.state === "running")) nextPollAt = Date.now() + 1000;
   if (open === state.open) {
-    if (reply.open) state.shown = { ...reply.open, found: reply.open.found || state.shown.found };
+    if (reply.open) state.details = { ...reply.open, results: reply.open.results || state.details.results };
     else if (open) {
       state.open = experiments.length ? experiments[0].id : "";
-      state.shown = null;
+      state.details = null;
       refreshQueued = Boolean(state.open);
       saveLocal("open", state.open);
       renderExperiments();
     }
     if (reply.open || !state.open) renderResults();
   }
-  const stand = JSON.stringify(experiments.map((row) => [row.id, row.state, row.statuses.done]));
-  if (stand !== lastStates) {
-    lastStates = stand;
+  const states = JSON.stringify(experiments.map((row) => [row.id, row.state, row.statuses.done]));
+  if (states !== lastStates) {
+    lastStates = states;
     loadPresets();
     loadReplications();
   }

@@ -13,9 +13,9 @@ const formatEstimate = (estimate) =>
           : Math.round(estimate.seconds / 60) + " min");
 
 async function loadPresets() {
-  const reply = await requestExperiments("questions");
+  const reply = await requestExperiments("experiments/presets");
   if (reply.error) {
-    setMessage($(".asking-note"), endSentence(reply.error), "error");
+    setMessage($(".form-note"), endSentence(reply.error), "error");
     return;
   }
   syncRows(
@@ -30,7 +30,7 @@ async function loadPresets() {
         each.missing
           ? endSentence(each.missing)
           : pluralize(each.runs, "run") + " · " + formatEstimate(each.estimate),
-      ).title = each.estimate ? endSentence(each.estimate.sentence) : "";
+      ).title = each.estimate ? endSentence(each.estimate.message) : "";
       const button = item.querySelector(".run-it");
       setText(button, each.experiment ? "Open" : "Run").setAttribute(
         "aria-label",
@@ -67,14 +67,14 @@ function createPresetItem(each) {
       return;
     }
     button.disabled = true;
-    await submitExperiment({ question: each.name }, $(".asking-note"));
+    await submitExperiment({ question: each.name }, $(".form-note"));
     button.disabled = false;
   });
   return item;
 }
 // Start an experiment and open it. Return the response.
 async function submitExperiment(payload, box) {
-  const reply = await requestExperiments("begin", payload);
+  const reply = await requestExperiments("experiments/submit", payload);
   setMessage(box, endSentence(reply.error || ""), "error");
   if (reply.error) return reply;
   openExperiment(reply.experiment, true);
@@ -199,7 +199,7 @@ function buildExperimentForm() {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     experimentForm.go.disabled = true;
-    const reply = await requestExperiments("begin", { form: currentForm() });
+    const reply = await requestExperiments("experiments/submit", { form: currentForm() });
     renderFieldErrors(reply);
     experimentForm.go.disabled = false;
     if (!reply.error) openExperiment(reply.experiment, true);
@@ -281,7 +281,7 @@ function renderExplanations() {
 async function loadBases() {
   let reply;
   try {
-    reply = await request("runs", { owner });
+    reply = await request("runs/list", { owner });
   } catch (error) {
     return;
   }
@@ -351,7 +351,7 @@ async function planExperiment() {
   const form = currentForm(),
     requestId = ++planRequestId;
   saveLocal("own", form);
-  const reply = await requestExperiments("plan", { form });
+  const reply = await requestExperiments("experiments/plan", { form });
   if (requestId !== planRequestId) return;
   renderFieldErrors(reply);
   experimentForm.go.disabled = Boolean(reply.error);
@@ -371,7 +371,7 @@ async function planExperiment() {
       "; " +
       formatEstimate(reply.estimate) +
       ".",
-  ).title = endSentence(reply.estimate.sentence);
+  ).title = endSentence(reply.estimate.message);
   const sizes = [...new Set(reply.cells.map((cell) => cell.parameters))].sort((a, b) => a - b),
     steps = [...new Set(reply.cells.map((cell) => cell.steps))].sort((a, b) => a - b),
     between = (list) =>

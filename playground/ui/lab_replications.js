@@ -1,5 +1,5 @@
 // ---------------------------------------------------------------- replications of published claims
-const ACTIVE_STATUSES = ["waiting", "starting", "training", "stopping", "going"];
+const ACTIVE_STATUSES = ["waiting", "starting", "training", "stopping", "running"];
 const outcomes = new Map(); // replication key -> outcome
 let replications = [],
   replicationsLoadedAt = 0,
@@ -22,7 +22,7 @@ const shouldRefreshReplications = () =>
 async function loadReplications() {
   if (isLoadingReplications) return;
   isLoadingReplications = true;
-  const reply = await requestExperiments("claims");
+  const reply = await requestExperiments("replications/list");
   isLoadingReplications = false;
   replicationsLoadedAt = Date.now();
   if (reply.error) {
@@ -38,7 +38,7 @@ async function loadOutcome(each) {
   if (each.state !== "done" || outcomes.has(replicationKey(each))) return;
   outcomes.set(replicationKey(each), null); // requested
   const reply = await requestWithRetry(
-    () => requestExperiments("verdict", { name: each.name }, 200000),
+    () => requestExperiments("replications/outcome", { name: each.name }, 200000),
     () => element.isConnected,
     () => {},
   );
@@ -78,14 +78,14 @@ function createReplicationRow(each) {
   details.setAttribute("aria-label", "Details of: " + each.title);
   const runIt = button("Run", "run-it", async () => {
     runIt.disabled = true;
-    const reply = await requestExperiments("claim", { name: each.name });
+    const reply = await requestExperiments("replications/start", { name: each.name });
     setMessage($(".published-note"), endSentence(reply.error || ""), "error");
     runIt.disabled = false;
     if (reply.experiment) openExperiment(reply.experiment);
     await loadReplications();
   });
   runIt.setAttribute("aria-label", "Run: " + each.title);
-  const look = button("Open", "look", () => {
+  const openLink = button("Open", "open-run", () => {
     const now = replications.find((one) => one.name === each.name);
     if (now.experiment) openExperiment(now.experiment, true);
     else navigate("Train", now.run);
@@ -108,10 +108,10 @@ function createReplicationRow(each) {
         textContent: each.parameters ? each.parameters.toLocaleString("en") + " parameters" : "",
       }),
     ),
-    el("td", { className: "told", textContent: each.told }),
+    el("td", { className: "statement", textContent: each.statement }),
     el("td", { className: "ours" }),
     el("td", { className: "verdict" }),
-    el("td", { className: "links" }, runIt, look, details),
+    el("td", { className: "links" }, runIt, openLink, details),
   );
 }
 function createDetailsRow(each) {
@@ -158,29 +158,29 @@ function createDetailsRow(each) {
           "differences",
           el("ul", {}, ...each.differs.map((text) => el("li", { textContent: endSentence(text) }))),
         ),
-        ...line("settings", settings + (each.experiment_asked ? "" : " · seed " + each.seed)),
+        ...line("settings", settings + (each.is_experiment ? "" : " · seed " + each.seed)),
         ...line("command", code, " ", copy),
       ),
     ),
   );
 }
 function renderReplicationRow(row, each) {
-  const found = outcomes.get(replicationKey(each)),
+  const outcome = outcomes.get(replicationKey(each)),
     ran = each.state !== "none";
   row.dataset.state = each.state;
   row.dataset.passed =
-    found && found.passed !== null && found.passed !== undefined ? String(found.passed) : "";
+    outcome && outcome.passed !== null && outcome.passed !== undefined ? String(outcome.passed) : "";
   const share = each.steps ? Math.floor((100 * each.step) / each.steps) + " %" : "";
   const how = each.missing
     ? endSentence(each.missing)
     : !ran
       ? "not run yet"
       : each.state === "done"
-        ? found === undefined || found === null
+        ? outcome === undefined || outcome === null
           ? "comparing"
-          : found.written || endSentence(found.error || found.sentence)
-        : each.place
-          ? formatQueuePosition(each.place)
+          : outcome.written || endSentence(outcome.error || outcome.summary)
+        : each.queue_position
+          ? formatQueuePosition(each.queue_position)
           : each.experiment
             ? each.state + ", " + share
             : each.state +
@@ -191,12 +191,12 @@ function renderReplicationRow(row, each) {
                   each.steps.toLocaleString("en")
                 : "") +
               (each.message ? ": " + each.message : "");
-  setText(row.querySelector(".ours"), how).classList.toggle("nothing", !found || !found.written);
-  const passed = found ? found.passed : null;
+  setText(row.querySelector(".ours"), how).classList.toggle("nothing", !outcome || !outcome.written);
+  const passed = outcome ? outcome.passed : null;
   setText(
     row.querySelector(".verdict"),
-    passed === true ? "✓ " + (found.word || "pass") : passed === false ? "✗ fail" : "",
-  ).title = found && found.sentence ? found.sentence : "";
+    passed === true ? "✓ " + (outcome.word || "pass") : passed === false ? "✗ fail" : "",
+  ).title = outcome && outcome.summary ? outcome.summary : "";
   row.querySelector(".verdict").classList.toggle("ok", passed === true);
   row.querySelector(".verdict").classList.toggle("bad", passed === false);
   row.querySelector(".run-it").hidden =
@@ -204,5 +204,5 @@ function renderReplicationRow(row, each) {
     ACTIVE_STATUSES.includes(each.state) ||
     each.state === "done" ||
     each.state === "paused";
-  row.querySelector(".look").hidden = !each.run && !each.experiment;
+  row.querySelector(".open-run").hidden = !each.run && !each.experiment;
 }

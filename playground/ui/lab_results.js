@@ -24,7 +24,7 @@ function buildResults() {
     words: el("p", { className: "words" }),
     bar: el("span", { className: "share" }, el("i")),
     actions: null,
-    sentence: el("p", { className: "sentence" }),
+    summary: el("p", { className: "summary" }),
     also: el("p", { className: "also" }),
     legend: el("div", { className: "legend" }),
     byLength: figure(
@@ -51,7 +51,7 @@ function buildResults() {
     body: el("tbody"),
     untrained: el("p", { className: "hint untrained" }),
     links: el("div", { className: "bar" }),
-    note: el("p", { className: "problem found-note" }),
+    note: el("p", { className: "problem results-note" }),
     runsBody: el("tbody"),
     runsWords: el("summary"),
     empty: el("p", {
@@ -61,7 +61,7 @@ function buildResults() {
     }),
   };
   resultsView.note.setAttribute("role", "alert");
-  resultsView.sentence.setAttribute("aria-live", "polite");
+  resultsView.summary.setAttribute("aria-live", "polite");
   resultsView.legend.setAttribute("role", "group");
   resultsView.legend.setAttribute("aria-label", "Visible lines");
   const button = (text, title, act, className = "") => {
@@ -100,10 +100,10 @@ function buildResults() {
             [
               JSON.stringify(
                 {
-                  name: state.shown.name,
-                  question: state.shown.question,
-                  ...state.shown.found,
-                  runs: state.shown.lines,
+                  name: state.details.name,
+                  question: state.details.question,
+                  ...state.details.results,
+                  runs: state.details.lines,
                 },
                 null,
                 1,
@@ -147,7 +147,7 @@ function buildResults() {
     el("div", { className: "headline" }, resultsView.title),
     resultsView.words,
     resultsView.bar,
-    resultsView.sentence,
+    resultsView.summary,
     resultsView.also,
     resultsView.legend,
     el("div", { className: "charts wide" }, resultsView.byLength.box, resultsView.heat.box),
@@ -162,7 +162,7 @@ function buildResults() {
     resultsView.note,
     resultsView.runs,
   );
-  $(".found").append(resultsView.empty, resultsView.whole);
+  $(".results").append(resultsView.empty, resultsView.whole);
   onResizeOrThemeChange(renderCharts);
 }
 const createHeadRow = (names) =>
@@ -177,19 +177,19 @@ const createHeadRow = (names) =>
       ),
     ),
   );
-const currentVariants = () => state.shown.found.results.cells;
+const currentVariants = () => state.details.results.results.cells;
 const visibleVariants = () => currentVariants().filter((cell) => !hiddenVariants.has(cell.label));
 function overlayInTrain(subjects) {
   if (subjects.length) navigate("Train", { subject: subjects[0], over: subjects.slice(1) });
 }
 
 function renderResults() {
-  const shown = state.shown;
-  resultsView.empty.hidden = Boolean(shown);
-  resultsView.whole.hidden = !shown;
-  if (!shown) return;
-  if (hiddenVariantsOf !== shown.id) {
-    hiddenVariantsOf = shown.id;
+  const details = state.details;
+  resultsView.empty.hidden = Boolean(details);
+  resultsView.whole.hidden = !details;
+  if (!details) return;
+  if (hiddenVariantsOf !== details.id) {
+    hiddenVariantsOf = details.id;
     hiddenVariants = new Set(
       currentVariants()
         .slice(INITIAL_VARIANTS)
@@ -197,17 +197,17 @@ function renderResults() {
     );
     setMessage(resultsView.note, "");
     if (resultsView.actions) resultsView.actions.remove();
-    resultsView.actions = createActions(shown.id, resultsView.note);
+    resultsView.actions = createActions(details.id, resultsView.note);
     resultsView.title.parentElement.append(resultsView.actions);
   }
-  resultsView.whole.dataset.experiment = shown.id;
-  resultsView.whole.dataset.kind = shown.kind;
-  resultsView.whole.dataset.state = shown.state;
-  resultsView.whole.dataset.done = shown.statuses.done || 0; // tests wait for this attribute
-  const row = experiments.find((each) => each.id === shown.id);
-  setText(resultsView.title, shown.question || shown.name);
-  renderActions(resultsView.whole, shown);
-  const going = shown.lines
+  resultsView.whole.dataset.experiment = details.id;
+  resultsView.whole.dataset.kind = details.kind;
+  resultsView.whole.dataset.state = details.state;
+  resultsView.whole.dataset.done = details.statuses.done || 0; // tests wait for this attribute
+  const row = experiments.find((each) => each.id === details.id);
+  setText(resultsView.title, details.question || details.name);
+  renderActions(resultsView.whole, details);
+  const activeLines = details.lines
     .filter((line) => line.status === "training")
     .map(
       (line) =>
@@ -220,27 +220,27 @@ function renderResults() {
         line.steps.toLocaleString("en"),
     );
   const left =
-    shown.state === "done"
+    details.state === "done"
       ? ""
-      : going.length
+      : activeLines.length
         ? " · " +
-          going.slice(0, 2).join("; ") +
-          (going.length > 2 ? "; and " + (going.length - 2) + " more" : "")
+          activeLines.slice(0, 2).join("; ") +
+          (activeLines.length > 2 ? "; and " + (activeLines.length - 2) + " more" : "")
         : "";
   setText(
     resultsView.words,
-    toSentence(describeStatus(shown)).slice(0, -1) +
+    toSentence(describeStatus(details)).slice(0, -1) +
       left +
-      (shown.state === "going" && shown.estimate.seconds
-        ? " · " + formatEstimate(shown.estimate) + " left"
+      (details.state === "running" && details.estimate.seconds
+        ? " · " + formatEstimate(details.estimate) + " left"
         : "") +
-      (shown.message ? ". " + toSentence(shown.message) : ""),
-  ).classList.toggle("error", Boolean(shown.message));
+      (details.message ? ". " + toSentence(details.message) : ""),
+  ).classList.toggle("error", Boolean(details.message));
   resultsView.bar.firstChild.style.width = 100 * (row ? row.share : 0) + "%";
-  resultsView.bar.style.visibility = shown.state === "done" ? "hidden" : "";
-  const lengths = shown.found.lengths;
-  setText(resultsView.sentence, lengths ? lengths.sentence : shown.found.results.sentence);
-  setText(resultsView.also, lengths ? shown.found.results.sentence : "").hidden = !lengths;
+  resultsView.bar.style.visibility = details.state === "done" ? "hidden" : "";
+  const lengths = details.results.lengths;
+  setText(resultsView.summary, lengths ? lengths.summary : details.results.results.summary);
+  setText(resultsView.also, lengths ? details.results.results.summary : "").hidden = !lengths;
   renderLegend();
   renderTable();
   renderUntrainedNote();
@@ -277,8 +277,8 @@ function renderLegend() {
 
 // ---------------------------------------------------------------- charts
 function renderCharts() {
-  if (!state.shown || !resultsView.score.canvas.clientWidth) return;
-  const { results, lengths } = state.shown.found,
+  if (!state.details || !resultsView.score.canvas.clientWidth) return;
+  const { results, lengths } = state.details.results,
     cells = results.cells,
     on = cells.map((cell, place) => [cell, place]).filter(([cell]) => !hiddenVariants.has(cell.label));
   [...resultsView.legend.children].forEach((button, i) => paintSwatch(button.firstChild, i));
@@ -344,16 +344,16 @@ function renderCharts() {
   if (!lengths) return;
   const placeOf = (at) => cells[at].label,
     rows = lengths.rows.map((row, at) => [row, at]).filter(([, at]) => !hiddenVariants.has(placeOf(at)));
-  const asked = rows.some(([row]) => row.n),
+  const hasScores = rows.some(([row]) => row.n),
     first = lengths.trained[0],
     series = rows.map(([row, place]) => schemeSeries(row, place));
   const marks = [[1, "length 1"]];
-  for (let v = 10; v < lengths.longest * 0.86; v += lengths.longest > 60 ? 50 : 10)
+  for (let v = 10; v < lengths.max_length * 0.86; v += lengths.max_length > 60 ? 50 : 10)
     marks.push([v, String(v)]);
   const single = lengths.rows.some((row) => row.n === 1),
     how =
       "Up to " +
-      pluralize(lengths.asked, "held-out sequence") +
+      pluralize(lengths.n_requested, "held-out sequence") +
       " of each length; " +
       (single
         ? "bands are 95 % intervals for a single seed, otherwise the full range over seeds."
@@ -361,7 +361,7 @@ function renderCharts() {
       " Shaded: training lengths.";
   lineChart(resultsView.byLength.canvas, {
     series,
-    x: [1, Math.max(2, lengths.longest)],
+    x: [1, Math.max(2, lengths.max_length)],
     y: [0, 1.02],
     ticks: [
       [0, "0"],
@@ -370,15 +370,15 @@ function renderCharts() {
       [0.75, "75 %"],
       [1, "100 %"],
     ],
-    marks: [...marks, [lengths.longest, String(lengths.longest)]],
+    marks: [...marks, [lengths.max_length, String(lengths.max_length)]],
     what: "Length",
     write: formatShare,
     shaded: [Math.max(1, first), lengths.trained[1]],
     caption: resultsView.byLength.caption,
-    rest: asked ? how : "The lines appear after a run is finished and evaluated at all lengths.",
+    rest: hasScores ? how : "The lines appear after a run is finished and evaluated at all lengths.",
     title: resultsView.byLength.title,
   });
-  const every = Array.from({ length: lengths.longest }, (_, i) => i + 1);
+  const every = Array.from({ length: lengths.max_length }, (_, i) => i + 1);
   heatmapChart(resultsView.heat.canvas, {
     rows: rows.map(([row]) => ({
       label: row.label,
@@ -422,7 +422,7 @@ function schemeSeries(row, place) {
 
 // ---------------------------------------------------------------- the table
 function renderTable() {
-  const { results, lengths } = state.shown.found,
+  const { results, lengths } = state.details.results,
     kind = lengths ? "lengths" : "grid";
   if (resultsView.head.dataset.kind !== kind) {
     resultsView.head.dataset.kind = kind;
@@ -563,7 +563,7 @@ function renderTable() {
   );
 }
 function renderUntrainedNote() {
-  const { lengths } = state.shown.found,
+  const { lengths } = state.details.results,
     all = lengths ? lengths.rows.filter((row) => row.untrained) : [];
   const rowsOf = (row) =>
     Object.entries(row.untrained)
@@ -580,7 +580,7 @@ function renderUntrainedNote() {
   ).hidden = !all.length;
 }
 function renderRuns() {
-  const { lines } = state.shown;
+  const { lines } = state.details;
   setText(resultsView.runsWords, "All runs (" + lines.length + ")");
   syncRows(
     resultsView.runsBody,
@@ -615,8 +615,8 @@ function renderRuns() {
       const how =
         line.status === "planned"
           ? "not started"
-          : line.place
-            ? formatQueuePosition(line.place)
+          : line.queue_position
+            ? formatQueuePosition(line.queue_position)
             : line.status +
               (line.step
                 ? ", step " +
@@ -634,12 +634,12 @@ function renderRuns() {
 
 // ---------------------------------------------------------------- files
 const fileName = (kind) =>
-  (state.shown.name.replace(/[^A-Za-z0-9]+/g, "-").replace(/^-+|-+$/g, "") || "experiment") +
+  (state.details.name.replace(/[^A-Za-z0-9]+/g, "-").replace(/^-+|-+$/g, "") || "experiment") +
   "." +
   kind;
 async function exportCsv() {
   const name = fileName("csv"),
-    reply = await requestExperiments("csv", { experiment: state.shown.id });
+    reply = await requestExperiments("experiments/csv", { experiment: state.details.id });
   setMessage(resultsView.note, endSentence(reply.error || ""), "error");
   if (!reply.error) downloadBlob(name, new Blob([reply.csv], { type: "text/csv" }));
 }
@@ -650,7 +650,7 @@ async function exportFigures() {
     button = resultsView.files.querySelector(".as-figures");
   button.disabled = true;
   setText(button, "Drawing");
-  const reply = await requestExperiments("figures", { experiment: state.shown.id }, 150000);
+  const reply = await requestExperiments("experiments/figures", { experiment: state.details.id }, 150000);
   isExporting = false;
   button.disabled = false;
   setText(button, "Figures");

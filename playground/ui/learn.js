@@ -29,7 +29,7 @@ function saveLocal(name, value) {
 }
 async function requestLesson(name, payload = {}, timeoutMs = 20000) {
   try {
-    return await request("learn-" + name, { owner, ...payload }, timeoutMs);
+    return await request("lessons/" + name, { owner, ...payload }, timeoutMs);
   } catch (error) {
     return { error: "the server did not respond; try again", lost: true };
   }
@@ -50,8 +50,8 @@ const createParagraph = (text, className = "") => el("p", { className, textConte
 function buildSections() {
   $(".parts").replaceChildren(createSegmentedControl(SECTIONS, currentSection, showSection, "Parts of this tab"));
 }
-function showSection(wanted) {
-  currentSection = wanted;
+function showSection(name) {
+  currentSection = name;
   saveLocal("part", currentSection);
   setPressed($(".parts .choice"), currentSection);
   for (const [name] of SECTIONS) $("section." + name).hidden = name !== currentSection;
@@ -64,53 +64,53 @@ function redrawSection() {
 
 // Open what a link selects: a lesson with its options, or a bug with its seed.
 function applyLinkState() {
-  const asked = new URLSearchParams(location.search),
-    number = (name) => (/^\d{1,9}$/.test(asked.get(name) || "") ? +asked.get(name) : null);
-  if (asked.has("learn")) {
-    const stop = catalog.stops.find((each) => each.name === asked.get("learn"));
+  const params = new URLSearchParams(location.search),
+    number = (name) => (/^\d{1,9}$/.test(params.get(name) || "") ? +params.get(name) : null);
+  if (params.has("learn")) {
+    const stop = catalog.stops.find((each) => each.name === params.get("learn"));
     if (stop) {
       const own = lessonState(stop.name),
         before = JSON.stringify(own.options);
       delete own.options.seed; // from an earlier link
       for (const option of stop.options) {
-        const value = asked.get(option.name);
+        const value = params.get(option.name);
         if (value !== null && (!option.choices.length || option.choices.includes(value)))
           own.options[option.name] = value.slice(0, 40);
       }
       if (number("seed") !== null) own.options.seed = number("seed");
       if (JSON.stringify(own.options) !== before && !isActive(own)) {
-        delete own.told;
+        delete own.response;
         delete own.id;
       } // the stored result belongs to other options
       openLesson(stop.name);
       return "tour";
     }
-    if (SECTIONS.some(([name]) => name === asked.get("learn"))) return asked.get("learn");
+    if (SECTIONS.some(([name]) => name === params.get("learn"))) return params.get("learn");
     setMessage(
       $(".learn-note"),
       "The link contains the unknown lesson " +
-        asked.get("learn").slice(0, 40) +
+        params.get("learn").slice(0, 40) +
         ". Available lessons: " +
         catalog.stops.map((each) => each.name).join(", ") +
         ".",
       "error",
     );
   }
-  if (asked.has("bug")) {
+  if (params.has("bug")) {
     if (
-      asked.get("bug") === "mystery" ||
-      catalog.bugs.some((each) => each.name === asked.get("bug"))
+      params.get("bug") === "mystery" ||
+      catalog.bugs.some((each) => each.name === params.get("bug"))
     ) {
       openBug({
-        name: asked.get("bug"),
+        name: params.get("bug"),
         seed: number("seed") ?? 0,
-        steps: Math.min(catalog.most_steps, Math.max(20, number("steps") ?? catalog.steps)),
+        steps: Math.min(catalog.max_steps, Math.max(20, number("steps") ?? catalog.steps)),
       });
       return "bugs";
     }
     setMessage(
       $(".learn-note"),
-      "The link contains the unknown bug " + asked.get("bug").slice(0, 40) + ". Select one below.",
+      "The link contains the unknown bug " + params.get("bug").slice(0, 40) + ". Select one below.",
       "error",
     );
     return "bugs";
@@ -129,7 +129,7 @@ function mount() {
   owner = value.owner || "";
 }
 async function init() {
-  const response = await requestLesson("lessons");
+  const response = await requestLesson("catalog");
   if (response.error) {
     setMessage($(".learn-note"), toSentence(response.error), "error");
     await sleep(2000);

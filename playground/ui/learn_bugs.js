@@ -1,5 +1,5 @@
 // ---------------------------------------- find the bug: the correct model and a copy with a bug
-// {name, seed, steps} is the request, `id` the job and `told` its last status. `told` is lost on a
+// {name, seed, steps} is the request, `id` the job and `response` its last status. `response` is lost on a
 // reload.
 let isStarting = false,
   bugState = { name: "mystery", seed: 0, steps: 0 },
@@ -12,12 +12,12 @@ const ATTENTION_KINDS = [
 ];
 const REFERENCE_LABEL = "correct model",
   BUGGY_LABEL = "buggy model";
-const isBugActive = () => Boolean(bugState.id && (!bugState.told || ACTIVE_STATUSES.includes(bugState.told.status)));
+const isBugActive = () => Boolean(bugState.id && (!bugState.response || ACTIVE_STATUSES.includes(bugState.response.status)));
 
 function buildBugs() {
-  const kept = storedState.bug;
-  if (kept && (kept.name === "mystery" || catalog.bugs.some((each) => each.name === kept.name)))
-    bugState = { ...bugState, ...kept, recalled: Boolean(kept.id) };
+  const stored = storedState.bug;
+  if (stored && (stored.name === "mystery" || catalog.bugs.some((each) => each.name === stored.name)))
+    bugState = { ...bugState, ...stored, recalled: Boolean(stored.id) };
   bugState.steps ||= catalog.steps;
   const names = el(
     "select",
@@ -33,7 +33,7 @@ function buildBugs() {
   $(".bugs").replaceChildren(
     createParagraph(
       "Each bug is one wrong line in the source of this project, typical of tutorials. A " +
-        "small model with this line trains beside the correct model, with the same seed and " +
+        "small model with this line trains next to the correct model, with the same seed and " +
         "batches. Compare loss, output and attention, then find the line.",
       "hint",
     ),
@@ -59,13 +59,13 @@ function buildBugs() {
     el("div", { className: "bug-curves pictures" }),
     el(
       "div",
-      { className: "bug-seen", hidden: true },
+      { className: "bug-observations", hidden: true },
       el("pre", { className: "traceback", tabIndex: 0 }),
       el("table", { className: "sheet" }),
       createParagraph("", "unnoticed"),
-      el("div", { className: "looks" }),
-      el("div", { className: "ask-name" }),
-      el("div", { className: "ask-line" }),
+      el("div", { className: "attention" }),
+      el("div", { className: "guess-name" }),
+      el("div", { className: "guess-line" }),
       el("div", { className: "solved" }),
     ),
   );
@@ -85,7 +85,7 @@ async function startBug() {
   isStarting = true;
   renderBug();
   const requestedBug = bugState,
-    reply = await requestLesson("bug", { bug: bugState.name, seed: bugState.seed, steps: bugState.steps });
+    reply = await requestLesson("start-bug", { bug: bugState.name, seed: bugState.seed, steps: bugState.steps });
   isStarting = false;
   renderBug();
   if (reply.error) {
@@ -97,7 +97,7 @@ async function startBug() {
     return;
   }
   bugState.id = reply.id;
-  delete bugState.told;
+  delete bugState.response;
   delete bugState.recalled;
   saveLocal("bug", { ...bugRequest(), id: bugState.id });
   await pollBug();
@@ -118,8 +118,8 @@ async function pollBug(force = false) {
   setMessage($(".bug-note"), "");
   if (response.error) {
     delete bugState.id;
-    if (!bugState.recalled) bugState.told = { status: "failed", sentence: response.error };
-  } else bugState.told = response; // a job of an earlier session is not reported
+    if (!bugState.recalled) bugState.response = { status: "failed", message: response.error };
+  } else bugState.response = response; // a job of an earlier session is not reported
   if (!bugState.id || ["failed", "cancelled"].includes(response.status)) saveLocal("bug", bugRequest());
   renderBug();
 }
@@ -129,14 +129,14 @@ async function submitGuess(payload) {
     setMessage($(".bug-note"), toSentence(reply.error), "error");
     return;
   }
-  if ("mistake" in payload) guessReplies.name = reply.says;
-  else guessReplies.line = reply.says;
+  if ("mistake" in payload) guessReplies.name = reply.feedback;
+  else guessReplies.line = reply.feedback;
   await pollBug(true);
 }
 
 function renderBug() {
   if (!catalog || currentSection !== "bugs") return;
-  const response = bugState.told,
+  const response = bugState.response,
     busy = isBugActive() || isStarting,
     result = response && response.result;
   $(".which").value = bugState.name;
@@ -149,7 +149,7 @@ function renderBug() {
       ? "queued"
       : "training both: step " + (response.done || 0) + " of " + (response.total || bugState.steps)
     : response && response.status !== "done"
-      ? response.sentence
+      ? response.message
       : "";
   setText($(".bugs .words"), toSentence(words)).classList.toggle(
     "error",
@@ -162,7 +162,7 @@ function renderBug() {
   $(".bug-curves").hidden = !curves;
   if (curves)
     renderFigures($(".bug-curves"), bugCurves(curves, result ? result.steps : response.total));
-  $(".bug-seen").hidden = !result;
+  $(".bug-observations").hidden = !result;
   if (result) renderObservations(result);
 }
 function bugCurves({ right, broken }, steps) {
@@ -184,14 +184,14 @@ function bugCurves({ right, broken }, steps) {
       kind: "curves",
       title: "Training loss",
       what: "loss",
-      most: steps,
+      max: steps,
       series: some([loss(REFERENCE_LABEL, 0, right), loss(BUGGY_LABEL, 4, broken)]),
     },
     {
       kind: "curves",
       title: "Exact match, free-running and teacher-forced",
       what: "share",
-      most: steps,
+      max: steps,
       series: some([
         scores(REFERENCE_LABEL + ", free-running", 0, right, 2),
         scores(BUGGY_LABEL + ", teacher-forced", 1, broken, 1),
@@ -212,7 +212,7 @@ function renderObservations(result) {
   );
   const rows = [
     ["mean loss of the last 10 steps", (c) => formatNumber(c.loss)],
-    ["exact match, teacher-forced", (c) => formatShare(c.given)],
+    ["exact match, teacher-forced", (c) => formatShare(c.teacher_forced)],
     ["exact match, free-running", (c) => formatShare(c.alone)],
     ["correct tokens, in any order", (c) => formatShare(c.symbols)],
     ["mean probability of the predicted token", (c) => formatShare(c.sure)],
@@ -259,7 +259,7 @@ function renderObservations(result) {
 }
 // Attention maps of every layer of both models, averaged over heads.
 function renderAttention(result) {
-  const box = $(".looks"),
+  const box = $(".attention"),
     both = [
       [REFERENCE_LABEL, result.right],
       [BUGGY_LABEL, result.broken],
@@ -280,7 +280,7 @@ function renderAttention(result) {
         attentionKind,
         (kind) => {
           attentionKind = kind;
-          renderAttention(bugState.told.result);
+          renderAttention(bugState.response.result);
         },
         "Kind of attention",
       ),
@@ -303,10 +303,10 @@ function renderAttention(result) {
   renderFigures(box.querySelector(".maps"), pictures);
 }
 function renderQuiz(result) {
-  const response = bugState.told,
-    name = $(".ask-name"),
-    line = $(".ask-line");
-  name.hidden = !response.mystery || response.named;
+  const response = bugState.response,
+    name = $(".guess-name"),
+    line = $(".guess-line");
+  name.hidden = !response.mystery || response.bug_identified;
   if (!name.hidden) {
     if (!name.firstChild)
       name.append(
@@ -320,12 +320,12 @@ function renderQuiz(result) {
         el(
           "p",
           {},
-          createButton("Show the answer", () => submitGuess({ tell: true }), "", "quiet tell"),
+          createButton("Show the answer", () => submitGuess({ reveal: true }), "", "quiet reveal"),
         ),
       );
     setText(name.querySelector(".clue"), guessReplies.name || "");
   }
-  line.hidden = !response.named || response.found;
+  line.hidden = !response.bug_identified || response.line_identified;
   if (!line.hidden) {
     const source = result.source,
       key = bugState.id + response.name;
@@ -353,15 +353,15 @@ function renderQuiz(result) {
         el(
           "p",
           {},
-          createButton("Show the answer", () => submitGuess({ tell: true }), "", "quiet tell"),
+          createButton("Show the answer", () => submitGuess({ reveal: true }), "", "quiet reveal"),
         ),
       );
     }
     setText(line.querySelector(".clue"), guessReplies.line || "");
   }
   const solved = $(".solved");
-  solved.hidden = !response.found;
-  if (response.found && solved.dataset.key !== bugState.id) {
+  solved.hidden = !response.line_identified;
+  if (response.line_identified && solved.dataset.key !== bugState.id) {
     solved.dataset.key = bugState.id;
     solved.replaceChildren(
       el("p", { className: "verdict ok", textContent: response.title }),
@@ -376,7 +376,7 @@ function renderQuiz(result) {
         ),
       ),
       createParagraph(response.why),
-      createParagraph("Found in: " + response.met_in + ".", "hint"),
+      createParagraph("Source: " + response.met_in + ".", "hint"),
     );
   }
 }

@@ -35,7 +35,7 @@ function renderCurves(figure, p) {
   });
   const xs = p.series.flatMap((each) => each.xs),
     ys = p.series.flatMap((each) => each.ys),
-    last = Math.max(1, p.most || 0, ...xs),
+    last = Math.max(1, p.max || 0, ...xs),
     length = p.x === "length";
   const first = length ? Math.min(...xs, last) : 0,
     loss = p.what === "loss";
@@ -109,7 +109,7 @@ function renderMap(figure, p) {
 function renderBars(figure, p) {
   const [title, list] = ensureChildren(figure, () => [el("figcaption"), el("ul", { className: "bars" })]);
   setText(title, p.title);
-  const maxValue = p.most || Math.max(1e-9, ...p.bars.map((each) => each.value));
+  const maxValue = p.max || Math.max(1e-9, ...p.bars.map((each) => each.value));
   list.replaceChildren(
     ...p.bars.map((each) => {
       const fill = el("i");
@@ -121,7 +121,7 @@ function renderBars(figure, p) {
         el("b", {}, fill),
         el("span", {
           className: "note",
-          textContent: p.most ? each.note : formatNumber(each.value) + " · " + each.note,
+          textContent: p.max ? each.note : formatNumber(each.value) + " · " + each.note,
         }),
       );
     }),
@@ -135,7 +135,7 @@ function renderAnswers(figure, p) {
   table.replaceChildren(
     row("th", ["input", "target", "output"]),
     ...p.rows.map((each) =>
-      row("td", [each.asked, each.right, each.given], each.right === each.given ? "" : "wrong"),
+      row("td", [each.input, each.right, each.prediction], each.right === each.prediction ? "" : "wrong"),
     ),
   );
 }

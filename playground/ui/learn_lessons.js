@@ -1,6 +1,6 @@
 // ---------------------------------------------------------------- lessons, one at a time
 let lessonId = "";
-// by name: {prediction, options, id, told}
+// by name: {prediction, options, id, response}
 const lessonStates = storedState.stops && typeof storedState.stops === "object" ? storedState.stops : {};
 function lessonState(name) {
   const own = (lessonStates[name] ||= {});
@@ -10,7 +10,7 @@ function lessonState(name) {
 const saveLessonStates = () => saveLocal("stops", lessonStates);
 const findLesson = (name) => catalog.stops.find((each) => each.name === name);
 const startingLessons = new Set(); // lessons with a pending start request
-const isActive = (own) => Boolean(own.id && (!own.told || ACTIVE_STATUSES.includes(own.told.status)));
+const isActive = (own) => Boolean(own.id && (!own.response || ACTIVE_STATUSES.includes(own.response.status)));
 
 function buildLessons() {
   $(".tour").replaceChildren(
@@ -87,14 +87,14 @@ function buildLesson() {
       { className: "outcome", hidden: true },
       el(
         "dl",
-        { className: "beside" },
+        { className: "side-by-side" },
         el("dt", { textContent: "Prediction" }),
         el("dd", { className: "yours" }),
         el("dt", { textContent: "Measured" }),
         el("dd", { className: "measured" }),
       ),
       createParagraph("", "verdict"),
-      createParagraph("", "says"),
+      createParagraph("", "explanation"),
       el("div", { className: "pictures" }),
       el("p", { className: "links" }),
     ),
@@ -114,7 +114,7 @@ function buildLesson() {
   renderLesson();
 }
 function createOptionField(option, own) {
-  const value = own.options[option.name] ?? option.usual;
+  const value = own.options[option.name] ?? option.default;
   const field = option.choices.length
     ? el(
         "select",
@@ -124,7 +124,7 @@ function createOptionField(option, own) {
     : el("input", { className: "option", type: "text", maxLength: 40 });
   field.value = value;
   field.name = option.name;
-  if (option.choices.length && !option.choices.includes(field.value)) field.value = option.usual;
+  if (option.choices.length && !option.choices.includes(field.value)) field.value = option.default;
   field.addEventListener("input", () => {
     own.options[option.name] = field.value;
     clearResult(own);
@@ -182,8 +182,8 @@ function createChoicesField(stop, own) {
 }
 // A new prediction or option discards the previous result.
 function clearResult(own) {
-  if (own.told && !isActive(own)) {
-    delete own.told;
+  if (own.response && !isActive(own)) {
+    delete own.response;
     delete own.id;
   }
   saveLessonStates();
@@ -196,7 +196,7 @@ async function measureLesson() {
   setMessage($(".stop-note"), "");
   startingLessons.add(name);
   renderLesson();
-  const reply = await requestLesson("stop", {
+  const reply = await requestLesson("start", {
     stop: name,
     prediction: own.prediction ?? null,
     options: own.options,
@@ -208,7 +208,7 @@ async function measureLesson() {
     return;
   }
   own.id = reply.id;
-  delete own.told;
+  delete own.response;
   saveLessonStates();
   await pollLesson();
 }
@@ -230,8 +230,8 @@ async function pollLesson() {
     if (name === lessonId) setMessage($(".stop-note"), "");
     if (response.error) {
       delete own.id;
-      own.told = { status: "failed", sentence: response.error };
-    } else own.told = response;
+      own.response = { status: "failed", message: response.error };
+    } else own.response = response;
     if (!isActive(own)) saveLessonStates();
     if (name === lessonId) renderLesson();
   }
@@ -241,13 +241,13 @@ function renderLessonNav() {
   catalog.stops.forEach((stop, i) => {
     const own = lessonStates[stop.name] || {},
       mark = $(".stations").children[i].firstChild,
-      result = own.told && own.told.result;
+      result = own.response && own.response.result;
     mark.dataset.state = result
       ? result.right
         ? "right"
         : "measured"
       : own.id && isActive(own)
-        ? "going"
+        ? "running"
         : "";
     mark.setAttribute("aria-current", String(stop.name === lessonId));
     mark.setAttribute(
@@ -261,8 +261,8 @@ function renderLessonNav() {
   });
 }
 const formatQueueNote = (runs) => {
-  const waiting = runs.filter((run) => run.place);
-  return waiting.length ? "; queue position " + waiting[0].place : "";
+  const waiting = runs.filter((run) => run.queue_position);
+  return waiting.length ? "; queue position " + waiting[0].queue_position : "";
 };
 function renderLesson() {
   if (!catalog || currentSection !== "tour") return;
@@ -274,7 +274,7 @@ function renderLesson() {
   }
   const stop = findLesson(lessonId),
     own = lessonState(lessonId),
-    response = own.told,
+    response = own.response,
     busy = isActive(own) || startingLessons.has(lessonId),
     result = response && response.result;
   $(".measure").disabled = busy;
@@ -294,7 +294,7 @@ function renderLesson() {
           ? "measuring …"
           : response.status === "done"
             ? ""
-            : response.sentence;
+            : response.message;
   setText($(".stop .words"), toSentence(words)).classList.toggle(
     "error",
     Boolean(response && response.status === "failed"),
@@ -310,7 +310,7 @@ function renderLesson() {
         kind: "curves",
         title: "Exact match on held-out sequences, so far",
         what: "share",
-        most: Math.max(...response.runs.map((run) => run.steps)),
+        max: Math.max(...response.runs.map((run) => run.steps)),
         series: response.curves.map((each) => ({
           label: each.label,
           xs: each.scored.map((s) => s[0]),
@@ -332,7 +332,7 @@ function renderLesson() {
         ? worded
         : stop.unit + " " + worded,
   );
-  setText($(".measured"), result.told);
+  setText($(".measured"), result.outcome);
   setText(
     $(".stop .verdict"),
     result.answer === null
@@ -341,7 +341,7 @@ function renderLesson() {
         ? "✓ Correct" + (stop.within ? ", within " + stop.within + "." : ".")
         : "Not correct.",
   ).className = "verdict " + (result.right ? "ok" : "off");
-  setText($(".says"), result.says);
+  setText($(".explanation"), result.explanation);
   renderFigures($(".outcome .pictures"), result.pictures);
   const key = response.runs.map((run) => run.run).join();
   if ($(".stop .links").dataset.key !== key) {

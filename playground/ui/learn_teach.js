@@ -63,10 +63,10 @@ function buildTeaching() {
       .filter((option) => option.name === "positions")
       .flatMap((option) => option.choices.map((each) => [stop, each])),
   );
-  const response = el("div", { className: "told" }),
+  const response = el("div", { className: "result" }),
     first = el("input", { type: "number", min: 0, max: 999999, value: 0, className: "first" });
   const reveal = createButton("Show the bugs", async () => {
-    const reply = await requestLesson("mysteries", { first: Math.max(0, Math.floor(+first.value || 0)) });
+    const reply = await requestLesson("answer-key", { first: Math.max(0, Math.floor(+first.value || 0)) });
     response.replaceChildren(
       reply.error
         ? createParagraph(toSentence(reply.error), "problem")
@@ -142,7 +142,7 @@ function buildTeaching() {
         "sets the number of slots; the default is one per core.",
       "A lesson trains one or two runs of 200 steps; a bug trains two small models. On a " +
         "busy machine, let pairs share a browser. A measurement has a time limit of " +
-        Math.round(m.longest) +
+        Math.round(m.timeout_s) +
         " s, and each user can have two at a time.",
       "Later lessons reuse the runs of earlier lessons if they need the same model. The " +
         "browser stores the progress, and the Train tab lists the runs.",

@@ -48,13 +48,13 @@ class LearnPage:
 
     def handlers(self) -> dict[str, Handler]:
         routes = {
-            "learn-lessons": self.catalog,
-            "learn-stop": self.start_lesson,
-            "learn-bug": self.start_bug,
-            "learn-poll": self.poll,
-            "learn-cancel": self.cancel,
-            "learn-guess": self.submit_guess,
-            "learn-mysteries": self.answer_key,
+            "lessons/catalog": self.catalog,
+            "lessons/start": self.start_lesson,
+            "lessons/start-bug": self.start_bug,
+            "lessons/poll": self.poll,
+            "lessons/cancel": self.cancel,
+            "lessons/guess": self.submit_guess,
+            "lessons/answer-key": self.answer_key,
         }
         return {name: _owner_handler(answer) for name, answer in routes.items()}
 
@@ -66,15 +66,15 @@ class LearnPage:
             "slots": self.registry.slots,
             "an_owner": self.registry.slots_per_owner,
             "measuring": self.lesson_service.max_workers,
-            "longest": MEASUREMENT_TIMEOUT_S,
+            "timeout_s": MEASUREMENT_TIMEOUT_S,
             "open": not self.registry.single_owner,
         }
         return {
             "stops": lessons,
             "bugs": bugs,
             "machine": machine,
-            "steps": BUG_SETTINGS["steps"],
-            "most_steps": STEPS_RANGE[1],
+            "steps": BUG_SETTINGS["max_steps"],
+            "max_steps": STEPS_RANGE[1],
         }
 
     def start_lesson(self, owner: str, payload: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class LearnPage:
             owner,
             payload.get("mistake"),
             payload.get("line"),
-            payload.get("tell") is True,
+            payload.get("reveal") is True,
         )
 
     def answer_key(self, owner: str, payload: dict[str, Any]) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _lesson_info(lesson: Lesson) -> dict[str, Any]:
     options = [
         {
             "name": name,
-            "usual": default,
+            "default": default,
             "words": lesson.option_labels[name],
             "choices": list(SCHEMES) if name == "positions" else [],
         }

@@ -6,18 +6,18 @@ const pollNow = () => { fastPollUntil = Date.now() + 1500; wakePoller(); };
 
 function renderStatus() {
   root.dataset.status = status;
-  root.dataset.own = lastResponse.own ? "yes" : "no";
-  $(".sentence").textContent = statusSentence();
+  root.dataset.own = lastResponse.is_owner ? "yes" : "no";
+  $(".status-text").textContent = formatStatus();
   renderControls();
   announceStatus();
   const page = document.querySelector("#train-page");
   if (!page) return;
-  const focused = document.activeElement, shownStatus = lastResponse.own || !ACTIVE_STATUSES.includes(status) ? status : "watched";
-  page.dataset.status = shownStatus;
+  const focused = document.activeElement, visibleStatus = lastResponse.is_owner || !ACTIVE_STATUSES.includes(status) ? status : "watched";
+  page.dataset.status = visibleStatus;
   // Gradio mounts the form's buttons separately; until then the status class hides the wrong ones.
   for (const [id, when] of [["step", ["paused"]], ["stop", ["waiting", "paused", "training", "stopping"]]]) {
     const button = page.querySelector("#" + id);
-    if (button) button.disabled = !when.includes(shownStatus);
+    if (button) button.disabled = !when.includes(visibleStatus);
   }
   const primary = [...page.querySelectorAll("#train, #pause, #resume")];
   if (primary.includes(focused) && !focused.offsetParent) primary.find((button) => button.offsetParent)?.focus();
@@ -29,7 +29,7 @@ function announceStatus() {
   const news = [modelRef, status, lastResponse.message || ""].join("/");
   if (news === announcedStatus) return;
   announcedStatus = news;
-  $(".announced").textContent = statusSentence();
+  $(".announced").textContent = formatStatus();
 }
 
 async function pollRun(generationId) {
@@ -37,7 +37,7 @@ async function pollRun(generationId) {
   while (generationId === pollGeneration && element.isConnected) {
     await new Promise((resolve) => { wakePoller = resolve; setTimeout(resolve, Date.now() < fastPollUntil ? Math.min(wait, 60) : wait); });
     try {
-      const response = await request("poll", { owner, subject: modelRef, known: isFresh ? 0 : pointCount, epoch: isFresh ? -1 : seriesId, looks: isFresh ? 0 : snapshotVersion, changes: isFresh ? -1 : lastResponse.changes_version ?? -1 });
+      const response = await request("runs/poll", { owner, subject: modelRef, n_points: isFresh ? 0 : pointCount, series_id: isFresh ? -1 : seriesId, snapshot_version: isFresh ? 0 : snapshotVersion, changes: isFresh ? -1 : lastResponse.changes_version ?? -1 });
       if (generationId !== pollGeneration) return;
       applyUpdate(response);
       if (status === "checkpoint" || (status === "gone" && !response.again)) return;
@@ -46,7 +46,7 @@ async function pollRun(generationId) {
       wait = status === "gone" || (TERMINAL_STATUSES.includes(status) && (displayedSnapshot || pollsWithoutSnapshot > 30)) ? 2000 : document.hidden ? 2000 : ["paused", "waiting"].includes(status) ? 500 : pointCount ? 200 : 60;
     } catch (error) {
       if (generationId !== pollGeneration) return;
-      $(".sentence").textContent = "No answer from the server; trying again";
+      $(".status-text").textContent = "No answer from the server; trying again";
       wait = Math.min(5000, Math.max(500, wait * 2));
     }
   }
@@ -57,22 +57,22 @@ function applyUpdate(response) {
   if (isFresh) resetView();
   if ($(".hand-note").dataset.lost) setMessage($(".hand-note"), "");
   response.changes ??= lastResponse.changes; // sent only after a change
-  lastResponse = response; status = response.status; scores = response.scores || null; weightSteps = response.recorded || [];
+  lastResponse = response; status = response.status; scores = response.scores || null; weightSteps = response.weight_steps || [];
   const p = response.points;
-  if (p.whole || response.epoch !== seriesId) { metricCurve = { steps: [], loss: [], learning_rate: [], gradient_norm: [] }; evaluations = []; }
+  if (p.whole || response.series_id !== seriesId) { metricCurve = { steps: [], loss: [], learning_rate: [], gradient_norm: [] }; evaluations = []; }
   for (const name of ["steps", "loss", "learning_rate", "gradient_norm"]) for (const value of p[name]) metricCurve[name].push(value);
   for (const s of p.scored) evaluations.push(s);
   // Above 20,000 points, request a downsampled curve to limit memory use.
   pointCount = metricCurve.steps.length > 20000 ? 0 : p.count;
-  if (response.epoch !== seriesId) { seriesId = response.epoch; clearSnapshotCache(); }
-  if (response.stage) { probeInfo = response.stage; $(".accepts").textContent = "symbols " + probeInfo.accepts; if (syncSuggestion($(".sequence"), probeInfo.question) && viewedStep !== null) predict(); }
-  if (response.snapshot) { latestSnapshot = response.snapshot; snapshotVersion = response.looks; if (viewedStep === null) { displayedSnapshot = latestSnapshot; root.classList.remove("old"); } }
+  if (response.series_id !== seriesId) { seriesId = response.series_id; clearSnapshotCache(); }
+  if (response.probe_info) { probeInfo = response.probe_info; $(".accepts").textContent = "symbols " + probeInfo.accepts; if (syncSuggestion($(".sequence"), probeInfo.question) && viewedStep !== null) predict(); }
+  if (response.snapshot) { latestSnapshot = response.snapshot; snapshotVersion = response.snapshot_version; if (viewedStep === null) { displayedSnapshot = latestSnapshot; root.classList.remove("old"); } }
   if (displayedSnapshot !== previousSnapshot) renderSamples();
   renderLengths(); renderStatus(); scheduleRender();
   if (viewedStep === null && (status !== previousStatus || (response.snapshot && (status !== "training" || Date.now() - predictedAt > 1000)))) predict();
   if (status !== previousStatus) refreshRuns();
   applyLinkState();
-  if (response.slice && response.own) requestSlice();
+  if (response.awaits_zerogpu && response.is_owner) requestSlice();
 }
 
 // A ZeroGPU slice is granted to the session that requests it, so the page requests one for the
@@ -101,13 +101,13 @@ async function predict() {
   if (!text.trim()) { $(".answer").replaceChildren(); setMessage($(".try-note"), ""); $(".sequence").removeAttribute("aria-invalid"); return; }
   if (!displayedSnapshot) return; // no weights yet; the prediction runs once a snapshot arrives
   const send = async () => {
-    try { return await request("try", { owner, subject: modelRef, text, ...(step === null ? {} : { step }) }); } catch (error) { return { error: "no answer from the server; try again", again: true }; }
+    try { return await request("runs/predict", { owner, subject: modelRef, text, ...(step === null ? {} : { step }) }); } catch (error) { return { error: "no answer from the server; try again", again: true }; }
   };
   const reply = await requestWithRetry(send, () => requestId === predictRequestId, (error) => setMessage($(".try-note"), error));
   if (requestId !== predictRequestId) return;
   setMessage($(".try-note"), reply.error || [step !== null && "with the weights of step " + reply.step.toLocaleString("en"), reply.note].filter(Boolean).join("; "), reply.error ? "error" : "");
   if (reply.error) { $(".answer").replaceChildren(); if (!reply.again) $(".sequence").setAttribute("aria-invalid", "true"); }
-  else { $(".sequence").removeAttribute("aria-invalid"); reply.answer ? renderAnswer($(".answer"), reply.given, reply.answer) : $(".answer").replaceChildren(reply.given.join(" ")); }
+  else { $(".sequence").removeAttribute("aria-invalid"); reply.target ? renderAnswer($(".answer"), reply.prediction, reply.target) : $(".answer").replaceChildren(reply.prediction.join(" ")); }
 }
 
 // Open another model; the browser stores it for the next visit.
@@ -122,7 +122,7 @@ function openModel(ref) {
   renderModelSelect();
   if (!modelRef) { resetView(); lastResponse = {}; status = "empty"; renderStatus(); scheduleRender(); return; }
   pollRun(generationId);
-  setTimeout(() => { if (generationId === pollGeneration && isFresh) $(".sentence").textContent = "Opening"; }, 400);
+  setTimeout(() => { if (generationId === pollGeneration && isFresh) $(".status-text").textContent = "Opening"; }, 400);
 }
 
 // Open the model that another tab hands over.
@@ -156,15 +156,15 @@ async function keepSession() {
   try { localStorage.setItem("transformer-playground-probe", "1"); localStorage.removeItem("transformer-playground-probe"); return; } catch (error) { /* no storage */ }
   let reply;
   try {
-    await request("visit-keep", { owner });
-    reply = await request("visit-kept", { owner });
+    await request("session/keep", { owner });
+    reply = await request("session/is-kept", { owner });
   } catch (error) { storedOwner = ""; return; } // the next value tries again
   const inFrame = window.top !== window, box = $(".visit-note"), link = document.createElement("a");
-  box.hidden = reply.kept;
+  box.hidden = reply.is_kept;
   box.textContent = "This browser stores nothing for this page" + (inFrame ? " inside a frame" : "") + ". After a reload your runs will not be listed. ";
   if (!inFrame) { box.append("Allow this page to store site data to keep them."); return; }
   link.href = location.origin + location.pathname; link.target = "_blank"; link.rel = "noopener";
-  link.textContent = "Open the page in a tab of its own"; box.append(link, " to keep them.");
+  link.textContent = "Open the page in a new tab"; box.append(link, " to keep them.");
 }
 
 function mount() {
@@ -185,7 +185,7 @@ function mount() {
 async function waitForRuns() {
   const generationId = pollGeneration;
   while (!(await loadRuns())) {
-    $(".sentence").textContent = "No answer from the server; trying again";
+    $(".status-text").textContent = "No answer from the server; trying again";
     await sleep(1000);
     if (generationId !== pollGeneration || !element.isConnected) return false;
   }

@@ -55,9 +55,9 @@ NO_POINTS: dict[str, Any] = {
 NOT_FOUND_RESPONSE: dict[str, Any] = {
     "status": "gone",
     "message": "",
-    "epoch": 0,
+    "series_id": 0,
     "points": NO_POINTS,
-    "recorded": [],
+    "weight_steps": [],
     "step": 0,
 }
 
@@ -79,18 +79,18 @@ async def poll_model(
     if run and isinstance(payload, dict):
         await _read_from_disk(run)
         page_state = (
-            non_negative_int(payload.get("known")),
-            non_negative_int(payload.get("epoch"), -1),
-            non_negative_int(payload.get("looks")),
+            non_negative_int(payload.get("n_points")),
+            non_negative_int(payload.get("series_id"), -1),
+            non_negative_int(payload.get("snapshot_version")),
         )
         return registry.poll(
             run, *page_state, client, non_negative_int(payload.get("changes"), -1)
-        ) | {"own": is_owner}
+        ) | {"is_owner": is_owner}
     folder = await asyncio.to_thread(resolve_checkpoint, registry, payload)
     if folder is None:
         return NOT_FOUND_RESPONSE
     snapshot_fields = await await_result(
-        registry.inspector.request("look", folder, client=client), request=request
+        registry.inspector.request("snapshot", folder, client=client), request=request
     )
     try:
         if "error" in snapshot_fields:
@@ -107,21 +107,21 @@ async def poll_model(
     return snapshot_fields | {
         "status": "checkpoint",
         "message": "",
-        "own": False,
+        "is_owner": False,
         "name": folder.name,
         "step": manifest.step,
-        "steps": manifest.step,
+        "max_steps": manifest.step,
         "parameters": manifest.config.model.parameter_count(),
         "device": "",
-        "epoch": 0,
+        "series_id": 0,
         "points": points.delta_since(0),
         "latest": points.latest(),
-        "recorded": [],
-        "looks": 1,
+        "weight_steps": [],
+        "snapshot_version": 1,
         "scores": manifest.scores,
         "changes": [],
-        "saved": 0,
-        "live": False,
+        "checkpoint_version": 0,
+        "has_worker": False,
         "speed": 0.0,
         "learning_rate": manifest.config.training.learning_rate,
     }
@@ -178,7 +178,7 @@ async def predict(
     if folder is None:
         return {"error": "no model is open; train one, or choose a checkpoint above"}
     return await await_result(
-        registry.inspector.request("ask", folder, text, client=client), request=request
+        registry.inspector.request("predict", folder, text, client=client), request=request
     )
 
 
@@ -257,13 +257,13 @@ async def _wait_for_disconnect(request: Request) -> None:
 
 
 HANDLERS = {
-    "poll": poll_model,
-    "look": snapshot,
-    "try": predict,
-    "curves": overlay_curves,
-    "runs": list_runs,
-    "do": run_action,
-    "about": run_details,
+    "runs/poll": poll_model,
+    "runs/snapshot": snapshot,
+    "runs/predict": predict,
+    "runs/curves": overlay_curves,
+    "runs/list": list_runs,
+    "runs/action": run_action,
+    "runs/details": run_details,
 }
 
 

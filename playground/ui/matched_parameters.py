@@ -12,7 +12,7 @@ from typing import Any
 
 from playground.architectures import ARCHITECTURES
 from playground.comparison.model_facts import ARCHITECTURE_TREE
-from playground.comparison.model_facts import FAMILIES as KNOWN
+from playground.comparison.model_facts import FAMILIES as MODEL_FAMILIES
 from playground.models.config import ConfigError
 from playground.runs.registry import Registry
 from playground.runs.run import Run, task_label
@@ -30,7 +30,7 @@ MAX_CURVE_POINTS = 300  # points of a curve
 
 def family_facts() -> dict[str, Any]:
     """Return facts on the three architectures and their history."""
-    return {"families": KNOWN, "tree": ARCHITECTURE_TREE}
+    return {"families": MODEL_FAMILIES, "tree": ARCHITECTURE_TREE}
 
 
 def requested_config(registry: Registry, payload: dict[str, Any]) -> RunConfig:
@@ -44,14 +44,14 @@ def requested_config(registry: Registry, payload: dict[str, Any]) -> RunConfig:
     if not all(type(length) is int for length in lengths.values()):
         raise ValueError("the lengths must be whole numbers")
     max_positions = max(config.model.max_positions, lengths.get("max_length", 0) + 1)
-    return config.replace(**lengths, max_positions=max_positions, until=TARGET_SCORE)
+    return config.replace(**lengths, max_positions=max_positions, stop_at_exact_match=TARGET_SCORE)
 
 
 _search_lock = threading.Lock()  # so that a search does not run twice at a time
 
 
 def match_parameters(config: RunConfig, family: str) -> RunConfig:
-    """Return the settings of `family` with a matched parameter count.
+    """Return the settings of an architecture with a matched parameter count.
 
     Raises:
         ConfigError: when no size is close enough.
@@ -76,10 +76,10 @@ def available_families(registry: Registry, payload: dict[str, Any]) -> dict[str,
     for name in sorted(ARCHITECTURES, key=lambda name: name not in DEFAULT_FAMILIES):
         family = ARCHITECTURES[name]
         row: dict[str, Any] = {
-            "family": name,
+            "architecture": name,
             "title": family.title,
-            "sentence": family.description,
-            "own": name == config.family,
+            "description": family.description,
+            "is_current": name == config.architecture,
         }
         try:
             row["parameters"] = match_parameters(config, name).model.parameter_count()
@@ -118,7 +118,11 @@ def train_families(registry: Registry, owner: str, payload: dict[str, Any]) -> d
                 name=f"{ARCHITECTURES[name].title}: {task_label(config)}",
             )
             started_runs.append(
-                {"family": name, "title": ARCHITECTURES[name].title, "subject": RUN_PREFIX + run.id}
+                {
+                    "architecture": name,
+                    "title": ARCHITECTURES[name].title,
+                    "subject": RUN_PREFIX + run.id,
+                }
             )
         except (Full, ConfigError) as error:
             errors.append(f"{ARCHITECTURES[name].title}: {error}")
@@ -132,7 +136,11 @@ def family_curves(registry: Registry, payload: dict[str, Any]) -> dict[str, Any]
         run, _ = resolve_run(registry, {"subject": model_ref, "owner": payload.get("owner")})
         if run and run.deleted_at is None:
             curves_by_run.append(
-                {"subject": model_ref, "place": registry.queue_position(run), **run_curves(run)}
+                {
+                    "subject": model_ref,
+                    "queue_position": registry.queue_position(run),
+                    **run_curves(run),
+                }
             )
     return {"curves": curves_by_run}
 

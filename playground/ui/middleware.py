@@ -43,7 +43,7 @@ BODY_TIMEOUT_S = 20.0  # timeout of a body; transfers have other timeouts
 MAX_UNREAD_MESSAGES = 200  # of one session in Gradio's queue
 BYTES_PER_MS = 4000  # of nested JSON that the event loop parses in a millisecond
 
-DATA_BODY_PATH = "/playground/ask/compare-begin"
+DATA_BODY_PATH = "/playground/api/jobs/submit"
 TRANSFER_PATHS = (CHECKPOINT_PATH, ROWS_PATH)
 
 # All served routes: (methods, pattern of the path, load). The load is an estimate of the
@@ -61,9 +61,10 @@ SERVED_ROUTES: tuple[tuple[str, str, float], ...] = (
     ("POST", r"/gradio_api/(run|api|call|call/v2)/\w{1,60}/?", 25),
     ("GET", r"/gradio_api/call/(v2/)?\w{1,60}/\w{1,60}", 5),
     ("GET HEAD POST DELETE", r"/gradio_api/mcp/?(schema)?", 40),
-    ("POST", r"/playground/ask/[a-z-]{1,40}", 0),
-    ("GET HEAD", r"/playground/checkpoint/[\w-]{1,60}", 50),
-    ("POST", r"/playground/(checkpoint|rows)", 100),
+    ("POST", r"/playground/api/[a-z]{1,20}/[a-z-]{1,20}", 0),
+    ("POST", r"/playground/ask/[a-z-]{1,40}", 1),
+    ("GET HEAD", r"/playground/checkpoints/[\w-]{1,60}", 50),
+    ("POST", r"/playground/(checkpoints|datasets)", 100),
 )
 SIGN_IN_ROUTE = ("GET", r"/login/(huggingface|callback)|/logout", 20)
 
@@ -263,8 +264,7 @@ class GradioRequestMiddleware:
         if len(values) not in (len(function.inputs), len(visible)):
             raise ValueError(
                 f"{function.api_name or 'this event'} takes {len(visible)} values and "
-                f"{len(values)} "
-                "were given; /gradio_api/info lists them with their defaults"
+                f"{len(values)} were given; /gradio_api/info lists them with their defaults"
             )
         session = content.get("session_hash")
         if session is not None and (not isinstance(session, str) or len(session) > 60):

@@ -57,7 +57,7 @@ def public_fields(config: RunConfig, is_owner: bool) -> dict[str, Any]:
     """
     fields = config.to_flat()
     if not is_owner and config.task.task == LOOKUP:
-        del fields["rows"]
+        del fields["dataset_sha256"]
     return fields
 
 

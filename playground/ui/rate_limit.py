@@ -120,7 +120,7 @@ class RateLimiter:
         """Count one call.
 
         Raises:
-            UserError: when the client has to wait; the message says how long.
+            UserError: when the client has to wait; the message states how long.
         """
         if kind not in self.buckets:
             return

@@ -83,4 +83,4 @@ def report_handlers(registry: Registry) -> dict[str, Handler]:
             finally:
                 process.kill()
 
-    return {"report": report_handler}
+    return {"runs/report": report_handler}

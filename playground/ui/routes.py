@@ -1,4 +1,4 @@
-"""The JSON routes of the page: POST playground/ask/NAME.
+"""The JSON routes of the page: POST playground/api/GROUP/NAME.
 
 They are Starlette routes in front of Gradio's. Gradio's server functions cost much more routing and
 validation per request, on the cores that also train (benchmarks/RESULTS.md, "Overhead of viewers",
@@ -25,7 +25,8 @@ from .origin import is_own_origin
 from .rate_limit import LoadLimits, resolve_client_address
 from .session import OWNER_KEY_PATTERN
 
-ROUTE_PREFIX = "/playground/ask/"
+ROUTE_PREFIX = "/playground/api/"
+OLD_ROUTE_PREFIX = "/playground/ask/"  # of version 0.1.0
 MAX_INLINE_PARSE_BYTES = 64_000  # a larger body is parsed in a thread
 MAX_BRACKETS = 5000  # in JSON; a megabyte of nested lists takes almost a second to parse
 Handler = Callable[[object, Request], Awaitable[dict[str, Any]]]
@@ -34,37 +35,37 @@ Handler = Callable[[object, Request], Awaitable[dict[str, Any]]]
 # Requests that start a process or a job have a higher load, which limits their rate.
 DEFAULT_LOAD_MS = 10.0
 LOAD_MS_BY_ROUTE = {
-    "poll": 2,
-    "look": 2,
-    "try": 5,
-    "curves": 5,
-    "runs": 3,
-    "about": 5,
-    "do": 20,
-    "inspect": 10,
-    "inspect-figures": 200,
-    "report": 200,
-    "rows": 50,
-    "compare-begin": 50,
-    "compare-poll": 2,
-    "compare-train": 100,
-    "lab-poll": 5,
-    "lab-begin": 100,
-    "lab-figures": 200,
-    "lab-verdict": 50,
-    "lab-claim": 50,
-    "hub-start": 50,
-    "hub-job": 2,
-    "learn-poll": 2,
-    "learn-bug": 50,
-    "learn-stop": 50,
+    "runs/poll": 2,
+    "runs/snapshot": 2,
+    "runs/predict": 5,
+    "runs/curves": 5,
+    "runs/list": 3,
+    "runs/details": 5,
+    "runs/action": 20,
+    "inspect/view": 10,
+    "inspect/figures": 200,
+    "runs/report": 200,
+    "datasets/action": 50,
+    "jobs/submit": 50,
+    "jobs/poll": 2,
+    "architectures/train": 100,
+    "experiments/poll": 5,
+    "experiments/submit": 100,
+    "experiments/figures": 200,
+    "replications/outcome": 50,
+    "replications/start": 50,
+    "hub/submit": 50,
+    "hub/poll": 2,
+    "lessons/poll": 2,
+    "lessons/start-bug": 50,
+    "lessons/start": 50,
 }
 
 
 def build_routes(handlers: Mapping[str, Handler], load: LoadLimits | None = None) -> list[Route]:
     """Return a route for each of the names; `load` limits clients and owners."""
     load = load or LoadLimits(0.0, 0.0)
-    return [
+    routes = [
         Route(
             ROUTE_PREFIX + name,
             _make_endpoint(handler, LOAD_MS_BY_ROUTE.get(name, DEFAULT_LOAD_MS), load),
@@ -72,6 +73,12 @@ def build_routes(handlers: Mapping[str, Handler], load: LoadLimits | None = None
         )
         for name, handler in handlers.items()
     ]
+    return [*routes, Route(OLD_ROUTE_PREFIX + "{name}", _reject_old_page, methods=["POST"])]
+
+
+async def _reject_old_page(request: Request) -> Response:
+    """Respond to a page of version 0.1.0 that was open when the server was updated."""
+    return JSONResponse({"error": "the server was updated; reload the page", "again": False})
 
 
 def _make_endpoint(

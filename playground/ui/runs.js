@@ -7,7 +7,7 @@ const availableModels = () => [...runs.filter((r) => !r.deleted).map((r) => r.su
 // or at the list.
 async function runAction(payload, ref = modelRef, box = ref === modelRef ? $(".hand-note") : $(".runs-note")) {
   let reply, lost = false;
-  try { reply = await request("do", { owner, subject: ref, ...payload }); pollNow(); } catch (error) { reply = { error: "no answer from the server; try again" }; lost = true; }
+  try { reply = await request("runs/action", { owner, subject: ref, ...payload }); pollNow(); } catch (error) { reply = { error: "no answer from the server; try again" }; lost = true; }
   setMessage(box, reply.error ? reply.error[0].toUpperCase() + reply.error.slice(1) + "." : "", "error");
   if (lost) box.dataset.lost = "yes";
   refreshRuns();
@@ -15,19 +15,19 @@ async function runAction(payload, ref = modelRef, box = ref === modelRef ? $(".h
 }
 
 async function fetchDetails(ref) {
-  try { return await request("about", { owner, subject: ref }); } catch (error) { return { error: "No answer from the server; try again." }; }
+  try { return await request("runs/details", { owner, subject: ref }); } catch (error) { return { error: "No answer from the server; try again." }; }
 }
 
 // ---- the list
 async function loadRuns() {
   let response;
-  try { response = await request("runs", { owner }); } catch (error) { return false; }
+  try { response = await request("runs/list", { owner }); } catch (error) { return false; }
   runs = response.runs; checkpoints = response.checkpoints; serverNow = response.now; maxActiveRuns = response.slots;
-  if ($(".room-note").textContent !== response.room) $(".room-note").textContent = response.room;
+  if ($(".storage-note").textContent !== response.storage_message) $(".storage-note").textContent = response.storage_message;
   $(".device").textContent = toSentence(response.device); $(".home-note").textContent = response.note; $(".home-note").hidden = !response.note;
   renderModelSelect(); renderRuns();
-  const gone = [...overlays.keys()].filter((s) => !runs.some((r) => r.subject === s && !r.deleted));
-  if (gone.length) { gone.forEach((s) => overlays.delete(s)); renderLegend(); scheduleRender(); }
+  const missing = [...overlays.keys()].filter((s) => !runs.some((r) => r.subject === s && !r.deleted));
+  if (missing.length) { missing.forEach((s) => overlays.delete(s)); renderLegend(); scheduleRender(); }
   return true;
 }
 function refreshRuns() { nextListAt = 0; }
@@ -37,7 +37,7 @@ async function pollRuns() {
       nextListAt = Date.now() + (document.hidden ? 10000 : runs.some((r) => ACTIVE_STATUSES.includes(r.status) && r.status !== "paused") ? 1500 : 4000);
       await loadRuns();
       await fetchOverlays();
-      if ($(".saved").open && lastResponse.own && renderedCheckpoints !== modelRef + lastResponse.saved) await renderCheckpoints();
+      if ($(".saved").open && lastResponse.is_owner && renderedCheckpoints !== modelRef + lastResponse.checkpoint_version) await renderCheckpoints();
     }
     const wasHidden = document.hidden;
     await sleepWhileHidden(150, 10000); // a hidden page keeps polling, or the server would treat its owner as inactive
@@ -81,11 +81,11 @@ function renderRuns() {
     row.classList.toggle("open", r.subject === modelRef);
     row.classList.toggle("hidden-run", r.hidden);
     if (!row.querySelector(".renaming")) { cell("name", r.name).title = r.name; }
-    cell("state", r.place ? formatQueuePosition(r.place) : r.slice ? "next slice" : STATUS_LABELS[r.status] || r.status).dataset.status = r.status;
+    cell("state", r.queue_position ? formatQueuePosition(r.queue_position) : r.awaits_zerogpu ? "next slice" : STATUS_LABELS[r.status] || r.status).dataset.status = r.status;
     cell("task", r.task);
     cell("size", r.shape[0] + " × " + r.shape[1] + ", " + Math.round(r.parameters / 1000) + " K").title = pluralize(r.shape[0], "layer") + ", " + pluralize(r.shape[1], "head") + ", d_model " + r.shape[2] + ", " + r.parameters.toLocaleString("en") + " parameters";
     cell("best", r.best === null ? "–" : formatPercent(r.best)).title = r.best === null ? "" : "of " + pluralize(r.scored, "held-out sequence");
-    cell("step-of", r.step.toLocaleString("en") + (r.step < r.steps ? " of " + r.steps.toLocaleString("en") : ""));
+    cell("step-of", r.step.toLocaleString("en") + (r.step < r.max_steps ? " of " + r.max_steps.toLocaleString("en") : ""));
     cell("age", formatAge(serverNow - r.created));
     const box = row.querySelector(".lay"), on = overlays.has(r.subject), self = r.subject === modelRef;
     box.checked = on || self; box.disabled = self || (!on && overlays.size >= SERIES_COLORS.length);
@@ -186,7 +186,7 @@ async function fetchOverlays(force = false) {
   if (overlaysRestored || overlays.size) try { localStorage.setItem(OVERLAYS_KEY, JSON.stringify([...overlays.keys()])); } catch (error) { /* this browser has no storage */ }
   if (refs.length) {
     let response;
-    try { response = await request("curves", { owner, subjects: refs }); } catch (error) { return; }
+    try { response = await request("runs/curves", { owner, subjects: refs }); } catch (error) { return; }
     for (const c of response.curves) if (overlays.has(c.subject)) Object.assign(overlays.get(c.subject), { curve: c, status: c.status, name: c.name });
     scheduleRender();
   }
@@ -222,7 +222,7 @@ async function renderDiff() {
   const all = $(".every-field").checked, table = $(".differences");
   const rows = fields.filter((f) => all || new Set(response.map((t) => JSON.stringify(t.settings?.[f]))).size > 1);
   const line = (tag, cells) => { const row = document.createElement("tr"); row.append(...cells.map((text) => { const cell = document.createElement(tag); cell.textContent = text; return cell; })); if (tag === "th") [...row.cells].forEach((cell, at) => { cell.title = cell.textContent; if (at) cell.style.borderBottom = "3px solid " + (at === 1 ? cssVariable("--pg-accent") : overlayColor(overlays.get(subjects[at - 1]).place)); }); return row; };
-  const changed = (t) => (t.changes || []).filter(([, setting]) => !["speed", "threads"].includes(setting)).map(([step, setting, value]) => setting + " " + value + " from step " + step).join("; ") || "none";
+  const changed = (t) => (t.changes || []).filter(([, setting]) => !["speed", "num_threads"].includes(setting)).map(([step, setting, value]) => setting + " " + value + " from step " + step).join("; ") || "none";
   const body = rows.map((f) => line("td", [f, ...response.map((t) => String(t.settings?.[f] ?? ""))]));
   if (all || new Set(response.map(changed)).size > 1) body.push(line("td", ["changed on the way", ...response.map(changed)]));
   table.replaceChildren(line("th", ["setting", ...names]), ...body);
@@ -233,15 +233,15 @@ $(".differ").addEventListener("click", renderDiff);
 $(".every-field").addEventListener("change", renderDiff);
 
 // ---- controls of the open run
-const LIVE_SETTINGS = { rate: "learning_rate", target: "steps" };
+const LIVE_SETTINGS = { rate: "learning_rate", target: "max_steps" };
 function renderControls() {
-  const own = lastResponse.own && modelRef.startsWith("run:"), set = (box, value) => { if (document.activeElement !== box && box.value !== String(value)) box.value = value; };
+  const own = lastResponse.is_owner && modelRef.startsWith("run:"), set = (box, value) => { if (document.activeElement !== box && box.value !== String(value)) box.value = value; };
   for (const [name, setting] of Object.entries(LIVE_SETTINGS)) { const box = $("." + name); set(box, lastResponse[setting] ?? ""); box.disabled = !own; }
   if (own && document.activeElement !== $(".speed") && ACTIVE_STATUSES.includes(status)) set($(".speed"), lastResponse.speed || 0);
   $(".resume-here").hidden = !own || !["stopped", "failed", "done"].includes(status);
   $(".resume-here").textContent = status === "done" ? "Train on" : "Resume";
   $(".speed").title = "Slow motion shows single steps. New runs start at this speed.";
-  $(".keep").hidden = !own || !["training", "paused"].includes(status) || !lastResponse.live;
+  $(".keep").hidden = !own || !["training", "paused"].includes(status) || !lastResponse.has_worker;
   $(".share").disabled = !modelRef || status === "gone";
   $(".saved").hidden = !own;
 }
@@ -250,21 +250,21 @@ for (const [name, setting] of Object.entries(LIVE_SETTINGS))
     const box = event.target, reply = box.value.trim() ? await runAction({ do: "change", setting, value: Number(box.value) }) : {};
     if (reply.error || !box.value.trim()) box.value = lastResponse[setting];
   });
-$(".speed").addEventListener("change", (event) => { if (lastResponse.own && ACTIVE_STATUSES.includes(status)) runAction({ do: "change", setting: "speed", value: Number(event.target.value) }); });
+$(".speed").addEventListener("change", (event) => { if (lastResponse.is_owner && ACTIVE_STATUSES.includes(status)) runAction({ do: "change", setting: "speed", value: Number(event.target.value) }); });
 $(".resume-here").addEventListener("click", () => runAction({ do: status === "done" ? "extend" : "resume" }));
-$(".keep").addEventListener("click", async () => { const reply = await runAction({ do: "keep" }); if (!reply.error) setMessage($(".hand-note"), status === "paused" ? "Checkpoint of step " + lastResponse.step + " kept." : "Keeping a checkpoint of this moment; it will stand under Checkpoints of this run."); });
+$(".keep").addEventListener("click", async () => { const reply = await runAction({ do: "keep" }); if (!reply.error) setMessage($(".hand-note"), status === "paused" ? "Checkpoint of step " + lastResponse.step + " kept." : "Saving a checkpoint of this step; it will appear under Checkpoints of this run."); });
 root.addEventListener("command", (event) => sendCommand(event.detail));
 
 async function sendCommand(command) {
-  if (!lastResponse.own) return;
+  if (!lastResponse.is_owner) return;
   const words = { pause: "Pausing", resume: "Resuming", stop: "Stopping and saving" }[command];
-  if (words && ACTIVE_STATUSES.includes(status)) $(".sentence").textContent = words;
+  if (words && ACTIVE_STATUSES.includes(status)) $(".status-text").textContent = words;
   await runAction({ do: command });
 }
 
 // ---- checkpoints of the open run
 async function renderCheckpoints() {
-  const requestedRef = modelRef, version = modelRef + lastResponse.saved, response = await fetchDetails(requestedRef);
+  const requestedRef = modelRef, version = modelRef + lastResponse.checkpoint_version, response = await fetchDetails(requestedRef);
   if (requestedRef !== modelRef || !response.checkpoints) return;
   renderedCheckpoints = version;
   const body = $(".saved tbody"), signature = requestedRef + JSON.stringify(response.checkpoints);
@@ -272,7 +272,7 @@ async function renderCheckpoints() {
   body.dataset.signature = signature;
   $(".saved .none").hidden = response.checkpoints.length > 0;
   body.replaceChildren(...response.checkpoints.map((c, at) => {
-    const row = document.createElement("tr"), cells = ["step " + c.step.toLocaleString("en"), c.kept ? "kept" : at ? "the one before" : "latest", c.exact_match === null ? "–" : formatPercent(c.exact_match), formatBytes(c.bytes), formatAge(Date.now() / 1000 - c.written)];
+    const row = document.createElement("tr"), cells = ["step " + c.step.toLocaleString("en"), c.is_pinned ? "kept" : at ? "the one before" : "latest", c.exact_match === null ? "–" : formatPercent(c.exact_match), formatBytes(c.bytes), formatAge(Date.now() / 1000 - c.written)];
     for (const text of cells) row.insertCell().textContent = text;
     const actions = row.insertCell(), add = (text, act) => { const b = document.createElement("button"); b.type = "button"; b.className = "quiet"; b.textContent = text; b.setAttribute("aria-label", text + ", step " + c.step); b.addEventListener("click", act); actions.append(b); };
     add("Download", () => downloadCheckpoint(c.name));
@@ -293,7 +293,7 @@ async function downloadCheckpoint(name) {
   const reply = await runAction({ do: "download", checkpoint: name });
   if (!reply.ticket) return;
   const link = document.createElement("a");
-  link.href = new URL("checkpoint/" + reply.ticket, baseUrl); link.download = "";
+  link.href = new URL("checkpoints/" + reply.ticket, baseUrl); link.download = "";
   document.body.append(link); link.click(); link.remove();
 }
 $(".upload").addEventListener("click", () => $(".file").click());
@@ -302,23 +302,23 @@ $(".file").addEventListener("change", async (event) => {
   if (!file) return;
   setMessage(box, "Checking " + file.name);
   try {
-    const answer = await fetch(new URL("checkpoint", baseUrl), { method: "POST", body: file, headers: { "x-owner": owner, "x-name": encodeURIComponent(file.name.replace(/\.zip$/i, "")) } });
+    const answer = await fetch(new URL("checkpoints", baseUrl), { method: "POST", body: file, headers: { "x-owner": owner, "x-name": encodeURIComponent(file.name.replace(/\.zip$/i, "")) } });
     const reply = answer.headers.get("content-type")?.includes("json") ? await answer.json() : { error: await answer.text() };
-    setMessage(box, reply.error ? file.name + " was not taken: " + reply.error + "." : "", "error");
+    setMessage(box, reply.error ? file.name + " was rejected: " + reply.error + "." : "", "error");
     if (reply.subject) { await loadRuns(); openModel(reply.subject); }
-  } catch (error) { setMessage(box, file.name + " could not be sent; it may be too large, or the server is gone.", "error"); }
+  } catch (error) { setMessage(box, file.name + " could not be sent; it may be too large, or the server does not respond.", "error"); }
   event.target.value = "";
 });
 
 // ---- sharing
 async function loadSettings(ref) {
   const response = await fetchDetails(ref);
-  if (response.settings && response.settings.task === "rows" && !response.settings.rows) setMessage($(".runs-note"), "This run uses a dataset of its owner. Select Your own data as the task and add your own.", "error");
+  if (response.settings && response.settings.task === "dataset" && !response.settings.dataset_sha256) setMessage($(".runs-note"), "This run uses a dataset of its owner. Select Your own data as the task and add your own.", "error");
   else if (response.settings) { trigger("select", { index: 0, value: response.settings }); setMessage($(".runs-note"), "The form now has its settings. Press Train to start a run."); }
   else setMessage($(".runs-note"), toSentence(response.error || ""), "error");
 }
 const pageUrl = () => location.origin + location.pathname;
-$(".look-into").addEventListener("click", () => navigate("Inspect", { subject: modelRef, step: viewedStep }));
+$(".open-inspect").addEventListener("click", () => navigate("Inspect", { subject: modelRef, step: viewedStep }));
 $(".use-these").addEventListener("click", () => { $(".sharing").close(); loadSettings(modelRef); });
 for (const button of element.querySelectorAll(".copy")) button.addEventListener("click", async () => {
   const box = button.parentElement.querySelector("input, textarea");

@@ -16,8 +16,8 @@ from playground.runs.run import (
     PINNED_SUFFIX,
     Run,
     UserError,
+    architecture_suffix,
     cached_manifest,
-    family_suffix,
     flat_directory_size,
     task_label,
 )
@@ -69,7 +69,7 @@ def _list_runs(registry: Registry, owner: str) -> dict[str, Any]:
     )
     response = {
         "runs": runs,
-        "room": storage_message,
+        "storage_message": storage_message,
         "checkpoints": checkpoints,
         "now": time.time(),
         "slots": registry.slots,
@@ -102,9 +102,13 @@ def _run_action(registry: Registry, run: Run, payload: dict[str, Any]) -> dict[s
         registry.change_setting(run, _validate_text(payload.get("setting")), payload.get("value"))
     elif action == "extend":
         registry.ensure_trainable(run)
-        registry.change_setting(run, "steps", min(1_000_000, run.step + run.config.training.steps))
-        if run.config.training.until:
-            registry.change_setting(run, "until", 0.0)  # otherwise the run stops again at once
+        registry.change_setting(
+            run, "max_steps", min(1_000_000, run.step + run.config.training.max_steps)
+        )
+        if run.config.training.stop_at_exact_match:
+            registry.change_setting(
+                run, "stop_at_exact_match", 0.0
+            )  # otherwise the run stops again at once
         registry.control(run, "resume")
     elif action == "rename":
         registry.update_metadata(run, name=_validate_text(payload.get("name")))
@@ -170,7 +174,7 @@ async def run_details(
     }
     if is_owner:
         response |= {
-            "watch": run.watch_id,
+            "share_id": run.watch_id,
             "checkpoints": await asyncio.to_thread(list_run_checkpoints, run),
         }
     return response
@@ -190,7 +194,7 @@ def list_run_checkpoints(run: Run) -> list[dict[str, Any]]:
                     "exact_match": manifest.scores["exact_match"]
                     if manifest.scores
                     else run.score_at(manifest.step),
-                    "kept": path.name.endswith(PINNED_SUFFIX),
+                    "is_pinned": path.name.endswith(PINNED_SUFFIX),
                     "resumable": (path / "training.safetensors").is_file(),
                 }
             )
@@ -205,7 +209,7 @@ def settings_for_viewer(config: RunConfig, is_owner: bool = True) -> dict[str, A
     Only the owner gets the name of a dataset.
     """
     fields = public_fields(config, is_owner)
-    derived = ("source_vocabulary", "target_vocabulary", "max_positions")
+    derived = ("source_vocab_size", "target_vocab_size", "max_positions")
     return {name: value for name, value in fields.items() if name not in derived}
 
 
@@ -237,7 +241,7 @@ def describe_config(config: RunConfig) -> str:
     """Describe a run briefly: task, lengths and shape."""
     model = config.model
     return (
-        f"{task_label(config)}{family_suffix(config)}, {_count(model.n_layers, 'layer')} × "
+        f"{task_label(config)}{architecture_suffix(config)}, {_count(model.n_layers, 'layer')} × "
         f"{_count(model.n_heads, 'head')}"
     )
 

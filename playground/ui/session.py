@@ -109,8 +109,10 @@ def session_handlers(
             }
         return {}
 
-    async def is_owner_kept(payload: object, request: Request) -> dict[str, Any]:
+    async def is_session_kept(payload: object, request: Request) -> dict[str, Any]:
         owner = payload.get("owner") if isinstance(payload, dict) else None
-        return {"kept": bool(local_owner) or (bool(owner) and owner_from_cookie(request) == owner)}
+        return {
+            "is_kept": bool(local_owner) or (bool(owner) and owner_from_cookie(request) == owner)
+        }
 
-    return {"visit-keep": keep_owner, "visit-kept": is_owner_kept}
+    return {"session/keep": keep_owner, "session/is-kept": is_session_kept}

@@ -64,8 +64,8 @@ function renderEmbedCode() {
 // Return a Python program that runs the displayed model and starts a run with its task.
 function renderSnippet(model, settings) {
   const text = JSON.stringify($(".sequence").value || $(".sequence").placeholder);
-  const { task, min_length, max_length, rows } = settings;
-  const named = { task, min_length, max_length, ...(rows ? { rows } : {}) };
+  const { task, min_length, max_length, dataset_sha256 } = settings;
+  const named = { task, min_length, max_length, ...(dataset_sha256 ? { dataset_sha256 } : {}) };
   return `from gradio_client import Client
 
 playground = Client(${JSON.stringify(pageUrl())})
@@ -81,7 +81,7 @@ async function openShareDialog() {
     setMessage($(".hand-note"), response.error, "error");
     return;
   }
-  const shareId = response.watch || (modelRef.startsWith("watch:") ? modelRef.slice(6) : "");
+  const shareId = response.share_id || (modelRef.startsWith("watch:") ? modelRef.slice(6) : "");
   const linkTarget = shareId ? { watch: shareId } : { model: modelRef.split(":")[1] },
     query = currentLinkState(linkTarget).toString();
   $(".watch-link").value = pageUrl() + "?" + query;
@@ -110,7 +110,7 @@ $(".make-report").addEventListener("click", async () => {
   setMessage($(".report-note"), "Creating the report");
   let reply;
   try {
-    reply = await request("report", { owner, subject: of }, 120000);
+    reply = await request("runs/report", { owner, subject: of }, 120000);
   } catch (error) {
     reply = { error: "no response from the server; try again" };
   }

@@ -29,19 +29,19 @@ let selectedKind = "cross", selectedHead = [0, 0], selectedMetric = "loss", hove
 const overlays = new Map(); // subject -> {colour, curve}: overlaid runs
 
 const formatQueuePosition = (n) => (n === 1 ? "next" : n === 2 ? "second" : n === 3 ? "third" : n + "th") + " in the queue";
-function statusSentence() {
+function formatStatus() {
   const p = lastResponse.latest, step = lastResponse.step || 0;
-  const ofTotal = lastResponse.steps && step < lastResponse.steps ? " of " + lastResponse.steps.toLocaleString("en") : "";
+  const ofTotal = lastResponse.max_steps && step < lastResponse.max_steps ? " of " + lastResponse.max_steps.toLocaleString("en") : "";
   const details = (lastResponse.parameters ? " · " + lastResponse.parameters.toLocaleString("en") + " parameters" : "") + (lastResponse.device ? " · " + lastResponse.device : "") + (modelRef.startsWith("watch:") ? " · shared with you, read-only" : "");
   const best = evaluations && evaluations.length ? evaluations[evaluations.length - 1] : null;
   const latestScore = best ? " · exact match " + formatPercent(best[1]) + " of " + pluralize(best[3], "held-out sequence") : "";
   const score = scores ? " · exact match " + formatPercent(scores.exact_match) + " of " + pluralize(scores.n, "held-out sequence") : latestScore;
   const messagePrefix = lastResponse.message ? lastResponse.message[0].toUpperCase() + lastResponse.message.slice(1) + ". " : "";
   switch (status) {
-    case "waiting": return lastResponse.slice ? messagePrefix + "Waiting for the next slice of the GPU · step " + step + ofTotal + " · slices go on while this run is on show" + details : messagePrefix ? messagePrefix + "The run starts automatically" : "Queued: " + (maxActiveRuns ? "all " + maxActiveRuns + " training slots are in use" : "no training slot is free") + (lastResponse.place ? " · " + formatQueuePosition(lastResponse.place) : "") + " · starts automatically";
-    case "starting": return lastResponse.sliced ? "Requesting a GPU from ZeroGPU" : "Starting a worker";
-    case "training": return lastResponse.branched && step < lastResponse.branched ? "Going to step " + lastResponse.branched + " again, to the bit (" + step + ")" + details : messagePrefix + "Training · step " + step + ofTotal + (p && p.steps_per_second && !lastResponse.speed ? " · " + formatNumber(p.steps_per_second) + " steps/s" : lastResponse.speed ? " · slowed to " + pluralize(lastResponse.speed, "step") + "/s" : "") + details + (lastResponse.left ? " · pauses in " + formatDuration(lastResponse.left[0]) + ": " + lastResponse.left[1] : "");
-    case "paused": return messagePrefix + "Paused at step " + step + ofTotal + (lastResponse.branched === step && lastResponse.live ? ", where this run branched off: change something, then Resume" : "") + details;
+    case "waiting": return lastResponse.awaits_zerogpu ? messagePrefix + "Waiting for the next slice of the GPU · step " + step + ofTotal + " · slices go on while this run is on show" + details : messagePrefix ? messagePrefix + "The run starts automatically" : "Queued: " + (maxActiveRuns ? "all " + maxActiveRuns + " training slots are in use" : "no training slot is free") + (lastResponse.queue_position ? " · " + formatQueuePosition(lastResponse.queue_position) : "") + " · starts automatically";
+    case "starting": return lastResponse.uses_zerogpu ? "Requesting a GPU from ZeroGPU" : "Starting a worker";
+    case "training": return lastResponse.branched_from_step && step < lastResponse.branched_from_step ? "Going to step " + lastResponse.branched_from_step + " again, to the bit (" + step + ")" + details : messagePrefix + "Training · step " + step + ofTotal + (p && p.steps_per_second && !lastResponse.speed ? " · " + formatNumber(p.steps_per_second) + " steps/s" : lastResponse.speed ? " · slowed to " + pluralize(lastResponse.speed, "step") + "/s" : "") + details + (lastResponse.time_left ? " · pauses in " + formatDuration(lastResponse.time_left[0]) + ": " + lastResponse.time_left[1] : "");
+    case "paused": return messagePrefix + "Paused at step " + step + ofTotal + (lastResponse.branched_from_step === step && lastResponse.has_worker ? ", where this run branched off: change something, then Resume" : "") + details;
     case "empty": return "No model yet: press Train.";
     case "stopping": return "Stopping and saving. Press Stop again to stop immediately.";
     case "done": return messagePrefix + "Done · " + pluralize(step, "step") + " in " + formatDuration(p && p.seconds ? p.seconds : 0) + score + details;

@@ -6,9 +6,9 @@ const MAX_CACHED_SNAPSHOTS = 400; // snapshots cached in the page
 const hasHistory = () => weightSteps.length > 1;
 function clearSnapshotCache() { snapshotCache = new Map(); }
 
-async function fetchSnapshot(step, isWanted = () => false) {
+async function fetchSnapshot(step, isCurrent = () => false) {
   if (snapshotCache.has(step)) return snapshotCache.get(step);
-  const cache = snapshotCache, reply = await requestWithRetry(() => request("look", { owner, subject: modelRef, step }), isWanted, (error) => setMessage($(".rewind-note"), error));
+  const cache = snapshotCache, reply = await requestWithRetry(() => request("runs/snapshot", { owner, subject: modelRef, step }), isCurrent, (error) => setMessage($(".rewind-note"), error));
   if (reply.error) throw new Error(reply.error);
   probeInfo = probeInfo || reply.stage;
   cache.set(step, reply.snapshot);
@@ -67,7 +67,7 @@ function renderTimeline() {
   $(".viewing").textContent = viewedStep === null ? (hasHistory() ? pluralize(weightSteps.length, "recorded step") + " to replay" : status === "checkpoint" ? "This checkpoint has only its last step" : "")
     : "Showing step " + viewedStep.toLocaleString("en") + " of " + (lastResponse.step || 0).toLocaleString("en");
   $(".now").hidden = viewedStep === null;
-  $(".branch").hidden = !lastResponse.own || !pointCount || (viewedStep === null && !["paused", "done", "stopped", "failed"].includes(status));
+  $(".branch").hidden = !lastResponse.is_owner || !pointCount || (viewedStep === null && !["paused", "done", "stopped", "failed"].includes(status));
   $(".branch").textContent = "Continue from step " + at.toLocaleString("en") + " as a new run";
   if (viewedStep === null) setMessage($(".rewind-note"), "");
 }

@@ -32,11 +32,11 @@ from .training_form import (
     ADVANCED_SETTINGS,
     FORM_PRESETS,
     PRESET_SETTINGS,
+    architecture_values,
     build_form,
     estimate_and_validate,
-    family_values,
     form_values,
-    is_used_by_family,
+    is_used_by_architecture,
     preset_values,
     run_config,
     suggested_max_length,
@@ -180,8 +180,8 @@ def build_train_tab(
             *(values[name] for name in PRESET_SETTINGS),
         ]
 
-    def on_family_change(family: str) -> list[Any]:
-        values = family_values(family)
+    def on_architecture_change(family: str) -> list[Any]:
+        values = architecture_values(family)
         preset = next((name for name in FORM_PRESETS if preset_values(name) == values), None)
         info = (
             PRESETS[preset].description
@@ -190,15 +190,15 @@ def build_train_tab(
         )
         return [
             gr.Radio(value=preset, info=info),
-            *(values[name] for name in PRESET_SETTINGS if name != "family"),
+            *(values[name] for name in PRESET_SETTINGS if name != "architecture"),
         ]
 
-    def family_updates(family: str) -> list[Any]:
+    def architecture_updates(family: str) -> list[Any]:
         """Return the description of an architecture, and show its settings."""
         return [
             gr.Dropdown(info=ARCHITECTURES[family].description),
             *(
-                gr.update(visible=is_used_by_family(name, family))
+                gr.update(visible=is_used_by_architecture(name, family))
                 for name in ADVANCED_SETTINGS["Model"]
             ),
         ]
@@ -206,7 +206,7 @@ def build_train_tab(
     def on_task_change(session_json: Any, task: Any, rows: Any) -> list[Any]:
         """Return the description of the task; show the dataset panel for user data."""
         panel_json = panel_state(registry.single_owner or owner_from_session(session_json), rows)
-        symbols = type(form["symbols"])(
+        symbols = type(form["n_symbols"])(
             visible=task in TASKS and TASKS[task].n_symbols_range is not None
         )
         return [
@@ -254,7 +254,7 @@ def build_train_tab(
         panel.select(
             apply_dataset,
             None,
-            [form["task"], form["rows"], form["min_length"], form["max_length"]],
+            [form["task"], form["dataset_sha256"], form["min_length"], form["max_length"]],
             **SILENT_EVENT,
         ),
     ]
@@ -263,10 +263,10 @@ def build_train_tab(
         form["task"].input(on_task_input, lengths, [form["max_length"]], **SILENT_EVENT)
     )
     gr.on(
-        [form["task"].change, form["rows"].change],
+        [form["task"].change, form["dataset_sha256"].change],
         on_task_change,
-        [browser_state, form["task"], form["rows"]],
-        [task_info, panel, form["symbols"]],
+        [browser_state, form["task"], form["dataset_sha256"]],
+        [task_info, panel, form["n_symbols"]],
         trigger_mode="always_last",
         **SILENT_EVENT,
     )
@@ -274,14 +274,19 @@ def build_train_tab(
     fill_events.append(
         form["preset"].input(on_preset_change, [form["preset"]], preset_outputs, **SILENT_EVENT)
     )
-    family_outputs = [form["preset"], *(form[name] for name in PRESET_SETTINGS if name != "family")]
+    architecture_outputs = [
+        form["preset"],
+        *(form[name] for name in PRESET_SETTINGS if name != "architecture"),
+    ]
     fill_events.append(
-        form["family"].input(on_family_change, [form["family"]], family_outputs, **SILENT_EVENT)
+        form["architecture"].input(
+            on_architecture_change, [form["architecture"]], architecture_outputs, **SILENT_EVENT
+        )
     )
-    form["family"].change(
-        family_updates,
-        [form["family"]],
-        [form["family"], *(form[name] for name in ADVANCED_SETTINGS["Model"])],
+    form["architecture"].change(
+        architecture_updates,
+        [form["architecture"]],
+        [form["architecture"], *(form[name] for name in ADVANCED_SETTINGS["Model"])],
         **SILENT_EVENT,
     )
     # so that responses arrive in the order of the requests

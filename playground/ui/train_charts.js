@@ -73,7 +73,7 @@ function paintSelectedHead() {
   const caption = $("figcaption"), where = "Layer " + (selectedHead[0] + 1) + ", head " + (selectedHead[1] + 1) + ". ";
   if (hoverCell && hoverCell[0] < rows.length && hoverCell[1] < columns.length) {
     const [r, k] = hoverCell, from = attentionKind().from + " " + (r + 1) + " (" + rows[r] + ")", to = attentionKind().to + " " + (k + 1) + " (" + columns[k] + ")";
-    caption.textContent = where + (isMasked(r, k) ? from + " cannot look at " + to + ": it lies in the future"
+    caption.textContent = where + (isMasked(r, k) ? from + " cannot attend to " + to + ": it is a later position"
       : from + " attends to " + to + " with weight " + (weights[r * columns.length + k] / 1000).toFixed(3));
   } else caption.textContent = where + attentionKind().reading + (document.body.classList.contains("dark") ? " Dark is 0, bright is 1." : " White is 0, dark is 1.");
 }
@@ -94,10 +94,10 @@ function decimate(values, x, width) {
 function axisMaxStep() {
   const step = lastResponse.step || 1, own = (() => {
     if (TERMINAL_STATUSES.includes(status)) return Math.max(step, 1);
-    if (lastResponse.steps <= 1000) return Math.max(step, lastResponse.steps);
+    if (lastResponse.max_steps <= 1000) return Math.max(step, lastResponse.max_steps);
     let maxValue = 1000;
     while (maxValue < step) maxValue *= String(maxValue)[0] === "2" ? 2.5 : 2;
-    return Math.max(step, Math.min(maxValue, lastResponse.steps || maxValue));
+    return Math.max(step, Math.min(maxValue, lastResponse.max_steps || maxValue));
   })();
   return Math.max(own, ...[...overlays.values()].map(({ curve: c }) => (c && c.steps.length ? c.steps[c.steps.length - 1] : 0)));
 }
@@ -175,7 +175,7 @@ function nearestIndex(sorted, step) {
   return low + 1 < sorted.length && sorted[low + 1] - step <= Math.abs(step - sorted[low]) ? low + 1 : low;
 }
 
-// Tokens of a prediction; wrong ones have an underline and bold type besides the colour.
+// Tokens of a prediction; wrong ones have an underline and bold type in addition to the colour.
 function renderAnswer(box, prediction, target) {
   box.replaceChildren();
   for (let i = 0; i < Math.max(prediction.length, target.length); i++) {
@@ -197,14 +197,14 @@ function renderAnswer(box, prediction, target) {
 function renderSamples() {
   if (!displayedSnapshot) return;
   const body = $(".samples tbody");
-  body.replaceChildren(...displayedSnapshot.samples.map(({ source, answer: target, given: prediction }) => {
+  body.replaceChildren(...displayedSnapshot.samples.map(({ source, target, prediction }) => {
     const row = document.createElement("tr"), cells = [0, 1, 2].map(() => row.insertCell());
     cells[0].textContent = source.join(" "); cells[1].textContent = "→";
     renderAnswer(cells[2], prediction, target);
     return row;
   }));
   $(".samples").classList.toggle("long", displayedSnapshot.samples.some((s) => s.source.length > 12));
-  const right = displayedSnapshot.samples.filter((s) => s.given.join() === s.answer.join()).length;
+  const right = displayedSnapshot.samples.filter((s) => s.prediction.join() === s.target.join()).length;
   $(".right-of").textContent = right + " of " + displayedSnapshot.samples.length + " right" + (viewedStep === null ? "" : " at step " + displayedSnapshot.step);
 }
 

@@ -22,90 +22,107 @@ from playground.training.presets import PRESETS, architecture_preset, preset_con
 from .datasets_api import dataset_panel, missing_dataset_message
 from .task_info import task_description_html
 
-BASIC_SETTINGS = ("task", "rows", "min_length", "max_length", "family", "preset", "device")
+BASIC_SETTINGS = (
+    "task",
+    "dataset_sha256",
+    "min_length",
+    "max_length",
+    "architecture",
+    "preset",
+    "device",
+)
 ADVANCED_SETTINGS = {
     "Model": (
         "cell",
-        "alignment",
+        "attention",
         "d_model",
         "n_heads",
-        "kv_heads",
+        "n_kv_heads",
         "d_k",
         "d_v",
         "n_layers",
         "d_ff",
         "activation",
         "dropout",
-        "norm",
-        "norm_kind",
-        "positions",
-        "position_scale",
-        "position_range",
+        "norm_placement",
+        "norm_type",
+        "position_type",
+        "sinusoidal_scale",
+        "randomized_range",
         "share_embeddings",
-        "tie_output",
+        "tie_output_embeddings",
         "attention_bias",
         "bias",
     ),
     "Training": (
-        "steps",
+        "max_steps",
         "batch_size",
         "learning_rate",
-        "schedule",
-        "warmup",
-        "decay_steps",
-        "final_share",
+        "lr_schedule",
+        "warmup_steps",
+        "lr_decay_steps",
+        "min_lr_ratio",
         "optimizer",
         "weight_decay",
         "momentum",
-        "beta1",
-        "beta2",
-        "epsilon",
+        "adam_beta1",
+        "adam_beta2",
+        "adam_eps",
         "label_smoothing",
-        "clip",
+        "max_grad_norm",
     ),
     "Data, scoring and machine": (
-        "symbols",
+        "n_symbols",
         "eval_every",
-        "eval_n",
-        "until",
+        "eval_size",
+        "stop_at_exact_match",
         "seed",
-        "threads",
+        "num_threads",
         "precision",
     ),
 }
 # These settings follow from the task or its dataset.
 DERIVED_SETTINGS = (
-    "source_vocabulary",
-    "target_vocabulary",
+    "source_vocab_size",
+    "target_vocab_size",
     "max_positions",
-    "vocabulary",
-    "longest_answer",
+    "dataset_symbols",
+    "max_target_length",
 )
 
 LABELS = {
-    "rows": "rows",
-    "min_length": "Shortest",
-    "max_length": "Longest",
+    "dataset_sha256": "Dataset",
+    "n_symbols": "Symbols",
+    "min_length": "Minimum length",
+    "max_length": "Maximum length",
     "d_model": "d_model",
     "n_heads": "Heads",
     "n_layers": "Layers",
     "d_ff": "d_ff",
     "d_k": "d_k",
     "d_v": "d_v",
-    "kv_heads": "Key and value heads",
-    "norm_kind": "Kind of norm",
+    "n_kv_heads": "Key and value heads",
+    "norm_type": "Norm",
+    "position_type": "Positions",
+    "sinusoidal_scale": "Position scale",
+    "randomized_range": "Position range",
     "bias": "Biases",
-    "share_embeddings": "Share embeddings",
-    "tie_output": "Tie output layer",
+    "tie_output_embeddings": "Tie output layer",
     "attention_bias": "Attention biases",
-    "eval_every": "Score every",
-    "eval_n": "Score on",
-    "until": "Stop at",
-    "beta1": "Beta 1",
-    "beta2": "Beta 2",
+    "max_steps": "Steps",
+    "lr_schedule": "Schedule",
+    "lr_decay_steps": "Decay steps",
+    "min_lr_ratio": "Final learning rate",
+    "adam_beta1": "Beta 1",
+    "adam_beta2": "Beta 2",
+    "adam_eps": "Epsilon",
+    "max_grad_norm": "Gradient clipping",
+    "eval_every": "Evaluate every",
+    "eval_size": "Evaluate on",
+    "stop_at_exact_match": "Stop at exact match",
+    "num_threads": "Threads",
 }
 CHOICE_LABELS = {
-    "rows": "rows",
     "pre": "pre-norm",
     "post": "post-norm",
     "noam": "noam (paper)",
@@ -117,7 +134,7 @@ CHOICE_LABELS = {
     "rope": "RoPE",
     "alibi": "ALiBi",
     "t5": "T5 relative",
-    "from-the-end": "from the end",
+    "learned-from-end": "from the end",
     ZERO_GPU: "GPU (ZeroGPU slices)",
     LOOKUP: "Your own data",
     "adam": "Adam",
@@ -126,25 +143,33 @@ CHOICE_LABELS = {
 }
 SLIDER_STEPS = {
     "dropout": 0.05,
-    "position_scale": 0.5,
+    "sinusoidal_scale": 0.5,
     "learning_rate": 0.001,
-    "final_share": 0.01,
-    "beta1": 0.01,
-    "beta2": 0.01,
+    "min_lr_ratio": 0.01,
+    "adam_beta1": 0.01,
+    "adam_beta2": 0.01,
     "weight_decay": 0.01,
     "momentum": 0.05,
-    "epsilon": 1e-9,
+    "adam_eps": 1e-9,
     "label_smoothing": 0.05,
-    "clip": 0.5,
-    "until": 0.001,
+    "max_grad_norm": 0.5,
+    "stop_at_exact_match": 0.001,
 }
 NO_LIMITS = Limits.unlimited()
 MAX_RADIO_CHOICES = 4  # more choices become a dropdown
 # the Model field selects the architecture
-FORM_PRESETS = tuple(name for name, preset in PRESETS.items() if "family" not in preset.settings)
+FORM_PRESETS = tuple(
+    name for name, preset in PRESETS.items() if "architecture" not in preset.settings
+)
 # The settings of a preset: all but those of the task, the machine and the evaluation.
 PRESET_SETTINGS = tuple(
-    n for n in ("family", *ADVANCED_SETTINGS["Model"], *ADVANCED_SETTINGS["Training"], "eval_every")
+    n
+    for n in (
+        "architecture",
+        *ADVANCED_SETTINGS["Model"],
+        *ADVANCED_SETTINGS["Training"],
+        "eval_every",
+    )
 )
 
 
@@ -161,7 +186,7 @@ def component_for(name: str, explain: bool = True) -> Any:
         "info": setting.metadata["help"] if explain else None,
         "elem_id": f"field-{name}",
     }
-    common["visible"] = is_used_by_family(name, "transformer")
+    common["visible"] = is_used_by_architecture(name, "transformer")
     if setting.metadata["choices"]:
         choices = [
             (CHOICE_LABELS.get(c, c), c)
@@ -178,7 +203,7 @@ def component_for(name: str, explain: bool = True) -> Any:
     return gr.Number(setting.default, step=SLIDER_STEPS.get(name, 1), min_width=80, **common)
 
 
-def is_used_by_family(name: str, family: str) -> bool:
+def is_used_by_architecture(name: str, family: str) -> bool:
     """Return whether an architecture uses a setting.
 
     Every architecture uses the settings of task and training.
@@ -197,20 +222,20 @@ def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML]:
         task_description_html(form["task"].value), elem_id="about-task", padding=False
     )
     panel = dataset_panel()
-    form["rows"] = component_for("rows")
-    form["rows"].visible = "hidden"  # rendered, so that scripts notice its changes
+    form["dataset_sha256"] = component_for("dataset_sha256")
+    form["dataset_sha256"].visible = "hidden"  # rendered, so that scripts notice its changes
     with gr.Row(elem_classes="pair"):
         form["min_length"], form["max_length"] = (
             component_for("min_length", False),
             component_for("max_length", False),
         )
     families = [(family.title, name) for name, family in ARCHITECTURES.items()]
-    form["family"] = gr.Dropdown(
+    form["architecture"] = gr.Dropdown(
         families,
         value="transformer",
         label="Model",
         info=ARCHITECTURES["transformer"].description,
-        elem_id="field-family",
+        elem_id="field-architecture",
     )
     choices = [(PRESETS[name].title, name) for name in FORM_PRESETS]
     form["preset"] = gr.Radio(
@@ -247,18 +272,18 @@ def run_config(values: dict[str, Any]) -> RunConfig:
 
     Settings that its architecture ignores are left out. Raises ConfigError, naming the field.
     """
-    family = values["family"]
+    family = values["architecture"]
     if isinstance(family, str) and family in ARCHITECTURES:  # validation rejects others below
         values = {
             name: value
             for name, value in values.items()
-            if name in ("family", "preset") or is_used_by_family(name, family)
+            if name in ("architecture", "preset") or is_used_by_architecture(name, family)
         }
     typed_values = {
         n: int(v)
         if isinstance(v, float)
         and v.is_integer()
-        and n != "family"
+        and n != "architecture"
         and isinstance(field_named(n).default, int)
         else v
         for n, v in values.items()
@@ -275,20 +300,20 @@ def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
             sequences of these lengths.
     """
     if values.get("task") != LOOKUP:
-        return {"rows": ""}
-    content = values.get("rows")
+        return {"dataset_sha256": ""}
+    content = values.get("dataset_sha256")
     if not content:
         raise ConfigError(
-            "rows", "no dataset is selected; add one below and press Use this dataset"
+            "dataset_sha256", "no dataset is selected; add one below and press Use this dataset"
         )
     try:
         metadata = load_metadata(
             content if isinstance(content, str) and SHA256_PATTERN.fullmatch(content) else ""
         )
     except DatasetNotFoundError:
-        raise ConfigError("rows", missing_dataset_message(content)) from None
+        raise ConfigError("dataset_sha256", missing_dataset_message(content)) from None
     except DatasetError as error:
-        raise ConfigError("rows", str(error)) from None
+        raise ConfigError("dataset_sha256", str(error)) from None
     max_source_length, min_length = metadata["longest_source"], values.get("min_length")
     if isinstance(min_length, int | float) and min_length > max_source_length:
         raise ConfigError(
@@ -297,8 +322,8 @@ def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
             f"{max_source_length} symbols; lower it",
         )
     return {
-        "vocabulary": " ".join(metadata["vocabulary"]),
-        "longest_answer": metadata["longest_target"],
+        "dataset_symbols": " ".join(metadata["vocabulary"]),
+        "max_target_length": metadata["longest_target"],
     }
 
 
@@ -332,7 +357,7 @@ def preset_values(name: str) -> dict[str, Any]:
     return form_values(preset_config(name))
 
 
-def family_values(name: str) -> dict[str, Any]:
+def architecture_values(name: str) -> dict[str, Any]:
     """Return the default settings of an architecture, as form values."""
     return form_values(architecture_preset(name))
 

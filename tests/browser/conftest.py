@@ -145,7 +145,7 @@ def open_page(
     def note_owner(sent: Request, owners: set[tuple[str, str]]) -> None:
         if (
             sent.method == "POST"
-            and sent.url.endswith("/playground/ask/runs")
+            and sent.url.endswith("/playground/api/runs/list")
             and (owner := sent.post_data_json.get("owner"))
         ):
             owners.add((sent.url, owner))

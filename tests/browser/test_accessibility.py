@@ -62,7 +62,7 @@ def hub_in_trouble(app_hub):
 @pytest.mark.usefixtures("hub_in_trouble")
 def test_axe_finds_nothing_in_any_tab(app, open_page, tabs, size):
     page, found = open_page(f"{app.url}/?__theme=light", **size), []
-    expect(page.locator(".live .sentence")).not_to_have_text("Opening a model")
+    expect(page.locator(".live .status-text")).not_to_have_text("Opening a model")
     for tab in tabs:
         go_to(page, tab)
         page.locator(f".{'live' if tab == 'Train' else tab.lower()}.pg").wait_for()

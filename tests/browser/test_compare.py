@@ -25,7 +25,7 @@ def settled(page, *names):
     """Wait until the list says of these models what they would take."""
     for name in names:
         takes = page.locator(
-            ".of-table .asked li", has=page.locator(f".name:text-is('{name}')")
+            ".of-table .suggestions li", has=page.locator(f".name:text-is('{name}')")
         ).locator(".takes")
         expect(takes).not_to_have_text("")
         expect(takes).not_to_contain_text("checking")
@@ -34,18 +34,18 @@ def settled(page, *names):
 def ask(page, n=3, shots=2, rank=1):
     for name, value in {"n": n, "shots": shots, "rank": rank}.items():
         page.fill(f".of-table .of-{name}", str(value))
-    page.click(".ask-them")
+    page.click(".run-benchmark")
 
 
 def only(page, *names):
     """Tick these models and no others."""
-    for line in page.locator(".of-table .asked li").all():
+    for line in page.locator(".of-table .suggestions li").all():
         line.locator("input").set_checked(line.locator(".name").text_content() in names)
 
 
 def over(page, view="table", status="done", seconds=120):
     page.wait_for_selector(
-        f".of-{view} .going[data-status={status}]", state="attached", timeout=seconds * 1000
+        f".of-{view} .job-status[data-status={status}]", state="attached", timeout=seconds * 1000
     )
 
 
@@ -153,7 +153,7 @@ def test_a_name_that_cannot_be_added_stays_and_is_told_why(app, open_page):
     ).to_be_visible()
     expect(page.locator(".compare .net")).to_have_text("")  # the Hub was reached
     page.set_viewport_size({"width": 390, "height": 844})
-    note = page.locator(".of-table .nobody")
+    note = page.locator(".of-table .empty")
     assert note.bounding_box()["x"] + note.bounding_box()["width"] <= 390
 
 
@@ -170,13 +170,13 @@ def test_a_download_shows_its_bytes_outlives_a_reload_and_is_cancelled(
     hub.fault(r"ada/slow/resolve/.*safetensors", "silent")
     ask(page)
     expect(row_of(page, "ada/slow")).to_contain_text("downloading")
-    expect(page.locator(".of-table .going .amount")).to_contain_text("KB")
+    expect(page.locator(".of-table .job-status .amount")).to_contain_text("KB")
     page.reload()
     page.get_by_role("tab", name="Compare").click()
     expect(row_of(page, "ada/slow")).to_contain_text("downloading")
     expect(row_of(page, "reverse")).to_contain_text("100 %")
     began = time.monotonic()
-    page.click(".of-table .going .cancel")
+    page.click(".of-table .job-status .cancel")
     over(page, status="cancelled")
     assert time.monotonic() - began < 10
     expect(row_of(page, "reverse")).to_contain_text("100 %")
@@ -233,7 +233,7 @@ def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_
         failed = row_of(page, "bert-base-uncased").locator(".failed > span")
         expect(failed).to_contain_text("cannot be reached")
         # who was not asked answered nothing
-        expect(page.locator(".of-table .going .words")).to_contain_text("2 models")
+        expect(page.locator(".of-table .job-status .words")).to_contain_text("2 models")
         page.set_viewport_size({"width": 390, "height": 844})
         assert failed.bounding_box()["x"] + failed.bounding_box()["width"] <= 390
         page.set_viewport_size({"width": 1440, "height": 950})
@@ -261,7 +261,7 @@ def test_a_pretrained_model_is_trained_further_and_all_three_are_asked(app_with_
             "([name, value]) => { document.querySelector('.of-table .of-' + name).value = value; }",
             [name, value],
         )
-    page.click(".ask-three")
+    page.click(".benchmark-three")
     over(page)
     assert answerers(page)[:3] == ["reverse", "gpt2", "tuned:gpt2-reverse-1-10"]
     expect(row_of(page, "tuned:gpt2-reverse-1-10")).to_contain_text("fine-tuned: 12 steps")
@@ -270,11 +270,11 @@ def test_a_pretrained_model_is_trained_further_and_all_three_are_asked(app_with_
 def test_three_families_train_side_by_side_to_the_goal(app_with_models, open_page):
     page = open_page(app_with_models.url)
     to_compare(page, "Matched parameters")
-    expect(page.locator(".of-families .asked li").nth(3)).to_be_visible()
+    expect(page.locator(".of-families .suggestions li").nth(3)).to_be_visible()
     page.fill(".compare .shortest", "3")
-    page.fill(".compare .longest", "3")
+    page.fill(".compare .max-length", "3")
     expect(page.locator(".of-families .sum")).to_contain_text("reverse 3;")
-    for line in page.locator(".of-families .asked li").all():
+    for line in page.locator(".of-families .suggestions li").all():
         line.locator("input").set_checked("from scratch" in line.locator(".name").text_content())
     expect(page.locator(".train-them")).to_have_text("Train 3 models")
     page.click(".train-them")
@@ -285,7 +285,7 @@ def test_three_families_train_side_by_side_to_the_goal(app_with_models, open_pag
     page.reload()
     to_compare(page, "Matched parameters")
     wait_until(page, reached)
-    expect(page.locator(".known")).to_contain_text("History")
+    expect(page.locator(".facts")).to_contain_text("History")
     page.locator(".learners tbody tr").first.get_by_role("button", name="Inspect").click()
     page.wait_for_selector(".inspect[data-drawn^=attention]")
     expect(page.locator(".inspect .subject option:checked")).to_contain_text("BERT")

@@ -33,7 +33,9 @@ def choose(page, field, name):
 
 
 def over(page, box, status="done"):
-    page.wait_for_selector(f"{box} .going[data-status={status}]", state="attached", timeout=120_000)
+    page.wait_for_selector(
+        f"{box} .job-status[data-status={status}]", state="attached", timeout=120_000
+    )
 
 
 def shares(page, box):
@@ -105,7 +107,7 @@ def test_generation_view_lists_alternatives_and_seed_is_reproducible(app_with_mo
     for seed in ("1", "1"):
         page.locator(".part-continue label", has_text="Seed").locator("input").fill(seed)
         page.locator(".part-continue label", has_text="Temperature").locator("input").fill("3")
-        page.evaluate("document.querySelector('.part-continue .going').dataset.status = ''")
+        page.evaluate("document.querySelector('.part-continue .job-status').dataset.status = ''")
         page.click(".part-continue .main")
         over(page, ".part-continue")
         drawn.append(page.locator(".written").text_content())
@@ -209,7 +211,7 @@ def test_attention_panels_compare_models_and_scores_give_weights(app_with_models
     to_view(page, "Attention")
     choose(page, ".panel-0", ENCODER)
     choose(page, ".panel-1", "gpt2")
-    page.click(".look")
+    page.click(".run-attention")
     page.wait_for_selector(
         f".panel-0 canvas.large[data-drawn='map {ENCODER} 1.1']", timeout=120_000
     )
@@ -258,7 +260,7 @@ def test_one_word_two_meanings_and_what_king_without_man_comes_to(app_with_model
     layers = page.evaluate("document.querySelector('.two-alike').drawn")
     assert all(each["others"] < each["alike"] < 1 for each in layers)
     assert page.locator(".part-banks .marked").all_text_contents() == ["bank 1", "bank 2"]
-    expect(page.locator(".beside-word")).to_have_count(4)
+    expect(page.locator(".reference-word")).to_have_count(4)
     assert count_colors(page, ".two-alike") > 3
     page.fill(".part-banks label:has-text('twice') input", "river")
     page.click(".part-banks .main")

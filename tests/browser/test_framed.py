@@ -52,7 +52,7 @@ def framing(browser, app):
         )
         if without_cookies:
             contexts[-1].route(
-                "**/playground/ask/visit-keep", lambda route: route.fulfill(status=200, json={})
+                "**/playground/api/session/keep", lambda route: route.fulfill(status=200, json={})
             )
         page = contexts[-1].new_page()
         page.set_default_timeout(60_000)
@@ -86,7 +86,7 @@ def test_reload_restores_run_when_framed_storage_is_denied(app, framing):
         "request",
         lambda sent: (
             owners.add(sent.post_data_json.get("owner"))
-            if "/playground/ask/poll" in sent.url
+            if "/playground/api/runs/poll" in sent.url
             else None
         ),
     )

@@ -45,7 +45,7 @@ def test_a_hidden_page_sleeps_until_it_is_shown(app, open_page):
             break
     assert page.evaluate("timers") <= 4  # seven loops make some eighty in this time
     assert [url for url in asked if not url.endswith("/runs")] == []
-    with page.expect_request("**/playground/ask/runs"):
+    with page.expect_request("**/playground/api/runs/list"):
         page.evaluate("hidePage(false)")
-    with page.expect_request("**/playground/ask/lab-poll"):
+    with page.expect_request("**/playground/api/experiments/poll"):
         page.get_by_role("tab", name="Lab", exact=True).first.click()

@@ -43,7 +43,7 @@ def chosen(page, text):
 def publish(page, repo, token):
     page.fill(".hub .token", token)
     page.fill(".hub .repo", repo)
-    page.click(".hub .look-first")
+    page.click(".hub .preview-push")
     page.wait_for_selector(".hub .plan:not([hidden])", timeout=60_000)
     page.click(".hub .go")
     page.wait_for_selector(".hub .published:not([hidden])", timeout=60_000)
@@ -51,13 +51,13 @@ def publish(page, repo, token):
 
 def test_from_training_to_another_browser(app, hub, open_page):
     page = open_page(app.url, visit=False)
-    start_run(page, app.url, steps=40)
+    start_run(page, app.url, max_steps=40)
     wait_for_status(page, "done")
     of_the_first = selected_head_image(page)
     name = page.locator(".subject option:checked").text_content()
     to_the_hub(page)
     chosen(page, name)
-    expect(page.locator(".hub .look-first")).to_be_disabled()  # until there is a token
+    expect(page.locator(".hub .preview-push")).to_be_disabled()  # until there is a token
     publish(page, "ada/from-a-browser", hub.ADA)
     expect(page.locator(".hub .published")).to_contain_text("step 40")
     assert page.get_attribute(".hub .published a", "href") == f"{hub.url}/ada/from-a-browser"
@@ -88,7 +88,7 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     to_the_hub(page)
     chosen(page, "copy")
     publish(page, "ada/told", hub.ADA)
-    page.click(".hub .look-first")
+    page.click(".hub .preview-push")
     expect(page.locator(".hub .what")).to_contain_text(
         "already has this checkpoint", timeout=60_000
     )
@@ -96,7 +96,7 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     chosen(page, "reverse-one-head")
     expect(page.locator(".hub .plan")).to_be_hidden()  # it was about another model
     page.fill(".hub .repo", "ada/told")
-    page.click(".hub .look-first")
+    page.click(".hub .preview-push")
     expect(page.locator(".hub .what")).to_contain_text("already exists", timeout=60_000)
     expect(page.locator(".hub .files-summary")).to_contain_text("changed")
     before = hub.files("ada/told")
@@ -126,7 +126,7 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
 
 def test_a_run_is_published_as_it_goes_on(app, hub, open_page):
     page = open_page(app.url, visit=False)
-    start_run(page, app.url, steps=100_000, eval_every=100_000)
+    start_run(page, app.url, max_steps=100_000, eval_every=100_000)
     wait_for_status(page, "training")
     to_the_hub(page)
     page.wait_for_selector(".hub .keep:not([hidden])")
@@ -174,7 +174,7 @@ def test_a_list_asked_for_too_often_comes_all_the_same(app, hub, open_page):
     with hub.fault(hub.LIST, "slow", seconds=3):
         to_the_hub(page)
         for _ in range(2 * MAX_CONCURRENT_TASKS):
-            with page.expect_response("**/ask/hub-start") as refused:
+            with page.expect_response("**/api/hub/submit") as refused:
                 page.click(".hub .again")
         assert "try again in a moment" in refused.value.json()["error"]
     expect(page.locator(".hub .models td", has_text="ben/patience")).to_be_visible(timeout=60_000)

@@ -31,7 +31,7 @@ def page(app, open_page):
     view(page, "attention")
     cross = page.locator(".of-attention [data-value=cross]")
     if cross.get_attribute("aria-pressed") == "false":
-        with page.expect_response("**/ask/inspect"):
+        with page.expect_response("**/api/inspect/view"):
             cross.click()
     return page
 
@@ -59,7 +59,7 @@ def type_sequence(page, text):
 def test_heads_on_a_sequence_of_ones_own(page):
     type_sequence(page, "3 1 4")
     expect(page.locator(".inspect .answer")).to_contain_text("4 1 3")
-    assert page.locator(".looking-grid button").count() == 8
+    assert page.locator(".attention-grid button").count() == 8
     canvas = page.locator(".of-attention canvas.picture")
     canvas.focus()
     page.keyboard.press("ArrowRight")
@@ -69,7 +69,7 @@ def test_heads_on_a_sequence_of_ones_own(page):
     )
     page.keyboard.press("Enter")
     expect(page.locator(".of-attention h4")).to_contain_text("in every head")
-    page.click(".looking-shape [data-value=lines]")
+    page.click(".attention-shape [data-value=lines]")
     assert count_colors(page, ".of-attention canvas.picture") > 5
     all_lines = page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()")
     canvas.focus()
@@ -79,17 +79,27 @@ def test_heads_on_a_sequence_of_ones_own(page):
         != all_lines
     )
     expect(page.locator(".of-attention .caption")).to_contain_text("as a ")
-    page.click(".looking-shape [data-value=map]")
+    page.click(".attention-shape [data-value=map]")
     page.click(".of-attention [data-value=decoder]")
     wait_until(
         page, "document.querySelector('.of-attention .caption').dataset.resting.includes('hatched')"
     )
-    page.locator(".looking-grid button").nth(6).click()
+    page.locator(".attention-grid button").nth(6).click()
     expect(page.locator(".of-attention h4")).to_have_text("Layer 2, head 3")
 
 
+def picture_at_rest(page):
+    """The picture of the attention view, once it no longer changes."""
+    picture = "document.querySelector('.of-attention canvas.picture').toDataURL()"
+    before = None
+    while before != (now := page.evaluate(picture)):
+        before = now
+        page.wait_for_timeout(500)
+    return now
+
+
 def test_what_cannot_be_read_is_said_and_the_last_picture_stays(page):
-    before = page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()")
+    before = picture_at_rest(page)
     for text, said in (("3 x", "not a symbol"), ("", "no symbol"), ("1 " * 30, "positions for 10")):
         page.fill(".inspect .sequence", text)
         expect(page.locator(".inspect .problem")).to_contain_text(said)
@@ -114,7 +124,7 @@ def test_what_fails_for_a_moment_is_asked_again_by_the_page_itself(page):
         else:
             route.continue_()
 
-    page.route("**/ask/inspect", trouble)
+    page.route("**/api/inspect/view", trouble)
     page.fill(".inspect .sequence", "4 5 6")
     expect(page.locator(".inspect .problem")).to_contain_text("busy with earlier requests")
     # nothing is wrong with what was typed
@@ -122,7 +132,7 @@ def test_what_fails_for_a_moment_is_asked_again_by_the_page_itself(page):
     is_busy = False
     wait_until(page, "document.querySelector('.inspect').dataset.drawn.endsWith(' 4 5 6')")
     expect(page.locator(".inspect .problem")).to_be_empty()
-    page.unroute("**/ask/inspect")
+    page.unroute("**/api/inspect/view")
 
 
 def test_the_answer_step_by_step(page):
@@ -143,9 +153,9 @@ def test_the_answer_step_by_step(page):
 
 def test_a_run_at_any_step_and_its_heads_over_the_steps(app, open_page):
     page = open_page(app.url, visit=False)
-    start_run(page, app.url, steps=60)
+    start_run(page, app.url, max_steps=60)
     wait_for_status(page, "done")
-    page.click(".look-into")
+    page.click(".open-inspect")
     page.wait_for_selector(".inspect[data-drawn]")
     expect(page.locator(".inspect .subject option:checked")).to_contain_text("reverse")
     expect(page.locator(".step-words")).to_contain_text("latest, 60")
@@ -170,9 +180,9 @@ def test_a_run_at_any_step_and_its_heads_over_the_steps(app, open_page):
 
 def test_a_link_opens_the_same_view_for_somebody_else(app, open_page):
     page = open_page(app.url, visit=False)
-    start_run(page, app.url, steps=100_000)
+    start_run(page, app.url, max_steps=100_000)
     wait_for_step(page, 5)
-    page.click(".look-into")
+    page.click(".open-inspect")
     page.wait_for_selector(".inspect[data-drawn]")
     type_sequence(page, "2 1")
     page.click(".of-attention [data-value=encoder]")
@@ -274,7 +284,7 @@ def test_symbols_and_sizes_with_ones_own_numbers(page):
     expect(page.locator(".symbols-lengths")).to_contain_text("47")
     page.fill(".symbols-first", "a b a")
     page.fill(".symbols-second", "a a b")
-    expect(page.locator(".symbols-apart")).to_contain_text("a")
+    expect(page.locator(".symbols-distance")).to_contain_text("a")
     page.focus(".symbols-flat")
     page.keyboard.press("ArrowRight")
     view(page, "sizes")
@@ -298,7 +308,7 @@ def test_taking_parts_away_is_measured(page):
     row.first.locator("input").focus()
     page.keyboard.press(" ")
     expect(page.locator(".away-own")).to_contain_text("✗")
-    page.focus(".away-place")
+    page.focus(".away-position")
     page.keyboard.press("ArrowDown")
     expect(page.locator(".away-patch-words")).to_contain_text("recovers")
 

@@ -34,7 +34,7 @@ def write_own(page, *varied, seeds="0", kind="training curves", name=""):
 
 
 def over(page, state="done", seconds=120):
-    page.wait_for_selector(f".found .whole[data-state={state}]", timeout=seconds * 1000)
+    page.wait_for_selector(f".results .whole[data-state={state}]", timeout=seconds * 1000)
 
 
 def mine(page, name):
@@ -54,8 +54,8 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     to_lab(page)
     question = page.locator(".questions li", has_text="Pre or post norm?")
     expect(question).to_contain_text("6 runs · duration unknown")
-    expect(page.locator(".found .empty")).to_be_visible()
-    write_own(page, ("norm", "pre, up"), ("steps", "20"), seeds="0, 1", name="norms")
+    expect(page.locator(".results .empty")).to_be_visible()
+    write_own(page, ("norm_placement", "pre, up"), ("max_steps", "20"), seeds="0, 1", name="norms")
     expect(page.locator(".own .of-values-0")).to_contain_text("choose one of pre, post")
     expect(page.locator(".own .begin")).to_be_disabled()
     page.fill(".own .values-0", "pre, post")
@@ -67,13 +67,13 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     )
     expect(page.locator(".own .problem:not(:empty)")).to_have_count(0)
     page.click(".own .begin")
-    expect(page.locator(".found .title")).to_have_text("norms")
+    expect(page.locator(".results .title")).to_have_text("norms")
     page.reload()  # nothing of it belongs to the page
     to_lab(page)
-    expect(page.locator(".found .title")).to_have_text("norms")
+    expect(page.locator(".results .title")).to_have_text("norms")
     over(page)
-    expect(page.locator(".found .sentence")).to_contain_text(
-        "Changing norm: nothing reached 99 % exact match in 20 steps"
+    expect(page.locator(".results .summary")).to_contain_text(
+        "Changing norm_placement: nothing reached 99 % exact match in 20 steps"
     )
     assert page.locator(".cells .name").all_text_contents() == ["pre", "post"]
     expect(page.locator(".cells tbody tr").first).to_contain_text("not within 20")
@@ -81,26 +81,26 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     for chart in (".score-chart", ".loss-chart"):
         wait_until(
             page,
-            "name => document.querySelector('.found ' + name).series?.[0].xs.length === 2",
+            "name => document.querySelector('.results ' + name).series?.[0].xs.length === 2",
             arg=chart,
         )
-        assert count_colors(page, f".found {chart}") > 4
-    page.focus(".found .loss-chart")
+        assert count_colors(page, f".results {chart}") > 4
+    page.focus(".results .loss-chart")
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".loss-chart + .caption")).to_contain_text("Step 20: ")
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".loss-chart + .caption")).to_contain_text("Step 10: ")
     page.locator(".legend button").first.click()
     assert page.evaluate(
-        "document.querySelector('.found .score-chart').series.map(each => each.label)"
+        "document.querySelector('.results .score-chart').series.map(each => each.label)"
     ) == ["post"]
     rows = list(csv.DictReader(saved(page, ".as-csv", tmp_path).read_text().splitlines()))
-    assert [(row["norm"], row["n"]) for row in rows] == [("pre", "2"), ("post", "2")]
+    assert [(row["norm_placement"], row["n"]) for row in rows] == [("pre", "2"), ("post", "2")]
     found = json.loads(saved(page, ".as-json", tmp_path).read_text())
     assert len(found["runs"]) == 4
     with zipfile.ZipFile(saved(page, ".as-figures", tmp_path)) as archive:
         assert set(archive.namelist()) == {"experiment.png", "experiment.svg", "experiment.pdf"}
-    page.click(".found .all-in-train")
+    page.click(".results .all-in-train")
     wait_for_status(page, "done")
     # the line that is off is not laid over
     expect(page.locator(".live .overlay-legend .entry")).to_have_count(1)
@@ -110,7 +110,7 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     page.get_by_role("tab", name="Lab").click()
     page.locator(".cells tbody tr").first.get_by_role("button", name="Inspect").click()
     expect(page.locator(".inspect .subject option:checked")).to_contain_text(
-        "norms: norm pre, seed 0"
+        "norms: norm_placement pre, seed 0"
     )
     page.get_by_role("tab", name="Lab").click()
     remove = mine(page, "norms").get_by_role("button", name="Delete")
@@ -118,7 +118,7 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     expect(mine(page, "norms")).to_have_count(1)  # it asks whether one is sure
     mine(page, "norms").get_by_role("button", name="Delete with its runs").click()
     expect(page.locator(".experiments li")).to_have_count(0)
-    expect(page.locator(".found .empty")).to_be_visible()
+    expect(page.locator(".results .empty")).to_be_visible()
 
 
 def test_schemes_are_compared_by_length_on_a_narrow_page_too(app, open_page):
@@ -126,8 +126,8 @@ def test_schemes_are_compared_by_length_on_a_narrow_page_too(app, open_page):
     to_lab(page)
     write_own(
         page,
-        ("positions", "learned, sinusoidal"),
-        ("steps", "20"),
+        ("position_type", "learned, sinusoidal"),
+        ("max_steps", "20"),
         kind="length generalization",
         name="reach",
     )
@@ -136,10 +136,10 @@ def test_schemes_are_compared_by_length_on_a_narrow_page_too(app, open_page):
     expect(page.locator(".own .begin")).to_have_text("Start 2 runs")
     page.click(".own .begin")
     over(page)
-    expect(page.locator(".found .sentence")).to_contain_text(
+    expect(page.locator(".results .summary")).to_contain_text(
         "Trained on length 1–10 and evaluated up to 20"
     )
-    expect(page.locator(".found .untrained")).to_contain_text(
+    expect(page.locator(".results .untrained")).to_contain_text(
         "learned, source 11 to 20, target 11 to 20"
     )
     wait_until(page, "document.querySelector('.by-length-chart').series?.[0].xs.length > 10")
@@ -167,7 +167,7 @@ def test_a_prepared_question_runs_is_cancelled_and_resumed(app, open_page):
     row = mine(page, "What does a longer sequence cost?")
     expect(row.locator(".words")).to_contain_text("0 of 9 runs")
     expect(row.locator(".words")).to_contain_text("training", timeout=60_000)
-    expect(page.locator(".found .whole > .words")).to_contain_text("at step", timeout=60_000)
+    expect(page.locator(".results .whole > .words")).to_contain_text("at step", timeout=60_000)
     expect(question.get_by_role("button")).to_have_text("Open")
     row.get_by_role("button", name="Cancel").click()
     expect(row.locator(".words")).to_contain_text("paused", timeout=60_000)

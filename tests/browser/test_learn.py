@@ -12,15 +12,15 @@ from tests.support.browser_page import wait_until
 
 # Somebody was told that it is not this mistake, or that it is; that it is not this line, or that it
 # is.
-NAMED = """title => document.querySelector('.ask-name').hidden
-    || document.querySelector('.ask-name .clue').textContent.includes(title)"""
+NAMED = """title => document.querySelector('.guess-name').hidden
+    || document.querySelector('.guess-name .clue').textContent.includes(title)"""
 MEMORY = "transformer-playground-learn"
 KEPT = """([name, options]) => {
     const kept = JSON.parse(localStorage.getItem(name)).stops['stop-7'];
-    return !kept.told && JSON.stringify(kept.options) === JSON.stringify(options);
+    return !kept.response && JSON.stringify(kept.options) === JSON.stringify(options);
 }"""
 SAID = (
-    "!document.querySelector('.solved').hidden || document.querySelector('.ask-line "
+    "!document.querySelector('.solved').hidden || document.querySelector('.guess-line "
     ".clue').textContent"
 )
 
@@ -61,10 +61,10 @@ def test_a_link_opens_a_stop_whose_answer_is_measured_and_remembered(app, open_p
 
 
 def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):
-    result = {"told": "length 9", "says": "", "answer": 9, "right": False, "pictures": []}
+    result = {"outcome": "length 9", "explanation": "", "answer": 9, "right": False, "pictures": []}
     measured = {
         "status": "done",
-        "sentence": "",
+        "message": "",
         "done": 1,
         "total": 1,
         "runs": [],
@@ -76,7 +76,7 @@ def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):
         "prediction": 21,
         "options": {"positions": "rope", "seed": 1},
         "id": "measured",
-        "told": measured,
+        "response": measured,
     }
     memory = {"part": "tour", "stop": "stop-7", "stops": {"stop-7": stop}}
     kept = json.dumps(memory)
@@ -126,7 +126,7 @@ def test_a_second_click_begins_nothing_more(app, open_page):
     page.on(
         "request",
         lambda request: (
-            begun.append(request.url) if request.url.endswith("/ask/learn-bug") else None
+            begun.append(request.url) if request.url.endswith("/api/lessons/start-bug") else None
         ),
     )
     page.locator(".begin-bug").evaluate("button => { button.click(); button.click(); }")
@@ -142,16 +142,16 @@ def test_a_mystery_is_solved(app, open_page):
     expect(page.locator(".cancel-bug")).to_be_visible()
     wait_until(page, "localStorage.getItem('transformer-playground-tab') === 'Learn'")
     page.reload()  # what was begun is found again
-    expect(page.locator(".ask-name .question")).to_have_text("Which bug is it?", timeout=120_000)
-    assert page.locator(".ask-line").is_hidden()
+    expect(page.locator(".guess-name .question")).to_have_text("Which bug is it?", timeout=120_000)
+    assert page.locator(".guess-line").is_hidden()
     for title in page.locator(".guesses button").all_text_contents():
         page.locator(".guesses button", has_text=title).click()
         wait_until(page, NAMED, arg=title)
-        if page.locator(".ask-name").is_hidden():
+        if page.locator(".guess-name").is_hidden():
             break
-    expect(page.locator(".ask-line .question")).to_contain_text(f"Correct: {title}.")
+    expect(page.locator(".guess-line .question")).to_contain_text(f"Correct: {title}.")
     for line in page.locator(".source .line").all():
-        page.locator(".ask-line .clue").evaluate("box => { box.textContent = ''; }")
+        page.locator(".guess-line .clue").evaluate("box => { box.textContent = ''; }")
         line.click()
         wait_until(page, SAID)
         if page.locator(".solved").is_visible():
@@ -164,9 +164,9 @@ def test_a_mystery_is_solved(app, open_page):
 def test_teacher_links_open_exercises_and_hide_the_answer_key(app, open_page):
     page = open_page(f"{app.url}/?learn=teach")
     expect(page.locator(".teach h3").first).to_have_text("Exercises by link")
-    assert page.locator(".told").text_content() == ""
+    assert page.locator(".result").text_content() == ""
     page.get_by_role("button", name="Show the bugs").click()
-    expect(page.locator(".told li")).to_have_count(8)
+    expect(page.locator(".result li")).to_have_count(8)
     addresses = page.locator(".teach > .links-list a").evaluate_all(
         "links => links.map((link) => link.href)"
     )

@@ -106,7 +106,7 @@ def app(model_hub, tmp_path_factory):
         store(rows)
         trainer = Trainer(
             RunConfig.from_flat(
-                TINY_SETTINGS | {"max_length": 2, "steps": 2} | rows.task_settings()
+                TINY_SETTINGS | {"max_length": 2, "max_steps": 2} | rows.task_settings()
             )
         )
         lines = [trainer.train_step()]
@@ -120,7 +120,8 @@ def app(model_hub, tmp_path_factory):
     laboratory.close()
     for name in PAYLOADS:
         laboratory.submit(
-            {"name": name, "grid": {"n_layers": [1, 2]}, "base": {"steps": 1}, "seeds": [0]}, owner
+            {"name": name, "grid": {"n_layers": [1, 2]}, "base": {"max_steps": 1}, "seeds": [0]},
+            owner,
         )
     registry.shutdown()
     server = AppServer(folder, **model_hub.environment(folder / "hf", token=model_hub.OWNER))
@@ -204,7 +205,7 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
     page.set_input_files(
         ".runs .file", {"name": ALL + ".zip", "mimeType": "application/zip", "buffer": b"none"}
     )
-    wait_until(page, "/was not taken/.test(document.querySelector('.runs-note').textContent)")
+    wait_until(page, "/was rejected/.test(document.querySelector('.runs-note').textContent)")
     assert shown(page, ".runs-note") == PAYLOADS
     row = page.locator(".runs tbody tr").nth(1)
     name = row.locator(".name").text_content()
@@ -217,7 +218,7 @@ def test_a_link_that_says_so(page, app):
     for wanted, said in (
         ({ALL: 1}, "is not a setting of a run"),
         ({"task": ALL}, "choose one of"),
-        ({"family": ALL}, "choose one of"),
+        ({"architecture": ALL}, "choose one of"),
     ):
         query = f"settings={quote(json.dumps(wanted))}&watch={quote(ALL)}&inspect={quote(ALL)}"
         page.goto(f"{app.url}/?{query}")
@@ -278,7 +279,7 @@ def test_prompts_tokens_and_names_of_models_in_compare(page):
     for name in PAYLOADS[1:4]:
         page.fill(".adding input", name)
         page.press(".adding input", "Enter")
-        expect(page.locator(".of-table .asked .name", has_text=name)).to_have_count(1)
+        expect(page.locator(".of-table .suggestions .name", has_text=name)).to_have_count(1)
     expect(page.locator(".of-table .takes.error").first).to_contain_text(
         "is not the name of a model"
     )
@@ -287,17 +288,19 @@ def test_prompts_tokens_and_names_of_models_in_compare(page):
     page.fill(".part-continue textarea", ALL[:200])
     page.click(".part-continue .main")
     page.wait_for_selector(
-        ".part-continue .going[data-status=done]", state="attached", timeout=120_000
+        ".part-continue .job-status[data-status=done]", state="attached", timeout=120_000
     )
     page.get_by_role("tab", name="Benchmark").click()
-    for line in page.locator(".of-table .asked li").all():
+    for line in page.locator(".of-table .suggestions li").all():
         line.locator("input").set_checked(
             line.locator(".name").text_content() in (PAYLOADS[0], "gpt2")
         )
     for setting, value in {"n": 3, "shots": 2, "rank": 1}.items():
         page.fill(f".of-table .of-{setting}", str(value))
-    page.click(".ask-them")
-    page.wait_for_selector(".of-table .going[data-status=done]", state="attached", timeout=120_000)
+    page.click(".run-benchmark")
+    page.wait_for_selector(
+        ".of-table .job-status[data-status=done]", state="attached", timeout=120_000
+    )
     page.locator(".items .item summary").first.click()
     expect(page.locator(".items .item[open] pre").first).to_contain_text("pwn(")
     assert shown(page, ".items .item[open] pre")
@@ -312,8 +315,8 @@ def test_names_and_values_of_experiments(page):
     page.fill(".own .name", PAYLOADS[2])
     expect(page.locator(".own .of-values-0")).to_contain_text(PAYLOADS[1])
     page.locator(".experiments .open-it").first.click()
-    expect(page.locator(".found .whole")).to_be_visible()
-    assert shown(page, ".found")
+    expect(page.locator(".results .whole")).to_be_visible()
+    assert shown(page, ".results")
 
 
 def test_repositories_cards_files_and_revisions_of_the_hub(page, hub):
@@ -341,7 +344,7 @@ def test_repositories_cards_files_and_revisions_of_the_hub(page, hub):
     assert shown(page, ".hub .opened")
     page.select_option(".hub .model", label=PAYLOADS[0])
     page.fill(".hub .repo", "owner/hostile")
-    page.click(".hub .look-first")
+    page.click(".hub .preview-push")
     page.wait_for_selector(".hub .plan:not([hidden])")
     assert shown(page, ".hub .card-preview pre")
     page.click(".hub .go")

@@ -74,7 +74,7 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     expect(page.locator(".live .sequence")).to_have_value("a a a")  # the alphabet of this model
     page.fill(".live .sequence", "a b c")
     expect(page.locator(".live .answer")).to_contain_text(re.compile("[✓✗]"))
-    page.click(".live .look-into")
+    page.click(".live .open-inspect")
     expect(page.locator(".inspect .sequence")).to_have_value("a a a")
     expect(page.locator(".inspect .answer")).to_contain_text("a a a")
     page.get_by_role("tab", name="Train").click()
@@ -90,12 +90,12 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
 @pytest.mark.smoke
 def test_rows_that_are_not_here_are_asked_for(app, open_page):
     fields = {
-        "task": "rows",
-        "rows": "0" * 64,
-        "vocabulary": "a b",
+        "task": "dataset",
+        "dataset_sha256": "0" * 64,
+        "dataset_symbols": "a b",
         "min_length": 2,
         "max_length": 5,
-        "longest_answer": 3,
+        "max_target_length": 3,
     }
     page = open_page(f"{app.url}/?settings={quote(json.dumps(fields))}")
     expect(page.locator(".bring .problem")).to_contain_text("is not on this server")

@@ -28,7 +28,7 @@ from tests.support.browser_page import (
     wait_until,
 )
 
-LONG = {"steps": 100_000}
+LONG = {"max_steps": 100_000}
 DRAWN = (
     "at => document.querySelector('.loss-chart').steps?.join() === Array.from({ length: at }, "
     "(_, i) => i + 1).join()"
@@ -55,7 +55,7 @@ def training(app, open_page, request):
         app.url, share=True, visit=False, may_complain=getattr(request, "param", False)
     )
     if page.url == "about:blank":
-        start_run(page, app.url, schedule="constant", warmup=0, **LONG)
+        start_run(page, app.url, lr_schedule="constant", warmup_steps=0, **LONG)
     else:
         page.select_option(".speed", "0")
         page.click("#resume")
@@ -70,7 +70,7 @@ def training(app, open_page, request):
 def test_slow_motion_shows_every_step_and_full_speed_is_a_choice_away(training):
     page = training
     page.select_option(".speed", "2")
-    wait_for_text(page, ".sentence", "slowed to 2 steps/s")
+    wait_for_text(page, ".status-text", "slowed to 2 steps/s")
     at = displayed_step(page)
     wait_for_step(page, at)
     seen = [displayed_step(page)]
@@ -81,7 +81,7 @@ def test_slow_motion_shows_every_step_and_full_speed_is_a_choice_away(training):
     assert seen == list(range(seen[0], seen[0] + 3))
     page.select_option(".speed", "0")
     wait_for_step(page, seen[-1] + 30)
-    expect(page.locator(".sentence")).to_contain_text(re.compile(r"steps/s · "))
+    expect(page.locator(".status-text")).to_contain_text(re.compile(r"steps/s · "))
 
 
 @pytest.mark.parametrize("training", [True], indirect=True)  # Chromium logs a status of 429
@@ -96,12 +96,12 @@ def test_a_rate_limit_delays_an_action_instead_of_failing_it(training):
         else:
             route.continue_()
 
-    page.route("**/ask/do", refuse_once)
+    page.route("**/api/runs/action", refuse_once)
     page.click("#pause")
     wait_for_status(page, "paused")
     assert answers == ["pause", "pause"]
     expect(page.locator(".hand-note")).to_be_empty()
-    page.unroute("**/ask/do")
+    page.unroute("**/api/runs/action")
 
 
 def test_learning_rate_change_applies_at_its_step_and_persists(training):
@@ -114,7 +114,7 @@ def test_learning_rate_change_applies_at_its_step_and_persists(training):
     page.press(".rate", "Enter")
     expect(page.locator(".hand-note")).to_be_empty()
     page.click("#step")
-    wait_for_text(page, ".sentence", f"step {at + 1}")
+    wait_for_text(page, ".status-text", f"step {at + 1}")
     page.select_option(".metric", "learning_rate")
     expect(page.locator(".loss-value")).to_have_text("0.0005")
     page.reload()
@@ -124,7 +124,7 @@ def test_learning_rate_change_applies_at_its_step_and_persists(training):
 
 def test_past_steps_are_shown_and_a_branch_starts_at_one_of_them(app, open_page):
     page = open_page(app.url, visit=False)
-    start_run(page, app.url, steps=400, eval_every=10)
+    start_run(page, app.url, max_steps=400, eval_every=10)
     wait_for_step(page, 60)
     page.focus(".scrub")
     for _ in range(5):
@@ -168,7 +168,7 @@ def test_past_steps_are_shown_and_a_branch_starts_at_one_of_them(app, open_page)
     wait_for_text(page, ".viewing", "Showing step")
     at = int(re.search(r"step (\d+)", page.text_content(".viewing")).group(1))
     page.click(".branch")
-    wait_for_text(page, ".sentence", f"Paused at step {at} ")
+    wait_for_text(page, ".status-text", f"Paused at step {at} ")
     expect(page.locator(".runs .name").first).to_have_text(f"{name} from {at}")
     wait_until(page, DRAWN, arg=at)
     page.fill(".rate", "0.0001")
@@ -183,7 +183,7 @@ def test_past_steps_are_shown_and_a_branch_starts_at_one_of_them(app, open_page)
 def test_overlaid_curves_outlast_a_reload_whose_lists_of_runs_fail(app, open_page):
     page = open_page(app.url, may_complain=True, visit=False)
     for seed in range(2):
-        start_run(page, app.url, steps=60, seed=seed, n_heads=1 + seed)
+        start_run(page, app.url, max_steps=60, seed=seed, n_heads=1 + seed)
         wait_for_status(page, "done")
     other = run_names(page)[1]
     expect(page.locator(".differ")).to_be_disabled()
@@ -207,7 +207,7 @@ def test_overlaid_curves_outlast_a_reload_whose_lists_of_runs_fail(app, open_pag
     expect(page.locator(".overlay-legend .entry")).to_have_count(2)
     refused = []
     page.route(
-        "**/ask/runs",
+        "**/api/runs/list",
         lambda route: (
             (refused.append(route), route.abort()) if len(refused) < 3 else route.continue_()
         ),
@@ -223,7 +223,7 @@ def test_overlaid_curves_outlast_a_reload_whose_lists_of_runs_fail(app, open_pag
 
 def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_page):
     page = open_page(app.url, visit=False)
-    start_run(page, app.url, steps=30, n_heads=4, d_ff=24)
+    start_run(page, app.url, max_steps=30, n_heads=4, d_ff=24)
     wait_for_status(page, "done")
     choose_run_action(page, run_names(page)[0], "rename")
     page.keyboard.type("mine")
@@ -297,10 +297,12 @@ def test_time_without_a_network_loses_nothing(app, open_page, turn):
     wait_for_step(page, 5)
     page.on(
         "requestfailed",
-        lambda request: failed.append(request.url) if request.url.endswith("/ask/poll") else None,
+        lambda request: (
+            failed.append(request.url) if request.url.endswith("/api/runs/poll") else None
+        ),
     )
     page.context.set_offline(True)
-    wait_for_text(page, ".sentence", "No answer from the server; trying again")
+    wait_for_text(page, ".status-text", "No answer from the server; trying again")
     # each after a longer pause than the one before, up to 5 s
     while len(failed) < (4 if turn == 1 else 8):
         page.wait_for_timeout(100)
@@ -340,12 +342,12 @@ def test_more_starts_than_places_wait_in_a_line_that_moves(own_server, open_page
     start_run(page, own.url, **LONG)
     wait_for_status(page, "training")
     page.click("#another")
-    wait_for_text(page, ".sentence", "training slots are in use · next in the queue")
+    wait_for_text(page, ".status-text", "training slots are in use · next in the queue")
     page.click("#train")
-    wait_for_text(page, ".sentence", "second in the queue")
+    wait_for_text(page, ".status-text", "second in the queue")
     first, second = run_names(page)[::-1][:2]
     choose_run_action(page, first, "stop")
-    wait_for_text(page, ".sentence", "next in the queue")
+    wait_for_text(page, ".status-text", "next in the queue")
     choose_run_action(page, second, "stop")
     wait_for_status(page, "training")
     page.click("#stop")
@@ -366,7 +368,7 @@ def test_sigterm_saves_the_run_and_after_a_restart_the_page_goes_on(own_server, 
     saved = list((run / "checkpoints").iterdir())
     assert 1 <= len(saved) <= 2  # the one before, where a quarter of a minute had passed
     assert max(read_manifest(each).step for each in saved) > 29
-    wait_for_text(page, ".sentence", "No answer from the server; trying again")
+    wait_for_text(page, ".status-text", "No answer from the server; trying again")
     own.start()
     # the sentence names a step again; the status may be one of before the restart
     wait_for_step(page, 29)
@@ -407,7 +409,7 @@ def test_a_link_to_watch_shows_the_run_and_can_do_nothing_to_it(app, open_page):
     guest = open_page(link)
     wait_for_status(guest, "training")
     wait_for_step(guest, 30)
-    expect(guest.locator(".sentence")).to_contain_text("shared with you")
+    expect(guest.locator(".status-text")).to_contain_text("shared with you")
     for selector in ("#pause", "#resume", ".keep", ".branch", ".saved"):
         expect(guest.locator(selector)).to_be_hidden()
     expect(guest.locator("#stop")).to_be_disabled()
@@ -417,7 +419,7 @@ def test_a_link_to_watch_shows_the_run_and_can_do_nothing_to_it(app, open_page):
     # Whatever a page sends by itself: the link opens no other door.
     forged = """async ([subject, what]) => {
       const sent = { method: 'POST', body: JSON.stringify({ owner: '', subject, ...what }) };
-      return (await fetch('playground/ask/do', sent)).json();
+      return (await fetch('playground/api/runs/action', sent)).json();
     }"""
     watch_id = link.split("watch=")[1]
     for subject in (f"watch:{watch_id}", f"run:{watch_id}"):
@@ -426,7 +428,7 @@ def test_a_link_to_watch_shows_the_run_and_can_do_nothing_to_it(app, open_page):
             {"do": "pause"},
             {"do": "delete"},
             {"do": "rename", "name": "x"},
-            {"do": "change", "setting": "steps", "value": 1},
+            {"do": "change", "setting": "max_steps", "value": 1},
         ):
             assert "error" in guest.evaluate(forged, [subject, what])
     guest.click(".play")
@@ -505,9 +507,7 @@ def test_checkpoints_are_kept_listed_fetched_sent_and_deleted(app, open_page, tm
     count = page.locator(".runs tbody tr").count()
     (tmp_path / "odd.zip").write_bytes(b"PK no zip")
     page.set_input_files(".file", tmp_path / "odd.zip")
-    expect(page.locator(".runs-note")).to_contain_text(
-        "odd.zip was not taken: it is not a zip file"
-    )
+    expect(page.locator(".runs-note")).to_contain_text("odd.zip was rejected: it is not a zip file")
     assert page.locator(".runs tbody tr").count() == count
 
 
@@ -531,7 +531,7 @@ def test_the_keyboard_pauses_steps_and_explains_itself(training, width):
     wait_for_status(page, "paused")
     at = displayed_step(page)
     press(page, "ArrowRight")
-    wait_for_text(page, ".sentence", f"Paused at step {at + 1} ")
+    wait_for_text(page, ".status-text", f"Paused at step {at + 1} ")
     open_and_close_help(page)
     press(page, " ")
     wait_for_status(page, "training")
@@ -544,7 +544,9 @@ def test_keys_on_another_tab_leave_the_hidden_run_alone(training):
     page.on(
         "request",
         lambda request: (
-            done.append(request.post_data_json["do"]) if request.url.endswith("/ask/do") else None
+            done.append(request.post_data_json["do"])
+            if request.url.endswith("/api/runs/action")
+            else None
         ),
     )
     go_to(page, "Inspect")
@@ -556,7 +558,7 @@ def test_keys_on_another_tab_leave_the_hidden_run_alone(training):
     go_to(page, "Train")
     expect(page.locator(".live")).to_be_visible()
     press(page, "ArrowRight")
-    wait_for_text(page, ".sentence", f"Paused at step {at + 1} ")
+    wait_for_text(page, ".status-text", f"Paused at step {at + 1} ")
     open_and_close_help(page)
     press(page, " ")
     wait_for_step(page, at + 1)
@@ -583,7 +585,7 @@ def test_a_killed_worker_is_told_with_its_last_checkpoint_and_goes_on(app, open_
     }
     held[max(held)].kill()
     wait_for_status(page, "failed")
-    expect(page.locator(".sentence")).to_contain_text(
+    expect(page.locator(".status-text")).to_contain_text(
         re.compile(r"killed.*checkpoint of step \d+ is saved")
     )
     page.click(".resume-here")

@@ -74,7 +74,7 @@ def shared(page, field):
 
 def test_a_link_shows_what_its_sender_saw(app, open_page):
     page = open_page(app.url, visit=False)
-    start_run(page, app.url, steps=40, eval_every=10)
+    start_run(page, app.url, max_steps=40, eval_every=10)
     wait_for_status(page, "done")
     page.click(".kinds [data-kind=decoder]")
     page.click(".heads [data-head='1']")

@@ -30,7 +30,7 @@ def page(app, open_page):
 
 @pytest.mark.smoke
 def test_the_first_screen_shows_a_shipped_model_and_lets_one_try_it(page):
-    expect(page.locator(".sentence")).to_contain_text("exact match")
+    expect(page.locator(".status-text")).to_contain_text("exact match")
     expect(page.locator(".answer")).to_have_text(re.compile(r"5 1 4 1 3\s*✓"))
     expect(page.locator(".heads .head")).to_have_count(8)
     wait_for(lambda: count_colors(page, ".focus-map") > 20, description="the picture of a head")
@@ -70,7 +70,7 @@ def test_kinds_heads_and_cells_can_be_chosen_by_keyboard(page):
     page.focus(".focus-map")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    expect(page.locator("figcaption")).to_contain_text("it lies in the future")
+    expect(page.locator("figcaption")).to_contain_text("it is a later position")
     page.keyboard.press("ArrowLeft")
     expect(page.locator("figcaption")).to_have_text(
         re.compile(
@@ -90,10 +90,14 @@ def test_a_preset_fills_the_form_and_another_model_can_be_opened(page):
         f"{preset_config('one-head').model.parameter_count():,} parameters"
     )
     page.select_option(".subject", "checkpoint:copy")
-    wait_until(page, "document.querySelector('.sentence').textContent.includes('Checkpoint copy')")
+    wait_until(
+        page, "document.querySelector('.status-text').textContent.includes('Checkpoint copy')"
+    )
     expect(page.locator(".answer")).to_have_text(re.compile(r"3 1 4 1 5\s*✓"))
     page.reload()
-    wait_until(page, "document.querySelector('.sentence')?.textContent.includes('Checkpoint copy')")
+    wait_until(
+        page, "document.querySelector('.status-text')?.textContent.includes('Checkpoint copy')"
+    )
 
 
 def test_a_bad_value_is_explained_beside_its_field_and_nothing_starts(page):
@@ -129,7 +133,7 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
     wait_for_status(page, "done", seconds=120)
     expect(page.locator(".score-value")).to_have_text(re.compile(r"^(100|99\.\d) %$"))
     expect(page.locator(".right-of")).to_have_text("8 of 8 right")
-    sentence = page.text_content(".sentence")
+    sentence = page.text_content(".status-text")
     assert re.search(
         r"Done · 200 steps in .* · exact match (100|99\.9) % of 2,000 held-out sequences", sentence
     ), sentence
@@ -143,7 +147,7 @@ def test_a_run_obeys_every_page_of_its_browser_and_no_other(app, open_page):
     page = open_page(app.url)
     wait_for_status(page, "checkpoint")
     open_advanced(page, "Training")
-    fill_field(page, "steps", 100000)
+    fill_field(page, "max_steps", 100000)
     page.click("#train")
     wait_for_status(page, "training")
     wait_until(page, "document.querySelector('.loss-value').textContent !== ''")
@@ -153,11 +157,11 @@ def test_a_run_obeys_every_page_of_its_browser_and_no_other(app, open_page):
     assert held_at > 0
     page.click("#step")
     wait_until(
-        page, f"document.querySelector('.sentence').textContent.includes('step {held_at + 1}')"
+        page, f"document.querySelector('.status-text').textContent.includes('step {held_at + 1}')"
     )
     page.click("#step")
     wait_until(
-        page, f"document.querySelector('.sentence').textContent.includes('step {held_at + 2}')"
+        page, f"document.querySelector('.status-text').textContent.includes('step {held_at + 2}')"
     )
     page.fill(".sequence", "1 2 3")
     expect(page.locator(".answer")).to_contain_text(re.compile("[✓✗]"))
@@ -175,7 +179,7 @@ def test_a_run_obeys_every_page_of_its_browser_and_no_other(app, open_page):
     wait_for_status(page, "training")
     wait_until(
         page,
-        "+(/step (\\d+)/.exec(document.querySelector('.sentence').textContent) || [])[1] > "
+        "+(/step (\\d+)/.exec(document.querySelector('.status-text').textContent) || [])[1] > "
         f"{held_at + 10}",
     )
     second_tab = open_page(app.url, same_browser_as=page)

@@ -46,17 +46,17 @@ def test_a_run_trains_in_slices_while_its_page_is_open(zero_app, open_page):
     page.click("#field-device label:has-text('ZeroGPU slices')")
     page.click("#advanced > button")
     page.click("#advanced .group button:has-text('Training')")
-    fill_field(page, "steps", 40)
+    fill_field(page, "max_steps", 40)
     page.select_option(".speed", "20")  # so that a second is not enough, however quick the machine
     page.click("#train")
     wait_for_status(page, "waiting", "training")
     wait_until(
         page,
         "/Waiting for the next slice of the "
-        "GPU|Training/.test(document.querySelector('.sentence').textContent)",
+        "GPU|Training/.test(document.querySelector('.status-text').textContent)",
     )
     wait_for_status(page, "done")
-    expect(page.locator(".sentence")).to_contain_text("Done · 40 steps")
+    expect(page.locator(".status-text")).to_contain_text("Done · 40 steps")
     expect(page.locator(".device")).to_contain_text(
         "ZeroGPU trains runs with device=zero in slices"
     )

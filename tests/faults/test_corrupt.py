@@ -129,7 +129,7 @@ def left_behind(tmp_path_factory):
     """What a server that has ended left of a run with two checkpoints."""
     root = tmp_path_factory.mktemp("left-behind")
     registry = Registry(root, idle_timeout_s=0, release_after_s=0)
-    run = start_run(registry, steps=STEPS)
+    run = start_run(registry, max_steps=STEPS)
     wait_for(lambda: run.step > 20, 60, "some steps")
     pause_and_wait(registry, run)
     registry.control(run, "resume")
@@ -179,7 +179,7 @@ def test_damaged_newest_checkpoint_falls_back_to_the_previous_one(two_generation
     assert run.status == "paused"
     assert "An earlier checkpoint was used" in run.message
     assert f"{run.folder.name}/checkpoints/{newest.name}" in run.message
-    registry.change_setting(run, "steps", step + 20)
+    registry.change_setting(run, "max_steps", step + 20)
     registry.control(run, "resume")
     wait_for_status(run, "done")
     assert_complete_series(registry, run, step + 20)
@@ -194,7 +194,7 @@ def test_run_with_all_checkpoints_damaged_resumes_from_history(two_generations):
     wait_for(lambda: run.has_worker and run.status == "paused" and run.step, 60, "a step")
     assert "An earlier checkpoint was used" in run.message
     step = run.step
-    registry.change_setting(run, "steps", step + 20)
+    registry.change_setting(run, "max_steps", step + 20)
     registry.control(run, "resume")
     wait_for_status(run, "done")
     assert_complete_series(registry, run, step + 20)

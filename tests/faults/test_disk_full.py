@@ -70,7 +70,7 @@ def registry(disk, registries):
 
 def paused_at(registry, step):
     """A run that trained to that step, and waits there with a checkpoint."""
-    run = start_run(registry, steps=STEPS)
+    run = start_run(registry, max_steps=STEPS)
     registry.control(run, "pause")
     wait_for_status(run, "paused")
     while run.step < step:
@@ -120,7 +120,7 @@ def check_it_ends_with_every_point(registry, disk, run):
 def begin(registry):
     """A run, begun on a disk that may be full: the run if there is one, and what was said."""
     try:
-        run = start_run(registry, steps=STEPS)
+        run = start_run(registry, max_steps=STEPS)
     except UserError as error:
         return None, str(error)
     wait_for(

@@ -154,10 +154,10 @@ FOREIGN = [
     {"Sec_Fetch_Site": "cross-site"},
 ]
 CALLS = [
-    ("POST", "/playground/ask/hub-start", {"kind": "push", "repo": "ada/pwned"}),
-    ("POST", "/playground/ask/runs", {"owner": "a" * 32}),
-    ("POST", "/playground/rows", {}),
-    ("POST", "/playground/checkpoint", {}),
+    ("POST", "/playground/api/hub/submit", {"kind": "push", "repo": "ada/pwned"}),
+    ("POST", "/playground/api/runs/list", {"owner": "a" * 32}),
+    ("POST", "/playground/datasets", {}),
+    ("POST", "/playground/checkpoints", {}),
     (
         "POST",
         "/gradio_api/run/push",
@@ -190,7 +190,7 @@ def test_a_request_of_another_site_is_refused(app, headers, method, path, body):
 
 
 @pytest.mark.parametrize(
-    "path", ["/playground/ask/hub-start", "/gradio_api/run/push", "/gradio_api/queue/join", "/"]
+    "path", ["/playground/api/hub/submit", "/gradio_api/run/push", "/gradio_api/queue/join", "/"]
 )
 def test_no_preflight_is_granted(app, path):
     asked = {
@@ -209,7 +209,12 @@ def test_a_page_of_this_server_is_served(app):
     body = json.dumps({"owner": new_owner_key()}).encode()
     assert (
         send(
-            app, "POST", "/playground/ask/runs", body, Origin=origin, Sec_Fetch_Site="same-origin"
+            app,
+            "POST",
+            "/playground/api/runs/list",
+            body,
+            Origin=origin,
+            Sec_Fetch_Site="same-origin",
         )[0]
         == 200
     )
@@ -229,7 +234,7 @@ def test_configured_hosts_are_served_and_others_refused(local):
     body = json.dumps({"owner": new_owner_key()}).encode()
     # a proxy that rewrites Host
     own = {"Origin": "https://play.example.org", "Host": f"127.0.0.1:{local.port}"}
-    assert send(local, "POST", "/playground/ask/runs", body, **own)[0] == 200
+    assert send(local, "POST", "/playground/api/runs/list", body, **own)[0] == 200
 
 
 # C3: the server fetches what it is told
@@ -342,7 +347,7 @@ def test_wrong_numbers_of_values_print_no_secret(opened):
         ).encode()
         send(opened, "POST", "/gradio_api/queue/join", body)
         send(opened, "POST", "/gradio_api/run/predict", body)
-    PageClient(opened, owner).call("runs")
+    PageClient(opened, owner).call("runs/list")
     log = opened.log.read_text()
     assert TOKEN not in log
     assert owner not in log
@@ -351,10 +356,10 @@ def test_wrong_numbers_of_values_print_no_secret(opened):
 
 def test_an_aborted_request_leaves_no_traceback(opened):
     for path in (
-        "/playground/ask/poll",
+        "/playground/api/runs/poll",
         "/gradio_api/run/models",
-        "/playground/rows",
-        "/playground/checkpoint",
+        "/playground/datasets",
+        "/playground/checkpoints",
     ):
         connection = http.client.HTTPConnection("127.0.0.1", opened.port, timeout=60)
         connection.putrequest("POST", path)

@@ -237,7 +237,9 @@ def test_a_run_may_be_called_so_and_its_files_are_not(watched):
     client, _, run, owner = watched
     taken = 0
     for name in NAMES:
-        told = ask(client, "do", owner=owner, subject=f"run:{run.id}", do="rename", name=name)
+        told = ask(
+            client, "runs/action", owner=owner, subject=f"run:{run.id}", do="rename", name=name
+        )
         if "error" in told:
             assert len(told["error"]) < 200
             continue
@@ -247,7 +249,7 @@ def test_a_run_may_be_called_so_and_its_files_are_not(watched):
         assert json.loads((run.folder / "run.json").read_text())["name"] == run.name
         ticket = ask(
             client,
-            "do",
+            "runs/action",
             owner=owner,
             subject=f"run:{run.id}",
             do="download",
@@ -285,7 +287,7 @@ def test_no_such_name_opens_anything(watched):
     for name in NAMES:
         for kind in ("checkpoint:", "run:", "watch:", ""):
             subject = {"owner": owner, "subject": kind + name}
-            assert ask(client, "poll", **subject)["status"] == "gone"
+            assert ask(client, "runs/poll", **subject)["status"] == "gone"
         subject = {"owner": owner, "subject": f"checkpoint:{name}"}
         for door, more in (
             ("try", {"text": "1"}),
@@ -295,15 +297,15 @@ def test_no_such_name_opens_anything(watched):
             assert "error" in ask(client, door, **subject, **more)
         for do in ("download", "remove"):
             assert "error" in ask(
-                client, "do", owner=owner, subject=f"run:{run.id}", do=do, checkpoint=name
+                client, "runs/action", owner=owner, subject=f"run:{run.id}", do=do, checkpoint=name
             )
-        assert "error" in ask(client, "do", owner=owner, subject=f"run:{run.id}", do=name)
+        assert "error" in ask(client, "runs/action", owner=owner, subject=f"run:{run.id}", do=name)
         assert "error" in ask(
-            client, "inspect", owner=owner, subject=f"run:{run.id}", view=name, text="1"
+            client, "inspect/view", owner=owner, subject=f"run:{run.id}", view=name, text="1"
         )
-        assert "error" in ask(client, "rows", owner=owner, do="use", content=name)
-        assert "error" in ask(client, "rows", owner=name, do="list")
-        assert "error" in ask(client, "compare-begin", owner=owner, kind=name)
+        assert "error" in ask(client, "datasets/action", owner=owner, do="use", content=name)
+        assert "error" in ask(client, "datasets/action", owner=name, do="list")
+        assert "error" in ask(client, "jobs/submit", owner=owner, kind=name)
         assert client.get(
             f"{CHECKPOINT_PATH}/{quote(name, safe='', errors='replace')}"
         ).status_code in (404, 405)
@@ -386,8 +388,10 @@ def test_rows_of_such_symbols_are_refused_or_kept_under_their_content(watched, t
             assert all(symbol.isprintable() and not symbol.isspace() for symbol in rows.vocabulary)
             assert load_pairs(content).vocabulary == rows.vocabulary
             assert RunConfig.from_flat(rows.task_settings()).task.load()
-        with pytest.raises(ValueError, match="rows"):
-            RunConfig.from_flat({"task": "rows", "rows": name, "vocabulary": "a b"})
+        with pytest.raises(ValueError, match="dataset_sha256"):
+            RunConfig.from_flat(
+                {"task": "dataset", "dataset_sha256": name, "dataset_symbols": "a b"}
+            )
     assert 40 < kept < 140
 
 
@@ -419,14 +423,23 @@ def test_a_link_of_such_words_opens_a_page_and_shows_them_escaped(watched):
     for wanted, (_, *views, inspect, live, trouble) in (
         (wanted, values[:8]) for wanted, values in told
     ):
-        assert json.loads(inspect)["wanted"] == wanted
+        assert json.loads(inspect)["link"] == wanted
         assert json.loads(live)["subject"] == f"watch:{wanted}"
         assert all(set(json.loads(view)) == {"owner"} for view in views)
         assert trouble.startswith("The settings of this link were not taken")
         assert not set("<>\"'") & set(trouble)
 
 
-DOORS = ("poll", "try", "about", "inspect", "do", "hub-start", "compare-begin", "lab-begin")
+DOORS = (
+    "runs/poll",
+    "runs/predict",
+    "runs/details",
+    "inspect/view",
+    "runs/action",
+    "hub/submit",
+    "jobs/submit",
+    "experiments/submit",
+)
 
 
 def test_nothing_of_the_machine_is_told(watched):

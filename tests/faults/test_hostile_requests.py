@@ -84,7 +84,7 @@ def no_errand(errand, owner="", on_done=None, **_):
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    trainer = Trainer(tiny_config(steps=20))
+    trainer = Trainer(tiny_config(max_steps=20))
     metrics = [trainer.train_step() for _ in range(STEPS)]
     folder = tmp_path_factory.mktemp("made") / "small"
     save_checkpoint(folder, trainer, metrics, trainer.evaluate(32))
@@ -193,9 +193,9 @@ PLAUSIBLE = {
             "x",
         ]
     ),
-    "known": st.integers(0, 9),
-    "epoch": st.integers(-1, 1),
-    "looks": st.integers(0, 2),
+    "n_points": st.integers(0, 9),
+    "series_id": st.integers(-1, 1),
+    "snapshot_version": st.integers(0, 2),
     "step": st.integers(0, 9),
     "text": SEQUENCE,
     "view": st.sampled_from(sorted(VIEWS)),
@@ -204,7 +204,7 @@ PLAUSIBLE = {
         [
             "account",
             "gallery",
-            "look",
+            "repo_info",
             "pull",
             "plan",
             "push",
@@ -219,7 +219,7 @@ PLAUSIBLE = {
         st.sampled_from(["n", "models", "model", "rows", "checkpoint", "owner"]), ODD, max_size=3
     ),
     "name": st.text(max_size=20),
-    "setting": st.sampled_from(["learning_rate", "steps", "speed", "until"]),
+    "setting": st.sampled_from(["learning_rate", "max_steps", "speed", "stop_at_exact_match"]),
     "value": st.floats(0, 100),
     "checkpoint": st.just(f"{STEPS:07d}-kept"),
     "families": st.lists(st.sampled_from(sorted(ARCHITECTURES)), max_size=3),
@@ -260,38 +260,38 @@ PLAUSIBLE = {
 
 
 ASKED = {  # what a page's script sends along, beside whose page it is and what is on show
-    "poll": ["known", "epoch", "looks"],
-    "look": ["step"],
-    "try": ["text", "step"],
-    "runs": [],
-    "about": [],
-    "curves": ["subjects"],
-    "do": ["do", "setting", "value", "name", "step", "checkpoint"],
-    "inspect": ["view", "options", "text", "step"],
-    "inspect-figures": ["text", "step"],
-    "rows": ["do", "content"],
-    "compare-begin": ["kind", "what"],
-    "compare-poll": ["job", "cursor"],
-    "compare-budget": ["min_length", "max_length"],
-    "compare-train": ["families"],
-    "compare-curves": ["subjects"],
-    "compare-cancel": ["job"],
-    "lab-plan": ["form"],
-    "lab-begin": ["form"],
-    "lab-poll": ["open"],
-    "lab-do": ["experiment", "do"],
-    "lab-csv": ["experiment"],
-    "lab-figures": ["experiment"],
-    "lab-claim": ["name"],
-    "lab-verdict": ["name"],
-    "hub-start": ["kind", "repo", "revision", "token", "expected"],
-    "learn-stop": ["stop", "prediction", "options"],
-    "learn-bug": ["bug", "seed", "steps"],
-    "learn-poll": [],
-    "learn-cancel": [],
-    "learn-guess": ["mistake", "line"],
-    "hub-job": ["job"],
-    "hub-keep": ["do", "repo", "token", "minutes"],
+    "runs/poll": ["n_points", "series_id", "snapshot_version"],
+    "runs/snapshot": ["step"],
+    "runs/predict": ["text", "step"],
+    "runs/list": [],
+    "runs/details": [],
+    "runs/curves": ["subjects"],
+    "runs/action": ["do", "setting", "value", "name", "step", "checkpoint"],
+    "inspect/view": ["view", "options", "text", "step"],
+    "inspect/figures": ["text", "step"],
+    "datasets/action": ["do", "content"],
+    "jobs/submit": ["kind", "what"],
+    "jobs/poll": ["job", "cursor"],
+    "architectures/matched": ["min_length", "max_length"],
+    "architectures/train": ["families"],
+    "architectures/curves": ["subjects"],
+    "jobs/cancel": ["job"],
+    "experiments/plan": ["form"],
+    "experiments/submit": ["form"],
+    "experiments/poll": ["open"],
+    "experiments/action": ["experiment", "do"],
+    "experiments/csv": ["experiment"],
+    "experiments/figures": ["experiment"],
+    "replications/start": ["name"],
+    "replications/outcome": ["name"],
+    "hub/submit": ["kind", "repo", "revision", "token", "expected"],
+    "lessons/start": ["stop", "prediction", "options"],
+    "lessons/start-bug": ["bug", "seed", "steps"],
+    "lessons/poll": [],
+    "lessons/cancel": [],
+    "lessons/guess": ["mistake", "line"],
+    "hub/poll": ["job"],
+    "hub/auto-publish": ["do", "repo", "token", "minutes"],
 }
 
 
@@ -323,26 +323,26 @@ def begin_something(client, owner):
     def asked(name, **more):
         return client.post(ROUTE_PREFIX + name, content=json.dumps({"owner": owner} | more)).json()
 
-    job = {"job": asked("compare-begin", kind="cached", what={})["job"]}
-    experiment = asked("lab-begin", form={"grid": [["d_model", "8, 16"]], "seeds": "0, 1"})[
-        "experiment"
-    ]
-    claim = {"name": asked("lab-claims")["claims"][0]["name"]}
+    job = {"job": asked("jobs/submit", kind="cached", what={})["job"]}
+    experiment = asked(
+        "experiments/submit", form={"grid": [["d_model", "8, 16"]], "seeds": "0, 1"}
+    )["experiment"]
+    claim = {"name": asked("replications/list")["claims"][0]["name"]}
     mine = {"experiment": experiment, "do": "cancel"}
-    question = {"id": asked("learn-bug", bug=RANDOM_BUG, seed=0, steps=60)["id"]}
+    question = {"id": asked("lessons/start-bug", bug=RANDOM_BUG, seed=0, steps=60)["id"]}
     return {
-        "lab-do": mine,
-        "lab-csv": mine,
-        "lab-figures": mine,
-        "compare-poll": job,
-        "compare-cancel": job,
-        "hub-job": {"job": asked("hub-start", kind="gallery").get("job")},
-        "learn-poll": question,
-        "learn-cancel": question,
-        "learn-guess": question,
-        "lab-poll": {"open": experiment},
-        "lab-claim": claim,
-        "lab-verdict": claim,
+        "experiments/action": mine,
+        "experiments/csv": mine,
+        "experiments/figures": mine,
+        "jobs/poll": job,
+        "jobs/cancel": job,
+        "hub/poll": {"job": asked("hub/submit", kind="gallery").get("job")},
+        "lessons/poll": question,
+        "lessons/cancel": question,
+        "lessons/guess": question,
+        "experiments/poll": {"open": experiment},
+        "replications/start": claim,
+        "replications/outcome": claim,
     }
 
 
@@ -355,14 +355,14 @@ def test_whatever_is_asked_is_answered_or_refused_in_a_sentence(server, count):
         if route.path.startswith(ROUTE_PREFIX)
     )
     assert {
-        "poll",
-        "try",
-        "do",
-        "inspect",
-        "rows",
-        "compare-begin",
-        "lab-plan",
-        "hub-start",
+        "runs/poll",
+        "runs/predict",
+        "runs/action",
+        "inspect/view",
+        "datasets/action",
+        "jobs/submit",
+        "experiments/plan",
+        "hub/submit",
     } <= set(names)
     subjects = [
         f"run:{run.id}",
@@ -407,14 +407,14 @@ def test_whatever_is_asked_is_answered_or_refused_in_a_sentence(server, count):
 # measured: these refuse in a sentence,
 # whatever they are asked, or once the places for measuring are taken.
 NEVER_ANSWERED = (
-    "hub-job",
-    "lab-figures",
-    "rows",
-    "hub-keep",
-    "compare-train",
-    "learn-guess",
-    "learn-stop",
-    "learn-bug",
+    "hub/poll",
+    "experiments/figures",
+    "datasets/action",
+    "hub/auto-publish",
+    "architectures/train",
+    "lessons/guess",
+    "lessons/start",
+    "lessons/start-bug",
 )
 
 
@@ -422,14 +422,14 @@ BODIES = {
     "nothing": b"",
     "no JSON": b"hello",
     "half": b'{"subject": "run',
-    "NaN": b'{"known": NaN}',
-    "endless": b'{"known": 1e999}',
+    "NaN": b'{"n_points": NaN}',
+    "endless": b'{"n_points": 1e999}',
     "bottomless": b"[" * 400_000,
     "bottomless object": b'{"a":' * 150_000,
     "twice": b'{"owner": 1, "owner": 2}',
     "not UTF-8": b'{"a": "\xff"}',
-    "many digits": b'{"known": ' + b"9" * 5000 + b"}",
-    "UTF-16": '{"known": 1}'.encode("utf-16"),
+    "many digits": b'{"n_points": ' + b"9" * 5000 + b"}",
+    "UTF-16": '{"n_points": 1}'.encode("utf-16"),
     "a megabyte": b'{"a": "' + b"x" * 999_000 + b'"}',
     "many lists": b'{"a": [' + b"[]," * 300_000 + b"[]]}",
 }
@@ -452,7 +452,7 @@ def test_a_question_nested_nearly_too_deep_is_no_error_of_the_server(server, dep
     """
     client, _, run, owner = server
     deep = "[" * depth + "]" * depth
-    for name in ("inspect", "compare-begin", "lab-plan", "poll"):
+    for name in ("inspect/view", "jobs/submit", "experiments/plan", "runs/poll"):
         body = (
             f'{{"owner": "{owner}", "subject": "run:{run.id}", "view": "attention", "text": '
             '"123", "kind": "free", '
@@ -460,7 +460,7 @@ def test_a_question_nested_nearly_too_deep_is_no_error_of_the_server(server, dep
         body += (
             f'"options": {{"kind": {deep}}}, "what": {{"a": {deep}}}, "form": {{"a": '
             f"{deep}}}, "
-            f'"known": {deep}}}'
+            f'"n_points": {deep}}}'
         )
         assert client.post(ROUTE_PREFIX + name, content=body).status_code in (200, 400)
 
@@ -519,12 +519,12 @@ class Followed:
         self.steps = list(range(1, cursor + 1)) if type(cursor) is int and cursor < 10_000 else []
 
     def poll(self):
-        told = self.ask(known=self.known, epoch=self.epoch)
+        told = self.ask(n_points=self.known, series_id=self.epoch)
         points = told["points"]
         if points["whole"]:
             self.steps = []
         self.steps += points["steps"]
-        self.known, self.epoch = points["count"], told["epoch"]
+        self.known, self.epoch = points["count"], told["series_id"]
 
 
 def lines(start, stop):
@@ -543,7 +543,9 @@ def test_any_cursor_gets_every_point_once(server, count):
     def ask(**polled):
         answer = client.post(
             ROUTE_PREFIX + "poll",
-            content=json.dumps({"owner": owner, "subject": f"run:{run.id}", "looks": 0} | polled),
+            content=json.dumps(
+                {"owner": owner, "subject": f"run:{run.id}", "snapshot_version": 0} | polled
+            ),
         )
         assert answer.status_code == 200
         return answer.json()
@@ -594,24 +596,24 @@ def test_a_gap_too_long_for_one_answer_shows_no_point_twice(length, cursor, more
 
 SMALL = {
     "task": st.sampled_from(["reverse", "copy", "sort", "duplicate"]),
-    "symbols": st.integers(10, 40),
+    "n_symbols": st.integers(10, 40),
     "max_length": st.integers(4, 9),
     "n_heads": st.sampled_from([1, 2, 4]),
     "d_ff": st.integers(1, 12),
-    "norm": st.sampled_from(["pre", "post"]),
-    "norm_kind": st.sampled_from(["layer", "rms"]),
+    "norm_placement": st.sampled_from(["pre", "post"]),
+    "norm_type": st.sampled_from(["layer", "rms"]),
     "activation": st.sampled_from(["relu", "gelu", "swiglu"]),
-    "positions": st.sampled_from(
-        ["learned", "sinusoidal", "none", "rope", "alibi", "t5", "from-the-end", "randomised"]
+    "position_type": st.sampled_from(
+        ["learned", "sinusoidal", "none", "rope", "alibi", "t5", "learned-from-end", "randomized"]
     ),
-    "tie_output": st.booleans(),
+    "tie_output_embeddings": st.booleans(),
     "attention_bias": st.booleans(),
     "bias": st.booleans(),
     "learning_rate": st.floats(1e-5, 1e-2),
     "optimizer": st.sampled_from(["adam", "adamw", "sgd"]),
-    "schedule": st.sampled_from(["constant", "cosine", "noam"]),
+    "lr_schedule": st.sampled_from(["constant", "cosine", "noam"]),
     "seed": st.integers(0, 2**31 - 1),
-    "clip": st.floats(0, 5),
+    "max_grad_norm": st.floats(0, 5),
     "label_smoothing": st.floats(0, 0.5),
 }
 
@@ -623,7 +625,7 @@ def test_what_is_saved_is_what_is_loaded(tmp_path_factory, count):
     @settings(max_examples=count, suppress_health_check=list(HealthCheck))
     @given(st.fixed_dictionaries({}, optional=SMALL), st.integers(0, 2))
     def there_and_back(values, steps):
-        config = RunConfig.from_flat(TINY_SETTINGS | {"steps": 50, "d_model": 8} | values)
+        config = RunConfig.from_flat(TINY_SETTINGS | {"max_steps": 50, "d_model": 8} | values)
         trainer = Trainer(config)
         metrics = [trainer.train_step() for _ in range(steps)]
         written = save_checkpoint(folder / "a", trainer, metrics)
@@ -659,7 +661,7 @@ ODD_TEXTS = [
 
 @repeat_counts(300, 6000)
 def test_any_text_is_answered_or_refused_in_a_sentence(count):
-    config = RunConfig.from_flat(TINY_SETTINGS | {"steps": 50})
+    config = RunConfig.from_flat(TINY_SETTINGS | {"max_steps": 50})
     view, family = (
         SnapshotBuilder(config.task.load(), config, torch.device("cpu")),
         build_model(config).eval(),
@@ -677,9 +679,10 @@ def test_any_text_is_answered_or_refused_in_a_sentence(count):
         json.dumps(answer, allow_nan=False)
         answered.append("error" not in answer)
         if answered[-1]:
-            assert answer["answer"] == [*"".join(text.replace(",", " ").split())][::-1]
-            assert set(answer["given"]) <= {*"0123456789", "PAD", "SOS"}  # it has learned nothing
-            assert answer["right"] == (answer["given"] == answer["answer"])
+            assert answer["target"] == [*"".join(text.replace(",", " ").split())][::-1]
+            # it has learned nothing
+            assert set(answer["prediction"]) <= {*"0123456789", "PAD", "SOS"}
+            assert answer["correct"] == (answer["prediction"] == answer["target"])
         else:
             assert 5 < len(answer["error"]) < 500
 

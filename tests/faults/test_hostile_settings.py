@@ -94,15 +94,15 @@ def inside(name):
     return st.integers(low, high) if isinstance(each.default, int) else st.floats(low, high)
 
 
-TAMED = {"task": "reverse", "family": "transformer"}  # most of the others go with these
+TAMED = {"task": "reverse", "architecture": "transformer"}  # most of the others go with these
 PLAIN = sorted(
     set(section_of_field())
     - {
-        "rows",
-        "vocabulary",
-        "longest_answer",
-        "source_vocabulary",
-        "target_vocabulary",
+        "dataset_sha256",
+        "dataset_symbols",
+        "max_target_length",
+        "source_vocab_size",
+        "target_vocab_size",
         "max_positions",
     }
 )
@@ -123,7 +123,9 @@ def fields(draw):
     if draw(st.integers(0, 2)) == 0:
         for name in draw(
             st.lists(
-                st.one_of(st.sampled_from([*PLAIN, "family"]), ODD_NAMES), min_size=1, max_size=2
+                st.one_of(st.sampled_from([*PLAIN, "architecture"]), ODD_NAMES),
+                min_size=1,
+                max_size=2,
             )
         ):
             values[name] = draw(ODD)
@@ -386,7 +388,7 @@ def test_changes_on_the_way(count):
 
 
 # the rest as large as can be
-FAST_ENOUGH = {"dropout": 0.0, "n_heads": 64, "kv_heads": 0, "d_k": 0, "d_v": 0, "n_layers": 2}
+FAST_ENOUGH = {"dropout": 0.0, "n_heads": 64, "n_kv_heads": 0, "d_k": 0, "d_v": 0, "n_layers": 2}
 
 
 def test_largest_valid_settings_are_estimated_without_allocation():
@@ -403,8 +405,8 @@ def test_largest_valid_settings_are_estimated_without_allocation():
             if each.metadata["high"] is not None
         }
         largest |= FAST_ENOUGH | {
-            "source_vocabulary": 65,
-            "target_vocabulary": 65,
+            "source_vocab_size": 65,
+            "target_vocab_size": 65,
             "max_positions": 4096,
         }
         values = {
@@ -412,7 +414,9 @@ def test_largest_valid_settings_are_estimated_without_allocation():
             for name, value in largest.items()
             if name in ARCHITECTURES[family].setting_names() or name in DERIVED_SETTINGS
         }
-        config = RunConfig.from_flat({"family": family, "max_length": 512, "symbols": 62} | values)
+        config = RunConfig.from_flat(
+            {"architecture": family, "max_length": 512, "n_symbols": 62} | values
+        )
         with in_little_memory():
             assert config.estimate_memory() > 10**9
             assert _expected_tensors(config)

@@ -124,7 +124,7 @@ def contents(folder):
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run") / "0000002"
-    trainer = Trainer(tiny_config(steps=20))
+    trainer = Trainer(tiny_config(max_steps=20))
     save_checkpoint(
         folder, trainer, [trainer.train_step(), trainer.train_step()], trainer.evaluate(32)
     )
@@ -435,7 +435,7 @@ def test_a_name_or_a_way_that_is_not_found_is_told_within_three_seconds(
 
 
 @pytest.mark.parametrize(
-    "kind", ["account", "gallery", "look", "plan", "push", "pull", "reproduce"]
+    "kind", ["account", "gallery", "repo_info", "plan", "push", "pull", "reproduce"]
 )
 def test_no_errand_asks_twice_when_nobody_is_there(checkpoint, nowhere, tmp_path, kind):
     before, said = contents(checkpoint), []
@@ -478,7 +478,7 @@ def test_a_server_that_never_answers_is_given_up_after_one_wait(
     calls = {
         "account": lambda: visitor().account(),
         "gallery": lambda: visitor().gallery(),
-        "look": lambda: visitor().repo_info("ada/digits"),
+        "repo_info": lambda: visitor().repo_info("ada/digits"),
         "plan": lambda: visitor().plan(tmp_path, "ada/digits"),
         "revisions": lambda: visitor().revisions("ada/digits"),
     }

@@ -12,7 +12,7 @@ from tests.support.page_client import PageClient
 HALF = (
     b"",
     b"GET / HTTP/1.1\r\nHost: 127",
-    b"POST /playground/ask/poll HTTP/1.1\r\nContent-Length: 90\r\n\r\n{",
+    b"POST /playground/api/runs/poll HTTP/1.1\r\nContent-Length: 90\r\n\r\n{",
 )
 
 
@@ -38,7 +38,7 @@ def test_idle_connections_shut_nobody_out_and_fill_no_log(tmp_path):
         started = time.monotonic()
         for _ in range(5):
             assert app.get("/config")[0] == 200
-            assert PageClient(app, "a" * 32).call("runs")["runs"] == []
+            assert PageClient(app, "a" * 32).call("runs/list")["runs"] == []
             time.sleep(0.5)
         # each of these waits up to a minute on a server that accepts nobody
         assert time.monotonic() - started < 60

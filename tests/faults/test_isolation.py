@@ -51,10 +51,10 @@ class Visitor:
         run = start_run(
             self.registry,
             self.owner,
-            symbols=SYMBOLS,
+            n_symbols=SYMBOLS,
             max_length=12,
             learning_rate=self.rate,
-            steps=5 if status == "done" else 10**6,
+            max_steps=5 if status == "done" else 10**6,
         )
         self.registry.update_metadata(run, name=f"{self.canary} {run.name}")
         wait_for(lambda: run.step or run.status == "done", 60, "the first points")
@@ -134,9 +134,9 @@ class Visitor:
             "owner": owner,
             "subject": subject,
             "do": do,
-            "known": chance.choice([0, 3, -1, 10**9]),
-            "epoch": -1,
-            "looks": 0,
+            "n_points": chance.choice([0, 3, -1, 10**9]),
+            "series_id": -1,
+            "snapshot_version": 0,
             "step": chance.choice([0, 1, 5]),
             "text": self.sequence,
             "setting": chance.choice(["learning_rate", "steps", "speed"]),
@@ -152,18 +152,28 @@ def check(visitor, other, endpoint, request, answer):
     text = json.dumps(answer, ensure_ascii=False)
     sent = [value for value in (*request.values(), *request["subjects"]) if isinstance(value, str)]
     linked = any(request["subject"] == f"watch:{run.watch_id}" for run in other.runs)
-    watching = linked and endpoint in ("poll", "look", "try", "curves", "about")
+    watching = linked and endpoint in (
+        "runs/poll",
+        "runs/snapshot",
+        "runs/predict",
+        "runs/curves",
+        "runs/details",
+    )
     for word in other.words() if watching else other.secrets():
         if not any(word in each for each in sent):  # what somebody sent may come back to them
             assert word not in text, (
                 f"{visitor.name} was told {word!r} by {endpoint} {request}: {text[:300]}"
             )
     if linked:
-        assert not {"watch", "checkpoints", "ticket"} & set(answer) or endpoint == "runs"
-        assert endpoint != "do" or "error" in answer
-        assert endpoint != "poll" or answer["own"] is False
+        assert not {"share_id", "checkpoints", "ticket"} & set(answer) or endpoint == "runs/list"
+        assert endpoint != "runs/action" or "error" in answer
+        assert endpoint != "runs/poll" or answer["is_owner"] is False
     if request["owner"] != visitor.owner and request["subject"].startswith("run:"):
-        assert "error" in answer or answer.get("status") == "gone" or endpoint in ("runs", "curves")
+        assert (
+            "error" in answer
+            or answer.get("status") == "gone"
+            or endpoint in ("runs/list", "runs/curves")
+        )
 
 
 async def visit(first, second, count, chance):
@@ -215,7 +225,7 @@ def test_nothing_crosses_between_two_visitors(registries, tmp_path, count, caplo
 
 def test_ids_cannot_be_guessed_or_told_from_each_other(registries):
     registry = registries(slots=1)
-    runs = [start_run(registry, "ada", steps=1) for _ in range(8)]
+    runs = [start_run(registry, "ada", max_steps=1) for _ in range(8)]
     words = [word for run in runs for word in (run.id, run.watch_id)]
     assert len({*words}) == len(words)
     assert min(map(len, words)) >= 22  # 128 bits
@@ -225,7 +235,7 @@ def test_ids_cannot_be_guessed_or_told_from_each_other(registries):
 @pytest.mark.smoke
 def test_nobody_else_is_the_owner(registries):
     registry = registries()
-    run = start_run(registry, "ada", steps=1)
+    run = start_run(registry, "ada", max_steps=1)
     subject = f"run:{run.id}"
     for owner in ("", None, 3, [], {}, "ada\0", "ADA", " ada"):
         for do in ACTS:

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from playground.runs.run import Run, WorkerSpec
-from playground.runs.training_worker import KEPT_CHECKPOINTS, TrainingWorker
+from playground.runs.training_worker import N_AUTOMATIC_CHECKPOINTS, TrainingWorker
 from playground.runs.weight_history import (
     read_lines,
     state_path,
@@ -52,7 +52,7 @@ class Saving:
         )
 
     def take(self, kind, *content):
-        if kind == "began":
+        if kind == "started":
             self.began = content[0]
         elif kind == "saved":
             self.acknowledged = content[0]
@@ -97,7 +97,7 @@ def test_worker_killed_while_saving_loses_no_checkpoint(tmp_path, count):
             if not path.name.startswith(".")
         )
         assert steps[-1] >= acknowledged
-        assert len(steps) <= KEPT_CHECKPOINTS + 1  # killed before it let the oldest one go
+        assert len(steps) <= N_AUTOMATIC_CHECKPOINTS + 1  # killed before it let the oldest one go
         lines = [line["step"] for line in read_lines(folder)]
         assert lines == list(range(1, len(lines) + 1))
         assert lines[-1] >= steps[-1]
@@ -117,7 +117,7 @@ def die_while_saving(folder, point):
     of them ends it.
     """
     worker = TrainingWorker(context().Pipe()[1], WorkerSpec(str(folder), tiny_config().to_flat()))
-    for _ in range(KEPT_CHECKPOINTS):
+    for _ in range(N_AUTOMATIC_CHECKPOINTS):
         worker.trainer.train_step()
         worker.save()
     os.unlink, os.rmdir = map(ExitAtCall(point).wrap, (os.unlink, os.rmdir))
@@ -156,7 +156,7 @@ LITTER = (
 @pytest.mark.parametrize("where", LITTER)
 def test_a_starting_server_sweeps_what_a_killed_one_left(registries, tmp_path, where):
     registry = registries()
-    run = start_run(registry, steps=5)
+    run = start_run(registry, max_steps=5)
     wait_for_status(run, "done")
     registry.shutdown()
     wait_for(lambda: not run.has_worker, 60, "the worker's end, which is noted in run.json")
@@ -195,7 +195,7 @@ for number in range(int(run.name) + 1, 10**9):
 @repeat_counts(10, 200)
 def test_server_killed_while_writing_loses_no_run_record(registries, tmp_path, count):
     registry = registries()
-    run = start_run(registry, steps=2)
+    run = start_run(registry, max_steps=2)
     wait_for_status(run, "done")
     registry.update_metadata(run, name="0")
     registry.shutdown()

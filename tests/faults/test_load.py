@@ -30,7 +30,7 @@ MODEL = {
     "d_ff": 128,
     "batch_size": 128,
     "max_length": 10,
-    "eval_n": 256,
+    "eval_size": 256,
 }
 SECONDS = [pytest.param(12), pytest.param(600, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
 
@@ -62,7 +62,7 @@ def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(
         server = psutil.Process(app.process.pid)
         owner = PageClient(app, new_owner_key())
         # the processes that look, and check uploads, stay
-        assert "error" not in owner.call("try", subject="checkpoint:reverse", text="3 1 4")
+        assert "error" not in owner.call("runs/predict", subject="checkpoint:reverse", text="3 1 4")
         first = owner.upload(zipped_small_checkpoint(tmp_path, tiny_config(**MODEL)))
         idle, memory = len(workers(app)), server.memory_info().rss
         subjects = [owner.run_action(first, "again")["subject"] for _ in range(SLOTS)]
@@ -76,7 +76,10 @@ def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(
         wait_for(
             lambda: len(workers(app)) == idle + SLOTS, 60, "as many workers as there are places"
         )
-        links = ["watch:" + owner.call("about", subject=subject)["watch"] for subject in subjects]
+        links = [
+            "watch:" + owner.call("runs/details", subject=subject)["share_id"]
+            for subject in subjects
+        ]
         watchers = [
             PollingThread(
                 PageClient(app, owner.owner, keeps_connection=True),
@@ -90,7 +93,7 @@ def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(
         worked, ends = sum(server.cpu_times()[:2]), time.monotonic() + seconds
         while time.monotonic() < ends:
             told = owner.poll(fifth)
-            assert (told["status"], told["place"]) == ("waiting", 1)
+            assert (told["status"], told["queue_position"]) == ("waiting", 1)
             time.sleep(1)
         stood = [owner.poll(subject)["status"] for subject in subjects]
         for watcher in watchers:

@@ -21,7 +21,7 @@ LARGE = {
     "d_ff": 128,
     "batch_size": 128,
     "max_length": 10,
-    "threads": 1,
+    "num_threads": 1,
 }
 
 

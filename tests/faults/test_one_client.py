@@ -50,12 +50,12 @@ def test_others_are_served_while_one_client_attacks(app, packed, tmp_path, name,
             assert visitor.get("/")
             assert visitor.load()
             subject = visitor.upload(packed)
-            tried.append(visitor.call("try", subject="checkpoint:reverse", text="3 1 4"))
+            tried.append(visitor.call("runs/predict", subject="checkpoint:reverse", text="3 1 4"))
             run = visitor.run_action(subject, "again")["subject"]
             assert visitor.poll(run)["status"] != "gone"
             visitor.run_action(run, "stop")
             sent = visitor.post(
-                "/playground/rows",
+                "/playground/datasets",
                 b"a\tb\nc\td\n" * 30,
                 {"X-Owner": visitor.owner, "X-Name": "pasted"},
             )
@@ -71,7 +71,7 @@ def test_others_are_served_while_one_client_attacks(app, packed, tmp_path, name,
     assert len(watcher.response_seconds) > count
     assert attacker.statuses.total() > 0
     assert statistics.median(watcher.response_seconds) < MEDIAN
-    assert [answer["given"] for answer in tried] == [["4", "1", "3"]] * len(tried), json.dumps(
+    assert [answer["prediction"] for answer in tried] == [["4", "1", "3"]] * len(tried), json.dumps(
         tried
     )[:500]
     assert "Traceback" not in app.log.read_text()

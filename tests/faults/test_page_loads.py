@@ -83,7 +83,7 @@ def test_page_loads_leave_the_server_as_it_was(app, count, record_property):
         page = PageClient(app, new_owner_key())
         assert page.get("/")
         assert page.load()
-        page.call("runs")
+        page.call("runs/list")
 
     for _ in range(60):  # what is loaded late, and the allocator's own reserve
         visit()

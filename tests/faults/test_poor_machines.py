@@ -25,7 +25,7 @@ from tests.support.small_runs import IN_CI, run_as_root, tiny_config
 
 STEPS = 12
 SMALL = {
-    "steps": STEPS,
+    "max_steps": STEPS,
     "batch_size": 16,
     "max_length": 5,
     "d_model": 16,
@@ -76,7 +76,7 @@ def train(app):
     )
     assert (told["status"], told["message"], told["step"]) == ("done", "", STEPS)
     assert told["points"]["steps"] == list(range(1, STEPS + 1))
-    assert "error" not in page.call("try", subject=subject, text="3 1 4")
+    assert "error" not in page.call("runs/predict", subject=subject, text="3 1 4")
     (run,) = run_folders(app)
     assert resume_trainer(max((run / "checkpoints").glob("[0-9]*")))[0].step_count == STEPS
 
@@ -101,7 +101,7 @@ def test_read_only_checkout_serves_models_and_names_storage_setting(tmp_path, ch
     """Everything as it comes, the folder of checkpoints too."""
     with going(tmp_path, checkout=checkout, PLAYGROUND_CHECKPOINTS="") as app:
         page = PageClient(app, new_owner_key())
-        assert page.call("try", subject="checkpoint:reverse", text="3 1 4")["answer"] == [
+        assert page.call("runs/predict", subject="checkpoint:reverse", text="3 1 4")["target"] == [
             "4",
             "1",
             "3",

@@ -26,16 +26,22 @@ for folder in sys.argv[1:]:
     print(fingerprint(trainer))
 """
 MODELS = (
-    {"norm": "post", "dropout": 0.1},
-    {"positions": "sinusoidal", "n_layers": 2, "label_smoothing": 0.1},
-    {"share_embeddings": True, "tie_output": True, "dropout": 0.2},
-    {"attention_bias": False, "n_heads": 2, "schedule": "noam", "learning_rate": 1.0, "warmup": 5},
+    {"norm_placement": "post", "dropout": 0.1},
+    {"position_type": "sinusoidal", "n_layers": 2, "label_smoothing": 0.1},
+    {"share_embeddings": True, "tie_output_embeddings": True, "dropout": 0.2},
+    {
+        "attention_bias": False,
+        "n_heads": 2,
+        "lr_schedule": "noam",
+        "learning_rate": 1.0,
+        "warmup_steps": 5,
+    },
     {
         "task": "copy",
         "min_length": 3,
-        "clip": 0.0,
-        "schedule": "cosine",
-        "decay_steps": STEPS,
+        "max_grad_norm": 0.0,
+        "lr_schedule": "cosine",
+        "lr_decay_steps": STEPS,
         "eval_every": 4,
     },
 )
@@ -45,16 +51,16 @@ def chance_models(n):
     chance = random.Random(n)
     for _ in range(n):
         yield {
-            "norm": chance.choice(["pre", "post"]),
-            "positions": chance.choice(["learned", "sinusoidal"]),
+            "norm_placement": chance.choice(["pre", "post"]),
+            "position_type": chance.choice(["learned", "sinusoidal"]),
             "share_embeddings": chance.random() < 0.5,
-            "tie_output": chance.random() < 0.5,
+            "tie_output_embeddings": chance.random() < 0.5,
             "attention_bias": chance.random() < 0.5,
             "n_layers": chance.choice([1, 2, 3]),
             "n_heads": chance.choice([1, 2, 4]),
             "dropout": chance.choice([0.0, 0.1, 0.5]),
-            "clip": chance.choice([0.0, 0.1, 1.0]),
-            "schedule": chance.choice(["constant", "cosine", "noam"]),
+            "max_grad_norm": chance.choice([0.0, 0.1, 1.0]),
+            "lr_schedule": chance.choice(["constant", "cosine", "noam"]),
             "task": chance.choice(["reverse", "copy"]),
             "seed": chance.randrange(1000),
             "eval_every": chance.choice([3, 50]),
@@ -75,7 +81,7 @@ def chance_models(n):
 def test_resumed_run_is_bit_identical_for_any_model_and_cut(tmp_path, models, cuts):
     folders, uncut = [], []
     for number, model in enumerate(models):
-        trainer = Trainer(tiny_config(**{"steps": STEPS} | model))
+        trainer = Trainer(tiny_config(**{"max_steps": STEPS} | model))
         for step in range(STEPS):
             if step in cuts:
                 folders.append(tmp_path / f"{number}-{step}")

@@ -134,7 +134,7 @@ def visited(hub, canary, registries, monkeypatch):
     """
     monkeypatch.setenv("SPACE_ID", "owner/space")
     registry, owner = registries(), new_owner_key()
-    run = registry.start(tiny_config(steps=4), owner)
+    run = registry.start(tiny_config(max_steps=4), owner)
     wait_for(lambda: run.status == "done", 60, "a short run")
     page = HubPage(registry, AutoPublisher(registry))
 
@@ -171,7 +171,7 @@ def test_a_visitor_of_a_space_who_is_not_signed_in_publishes_nothing(hub, visite
     }
     with hub.record_requests() as seen:
         told = visited(sessions[session], kind="push", repo="ada/by-nobody")
-    sentence = told.get("error") or told["sentence"]
+    sentence = told.get("error") or told["message"]
     assert ("sign in again" if session == "expired there" else "sign in first") in sentence
     assert {request.token for request in seen} == (
         {hub.EXPIRED} if session == "expired there" else set()
@@ -196,12 +196,12 @@ class Visitor(PageClient):
 
     def errand(self, **what):
         """The answer to hub-start if that is an error, else what became of the errand."""
-        begun = self.call("hub-start", **what)
+        begun = self.call("hub/submit", **what)
         return begun if "error" in begun else self.ended(begun["job"])
 
     def ended(self, job):
         wait_for(
-            lambda: self.call("hub-job", job=job)["status"] != "working",
+            lambda: self.call("hub/poll", job=job)["status"] != "working",
             110,
             "the end of an errand",
         )
@@ -254,17 +254,17 @@ def test_the_owners_token_of_a_space_is_shown_to_nobody_by_no_errand(hub, space)
                         "error"
                     ]
                 )
-        assert "sign in first" in visitor.errand(kind="account", token=hub.ADA)["sentence"]
-        assert visitor.call("hub-who", token=hub.ADA)["signed_in"] is False
-        for kind in ("gallery", "look", "reproduce", "pull"):
+        assert "sign in first" in visitor.errand(kind="account", token=hub.ADA)["message"]
+        assert visitor.call("hub/session", token=hub.ADA)["signed_in"] is False
+        for kind in ("gallery", "repo_info", "reproduce", "pull"):
             told = visitor.errand(kind=kind, repo="dee/digits", token=hub.ADA)
             assert told["status"] == "done", told
         subject = told["result"]["subject"]  # of the run that the pull has made
-        for kind in ("look", "reproduce", "pull"):
+        for kind in ("repo_info", "reproduce", "pull"):
             told = visitor.errand(kind=kind, repo="owner/secret", token=hub.ADA)
-            assert "there is no repository owner/secret that is public" in told["sentence"]
+            assert "there is no repository owner/secret that is public" in told["message"]
         kept = visitor.call(
-            "hub-keep",
+            "hub/auto-publish",
             subject=subject,
             do="start",
             repo="owner/kept",
@@ -273,8 +273,8 @@ def test_the_owners_token_of_a_space_is_shown_to_nobody_by_no_errand(hub, space)
             token=hub.ADA,
         )
         assert "error" in kept
-        assert visitor.call("hub-keep", subject=subject)["kept"] is None
-        assert visitor.call("hub-cancel", job="none") == {}
+        assert visitor.call("hub/auto-publish", subject=subject)["auto_publish"] is None
+        assert visitor.call("hub/cancel", job="none") == {}
         assert "is not a Hub job" in visitor.errand(kind="token")["error"]
     assert {request.path.split("/")[2] for request in seen if request.path.startswith("/api/")} == {
         "models"
@@ -306,20 +306,20 @@ def packaged(app):
 )
 def test_a_page_of_another_site_starts_nothing(hub, space, origin):
     visitor = Visitor(space)
-    body = json.dumps({"owner": visitor.owner, "kind": "look", "repo": "dee/digits"}).encode()
+    body = json.dumps({"owner": visitor.owner, "kind": "repo_info", "repo": "dee/digits"}).encode()
     theirs = {"Content-Type": "application/json", "Origin": origin.format(port=space.port)}
     with hub.record_requests() as seen:
-        for name in ("hub-start", "hub-job", "hub-cancel", "hub-who", "hub-keep"):
+        for name in ("hub/submit", "hub/poll", "hub/cancel", "hub/session", "hub/auto-publish"):
             with pytest.raises(RuntimeError, match="403"):
-                visitor.post(f"/playground/ask/{name}", body, theirs)
+                visitor.post(f"/playground/api/{name}", body, theirs)
     ours = theirs | {"Origin": f"http://127.0.0.1:{space.port}"}
-    assert "error" not in visitor.post("/playground/ask/hub-who", b"{}", ours)
+    assert "error" not in visitor.post("/playground/api/hub/session", b"{}", ours)
     assert seen == []
 
 
 def test_somebody_alone_publishes_with_the_token_of_the_machine(hub, local):
     visitor = Visitor(local)
-    assert visitor.call("hub-who")["way"] == "machine"
+    assert visitor.call("hub/session")["way"] == "machine"
     with hub.record_requests() as seen:
         told = visitor.errand(kind="push", repo="ada/at-home", subject=REVERSE, expected="")
     assert told["status"] == "done", told
@@ -334,7 +334,7 @@ def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
     but = {folder / "home/token"}
     with hub.record_requests() as seen, hub.fault(hub.COMMIT, "silent") as silent:
         begun = visitor.call(
-            "hub-start",
+            "hub/submit",
             kind="push",
             repo="cy/typed",
             subject=REVERSE,
@@ -343,7 +343,7 @@ def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
         )
         wait_for(lambda: silent.hits, 110, "the commit")
         assert holding(folder, hub.CY, hub.ADA, but=but) == []  # in the midst of it
-        assert visitor.call("hub-job", job=begun["job"])["status"] == "working"
+        assert visitor.call("hub/poll", job=begun["job"])["status"] == "working"
     told = visitor.ended(begun["job"])
     assert (told["status"], told["again"]) == ("failed", True)
     told = visitor.errand(kind="push", repo="cy/typed", subject=REVERSE, token=hub.CY)
@@ -353,7 +353,7 @@ def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
             kind="push", repo="cy/typed", subject=REVERSE, token=f"{hub.CY}\n{hub.BEN}"
         )
         assert "copy it again" in refused["error"]
-        assert "create a new one" in visitor.errand(kind="account", token=hub.UNKNOWN)["sentence"]
+        assert "create a new one" in visitor.errand(kind="account", token=hub.UNKNOWN)["message"]
     assert {request.token for request in seen if request.host == hub.host} == {hub.CY}
     assert {request.token for request in more} == {hub.UNKNOWN}
     assert not visitor.was_told(hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN)
@@ -364,8 +364,8 @@ def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
 def test_no_process_below_the_server_inherits_a_secret(hub, local):
     """The workers read files that strangers send."""
     page = PageClient(local, (local.checkpoints / "runs" / ".owner").read_text().strip())
-    page.call("try", subject="checkpoint:reverse", text="3 1 4")
-    run = page.train(steps=100_000)
+    page.call("runs/predict", subject="checkpoint:reverse", text="3 1 4")
+    run = page.train(max_steps=100_000)
     try:
         wait_for(lambda: page.poll(run)["status"] == "training", 60, "a worker")
         server = psutil.Process(local.process.pid)
@@ -379,6 +379,6 @@ def test_no_process_below_the_server_inherits_a_secret(hub, local):
             assert secret in server.environ().values()
             assert not any(secret in environment.values() for environment in environments)
         # the server itself still has the token of the machine's owner
-        assert page.call("hub-who")["signed_in"] is True
+        assert page.call("hub/session")["signed_in"] is True
     finally:
         page.run_action(run, "stop")

@@ -63,12 +63,16 @@ def diverging(registry, run):
 @repeat_counts(1, 20)
 @pytest.mark.parametrize("fault", [killed, out_of_memory, hung, raising, diverging])
 def test_failed_worker_is_reported_and_other_run_is_unaffected(registries, count, fault):
-    fields = {out_of_memory: LARGE, diverging: {"clip": 0.0, "n_layers": 4, "d_model": 16}}.get(
-        fault, {}
-    )
+    fields = {
+        out_of_memory: LARGE,
+        diverging: {"max_grad_norm": 0.0, "n_layers": 4, "d_model": 16},
+    }.get(fault, {})
     for _ in range(count):
         registry = registries(hang_timeout_s=3.0 if fault is hung else 60.0, slots=2)
-        run, other = start_run(registry, "ada", **fields), start_run(registry, "bob", steps=100_000)
+        run, other = (
+            start_run(registry, "ada", **fields),
+            start_run(registry, "bob", max_steps=100_000),
+        )
         wait_for(lambda run=run, other=other: run.step > 2 and other.step, 120, "points of both")
         pause_and_wait(registry, run)
         registry.control(run, "resume")
@@ -92,7 +96,7 @@ def test_failed_worker_is_reported_and_other_run_is_unaffected(registries, count
             wait_for_status(run, "paused")
         registry.change_setting(run, "learning_rate", 1e-3)
         last = run.step + (2 if fault is out_of_memory else MORE)  # its steps are long
-        registry.change_setting(run, "steps", last)
+        registry.change_setting(run, "max_steps", last)
         registry.control(run, "resume")
         wait_for_status(run, "done", "failed")
         assert run.status == "done", run.message
@@ -113,7 +117,7 @@ def check_no_point_is_missing(run):
 @pytest.mark.smoke
 def test_run_killed_before_its_first_checkpoint_restarts_on_resume(registries):
     registry = registries()
-    run = start_run(registry, steps=200)
+    run = start_run(registry, max_steps=200)
     wait_for(lambda: run.step, 60, "the first points")
     killed(registry, run)
     wait_for_status(run, "failed")
@@ -132,7 +136,7 @@ def test_worker_killed_while_paused_resumes_from_its_checkpoint(registries):
     killed(registry, run)
     wait_for_status(run, "failed")
     assert f"its checkpoint of step {step} is saved" in run.message
-    registry.change_setting(run, "steps", step + MORE)
+    registry.change_setting(run, "max_steps", step + MORE)
     registry.control(run, "resume")
     wait_for_status(run, "done")
     assert_complete_series(registry, run, step + MORE)
@@ -152,7 +156,7 @@ def test_change_after_worker_failure_applies_from_displayed_step(registries):
     # the page shows the run there, and a change holds from what it shows
     shown = run.load_points().last
     registry.change_setting(run, "learning_rate", 5e-4)
-    registry.change_setting(run, "steps", shown + 10)
+    registry.change_setting(run, "max_steps", shown + 10)
     registry.control(run, "resume")
     wait_for_status(run, "done")
     assert_complete_series(registry, run, shown + 10)
@@ -171,7 +175,7 @@ def test_change_on_queued_branch_leaves_its_history_unchanged(registries):
         assert [change.to_list() for change in branch.changes] == [[10, "learning_rate", 5e-4]]
     registry.control(run, "stop")
     wait_for_status(branch, "paused")
-    registry.change_setting(branch, "steps", 20)
+    registry.change_setting(branch, "max_steps", 20)
     registry.control(branch, "resume")
     wait_for_status(branch, "done")
     assert_complete_series(registry, branch, 20)
@@ -182,12 +186,12 @@ def test_a_worker_that_is_busy_for_long_is_not_taken_for_a_hung_one(registries):
     registry = registries(hang_timeout_s=0.3)
     run = start_run(
         registry,
-        steps=2,
+        max_steps=2,
         batch_size=800,
         max_length=32,
         d_model=64,
         d_ff=256,
-        eval_n=500,
+        eval_size=500,
         eval_every=1,
     )
     wait_for_status(run, "done", "failed", seconds=200)

@@ -26,11 +26,11 @@ FIELDS = {
     "d_model": 32,
     "d_ff": 64,
     "batch_size": 32,
-    "steps": 60,
+    "max_steps": 60,
     "eval_every": 20,
-    "eval_n": 100,
-    "schedule": "constant",
-    "warmup": 0,
+    "eval_size": 100,
+    "lr_schedule": "constant",
+    "warmup_steps": 0,
 }
 
 
@@ -51,7 +51,7 @@ def test_captured_steps_are_the_plain_ones():
 
 
 def test_the_fast_recipe_learns():
-    trainer = Trainer(RunConfig.from_flat({"until": 0.99}))
+    trainer = Trainer(RunConfig.from_flat({"stop_at_exact_match": 0.99}))
     trained(trainer)
     assert trainer.stopped_early
 
@@ -72,14 +72,16 @@ def test_every_batch_of_a_row_is_another():
 
 @pytest.mark.parametrize("family", ARCHITECTURES)
 def test_every_family_can_be_captured(family):
-    trainer = Trainer(architecture_preset(family, batch_size=16, steps=20, eval_every=20))
+    trainer = Trainer(architecture_preset(family, batch_size=16, max_steps=20, eval_every=20))
     assert len(trained(trainer)) == 20
     assert trainer.cuda_graph.capture_error == ""
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_can_be_captured(task):
-    trainer = Trainer(RunConfig.from_flat(FIELDS | {"task": task, "min_length": 3, "steps": 20}))
+    trainer = Trainer(
+        RunConfig.from_flat(FIELDS | {"task": task, "min_length": 3, "max_steps": 20})
+    )
     assert len(trained(trainer)) == 20
     assert trainer.cuda_graph.capture_error == ""
 
@@ -88,7 +90,12 @@ def test_every_task_can_be_captured(task):
 def test_coarser_numbers_learn_too(precision):
     trainer = Trainer(
         RunConfig.from_flat(
-            {"precision": precision, "until": 0.99, "steps": 400, "decay_steps": 300}
+            {
+                "precision": precision,
+                "stop_at_exact_match": 0.99,
+                "max_steps": 400,
+                "lr_decay_steps": 300,
+            }
         )
     )
     trained(trainer)

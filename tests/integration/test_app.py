@@ -67,8 +67,8 @@ def test_building_the_page_imports_neither_torch_nor_transformers():
     [
         ("gradio_api/upload", 1, 404),
         ("gradio_api/upload?upload_id=x", 1, 404),
-        ("playground/ask/poll", 70_000, 413),
-        ("playground/ask/compare-begin", 2_000_000, 413),
+        ("playground/api/runs/poll", 70_000, 413),
+        ("playground/api/jobs/submit", 2_000_000, 413),
         ("gradio_api/queue/join", 70_000, 413),
     ],
 )
@@ -116,7 +116,13 @@ HOSTILE = [
     {"subject": "run:x", "owner": None},
     {"subject": "watch:"},
     {"subject": "watch:\ud800"},
-    {"subject": "run:\ud800", "owner": "\ud800", "known": -1, "epoch": "x", "looks": 1e99},
+    {
+        "subject": "run:\ud800",
+        "owner": "\ud800",
+        "n_points": -1,
+        "series_id": "x",
+        "snapshot_version": 1e99,
+    },
 ]
 
 

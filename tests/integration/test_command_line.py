@@ -33,7 +33,7 @@ TINY = [
     "16",
     "--eval-every",
     "20",
-    "--eval-n",
+    "--eval-size",
     "32",
 ]
 
@@ -48,7 +48,7 @@ def trained(tmp_path_factory):
         "reverse",
         "--length",
         "4",
-        "--steps",
+        "--max-steps",
         "30",
         "--out",
         out,
@@ -82,12 +82,12 @@ def test_train_ends_with_one_json_line(trained):
     }
     assert json.loads((out / "config.json").read_text())["task"] == {
         "task": "reverse",
-        "symbols": 10,
+        "n_symbols": 10,
         "min_length": 4,
         "max_length": 4,
-        "rows": "",
-        "vocabulary": "",
-        "longest_answer": 1,
+        "dataset_sha256": "",
+        "dataset_symbols": "",
+        "max_target_length": 1,
     }
 
 
@@ -107,11 +107,19 @@ def test_evaluate_scores_what_train_scored(trained):
 def test_resume_goes_on_to_the_same_weights_as_an_uninterrupted_run(trained, tmp_path):
     out, _ = trained
     resumed = run_command(
-        "train", "--resume", out, "--steps", "50", "--out", tmp_path / "resumed", "--json"
+        "train", "--resume", out, "--max-steps", "50", "--out", tmp_path / "resumed", "--json"
     )
     assert json.loads(resumed.stdout.splitlines()[-1])["steps"] == 50, resumed.stderr
     straight = run_command(
-        "train", "--length", "4", "--steps", "50", "--out", tmp_path / "straight", "--json", *TINY
+        "train",
+        "--length",
+        "4",
+        "--max-steps",
+        "50",
+        "--out",
+        tmp_path / "straight",
+        "--json",
+        *TINY,
     )
     assert straight.returncode == 0, straight.stderr
     for name in ("model.safetensors", "training.safetensors"):
@@ -141,7 +149,7 @@ def test_runs_that_start_in_the_same_second_get_folders_of_their_own(
     monkeypatch.setattr(commands, "CHECKPOINTS_ROOT", tmp_path)
     monkeypatch.setattr(time, "strftime", lambda form: "20260102-030405")
     for seed in (1, 2):
-        done = run_here("train", "--length", 4, "--steps", 2, "--seed", seed, "--json", *TINY)
+        done = run_here("train", "--length", 4, "--max-steps", 2, "--seed", seed, "--json", *TINY)
         assert done.exit_code == 0, done.output
         assert seed_of(Path(json.loads(done.stdout.splitlines()[-1])["checkpoint"])) == seed
     folders = sorted((tmp_path / "runs").iterdir())
@@ -156,7 +164,7 @@ def test_a_second_run_with_the_same_out_is_refused_while_the_first_trains(tmp_pa
         "train",
         "--length",
         "4",
-        "--steps",
+        "--max-steps",
         "100000",
         "--seed",
         "1",
@@ -167,7 +175,7 @@ def test_a_second_run_with_the_same_out_is_refused_while_the_first_trains(tmp_pa
     with subprocess.Popen(first, cwd=ROOT, stderr=subprocess.DEVNULL) as run:
         wait_for(lambda: catches_sigterm(run.pid), 100, "the training that handles signals")
         second = run_command(
-            "train", "--length", "4", "--steps", "5", "--seed", "2", "--out", out, *TINY
+            "train", "--length", "4", "--max-steps", "5", "--seed", "2", "--out", out, *TINY
         )
         run.send_signal(signal.SIGTERM)
         assert run.wait(60) == 143
@@ -187,7 +195,7 @@ def test_a_checkpoint_that_appears_during_training_is_not_overwritten(
         return evaluate(trainer, *values)
 
     monkeypatch.setattr(Trainer, "evaluate", evaluate_and_copy)
-    done = run_here("train", "--length", 4, "--steps", 2, "--seed", 7, "--out", out, *TINY)
+    done = run_here("train", "--length", 4, "--max-steps", 2, "--seed", 7, "--out", out, *TINY)
     assert (out / "config.json").read_bytes() == (
         ROOT / "checkpoints" / "copy" / "config.json"
     ).read_bytes()
@@ -203,9 +211,9 @@ def test_until_ends_a_run_early(tmp_path):
         "train",
         "--length",
         "4",
-        "--steps",
+        "--max-steps",
         "500",
-        "--until",
+        "--stop-at-exact-match",
         "0.01",
         "--out",
         tmp_path / "early",
@@ -273,7 +281,7 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
         (("train", "--length", "5", "--min-length", "9"), "--min-length is 9, above --length 5;"),
         (("train", "--length", "40", "--max-positions", "20"), "raise --max-positions"),
         (("train", "--task", "sing"), "choose one of reverse, copy"),
-        (("train", "--task", "rows"), "--task is ''; the task rows needs"),
+        (("train", "--task", "dataset"), "--task is ''; the task dataset needs"),
         (("train", "--task", "nowhere.tsv"), "nowhere.tsv cannot be read"),
         (("train", "--task", "README.md"), "lines cannot be used: line 1 has no tab"),
         (
@@ -290,18 +298,18 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
             "a smaller --batch-size, --d-model, --d-ff or --length",
         ),
         (
-            ("train", "--family", "bert", "--preset", "gpt2"),
-            "--preset gpt2 is of the architecture gpt2, but --family is bert; leave one",
+            ("train", "--architecture", "bert", "--preset", "gpt2"),
+            "--preset gpt2 is of the architecture gpt2, but --architecture is bert; leave one",
         ),
         (
             ("compare", "checkpoints/reverse", "--models", "--n", "3"),
             "Option '--models' requires an argument",
         ),
-        (("train", "--schedule", "linear"), "'linear' is not one of"),
+        (("train", "--lr-schedule", "linear"), "'linear' is not one of"),
         (("train", "--frobnicate"), "No such option"),
         (("train", "--resume", "nowhere"), "nowhere is not a checkpoint"),
         (
-            ("train", "--resume", "checkpoints/reverse", "--steps", "300"),
+            ("train", "--resume", "checkpoints/reverse", "--max-steps", "300"),
             "holds weights only and cannot be resumed",
         ),
         (
@@ -309,7 +317,10 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
             "--d-model cannot change on --resume",
         ),
         (("train", "--out", "checkpoints/reverse"), "already holds a checkpoint"),
-        (("train", "--resume", "checkpoints/reverse", "--steps", "100"), "is at step 200 already"),
+        (
+            ("train", "--resume", "checkpoints/reverse", "--max-steps", "100"),
+            "is at step 200 already",
+        ),
         (("train", "--out", "/proc/nowhere/x"), "cannot be written"),
         (("evaluate", "checkpoints/reverse", "--length", "0"), "length is 0; it must"),
         (("train", "--out", "playground"), "is a folder with other things in it"),
@@ -370,7 +381,7 @@ def test_signal_ends_training_and_resume_gives_the_same_weights(tmp_path, number
         "-m",
         "playground",
         *command,
-        "--steps",
+        "--max-steps",
         "100000",
         "--out",
         tmp_path / "cut",
@@ -384,9 +395,9 @@ def test_signal_ends_training_and_resume_gives_the_same_weights(tmp_path, number
     cut_at = json.loads((tmp_path / "cut" / "config.json").read_text())["step"]
     goal = str(cut_at + 5)
     resumed = run_in_interpreter(
-        "train", "--resume", tmp_path / "cut", "--steps", goal, "--out", tmp_path / "on"
+        "train", "--resume", tmp_path / "cut", "--max-steps", goal, "--out", tmp_path / "on"
     )
-    straight = run_command(*command, "--steps", goal, "--out", tmp_path / "straight")
+    straight = run_command(*command, "--max-steps", goal, "--out", tmp_path / "straight")
     assert resumed.returncode == straight.returncode == 0
     for name in ("model.safetensors", "training.safetensors"):
         assert (tmp_path / "on" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
@@ -422,17 +433,17 @@ def test_a_run_that_diverges_keeps_the_weights_before_it_and_says_so(tmp_path):
     wild = [
         "--learning-rate",
         "100",
-        "--warmup",
+        "--warmup-steps",
         "0",
-        "--schedule",
+        "--lr-schedule",
         "constant",
-        "--clip",
+        "--max-grad-norm",
         "0",
         "--n-layers",
         "4",
     ]
     done = run_command(
-        "train", "--length", "4", "--steps", "500", "--out", tmp_path / "wild", *TINY, *wild
+        "train", "--length", "4", "--max-steps", "500", "--out", tmp_path / "wild", *TINY, *wild
     )
     assert done.returncode == 1
     assert "lower learning_rate" in done.stderr
@@ -447,7 +458,7 @@ def test_predict_takes_arguments_or_lines_and_prints_json():
         command, cwd=ROOT, input="3 1 4\n\n271\n", capture_output=True, text=True, timeout=100
     )
     told = json.loads(lines.stdout)
-    assert [(each["sequence"], each["given"], each["right"]) for each in told] == [
+    assert [(each["sequence"], each["prediction"], each["correct"]) for each in told] == [
         ("3 1 4", ["4", "1", "3"], True),
         ("271", ["1", "7", "2"], True),
     ]
@@ -458,7 +469,7 @@ def test_predict_takes_arguments_or_lines_and_prints_json():
 
 def test_a_progress_bar_is_drawn_on_a_terminal_that_reports_no_size(tmp_path):
     ours, theirs = os.openpty()  # 0 rows and 0 columns
-    words = ["train", "--length", "4", "--steps", "5", "--out", str(tmp_path / "out"), *TINY]
+    words = ["train", "--length", "4", "--max-steps", "5", "--out", str(tmp_path / "out"), *TINY]
     with subprocess.Popen([*COMMAND, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=theirs):
         os.close(theirs)
         drawn = b""
@@ -511,7 +522,7 @@ def test_rows_are_checked_trained_on_asked_and_scored(tmp_path):
         tmp_path / "rows.csv",
         "--columns",
         "from,to",
-        "--steps",
+        "--max-steps",
         "20",
         "--out",
         out,
@@ -523,18 +534,18 @@ def test_rows_are_checked_trained_on_asked_and_scored(tmp_path):
     assert "length   2" in run_command("evaluate", out, **here).stdout
     elsewhere = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "elsewhere")}
     assert run_command("predict", out, "w3 w4", **elsewhere).returncode == 0
-    for command in (("evaluate", out), ("train", "--resume", out, "--steps", "25")):
+    for command in (("evaluate", out), ("train", "--resume", out, "--max-steps", "25")):
         lost = run_command(*command, **elsewhere)
         assert (lost.returncode, lost.stdout) == (2, "")
         assert "is not stored here; add it with `python -m playground rows FILE`" in lost.stderr
     run_command("rows", tmp_path / "rows.csv", "--columns", "from,to", "--json", **elsewhere)
-    assert run_command("train", "--resume", out, "--steps", "25", **elsewhere).returncode == 0
+    assert run_command("train", "--resume", out, "--max-steps", "25", **elsewhere).returncode == 0
 
 
 def test_a_family_brings_its_recipe_unless_a_preset_was_asked_for():
     settings = {"cell": "lstm", "max_length": 6}
-    assert build_config({"family": "recurrent", **settings}, None) == architecture_preset(
+    assert build_config({"architecture": "recurrent", **settings}, None) == architecture_preset(
         "recurrent", **settings, min_length=6
     )
-    assert build_config({"family": "prebuilt"}, "one-head").model.n_layers == 1
-    assert build_config({}, "bert").family == "bert"
+    assert build_config({"architecture": "torch-transformer"}, "one-head").model.n_layers == 1
+    assert build_config({}, "bert").architecture == "bert"

@@ -65,9 +65,9 @@ def consumed(monkeypatch, config, steps):
         {},
         {"task": "copy", "seed": 7, "min_length": 3, "eval_every": 2},
         {
-            "symbols": 40,
-            "source_vocabulary": 43,
-            "target_vocabulary": 43,
+            "n_symbols": 40,
+            "source_vocab_size": 43,
+            "target_vocab_size": 43,
             "batch_size": 5,
             "dropout": 0.3,
         },
@@ -78,7 +78,7 @@ def test_the_rows_are_those_that_a_trainer_consumes_in_its_order(
     monkeypatch, tmp_path, small_run, settings
 ):
     config = small_run.replace(**settings)
-    vocabulary = load_task(config.task.task, config.task.symbols).vocabulary
+    vocabulary = load_task(config.task.task, config.task.n_symbols).vocabulary
     expected = [
         {
             "step": step,

@@ -101,7 +101,7 @@ def test_app_opens_browser_is_installable_and_exits_on_ctrl_c(tmp_path):
     drawing = (ROOT / "playground" / "ui" / "icon.svg").read_text()
     assert app.get(icon["src"]) == app.get("/favicon.ico") == drawing
     assert ElementTree.fromstring(drawing).get("viewBox") == "0 0 96 96"
-    told = json.loads(app.get("/playground/ask/runs", b"{}"))
+    told = json.loads(app.get("/playground/api/runs/list", b"{}"))
     assert (told["device"], told["note"]) == (line, "")  # a laptop's disk lasts
     assert app.end() == 0
     assert app.visits.read_text().strip().rstrip("/") == address

@@ -35,7 +35,7 @@ TINY = [
     "16",
     "--eval-every",
     "20",
-    "--eval-n",
+    "--eval-size",
     "32",
 ]
 CHECKPOINT = ["config.json", "metrics.jsonl", "model.safetensors", "training.safetensors"]
@@ -116,7 +116,7 @@ def healed(hub):
 def trained(hub):
     """A tiny checkpoint of 30 steps, with what resuming needs."""
     out = hub.folder / "tiny"
-    done = hub.playground("train", "--length", "4", "--steps", "30", "--out", out, *TINY)
+    done = hub.playground("train", "--length", "4", "--max-steps", "30", "--out", out, *TINY)
     assert done.returncode == 0, done.stderr
     return out
 
@@ -313,7 +313,7 @@ def test_a_pulled_checkpoint_answers_is_scored_and_goes_on(hub, pulled, tmp_path
         == json.loads((out / "config.json").read_text())["scores"]["exact_match"]
     )
     resumed = hub.playground(
-        "train", "--resume", out, "--steps", "35", "--out", tmp_path / "on", "--json"
+        "train", "--resume", out, "--max-steps", "35", "--out", tmp_path / "on", "--json"
     )
     assert json.loads(resumed.stdout)["steps"] == 35, resumed.stderr
     assert len((tmp_path / "on" / "metrics.jsonl").read_text().splitlines()) == 35

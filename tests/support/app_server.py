@@ -117,7 +117,7 @@ class AppServer:
         """What the server answers a page's script."""
         data = json.dumps(payload).encode()
         request = urllib.request.Request(
-            f"{self.url}/playground/ask/{name}", data, {"Content-Type": "application/json"}
+            f"{self.url}/playground/api/{name}", data, {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=60) as response:
             return json.load(response)

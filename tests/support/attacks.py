@@ -71,7 +71,7 @@ class Attacker:
     def request(self, name: str, **fields: Any) -> dict[str, Any]:
         """Ask a route of the page. An empty response where it is refused."""
         status, body = self.send(
-            "/playground/ask/" + name, json.dumps({"owner": self.owner} | fields).encode()
+            "/playground/api/" + name, json.dumps({"owner": self.owner} | fields).encode()
         )
         return json.loads(body) if status == 200 else {}
 
@@ -111,7 +111,7 @@ def zipped_checkpoint(folder: Path, config: Any = None, changes: int = 0) -> byt
     save_checkpoint(checkpoint, trainer, metrics)
     if changes:
         content = json.loads((checkpoint / "config.json").read_text())
-        content["changes"] = [[1, "until", 0.0]] * changes
+        content["changes"] = [[1, "stop_at_exact_match", 0.0]] * changes
         (checkpoint / "config.json").write_text(json.dumps(content))
     archive_bytes = io.BytesIO()
     with zipfile.ZipFile(archive_bytes, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -123,7 +123,7 @@ def zipped_checkpoint(folder: Path, config: Any = None, changes: int = 0) -> byt
 def upload(attacker: Attacker, archive_bytes: bytes) -> str:
     """Send a checkpoint. Returns the subject of its run; empty where it is refused."""
     status, body = attacker.send(
-        "/playground/checkpoint", archive_bytes, {"X-Owner": attacker.owner, "X-Name": "x"}
+        "/playground/checkpoints", archive_bytes, {"X-Owner": attacker.owner, "X-Name": "x"}
     )
     return json.loads(body)["subject"] if status == 200 else ""
 
@@ -139,7 +139,7 @@ def huge_lists(attacker: Attacker, folder: Path) -> None:
 
     def poll() -> None:
         if model_refs:
-            attacker.request("poll", subject=model_refs[-1], known=0, epoch=-1, looks=0)
+            attacker.request("runs/poll", subject=model_refs[-1], known=0, epoch=-1, looks=0)
         else:
             time.sleep(0.1)
 
@@ -160,10 +160,12 @@ def slow_inspections(attacker: Attacker, folder: Path) -> None:
     for view in ("away", "heads", "away", "heads"):
         attacker.repeat(
             lambda view=view: attacker.request(
-                "inspect", subject=model_ref, view=view, text="1 2 3", options={}
+                "inspect/view", subject=model_ref, view=view, text="1 2 3", options={}
             )
         )
-    attacker.repeat(lambda: attacker.request("try", subject="checkpoint:reverse", text="3 1 4"), 30)
+    attacker.repeat(
+        lambda: attacker.request("runs/predict", subject="checkpoint:reverse", text="3 1 4"), 30
+    )
 
 
 def api_calls(attacker: Attacker, folder: Path) -> None:
@@ -180,8 +182,8 @@ def api_calls(attacker: Attacker, folder: Path) -> None:
 def large_bodies(attacker: Attacker, folder: Path) -> None:
     """Send a megabyte of nested lists."""
     body = b'{"a": [' + b"[]," * 330_000 + b"[]]}"
-    attacker.repeat(lambda: attacker.send("/playground/ask/poll", body), 2)
-    attacker.repeat(lambda: attacker.send("/playground/ask/compare-begin", body), 2)
+    attacker.repeat(lambda: attacker.send("/playground/api/runs/poll", body), 2)
+    attacker.repeat(lambda: attacker.send("/playground/api/jobs/submit", body), 2)
 
 
 def form_events(attacker: Attacker, folder: Path) -> None:
@@ -225,16 +227,16 @@ def slow_transfers(attacker: Attacker, folder: Path) -> None:
                     return
                 connection.sendall(b"P")
 
-    attacker.repeat(lambda: send_slowly("/playground/checkpoint"), 2)
-    attacker.repeat(lambda: send_slowly("/playground/rows"), 8)
+    attacker.repeat(lambda: send_slowly("/playground/checkpoints"), 2)
+    attacker.repeat(lambda: send_slowly("/playground/datasets"), 8)
     model_ref = ""
     for _ in range(3):  # a slot of one's own may be taken by one's own dribbling
         model_ref = model_ref or upload(attacker, zipped_checkpoint(folder))
 
     def download() -> None:
-        checkpoints = attacker.request("about", subject=model_ref).get("checkpoints", [])
+        checkpoints = attacker.request("runs/details", subject=model_ref).get("checkpoints", [])
         ticket = attacker.request(
-            "do",
+            "runs/action",
             subject=model_ref,
             do="download",
             checkpoint=checkpoints[0]["name"] if checkpoints else "",
@@ -242,7 +244,7 @@ def slow_transfers(attacker: Attacker, folder: Path) -> None:
         with suppress(OSError), closing(attacker.connect()) as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             connection.sendall(
-                f"GET /playground/checkpoint/{ticket} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+                f"GET /playground/checkpoints/{ticket} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
             )
             attacker.stopping.wait(10)
 
@@ -252,19 +254,19 @@ def slow_transfers(attacker: Attacker, folder: Path) -> None:
 def queued_runs(attacker: Attacker, folder: Path) -> None:
     """Fill the queue of runs under many owners."""
     owners = [new_owner_key() for _ in range(8)]
-    archive_bytes = zipped_checkpoint(folder, tiny_config(steps=1_000_000))
+    archive_bytes = zipped_checkpoint(folder, tiny_config(max_steps=1_000_000))
     model_ref_by_owner = {}
     for owner in owners:
         status, body = attacker.send(
-            "/playground/checkpoint", archive_bytes, {"X-Owner": owner, "X-Name": "x"}
+            "/playground/checkpoints", archive_bytes, {"X-Owner": owner, "X-Name": "x"}
         )
         if status == 200:
             model_ref_by_owner[owner] = json.loads(body)["subject"]
 
     def rerun_all() -> None:
         for owner, model_ref in model_ref_by_owner.items():
-            attacker.request("do", owner=owner, subject=model_ref, do="again")
-            attacker.request("runs", owner=owner)
+            attacker.request("runs/action", owner=owner, subject=model_ref, do="again")
+            attacker.request("runs/list", owner=owner)
 
     attacker.repeat(rerun_all, 2)
 

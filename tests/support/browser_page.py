@@ -16,7 +16,7 @@ SMALL_SETTINGS = {
     "d_ff": 16,
     "batch_size": 8,
     "max_length": 5,
-    "eval_n": 32,
+    "eval_size": 32,
     "eval_every": 50,
 }
 
@@ -50,7 +50,7 @@ def wait_for_status(page: Page, *statuses: str, seconds: float = 120) -> None:
 
 
 def displayed_step(page: Page) -> int:
-    match = re.search(r"step (\d+)", page.text_content(".sentence"))
+    match = re.search(r"step (\d+)", page.text_content(".status-text"))
     return int(match.group(1)) if match else 0
 
 
@@ -63,7 +63,7 @@ def wait_for_text(page: Page, selector: str, text: str, seconds: float = 120) ->
 def wait_for_step(page: Page, step: int, seconds: float = 120) -> None:
     """Wait until the run on show has gone beyond a step."""
     script = (
-        "step => +(/step (\\d+)/.exec(document.querySelector('.sentence')?.textContent) || "
+        "step => +(/step (\\d+)/.exec(document.querySelector('.status-text')?.textContent) || "
         "[])[1] > step"
     )
     wait_until(page, script, arg=step, timeout=seconds * 1000)

@@ -21,7 +21,7 @@ from playground.training.config import RunConfig
 from playground.training.distributed import DistributedContext, init_distributed
 from playground.training.trainer import Trainer
 
-FROM_SCRATCH_FAMILIES = ("prebuilt", "encoder-only", "decoder-only", "recurrent")
+FROM_SCRATCH_FAMILIES = ("torch-transformer", "encoder-only", "decoder-only", "recurrent")
 
 
 def digest(trainer):
@@ -70,7 +70,7 @@ def resumed_from_single_process(ranks, config, folder):
 
 
 def with_dropout(ranks, config, folder):
-    trainer = Trainer(config.replace(dropout=0.5, steps=3), dist=ranks)
+    trainer = Trainer(config.replace(dropout=0.5, max_steps=3), dist=ranks)
     if ranks.is_main:
         save_checkpoint(folder / "dropping", trainer, [])
     ranks.all_reduce_max(0)
@@ -82,7 +82,9 @@ def with_dropout(ranks, config, folder):
 
 
 def ends_early(ranks, config, folder):
-    trainer = Trainer(config.replace(until=0.001, steps=200, eval_every=5), dist=ranks)
+    trainer = Trainer(
+        config.replace(stop_at_exact_match=0.001, max_steps=200, eval_every=5), dist=ranks
+    )
     return summarize(trainer, list(trainer))
 
 
@@ -147,9 +149,9 @@ def rejected_setups(ranks, config, folder):
 
 def families(ranks, config, folder):
     """Two steps of every family that is written here."""
-    sizes = {"steps": 2, "batch_size": 16, "max_length": 4, "device": "cpu", "epsilon": 1e-6}
+    sizes = {"max_steps": 2, "batch_size": 16, "max_length": 4, "device": "cpu", "adam_eps": 1e-6}
     trainers = {
-        name: Trainer(RunConfig.from_flat(sizes | {"family": name}), dist=ranks)
+        name: Trainer(RunConfig.from_flat(sizes | {"architecture": name}), dist=ranks)
         for name in FROM_SCRATCH_FAMILIES
     }
     return {name: summarize(trainer, list(trainer)) for name, trainer in trainers.items()}

@@ -14,12 +14,18 @@ POSITION_COLUMNS = slice(13, 19)
 REVERSING_HEAD = (0, 0)  # layer and head of the cross-attention that reverses
 
 NON_STANDARD_SETTINGS = [  # models in which something is not as in the paper
-    {"positions": "none", "activation": "gelu", "bias": False},
-    {"positions": "from-the-end", "norm_kind": "rms", "norm": "post"},
-    {"positions": "rope", "kv_heads": 2, "d_k": 6, "d_v": 5},
-    {"positions": "alibi", "kv_heads": 1, "activation": "swiglu", "n_layers": 1},
-    {"positions": "t5", "norm_kind": "rms", "bias": False, "activation": "swiglu", "n_layers": 1},
-    {"positions": "randomised", "n_heads": 3, "d_k": 4, "d_v": 4, "n_layers": 1},
+    {"position_type": "none", "activation": "gelu", "bias": False},
+    {"position_type": "learned-from-end", "norm_type": "rms", "norm_placement": "post"},
+    {"position_type": "rope", "n_kv_heads": 2, "d_k": 6, "d_v": 5},
+    {"position_type": "alibi", "n_kv_heads": 1, "activation": "swiglu", "n_layers": 1},
+    {
+        "position_type": "t5",
+        "norm_type": "rms",
+        "bias": False,
+        "activation": "swiglu",
+        "n_layers": 1,
+    },
+    {"position_type": "randomized", "n_heads": 3, "d_k": 4, "d_v": 4, "n_layers": 1},
 ]
 
 

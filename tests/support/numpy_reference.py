@@ -31,11 +31,11 @@ def reference_attention(model, source_BS, decoder_input_BT):
         )
 
     def positions(name, n):
-        if config.positions == "learned":
+        if config.position_type == "learned":
             return w[f"{name}.positions"][:n]
         i = np.arange(d)
         angle = np.arange(n)[:, None] / 10_000 ** ((i // 2 * 2) / d)
-        return config.position_scale * np.where(i % 2 == 0, np.sin(angle), np.cos(angle))
+        return config.sinusoidal_scale * np.where(i % 2 == 0, np.sin(angle), np.cos(angle))
 
     def embed(tokens, name):
         table = w.get(f"{name}.tokens.weight", w["target_embedding.tokens.weight"])
@@ -63,7 +63,7 @@ def reference_attention(model, source_BS, decoder_input_BT):
         )
 
     def sublayer(x, name, function):
-        if config.norm == "pre":
+        if config.norm_placement == "pre":
             return x + function(norm(x, f"{name}.norm"))
         return norm(x + function(x), f"{name}.norm")
 
@@ -86,7 +86,7 @@ def reference_attention(model, source_BS, decoder_input_BT):
                 attention_over(f"{layer}.self_attention", is_token, weights_by_head),
             )
             x = sublayer(x, f"{layer}.around_feed_forward", feed_forward(layer))
-        memory = norm(x, "encoder_norm") if config.norm == "pre" else x
+        memory = norm(x, "encoder_norm") if config.norm_placement == "pre" else x
         causal_mask = np.tril(np.ones((len(decoder_input), len(decoder_input))))
         y = embed(decoder_input, "target_embedding")
         for i in range(config.n_layers):
@@ -106,5 +106,7 @@ def reference_attention(model, source_BS, decoder_input_BT):
                 attention_over(f"{layer}.cross_attention", is_token, cross_weights, memory),
             )
             y = sublayer(y, f"{layer}.around_feed_forward", feed_forward(layer))
-        logits.append(linear(norm(y, "decoder_norm") if config.norm == "pre" else y, "output"))
+        logits.append(
+            linear(norm(y, "decoder_norm") if config.norm_placement == "pre" else y, "output")
+        )
     return attention, logits

@@ -57,7 +57,7 @@ class PageClient:
         """What a function of the live view answers."""
         body = {"owner": self.owner} | fields
         return self.post(
-            f"/playground/ask/{route}",
+            f"/playground/api/{route}",
             json.dumps(body).encode(),
             {"Content-Type": "application/json"},
         )
@@ -86,12 +86,13 @@ class PageClient:
         ).replace('": ', '":')
 
     def poll(
-        self, model_ref: str, known: int = 0, epoch: int = -1, looks: int = 0
+        self, model_ref: str, n_points: int = 0, series_id: int = -1, snapshot_version: int = 0
     ) -> dict[str, Any]:
-        return self.call("poll", subject=model_ref, known=known, epoch=epoch, looks=looks)
+        state = {"n_points": n_points, "series_id": series_id, "snapshot_version": snapshot_version}
+        return self.call("runs/poll", subject=model_ref, **state)
 
     def run_action(self, model_ref: str, action: str, **fields: Any) -> dict[str, Any]:
-        response = self.call("do", subject=model_ref, do=action, **fields)
+        response = self.call("runs/action", subject=model_ref, do=action, **fields)
         assert "error" not in response, response
         return response
 
@@ -133,7 +134,7 @@ class PageClient:
     def upload(self, archive_bytes: bytes) -> str:
         """Make a run of a checkpoint; the subject under which it can be begun again."""
         return self.post(
-            "/playground/checkpoint", archive_bytes, {"X-Owner": self.owner, "X-Name": "uploaded"}
+            "/playground/checkpoints", archive_bytes, {"X-Owner": self.owner, "X-Name": "uploaded"}
         )["subject"]
 
     def close(self) -> None:
@@ -172,25 +173,27 @@ class PollingThread(threading.Thread):
         self.stopping = threading.Event()
 
     def run(self) -> None:
-        known, epoch, looks = 0, -1, 0
+        n_points, series_id, snapshot_version = 0, -1, 0
         next_poll_at = time.monotonic()
         while not self.stopping.wait(max(0.0, next_poll_at - time.monotonic())):
             next_poll_at = max(next_poll_at + self.interval_s, time.monotonic())
             started = time.monotonic()
             try:
-                response = self.page.poll(self.model_ref, known, epoch, looks)
+                response = self.page.poll(self.model_ref, n_points, series_id, snapshot_version)
             except (OSError, RuntimeError, ValueError, http.client.HTTPException) as error:
                 self.errors.append(repr(error))
                 self.page.close()
                 continue
             self.response_seconds.append(time.monotonic() - started)
             points = response["points"]
-            if points["whole"] or response["epoch"] != epoch:
+            if points["whole"] or response["series_id"] != series_id:
                 self.steps = []
             self.steps += points["steps"]
-            known, epoch, looks = (
+            n_points, series_id, snapshot_version = (
                 points["count"],
-                response["epoch"],
-                response.get("looks", 0) if response.get("snapshot") else looks,
+                response["series_id"],
+                response.get("snapshot_version", 0)
+                if response.get("snapshot")
+                else snapshot_version,
             )
         self.page.close()

@@ -15,9 +15,9 @@ RECURRENT_VARIANTS = [
     ("gru", "dot"),
 ]
 VARIANTS = {
-    **{name: {"family": name} for name in ARCHITECTURES if name != "recurrent"},
+    **{name: {"architecture": name} for name in ARCHITECTURES if name != "recurrent"},
     **{
-        f"{cell}-{alignment}": {"family": "recurrent", "cell": cell, "alignment": alignment}
+        f"{cell}-{alignment}": {"architecture": "recurrent", "cell": cell, "attention": alignment}
         for cell, alignment in RECURRENT_VARIANTS
     },
 }
@@ -26,9 +26,9 @@ MAX_STEPS = 120  # steps until it has learned about all of it
 
 def small_config(name, **changes):
     sizes = {"d_model": 32, "n_layers": 1} | (
-        {} if VARIANTS[name]["family"] == "recurrent" else {"n_heads": 2, "d_ff": 32}
+        {} if VARIANTS[name]["architecture"] == "recurrent" else {"n_heads": 2, "d_ff": 32}
     )
-    task = {"symbols": 4, "min_length": 1, "max_length": 4, "max_positions": 8}
+    task = {"n_symbols": 4, "min_length": 1, "max_length": 4, "max_positions": 8}
     if name == "bert":  # smaller ones learn nothing in so few steps
         sizes |= {
             "d_model": 64,
@@ -39,11 +39,11 @@ def small_config(name, **changes):
             "min_length": 3,
         }
     training = {
-        "steps": MAX_STEPS,
-        "decay_steps": MAX_STEPS,
+        "max_steps": MAX_STEPS,
+        "lr_decay_steps": MAX_STEPS,
         "batch_size": 32,
         "eval_every": 1000,
-        "eval_n": 32,
+        "eval_size": 32,
         "device": "cpu",
     }
     return RunConfig.from_flat(VARIANTS[name] | task | training | sizes | changes)

@@ -25,10 +25,10 @@ TINY_SETTINGS = {
     "d_ff": 8,
     "batch_size": 8,
     "max_length": 5,
-    "eval_n": 32,
+    "eval_size": 32,
     "eval_every": 50,
-    "schedule": "constant",
-    "warmup": 0,
+    "lr_schedule": "constant",
+    "warmup_steps": 0,
     "learning_rate": 1e-3,
     "device": "cpu",
 }
@@ -52,7 +52,7 @@ def run_as_root(*command: str) -> bool:
 
 
 def tiny_config(**fields: object) -> RunConfig:
-    return RunConfig.from_flat(TINY_SETTINGS | {"steps": ENDLESS} | fields)
+    return RunConfig.from_flat(TINY_SETTINGS | {"max_steps": ENDLESS} | fields)
 
 
 def start_run(registry: Registry, owner: str = "ada", **fields: object) -> Run:

@@ -51,9 +51,9 @@ def decode_slowly(model, source_BS, max_tokens):
     "changes",
     [
         {},
-        {"norm": "post"},
-        {"positions": "sinusoidal", "position_scale": 3.0},
-        {"attention_bias": False, "tie_output": True},
+        {"norm_placement": "post"},
+        {"position_type": "sinusoidal", "sinusoidal_scale": 3.0},
+        {"attention_bias": False, "tie_output_embeddings": True},
     ],
 )
 def test_greedy_decoding_equals_running_the_whole_decoder_for_each_token(changes):
@@ -66,7 +66,7 @@ def test_greedy_decoding_equals_running_the_whole_decoder_for_each_token(changes
 
 
 def test_decoding_rotates_each_position_once(monkeypatch):
-    model = never_writes(untrained(positions="rope"), EOS)
+    model = never_writes(untrained(position_type="rope"), EOS)
     rotated, rotate = [], rotary.apply_rotary_emb
 
     def count_and_rotate(x_BHPK, angle_Pk):

@@ -35,7 +35,7 @@ SMALL = {
     "n_heads": 1,
     "n_layers": 1,
     "d_ff": 16,
-    "steps": 3,
+    "max_steps": 3,
     "batch_size": 16,
     "eval_every": 100,
 }
@@ -165,46 +165,46 @@ def test_a_run_on_rows_resumes_is_asked_and_is_read_without_them(tmp_path, monke
     rows = from_text("".join(f"w{i % 7} w{i // 7}\tv{i // 7} v{i % 7} end\n" for i in range(140)))
     store(rows)
     config = RunConfig.from_flat({**rows.task_settings(), **SMALL})
-    assert (config.model.source_vocabulary, config.model.max_positions) == (
+    assert (config.model.source_vocab_size, config.model.max_positions) == (
         len(rows.vocabulary) + 3,
         4,
     )
     trainer = Trainer(config)
     metrics = list(trainer)
     save_checkpoint(tmp_path / "c", trainer, metrics, trainer.evaluate())
-    resumed, _ = resume_trainer(tmp_path / "c", steps=5)
-    straight = Trainer(config.replace(steps=5))
+    resumed, _ = resume_trainer(tmp_path / "c", max_steps=5)
+    straight = Trainer(config.replace(max_steps=5))
     assert [m.loss for m in resumed] == [m.loss for m in straight][3:]
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "elsewhere"))
     manifest, family = load_model(tmp_path / "c")
     assert manifest.config == config
     view = SnapshotBuilder(manifest.config.task.load(), manifest.config, torch.device("cpu"))
     reply = view.predict(family, "w1 w2")
-    assert (reply["answer"], reply["right"]) == (None, None)
+    assert (reply["target"], reply["correct"]) == (None, None)
     assert "is unknown" in reply["note"]
     assert "'w99' is not a symbol" in view.predict(family, "w99")["error"]
-    lost, _ = resume_trainer(tmp_path / "c", steps=5)
+    lost, _ = resume_trainer(tmp_path / "c", max_steps=5)
     with pytest.raises(DatasetError, match=f"{rows.sha256[:12]}.* is not stored here"):
         lost.train_step()
     store(rows)
     view = SnapshotBuilder(manifest.config.task.load(), manifest.config, torch.device("cpu"))
-    assert view.predict(family, "w1 w2")["answer"] == ["v2", "v1", "end"]
+    assert view.predict(family, "w1 w2")["target"] == ["v2", "v1", "end"]
     assert len(view.snapshot(family, 3)["samples"]) == min(8, rows.count_held_out())
 
 
 @pytest.mark.parametrize(
     ("changed", "field"),
     [
-        ({"rows": "../../etc"}, "rows"),
-        ({"rows": "A" * 64}, "rows"),
-        ({"vocabulary": "a a"}, "vocabulary"),
-        ({"vocabulary": ""}, "vocabulary"),
-        ({"longest_answer": 129}, "longest_answer"),
-        ({"source_vocabulary": 13}, "source_vocabulary"),
+        ({"dataset_sha256": "../../etc"}, "dataset_sha256"),
+        ({"dataset_sha256": "A" * 64}, "dataset_sha256"),
+        ({"dataset_symbols": "a a"}, "dataset_symbols"),
+        ({"dataset_symbols": ""}, "dataset_symbols"),
+        ({"max_target_length": 129}, "max_target_length"),
+        ({"source_vocab_size": 13}, "source_vocab_size"),
         ({"max_positions": 4}, "max_positions"),
-        ({"task": "reverse"}, "rows"),
-        ({"task": "reverse", "rows": ""}, "vocabulary"),
-        ({"task": "reverse", "rows": "", "vocabulary": ""}, "longest_answer"),
+        ({"task": "reverse"}, "dataset_sha256"),
+        ({"task": "reverse", "dataset_sha256": ""}, "dataset_symbols"),
+        ({"task": "reverse", "dataset_sha256": "", "dataset_symbols": ""}, "max_target_length"),
     ],
 )
 def test_settings_of_rows_that_do_not_fit_name_their_field(changed, field):
@@ -246,13 +246,13 @@ def test_a_function_is_asked_once_and_its_answers_become_rows(tmp_path):
         tmp_path,
         "def answer(symbols):\n    return [s + '!' for s in symbols if s != '1'] or ['none']\n",
     )
-    rows = from_cli_argument(place, symbols=4, max_length=6, n=500)
+    rows = from_cli_argument(place, n_symbols=4, max_length=6, n=500)
     assert len(rows) == 500
     for source, target in rows.preview(500):
         assert set(source) <= set("0123")
         assert target == ([s + "!" for s in source if s != "1"] or ["none"])
-    assert rows.sha256 == from_function(place, symbols=4, max_length=6, n=500).sha256
-    fewer = from_function(place, symbols=2, min_length=7, max_length=8, n=10_000)
+    assert rows.sha256 == from_function(place, n_symbols=4, max_length=6, n=500).sha256
+    fewer = from_function(place, n_symbols=2, min_length=7, max_length=8, n=10_000)
     assert len(fewer) == 2**7 + 2**8  # all there are
 
 

@@ -71,7 +71,7 @@ def attention(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any
         "columns": columns,
         "weights": pack_uint16(weights_LHQM),
         "possible": recording.attn_mask[kind][0].int().tolist(),
-        "family": subject.config.family,
+        "architecture": subject.config.architecture,
         **answer_fields(subject, batch, written),
     }
 
@@ -117,7 +117,7 @@ def _attention_of_any_model(
         "columns": columns,
         "weights": pack_uint16(weights_LHQM),
         "possible": (attn_mask_QM.tril() if kind == "decoder" else attn_mask_QM).tolist(),
-        "family": subject.config.family,
+        "architecture": subject.config.architecture,
         **answer_fields(subject, question, subject.token_names(generated_BT[0, :n].tolist())),
     }
 
@@ -144,7 +144,7 @@ def steps(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     name = subject.task.vocabulary.token_name
     step_fields: list[dict[str, Any]] = [
         {
-            "given": subject.token_names(step.prefix),
+            "prefix": subject.token_names(step.prefix),
             "candidates": [
                 [name(token), round(probability, 6)] for token, probability in step.top_tokens
             ],

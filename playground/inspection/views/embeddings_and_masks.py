@@ -79,20 +79,20 @@ def symbols(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     return {
         "side": side,
         "positions": {
-            "kind": subject.transformer.config.positions,
+            "kind": subject.transformer.config.position_type,
             "weights": []
             if positions_PD is None
             else json_array(positions_PD[:MAX_ROWS, :MAX_COLUMNS], 3),
             "of": [0, subject.transformer.config.d_model]
             if positions_PD is None
             else list(positions_PD.shape),
-            "loudness": None
+            "rms": None
             if positions_PD is None
             else json_number(float(positions_PD.pow(2).mean().sqrt())),
             "symbols": json_number(
                 float((token_embeddings(subject, side)[1] * embedding.scale).pow(2).mean().sqrt())
             ),
-            "told": position_description(subject, side),
+            "description": position_description(subject, side),
         },
         "waves": {
             "picture": picture,
@@ -131,10 +131,10 @@ def position_description(subject: InspectedModel, side: str) -> str:
     return {
         "learned": "learned in training",
         "sinusoidal": "sinusoidal",
-        "from-the-end": "learned in training, and counted from the end (0 is EOS)"
+        "learned-from-end": "learned in training, and counted from the end (0 is EOS)"
         if side == "source"
         else "learned in training",
-        "randomised": "learned in training at randomly sampled positions; these are the evenly "
+        "randomized": "learned in training at randomly sampled positions; these are the evenly "
         "spaced ones used at inference",
         "rope": f"{inside}self-attention rotates queries and keys by their positions (RoPE). "
         "Activations shows this as the stage “turned queries”.",
@@ -144,7 +144,7 @@ def position_description(subject: InspectedModel, side: str) -> str:
         "Activations shows this as the stage “distance”.",
         "none": f"{inside}it has no position encoding. The encoder processes a set. The decoder "
         "can still infer positions from its causal mask.",
-    }[subject.transformer.config.positions]
+    }[subject.transformer.config.position_type]
 
 
 def _word_order_fields(request: dict[str, Any]) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def sizes(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     decoder_input = subject.token_names(batch.decoder_input_BT[0, :MAX_TOKENS].tolist())
     return {
         "padding": padding_demo(subject, batch),
-        "look_ahead": {"names": decoder_input, "mask": causal_mask_rows(len(decoder_input))},
+        "causal": {"names": decoder_input, "mask": causal_mask_rows(len(decoder_input))},
         "softmax": _softmax_demo(request),
         "kinds": attention_types(subject, batch, layer),
         "layer": layer,
@@ -217,8 +217,10 @@ def padding_demo(subject: InspectedModel, batch: Batch) -> dict[str, Any]:
 
     The result has its tokens, the padding mask, and the change of the logits by padding.
     """
-    room = subject.transformer.config.max_positions - batch.source_BS.shape[1]
-    source_BS = nn.functional.pad(batch.source_BS, (0, min(EXTRA_PADDING, room)), value=PAD)
+    free_positions = subject.transformer.config.max_positions - batch.source_BS.shape[1]
+    source_BS = nn.functional.pad(
+        batch.source_BS, (0, min(EXTRA_PADDING, free_positions)), value=PAD
+    )
     tokens = source_BS[0].tolist()
     logits, padded = (
         subject.transformer(source, batch.decoder_input_BT)

@@ -36,7 +36,8 @@ from .request import source_text as text_of
 
 ABLATION_SETS = ("single", "groups", "keep")
 MAX_STEPS, MIN_STEPS = 24, 6
-TIME_BUDGET = 60.0  # seconds; a large model is measured on fewer sequences, and the result says so
+# seconds; a large model is measured on fewer sequences, and the result states it
+TIME_BUDGET = 60.0
 SHORT_TIME_BUDGET = 2.0  # seconds, for interactive requests
 MIN_SEQUENCES = 32  # sequences
 TOP_K = 3
@@ -55,11 +56,11 @@ def head_scores(subject: InspectedModel, request: dict[str, Any]) -> dict[str, A
             "patterns": json_numbers(score.patterns),
             "chance": json_numbers(score.uniform_baseline),
             "entropy": json_number(score.entropy),
-            "most_entropy": json_number(score.max_entropy),
+            "max_entropy": json_number(score.max_entropy),
             "aligned": json_number(score.alignment_fraction),
             "distance": json_number(score.alignment_distance),
             "best": score.best_pattern,
-            "says": score.description,
+            "description": score.description,
         }
         for score in scoring.score_heads_on_batch(subject, batch)
     ]
@@ -111,7 +112,7 @@ def heads_over_training(subject: InspectedModel, request: dict[str, Any]) -> dic
     return {
         "sequences": len(batch.source_BS),
         "lengths": length_range(subject),
-        "kept": len(history),
+        "n_steps": len(history),
         "steps": steps,
         "heads": rows,
     }
@@ -204,8 +205,7 @@ def summarize_ablation(
     if before.exact_match < MIN_EXACT_MATCH:
         return (
             f"The intact model has an exact match of only {format_percent(before.exact_match)}, so "
-            "a drop "
-            "says little; compare the log-probabilities."
+            "a drop is not informative; compare the log-probabilities."
         )
     least = min(effects, key=lambda effect: effect.exact_match_drop)
     if which == "groups":
@@ -243,7 +243,7 @@ def summarize_ablation(
     spare = [
         effect.components[0] for effect in singles if effect.exact_match_drop < NEGLIGIBLE_DROP
     ]
-    largest_effect = (
+    max_effect = (
         f"The head with the largest effect is {worst.name}: without it, exact match is "
         f"{format_percent(worst.ablated.exact_match)}."
     )
@@ -255,10 +255,8 @@ def summarize_ablation(
         )
     together = describe_redundant_heads(ablation, singles, method)
     if not together:
-        return largest_effect
-    lead = (
-        largest_effect if worst.exact_match_drop >= NEGLIGIBLE_DROP else "No single head is needed."
-    )
+        return max_effect
+    lead = max_effect if worst.exact_match_drop >= NEGLIGIBLE_DROP else "No single head is needed."
     hint = (
         " See also the log-probability, the groups and keep only."
         if "redundant" in together
@@ -281,8 +279,7 @@ def describe_redundant_heads(ablation: Ablation, singles: list[AblationEffect], 
     each = (
         f"{len(spare)} of {len(singles)} heads have a negligible effect one at a time, each a drop "
         f"of less than {format_percent(NEGLIGIBLE_DROP)}; without all {len(spare)} together, exact "
-        "match is "
-        f"{format_percent(together.ablated.exact_match)}"
+        f"match is {format_percent(together.ablated.exact_match)}"
     )
     if together.exact_match_drop < NEGLIGIBLE_DROP:
         return f"{each}: this task does not need them."
@@ -360,7 +357,7 @@ def activation_patching(subject: InspectedModel, request: dict[str, Any]) -> dic
     """
     text, symbol, vocabulary = text_of(request), request.get("symbol"), subject.task.vocabulary
     tokens = subject.encode_text(text).source_BS[0, :-1].tolist()
-    place = int_field(request, "place", 0, len(tokens) - 1)
+    place = int_field(request, "source_position", 0, len(tokens) - 1)
     if symbol is None:
         symbol = vocabulary.symbols[
             (vocabulary.symbols.index(vocabulary.token_name(tokens[place])) + 1)
@@ -372,7 +369,7 @@ def activation_patching(subject: InspectedModel, request: dict[str, Any]) -> dic
     return {
         "source": subject.token_names(patching_result.clean_source),
         "changed": subject.token_names(patching_result.corrupted_source),
-        "place": place,
+        "source_position": place,
         "symbol": vocabulary.token_name(patching_result.corrupted_source[place]),
         "position": patching_result.position,
         "token": vocabulary.token_name(patching_result.clean_token),
@@ -400,7 +397,7 @@ def lens(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
             "embedding",
             *(f"layer {layer + 1}" for layer in range(subject.transformer.config.n_layers)),
         ],
-        "given": subject.token_names(batch.decoder_input_BT[0].tolist()),
+        "decoder_input": subject.token_names(batch.decoder_input_BT[0].tolist()),
         "right": subject.token_names(batch.labels_BT[0].tolist()),
         "vocabulary": subject.token_names(list(range(probabilities_LTV.shape[-1]))),
         "candidates": [
@@ -423,7 +420,7 @@ def logit_attribution(subject: InspectedModel, request: dict[str, Any]) -> dict[
     """
     batch = subject.encode_text(text_of(request))
     names, labels = (
-        subject.token_names(list(range(subject.transformer.config.target_vocabulary))),
+        subject.token_names(list(range(subject.transformer.config.target_vocab_size))),
         batch.labels_BT[0].tolist(),
     )
     position = int_field(request, "position", 0, len(labels) - 1)

@@ -87,13 +87,13 @@ class Origin:
         """Return the tensor of another stage of the same block."""
         return self.path.stage(self.stage.block, name).tensor
 
-    def _given(self) -> Tensor:
+    def _input(self) -> Tensor:
         """Return the input of the block: the last tensor before it."""
         return self.path.stages[self.begins - 1].tensor
 
-    def _asked(self) -> Tensor:
+    def _query_input(self) -> Tensor:
         """Return the input of the sublayer, after its norm in a pre-norm model."""
-        return self._same("norm") if self.config.norm == "pre" else self._given()
+        return self._same("norm") if self.config.norm_placement == "pre" else self._input()
 
     def _memory(self) -> Tensor:
         """Return the output of the encoder: the tensor before the target embedding."""
@@ -123,7 +123,7 @@ class Origin:
         result = dot_product_detail(
             score.query_K, score.key_K, names, value, root=score.root, bias=bias
         )
-        return result | {"may_look": score.attended}
+        return result | {"attended": score.attended}
 
     def _turned(self, head: int, row: int, column: int, value: float) -> dict[str, Any]:
         """RoPE: rotate a pair of numbers, half a vector apart, by its angle at this position."""
@@ -170,13 +170,13 @@ class Origin:
             layer, input_XD, out = self.family.output, self.path.stages[self.at - 1].tensor, column
         elif name in ("gate", "widen", "narrow"):
             layer, inside = self._layer(f".{name}"), ACTIVATIONS[self.config.activation][0]
-            input_XD, out = self._same(inside) if name == "narrow" else self._asked(), column
+            input_XD, out = self._same(inside) if name == "narrow" else self._query_input(), column
         else:
             layer = self._layer(".query" if name == "queries" else ".key_value")
             input_XD = (
                 self._memory()
                 if self.part and self.part.kind == "cross" and name != "queries"
-                else self._asked()
+                else self._query_input()
             )
             # Several heads may share the keys and values of one head.
             own = (
@@ -216,11 +216,13 @@ class Origin:
         if self.part is None:  # a final norm
             norm, input_D = (
                 self.family.get_submodule(self.stage.block.replace(" final norm", "_norm")),
-                self._given()[row],
+                self._input()[row],
             )
         else:
             norm = self.family.get_submodule(f"{self._around()}.norm")
-            input_D = (self._given() if self.config.norm == "pre" else self._same("residual"))[row]
+            input_D = (
+                self._input() if self.config.norm_placement == "pre" else self._same("residual")
+            )[row]
         x, gain = (
             ["x", float(input_D[column])],
             ["weight, learned", float(cast(nn.LayerNorm | RMSNorm, norm).weight[column])],
@@ -249,7 +251,7 @@ class Origin:
             result = self._same("narrow" if "feed-forward" in block else "output projection")
             return equation_detail(
                 "x + output",
-                [["x", float(self._given()[row, column])], ["output", float(result[row, column])]],
+                [["x", float(self._input()[row, column])], ["output", float(result[row, column])]],
                 value,
             )
         if name == "ReLU":
@@ -300,7 +302,7 @@ class Origin:
             return equation_detail(
                 "E · scale", [learned, ["scale: square root of d_model", embedding.scale]], value
             )
-        if self.config.positions != "sinusoidal":
+        if self.config.position_type != "sinusoidal":
             tokens = self.path.source if block.startswith("source") else self.path.decoder_input
             at = embedding.position_ids(torch.tensor([tokens]))
             place = row if isinstance(at, slice) else int(at.flatten()[row])
@@ -312,7 +314,7 @@ class Origin:
         wave = "cos" if column % 2 else "sin"
         period = wavelength(column, self.config.d_model)
         parts = [
-            ["factor", self.config.position_scale],
+            ["factor", self.config.sinusoidal_scale],
             ["position, from 0", row],
             ["wavelength of this dimension", period],
         ]

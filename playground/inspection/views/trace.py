@@ -65,7 +65,7 @@ def trace(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
             **_tensor_fields(subject, path, path.stages[at], head),
         },
         "source": subject.token_names(path.source),
-        "given": subject.token_names(path.decoder_input),
+        "decoder_input": subject.token_names(path.decoder_input),
         **embeddings_and_masks.with_answer(subject, request),
     }
 
@@ -96,8 +96,7 @@ def trace_cell(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
     if head >= subject.transformer.config.n_heads:
         raise InspectionError(
             f"there is no head {head + 1}; this model has {subject.transformer.config.n_heads} in "
-            "each "
-            "layer"
+            "each layer"
         )
     if row >= stage.tensor.shape[-2] or column >= stage.tensor.shape[-1]:
         shape = " x ".join(map(str, stage.tensor.shape[-2:]))
@@ -159,7 +158,7 @@ def _tensor_fields(
         "weights": json_array(visible, 4),
         "possible": possible,
         "signed": bool(len(finite) and finite.min() < 0),
-        "most": 1.0 if stage.name in ("softmax", "probabilities", "mask") else json_number(max_abs),
+        "max": 1.0 if stage.name in ("softmax", "probabilities", "mask") else json_number(max_abs),
         "cut": f"the first {len(visible)} of {n_rows} rows, {visible.shape[1]} of {n_columns} "
         "columns"
         if visible.shape != table.shape
@@ -190,7 +189,7 @@ def _chapter_fields(
 ) -> list[dict[str, Any]]:
     """Return the six chapters.
 
-    Each has the most informative stage and head, and a sentence about this sequence.
+    Each has the most informative stage and head, and a text about this sequence.
     """
     source, decoder_input, target = (
         subject.token_names(tokens)
@@ -203,7 +202,7 @@ def _chapter_fields(
     )
     own_M = path.stage("encoder self-attention, layer 1", "softmax").tensor[head, 0]
     mix = sorted(zip(own_M.tolist(), source, strict=True), key=lambda pair: -pair[0])
-    crossing, walker = _most_aligned_head(subject, path, len(source) - 1)
+    crossing, walker = _best_aligned_head(subject, path, len(source) - 1)
     places = path.stage(crossing, "softmax").tensor[walker].argmax(-1) + 1
     written = path.stage("output", "logits").tensor.argmax(-1).tolist()
     last, parts = (
@@ -235,8 +234,7 @@ def _chapter_fields(
             head,
             "decoder self-attention, layer 1/softmax",
             f"Decoder input {_join_tokens(decoder_input)}, {writes} {_join_tokens(target)}: the "
-            "input is shifted right. "
-            "No position attends to later positions.",
+            "input is shifted right. No position attends to later positions.",
         ),
         (
             walker,
@@ -248,18 +246,18 @@ def _chapter_fields(
         (
             0,
             "output/probabilities",
-            f"The most likely of {config.target_vocabulary} tokens at each position: "
+            f"The most likely of {config.target_vocab_size} tokens at each position: "
             f"{_join_tokens(subject.token_names(written))}.",
         ),
     ]
     names = [_stage_id(stage) for stage in path.stages]
     return [
-        {"title": title, "stage": names.index(key), "head": at, "sentence": sentence}
-        for title, (at, key, sentence) in zip(CHAPTERS, result, strict=True)
+        {"title": title, "stage": names.index(key), "head": at, "description": text}
+        for title, (at, key, text) in zip(CHAPTERS, result, strict=True)
     ]
 
 
-def _most_aligned_head(subject: InspectedModel, path: ForwardTrace, length: int) -> tuple[str, int]:
+def _best_aligned_head(subject: InspectedModel, path: ForwardTrace, length: int) -> tuple[str, int]:
     """Return the cross-attention block and head with the most attention on the task's alignment.
 
     For a task without a known alignment, it is the first head of the first block.

@@ -83,7 +83,7 @@ def test_tasks_count_seeds_that_never_reach_the_goal_too():
                 "task": "copy",
                 "seeds": 3,
                 "budget": 600,
-                "asked": 2000,
+                "n_evaluated": 2000,
                 "steps": [40, 60],
                 "scores": [1.0, 1.0, 0.5],
             }
@@ -156,7 +156,7 @@ def test_a_task_measured_alone_replaces_its_row_and_says_when(fake, elsewhere):
 
 def test_a_table_of_the_lab_that_is_cut_off_keeps_its_runs_and_its_seconds(monkeypatch, tmp_path):
     monkeypatch.setattr(lengths.tempfile, "gettempdir", lambda: str(tmp_path))
-    told = {"rows": [], "sentence": "done"}
+    told = {"rows": [], "summary": "done"}
     folders = []
 
     def carry_out(whole, **options):
@@ -172,6 +172,6 @@ def test_a_table_of_the_lab_that_is_cut_off_keeps_its_runs_and_its_seconds(monke
     with pytest.raises(KeyboardInterrupt):
         lengths.measure()
     assert folders[0].is_dir()
-    assert lengths.measure() == [{"seconds": 130, "runs": 0, "sentence": "done"}]
+    assert lengths.measure() == [{"seconds": 130, "runs": 0, "summary": "done"}]
     assert folders[0] == folders[1]
     assert not folders[0].exists()

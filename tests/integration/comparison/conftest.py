@@ -39,16 +39,16 @@ def digits(tmp_path_factory):
             "n_layers": 1,
             "d_ff": 64,
             "dropout": 0.0,
-            "norm": "pre",
-            "positions": "learned",
-            "steps": 150,
+            "norm_placement": "pre",
+            "position_type": "learned",
+            "max_steps": 150,
             "batch_size": 64,
             "learning_rate": 6e-3,
-            "warmup": 20,
-            "eval_n": 64,
+            "warmup_steps": 20,
+            "eval_size": 64,
             "seed": 0,
             "device": "cpu",
-            "threads": 1,
+            "num_threads": 1,
         }
     )
     trainer = Trainer(config)

@@ -72,7 +72,7 @@ def test_every_line_is_there_and_says_what_it_is(whole, tiny_gpt2, tiny_bert):
     for row in result["rows"][5:8]:
         assert row["over"] is True
         assert row["weights_bytes"] == 4 * row["parameters"] > 0
-        assert row["grown_bytes"] is not None
+        assert row["added_bytes"] is not None
         assert row["seconds_an_item"] > 0
         assert 0 <= row["exact_match_low"] <= row["exact_match"] <= row["exact_match_high"] <= 1
     assert "1 few-shot examples" in result["rows"][5]["way"]
@@ -117,8 +117,8 @@ def test_the_time_is_told_before_the_first_item(whole, tiny_gpt2):
     assert order[:3] == ["estimate", "item", "model"]
     estimate = next(row for row in whole[0] if row["kind"] == "estimate")
     assert estimate["seconds"] > 0
-    assert "one forward pass of" in estimate["sentence"]
-    assert ("say", estimate["sentence"]) in whole[2]
+    assert "one forward pass of" in estimate["message"]
+    assert ("message", estimate["message"]) in whole[2]
 
 
 def test_a_cancelled_table_keeps_what_it_had(digits, tiny_gpt2):

@@ -47,7 +47,7 @@ def test_a_head_learns_and_the_folder_that_it_leaves_is_a_model(kind, request, t
     assert rows[-1]["loss"] < rows[1]["loss"]
     assert rows[-1]["held_out_accuracy"] == result["held_out"]["accuracy"] >= 0.8
     assert result["held_out"]["low"] < result["held_out"]["accuracy"]
-    assert result["chance"] == result["most_frequent"] == 0.5
+    assert result["chance"] == result["majority_fraction"] == 0.5
     assert result["before"]["note"] == "untrained: randomly initialized"
     after = result["after"]["labels"]
     assert after[0]["label"] == "pro"

@@ -32,15 +32,17 @@ def test_two_banks_begin_as_one_word_and_layers_draw_them_apart():
 
 
 def test_river_bank_embedding_is_nearer_to_shore_than_loan_bank():
-    found = run("banks", {"model": ENCODER, "beside": ["shore"]}, ProgressReporter())
-    assert found["beside"] == ["shore"]
-    assert all(layer["beside"][0][0] > layer["beside"][0][1] for layer in found["layers"][1:])
+    found = run("banks", {"model": ENCODER, "references": ["shore"]}, ProgressReporter())
+    assert found["references"] == ["shore"]
+    assert all(
+        layer["references"][0][0] > layer["references"][0][1] for layer in found["layers"][1:]
+    )
 
 
 @pytest.mark.smoke
 def test_cosines_equal_those_by_hand(tiny_bert):
     text = "the bank refused my loan. the bank by the river was steep."
-    found = run("banks", {"model": tiny_bert, "text": text, "beside": []}, ProgressReporter())
+    found = run("banks", {"model": tiny_bert, "text": text, "references": []}, ProgressReporter())
     inside = load_for_inspection(tiny_bert, ProgressReporter())
     with torch.no_grad():
         hidden = inside.model(
@@ -54,7 +56,7 @@ def test_cosines_equal_those_by_hand(tiny_bert):
 def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
     found = run(
         "banks",
-        {"model": tiny_gpt2, "text": "a zebra saw the zebra", "word": "Zebra", "beside": []},
+        {"model": tiny_gpt2, "text": "a zebra saw the zebra", "word": "Zebra", "references": []},
         ProgressReporter(),
     )
     assert len(found["places"][0]) > 1
@@ -67,7 +69,7 @@ def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
         ({"word": "loan"}, "'loan' occurs once in the text"),
         ({"word": "cat"}, "'cat' occurs not at all in the text"),
         ({"text": "bank " * 300}, "has 302 tokens"),
-        ({"beside": "river"}, "beside must be at most 8 words"),
+        ({"references": "river"}, "references must be at most 8 words"),
         ({"word": ""}, "word is empty"),
     ],
 )
@@ -79,10 +81,10 @@ def test_what_cannot_be_compared_is_said(tiny_bert, what, said):
 def test_king_minus_man_plus_woman_in_a_real_encoder():
     found = run("analogy", {"model": ENCODER}, ProgressReporter())
     assert found["nearest"][0]["token"] == "king"  # one of the three: why they are left out
-    assert found["nearest"][0]["given"]
+    assert found["nearest"][0]["is_input"]
     expected = found["expected"]
-    assert expected["without_given"] < expected["with_given"]
-    assert expected["without_given"] == 1
+    assert expected["without_input_words"] < expected["with_input_words"]
+    assert expected["without_input_words"] == 1
     assert expected["of_the_first_alone"] == 2  # the arithmetic gains one place
     assert "'queen' has rank 2, and rank 1 without" in found["finding"]
 
@@ -135,7 +137,11 @@ def test_ranks_count_who_is_nearer(monkeypatch, tiny_bert, queen, ranks):
     )
     monkeypatch.setattr(embeddings, "load_for_inspection", lambda *_: inside)
     found = embeddings.analogy({"model": tiny_bert}, ProgressReporter())["expected"]
-    assert (found["with_given"], found["without_given"], found["of_the_first_alone"]) == ranks
+    assert (
+        found["with_input_words"],
+        found["without_input_words"],
+        found["of_the_first_alone"],
+    ) == ranks
     with pytest.raises(JobError, match="'zebra' is not a single token"):
         embeddings.analogy({"model": tiny_bert, "plus": "zebra"}, ProgressReporter())
     with pytest.raises(JobError, match="one of the three given words"):
@@ -145,7 +151,7 @@ def test_ranks_count_who_is_nearer(monkeypatch, tiny_bert, queen, ranks):
 def test_reference_word_has_leading_space_and_is_not_first_token(tiny_gpt2):
     text = "the bank refused my loan. the bank by the river was steep."
     found = run(
-        "banks", {"model": tiny_gpt2, "text": text, "beside": ["river"]}, ProgressReporter()
+        "banks", {"model": tiny_gpt2, "text": text, "references": ["river"]}, ProgressReporter()
     )
     inside = load_for_inspection(tiny_gpt2, ProgressReporter())
     read = [
@@ -163,12 +169,12 @@ def test_reference_word_has_leading_space_and_is_not_first_token(tiny_gpt2):
             torch.cosine_similarity(hidden[0, place].mean(0), word, dim=0).item()
             for place in found["places"]
         ]
-        assert found["layers"][layer]["beside"][0] == pytest.approx(by_hand, abs=1e-5)
+        assert found["layers"][layer]["references"][0] == pytest.approx(by_hand, abs=1e-5)
 
 
 def test_other_pairs_are_without_the_very_first_token(tiny_gpt2):
     text = "the bank by the river, the bank and my loan"
-    found = run("banks", {"model": tiny_gpt2, "text": text, "beside": []}, ProgressReporter())
+    found = run("banks", {"model": tiny_gpt2, "text": text, "references": []}, ProgressReporter())
     inside = load_for_inspection(tiny_gpt2, ProgressReporter())
     ids = inside.tokenizer(text)["input_ids"]
     with torch.no_grad():
@@ -186,7 +192,7 @@ def test_states_after_final_norm_are_not_compared_with_earlier_ones(tiny_gpt2, t
     """transformers gives the last layer of a GPT-2 behind its final norm only; a BERT has none."""
     text = "the bank refused my loan. the bank by the river was steep."
     causal, masked = (
-        run("banks", {"model": name, "text": text, "beside": []}, ProgressReporter())
+        run("banks", {"model": name, "text": text, "references": []}, ProgressReporter())
         for name in (tiny_gpt2, tiny_bert)
     )
     assert any("after the final norm" in note for note in causal["notes"])
@@ -198,7 +204,7 @@ def test_a_word_at_the_very_beginning_is_said_to_be_unlike_others(tiny_gpt2, tin
     for name, said in ((tiny_gpt2, True), (tiny_bert, False)):
         notes = run(
             "banks",
-            {"model": name, "text": "bank by the river, bank", "beside": []},
+            {"model": name, "text": "bank by the river, bank", "references": []},
             ProgressReporter(),
         )["notes"]
         assert any("is the first token" in note for note in notes) == said

@@ -61,7 +61,7 @@ def checkpoint(small_run, tmp_path_factory):
     it.
     """
     folder = tmp_path_factory.mktemp("checkpoint") / "small"
-    trainer = Trainer(small_run.replace(min_length=3, max_length=4, steps=2))
+    trainer = Trainer(small_run.replace(min_length=3, max_length=4, max_steps=2))
     save_checkpoint(folder, trainer, list(trainer))
     return str(folder)
 
@@ -85,7 +85,7 @@ def asked(checkpoint, tiny_models):
 def family(tiny_models):
     """A fixture as a family, on reversal of digits."""
 
-    def make(fixture, symbols=10):
+    def make(fixture, n_symbols=10):
         heard = Heard()
         found = pretrained.resolve(str(tiny_models / fixture), heard.tell)
         kind = "text-generation" if fixture == "tiny-gpt2" else "fill-mask"
@@ -96,7 +96,7 @@ def family(tiny_models):
             else pretrained_families.PretrainedMaskedFamily
         )
         return make(
-            pipe.model, pipe.tokenizer, load_task("reverse", symbols), fixture
+            pipe.model, pipe.tokenizer, load_task("reverse", n_symbols), fixture
         ), pipe.tokenizer
 
     return make
@@ -225,7 +225,7 @@ def test_the_same_seed_gives_the_same_losses_and_another_one_others(asked):
 
 def test_a_symbol_without_a_token_of_its_own_is_named(family):
     with pytest.raises(JobError, match="tiny-bert has no single token for the symbol A"):
-        family("tiny-bert", symbols=62)  # its tokenizer makes small letters of capitals
+        family("tiny-bert", n_symbols=62)  # its tokenizer makes small letters of capitals
 
 
 def test_sequences_beyond_the_models_positions_are_refused(family):
@@ -352,7 +352,7 @@ def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
         lambda name: tiny_models / "tiny-gpt2" if name == "tiny-gpt2" else None,
     )
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
-    monkeypatch.setattr(finetune, "SHARED_MAX_KEPT", 2)
+    monkeypatch.setattr(finetune, "SHARED_MAX_MODELS", 2)
     with pytest.raises(JobError, match="steps is 201; give a whole number from 1 to 200"):
         finetune.finetune(asked(model="tiny-gpt2", steps=201), ProgressReporter())
     names = [
@@ -401,7 +401,7 @@ def test_the_command_line_leaves_a_model_and_does_not_replace_it_unasked(asked, 
 
 
 def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monkeypatch):
-    monkeypatch.setattr(finetune, "SHARED_MAX_KEPT", 3)
+    monkeypatch.setattr(finetune, "SHARED_MAX_MODELS", 3)
 
     def keep(name, owner, minutes):
         (tmp_path / name).mkdir()

@@ -67,7 +67,7 @@ def over(comparer, job, owner="ada", seconds=100):
 def working(comparer, job, said="", owner="ada"):
     wait_for(
         lambda: (
-            said in comparer.poll(job, owner)["sentence"]
+            said in comparer.poll(job, owner)["message"]
             and comparer.poll(job, owner)["status"] == "working"
         ),
         100,
@@ -85,7 +85,7 @@ def test_a_table_with_the_models_of_the_hub(comparer, served, digits):
         "table", table(digits, "gpt2", "nobody/nothing", "bert-base-uncased"), "ada"
     )
     answer = over(comparer, job)
-    assert answer["status"] == "done", answer["sentence"]
+    assert answer["status"] == "done", answer["message"]
     lines = [(row["model"], row["what"], row["n"]) for row in answer["result"]["rows"][4:]]
     pretrained = "pretrained, never trained on this task"
     assert lines == [
@@ -120,7 +120,7 @@ def test_a_download_that_hangs_is_cancelled_at_once_and_the_next_job_works(
         working(comparer, job, "Downloading ben/hangs")
         behind = comparer.submit("table", table(digits), "ben")
         assert comparer.poll(behind, "ben")["status"] == "waiting"
-        assert comparer.poll(behind, "ben")["place"] == 1
+        assert comparer.poll(behind, "ben")["queue_position"] == 1
         # what only asks need not wait
         light = over(comparer, comparer.submit("cached", {}, "cy"), "cy")
         assert "gpt2" in [row["name"] for row in light["result"]["models"]]
@@ -149,7 +149,7 @@ def test_the_process_is_killed_and_the_next_job_has_a_new_one(comparer, served, 
         os.kill(first, signal.SIGKILL)
         answer = over(comparer, job)
     assert answer["status"] == "failed"
-    assert answer["sentence"].startswith(
+    assert answer["message"].startswith(
         "ben/dies: the process ended (killed, probably because the machine ran out"
     )
     assert answer["again"]
@@ -157,7 +157,7 @@ def test_the_process_is_killed_and_the_next_job_has_a_new_one(comparer, served, 
         -1
     ] == "digits"
     second = over(comparer, behind)
-    assert second["status"] == "done", second["sentence"]
+    assert second["status"] == "done", second["message"]
     assert comparer.process_id not in (None, first)
 
 
@@ -209,7 +209,7 @@ def test_what_nobody_asks_for_makes_way_and_is_forgotten(
             over(comparer, comparer.submit("table", table(digits), "ben"), "ben")["status"]
             == "done"
         )
-    assert "its page no longer polls" in comparer.poll(left, "ada")["sentence"]
+    assert "its page no longer polls" in comparer.poll(left, "ada")["message"]
     monkeypatch.setattr(jobs_module, "JOB_TTL_S", 0.0)
     wait_for(lambda: left not in comparer._jobs, 60, "the end of what was kept")
 
@@ -226,8 +226,8 @@ def test_hosted_comparer_rejects_local_folders_and_limits_downloads(served, digi
     comparer = JobQueue(hosted=True)
     try:
         told = over(comparer, comparer.submit("about", {"models": [tiny_gpt2]}, "ada"))["result"]
-        assert "is not the name of a model" in told["models"][0]["sentence"]
-        assert (told["folders"], told["most_bytes"]) == (False, 600_000_000)
+        assert "is not the name of a model" in told["models"][0]["message"]
+        assert (told["folders"], told["max_bytes"]) == (False, 600_000_000)
     finally:
         comparer.close()
     wait_for(lambda: comparer.process_id is None, 60, "the end of the process")
@@ -242,7 +242,7 @@ if __name__ == "__main__":
     job = comparer.submit("about", {"models": ["../odd"]}, "ada")
     while (answer := comparer.poll(job, "ada"))["status"] not in ("done", "failed"):
         time.sleep(0.05)
-    assert "is not the name of a model" in answer["result"]["models"][0]["sentence"], answer
+    assert "is not the name of a model" in answer["result"]["models"][0]["message"], answer
     print(sorted({"torch", "transformers", "huggingface_hub"} & set(sys.modules)))
     comparer.close()
 """
@@ -375,7 +375,7 @@ class Idle(JobQueue):
 
 
 def test_of_a_job_that_is_over_little_is_kept_and_of_many_the_latest(monkeypatch):
-    monkeypatch.setattr(jobs_module, "MAX_KEPT_TOTAL", 10)
+    monkeypatch.setattr(jobs_module, "MAX_RETAINED_TOTAL", 10)
     comparer = Idle()
     jobs = {}
     for owner in ("ada", "ben"):
@@ -415,15 +415,15 @@ def test_cancelled_fine_tuning_is_over_when_its_weights_are_on_the_disk(
     told = comparer.poll(job, "ada")
     assert told["status"] in ("working", "cancelled")
     if told["status"] == "working":
-        assert "saving the model" in told["sentence"]
+        assert "saving the model" in told["message"]
     told = over(comparer, job)
-    assert (told["status"], told["sentence"]) == (
+    assert (told["status"], told["message"]) == (
         "cancelled",
         "cancelled; the results so far are available",
     )
     assert 0 < told["result"]["steps"] < 5000
     known = comparer.submit("about", {"models": [told["result"]["model"]]}, "ada")
-    assert not over(comparer, known)["result"]["models"][0]["sentence"]
+    assert not over(comparer, known)["result"]["models"][0]["message"]
 
 
 def test_cancelled_finetuning_may_save_until_the_timeout(monkeypatch):
@@ -438,7 +438,7 @@ def test_cancelled_finetuning_may_save_until_the_timeout(monkeypatch):
     comparer.cancel(job.id, "ada")
     left = job.cancelled_at
     comparer.cancel(job.id, "ada")
-    comparer._on_message("say", job, ("Training",))
+    comparer._on_message("message", job, ("Training",))
     assert (job.status, job.cancelled_at) == ("working", left)
     assert "saving the model" in job.message
     comparer._housekeep(left + jobs_module.SAVE_TIMEOUT_S - 1)

@@ -77,7 +77,7 @@ def test_model_is_downloaded_once_and_then_loaded_from_cache(served, cache):
     assert found.bytes == weights
     shares = [entry for entry in told if entry[0] == "share"]
     assert shares[-1][1] <= shares[-1][2]
-    assert any("MB in" in entry[1] for entry in told if entry[0] == "say")
+    assert any("MB in" in entry[1] for entry in told if entry[0] == "message")
     with served.record_requests() as seen:
         again = resolve("gpt2", ProgressReporter())
     assert (again.where, again.folder, seen) == ("cache", found.folder, [])
@@ -114,9 +114,9 @@ def test_about_tells_sizes_without_a_download(served, tiny_gpt2):
         ("bert-base-uncased", "hub", "masked"),
     ]
     assert rows[0]["parameters"] > 100_000
-    assert "there is no repository nobody/nothing" in rows[2]["sentence"]
+    assert "there is no repository nobody/nothing" in rows[2]["message"]
     assert (rows[3]["where"], rows[3]["kind"]) == ("directory", "causal")
-    assert "is not the name of a model" in rows[4]["sentence"]
+    assert "is not the name of a model" in rows[4]["message"]
     assert not any(row["unreached"] for row in rows)
     assert not [request for request in seen if "/resolve/" in request.path]
     assert list_cached({}, ProgressReporter())["models"] == []

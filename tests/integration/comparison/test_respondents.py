@@ -261,7 +261,7 @@ def test_the_scratch_models_answer_counts_only_when_it_ends(digits):
             config=family.config,
         )
         scratch = CheckpointModel("stub", TASK, family)
-        scratch.family = stub
+        scratch.model = stub
         answer = scratch.generate(Example(("3", "1", "4"), ("4", "1", "3")))
         assert (answer.parsed == ("4", "1", "3")) is right
 
@@ -365,8 +365,8 @@ def test_masking_one_token_at_a_time_leaks_target_by_elimination(tiny_bert):
     assert at_once.exact == 0
     assert one_by_one.exact == 25
     assert leak["nats_a_symbol"] > 5
-    assert "times as likely" in leak["sentence"]
-    assert "without knowing the rule" in leak["sentence"]
+    assert "times as likely" in leak["message"]
+    assert "without knowing the rule" in leak["message"]
     asked_one_by_one = [row for row in rows if row["kind"] == "item" and row["place"] == 1]
     assert all(row["prompt"].count("[MASK]") == 1 for row in asked_one_by_one)
     assert "leaks" in asked_one_by_one[0]["way"]

@@ -20,13 +20,13 @@ TINY = [
     "n_layers=1",
     "d_ff=16",
     "batch_size=8",
-    "eval_n=32",
+    "eval_size=32",
     "eval_every=20",
 ]
 FATAL = [
     "max_length=4",
     "steps=300",
-    "warmup=0",
+    "warmup_steps=0",
     "schedule=constant",
     "optimizer=sgd",
     "clip=0",
@@ -107,10 +107,13 @@ def test_checkpoints_are_asked_as_far_as_they_have_positions(tmp_path):
         "checkpoints/reverse has positions for 10 symbols; longer sequences are skipped"
         in done.stderr
     )
-    assert (found["longest"], [row["label"] for row in found["rows"]]) == (10, ["reverse", "copy"])
+    assert (found["max_length"], [row["label"] for row in found["rows"]]) == (
+        10,
+        ["reverse", "copy"],
+    )
     assert found["rows"][0]["reach"]["median"] == 10
-    assert "most often" not in found["sentence"]
-    assert "no length beyond 10 was evaluated" in found["sentence"]
+    assert "most often" not in found["summary"]
+    assert "no length beyond 10 was evaluated" in found["summary"]
 
 
 def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(here, tmp_path):
@@ -119,7 +122,7 @@ def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(here, tmp_p
         "min_length": 1,
         "max_length": 6,
         "max_positions": 15,
-        "steps": 1,
+        "max_steps": 1,
         "device": "cpu",
     }
     trainer = Trainer(
@@ -130,12 +133,12 @@ def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(here, tmp_p
         "lengths", "checkpoints/reverse", tmp_path / "sorter", "--n", 20, "--times", 2, "--json"
     )
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["sentence"].startswith(
+    assert found["summary"].startswith(
         "reverse (task reverse): Trained on length 1–10 and evaluated up to 10, reverse keeps 99 %"
     )
-    assert "sorter (task sort): Trained on length 1–6 and evaluated up to 12, " in found["sentence"]
-    assert "most often" not in found["sentence"]
-    assert found["sentence"].endswith(
+    assert "sorter (task sort): Trained on length 1–6 and evaluated up to 12, " in found["summary"]
+    assert "most often" not in found["summary"]
+    assert found["summary"].endswith(
         "tasks or trained lengths differ, so these results do not compare."
     )
     assert [(row["task"], row["trained"]) for row in found["rows"]] == [
@@ -161,8 +164,11 @@ def test_an_experiment_from_the_command_line(tmp_path):
         *TINY,
     )
     found = last(run_command(*words))
-    assert [cell["values"] for cell in found["cells"]] == [{"norm": "pre"}, {"norm": "post"}]
-    assert "single seed" in found["sentence"]
+    assert [cell["values"] for cell in found["cells"]] == [
+        {"norm_placement": "pre"},
+        {"norm_placement": "post"},
+    ]
+    assert "single seed" in found["summary"]
     assert (tmp_path / "experiment.png").is_file()
 
 
@@ -217,7 +223,7 @@ def test_a_claim_goes_on_where_it_was_ended_and_is_not_trained_twice(here, tmp_p
         "d_model": 16,
         "n_heads": 2,
         "d_ff": 16,
-        "steps": 40,
+        "max_steps": 40,
     }
     monkeypatch.setitem(
         CLAIMS, "uva-reversal", dataclasses.replace(CLAIMS["uva-reversal"], settings=small)

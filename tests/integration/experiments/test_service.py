@@ -26,11 +26,11 @@ SMALL = {
     "d_ff": 16,
     "batch_size": 8,
     "max_length": 4,
-    "eval_n": 32,
+    "eval_size": 32,
     "eval_every": 10,
 }
-QUICK = SMALL | {"steps": 20}
-ENDLESS = SMALL | {"steps": 100_000}
+QUICK = SMALL | {"max_steps": 20}
+ENDLESS = SMALL | {"max_steps": 100_000}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,7 +58,7 @@ def spec(base=QUICK, grid=None, seeds=(0, 1), **more):
     return {
         "name": "norms",
         "base": base,
-        "grid": grid or {"norm": ["pre", "post"]},
+        "grid": grid or {"norm_placement": ["pre", "post"]},
         "seeds": list(seeds),
     } | more
 
@@ -82,30 +82,30 @@ def test_an_experiment_trains_every_run_and_tells_what_came_of_it(serve):
     json.dumps(report, allow_nan=False)
     # made once
     assert lab.results(asked, "ada")["cells"][0] is lab.results(asked, "ada")["cells"][0]
-    assert report["estimate"]["sentence"] == "every run has ended"
+    assert report["estimate"]["message"] == "every run has ended"
     assert (report["state"], report["runs"], report["statuses"]) == (
         "done",
         4,
         {"done": 4, "planned": 0},
     )
     runs = registry.list_for_owner("ada")
-    assert sorted((run.config.model.norm, run.config.training.seed) for run in runs) == [
+    assert sorted((run.config.model.norm_placement, run.config.training.seed) for run in runs) == [
         ("post", 0),
         ("post", 1),
         ("pre", 0),
         ("pre", 1),
     ]
-    assert all(run.hidden and run.name.startswith("norms: norm p") for run in runs)
+    assert all(run.hidden and run.name.startswith("norms: norm_placement p") for run in runs)
     for cell in report["results"]["cells"]:
         exacts = sorted(
             run.scores["exact_match"]
             for run in runs
-            if run.config.model.norm == cell["values"]["norm"]
+            if run.config.model.norm_placement == cell["values"]["norm_placement"]
         )
         assert [cell["exact_match"]["low"], cell["exact_match"]["high"]] == exacts
         assert cell["curve"]["steps"] == [10, 20]
         assert cell["steps_to"]["reached"] == 0
-    assert "nothing reached 99 % exact match in 20 steps" in report["results"]["sentence"]
+    assert "nothing reached 99 % exact match in 20 steps" in report["results"]["summary"]
     assert lab.to_csv(asked, "ada").count("\n") == 3
     assert lab.summaries("ada")[0]["id"] == asked.id
     assert (lab.summaries("bob"), lab.find(asked.id, "bob"), lab.find(asked.id, "")) == (
@@ -118,23 +118,25 @@ def test_an_experiment_trains_every_run_and_tells_what_came_of_it(serve):
 def test_time_is_estimated_from_what_was_measured_or_said_to_be_unknown(serve):
     registry, lab = serve()
     assert lab.plan(spec(), "ada")["estimate"]["seconds"] is None
-    assert "unknown for 4 of 4 runs" in lab.plan(spec(), "ada")["estimate"]["sentence"]
-    run = registry.start(RunConfig.from_flat(SMALL | {"steps": 40, "norm": "pre"}), "ada")
+    assert "unknown for 4 of 4 runs" in lab.plan(spec(), "ada")["estimate"]["message"]
+    run = registry.start(
+        RunConfig.from_flat(SMALL | {"max_steps": 40, "norm_placement": "pre"}), "ada"
+    )
     wait_for(lambda: run.status == "done", description="a run")
-    told = lab.plan(spec(grid={"norm": ["pre"]}), "ada")
+    told = lab.plan(spec(grid={"norm_placement": ["pre"]}), "ada")
     assert told["estimate"]["seconds"] == pytest.approx(2 * 20 / (40 / run.seconds) / 2)
     assert lab.plan(spec(), "ada")["estimate"]["unknown"] == 2  # nothing with post-norm has run
-    assert lab.plan(spec(grid={"norm": ["pre"]}), "bob")["estimate"]["seconds"] is None
-    assert [cell["label"] for cell in told["cells"]] == ["norm pre"]
+    assert lab.plan(spec(grid={"norm_placement": ["pre"]}), "bob")["estimate"]["seconds"] is None
+    assert [cell["label"] for cell in told["cells"]] == ["norm_placement pre"]
     assert lab.summaries("ada") == []
 
 
 def test_large_experiment_does_not_block_single_runs_in_the_queue(serve):
     registry, lab = serve(slots=1)
-    asked = lab.submit(spec(SMALL | {"steps": 3}, seeds=range(15)), "ada")
+    asked = lab.submit(spec(SMALL | {"max_steps": 3}, seeds=range(15)), "ada")
     wait_for(lambda: statuses(lab, asked).count("waiting") == MAX_QUEUED_RUNS, description="a line")
-    bob = registry.start(RunConfig.from_flat(SMALL | {"steps": 3}), "bob")
-    own = registry.start(RunConfig.from_flat(SMALL | {"steps": 3}), "ada")
+    bob = registry.start(RunConfig.from_flat(SMALL | {"max_steps": 3}), "bob")
+    own = registry.start(RunConfig.from_flat(SMALL | {"max_steps": 3}), "ada")
     assert registry.queue_position(bob) in (1, None)
     assert registry.queue_position(own) <= MAX_QUEUED_RUNS + 2
     wait_for(lambda: bob.status == "done", description="the single run")
@@ -167,7 +169,7 @@ def test_cancel_saves_the_training_run_and_resume_continues_it(serve):
     assert not run.has_worker  # nothing goes on by itself
     lab.resume(asked, "ada")
     wait_for(lambda: run.has_worker and run.step > at, description="the run to go on")
-    assert lab.state(asked, "ada") == "going"
+    assert lab.state(asked, "ada") == "running"
     lab.delete(asked, "ada")
     assert lab.summaries("ada") == []
     assert all(run.deleted_at for run in registry.list_for_owner("ada"))
@@ -176,7 +178,7 @@ def test_cancel_saves_the_training_run_and_resume_continues_it(serve):
 
 def test_resume_at_once_after_cancel_takes_up_what_is_still_being_saved(serve):
     registry, lab = serve(slots=1)
-    asked = lab.submit(spec(ENDLESS, {"norm": ["pre"]}, [0]), "ada")
+    asked = lab.submit(spec(ENDLESS, {"norm_placement": ["pre"]}, [0]), "ada")
     wait_for(
         lambda: any(run.step > 3 for run in registry.list_for_owner("ada")),
         description="some steps",
@@ -186,13 +188,13 @@ def test_resume_at_once_after_cancel_takes_up_what_is_still_being_saved(serve):
     with lab._lock, registry.scheduling_paused(), run.lock:
         lab.cancel(asked, "ada")
         lab.resume(asked, "ada")
-        assert (run.status, lab.state(asked, "ada")) == ("stopping", "going")
+        assert (run.status, lab.state(asked, "ada")) == ("stopping", "running")
         at = run.step
     wait_for(
         lambda: run.status == "training" and run.step > at and run.checkpoints(),
         description="the run to go on",
     )
-    assert lab.state(asked, "ada") == "going"
+    assert lab.state(asked, "ada") == "running"
     assert list(lab._states[asked.id].runs.values()) == [run.id]
     lab.cancel(asked, "ada")
 
@@ -221,7 +223,7 @@ def test_length_scores_are_stored_with_runs_and_not_recomputed(serve):
         "this process is there for whoever looks into a model"
     )
     more = {
-        "grid": {"positions": ["learned", "sinusoidal"]},
+        "grid": {"position_type": ["learned", "sinusoidal"]},
         "seeds": [0],
         "kind": "lengths",
         "times": 3,
@@ -230,7 +232,7 @@ def test_length_scores_are_stored_with_runs_and_not_recomputed(serve):
     asked = lab.submit(spec(**more), "ada")
     report = finished(lab, asked)
     found = report["lengths"]
-    assert (found["trained"], found["longest"], found["asked"]) == ([1, 4], 12, 20)
+    assert (found["trained"], found["max_length"], found["n_requested"]) == ([1, 4], 12, 20)
     assert [row["label"] for row in found["rows"]] == ["learned", "sinusoidal"]
     assert [row["untrained"] for row in found["rows"]] == [
         {"source": [5, 12], "target": [5, 12]},
@@ -239,7 +241,7 @@ def test_length_scores_are_stored_with_runs_and_not_recomputed(serve):
     scores = found["rows"][0]["runs"][0]["scores"]
     assert [line["length"] for line in scores] == list(range(1, 13))
     assert {line["n"] for line in scores[2:]} == {20}
-    assert "evaluated up to 12" in found["sentence"]
+    assert "evaluated up to 12" in found["summary"]
     assert lab.progress(asked, "ada") == (64, 64)  # 2 runs of 20 steps and 12 lengths
     runs = registry.list_for_owner("ada")
     assert all(json.loads((run.folder / SCORES_FILE).read_text())["step"] == 20 for run in runs)
@@ -263,7 +265,7 @@ def test_evicted_run_is_reported_and_retrained_on_resume(serve):
     ask, first = lab.experiment_inspector.request, Future()
     lab.experiment_inspector.request = lambda *_: first
     more = {
-        "grid": {"positions": ["learned", "sinusoidal"]},
+        "grid": {"position_type": ["learned", "sinusoidal"]},
         "seeds": [0],
         "kind": "lengths",
         "times": 2,
@@ -297,7 +299,7 @@ def test_evicted_run_is_reported_and_retrained_on_resume(serve):
 
 def test_failed_run_is_reported_and_retried_on_resume(serve):
     registry, lab = serve()
-    asked = lab.submit(spec(SMALL | {"steps": 300}, seeds=[0]), "ada")
+    asked = lab.submit(spec(SMALL | {"max_steps": 300}, seeds=[0]), "ada")
     doomed = wait_for(
         lambda: next((run for run in registry.list_for_owner("ada") if run.step), None),
         description="a run that trains",
@@ -308,7 +310,9 @@ def test_failed_run_is_reported_and_retried_on_resume(serve):
     assert "was killed" in next(
         line["message"] for line in report["lines"] if line["status"] == "failed"
     )
-    assert report["results"]["sentence"].startswith("Changing norm, so far with 1 of 2 runs")
+    assert report["results"]["summary"].startswith(
+        "Changing norm_placement, so far with 1 of 2 runs"
+    )
     lab.resume(asked, "ada")
     wait_for(lambda: statuses(lab, asked) == ["done", "done"], 90, "both runs")
 
@@ -316,17 +320,17 @@ def test_failed_run_is_reported_and_retried_on_resume(serve):
 def test_a_run_that_diverges_is_counted_as_one_that_did(serve):
     _, lab = serve()
     fatal = SMALL | {
-        "steps": 300,
-        "warmup": 0,
-        "schedule": "constant",
+        "max_steps": 300,
+        "warmup_steps": 0,
+        "lr_schedule": "constant",
         "optimizer": "sgd",
-        "clip": 0.0,
+        "max_grad_norm": 0.0,
     }
     asked = lab.submit(spec(fatal, {"learning_rate": [100.0]}, [0]), "ada")
     report = finished(lab, asked)
     assert report["lines"][0]["message"].startswith("training diverged at step ")
     assert report["results"]["cells"][0]["diverged"] == 1
-    assert "diverged in 1 of 1 seeds" in lab.results(asked, "ada")["sentence"]
+    assert "diverged in 1 of 1 seeds" in lab.results(asked, "ada")["summary"]
     lab.resume(asked, "ada")
     assert lab.state(asked, "ada") == "done"  # it would diverge again
 
@@ -350,7 +354,7 @@ def test_an_experiment_that_nobody_watches_is_put_down_and_can_be_resumed(serve)
     )
     assert lab.state(asked, "ada") == "paused"
     lab.resume(asked, "ada")
-    wait_for(lambda: lab.state(asked, "ada") == "going", 60, "the experiment to go on")
+    wait_for(lambda: lab.state(asked, "ada") == "running", 60, "the experiment to go on")
     lab.cancel(asked, "ada")
 
 
@@ -373,7 +377,7 @@ def test_a_run_that_was_refused_does_not_ask_again_at_once(serve, monkeypatch):
 
 def test_what_an_owner_deletes_from_the_list_is_trained_again_on_resume(serve):
     registry, lab = serve()
-    asked = lab.submit(spec(grid={"norm": ["pre"]}, seeds=[0]), "ada")
+    asked = lab.submit(spec(grid={"norm_placement": ["pre"]}, seeds=[0]), "ada")
     finished(lab, asked)
     wait_for(
         lambda: not lab._states[asked.id].owner, description="the laboratory to see that it is over"
@@ -389,7 +393,7 @@ def test_too_much_is_refused_before_anything_begins(serve, monkeypatch):
     with pytest.raises(ConfigError, match="wings"):
         lab.submit(spec(wings=2), "ada")
     with pytest.raises(ConfigError, match="name is missing"):
-        lab.submit({"grid": {"norm": ["pre"]}}, "ada")
+        lab.submit({"grid": {"norm_placement": ["pre"]}}, "ada")
     monkeypatch.setattr("playground.experiments.service.MAX_RUNS_PER_OWNER", 3)
     with pytest.raises(
         UserError, match="you have 0 runs and this experiment would add 4; the maximum is 3"
@@ -482,12 +486,13 @@ def test_files_that_are_no_experiments_are_left_alone(serve, tmp_path):
         "a.json": "{",
         "b.json": "[]",
         "c.json": '{"id": "c"}',
-        "d.json": '{"id": "x", "owner": "o", "name": "n", "base": {}, "grid": {"norm": ["pre"]}, '
+        "d.json": '{"id": "x", "owner": "o", "name": "n", "base": {}, "grid": {"n_heads": [1]}, '
         '"seeds": [0], "runs": {}}',
-        "e.json": '{"id": "e", "owner": 5, "name": "n", "base": {}, "grid": {"norm": ["pre"]}, '
+        "e.json": '{"id": "e", "owner": 5, "name": "n", "base": {}, "grid": {"n_heads": [1]}, '
         '"seeds": [0], "runs": {}}',
-        "f.json": '{"id": "f", "owner": "o", "name": "n", "base": {}, "grid": {"norm": ["up"]}, '
-        '"seeds": [0], "runs": {}}',
+        "f.json": '{"id": "f", "owner": "o", "name": "n", "base": {}, "grid": {"norm_placement": '
+        '["up"]}, "se'
+        'eds": [0], "runs": {}}',
     }
     for name, text in odd.items():
         (folder / name).write_text(text)
@@ -505,7 +510,7 @@ def test_run_is_compared_with_a_published_loss_in_a_subprocess(serve, monkeypatc
         "n_heads": 2,
         "n_layers": 1,
         "d_ff": 16,
-        "steps": 5,
+        "max_steps": 5,
     }
     monkeypatch.setitem(
         replications.CLAIMS,
@@ -521,7 +526,7 @@ def test_run_is_compared_with_a_published_loss_in_a_subprocess(serve, monkeypatc
     told = replications.evaluate_replication(registry, "annotated-copy", run)
     assert told["passed"] is False
     assert 1.5 < told["ours"] < 10  # five updates: about as good as guessing among thirteen
-    assert "ours: " in told["sentence"]
+    assert "ours: " in told["summary"]
 
 
 def curves_of(run):
@@ -537,7 +542,7 @@ def curves_of(run):
 
 def test_nothing_of_an_experiment_stays_in_memory_when_it_is_deleted(serve):
     registry, lab = serve()
-    asked = lab.submit(spec(grid={"norm": ["pre"]}, seeds=[0]), "ada")
+    asked = lab.submit(spec(grid={"norm_placement": ["pre"]}, seeds=[0]), "ada")
     finished(lab, asked)
     (run,) = registry.list_for_owner("ada")
     assert curves_of(run)
@@ -551,9 +556,9 @@ def test_computed_results_of_many_experiments_are_not_all_kept(serve):
     kept = 64
     for number in range(2 * kept + 20):
         owner = f"owner {number // MAX_EXPERIMENTS_PER_OWNER}"
-        asked = lab.submit(spec({**ENDLESS, "steps": 200_000 + number}), owner)
+        asked = lab.submit(spec({**ENDLESS, "max_steps": 200_000 + number}), owner)
         lab.cancel(asked, owner)
-        assert lab.results(asked, owner)["fields"] == ["norm"]
+        assert lab.results(asked, owner)["fields"] == ["norm_placement"]
     gc.collect()
     cells = [
         each
@@ -577,7 +582,7 @@ def test_an_error_of_one_experiment_is_logged_once_and_the_others_go_on(serve, c
     rounds = []
     monkeypatch.setattr(lab, "_submit_runs", fail)
     wait_for(lambda: len(rounds) > 3, description="some rounds")
-    asked = lab.submit(spec(grid={"norm": ["pre"]}, seeds=[0]), "ben")
+    asked = lab.submit(spec(grid={"norm_placement": ["pre"]}, seeds=[0]), "ben")
     finished(lab, asked, "ben")
     assert "KeyError" in lab.summaries("ada")[0]["message"]
     assert [
@@ -597,7 +602,7 @@ def test_housekeeping_goes_on_when_its_process_cannot_be_supervised(serve, caplo
 
     monkeypatch.setattr(lab.experiment_inspector, "check_timeout", fail)
     wait_for(lambda: len(rounds) > 3, 10, "some rounds")
-    asked = lab.submit(spec(grid={"norm": ["pre"]}, seeds=[0]), "ada")
+    asked = lab.submit(spec(grid={"norm_placement": ["pre"]}, seeds=[0]), "ada")
     finished(lab, asked)
     assert [
         record.exc_info[0]

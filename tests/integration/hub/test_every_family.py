@@ -35,14 +35,14 @@ VARIANTS = MEMBERS | {
     "rnn-dot": ("rnn-dot", {}),
     "transformer-rope": (
         "transformer",
-        {"positions": "rope", "norm_kind": "rms", "activation": "swiglu", "kv_heads": 1},
+        {"position_type": "rope", "norm_type": "rms", "activation": "swiglu", "n_kv_heads": 1},
     ),
-    "encoder-only-sinusoidal": ("encoder-only", {"positions": "sinusoidal"}),
+    "encoder-only-sinusoidal": ("encoder-only", {"position_type": "sinusoidal"}),
     "decoder-only-sinusoidal-tied": (
         "decoder-only",
-        {"positions": "sinusoidal", "tie_output": True},
+        {"position_type": "sinusoidal", "tie_output_embeddings": True},
     ),
-    "decoder-only-rope": ("decoder-only", {"positions": "rope"}),
+    "decoder-only-rope": ("decoder-only", {"position_type": "rope"}),
 }
 # After the card's own lines: those again, on every line of stdin. It prints the answers, and
 # whether code of a repository was run.
@@ -141,7 +141,7 @@ def test_the_lines_of_its_card_answer_as_the_checkpoint_does(hub, published, tmp
         assert first == promised.group(1)
     assert bool(modules) == ("trust_remote_code=True" in snippet)
     assert bool(modules) == (
-        json.loads((folder / "config.json").read_text())["family"] not in CODELESS
+        json.loads((folder / "config.json").read_text())["architecture"] not in CODELESS
     )
     for complaint in ("MISSING", "UNEXPECTED", "newly initialized"):
         assert complaint not in done.stderr
@@ -182,7 +182,7 @@ def test_a_batch_is_answered_as_its_rows_are(variant, tmp_path):
 
     folder = trained(tmp_path / "checkpoint", *VARIANTS[variant])
     texts, answers = questions(folder)
-    form = package_format(json.loads((folder / "config.json").read_text())["family"])
+    form = package_format(json.loads((folder / "config.json").read_text())["architecture"])
     if form.has_code:
         importlib.import_module(f"playground.models.{form.module}").register()
     build_package(folder, tmp_path / "package")

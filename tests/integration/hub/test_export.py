@@ -106,19 +106,19 @@ def package(tmp_path_factory):
 def resumable(small_run, tmp_path_factory):
     """A checkpoint of everything, of a model with all the other options, over letters too."""
     run = small_run.replace(
-        symbols=40,
+        n_symbols=40,
         d_model=8,
         n_heads=2,
         d_ff=8,
-        steps=4,
+        max_steps=4,
         batch_size=8,
-        norm="post",
-        positions="sinusoidal",
+        norm_placement="post",
+        position_type="sinusoidal",
         share_embeddings=True,
-        tie_output=True,
+        tie_output_embeddings=True,
         attention_bias=False,
-        source_vocabulary=43,
-        target_vocabulary=43,
+        source_vocab_size=43,
+        target_vocab_size=43,
     )
     trainer = Trainer(run)
     metrics = [trainer.train_step() for _ in range(3)]
@@ -207,7 +207,7 @@ def test_package_of_unsupported_architecture_is_rejected_with_remedy(tmp_path, m
     monkeypatch.setitem(ARCHITECTURES, "tail", ARCHITECTURES["transformer"])
     other = shutil.copytree(REVERSE, tmp_path / "other")
     manifest = json.loads((other / "config.json").read_text())
-    (other / "config.json").write_text(json.dumps(manifest | {"family": "tail"}))
+    (other / "config.json").write_text(json.dumps(manifest | {"architecture": "tail"}))
     with pytest.raises(
         NotPublishableError, match=r"'tail' cannot be published.* Share its folder or a report"
     ):

@@ -53,7 +53,7 @@ def canary(tmp_path):
 def own(tmp_path_factory):
     """The files of a sound model of the playground, as a repository has them."""
     folder = tmp_path_factory.mktemp("own") / "checkpoint"
-    trainer = Trainer(tiny_config(steps=20))
+    trainer = Trainer(tiny_config(max_steps=20))
     save_checkpoint(folder, trainer, [trainer.train_step()])
     names = {"config.json": "playground.json"}
     return {names.get(path.name, path.name): path.read_bytes() for path in folder.iterdir()}
@@ -192,7 +192,7 @@ def repository(request, hub, own, gpt2, canary, tmp_path, monkeypatch):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("repository", NAMES, indirect=True)
-@pytest.mark.parametrize("kind", ["look", "pull", "reproduce"])
+@pytest.mark.parametrize("kind", ["repo_info", "pull", "reproduce"])
 def test_an_errand_runs_nothing_and_says_why_it_refuses(
     hub, repository, run_task_in_process, tmp_path, kind
 ):
@@ -203,7 +203,7 @@ def test_an_errand_runs_nothing_and_says_why_it_refuses(
         HubTask(kind, repo, endpoint=hub.url, destination=str(into)), tmp_path / "work"
     )
     # its weights are not looked at
-    if kind == "look" and repo.startswith("eve/pickle-") and repo != "eve/pickle-only":
+    if kind == "repo_info" and repo.startswith("eve/pickle-") and repo != "eve/pickle-only":
         assert outcome == "result"
     else:
         assert (outcome, again) == ("failed", [False])

@@ -81,7 +81,7 @@ def checkpoint(tmp_path_factory):
 
 
 def save_trained(folder):
-    trainer = Trainer(tiny_config(steps=20))
+    trainer = Trainer(tiny_config(max_steps=20))
     metrics = [trainer.train_step() for _ in range(6)]
     save_checkpoint(folder, trainer, metrics, trainer.evaluate(64))
     return trainer
@@ -122,7 +122,7 @@ def test_what_is_pushed_is_looked_at_and_pulled_bit_equal(hub, checkpoint, publi
     assert titles(hub, "ada/digits") == ["initial commit", "Step 6"]
     assert {published[name] for name in CHECKPOINT_FILES[1:]} <= set(contents(checkpoint).values())
 
-    looked = carry_out(HubTask("look", "ada/digits", endpoint=hub.url)).result
+    looked = carry_out(HubTask("repo_info", "ada/digits", endpoint=hub.url)).result
     assert (looked["repo"], looked["commit"], looked["step"]) == (
         "ada/digits",
         hub.repo("ada/digits").head.oid,
@@ -147,7 +147,7 @@ def test_an_old_revision_is_pulled_as_it_was(hub, checkpoint, published, tmp_pat
     hub.put("ada/aged", {"README.md": "# Given up"})
     assert (
         "not a model of the playground"
-        in carry_out(HubTask("look", "ada/aged", endpoint=hub.url)).message
+        in carry_out(HubTask("repo_info", "ada/aged", endpoint=hub.url)).message
     )
     job = carry_out(
         HubTask(
@@ -265,7 +265,7 @@ def test_a_published_score_is_measured_again(hub, checkpoint, published):
 def test_a_score_that_is_not_so_is_seen(hub, published):
     """A card claims what it likes; what is measured stands beside it."""
     card = published["README.md"].decode()
-    claimed = carry_out(HubTask("look", "ada/digits", endpoint=hub.url)).result["card"]
+    claimed = carry_out(HubTask("repo_info", "ada/digits", endpoint=hub.url)).result["card"]
     boasting = card.replace(f"value: {claimed['exact_match']}", "value: 1.0")
     assert boasting != card
     hub.put("cy/boasting", published | {"README.md": boasting})
@@ -429,7 +429,7 @@ def test_unpublishable_architecture_is_rejected_before_network_use(
     monkeypatch.setitem(ARCHITECTURES, "tail", ARCHITECTURES["transformer"])
     other = shutil.copytree(checkpoint, tmp_path / "other")
     manifest = json.loads((other / "config.json").read_text())
-    (other / "config.json").write_text(json.dumps(manifest | {"family": "tail"}))
+    (other / "config.json").write_text(json.dumps(manifest | {"architecture": "tail"}))
     (tmp_path / "work").mkdir()
     # where nobody listens
     errand = HubTask("push", "ada/tail", "hf_none", "http://127.0.0.1:9", checkpoint=str(other))
@@ -500,7 +500,7 @@ def test_code_and_pickles_beside_a_model_are_neither_run_nor_fetched(
         ),
     }
     hub.put("cy/evil", published | evil)
-    for kind in ("look", "pull", "reproduce"):
+    for kind in ("repo_info", "pull", "reproduce"):
         into = str(tmp_path / "in") if kind == "pull" else ""
         job = carry_out(HubTask(kind, "cy/evil", endpoint=hub.url, destination=into))
         assert job.status == "done", job.message
@@ -515,7 +515,7 @@ def test_a_card_that_is_hostile_or_missing_hinders_nothing(hub, published):
     for number, card in enumerate((yaml, "\x00" * 1000, "#" * 1_000_001, None)):
         repo = f"cy/card-{number}"
         hub.put(repo, published | {"README.md": card})
-        job = carry_out(HubTask("look", repo, endpoint=hub.url))
+        job = carry_out(HubTask("repo_info", repo, endpoint=hub.url))
         assert (job.status, job.result["card"], job.result["step"]) == ("done", None, 6)
 
 
@@ -569,8 +569,8 @@ def test_an_errand_that_says_nothing_for_too_long_is_ended(hub, monkeypatch):
 @pytest.mark.smoke
 def test_owners_find_their_own_errands_only(hub):
     jobs = AutoPublisher(None)
-    adas = jobs.start(HubTask("look", "ada/nothing", hub.ADA, hub.url), "ada")
-    bens = jobs.start(HubTask("look", "ada/nothing", hub.BEN, hub.url), "ben")
+    adas = jobs.start(HubTask("repo_info", "ada/nothing", hub.ADA, hub.url), "ada")
+    bens = jobs.start(HubTask("repo_info", "ada/nothing", hub.BEN, hub.url), "ben")
     assert jobs.find(adas.id, "ada") is adas
     assert jobs.find(bens.id, "ben") is bens
     others = (
@@ -888,7 +888,7 @@ class Watch:
 
 class Told:
     def send(self, message):
-        if message[0] == "say":
+        if message[0] == "progress":
             said.append(message[1:3])
         else:
             said.append((message, 0.0))
@@ -906,7 +906,7 @@ assert not late, late
 """
 
 
-@pytest.mark.parametrize("kind", ["plan", "look", "pull", "reproduce", "gallery"])
+@pytest.mark.parametrize("kind", ["plan", "repo_info", "pull", "reproduce", "gallery"])
 def test_imports_that_take_long_on_a_busy_machine_are_announced(
     hub, checkpoint, published, tmp_path, kind
 ):

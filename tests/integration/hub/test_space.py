@@ -187,14 +187,16 @@ def test_the_app_answers_from_exactly_what_was_uploaded(hub, deployed, tmp_path)
     (house / "app.py").write_bytes((ROOT / "app.py").read_bytes())  # another test edits it there
     app = AppServer(tmp_path, root=house, SPACE_ID="ada/play")
     try:
-        told = app.request("poll", {"subject": "checkpoint:reverse"})
+        told = app.request("runs/poll", {"subject": "checkpoint:reverse"})
         assert told["status"] == "checkpoint"
-        assert app.request("try", {"subject": "checkpoint:copy", "text": "3 1 4"})["given"] == [
+        assert app.request("runs/predict", {"subject": "checkpoint:copy", "text": "3 1 4"})[
+            "prediction"
+        ] == [
             "3",
             "1",
             "4",
         ]
-        assert app.request("runs", {"owner": ""})["note"].startswith(
+        assert app.request("runs/list", {"owner": ""})["note"].startswith(
             "This Space has no persistent storage"
         )
     finally:

@@ -26,11 +26,11 @@ SMALL = {
     "n_layers": 1,
     "d_ff": 32,
     "batch_size": 32,
-    "steps": 60,
-    "eval_n": 32,
+    "max_steps": 60,
+    "eval_size": 32,
     "eval_every": 10,
 }
-SLOW = {**SMALL, "steps": 100_000}
+SLOW = {**SMALL, "max_steps": 100_000}
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_stop_trains_a_run_of_the_owner_s_and_measures_it(room, registry):
             "status": "done",
             "step": 60,
             "steps": 60,
-            "place": None,
+            "queue_position": None,
         }
     ]
     scored = [[step, exact] for step, exact, *_ in run.load_points().evaluations]
@@ -115,7 +115,7 @@ def test_run_stopped_elsewhere_fails_measurement_and_next_resumes_it(registry):
     question, run = begin_and_train(room, registry)
     registry.control(run, "stop")
     told = over(room, question)
-    assert (told["status"], "measure again" in told["sentence"]) == ("failed", True)
+    assert (told["status"], "measure again" in told["message"]) == ("failed", True)
     wait_for(lambda: not run.has_worker, description="its process to end")
     again = room.start_lesson("stop-1", 10, {}, OWNER)
     wait_for(lambda: run.status == "training", description="the same run to go on")
@@ -273,7 +273,7 @@ def test_a_mystery_tells_nothing_that_is_to_be_found(room):
 
     wrong = room.submit_guess(question, OWNER, bug="transpose")
     assert not wrong["right"]
-    assert "It is not" in wrong["says"]
+    assert "It is not" in wrong["feedback"]
     assert not room.submit_guess(question, OWNER, line=0)["right"]  # the mistake comes first
     assert room.submit_guess(question, OWNER, bug="causal-mask")["right"]
     told = room.poll(question, OWNER)
@@ -311,19 +311,19 @@ def test_measuring_is_bounded_cancelled_and_survives_its_process(room, monkeypat
     question = room.start_bug("last-layer", 0, 1000, OWNER)
     wait_for(lambda: room.poll(question, OWNER).get("done"), description="some steps")
     os.kill(room._measurements[question].process.process.pid, signal.SIGTERM)
-    assert "ended (exit code -15)" in over(room, question)["sentence"]
+    assert "ended (exit code -15)" in over(room, question)["message"]
 
     question = room.start_bug("last-layer", 0, 1000, OWNER)
     wait_for(lambda: room.poll(question, OWNER).get("done"), description="some steps")
     # as a machine does that has no memory left
     os.kill(room._measurements[question].process.process.pid, signal.SIGKILL)
-    killed = over(room, question)["sentence"]
+    killed = over(room, question)["message"]
     assert "out of memory" in killed
     assert "exceeded" not in killed
 
     monkeypatch.setattr(classrooms, "MEASUREMENT_TIMEOUT_S", 0.5)
     late = over(room, room.start_bug("last-layer", 0, 1000, OWNER))
-    assert (late["status"], "exceeded" in late["sentence"]) == ("failed", True)
+    assert (late["status"], "exceeded" in late["message"]) == ("failed", True)
 
 
 def test_who_comes_later_waits_for_a_place(room):

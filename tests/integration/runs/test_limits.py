@@ -45,7 +45,7 @@ SMALL = {
     "d_ff": 16,
     "batch_size": 8,
     "max_length": 5,
-    "eval_n": 32,
+    "eval_size": 32,
     "eval_every": 50,
 }
 # each above the limit that `strict` sets
@@ -97,7 +97,7 @@ def until(condition, what="a condition"):
 
 def done(registry: Registry, owner: str = "ada", name: str = "", **fields) -> Run:
     """A run that came to its end, and gave its worker back."""
-    run = registry.start(small(**({"steps": 30} | fields)), owner, name=name)
+    run = registry.start(small(**({"max_steps": 30} | fields)), owner, name=name)
     until(lambda: run.status == "done" and not run.has_worker, "a finished run")
     return run
 
@@ -225,13 +225,13 @@ def test_a_setting_beyond_the_limit_is_refused_with_the_way_out(monkeypatch, fie
 @pytest.mark.parametrize("field", LARGE)
 def test_no_door_lets_a_larger_run_in(hosted, tmp_path, field):
     registry = hosted()
-    large = small(**{field: LARGE[field]}, steps=3)
+    large = small(**{field: LARGE[field]}, max_steps=3)
     before = registry.start(large, "ada")
     until(lambda: before.status == "done" and not before.has_worker)
     checkpoint = tmp_path / "elsewhere"
     save_checkpoint(checkpoint, Trainer(large), None)
     registry = strict(hosted)
-    registry.start(small(steps=1), "ada")  # what is as large as allowed begins
+    registry.start(small(max_steps=1), "ada")  # what is as large as allowed begins
     before = next(run for run in registry.list_for_owner("ada") if run.id == before.id)
     laboratory = ExperimentService(registry)
     base = {name: value for name, value in SMALL.items() if name != field}
@@ -297,36 +297,36 @@ def test_threads_above_the_run_limit_are_rejected_or_capped(hosted, tmp_path):
     registry = hosted(SLOTS=1000)
     assert registry.limits.threads == 1
     going = registry.start(
-        small(steps=ENDLESS, threads=1), "ada", changes=[SettingChange(0, "speed", 40)]
+        small(max_steps=ENDLESS, num_threads=1), "ada", changes=[SettingChange(0, "speed", 40)]
     )
     stopped = done(registry)
     doors = {
-        "a change of one that is going": lambda: registry.change_setting(going, "threads", 2),
-        "a change of one that is not": lambda: registry.change_setting(stopped, "threads", 2),
+        "a change of one that is going": lambda: registry.change_setting(going, "num_threads", 2),
+        "a change of one that is not": lambda: registry.change_setting(stopped, "num_threads", 2),
     }
     said = (
-        "threads is 2: this server gives each run 1; its owner sets PLAYGROUND_SLOTS, or leave "
+        "num_threads is 2: this server gives each run 1; its owner sets PLAYGROUND_SLOTS, or leave "
         "it at 1"
     )
     for door, enter in doors.items():
         with pytest.raises(ConfigError) as told:
             enter()
-        assert (told.value.field, str(told.value)) == ("threads", said), door
+        assert (told.value.field, str(told.value)) == ("num_threads", said), door
     assert len(registry.list_for_owner("ada")) == 2
-    trainer = Trainer(small(threads=64))
+    trainer = Trainer(small(num_threads=64))
     save_checkpoint(tmp_path / "sent", trainer, [trainer.train_step()])
     # trained where there was more: it is held to its part here
     sent = registry.import_checkpoint(tmp_path / "sent", "ada", "mine")
     assert registry._worker_spec(sent).threads == 1
     torch.set_num_threads(1)
-    registry.change_setting(stopped, "threads", 1)
-    assert stopped.changes == [SettingChange(stopped.step, "threads", 1)]
-    Limits.unlimited().validate(small(threads=200))
+    registry.change_setting(stopped, "num_threads", 1)
+    assert stopped.changes == [SettingChange(stopped.step, "num_threads", 1)]
+    Limits.unlimited().validate(small(num_threads=200))
 
 
 def test_metrics_that_would_take_long_to_read_are_not_adopted(hosted, tmp_path):
     registry = hosted()
-    trainer = Trainer(small(steps=5))
+    trainer = Trainer(small(max_steps=5))
     checkpoint = tmp_path / "sent"
     save_checkpoint(checkpoint, trainer, [trainer.train_step() for _ in range(3)])
     metrics = checkpoint / "metrics.jsonl"
@@ -354,7 +354,7 @@ def test_metrics_that_would_take_long_to_read_are_not_adopted(hosted, tmp_path):
 
 def test_a_run_that_has_had_its_time_saves_pauses_and_says_so(hosted):
     registry = hosted(MAX_MINUTES=0.02)
-    run = registry.start(small(steps=ENDLESS), "ada", changes=[SettingChange(0, "speed", 40)])
+    run = registry.start(small(max_steps=ENDLESS), "ada", changes=[SettingChange(0, "speed", 40)])
     until(lambda: run.status == "paused", "its end")
     words = "this server allows 0.02 minutes of training per run"
     assert run.message.startswith(words)
@@ -365,8 +365,8 @@ def test_a_run_that_has_had_its_time_saves_pauses_and_says_so(hosted):
         with pytest.raises(UserError, match=words):
             registry.control(run, action)
     told = registry.poll(run, 0, -1, 0)
-    assert told["left"][0] == 0
-    assert told["left"][1].startswith(words)
+    assert told["time_left"][0] == 0
+    assert told["time_left"][1].startswith(words)
     with pytest.raises(UserError, match=words):
         _run_action(registry, run, {"do": "extend", "owner": "ada"})
     # Another server on the same folder knows it too; with a longer limit it goes on where it was.
@@ -384,7 +384,7 @@ def test_a_run_that_has_had_its_time_saves_pauses_and_says_so(hosted):
 
 def test_pauses_do_not_count(hosted):
     registry = hosted(MAX_MINUTES=15)
-    run = registry.start(small(steps=ENDLESS), "ada", changes=[SettingChange(0, "speed", 40)])
+    run = registry.start(small(max_steps=ENDLESS), "ada", changes=[SettingChange(0, "speed", 40)])
     until(lambda: run.step > 4)
     registry.control(run, "pause")
     until(lambda: run.status == "paused")
@@ -398,13 +398,13 @@ def test_pauses_do_not_count(hosted):
     until(lambda: run.step > step + 1)
     time.sleep(0.2)
     assert before < run.active < before + 0.6
-    assert registry.poll(run, 0, -1, 0)["left"] is None
+    assert registry.poll(run, 0, -1, 0)["time_left"] is None
 
 
 def test_what_a_checkpoint_says_of_its_time_buys_none(hosted, tmp_path):
     """Somebody else's hour does not count here, nor does a forged one hide what is trained here."""
     registry = hosted(MAX_MINUTES=0.02)
-    trainer = Trainer(small(steps=ENDLESS))
+    trainer = Trainer(small(max_steps=ENDLESS))
     trainer.train_step()
     trainer.seconds = 1e9  # more than any run may have here
     save_checkpoint(tmp_path / "sent", trainer, None)
@@ -430,17 +430,17 @@ def forget_visits(registry: Registry) -> None:
 
 def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     registry = hosted()
-    runs = [done(registry, name=f"run {n}", steps=60) for n in range(2)]
+    runs = [done(registry, name=f"run {n}", max_steps=60) for n in range(2)]
     sizes = [directory_size(run.folder) for run in runs]
     room = (sum(sizes) + 50_000) / 1e6
     registry = hosted(RUNS_MB=room)
     runs = registry.list_for_owner("ada")
-    other = registry.start(small(steps=30), "bob")
+    other = registry.start(small(max_steps=30), "bob")
     until(lambda: other.status == "done" and not other.has_worker)
     theirs = weight_steps(other.folder)
     age(runs[1], 9)
     age(runs[0], 3)
-    third = registry.start(small(steps=ENDLESS), "ada", changes=[SettingChange(0, "speed", 20)])
+    third = registry.start(small(max_steps=ENDLESS), "ada", changes=[SettingChange(0, "speed", 20)])
     assert [run.removed for run in runs] == ["", HISTORY_THINNED]  # the one left alone longest
     assert directory_size(runs[1].folder) < sizes[1]
     assert weight_steps(runs[1].folder) == [0, 1, 2, 4, 8, 16, 32, 60]
@@ -454,7 +454,7 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     assert registry.summaries("ada")[1]["removed"] == HISTORY_THINNED
     # Everything that is at rest is thin now, and more does not fit: nobody loses a model by
     # pressing Train.
-    small(d_model=64, n_layers=2, d_ff=128, steps=5)
+    small(d_model=64, n_layers=2, d_ff=128, max_steps=5)
     registry.limits = replace(registry.limits, bytes_per_owner=400_000)
     said = (
         r"your runs use .* and this needs about .* more, but this server stores .* per "
@@ -476,15 +476,17 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     )
     for run in runs:
         registry.delete(run)  # and there is room again at once, not after the ten minutes of Undo
-    registry.start(small(steps=1), "ada")
+    registry.start(small(max_steps=1), "ada")
 
 
 def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted):
     registry = hosted()
     names = ("old", "hidden", "new")
-    runs = {name: done(registry, owner=f"visitor {name}", name=name, steps=60) for name in names}
+    runs = {
+        name: done(registry, owner=f"visitor {name}", name=name, max_steps=60) for name in names
+    }
     registry.update_metadata(runs["hidden"], hidden=True)
-    going = registry.start(small(steps=ENDLESS), "zoe", changes=[SettingChange(0, "speed", 20)])
+    going = registry.start(small(max_steps=ENDLESS), "zoe", changes=[SettingChange(0, "speed", 20)])
     until(lambda: going.checkpoints(), "a checkpoint")
     # its files change size while it trains
     registry.control(going, "pause")
@@ -543,8 +545,8 @@ def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted)
 
 def test_one_visitors_excess_costs_nobody_else(hosted):
     registry = hosted()
-    modest = done(registry, "bob", "modest", steps=60)
-    greedy = [done(registry, "eve", f"greedy {n}", steps=60) for n in range(3)]
+    modest = done(registry, "bob", "modest", max_steps=60)
+    greedy = [done(registry, "eve", f"greedy {n}", max_steps=60) for n in range(3)]
     age(modest, 99)
     for n, run in enumerate(greedy):
         age(run, 3 - n)
@@ -622,7 +624,7 @@ def test_address_over_its_share_is_refused_when_no_run_of_it_is_idle(
 def test_quota_evicts_absent_owners_uploads_before_trained_weights(hosted, tmp_path):
     registry = hosted()
     save_checkpoint(tmp_path / "checkpoint", Trainer(small()), None)
-    runs = {"trained": done(registry, "tess", "trained", steps=60)}
+    runs = {"trained": done(registry, "tess", "trained", max_steps=60)}
     for name, owner in (("sent", "gus"), ("near", "nell")):
         runs[name] = registry.import_checkpoint(
             shutil.copytree(tmp_path / "checkpoint", tmp_path / name), owner, name
@@ -646,7 +648,7 @@ def test_quota_evicts_absent_owners_uploads_before_trained_weights(hosted, tmp_p
 
 def test_what_was_sent_and_trained_on_here_counts_as_trained_here(hosted, tmp_path):
     registry = hosted()
-    save_checkpoint(tmp_path / "checkpoint", Trainer(small(steps=5)), None)
+    save_checkpoint(tmp_path / "checkpoint", Trainer(small(max_steps=5)), None)
     run = registry.import_checkpoint(tmp_path / "checkpoint", "ada", "sent")
     assert run.sent is Run.read(run.folder).sent is True
     registry.control(run, "resume")
@@ -656,7 +658,7 @@ def test_what_was_sent_and_trained_on_here_counts_as_trained_here(hosted, tmp_pa
 
 def test_a_branch_that_waits_keeps_what_it_comes_from(hosted):
     registry = hosted()
-    parent = done(registry, "ada", "parent", steps=60)
+    parent = done(registry, "ada", "parent", max_steps=60)
     age(parent, 9)
     forget_visits(registry)
     registry.slots = 0
@@ -670,7 +672,7 @@ def test_a_branch_that_waits_keeps_what_it_comes_from(hosted):
 
 def test_keeping_a_checkpoint_and_an_upload_need_room_too(hosted, tmp_path):
     registry = hosted()
-    run = registry.start(small(steps=ENDLESS), "ada", changes=[SettingChange(0, "speed", 20)])
+    run = registry.start(small(max_steps=ENDLESS), "ada", changes=[SettingChange(0, "speed", 20)])
     until(lambda: run.step > 0)
     checkpoint = tmp_path / "sent"
     save_checkpoint(checkpoint, Trainer(small()), None)
@@ -687,7 +689,7 @@ def test_keeping_a_checkpoint_and_an_upload_need_room_too(hosted, tmp_path):
 
 def test_thinning_leaves_what_a_run_needs_to_go_on(hosted):
     registry = hosted()
-    run = registry.start(small(steps=60), "ada", changes=[SettingChange(0, "speed", 200)])
+    run = registry.start(small(max_steps=60), "ada", changes=[SettingChange(0, "speed", 200)])
     until(lambda: run.step >= 40)
     registry.control(run, "pause")
     until(

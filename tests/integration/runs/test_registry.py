@@ -37,7 +37,7 @@ SMALL = {
     "d_ff": 16,
     "batch_size": 8,
     "max_length": 5,
-    "eval_n": 32,
+    "eval_size": 32,
     "eval_every": 50,
 }
 SLOWLY = [SettingChange(0, "speed", 40)]  # leaves the machine to the others
@@ -81,7 +81,7 @@ def start(
 
 def slow(registry: Registry, owner: str = "ada", **fields) -> Run:
     """A run that goes on and on."""
-    return start(registry, owner, SLOWLY, **({"steps": ENDLESS} | fields))
+    return start(registry, owner, SLOWLY, **({"max_steps": ENDLESS} | fields))
 
 
 def wait_until(run: Run, condition, what: str) -> Run:
@@ -174,12 +174,20 @@ class Page:
         told = self.registry.poll(self.run, self.known, self.epoch, self.looks)
         json.dumps(told, allow_nan=False)
         points = told["points"]
-        if told["epoch"] != self.epoch or points["whole"]:
+        if told["series_id"] != self.epoch or points["whole"]:
             assert points["whole"]  # a page that has to begin anew is told everything
-            self.steps, self.losses, self.begun = [], [], self.begun + (told["epoch"] != self.epoch)
+            self.steps, self.losses, self.begun = (
+                [],
+                [],
+                self.begun + (told["series_id"] != self.epoch),
+            )
         self.steps += points["steps"]
         self.losses += points["loss"]
-        self.epoch, self.known, self.looks = told["epoch"], points["count"], told["looks"]
+        self.epoch, self.known, self.looks = (
+            told["series_id"],
+            points["count"],
+            told["snapshot_version"],
+        )
         assert self.steps == list(range(1, len(self.steps) + 1))
         assert self.known == len(self.steps) or self.known > 3000
         return told
@@ -196,7 +204,7 @@ class Page:
 
 @pytest.mark.smoke
 def test_run_trains_in_its_own_process_and_saves_scored_checkpoint(registry):
-    run = start(registry, steps=60)
+    run = start(registry, max_steps=60)
     worker = run.worker
     assert worker.process.pid != os.getpid()
     wait_for_the_end(wait_for_status(run, "done"))
@@ -220,7 +228,7 @@ def test_pause_holds_the_run_step_moves_it_by_one_and_resume_lets_it_go(registry
         registry.control(run, "step")
         wait_for(lambda: run.step == held_at + further, description="a single step")  # noqa: B023
         assert run.status == "paused"
-    assert answer(registry.predict(run, "3 1 4"))["answer"] == ["4", "1", "3"]
+    assert answer(registry.predict(run, "3 1 4"))["target"] == ["4", "1", "3"]
     assert run.step == held_at + 2
     registry.control(run, "resume")
     wait_for_steps(run, held_at + 5)
@@ -230,22 +238,22 @@ def test_pause_holds_the_run_step_moves_it_by_one_and_resume_lets_it_go(registry
 @pytest.mark.smoke
 def test_stopped_run_saves_predicts_and_resumes_bit_exactly(registry):
     run, undisturbed = (
-        start(registry, changes=SLOWLY, steps=60, dropout=0.1),
-        start(registry, steps=60, dropout=0.1),
+        start(registry, changes=SLOWLY, max_steps=60, dropout=0.1),
+        start(registry, max_steps=60, dropout=0.1),
     )
     wait_for_steps(run)
     registry.control(run, "stop")
     wait_for_the_end(wait_for_status(run, "stopped"))
     stopped_at = run.step
     assert newest(run) == stopped_at < 60
-    assert answer(registry.predict(run, "1 2"))["answer"] == ["2", "1"]
+    assert answer(registry.predict(run, "1 2"))["target"] == ["2", "1"]
     finished(registry, run)
     assert losses(run) == losses(wait_for_status(undisturbed, "done"))
     assert len(losses(run)) == 60
 
 
 def test_commands_to_a_run_that_has_ended_do_nothing(registry):
-    run = wait_for_the_end(wait_for_status(start(registry, steps=5), "done"))
+    run = wait_for_the_end(wait_for_status(start(registry, max_steps=5), "done"))
     for action in ("pause", "resume", "step", "stop", "keep"):
         registry.control(run, action)
     assert run.status == "done"
@@ -256,7 +264,7 @@ def test_commands_to_a_run_that_has_ended_do_nothing(registry):
 
 @pytest.mark.parametrize("action", ["stop", "pause", "resume", "step"])
 def test_a_command_that_comes_as_the_run_ends_does_not_make_it_a_failure(registry, action):
-    runs = [start(registry, steps=1) for _ in range(3)]
+    runs = [start(registry, max_steps=1) for _ in range(3)]
     for run in runs:
         wait_for_status(run, "done")
         registry.control(run, action)  # its process may not have ended yet
@@ -308,7 +316,13 @@ def test_a_second_stop_ends_a_worker_that_does_not_listen_at_once(registry):
 
 def test_diverged_run_fails_with_remedy_and_keeps_last_weights(registry):
     run = start(
-        registry, steps=500, learning_rate=100.0, warmup=0, schedule="constant", clip=0, n_layers=4
+        registry,
+        max_steps=500,
+        learning_rate=100.0,
+        warmup_steps=0,
+        lr_schedule="constant",
+        max_grad_norm=0,
+        n_layers=4,
     )
     wait_for_the_end(wait_for_status(run, "failed"))
     assert "lower learning_rate" in run.message
@@ -354,7 +368,9 @@ def test_a_worker_that_is_signalled_saves_first_and_can_be_resumed(registry, num
 
 
 def test_two_runs_with_one_seed_tell_the_same_losses(registry):
-    first, second, third = (start(registry, steps=30, seed=seed, dropout=0.2) for seed in (7, 7, 8))
+    first, second, third = (
+        start(registry, max_steps=30, seed=seed, dropout=0.2) for seed in (7, 7, 8)
+    )
     first, second, third = (losses(wait_for_status(run, "done")) for run in (first, second, third))
     assert first == second
     assert first != third
@@ -388,8 +404,8 @@ def test_more_runs_than_places_wait_in_line_and_move_up(serve):
     wait_for_steps(first)
     runs = (first, second, third, fourth)
     assert [registry.queue_position(run) for run in runs] == [None, 1, 2, 3]
-    assert [Page(registry, run).poll()["place"] for run in runs] == [None, 1, 2, 3]
-    assert [row["place"] for row in registry.summaries("ada")] == [3, 2, 1, None]
+    assert [Page(registry, run).poll()["queue_position"] for run in runs] == [None, 1, 2, 3]
+    assert [row["queue_position"] for row in registry.summaries("ada")] == [3, 2, 1, None]
     registry.control(third, "stop")
     assert (third.status, registry.queue_position(third), registry.queue_position(fourth)) == (
         "stopped",
@@ -442,8 +458,8 @@ def test_who_has_fewest_places_comes_first(serve):
 
 def test_many_runs_of_one_owner_do_not_delay_a_run_of_another(serve):
     registry = serve(slots=1)
-    many = [start(registry, "ada", steps=1) for _ in range(6)]
-    single = start(registry, "bob", steps=1)
+    many = [start(registry, "ada", max_steps=1) for _ in range(6)]
+    single = start(registry, "bob", max_steps=1)
     assert registry.queue_position(single) == 1
     waiting = [run for run in many if run.status == "waiting"]
     wait_for_status(single, "done")
@@ -466,7 +482,7 @@ def test_paused_run_yields_its_slot_and_resumes_afterwards(serve):
     registry = serve(slots=1)
     run = held(registry, slow(registry))
     at = run.step
-    other = start(registry, "bob", steps=30)
+    other = start(registry, "bob", max_steps=30)
     wait_for_status(other, "starting", "training", "done")
     assert (run.status, run.has_worker, newest(run)) == ("paused", False, at)
     registry.control(run, "resume")
@@ -558,7 +574,7 @@ def test_who_waits_comes_by_places_then_turns_then_the_line(registry):
 )
 def test_run_name_with_unprintable_characters_survives_restart(serve, given, kept):
     registry = serve(slots=1)
-    run = registry.start(RunConfig.from_flat(SMALL | {"steps": 1}), "ada", name=given)
+    run = registry.start(RunConfig.from_flat(SMALL | {"max_steps": 1}), "ada", name=given)
     wait_for_the_end(run)
     registry.shutdown()
     assert [run.name for run in serve(slots=1).list_for_owner("ada")] == [kept]
@@ -589,7 +605,7 @@ def test_run_short_of_memory_does_not_block_smaller_runs(serve, monkeypatch):
     wait_for_steps(small)
     told = Page(registry, large).poll()
     # for a place, once more
-    assert (told["status"], told["place"], told["message"]) == ("waiting", 1, "")
+    assert (told["status"], told["queue_position"], told["message"]) == ("waiting", 1, "")
     registry.slots = registry.slots_per_owner = 2
     wait_for(lambda: large.message, description="the reason")
     assert large.message == "waiting for memory: this run needs about 9.0 GB and 1.0 GB are free"
@@ -644,7 +660,11 @@ def test_unwatched_run_pauses_with_reason_and_releases_its_worker(serve):
     assert watched.status == "training"
     assert "without viewers" in Run.read(run.folder).message
     told = Page(registry, run).poll()
-    assert (told["status"], told["live"], told["points"]["count"]) == ("paused", False, run.step)
+    assert (told["status"], told["has_worker"], told["points"]["count"]) == (
+        "paused",
+        False,
+        run.step,
+    )
     before = run.step
     registry.control(run, "resume")
     Page(registry, run).poll_until(lambda told: told["step"] > before + 2)
@@ -703,7 +723,7 @@ def test_a_run_in_line_whose_list_is_on_screen_stays_there(serve):
     going, mine, theirs = slow(registry), slow(registry), slow(registry, "bob")
     for run in (mine, theirs):
         run.last_viewed_at -= 1000
-    assert registry.summaries("ada")[0]["place"] is not None
+    assert registry.summaries("ada")[0]["queue_position"] is not None
     registry.idle_timeout_s = 600
     wait_for_status(theirs, "stopped")  # the house has looked after both
     assert (mine.status, registry.queue_position(mine), mine.message, going.has_worker) == (
@@ -723,12 +743,12 @@ def test_without_a_lease_nobody_has_to_watch(serve):
     wait_for_steps(run, run.step + 5)
     held(registry, run)
     run.paused_at -= 10**6
-    other = start(registry, "bob", steps=1)
+    other = start(registry, "bob", max_steps=1)
     wait_for_status(other, "done")
 
 
 def test_what_nobody_watches_is_let_go_from_memory_and_comes_back(registry):
-    run = wait_for_the_end(wait_for_status(start(registry, steps=40), "done"))
+    run = wait_for_the_end(wait_for_status(start(registry, max_steps=40), "done"))
     page = Page(registry, run)
     page.poll_until(lambda told: told["snapshot"])
     told, at, before = (page.looks, page.known), page.epoch, page.losses
@@ -747,9 +767,11 @@ def test_what_nobody_watches_is_let_go_from_memory_and_comes_back(registry):
 
 def test_restarted_server_has_runs_paused_and_resumes_bit_exactly(serve):
     registry = serve(slots=3)
-    undisturbed = wait_for_the_end(wait_for_status(start(registry, steps=60, dropout=0.1), "done"))
+    undisturbed = wait_for_the_end(
+        wait_for_status(start(registry, max_steps=60, dropout=0.1), "done")
+    )
     going, paused, stepping = (
-        start(registry, changes=SLOWLY, steps=60, dropout=0.1) for _ in range(3)
+        start(registry, changes=SLOWLY, max_steps=60, dropout=0.1) for _ in range(3)
     )
     wait_for_steps(going, 5)
     held(registry, paused, 3)
@@ -793,7 +815,7 @@ from playground.runs.registry import Registry
 from playground.training.config import SettingChange, RunConfig
 if __name__ == "__main__":
     registry = Registry(Path({str(tmp_path)!r}), slots=1)
-    config = RunConfig.from_flat({SMALL | {"steps": 60, "dropout": 0.1}!r})
+    config = RunConfig.from_flat({SMALL | {"max_steps": 60, "dropout": 0.1}!r})
     run = registry.start(config, "ada", changes=[SettingChange(0, "speed", 20)])
     waiting = registry.start(config, "ada")
     while run.step < 5:
@@ -853,8 +875,8 @@ def test_a_run_that_another_server_trains_is_not_trained_twice(serve):
 
 
 def test_a_broken_newest_checkpoint_is_passed_over_with_a_word(registry):
-    undisturbed = start(registry, steps=60, dropout=0.1)
-    run = start(registry, changes=SLOWLY, steps=60, dropout=0.1)
+    undisturbed = start(registry, max_steps=60, dropout=0.1)
+    run = start(registry, changes=SLOWLY, max_steps=60, dropout=0.1)
     held(registry, run, 3)
     wait_for(lambda: run.checkpoint_version >= 1, description="a checkpoint")
     registry.control(run, "resume")
@@ -880,7 +902,7 @@ def test_a_broken_newest_checkpoint_is_passed_over_with_a_word(registry):
 
 
 def test_where_no_checkpoint_can_be_used_the_run_goes_on_from_its_history(registry):
-    run = parked(registry, slow(registry, steps=ENDLESS))
+    run = parked(registry, slow(registry, max_steps=ENDLESS))
     registry.control(run, "resume")
     wait_for_steps(run, 40)
     run.send_command("park")
@@ -907,7 +929,7 @@ def test_where_no_checkpoint_can_be_used_the_run_goes_on_from_its_history(regist
 
 def test_branch_repeats_its_parent_unless_a_setting_changes(registry):
     parent = wait_for_the_end(
-        wait_for_status(start(registry, steps=60, dropout=0.1, eval_every=10), "done")
+        wait_for_status(start(registry, max_steps=60, dropout=0.1, eval_every=10), "done")
     )
     for step in (0, 16, 23):  # before the first, with a state, without one
         same, other = registry.branch(parent, step, "ada"), registry.branch(parent, step, "ada")
@@ -935,7 +957,7 @@ def test_branch_repeats_its_parent_unless_a_setting_changes(registry):
 
 def test_a_branch_keeps_the_changes_until_its_step_and_none_after(registry):
     changes = [SettingChange(10, "learning_rate", 0.02), SettingChange(30, "learning_rate", 0.05)]
-    parent = wait_for_status(start(registry, steps=50, changes=changes), "done")
+    parent = wait_for_status(start(registry, max_steps=50, changes=changes), "done")
     branch = registry.branch(parent, 20, "ada")
     wait_for_pause_at(branch, 20)
     finished(registry, branch)
@@ -956,25 +978,35 @@ def test_a_run_that_is_going_can_be_branched_and_is_not_disturbed(registry):
 
 
 def test_a_branch_from_the_last_step_goes_further(registry):
-    parent = wait_for_status(start(registry, steps=30), "done")
+    parent = wait_for_status(start(registry, max_steps=30), "done")
     branch = registry.branch(parent, 30, "ada")
     wait_for_pause_at(branch, 30)
     assert branch.steps == 60
     finished(registry, branch)
     assert len(losses(branch)) == 60
     assert losses(branch)[:30] == losses(parent)
-    assert branch.changes == [SettingChange(30, "steps", 60)]
+    assert branch.changes == [SettingChange(30, "max_steps", 60)]
 
 
 def test_branch_from_last_step_of_early_stopped_run_trains_to_end(registry):
     parent = wait_for_status(
-        start(registry, steps=80, until=0.001, eval_every=5, learning_rate=0.02, max_length=3),
+        start(
+            registry,
+            max_steps=80,
+            stop_at_exact_match=0.001,
+            eval_every=5,
+            learning_rate=0.02,
+            max_length=3,
+        ),
         "done",
     )
     last = parent.step
     assert last < 70
     branch, earlier = registry.branch(parent, last, "ada"), registry.branch(parent, last - 1, "ada")
-    assert (branch.changes, earlier.changes) == ([SettingChange(last, "until", 0.0)], [])
+    assert (branch.changes, earlier.changes) == (
+        [SettingChange(last, "stop_at_exact_match", 0.0)],
+        [],
+    )
     wait_for_pause_at(branch, last)
     assert finished(registry, branch).step == 80
     assert losses(branch)[:last] == losses(parent)
@@ -984,7 +1016,7 @@ def test_branch_from_last_step_of_early_stopped_run_trains_to_end(registry):
 
 @pytest.mark.parametrize("step", [-1, 31, 10**9])
 def test_a_step_that_was_not_reached_has_no_branch(registry, step):
-    parent = wait_for_status(start(registry, steps=30), "done")
+    parent = wait_for_status(start(registry, max_steps=30), "done")
     with pytest.raises(
         UserError, match=f"step {step} is not in this run; choose a step from 0 to 30"
     ):
@@ -992,7 +1024,7 @@ def test_a_step_that_was_not_reached_has_no_branch(registry, step):
 
 
 def test_branch_that_released_its_worker_continues_at_first_resume(registry):
-    parent = wait_for_the_end(wait_for_status(start(registry, steps=30), "done"))
+    parent = wait_for_the_end(wait_for_status(start(registry, max_steps=30), "done"))
     branch = registry.branch(parent, 9, "ada")
     wait_for_pause_at(branch, 9)
     branch.send_command("park")
@@ -1003,7 +1035,7 @@ def test_branch_that_released_its_worker_continues_at_first_resume(registry):
 
 
 def test_a_branch_outlives_its_parent(registry):
-    parent = wait_for_the_end(wait_for_status(start(registry, steps=40), "done"))
+    parent = wait_for_the_end(wait_for_status(start(registry, max_steps=40), "done"))
     branch = registry.branch(parent, 20, "ada")
     wait_for_pause_at(branch, 20)
     expected = losses(parent)
@@ -1019,13 +1051,13 @@ def test_a_branch_outlives_its_parent(registry):
 
 
 def test_a_change_takes_effect_at_the_next_step_and_again_repeats_it(registry):
-    plain = wait_for_status(start(registry, steps=60), "done")
-    run = start(registry, steps=60, changes=SLOWLY)
+    plain = wait_for_status(start(registry, max_steps=60), "done")
+    run = start(registry, max_steps=60, changes=SLOWLY)
     wait_for_steps(run, 5)
     registry.change_setting(run, "learning_rate", 0.05)
     wait_for(lambda: run.changes != SLOWLY, description="the change")
     registry.change_setting(run, "speed", 0)
-    registry.change_setting(run, "steps", 70)
+    registry.change_setting(run, "max_steps", 70)
     wait_for_the_end(wait_for_status(run, "done"))
     (rate,) = (change for change in run.changes if change.setting == "learning_rate")
     assert (rate.value, run.step) == (0.05, 70)
@@ -1044,12 +1076,12 @@ def test_a_run_that_is_not_going_changes_when_it_is_resumed(registry):
     at = run.step
     registry.change_setting(run, "learning_rate", 0.01)
     registry.change_setting(run, "learning_rate", 0.05)
-    registry.change_setting(run, "steps", at + 5)
+    registry.change_setting(run, "max_steps", at + 5)
     registry.change_setting(run, "speed", 0)
     assert run.changes == [
         *SLOWLY,
         SettingChange(at, "learning_rate", 0.05),
-        SettingChange(at, "steps", at + 5),
+        SettingChange(at, "max_steps", at + 5),
         SettingChange(at, "speed", 0),
     ]
     assert (run.learning_rate, run.steps, run.max_steps_per_second) == (0.05, at + 5, 0.0)
@@ -1061,26 +1093,26 @@ def test_a_run_that_is_not_going_changes_when_it_is_resumed(registry):
 
 
 def test_a_run_that_is_done_can_be_made_longer(registry):
-    run = wait_for_the_end(wait_for_status(start(registry, steps=20), "done"))
-    registry.change_setting(run, "steps", 35)
+    run = wait_for_the_end(wait_for_status(start(registry, max_steps=20), "done"))
+    registry.change_setting(run, "max_steps", 35)
     assert run.status == "paused"
     finished(registry, run)
     assert len(losses(run)) == 35
 
 
 def test_run_extended_after_its_end_has_no_scores_until_next_end(registry):
-    run = wait_for_the_end(wait_for_status(start(registry, steps=20), "done"))
+    run = wait_for_the_end(wait_for_status(start(registry, max_steps=20), "done"))
     page = Page(registry, run)
     assert page.poll()["scores"] == run.scores
     assert run.scores["n"] == 2000
-    registry.change_setting(run, "steps", ENDLESS)
+    registry.change_setting(run, "max_steps", ENDLESS)
     registry.change_setting(run, "speed", 40)
     registry.control(run, "resume")
     assert page.poll_until(lambda told: told["step"] > 20)["scores"] is None
     held(registry, run, 21)
     assert run.scores is Run.read(run.folder).scores is None
     assert registry.summaries("ada")[0]["best"] == run.best is not None
-    registry.change_setting(run, "steps", run.step + 5)
+    registry.change_setting(run, "max_steps", run.step + 5)
     registry.change_setting(run, "speed", 0)
     finished(registry, run)
     assert run.scores["n"] == Run.read(run.folder).scores["n"] == 2000
@@ -1103,7 +1135,7 @@ def test_a_change_that_cannot_be_is_refused_whether_a_run_is_going_or_not(regist
     with pytest.raises(
         UserError, match=f"the run has taken {run.step} steps already; give a larger number"
     ):
-        registry.change_setting(run, "steps", run.step)
+        registry.change_setting(run, "max_steps", run.step)
     assert run.changes == before
     assert run.has_worker == live
 
@@ -1112,11 +1144,11 @@ def test_a_change_that_cannot_be_is_refused_whether_a_run_is_going_or_not(regist
 def test_a_change_that_was_still_to_come_gives_way_to_a_new_one(registry, live):
     run = start(
         registry,
-        steps=ENDLESS,
+        max_steps=ENDLESS,
         changes=[
             *SLOWLY,
             SettingChange(90_000, "learning_rate", 0.5),
-            SettingChange(90_000, "steps", 95_000),
+            SettingChange(90_000, "max_steps", 95_000),
         ],
     )
     held(registry, run) if live else parked(registry, run)
@@ -1127,12 +1159,12 @@ def test_a_change_that_was_still_to_come_gives_way_to_a_new_one(registry, live):
     assert sorted(run.changes, key=lambda c: c.step) == [
         *SLOWLY,
         SettingChange(at, "learning_rate", 0.05),
-        SettingChange(90_000, "steps", 95_000),
+        SettingChange(90_000, "max_steps", 95_000),
     ]
 
 
 def test_slow_motion_shows_every_step_and_full_speed_ends_it(registry):
-    run = start(registry, steps=200, changes=[SettingChange(0, "speed", 10)])
+    run = start(registry, max_steps=200, changes=[SettingChange(0, "speed", 10)])
     page = Page(registry, run)
     page.poll_until(lambda told: told["step"] >= 5)
     assert page.poll()["speed"] == 10
@@ -1147,7 +1179,9 @@ def test_slow_motion_shows_every_step_and_full_speed_ends_it(registry):
 
 
 def test_one_can_look_and_ask_at_every_step_that_was_kept(registry):
-    run = wait_for_the_end(wait_for_status(start(registry, steps=120, learning_rate=0.02), "done"))
+    run = wait_for_the_end(
+        wait_for_status(start(registry, max_steps=120, learning_rate=0.02), "done")
+    )
     recorded = run.load_weight_steps()
     assert recorded[0] == 0
     assert recorded[-1] == 120
@@ -1160,7 +1194,10 @@ def test_one_can_look_and_ask_at_every_step_that_was_kept(registry):
         assert answer(registry.predict(run, "1 2 3", step))["step"] == step
     assert len({json.dumps(seen[step]["snapshot"]["attention"]) for step in (0, 37, 120)}) == 3
     heads = seen[120]["snapshot"]["attention"]["cross"]
-    source, written = len(seen[120]["stage"]["source"]), len(seen[120]["stage"]["axes"]["cross"][0])
+    source, written = (
+        len(seen[120]["probe_info"]["source"]),
+        len(seen[120]["probe_info"]["axes"]["cross"][0]),
+    )
     assert [len(heads), len(heads[0]), len(heads[0][0])] == [1, 2, source * written]
     for row in range(written):
         assert abs(sum(heads[0][0][row * source : (row + 1) * source]) - 1000) <= source
@@ -1177,7 +1214,7 @@ def test_one_can_look_and_ask_at_every_step_that_was_kept(registry):
 
 
 def test_weights_that_are_broken_are_said_and_do_no_harm_to_the_next_look(registry):
-    run = wait_for_the_end(wait_for_status(start(registry, steps=20), "done"))
+    run = wait_for_the_end(wait_for_status(start(registry, max_steps=20), "done"))
     whole = answer(registry.snapshot_at(run, 10))
     weights_path(run.folder, 11).write_bytes(b"12345678")
     assert "11.safetensors" in answer(registry.snapshot_at(run, 11))["error"]
@@ -1215,7 +1252,7 @@ def test_an_answer_that_nobody_waits_for_any_more_harms_nothing(registry):
     wait_for(lambda: run.latest_weights_step is not None, description="weights")
     for _ in range(3):
         registry.predict(run, "1 2 3").cancel()
-    assert answer(registry.predict(run, "1 2 3"))["answer"] == ["3", "2", "1"]
+    assert answer(registry.predict(run, "1 2 3"))["target"] == ["3", "2", "1"]
     assert run.has_worker
 
 
@@ -1244,23 +1281,23 @@ def test_request_after_inspector_is_killed_gets_new_process(registry):
     child = registry.inspector._process
     child.process.kill()
     child.exited.wait(60)
-    assert answer(registry.predict(run, "1 2"))["answer"] == ["2", "1"]
+    assert answer(registry.predict(run, "1 2"))["target"] == ["2", "1"]
     looks = page.looks
-    page.poll_until(lambda told: told["looks"] > looks + 1)
+    page.poll_until(lambda told: told["snapshot_version"] > looks + 1)
     assert run.status == "training"
 
 
 def test_finished_run_is_inspectable_after_inspector_is_killed(registry, monkeypatch):
-    run = start(registry, steps=4)
+    run = start(registry, max_steps=4)
     wait_for_status(run, "done")
-    assert "given" in answer(registry.predict(run, "1 2 3"))
+    assert "prediction" in answer(registry.predict(run, "1 2 3"))
     with monkeypatch.context() as patch:
         # the process is at it for as long as it lives
         patch.setattr(WorkerProcess, "send", lambda child, *message: True)
         registry._refresh_snapshot(run)
     registry.inspector.close()
     wait_for(lambda: not run.snapshot_pending, description="the end of that look")
-    assert "given" in answer(registry.predict(run, "1 2 3"))
+    assert "prediction" in answer(registry.predict(run, "1 2 3"))
 
 
 def test_retry_when_inspector_ends_goes_to_the_next_process(registry, monkeypatch):
@@ -1300,8 +1337,8 @@ def test_waiting_request_keeps_the_process_and_slow_one_ends_it(monkeypatch):
 
 def test_looking_and_asking_change_no_bit(registry):
     watched, alone = (
-        start(registry, steps=80, dropout=0.1),
-        start(registry, steps=80, dropout=0.1, changes=[SettingChange(0, "speed", 0)]),
+        start(registry, max_steps=80, dropout=0.1),
+        start(registry, max_steps=80, dropout=0.1, changes=[SettingChange(0, "speed", 0)]),
     )
     page = Page(registry, watched)
     while watched.status != "done":
@@ -1315,7 +1352,7 @@ def test_looking_and_asking_change_no_bit(registry):
 def test_a_long_probe_with_many_heads_stays_small_on_the_way_to_the_page(registry):
     run = start(
         registry,
-        steps=1,
+        max_steps=1,
         min_length=200,
         max_length=200,
         n_layers=4,
@@ -1333,14 +1370,14 @@ def test_a_long_probe_with_many_heads_stays_small_on_the_way_to_the_page(registr
         )
         <= 100_000
     )
-    assert len(told["stage"]["source"]) > 20
+    assert len(told["probe_info"]["source"]) > 20
 
 
 # What a page is told
 
 
 def test_a_page_that_polls_has_every_point_once(registry):
-    run = start(registry, steps=120)
+    run = start(registry, max_steps=120)
     page = Page(registry, run)
     page.poll_until(
         lambda told: (
@@ -1352,8 +1389,8 @@ def test_a_page_that_polls_has_every_point_once(registry):
     assert page.steps == list(range(1, 121))
     assert page.begun == 1
     told = page.poll()
-    assert (told["snapshot"], told["stage"], told["points"]["steps"]) == (None, None, [])
-    assert (told["step"], told["steps"], told["recorded"][-1], told["scores"]) == (
+    assert (told["snapshot"], told["probe_info"], told["points"]["steps"]) == (None, None, [])
+    assert (told["step"], told["max_steps"], told["weight_steps"][-1], told["scores"]) == (
         120,
         120,
         120,
@@ -1363,17 +1400,17 @@ def test_a_page_that_polls_has_every_point_once(registry):
 
 
 def test_page_has_every_point_once_after_a_kill_and_resume(registry):
-    undisturbed = start(registry, steps=80, dropout=0.1)
-    run = start(registry, steps=80, dropout=0.1, changes=SLOWLY)
+    undisturbed = start(registry, max_steps=80, dropout=0.1)
+    run = start(registry, max_steps=80, dropout=0.1, changes=SLOWLY)
     page = Page(registry, run)
     page.poll_until(lambda told: told["step"] >= 5)
     registry.control(run, "pause")
-    page.poll_until(lambda told: told["status"] == "paused" and told["saved"])
+    page.poll_until(lambda told: told["status"] == "paused" and told["checkpoint_version"])
     kept = run.step
     registry.control(run, "resume")
     page.poll_until(lambda told: told["step"] >= kept + 10)
     os.kill(run.worker.process.pid, signal.SIGKILL)
-    page.poll_until(lambda told: told["status"] == "failed" and not told["live"])
+    page.poll_until(lambda told: told["status"] == "failed" and not told["has_worker"])
     epoch, seen = page.epoch, list(page.losses)
     registry.control(run, "resume")
     page.poll_until(lambda told: told["status"] == "done" and told["points"]["count"] == 80)
@@ -1384,11 +1421,11 @@ def test_page_has_every_point_once_after_a_kill_and_resume(registry):
 
 
 def test_page_starts_over_after_kill_before_first_checkpoint(registry):
-    run = start(registry, steps=60, changes=SLOWLY)
+    run = start(registry, max_steps=60, changes=SLOWLY)
     page = Page(registry, run)
     page.poll_until(lambda told: told["points"]["count"] >= 5)
     os.kill(run.worker.process.pid, signal.SIGKILL)
-    page.poll_until(lambda told: told["status"] == "failed" and not told["live"])
+    page.poll_until(lambda told: told["status"] == "failed" and not told["has_worker"])
     assert "it has no checkpoint yet" in run.message
     seen = list(page.losses)
     registry.control(run, "resume")
@@ -1402,7 +1439,7 @@ def test_page_starts_over_after_kill_before_first_checkpoint(registry):
 
 
 def test_owners_see_their_own_runs_only(registry):
-    mine, theirs = start(registry, "ada", steps=5), start(registry, "bob", steps=5)
+    mine, theirs = start(registry, "ada", max_steps=5), start(registry, "bob", max_steps=5)
     assert registry.list_for_owner("ada") == [mine]
     assert registry.list_for_owner("bob") == [theirs]
     assert registry.list_for_owner("") == []
@@ -1425,13 +1462,13 @@ def test_owners_see_their_own_runs_only(registry):
 
 def test_an_owner_of_any_letters_harms_nobody(registry):
     for owner in ("\u00e9", "\ud800", "x" * 100_000, "\0"):
-        start(registry, owner, steps=1)
+        start(registry, owner, max_steps=1)
         assert registry.list_for_owner("ada") == []
         assert len(registry.list_for_owner(owner)) == 1
 
 
 def test_a_link_to_watch_leads_to_the_run_and_to_nothing_of_its_owners(registry):
-    run, other = start(registry, steps=5), start(registry, steps=5)
+    run, other = start(registry, max_steps=5), start(registry, max_steps=5)
     assert registry.find_shared(run.watch_id) is run
     assert registry.find_shared(other.watch_id) is other
     for guess in (
@@ -1458,10 +1495,10 @@ def test_a_link_to_watch_leads_to_the_run_and_to_nothing_of_its_owners(registry)
 
 
 def test_names_are_told_apart_and_never_too_long(registry):
-    first, second, third = (start(registry, steps=1) for _ in range(3))
+    first, second, third = (start(registry, max_steps=1) for _ in range(3))
     assert (second.name, third.name) == (f"{first.name} (2)", f"{first.name} (3)")
-    assert start(registry, "bob", steps=1).name == first.name
-    config = RunConfig.from_flat(SMALL | {"steps": 2})
+    assert start(registry, "bob", max_steps=1).name == first.name
+    config = RunConfig.from_flat(SMALL | {"max_steps": 2})
     long = [registry.start(config, "eve", name="x" * 300) for _ in range(3)]
     wait_for_status(long[0], "done")
     long.append(registry.branch(long[0], 1, "eve"))
@@ -1471,7 +1508,7 @@ def test_names_are_told_apart_and_never_too_long(registry):
 
 def test_a_run_can_be_renamed_and_hidden_and_that_lasts(serve):
     registry = serve(slots=1)
-    run = wait_for_the_end(wait_for_status(start(registry, steps=1), "done"))
+    run = wait_for_the_end(wait_for_status(start(registry, max_steps=1), "done"))
     registry.update_metadata(run, name="  My \n best\trun ")
     registry.update_metadata(run, hidden=True)
     assert (run.name, run.hidden) == ("My best run", True)
@@ -1518,7 +1555,7 @@ def test_deleted_run_stops_and_can_be_restored_until_undo_expires(serve):
 def trained(small_run):
     """A trainer after twelve of thirty steps, with its metrics."""
     trainer = Trainer(
-        small_run.replace(steps=30, d_model=16, d_ff=16, batch_size=8, eval_n=32),
+        small_run.replace(max_steps=30, d_model=16, d_ff=16, batch_size=8, eval_size=32),
         [SettingChange(3, "learning_rate", 0.02)],
     )
     return trainer, [trainer.train_step() for _ in range(12)]
@@ -1561,11 +1598,11 @@ def test_weights_alone_can_be_looked_at_and_not_trained_on(registry, trained, tm
     trainer, metrics = trained
     save_checkpoint(tmp_path / "upload", trainer, metrics, resumable=False)
     run = registry.import_checkpoint(tmp_path / "upload", "ada", "Weights")
-    assert answer(registry.predict(run, "1 2"))["answer"] == ["2", "1"]
+    assert answer(registry.predict(run, "1 2"))["target"] == ["2", "1"]
     assert not run.has_worker
     before = list(run.changes)
     ways = [
-        lambda: registry.change_setting(run, "steps", 100),
+        lambda: registry.change_setting(run, "max_steps", 100),
         lambda: registry.control(run, "resume"),
         lambda: registry.control(run, "step"),
     ]
@@ -1588,21 +1625,24 @@ def test_shared_checkpoint_can_be_inspected_and_broken_one_fails(registry, train
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden" / "config.json").write_text("{}")
     assert registry.list_checkpoints() == {"shared": tmp_path / "shared"}
-    assert answer(registry.inspector.request("look", tmp_path / "shared"))["snapshot"]["step"] == 12
+    assert (
+        answer(registry.inspector.request("snapshot", tmp_path / "shared"))["snapshot"]["step"]
+        == 12
+    )
     assert answer(registry.inspector.request("check", tmp_path / "shared")) == {
         "step": 12,
         "resumable": True,
     }
     (tmp_path / "shared" / "model.safetensors").write_bytes(b"12345678")
     os.utime(tmp_path / "shared" / "config.json")
-    for kind in ("look", "check"):
+    for kind in ("snapshot", "check"):
         assert (
             "model.safetensors"
             in answer(registry.inspector.request(kind, tmp_path / "shared"))["error"]
         )
     assert (
         "no config.json"
-        in answer(registry.inspector.request("look", tmp_path / "nothing"))["error"]
+        in answer(registry.inspector.request("snapshot", tmp_path / "nothing"))["error"]
     )
 
 
@@ -1634,7 +1674,7 @@ def test_a_worker_that_hangs_is_ended_and_the_others_are_left_alone(serve):
 
 def test_a_run_in_very_slow_motion_does_not_hang(serve):
     registry = serve(slots=1)
-    run = start(registry, steps=ENDLESS, changes=[SettingChange(1, "speed", 0.01)])
+    run = start(registry, max_steps=ENDLESS, changes=[SettingChange(1, "speed", 0.01)])
     wait_for_steps(run, 1)
     registry.hang_timeout_s, began = 5, time.monotonic()
     wait_for(
@@ -1662,7 +1702,7 @@ def test_a_run_that_cannot_save_says_so_keeps_its_weights_and_saves_later(regist
     )
     wait_for_status(run, "paused")
     assert run.has_worker
-    assert answer(registry.predict(run, "1 2"))["answer"] == ["2", "1"]
+    assert answer(registry.predict(run, "1 2"))["target"] == ["2", "1"]
     folder.unlink()
     registry.control(run, "stop")
     wait_for_the_end(wait_for_status(run, "stopped"))
@@ -1683,7 +1723,7 @@ def test_run_waits_on_full_disk_and_resumes_without_missing_points(tmp_path):
         pytest.skip(f"no small file system can be mounted here: {mount.stderr.strip()}")
     registry = Registry(root, slots=1)
     try:
-        run = start(registry, steps=ENDLESS)
+        run = start(registry, max_steps=ENDLESS)
         wait_for(
             lambda: "No space left on device" in run.message, description="the disk to be full"
         )
@@ -1729,7 +1769,7 @@ def test_the_manifests_of_a_run_hold_its_changes(registry):
 
 
 def test_housekeeping_failure_is_logged_and_later_rounds_still_run(registry, caplog):
-    broken = wait_for_the_end(wait_for_status(start(registry, steps=1), "done"))
+    broken = wait_for_the_end(wait_for_status(start(registry, max_steps=1), "done"))
     broken.points, broken.last_viewed_at = None, None  # what no round can work with
     rounds = []
 
@@ -1741,7 +1781,7 @@ def test_housekeeping_failure_is_logged_and_later_rounds_still_run(registry, cap
     wait_for(lambda: len(rounds) >= 3, 60, "a third round after two that failed")
     assert "a defect of the supervisor" in caplog.text
     assert "_supervise" in caplog.text
-    other = start(registry, steps=1)
+    other = start(registry, max_steps=1)
     wait_for_status(other, "done")
 
 
@@ -1757,12 +1797,12 @@ def test_invented_owners_and_turns_are_forgotten(registry, monkeypatch):
     assert len(registry.owner_last_seen) == 5
     assert owner_id("ada") in registry.owner_last_seen
     for owner in ("ada", "bob", "eve"):
-        wait_for_the_end(wait_for_status(start(registry, owner, steps=1), "done"))
+        wait_for_the_end(wait_for_status(start(registry, owner, max_steps=1), "done"))
     assert list(registry._last_served) == [owner_id("bob"), owner_id("eve")]
 
 
 def test_deleted_run_stays_restorable_if_wall_clock_jumps(registry, monkeypatch):
-    run = wait_for_the_end(wait_for_status(start(registry, steps=1), "done"))
+    run = wait_for_the_end(wait_for_status(start(registry, max_steps=1), "done"))
     registry.delete(run)
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 10 * UNDO_TTL_S)
@@ -1775,7 +1815,7 @@ def test_deleted_run_stays_restorable_if_wall_clock_jumps(registry, monkeypatch)
 def test_no_more_runs_are_adopted_at_once_than_an_owner_may_have(serve, tmp_path, monkeypatch):
     monkeypatch.setattr(registry_module, "MAX_RUNS_PER_OWNER", 2)
     registry, folders = serve(slots=1), [tmp_path / f"sent {number}" for number in range(4)]
-    trainer = Trainer(RunConfig.from_flat(SMALL | {"steps": 1, "threads": 1}))
+    trainer = Trainer(RunConfig.from_flat(SMALL | {"max_steps": 1, "num_threads": 1}))
     for folder in folders:
         save_checkpoint(folder, trainer, None)
     together = threading.Barrier(len(folders))
@@ -1807,7 +1847,7 @@ def test_no_more_runs_are_adopted_at_once_than_an_owner_may_have(serve, tmp_path
 
 
 def test_looking_that_cannot_begin_leaves_the_run_at_rest(registry, monkeypatch):
-    run = wait_for_the_end(wait_for_status(start(registry, steps=2), "done"))
+    run = wait_for_the_end(wait_for_status(start(registry, max_steps=2), "done"))
     run.load_weight_steps()
     wait_for(lambda: registry.is_idle(run), description="rest")
 
@@ -1824,7 +1864,7 @@ def test_looking_that_cannot_begin_leaves_the_run_at_rest(registry, monkeypatch)
 
 
 def test_a_page_gets_the_changes_of_a_run_only_when_they_are_others(registry):
-    run = start(registry, steps=1, changes=[SettingChange(0, "learning_rate", 1e-3)])
+    run = start(registry, max_steps=1, changes=[SettingChange(0, "learning_rate", 1e-3)])
     first = registry.poll(run, 0, -1, 0)
     assert [setting for _, setting, _ in first["changes"]] == ["learning_rate"]
     version = first["changes_version"]
@@ -1837,7 +1877,7 @@ def test_a_page_gets_the_changes_of_a_run_only_when_they_are_others(registry):
 
 
 def test_a_manifest_that_has_not_changed_is_read_once(registry, monkeypatch):
-    run = wait_for_the_end(wait_for_status(start(registry, steps=2), "done"))
+    run = wait_for_the_end(wait_for_status(start(registry, max_steps=2), "done"))
     reads = []
     monkeypatch.setattr(
         run_module, "read_manifest", lambda folder: reads.append(folder) or read_manifest(folder)

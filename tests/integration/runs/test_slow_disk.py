@@ -18,8 +18,8 @@ SMALL = {
     "d_ff": 16,
     "batch_size": 8,
     "max_length": 5,
-    "eval_n": 32,
-    "steps": 20,
+    "eval_size": 32,
+    "max_steps": 20,
 }
 
 

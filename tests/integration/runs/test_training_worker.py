@@ -23,8 +23,8 @@ SMALL = {
     "batch_size": 8,
     "max_length": 4,
     "eval_every": 50,
-    "eval_n": 20,
-    "steps": 300,
+    "eval_size": 20,
+    "max_steps": 300,
 }
 
 
@@ -115,22 +115,24 @@ def test_a_row_ends_where_the_run_is_to_wait(make, quick):
 def test_worker_thread_limit_overrides_its_settings(tmp_path, monkeypatch):
     owner, pipe = context().Pipe()
     (tmp_path / "checkpoints").mkdir()
-    fields = RunConfig.from_flat(SMALL | {"threads": 2}).to_flat()
+    fields = RunConfig.from_flat(SMALL | {"num_threads": 2}).to_flat()
     taken, take = [], torch.set_num_threads
     monkeypatch.setattr(
         torch, "set_num_threads", lambda threads: (taken.append(threads), take(threads))
     )
     worker = TrainingWorker(
-        pipe, WorkerSpec(str(tmp_path), fields, changes=[[0, "threads", 8]], threads=1)
+        pipe, WorkerSpec(str(tmp_path), fields, changes=[[0, "num_threads", 8]], threads=1)
     )
     worker.trainer.train_step()
     assert (
-        worker.trainer.active_config.threads,
+        worker.trainer.active_config.num_threads,
         worker.trainer.threads,
         torch.get_num_threads(),
     ) == (8, 1, 1)
     save_checkpoint(tmp_path / "checkpoints" / "0000001", worker.trainer, [])
-    TrainingWorker(pipe, WorkerSpec(str(tmp_path), fields, changes=[[0, "threads", 8]], threads=1))
+    TrainingWorker(
+        pipe, WorkerSpec(str(tmp_path), fields, changes=[[0, "num_threads", 8]], threads=1)
+    )
     assert set(taken) == {1}
     owner.close()
 

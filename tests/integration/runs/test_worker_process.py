@@ -25,8 +25,8 @@ SMALL = {
     "d_ff": 16,
     "batch_size": 8,
     "max_length": 5,
-    "eval_n": 32,
-    "steps": 20,
+    "eval_size": 32,
+    "max_steps": 20,
 }
 
 
@@ -108,7 +108,7 @@ def test_a_request_to_a_process_that_cannot_be_started_is_answered(no_descriptor
     assert answer["again"]
 
 
-@pytest.mark.parametrize("name", ["report", "inspect-figures"])
+@pytest.mark.parametrize("name", ["runs/report", "inspect/figures"])
 def test_report_and_figures_return_error_if_process_cannot_start(name, no_descriptors):
     registry = Registry(ROOT / "checkpoints")
     answerer = (report_handlers(registry) | inspect_handlers(registry))[name]

@@ -39,8 +39,8 @@ CONFIG = RunConfig.from_flat(
         "max_length": 5,
         "dropout": 0.1,
         "eval_every": 20,
-        "eval_n": 32,
-        "steps": 60,
+        "eval_size": 32,
+        "max_steps": 60,
         "device": "zero",
     }
 )
@@ -121,14 +121,14 @@ def test_slices_train_what_one_go_trains_to_the_bit(registry, zero, slices_of, a
     run = registry.start(CONFIG, "ada")
     assert (run.status, run.has_worker) == ("waiting", False)
     told = registry.poll(run, 0, -1, 0)
-    assert (told["slice"], told["place"]) == (True, None)
+    assert (told["awaits_zerogpu"], told["queue_position"]) == (True, None)
     to_the_end(registry, run)
     assert len(zero.calls) >= 3
     # the process that was forked for the first slice was used again
     assert len(set(zero.pids)) == 1
     assert (losses(run), weights(run)) == at_once
     assert run.scores["n"] > 0
-    assert registry.poll(run, 0, -1, 0)["slice"] is False
+    assert registry.poll(run, 0, -1, 0)["awaits_zerogpu"] is False
 
 
 def test_a_thread_of_ours_is_not_lent_a_gpu_and_the_run_pauses(registry, zero):
@@ -212,7 +212,7 @@ def test_killed_in_mid_slice_it_pauses_and_no_point_that_was_told_is_lost(
 def test_a_slice_that_outlasts_what_was_granted_is_cut_off(registry, zero, slices_of):
     slices_of(LONG)
     zero.duration = 1.0
-    run = registry.start(CONFIG.replace(steps=100_000), "ada")
+    run = registry.start(CONFIG.replace(max_steps=100_000), "ada")
     slice_of(registry, run)
     assert (run.status, run.has_worker) == ("paused", False)
     assert run.message.startswith("the slice was interrupted (GPU task aborted)")
@@ -278,7 +278,7 @@ def test_two_pages_that_ask_at_once_get_one_slice(registry, zero, slices_of):
 def test_a_run_in_slices_takes_no_place_from_those_that_train_here(registry, slices_of):
     slices_of(LONG)
     registry.slots = registry.slots_per_owner = 1
-    sliced = registry.start(CONFIG.replace(steps=100_000), "ada")
+    sliced = registry.start(CONFIG.replace(max_steps=100_000), "ada")
     event = in_an_event(registry, sliced)
     wait_for(lambda: sliced.step, description="a step on the GPU that is lent")
     here = registry.start(CONFIG.replace(device="auto"), "ada")
@@ -291,7 +291,7 @@ def test_a_run_in_slices_takes_no_place_from_those_that_train_here(registry, sli
 
 def test_the_end_of_the_server_saves_what_a_slice_has(registry, slices_of, tmp_path):
     slices_of(LONG)
-    run = registry.start(CONFIG.replace(steps=100_000), "ada")
+    run = registry.start(CONFIG.replace(max_steps=100_000), "ada")
     event = in_an_event(registry, run)
     wait_for(lambda: run.step >= 3, description="three steps")
     assert registry.shutdown() == (1, 0)
@@ -348,7 +348,7 @@ def test_app_imports_spaces_first_and_trains_on_cpu_if_that_fails(tmp_path):
     app = AppServer(tmp_path, PYTHONPATH=path, SPACES_ZERO_GPU="true", SEEN=str(seen))
     try:
         wait_for(lambda: "Training on" in app.log.read_text(), 60, "the line about the device")
-        told = app.request("runs", {"owner": ""})
+        told = app.request("runs/list", {"owner": ""})
     finally:
         app.stop()
     assert json.loads(seen.read_text()) == {"threads": 1, "fork server": False}

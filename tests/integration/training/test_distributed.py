@@ -36,7 +36,7 @@ TINY = [
     "16",
     "--batch-size",
     "16",
-    "--eval-n",
+    "--eval-size",
     "32",
 ]
 CLOSE = {"rel": 1e-5, "abs": 1e-5}
@@ -49,7 +49,7 @@ def run(small_run):
     gradient (softmax does not see it), and with 1e-9 Adam would make an update of the rounding that
     is there instead.
     """
-    return small_run.replace(steps=12, eval_every=6, epsilon=1e-6)
+    return small_run.replace(max_steps=12, eval_every=6, adam_eps=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def saw(run, tmp_path_factory):
     save_checkpoint(folder / "one", trainer, [trainer.train_step() for _ in range(5)])
     (folder / "order.json").write_text(
         json.dumps(
-            {"fields": run.to_flat(), "arguments": [*TINY, "--steps", "3", "--device", "cpu"]}
+            {"fields": run.to_flat(), "arguments": [*TINY, "--max-steps", "3", "--device", "cpu"]}
         )
     )
     command = [*TORCHRUN, "-m", "tests.support.distributed_worker", str(folder)]
@@ -254,7 +254,7 @@ def test_a_signal_to_torchrun_saves_a_checkpoint_that_one_process_takes_up(saw, 
         "train",
         "--resume",
         str(saw[2] / "told"),
-        "--steps",
+        "--max-steps",
         "100000",
         "--out",
         str(tmp_path / "cut"),
@@ -276,7 +276,7 @@ def test_a_signal_to_torchrun_saves_a_checkpoint_that_one_process_takes_up(saw, 
         finally:
             for process in (*torchrun.children(), run) if run.poll() is None else ():
                 process.kill()
-    trainer, lines = resume_trainer(tmp_path / "cut", steps=100_000)
+    trainer, lines = resume_trainer(tmp_path / "cut", max_steps=100_000)
     assert printed == ""
     cut = f"stopped by a signal at step {trainer.step_count}; saved to {tmp_path / 'cut'}"
     assert said.count("stopped by a signal") == said.count(cut) == 1

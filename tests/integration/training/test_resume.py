@@ -51,7 +51,13 @@ print(fingerprint(trainer))
 @pytest.fixture(scope="module")
 def dropping(small_run):
     return small_run.replace(
-        steps=N, d_model=16, d_ff=16, dropout=0.1, schedule="cosine", decay_steps=N, eval_every=5
+        max_steps=N,
+        d_model=16,
+        d_ff=16,
+        dropout=0.1,
+        lr_schedule="cosine",
+        lr_decay_steps=N,
+        eval_every=5,
     )
 
 
@@ -202,7 +208,9 @@ def test_a_resumed_run_goes_on_where_it_was_with_its_metrics_and_its_clock(dropp
 
 def test_settings_may_change_when_a_run_is_resumed(dropping, tmp_path):
     folder = saved(dropping, 6, tmp_path / "cut")
-    resumed, _ = resume_trainer(folder, steps=9, learning_rate=1e-3, schedule="constant", warmup=0)
+    resumed, _ = resume_trainer(
+        folder, max_steps=9, learning_rate=1e-3, lr_schedule="constant", warmup_steps=0
+    )
     metrics = list(resumed)
     assert [each.step for each in metrics] == [7, 8, 9]
     assert {each.learning_rate for each in metrics} == {1e-3}
@@ -243,7 +251,9 @@ def test_run_diverged_at_first_step_can_resume_once_repaired(dropping, tmp_path)
 def ended_early(small_run, tmp_path_factory):
     """The checkpoint of a run that ended because it reached its goal."""
     trainer = Trainer(
-        small_run.replace(until=0.3, eval_every=5, eval_n=20, steps=300, learning_rate=1e-2)
+        small_run.replace(
+            stop_at_exact_match=0.3, eval_every=5, eval_size=20, max_steps=300, learning_rate=1e-2
+        )
     )
     metrics = list(trainer)
     assert trainer.stopped_early
@@ -261,7 +271,11 @@ def test_a_run_that_ended_early_does_not_train_on_when_it_is_loaded_again(ended_
     assert (trainer.step_count, fingerprint(trainer)) == (len(metrics), before)
 
 
-@pytest.mark.parametrize("settings", [{"steps": 310}, {"until": 0.0}, {"until": 1.0}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{"max_steps": 310}, {"stop_at_exact_match": 0.0}, {"stop_at_exact_match": 1.0}],
+    ids=str,
+)
 def test_early_stopped_run_continues_if_its_goal_or_steps_change(ended_early, settings):
     trainer, metrics = resume_trainer(ended_early, **settings)
     assert trainer.train_step().step == len(metrics) + 1

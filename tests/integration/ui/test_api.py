@@ -47,7 +47,7 @@ ENDPOINTS = (
     "cancel",
 )
 REVERSE = "checkpoint:reverse-one-head"
-SMALL = TINY_SETTINGS | {"steps": 100_000, "min_length": 1, "max_length": 4}
+SMALL = TINY_SETTINGS | {"max_steps": 100_000, "min_length": 1, "max_length": 4}
 
 
 @pytest.fixture(scope="module")
@@ -116,14 +116,14 @@ def test_a_run_is_started_steered_and_asked(ask, run, mine):
     steer = {"run": run["run"], "owner": run["owner"]}
     assert ask("pause", **steer)["status"] == "paused"
     held = ask("status", **mine, curve=True)
-    assert (held["name"], held["steps"]) == ("by a program", SMALL["steps"])
+    assert (held["name"], held["steps"]) == ("by a program", SMALL["max_steps"])
     assert len(held["curve"]["steps"]) == len(held["curve"]["loss"]) == held["step"]
     assert ask("status", **mine)["step"] == held["step"]
     assert ask("resume", **steer)["status"] == "training"
     wait_for(lambda: ask("status", **mine)["step"] > held["step"], 60, "a step after resuming")
     told = ask("predict", **mine, sequence="3 1")
-    assert told["answer"] == ["1", "3"]
-    assert told["right"] == (told["given"] == told["answer"])
+    assert told["target"] == ["1", "3"]
+    assert told["correct"] == (told["prediction"] == told["target"])
     scores = ask("evaluate", **mine, n=40)
     assert scores["n"] == sum(line["n"] for line in scores["by_length"]) > 10
     assert scores["interval"][0] <= scores["exact_match"] <= scores["interval"][1]
@@ -133,7 +133,7 @@ def test_a_run_is_started_steered_and_asked(ask, run, mine):
 
 
 def test_a_checkpoint_is_asked_without_a_key(ask):
-    assert ask("predict", model=REVERSE, sequence="3 1 4")["given"] == ["4", "1", "3"]
+    assert ask("predict", model=REVERSE, sequence="3 1 4")["prediction"] == ["4", "1", "3"]
     assert ask("evaluate", model=REVERSE, n=100)["exact_match"] > 0.9
     assert REVERSE in [each["model"] for each in ask("models")["checkpoints"]]
     assert ask("status", model=REVERSE)["status"] == "checkpoint"
@@ -181,7 +181,7 @@ def test_a_strangers_key_gets_nothing_and_a_link_to_watch_only_looks(ask, run, m
         with pytest.raises(AppError, match=r"there is no model|not yours"):
             ask(name, **who)
     assert ask("models", owner=new_owner_key())["runs"] == ask("models")["runs"] == []
-    assert ask("predict", model=run["watch"], sequence="3 1")["answer"] == ["1", "3"]
+    assert ask("predict", model=run["watch"], sequence="3 1")["target"] == ["1", "3"]
     with pytest.raises(AppError, match="choose one of your runs"):
         ask("push", model=run["watch"], repo="a/b", token="hf_x")
 
@@ -208,7 +208,7 @@ def test_a_comparison_is_a_job_of_whoever_began_it(ask):
     assert told["status"] == "done", told
     ours = next(row for row in told["rows"] if row["model"] == "reverse-one-head")
     assert (ours["n"], ours["over"]) == (3, True)
-    assert told["result"]["asked"]["n"] == 3
+    assert told["result"]["request"]["n"] == 3
     with pytest.raises(AppError, match="use at most 40"):
         ask("compare", model=REVERSE, n=41)
     again = ask("compare", model=REVERSE, n=40, wait=0)
@@ -277,7 +277,7 @@ def test_agents_find_the_endpoints_as_tools(app):
     )
     assert not right.isError
     answer = json.loads(right.content[0].text)
-    assert (answer["given"], answer["right"]) == (["4", "1", "3"], True)
+    assert (answer["prediction"], answer["correct"]) == (["4", "1", "3"], True)
     assert right.structuredContent == former.structuredContent == answer
     assert wrong.structuredContent is None
     assert wrong.isError
@@ -294,7 +294,11 @@ def test_plain_http_takes_arguments_by_name_as_the_documentation_shows(app):
     request = urllib.request.Request(first, data, {"Content-Type": "application/json"})
     event = json.load(urllib.request.urlopen(request, timeout=60))["event_id"]
     answer = urllib.request.urlopen(second + event, timeout=60).read().decode()
-    assert json.loads(answer.partition("data: ")[2].splitlines()[0])[0]["given"] == ["4", "1", "3"]
+    assert json.loads(answer.partition("data: ")[2].splitlines()[0])[0]["prediction"] == [
+        "4",
+        "1",
+        "3",
+    ]
 
 
 def test_pages_of_other_sites_may_not_ask(app):
@@ -305,7 +309,7 @@ def test_pages_of_other_sites_may_not_ask(app):
 def test_who_starts_too_many_runs_is_told_when_to_try_again(ask):
     def start_many():
         for _ in range(6):
-            ask("start", settings=SMALL | {"steps": 1})
+            ask("start", settings=SMALL | {"max_steps": 1})
 
     with pytest.raises(
         AppError, match=r"one address may start 5 runs a minute; try again in \d+ s"
@@ -373,7 +377,7 @@ def test_hostile_arguments_are_refused_in_a_sentence(endpoints, odd):
     calls += [] if odd in (None, {}) else [("start", {"settings": odd})]
     calls += [] if odd in ("",) else [("start", {"settings": {"task": odd}})]
     calls += [
-        ("start", {"settings": {"steps": odd}}),
+        ("start", {"settings": {"max_steps": odd}}),
         ("start", {"preset": odd}) if odd else ("start", {"name": odd or 7}),
     ]
     if odd not in (None, ""):
@@ -387,7 +391,7 @@ def test_hostile_arguments_are_refused_in_a_sentence(endpoints, odd):
 
 def test_missing_owner_key_on_local_machine_means_local_owner(endpoints, monkeypatch):
     monkeypatch.setattr(endpoints.registry, "single_owner", "l" * 32)
-    started = asked(endpoints, "start", settings=TINY_SETTINGS | {"steps": 1})
+    started = asked(endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1})
     assert started["owner"] == "l" * 32
     assert asked(endpoints, "status", model=started["run"])["name"] == started["name"]
     with pytest.raises(UserError, match="there is no model"):
@@ -397,15 +401,16 @@ def test_missing_owner_key_on_local_machine_means_local_owner(endpoints, monkeyp
 def test_a_run_in_slices_is_refused_because_only_a_page_lends_a_gpu(endpoints, monkeypatch):
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     with pytest.raises(UserError, match="open page; use device auto or cpu"):
-        asked(endpoints, "start", settings=TINY_SETTINGS | {"steps": 1, "device": "zero"})
+        asked(endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1, "device": "zero"})
 
 
 def test_a_preset_and_a_family_that_contradict_each_other_are_refused(endpoints):
     with pytest.raises(
         UserError,
-        match="preset gpt2 is of the family gpt2, but family is 'bert'; leave one of them out",
+        match="preset gpt2 is of the architecture gpt2, but architecture is 'bert'; leave one of "
+        "them out",
     ):
-        asked(endpoints, "start", settings={"family": "bert"}, preset="gpt2")
+        asked(endpoints, "start", settings={"architecture": "bert"}, preset="gpt2")
 
 
 def test_on_a_space_only_who_signed_in_publishes(endpoints, monkeypatch):
@@ -453,9 +458,9 @@ def test_waiting_job_calls_are_bounded_and_others_return_at_once(endpoints, monk
 
     async def poll(what, request):
         polls.append(request.client.host)
-        return {"status": "working", "sentence": "", "again": False, "result": None}
+        return {"status": "working", "message": "", "again": False, "result": None}
 
-    monkeypatch.setitem(endpoints.handlers, "hub-job", poll)
+    monkeypatch.setitem(endpoints.handlers, "hub/poll", poll)
 
     async def crowd():
         calls = [

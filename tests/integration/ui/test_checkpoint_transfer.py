@@ -39,8 +39,8 @@ FIELDS = {
     "d_ff": 16,
     "batch_size": 8,
     "max_length": 5,
-    "eval_n": 32,
-    "steps": 6,
+    "eval_size": 32,
+    "max_steps": 6,
 }
 
 
@@ -242,7 +242,7 @@ def test_only_the_owner_is_given_a_ticket_and_it_works_once(tmp_path, files):
     assert registry.download_tokens.redeem(ticket)[1] is run
     assert registry.download_tokens.redeem(ticket) is None
     told = in_line(run_details(registry, {"subject": f"watch:{run.watch_id}"}))
-    assert "watch" not in told
+    assert "share_id" not in told
     assert "checkpoints" not in told
     assert (
         in_line(run_details(registry, {"subject": f"run:{run.id}", "owner": "ada"}))["checkpoints"][

@@ -43,7 +43,7 @@ def page(registry):
 
 
 def ask(page, route, what):
-    return run_in_thread(page.handlers()[f"compare-{route}"](what, None))
+    return run_in_thread(page.handlers()[route](what, None))
 
 
 def job_of(page, told):
@@ -54,7 +54,7 @@ def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, regist
     wished = {"models": ["gpt2"], "n": 4, "checkpoint": "/etc", "into": "/tmp/x"}
     told = ask(
         page,
-        "begin",
+        "jobs/submit",
         {"owner": OWNER, "kind": "table", "subject": "checkpoint:reverse", "what": wished},
     )
     assert job_of(page, told).request == {
@@ -63,7 +63,7 @@ def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, regist
         "checkpoint": str(registry.root / "reverse"),
         "name": "reverse",
     }
-    told = ask(page, "begin", {"owner": OWNER, "kind": "table", "what": wished})
+    told = ask(page, "jobs/submit", {"owner": OWNER, "kind": "table", "what": wished})
     assert job_of(page, told).request == {"models": ["gpt2"], "n": 4}
 
 
@@ -71,33 +71,33 @@ def test_a_run_is_compared_by_its_newest_checkpoint_and_by_nobody_else(page, reg
     config = RunConfig.from_flat(
         {
             "max_length": 3,
-            "steps": 4,
+            "max_steps": 4,
             "d_model": 8,
             "n_heads": 1,
             "n_layers": 1,
             "d_ff": 8,
-            "eval_n": 8,
+            "eval_size": 8,
         }
     )
     run = registry.start(config, OWNER, name="mine")
     wait_for(lambda: run.status == "done", description="the end of the run")
     what = {"kind": "table", "subject": RUN_PREFIX + run.id, "what": {}}
-    told = ask(page, "begin", what | {"owner": OWNER})
+    told = ask(page, "jobs/submit", what | {"owner": OWNER})
     assert job_of(page, told).request == {
         "checkpoint": str(run.checkpoints()[0][0]),
         "name": "mine",
     }
-    assert "not yours" in ask(page, "begin", what | {"owner": OTHER})["error"]
+    assert "not yours" in ask(page, "jobs/submit", what | {"owner": OTHER})["error"]
 
 
 @pytest.mark.smoke
 def test_only_its_owner_hears_of_a_job(page):
-    job = ask(page, "begin", {"owner": OWNER, "kind": "cached", "what": {}})["job"]
-    assert ask(page, "poll", {"owner": OWNER, "job": job})["status"] == "waiting"
-    for route in ("poll", "cancel"):
+    job = ask(page, "jobs/submit", {"owner": OWNER, "kind": "cached", "what": {}})["job"]
+    assert ask(page, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "waiting"
+    for route in ("jobs/poll", "jobs/cancel"):
         assert set(ask(page, route, {"owner": OTHER, "job": job})) == {"error"}
-    assert ask(page, "cancel", {"owner": OWNER, "job": job}) == {}
-    assert ask(page, "poll", {"owner": OWNER, "job": job})["status"] == "cancelled"
+    assert ask(page, "jobs/cancel", {"owner": OWNER, "job": job}) == {}
+    assert ask(page, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "cancelled"
 
 
 def test_where_strangers_share_the_machine_a_table_is_short(registry):
@@ -109,7 +109,7 @@ def test_where_strangers_share_the_machine_a_table_is_short(registry):
             "subject": "checkpoint:reverse",
             "what": {"n": SHARED_MAX_EXAMPLES + 1},
         }
-        assert ("error" in ask(page, "begin", what)) is hosted
+        assert ("error" in ask(page, "jobs/submit", what)) is hosted
         page.job_queue.close()
 
 
@@ -133,11 +133,17 @@ HOSTILE = [
 
 @pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:50])
 def test_a_hostile_request_gets_a_sentence(page, what):
-    for route in ("begin", "poll", "cancel", "budget", "train"):
+    for route in (
+        "jobs/submit",
+        "jobs/poll",
+        "jobs/cancel",
+        "architectures/matched",
+        "architectures/train",
+    ):
         told = ask(page, route, what)
         assert isinstance(told["error"], str)
         assert 10 < len(told["error"]) < 300
-    assert ask(page, "curves", what) == {"curves": []}
+    assert ask(page, "architectures/curves", what) == {"curves": []}
     assert page.job_queue.process_id is None
 
 
@@ -178,15 +184,17 @@ def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
 
 def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeypatch):
     monkeypatch.setattr(matched_parameters, "match_parameters", lambda config, family: config)
-    told = ask(page, "budget", {"owner": OWNER, "subject": "checkpoint:reverse"})
+    told = ask(page, "architectures/matched", {"owner": OWNER, "subject": "checkpoint:reverse"})
     config = read_manifest(ROOT / "checkpoints" / "reverse").config
-    assert {each["family"] for each in told["families"]} == set(ARCHITECTURES)
-    assert [each["family"] for each in told["families"] if each["own"]] == [config.family]
+    assert {each["architecture"] for each in told["families"]} == set(ARCHITECTURES)
+    assert [each["architecture"] for each in told["families"] if each["is_current"]] == [
+        config.architecture
+    ]
     assert told["parameters"] == config.model.parameter_count()
     assert (told["task"], told["min_length"], told["max_length"]) == ("reverse 1–10", 1, 10)
     longer = ask(
         page,
-        "budget",
+        "architectures/matched",
         {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 12},
     )
     assert longer["task"] == "reverse 6–12"
@@ -198,9 +206,11 @@ def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeyp
     ):
         assert (
             "length"
-            in ask(page, "budget", {"owner": OWNER, "subject": "checkpoint:reverse", **lengths})[
-                "error"
-            ]
+            in ask(
+                page,
+                "architectures/matched",
+                {"owner": OWNER, "subject": "checkpoint:reverse", **lengths},
+            )["error"]
         )
 
 
@@ -210,10 +220,10 @@ def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, 
         "n_heads": 2,
         "n_layers": 1,
         "d_ff": 64,
-        "steps": 400,
-        "decay_steps": 400,
+        "max_steps": 400,
+        "lr_decay_steps": 400,
         "max_length": 3,
-        "eval_n": 64,
+        "eval_size": 64,
     }
     monkeypatch.setattr(
         matched_parameters,
@@ -222,7 +232,7 @@ def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, 
     )
     told = ask(
         page,
-        "train",
+        "architectures/train",
         {
             "owner": OWNER,
             "subject": "checkpoint:reverse",
@@ -234,13 +244,13 @@ def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, 
     assert not told["error"]
     asked = {"owner": OWNER, "subjects": [begun["subject"]]}
     wait_for(
-        lambda: ask(page, "curves", asked)["curves"][0]["status"] == "done",
+        lambda: ask(page, "architectures/curves", asked)["curves"][0]["status"] == "done",
         description="the end of the run",
     )
-    (curve,) = ask(page, "curves", asked)["curves"]
+    (curve,) = ask(page, "architectures/curves", asked)["curves"]
     run = registry.find(begun["subject"].removeprefix(RUN_PREFIX), OWNER)
     step, seconds = curve["reached"]
-    assert run.config.training.until == matched_parameters.TARGET_SCORE
+    assert run.config.training.stop_at_exact_match == matched_parameters.TARGET_SCORE
     assert curve["step"] < 400
     assert (
         next(each[0] for each in curve["scored"] if each[1] >= matched_parameters.TARGET_SCORE)
@@ -248,13 +258,15 @@ def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, 
     )
     assert seconds == pytest.approx(run.points.columns["seconds"][step - 1])
     assert [each[0] for each in curve["loss"]][-1] == curve["step"]
-    assert ask(page, "curves", asked | {"owner": OTHER}) == {"curves": []}
+    assert ask(page, "architectures/curves", asked | {"owner": OTHER}) == {"curves": []}
 
 
 def test_unknown_families_are_refused(page):
     for families in ([], ["nothing"], "bert", [3], None):
         told = ask(
-            page, "train", {"owner": OWNER, "subject": "checkpoint:reverse", "families": families}
+            page,
+            "architectures/train",
+            {"owner": OWNER, "subject": "checkpoint:reverse", "families": families},
         )
         assert "select architectures" in told["error"]
 
@@ -262,12 +274,12 @@ def test_unknown_families_are_refused(page):
 def test_the_families_of_transformers_come_near_the_budget(page):
     told = ask(
         page,
-        "budget",
+        "architectures/matched",
         {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 6},
     )
     for row in told["families"][:3]:
         assert row["parameters"] == pytest.approx(told["parameters"], rel=0.05)
-    assert [row["family"] for row in told["families"][:3]] == list(
+    assert [row["architecture"] for row in told["families"][:3]] == list(
         matched_parameters.DEFAULT_FAMILIES
     )
 
@@ -280,4 +292,4 @@ def test_what_is_fine_tuned_is_its_owners_and_no_browser_says_whose(page):
             "subject": "checkpoint:reverse",
             "what": {"model": "gpt2", "owner": "somebody"},
         }
-        assert job_of(page, ask(page, "begin", what)).request["owner"] == owner_id(owner)
+        assert job_of(page, ask(page, "jobs/submit", what)).request["owner"] == owner_id(owner)

@@ -85,7 +85,10 @@ def bring(app, text, owner, name="", columns=(), words=""):
 def ask(app, do, owner, content=""):
     what = {"do": do, "owner": owner, "content": content}
     return post(
-        app, "/playground/ask/rows", json.dumps(what).encode(), {"content-type": "application/json"}
+        app,
+        "/playground/api/datasets/action",
+        json.dumps(what).encode(),
+        {"content-type": "application/json"},
     )
 
 
@@ -115,8 +118,8 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
     assert ask(app, "use", other, content) == {"again": True}  # nobody else has sent them
     assert ask(app, "use", owner, content) == {}
     assert (app.checkpoints / "rows" / content / "rows.safetensors").is_file()
-    assert [row["content"] for row in ask(app, "list", owner)["kept"]] == [content]
-    assert ask(app, "list", other)["kept"] == []
+    assert [row["content"] for row in ask(app, "list", owner)["datasets"]] == [content]
+    assert ask(app, "list", other)["datasets"] == []
     assert {**told, "duplicates": 0, "contradictions": 0, "contradicted": []} == ask(
         app, "show", other, content
     )
@@ -351,8 +354,8 @@ class Shelf:
             "n_layers": 1,
             "d_ff": 16,
             "batch_size": 8,
-            "eval_n": 32,
-            "steps": 6,
+            "eval_size": 32,
+            "max_steps": 6,
         }
         folder = self.root / ".made"
         save_checkpoint(
@@ -371,7 +374,7 @@ class Shelf:
         return {path.name for path in (self.root / "rows").glob("[!.]*")}
 
     def listed(self, owner):
-        return [row["content"] for row in self.bringing.list_kept(owner)]
+        return [row["content"] for row in self.bringing.list_datasets(owner)]
 
 
 @pytest.fixture
@@ -456,28 +459,28 @@ def test_who_only_watches_a_run_is_not_told_which_rows_it_is_made_of(shelf):
         return run_in_thread(run_details(shelf.registry, what))
 
     watched = told(subject=f"watch:{run.watch_id}", owner=new_owner_key())
-    assert watched["settings"]["task"] == "rows"
+    assert watched["settings"]["task"] == "dataset"
     assert content not in json.dumps(watched)
-    assert told(subject=f"run:{run.id}", owner=owner)["settings"]["rows"] == content
+    assert told(subject=f"run:{run.id}", owner=owner)["settings"]["dataset_sha256"] == content
 
 
 def test_the_form_trains_on_rows_that_are_kept_here(kept):
     values = RunConfig().to_flat() | {
         "preset": "fast",
-        "task": "rows",
-        "rows": kept,
+        "task": "dataset",
+        "dataset_sha256": kept,
         "min_length": 3,
         "max_length": 3,
     }
     values = {
         name: value
         for name, value in values.items()
-        if name not in ("source_vocabulary", "target_vocabulary", "max_positions")
+        if name not in ("source_vocab_size", "target_vocab_size", "max_positions")
     }
     config = run_config(values)
-    assert config.task.vocabulary == "a b c d e f"
-    assert (config.task.longest_answer, config.model.source_vocabulary) == (3, 9)
-    assert run_config(values | {"task": "copy", "max_length": 5}).task.rows == ""
+    assert config.task.dataset_symbols == "a b c d e f"
+    assert (config.task.max_target_length, config.model.source_vocab_size) == (3, 9)
+    assert run_config(values | {"task": "copy", "max_length": 5}).task.dataset_sha256 == ""
     assert validate_form(list(values), list(values.values())) == {}
     assert "a model of" in estimate_and_validate(values)[0]
     wrong = values | {"min_length": 4, "max_length": 9}
@@ -497,10 +500,10 @@ def test_the_form_trains_on_rows_that_are_kept_here(kept):
     ],
 )
 def test_rows_that_are_not_here_are_explained(kept, rows, says):
-    values = RunConfig().to_flat() | {"task": "rows", "rows": rows}
+    values = RunConfig().to_flat() | {"task": "dataset", "dataset_sha256": rows}
     wrong = validate_form(list(values), list(values.values()))
-    assert list(wrong) == ["rows"]
-    assert says in wrong["rows"]
+    assert list(wrong) == ["dataset_sha256"]
+    assert says in wrong["dataset_sha256"]
     assert json.loads(panel_state("o", rows)) == {
         "owner": "o",
         "rows": rows if rows == "0" * 64 else "",
@@ -562,7 +565,9 @@ def test_how_hard_a_task_is_comes_from_the_measurements():
     assert task_info.format_difficulty(row | alone).startswith(
         "Measured: 0.4 % exact match, no run reaches 99 % ("
     )
-    assert task_info.task_description_html("rows") == task_info.task_description_html(["x"]) == ""
+    assert (
+        task_info.task_description_html("dataset") == task_info.task_description_html(["x"]) == ""
+    )
 
 
 class Readers:

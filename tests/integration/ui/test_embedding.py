@@ -88,7 +88,7 @@ def registry(tmp_path_factory):
 
 
 def told(registry, **what):
-    return run_in_thread(report_handlers(registry)["report"](what, None))
+    return run_in_thread(report_handlers(registry)["runs/report"](what, None))
 
 
 def test_a_report_of_a_checkpoint_and_of_ones_own_run_and_of_nobody_elses(registry):
@@ -98,7 +98,7 @@ def test_a_report_of_a_checkpoint_and_of_ones_own_run_and_of_nobody_elses(regist
     assert found["name"] == "digits-report.html"
     assert "<h1>digits</h1>" in found["html"]
     owner = new_owner_key()
-    run = registry.start(tiny_config(steps=3), owner, name="<b>mine")
+    run = registry.start(tiny_config(max_steps=3), owner, name="<b>mine")
     wait_for(lambda: run.status == "done", 60, "the end of the run")
     mine = told(registry, subject=f"run:{run.id}", owner=owner)
     assert mine["name"] == "b-mine-report.html"
@@ -126,7 +126,7 @@ def test_an_embedded_page_which_knows_no_owner_can_do_nothing_to_a_run(registry)
         for subject in (f"watch:{run.watch_id}", f"run:{run.id}"):
             answer = thread.submit(
                 asyncio.run,
-                live_handlers(registry)["do"](
+                live_handlers(registry)["runs/action"](
                     {"owner": "", "subject": subject, "do": "stop"}, None
                 ),
             ).result()

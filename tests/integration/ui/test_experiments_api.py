@@ -27,9 +27,9 @@ SMALL = {
     "d_ff": 16,
     "batch_size": 8,
     "max_length": 4,
-    "eval_n": 32,
+    "eval_size": 32,
     "eval_every": 10,
-    "steps": 20,
+    "max_steps": 20,
 }
 
 
@@ -59,7 +59,7 @@ def busy(registry):
 
 
 def ask(page, route, owner=OWNER, **what):
-    told = run_in_thread(page.handlers()[f"lab-{route}"]({"owner": owner, **what}, None))
+    told = run_in_thread(page.handlers()[route]({"owner": owner, **what}, None))
     json.dumps(told, allow_nan=False)
     return told
 
@@ -83,119 +83,163 @@ def trained(registry, **settings):
 
 @pytest.mark.smoke
 def test_a_question_tells_what_it_trains_and_whether_it_was_asked(page):
-    told = ask(page, "questions")
+    told = ask(page, "experiments/presets")
     norm = next(each for each in told["questions"] if each["name"] == "norm")
     assert (norm["runs"], norm["varied"], norm["missing"], norm["experiment"]) == (
         6,
-        "norm: pre, post",
+        "norm_placement: pre, post",
         "",
         None,
     )
     assert norm["estimate"]["seconds"] is None
-    begun = ask(page, "begin", question="norm")["experiment"]
+    begun = ask(page, "experiments/submit", question="norm")["experiment"]
     assert {
         each["name"]: each["experiment"]
-        for each in ask(page, "questions")["questions"]
+        for each in ask(page, "experiments/presets")["questions"]
         if each["experiment"]
     } == {"norm": begun}
-    assert not any(each["experiment"] for each in ask(page, "questions", owner=OTHER)["questions"])
-    assert ask(page, "questions")["settings"] == VARIABLE_SETTINGS
-    assert {"family", "task", "norm", "cell"} <= {each["name"] for each in VARIABLE_SETTINGS}
+    assert not any(
+        each["experiment"] for each in ask(page, "experiments/presets", owner=OTHER)["questions"]
+    )
+    assert ask(page, "experiments/presets")["settings"] == VARIABLE_SETTINGS
+    assert {"architecture", "task", "norm_placement", "cell"} <= {
+        each["name"] for each in VARIABLE_SETTINGS
+    }
 
 
 def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, registry):
-    run = trained(registry, seed=7, norm="post")
+    run = trained(registry, seed=7, norm_placement="post")
     base = f"run:{run.id}"
-    told = ask(page, "plan", form=form(["norm", "pre, post"], ["n_heads", "1,2"], base=base))
+    told = ask(
+        page,
+        "experiments/plan",
+        form=form(["norm_placement", "pre, post"], ["n_heads", "1,2"], base=base),
+    )
     first = told["cells"][0]
-    assert (told["runs"], first["label"], first["steps"]) == (8, "norm pre, n_heads 1", 20)
+    assert (told["runs"], first["label"], first["steps"]) == (
+        8,
+        "norm_placement pre, n_heads 1",
+        20,
+    )
     asked = ask(
-        page, "begin", form=form(["norm", "pre, post"], ["steps", "30"], base=base, seeds="3")
+        page,
+        "experiments/submit",
+        form=form(["norm_placement", "pre, post"], ["max_steps", "30"], base=base, seeds="3"),
     )["experiment"]
     experiment = page.experiments.find(asked, OWNER)
     assert (experiment.name, dict(experiment.grid), experiment.seeds) == (
-        "norm",
-        {"norm": ["pre", "post"]},
+        "norm_placement",
+        {"norm_placement": ["pre", "post"]},
         (3,),
     )
-    assert experiment.base["steps"] == 30  # one value does not vary
+    assert experiment.base["max_steps"] == 30  # one value does not vary
     assert experiment.base["d_model"] == 16
-    assert not {"seed", "norm"} & set(experiment.base)
+    assert not {"seed", "norm_placement"} & set(experiment.base)
     assert (
         "not yours"
-        in ask(page, "plan", owner=OTHER, form=form(["norm", "pre, post"], base=base))["error"]
+        in ask(
+            page,
+            "experiments/plan",
+            owner=OTHER,
+            form=form(["norm_placement", "pre, post"], base=base),
+        )["error"]
     )
-    told = ask(page, "plan", form=form(["n_heads", "1, 2"], base="checkpoint:reverse"))
+    told = ask(page, "experiments/plan", form=form(["n_heads", "1, 2"], base="checkpoint:reverse"))
     assert told["cells"][0]["parameters"] == 171_597
 
 
 @pytest.mark.parametrize(
     ("wrong", "field", "said"),
     [
-        (form(["norm", "pre, up"]), "norm", "choose one of pre, post"),
-        (form(["norm", ""]), "norm", "no values"),
-        (form(["norm", "pre, pre"]), "norm", "occurs twice"),
+        (form(["norm_placement", "pre, up"]), "norm_placement", "choose one of pre, post"),
+        (form(["norm_placement", ""]), "norm_placement", "no values"),
+        (form(["norm_placement", "pre, pre"]), "norm_placement", "occurs twice"),
         (form(["d_model", "many"]), "d_model", "a whole number"),
         (form(["n_heads", "1, 3"]), "n_heads", "n_heads 3: "),
-        (form(["norm", "pre, post"], ["norm", "pre"]), "norm", "occurs twice"),
+        (
+            form(["norm_placement", "pre, post"], ["norm_placement", "pre"]),
+            "norm_placement",
+            "occurs twice",
+        ),
         (form(["wings", "1, 2"]), "grid", "no setting"),
         (form(), "grid", "one or two settings"),
-        (form(["norm", "pre, post"], seeds="one"), "seeds", "whole numbers"),
-        (form(["norm", "pre, post"], seeds=""), "seeds", "seeds are empty; write"),
-        (form(["norm", "pre, post"], seeds=",".join(map(str, range(40)))), "seeds", "at most 60"),
-        (form(["norm", "pre, post"], kind="lengths", times=99), "times", "from 1 to 20"),
-        (form(["norm", "pre, post"], kind="lengths", n=""), "n", "n is empty; write"),
-        (form(["norm", "pre, post"], kind="odd"), "kind", "choose one of"),
-        (form(["norm", "pre, post"], base="run:x"), "base", "select another"),
-        (form(["norm", "pre, post"], name="x" * 200), "name", "characters"),
+        (form(["norm_placement", "pre, post"], seeds="one"), "seeds", "whole numbers"),
+        (form(["norm_placement", "pre, post"], seeds=""), "seeds", "seeds are empty; write"),
+        (
+            form(["norm_placement", "pre, post"], seeds=",".join(map(str, range(40)))),
+            "seeds",
+            "at most 60",
+        ),
+        (form(["norm_placement", "pre, post"], kind="lengths", times=99), "times", "from 1 to 20"),
+        (form(["norm_placement", "pre, post"], kind="lengths", n=""), "n", "n is empty; write"),
+        (form(["norm_placement", "pre, post"], kind="odd"), "kind", "choose one of"),
+        (form(["norm_placement", "pre, post"], base="run:x"), "base", "select another"),
+        (form(["norm_placement", "pre, post"], name="x" * 200), "name", "characters"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_is_wrong_is_said_with_its_field_and_nothing_begins(page, wrong, field, said):
-    for route in ("plan", "begin"):
+    for route in ("experiments/plan", "experiments/submit"):
         told = ask(page, route, form=wrong)
         assert said in told["error"]
         assert told["field"] == field
-    assert ask(page, "poll")["experiments"] == []
+    assert ask(page, "experiments/poll")["experiments"] == []
 
 
 @pytest.mark.smoke
 def test_only_its_owner_hears_of_an_experiment(page):
-    asked = ask(page, "begin", question="norm")["experiment"]
-    mine = ask(page, "poll", open=asked)
+    asked = ask(page, "experiments/submit", question="norm")["experiment"]
+    mine = ask(page, "experiments/poll", open=asked)
     assert [row["id"] for row in mine["experiments"]] == [asked]
-    assert mine["open"]["found"]["results"]["sentence"] == "No run has finished yet."
-    assert ask(page, "poll", owner=OTHER, open=asked) == {"experiments": [], "open": None}
-    for route, what in (("do", {"do": "delete"}), ("csv", {}), ("figures", {})):
+    assert mine["open"]["results"]["results"]["summary"] == "No run has finished yet."
+    assert ask(page, "experiments/poll", owner=OTHER, open=asked) == {
+        "experiments": [],
+        "open": None,
+    }
+    for route, what in (
+        ("experiments/action", {"do": "delete"}),
+        ("experiments/csv", {}),
+        ("experiments/figures", {}),
+    ):
         assert "not yours" in ask(page, route, owner=OTHER, experiment=asked, **what)["error"]
-    assert ask(page, "do", experiment=asked, do="delete") == {}
-    assert ask(page, "poll", open=asked) == {"experiments": [], "open": None}
+    assert ask(page, "experiments/action", experiment=asked, do="delete") == {}
+    assert ask(page, "experiments/poll", open=asked) == {"experiments": [], "open": None}
 
 
 def test_what_was_found_is_told_again_only_when_it_changed(page):
-    asked = ask(page, "begin", question="norm")["experiment"]
-    told = ask(page, "poll", open=asked)["open"]
-    assert told["found"] is not None
-    assert ask(page, "poll", open=asked, known=told["version"])["open"]["found"] is None
-    assert ask(page, "poll", open=asked, known="older")["open"]["found"] == told["found"]
+    asked = ask(page, "experiments/submit", question="norm")["experiment"]
+    told = ask(page, "experiments/poll", open=asked)["open"]
+    assert told["results"] is not None
+    assert (
+        ask(page, "experiments/poll", open=asked, version=told["version"])["open"]["results"]
+        is None
+    )
+    assert (
+        ask(page, "experiments/poll", open=asked, version="older")["open"]["results"]
+        == told["results"]
+    )
     assert [line["status"] for line in told["lines"]] == ["planned"] * 6
 
 
 def test_an_experiment_by_length_is_told_to_its_end_with_files_and_figures(busy, registry):
     run = trained(registry)
     wanted = form(
-        ["positions", "learned, sinusoidal"],
+        ["position_type", "learned, sinusoidal"],
         base=f"run:{run.id}",
         seeds="0",
         kind="lengths",
         times=2,
         n=20,
     )
-    asked = ask(busy, "begin", form=wanted)["experiment"]
-    wait_for(lambda: ask(busy, "poll")["experiments"][0]["state"] == "done", 90, "the experiment")
-    told = ask(busy, "poll", open=asked)
+    asked = ask(busy, "experiments/submit", form=wanted)["experiment"]
+    wait_for(
+        lambda: ask(busy, "experiments/poll")["experiments"][0]["state"] == "done",
+        90,
+        "the experiment",
+    )
+    told = ask(busy, "experiments/poll", open=asked)
     assert told["experiments"][0]["share"] == 1
-    found = told["open"]["found"]
+    found = told["open"]["results"]
     assert [row["untrained"] for row in found["lengths"]["rows"]] == [
         {"source": [5, 8], "target": [5, 8]},
         None,
@@ -206,9 +250,9 @@ def test_an_experiment_by_length_is_told_to_its_end_with_files_and_figures(busy,
         assert cell["loss"]["median"] == pytest.approx(
             [sum(points.columns["loss"][at : at + 10]) / 10 for at in (0, 10)]
         )
-    assert ask(busy, "csv", experiment=asked)["csv"].startswith("scheme,seed,length,")
+    assert ask(busy, "experiments/csv", experiment=asked)["csv"].startswith("scheme,seed,length,")
     with zipfile.ZipFile(
-        io.BytesIO(base64.b64decode(ask(busy, "figures", experiment=asked)["zip"]))
+        io.BytesIO(base64.b64decode(ask(busy, "experiments/figures", experiment=asked)["zip"]))
     ) as archive:
         names = {
             f"{figure}.{kind}"
@@ -218,12 +262,14 @@ def test_an_experiment_by_length_is_told_to_its_end_with_files_and_figures(busy,
         assert set(archive.namelist()) == names
     assert (
         "nothing to draw"
-        in ask(busy, "figures", experiment=ask(busy, "begin", question="size")["experiment"])[
-            "error"
-        ]
+        in ask(
+            busy,
+            "experiments/figures",
+            experiment=ask(busy, "experiments/submit", question="size")["experiment"],
+        )["error"]
     )
-    for row in ask(busy, "poll")["experiments"]:
-        ask(busy, "do", experiment=row["id"], do="cancel")
+    for row in ask(busy, "experiments/poll")["experiments"]:
+        ask(busy, "experiments/action", experiment=row["id"], do="cancel")
 
 
 def test_claim_lists_its_matching_run_and_gets_a_verdict(page, registry, monkeypatch):
@@ -237,31 +283,33 @@ def test_claim_lists_its_matching_run_and_gets_a_verdict(page, registry, monkeyp
     def claim(owner=OWNER):
         return next(
             each
-            for each in ask(page, "claims", owner=owner)["claims"]
+            for each in ask(page, "replications/list", owner=owner)["claims"]
             if each["name"] == "benchmark-page"
         )
 
     assert (claim()["state"], claim()["run"]) == ("none", None)
     assert claim()["command"] == "python -m playground published benchmark-page --seed 0"
-    assert ask(page, "verdict", name="benchmark-page")["sentence"] == "not run yet"
-    begun = ask(page, "claim", name="benchmark-page")["run"]
+    assert ask(page, "replications/outcome", name="benchmark-page")["summary"] == "not run yet"
+    begun = ask(page, "replications/start", name="benchmark-page")["run"]
     wait_for(lambda: claim()["state"] == "done", description="the claim's run")
     assert (claim()["run"], claim()["step"], claim(OTHER)["state"]) == (begun, 20, "none")
-    told = ask(page, "verdict", name="benchmark-page")
+    told = ask(page, "replications/outcome", name="benchmark-page")
     assert told["passed"] is False  # another number of parameters
     assert told["written"].startswith("a training loss of ")
     monkeypatch.setattr(
         "playground.ui.experiments_api.evaluate_replication",
         lambda *_: pytest.fail("it was compared already"),
     )
-    assert ask(page, "verdict", name="benchmark-page") == told
+    assert ask(page, "replications/outcome", name="benchmark-page") == told
 
 
 def test_a_claim_that_takes_an_experiment_stands_with_it(page):
-    begun = ask(page, "claim", name="length-order")["experiment"]
-    told = next(each for each in ask(page, "claims")["claims"] if each["name"] == "length-order")
+    begun = ask(page, "replications/start", name="length-order")["experiment"]
+    told = next(
+        each for each in ask(page, "replications/list")["claims"] if each["name"] == "length-order"
+    )
     assert (told["experiment"], told["run"], told["step"]) == (begun, None, 0)
-    assert "not every scheme" in ask(page, "verdict", name="length-order")["sentence"]
+    assert "not every scheme" in ask(page, "replications/outcome", name="length-order")["summary"]
 
 
 def test_figures_that_could_not_be_begun_keep_nobody_from_drawing_theirs(page, monkeypatch):
@@ -271,7 +319,7 @@ def test_figures_that_could_not_be_begun_keep_nobody_from_drawing_theirs(page, m
     monkeypatch.setattr("playground.ui.experiments_api.WorkerProcess", none_left)
     monkeypatch.setattr(page, "_figure_data", lambda *_: {})
     for _ in range(2):
-        assert "no process could be started" in ask(page, "figures")["error"]
+        assert "no process could be started" in ask(page, "experiments/figures")["error"]
 
 
 @pytest.fixture
@@ -280,7 +328,9 @@ def measured(page, registry, monkeypatch):
     futures of those who wait for it.
     """
     small = (
-        dict(replications.CLAIMS["annotated-copy"].settings) | SMALL | {"steps": 5, "min_length": 4}
+        dict(replications.CLAIMS["annotated-copy"].settings)
+        | SMALL
+        | {"max_steps": 5, "min_length": 4}
     )
     monkeypatch.setitem(
         replications.CLAIMS,
@@ -310,7 +360,7 @@ class Page:
         self.client, self.headers, self.scope = (
             SimpleNamespace(host=address),
             {},
-            {"path": "/playground/ask/lab-verdict"},
+            {"path": "/playground/api/replications/outcome"},
         )
         self.connected = True
 
@@ -339,7 +389,7 @@ def test_a_verdict_that_waits_for_a_model_keeps_no_other_one_waiting(page, measu
         )
         finished, _ = await asyncio.wait({quick}, timeout=10)
         measured[0].set_result({"loss": 0.25})
-        return finished, (await quick)["sentence"], await slow
+        return finished, (await quick)["summary"], await slow
 
     finished, quick, slow = in_a_loop(both())
     assert (len(finished), quick) == (1, "not run yet")
@@ -380,7 +430,7 @@ def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
     assert accepted
     assert other["ours"] == 0.25
     # those who were refused get it later
-    assert ask(page, "verdict", name="annotated-copy")["ours"] == 0.25
+    assert ask(page, "replications/outcome", name="annotated-copy")["ours"] == 0.25
 
 
 def test_nobody_measures_for_a_page_that_has_gone(page, measured):
@@ -421,13 +471,13 @@ def polled(page, open, known=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunConfig, "from_flat", from_flat)
         patch.setattr(json, "dumps", dumped)
-        told = page.poll(OWNER, {"open": open, "known": known})
+        told = page.poll(OWNER, {"open": open, "version": known})
     return told, counted
 
 
 @pytest.mark.parametrize("kind", ["grid", "lengths"])
 def test_a_poll_computes_nothing_of_an_experiment_that_is_as_it_was(page, registry, kind):
-    trained(registry, steps=25, eval_every=5)  # its speed is known
+    trained(registry, max_steps=25, eval_every=5)  # its speed is known
     wanted = form(
         ["n_heads", "1, 2"],
         base="",
@@ -435,12 +485,12 @@ def test_a_poll_computes_nothing_of_an_experiment_that_is_as_it_was(page, regist
         kind=kind,
         **({"times": 2, "n": 20} if kind == "lengths" else {}),
     )
-    asked = ask(page, "begin", form=wanted)["experiment"]
+    asked = ask(page, "experiments/submit", form=wanted)["experiment"]
     first, _ = polled(page, asked)
     again, counted = polled(page, asked, first["open"]["version"])
     assert counted == {"configs": 0, "sorted": 0}
-    assert first["open"]["found"]
-    assert again["open"]["found"] is None
+    assert first["open"]["results"]
+    assert again["open"]["results"] is None
     assert again["open"]["estimate"] == first["open"]["estimate"]
 
     run = trained(registry, seed=1)  # as if the experiment had trained it
@@ -448,13 +498,15 @@ def test_a_poll_computes_nothing_of_an_experiment_that_is_as_it_was(page, regist
     going.runs["0/1"] = run.id
     changed, counted = polled(page, asked, first["open"]["version"])
     assert changed["open"]["version"] != first["open"]["version"]
-    assert [each["done"] for each in changed["open"]["found"]["results"]["cells"][0]["seeds"]] == [
+    assert [
+        each["done"] for each in changed["open"]["results"]["results"]["cells"][0]["seeds"]
+    ] == [
         False,
         True,
         False,
     ]
     final, counted = polled(page, asked, changed["open"]["version"])
-    assert (counted, final["open"]["found"]) == ({"configs": 0, "sorted": 0}, None)
+    assert (counted, final["open"]["results"]) == ({"configs": 0, "sorted": 0}, None)
 
 
 HOSTILE = [
@@ -465,15 +517,15 @@ HOSTILE = [
     {"owner": "short"},
     {"owner": {}},
     {"owner": OWNER},
-    {"owner": OWNER, "question": ["norm"]},
+    {"owner": OWNER, "question": ["norm_placement"]},
     {"owner": OWNER, "form": 3},
     {"owner": OWNER, "form": {"grid": "norm"}},
-    {"owner": OWNER, "form": {"grid": [["norm"]]}},
+    {"owner": OWNER, "form": {"grid": [["norm_placement"]]}},
     {"owner": OWNER, "form": {"grid": [[{}, []]]}},
-    {"owner": OWNER, "form": form(["norm", "pre"], seeds=[0])},
-    {"owner": OWNER, "form": form(["norm", "x" * 30_000])},
-    {"owner": OWNER, "form": form(["norm", "pre"], base={"a": 1})},
-    {"owner": OWNER, "form": form(["norm", "pre"], kind="lengths", times=True)},
+    {"owner": OWNER, "form": form(["norm_placement", "pre"], seeds=[0])},
+    {"owner": OWNER, "form": form(["norm_placement", "x" * 30_000])},
+    {"owner": OWNER, "form": form(["norm_placement", "pre"], base={"a": 1})},
+    {"owner": OWNER, "form": form(["norm_placement", "pre"], kind="lengths", times=True)},
     {"owner": OWNER, "name": "../x", "do": ["delete"]},
     {"owner": OWNER, "experiment": ["x"], "do": "__init__", "name": 5},
 ]
@@ -481,8 +533,16 @@ HOSTILE = [
 
 @pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:60])
 def test_a_hostile_request_gets_a_sentence(page, what):
-    for route in ("plan", "begin", "do", "csv", "figures", "claim", "verdict"):
-        told = run_in_thread(page.handlers()[f"lab-{route}"](what, None))
+    for route in (
+        "experiments/plan",
+        "experiments/submit",
+        "experiments/action",
+        "experiments/csv",
+        "experiments/figures",
+        "replications/start",
+        "replications/outcome",
+    ):
+        told = run_in_thread(page.handlers()[route](what, None))
         assert isinstance(told["error"], str), route
         assert 10 < len(told["error"]) < 600
     assert page.experiments.list_for_owner(OWNER) == []

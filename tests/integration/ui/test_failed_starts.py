@@ -23,8 +23,8 @@ SMALL = {
     "n_layers": 1,
     "d_ff": 32,
     "batch_size": 32,
-    "steps": 20,
-    "eval_n": 32,
+    "max_steps": 20,
+    "eval_size": 32,
     "eval_every": 10,
 }
 OVER = ("done", "failed", "cancelled")
@@ -69,7 +69,7 @@ def over(poll, *arguments):
 
 def check_sentence(told):
     assert told["status"] == "failed"
-    assert "no process could be started" in told["sentence"]
+    assert "no process could be started" in told["message"]
 
 
 @FAILURES

@@ -29,7 +29,7 @@ def asked(page, name, **what):
 
 @pytest.mark.smoke
 def test_the_page_is_told_every_question_and_no_answer(page):
-    told = asked(page, "learn-lessons", owner=OWNER)
+    told = asked(page, "lessons/catalog", owner=OWNER)
     assert [stop["name"] for stop in told["stops"]] == list(LESSONS)
     assert [bug["name"] for bug in told["bugs"]] == list(BUGS)
     text = json.dumps(told)
@@ -40,40 +40,40 @@ def test_the_page_is_told_every_question_and_no_answer(page):
         "slots": 3,
         "an_owner": 3,
         "measuring": 1,
-        "longest": 180.0,
+        "timeout_s": 180.0,
         "open": True,
     }
 
 
 def test_what_is_behind_a_mystery_is_told_to_who_asks(page):
-    told = asked(page, "learn-mysteries", owner=OWNER, first=3)
+    told = asked(page, "lessons/answer-key", owner=OWNER, first=3)
     assert told["mysteries"] == [
         [seed, BUGS[resolve_bug(RANDOM_BUG, seed)].title] for seed in range(3, 3 + ANSWER_KEY_SEEDS)
     ]
-    assert asked(page, "learn-mysteries", owner=OWNER, first="x")["mysteries"][0][0] == 0
+    assert asked(page, "lessons/answer-key", owner=OWNER, first="x")["mysteries"][0][0] == 0
 
 
 @pytest.mark.parametrize(
     ("name", "what", "field", "says"),
     [
-        ("stop", {"stop": "stop-1"}, "prediction", "enter a number from 0 to 200 first"),
+        ("start", {"stop": "stop-1"}, "prediction", "enter a number from 0 to 200 first"),
         (
-            "stop",
+            "start",
             {"stop": "stop-4", "prediction": "five"},
             "prediction",
             "enter your prediction first",
         ),
-        ("stop", {"stop": ["x"], "prediction": 1}, "stop", "choose one of stop-1"),
-        ("bug", {"bug": "typo", "seed": 0, "steps": 60}, "bug", "choose one of transpose"),
-        ("bug", {"bug": "mystery", "seed": 0.5, "steps": 60}, "seed", "a whole number"),
-        ("bug", {"bug": "mystery", "seed": 0, "steps": 5}, "steps", "from 20 to 1,000"),
+        ("start", {"stop": ["x"], "prediction": 1}, "stop", "choose one of stop-1"),
+        ("start-bug", {"bug": "typo", "seed": 0, "steps": 60}, "bug", "choose one of transpose"),
+        ("start-bug", {"bug": "mystery", "seed": 0.5, "steps": 60}, "seed", "a whole number"),
+        ("start-bug", {"bug": "mystery", "seed": 0, "steps": 5}, "steps", "from 20 to 1,000"),
         ("poll", {"id": "nobody's"}, None, "no longer exists"),
         ("guess", {"id": None}, None, "no longer exists"),
         ("cancel", {}, None, "no longer exists"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(page, name, what, field, says):
-    told = asked(page, f"learn-{name}", owner=OWNER, **what)
+    told = asked(page, f"lessons/{name}", owner=OWNER, **what)
     assert says in told["error"]
     assert told.get("field") == field
 

@@ -31,10 +31,10 @@ TINY = {
     "n_layers": 1,
     "d_ff": 8,
     "batch_size": 8,
-    "eval_n": 8,
-    "steps": 2,
+    "eval_size": 8,
+    "max_steps": 2,
     "device": "cpu",
-    "threads": 1,
+    "num_threads": 1,
 }
 
 
@@ -73,7 +73,7 @@ def request():
     )
 
 
-FORM = {"name": "theirs", "grid": [["norm", "pre, post"]], "seeds": "0", "kind": "grid"}
+FORM = {"name": "theirs", "grid": [["norm_placement", "pre, post"]], "seeds": "0", "kind": "grid"}
 KINDS = [  # what routes ask for beside the subject; each route reads what it knows
     {
         "do": "download",
@@ -81,8 +81,8 @@ KINDS = [  # what routes ask for beside the subject; each route reads what it kn
         "view": "attention",
         "kind": "table",
         "what": {"n": 4, "models": []},
-        "known": 0,
-        "epoch": -1,
+        "n_points": 0,
+        "series_id": -1,
     },
     {
         "do": "again",
@@ -142,8 +142,8 @@ def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
         return told
 
     told = run_in_thread(walk())
-    assert "Settings" in told["report"], told["report"]  # it was written
-    assert '"rows"' in told["about"]  # the task's name is no secret
+    assert "Settings" in told["runs/report"], told["runs/report"]  # it was written
+    assert '"dataset"' in told["runs/details"]  # the task's name is no secret
     for name, answer in told.items():
         for secret in (content, owner, run.owner, run.id):
             assert secret not in answer, f"{name} tells a viewer {secret!r}: {answer[:300]}"
@@ -153,7 +153,8 @@ def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
 def test_only_its_owner_may_train_with_the_settings_of_a_run_on_rows(shared):
     registry, run, owner, content, _ = shared
     assert (
-        resolve_config(registry, {"subject": f"run:{run.id}", "owner": owner}).task.rows == content
+        resolve_config(registry, {"subject": f"run:{run.id}", "owner": owner}).task.dataset_sha256
+        == content
     )
     with pytest.raises(ValueError, match="only its owner may train on it"):
         resolve_config(registry, {"subject": f"watch:{run.watch_id}", "owner": new_owner_key()})

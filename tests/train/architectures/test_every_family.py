@@ -62,7 +62,7 @@ def test_a_family_says_what_it_is(name):
     family = ARCHITECTURES[name]
     assert family.title
     assert family.description.endswith(".")
-    RunConfig.from_flat({"family": name, **family.overrides})
+    RunConfig.from_flat({"architecture": name, **family.overrides})
     assert set(family.setting_names()) >= {"d_model", "n_layers", "dropout", "max_positions"}
 
 
@@ -70,7 +70,7 @@ def test_a_family_says_what_it_is(name):
 @settings(max_examples=8)
 @given(data=st.data())
 def test_the_parameter_count_is_that_of_the_model_that_is_built(name, data):
-    config = ARCHITECTURES[VARIANTS[name]["family"]].config_class
+    config = ARCHITECTURES[VARIANTS[name]["architecture"]].config_class
     one = {
         "d_model": st.sampled_from([4, 8, 12]),
         "n_heads": st.sampled_from([1, 2, 4]),
@@ -79,20 +79,20 @@ def test_the_parameter_count_is_that_of_the_model_that_is_built(name, data):
     two = {
         "d_ff": st.integers(1, 20),
         "max_positions": st.integers(2, 20),
-        "source_vocabulary": st.integers(4, 20),
+        "source_vocab_size": st.integers(4, 20),
     }
     choices = {
         each: st.sampled_from(
             config.__dataclass_fields__[each].metadata["choices"] or (True, False)
         )
         for each in (
-            "norm",
-            "norm_kind",
-            "positions",
+            "norm_placement",
+            "norm_type",
+            "position_type",
             "activation",
             "cell",
-            "alignment",
-            "tie_output",
+            "attention",
+            "tie_output_embeddings",
             "attention_bias",
             "bias",
         )
@@ -103,12 +103,12 @@ def test_the_parameter_count_is_that_of_the_model_that_is_built(name, data):
     }
     sizes = data.draw(st.fixed_dictionaries(asked))
     if name != "transformer":
-        sizes["target_vocabulary"] = sizes["source_vocabulary"]
+        sizes["target_vocab_size"] = sizes["source_vocab_size"]
     try:
         config(**sizes)
     except ConfigError:  # rope on heads of an odd size; places counted from the source's end
-        sizes["positions"] = "learned"
-    model = load_architecture(VARIANTS[name]["family"])(config(**sizes))
+        sizes["position_type"] = "learned"
+    model = load_architecture(VARIANTS[name]["architecture"])(config(**sizes))
     assert config(**sizes).parameter_count() == sum(weight.numel() for weight in model.parameters())
 
 
@@ -118,8 +118,8 @@ def test_settings_without_a_meaning_are_refused_by_name(name):
     other = {
         "n_heads": 2,
         "d_ff": 64,
-        "norm": "post",
-        "positions": "sinusoidal",
+        "norm_placement": "post",
+        "position_type": "sinusoidal",
         "share_embeddings": True,
         "attention_bias": False,
     }
@@ -134,9 +134,9 @@ def test_settings_without_a_meaning_are_refused_by_name(name):
 
 @pytest.mark.parametrize("name", ["decoder-only", "bert", "gpt2", "bart"])
 def test_a_family_with_one_table_of_symbols_refuses_two_vocabularies(name):
-    with pytest.raises(ConfigError, match=r"target_vocabulary is 14, .* make it 13") as caught:
-        ARCHITECTURES[name].config_class(target_vocabulary=14)
-    assert caught.value.field == "target_vocabulary"
+    with pytest.raises(ConfigError, match=r"target_vocab_size is 14, .* make it 13") as caught:
+        ARCHITECTURES[name].config_class(target_vocab_size=14)
+    assert caught.value.field == "target_vocab_size"
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -245,7 +245,7 @@ def test_attention_sums_to_one_leaves_out_padding_and_fits_its_axes(name, grown)
             assert (
                 weights_BHQM.masked_fill(~real_BQ | (columns_BM != 0)[:, None, None], 0).amax() == 0
             )
-    if VARIANTS[name]["family"] != "recurrent":
+    if VARIANTS[name]["architecture"] != "recurrent":
         assert len(next(iter(layers.values()))) == model.config.n_layers
         assert next(iter(layers.values()))[0].shape[1] == model.config.n_heads
 
@@ -322,7 +322,7 @@ def test_held_out_rows_and_padding_teach_nothing(name, grown):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_inference_disables_dropout_and_leaves_model_state_unchanged(name, grown):
     quiet = grown(name)[30]
-    model = load_architecture(VARIANTS[name]["family"])(
+    model = load_architecture(VARIANTS[name]["architecture"])(
         small_config(name, dropout=0.5).model
     ).train()
     model.load_state_dict(quiet.state_dict())

@@ -9,10 +9,10 @@ from playground.training.presets import architecture_preset
 from playground.training.trainer import Trainer
 
 # everything through one vector, and no gates
-PLAIN = {"cell": "rnn", "alignment": "none", "n_layers": 2, "learning_rate": 3e-3}
+PLAIN = {"cell": "rnn", "attention": "none", "n_layers": 2, "learning_rate": 3e-3}
 CASES = {
     **{name: (name, {}) for name in ARCHITECTURES},
-    "lstm-dot": ("recurrent", {"cell": "lstm", "alignment": "dot"}),
+    "lstm-dot": ("recurrent", {"cell": "lstm", "attention": "dot"}),
     "rnn-none": ("recurrent", PLAIN),
 }
 
@@ -24,9 +24,9 @@ def test_reversal_is_learned_to_99_percent(case, digits):
     once = {
         "min_length": digits,
         "max_length": digits,
-        "until": 0.99,
+        "stop_at_exact_match": 0.99,
         "eval_every": 10,
-        "eval_n": 128,
+        "eval_size": 128,
         "device": "cpu",
     }
     trainer = Trainer(architecture_preset(family, **once | changes))

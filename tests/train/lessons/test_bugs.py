@@ -31,12 +31,12 @@ from playground.training.trainer import Trainer
 SMALL = {
     **BUG_SETTINGS,
     "max_length": 3,
-    "symbols": 8,
+    "n_symbols": 8,
     "d_model": 16,
     "d_ff": 32,
     "learning_rate": 2e-2,
-    "steps": 80,
-    "decay_steps": 80,
+    "max_steps": 80,
+    "lr_decay_steps": 80,
 }
 FAILING = ("transpose", "no-return", "mask-shape")
 
@@ -113,7 +113,7 @@ def test_both_copies_begin_with_the_same_weights(name):
 
 
 def test_the_right_copy_learns_what_the_trainer_learns_by_itself():
-    config = RunConfig.from_flat(SMALL | {"steps": 5, "decay_steps": 80})
+    config = RunConfig.from_flat(SMALL | {"max_steps": 5, "lr_decay_steps": 80})
     ours, theirs = TrainingCopy(config, None), Trainer(config)
     for _ in range(5):
         ours.train_step()
@@ -151,11 +151,11 @@ def test_a_mistake_that_python_refuses_says_where(compared, name):
         assert named != place
     if name == "no-return":
         assert "NoneType" in trouble["lines"][-1]
-    assert result["right"]["alone"] > 0.5
+    assert result["right"]["free_running"] > 0.5
 
 
 def test_missing_transpose_is_silent_if_shapes_fit_and_leaks_future(small):
-    config = RunConfig.from_flat(SMALL | {"max_length": 6, "symbols": 10})
+    config = RunConfig.from_flat(SMALL | {"max_length": 6, "n_symbols": 10})
     quiet = bug_injection.silent_variant(BUGS["transpose"], config)
     assert quiet["broken"]["leaks"]
     assert not quiet["right"]["leaks"]
@@ -176,15 +176,15 @@ def test_mask_of_wrong_rank_is_silent_if_heads_equal_batch_size(compared):
 def test_without_the_causal_mask_the_loss_falls_and_nothing_can_be_written(compared):
     result = compared("causal-mask")
     right, wrong = result["right"], result["broken"]
-    assert wrong["given"] > 0.9 > 0.3 > wrong["alone"]
-    assert right["alone"] > 0.8
+    assert wrong["teacher_forced"] > 0.9 > 0.3 > wrong["free_running"]
+    assert right["free_running"] > 0.8
     assert wrong["loss"] < right["loss"]
     assert has_future_leak(TrainingCopy(RunConfig.from_flat(SMALL), BUGS["causal-mask"]))
 
 
 def test_positions_that_are_not_handed_on_leave_a_bag_of_symbols(compared):
     result = compared("lost-positions")
-    assert result["broken"]["alone"] < result["right"]["alone"] - 0.3
+    assert result["broken"]["free_running"] < result["right"]["free_running"] - 0.3
     wrong = buggy_model(RunConfig.from_flat(SMALL).model, BUGS["lost-positions"]).eval()
     vectors = wrong.encode(torch.tensor([[3, 4, 5, 2], [5, 4, 3, 2]]))
     assert torch.allclose(vectors[0, 0], vectors[1, 2], atol=1e-6)
@@ -201,13 +201,13 @@ def test_attention_of_the_last_layer_only_changes_nothing_but_the_record(compare
 def test_an_untrained_head_answers_all_the_same(compared):
     result = compared("untrained-head")
     assert result["broken"]["loss"] > 0.9 * torch.tensor(result["vocabulary"]).log()
-    assert result["broken"]["alone"] < 0.1
+    assert result["broken"]["free_running"] < 0.1
     assert result["broken"]["sure"] > 1 / result["vocabulary"]
     assert result["broken"]["answer"]
 
 
 def test_loud_embeddings_drown_the_sine_waves():
-    config = RunConfig.from_flat(SMALL | {"positions": "sinusoidal"}).model
+    config = RunConfig.from_flat(SMALL | {"position_type": "sinusoidal"}).model
     torch.manual_seed(0)
     right = reference_model(config)
     torch.manual_seed(0)
@@ -220,7 +220,7 @@ def test_loud_embeddings_drown_the_sine_waves():
 
 def test_loud_embeddings_learn_worse(compared):
     result = compared("loud-embeddings")
-    assert result["broken"]["alone"] < result["right"]["alone"] - 0.1
+    assert result["broken"]["free_running"] < result["right"]["free_running"] - 0.1
 
 
 def test_how_far_it_is_comes_while_it_trains(compared):

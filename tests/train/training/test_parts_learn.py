@@ -5,7 +5,7 @@ import pytest
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 
-EVALUATED = {"eval_every": 25, "eval_n": 200, "until": 0.99}
+EVALUATED = {"eval_every": 25, "eval_size": 200, "stop_at_exact_match": 0.99}
 SIX = {"min_length": 6, "max_length": 6}
 FOUR = {"min_length": 4, "max_length": 4, "batch_size": 64}
 DIGITS = [
@@ -17,7 +17,7 @@ DIGITS = [
 def exact_match(steps, **fields):
     """The exact match on 2,000 held-out sequences after so many steps, or once 99 % are reached."""
     trainer = Trainer(
-        RunConfig.from_flat(EVALUATED | {"steps": steps, "decay_steps": steps} | fields)
+        RunConfig.from_flat(EVALUATED | {"max_steps": steps, "lr_decay_steps": steps} | fields)
     )
     for _ in trainer:
         pass
@@ -28,17 +28,17 @@ def exact_match(steps, **fields):
 @pytest.mark.parametrize(
     ("part", "steps"),
     [
-        ({"positions": "sinusoidal"}, 300),
-        ({"positions": "from-the-end"}, 100),
-        ({"positions": "rope"}, 300),
-        ({"positions": "alibi", "batch_size": 64}, 300),
-        ({"positions": "t5"}, 300),
-        ({"positions": "randomised"}, 300),
-        ({"norm_kind": "rms"}, 100),
+        ({"position_type": "sinusoidal"}, 300),
+        ({"position_type": "learned-from-end"}, 100),
+        ({"position_type": "rope"}, 300),
+        ({"position_type": "alibi", "batch_size": 64}, 300),
+        ({"position_type": "t5"}, 300),
+        ({"position_type": "randomized"}, 300),
+        ({"norm_type": "rms"}, 100),
         ({"activation": "gelu"}, 100),
         ({"activation": "swiglu"}, 100),
-        ({"kv_heads": 2}, 100),
-        ({"kv_heads": 1}, 100),
+        ({"n_kv_heads": 2}, 100),
+        ({"n_kv_heads": 1}, 100),
         ({"bias": False}, 100),
         ({"n_heads": 3, "d_k": 8, "d_v": 24}, 100),
         ({"optimizer": "adamw", "weight_decay": 0.01}, 100),
@@ -58,7 +58,7 @@ def test_without_positions_reversal_cannot_be_learned():
     """
     trainer = Trainer(
         RunConfig.from_flat(
-            EVALUATED | SIX | {"steps": 100, "decay_steps": 100, "positions": "none"}
+            EVALUATED | SIX | {"max_steps": 100, "lr_decay_steps": 100, "position_type": "none"}
         )
     )
     last = [metrics.loss for metrics in trainer][-1]

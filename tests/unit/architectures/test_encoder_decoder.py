@@ -89,7 +89,8 @@ def test_padding_teaches_nothing():
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"norm": "post", "positions": "sinusoidal", "share_embeddings": False}]
+    "changes",
+    [{}, {"norm_placement": "post", "position_type": "sinusoidal", "share_embeddings": False}],
 )
 def test_one_batch_is_learned_by_heart(changes):
     model, rows = family(**changes), batch((1.0, 1.0, 1.0, 1.0))
@@ -147,5 +148,5 @@ def test_a_family_loads_by_its_name_and_does_what_a_family_does(name):
 
 
 def test_an_unknown_family_is_refused_with_the_names_of_the_known():
-    with pytest.raises(ValueError, match="family is 'os:system'; choose one of transformer"):
+    with pytest.raises(ValueError, match="architecture is 'os:system'; choose one of transformer"):
         load_architecture("os:system")

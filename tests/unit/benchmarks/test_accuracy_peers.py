@@ -18,7 +18,7 @@ from benchmarks.reference_models import BART, BEST, CANDIDATES, OURS, TUTORIAL
 
 COPY = Setting(
     "copy of four",
-    {"task": "copy", "symbols": 4, "min_length": 4, "max_length": 4, "batch_size": 16},
+    {"task": "copy", "n_symbols": 4, "min_length": 4, "max_length": 4, "batch_size": 16},
 )
 COMPARISON = Comparison("tried", (COPY,), seconds=60, seeds=2, rates=(2e-3, 4e-3, 1e-3), budget=100)
 # with the long cosine; with ours' a peer is quicker by ten steps
@@ -29,7 +29,7 @@ def goes(config, beaten_at=None):
     """A run that takes as many steps as its learning rate says; in the sweep it ends when it is
     beaten.
     """
-    rate, decay = config.training.learning_rate, config.training.decay_steps
+    rate, decay = config.training.learning_rate, config.training.lr_decay_steps
     steps = STEPS_AT.get(rate, 20) - (10 if decay != 80 else 0)
     beaten = beaten_at is not None and steps > beaten_at
     run = {"seconds": 0.1 * steps, "scoring": 1.0}
@@ -46,13 +46,13 @@ def asked(monkeypatch, tmp_path):
     runs = []
 
     def fake(name, config, seconds, beaten_at=None):
-        if config.training.steps > 3:
+        if config.training.max_steps > 3:
             runs.append(
                 (
                     name,
                     config.training.seed,
                     config.training.learning_rate,
-                    config.training.decay_steps,
+                    config.training.lr_decay_steps,
                     beaten_at,
                 )
             )

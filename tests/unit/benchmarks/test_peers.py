@@ -92,7 +92,7 @@ def test_a_peer_reads_its_source_and_a_batch_of_short_rows_only(name, built):
 def test_peer_learns_copy_with_trainer_and_its_own_decoding(name):
     fields = {
         "task": "copy",
-        "symbols": 4,
+        "n_symbols": 4,
         "min_length": 2,
         "max_length": 4,
         "n_layers": 1,
@@ -101,8 +101,8 @@ def test_peer_learns_copy_with_trainer_and_its_own_decoding(name):
         "d_ff": 64,
     }
     fields |= {
-        "steps": 120,
-        "decay_steps": 120,
+        "max_steps": 120,
+        "lr_decay_steps": 120,
         "batch_size": 64,
         "learning_rate": 4e-3,
         "eval_every": 1000,

@@ -47,7 +47,10 @@ class OneAnswer:
 
 
 def points(*steps, whole=False, epoch=1):
-    return {"epoch": epoch, "points": {"whole": whole, "count": len(steps), "steps": list(steps)}}
+    return {
+        "series_id": epoch,
+        "points": {"whole": whole, "count": len(steps), "steps": list(steps)},
+    }
 
 
 @pytest.fixture

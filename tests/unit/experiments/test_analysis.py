@@ -8,8 +8,8 @@ from playground.experiments.analysis import (
     interval_means,
     median_and_range,
     percent,
-    sentence,
     subsample_steps,
+    summarize,
     summarize_variant,
     to_csv,
 )
@@ -34,12 +34,12 @@ def runs(*times, exact=None, steps=200, done=True):
     ]
 
 
-def cell(value, *args, field="norm", **more):
+def cell(value, *args, field="norm_placement", **more):
     return summarize_variant(Variant({field: value}, {}), runs(*args, **more))
 
 
-def told(*cells, names=("norm",)):
-    return sentence(names, cells)
+def told(*cells, names=("norm_placement",)):
+    return summarize(names, cells)
 
 
 def test_the_first_step_that_reaches_99_percent():
@@ -62,7 +62,8 @@ def test_losses_are_means_between_two_looks():
 
 def test_a_clear_winner_is_named_with_both_ranges_and_what_chance_would_do():
     assert told(cell("post", 160, 180, 200), cell("pre", 80, 90, 100)) == (
-        "Changing norm: pre reached 99 % after 90 (80–100) steps; post reached 99 % after 180 "
+        "Changing norm_placement: pre reached 99 % after 90 (80–100) steps; post reached 99 % "
+        "after 180 "
         "(160–200) steps (median and range of 3 seeds "
         "each); 2.0 times as many steps, and an exact rank test gives p = 0.1, the least that 3 "
         "and 3 seeds can give: more seeds are "
@@ -73,7 +74,7 @@ def test_a_clear_winner_is_named_with_both_ranges_and_what_chance_would_do():
 def test_seeds_that_mix_are_not_called_different():
     found = told(cell("pre", 80, 90, 150), cell("post", 100, 120, 200))
     assert "p = 0.4" in found
-    assert "so these seeds do not tell them apart" in found
+    assert "so these seeds do not separate them" in found
 
 
 def test_clear_difference_is_significant_despite_overlapping_ranges():
@@ -100,7 +101,8 @@ def test_nothing_reached_is_said_and_then_the_final_scores_are_compared():
         cell("pre", None, None, exact=[0.5, 0.6]), cell("post", None, None, exact=[0.1, 0.2])
     )
     assert found.startswith(
-        "Changing norm: nothing reached 99 % exact match in 200 steps: pre ended at 55 % (50 %–60 "
+        "Changing norm_placement: nothing reached 99 % exact match in 200 steps: pre ended at 55 % "
+        "(50 %–60 "
         "%); post ended at 15 %"
     )
     assert "p = 0.33, the least that 2 and 2 seeds can give" in found
@@ -138,10 +140,12 @@ def test_of_many_cells_the_best_the_next_and_the_last_are_named():
 
 
 def test_runs_that_are_not_done_do_not_count():
-    half = summarize_variant(Variant({"norm": "pre"}, {}), [*runs(80), *runs(None, done=False)])
+    half = summarize_variant(
+        Variant({"norm_placement": "pre"}, {}), [*runs(80), *runs(None, done=False)]
+    )
     assert (half["n"], half["planned"], half["steps_to"]["reached"]) == (1, 2, 1)
     assert told(half).startswith(
-        "Changing norm, so far with 1 of 2 runs: pre reached 99 % after 80 steps (1 seed)"
+        "Changing norm_placement, so far with 1 of 2 runs: pre reached 99 % after 80 steps (1 seed)"
     )
     assert told(cell("pre", None, done=False)) == "No run has finished yet."
 
@@ -159,10 +163,10 @@ def test_a_band_is_the_median_and_range_at_the_steps_that_all_seeds_have():
 def test_csv_leaves_unreached_steps_empty_and_states_the_limit():
     rows = list(
         csv.DictReader(
-            io.StringIO(to_csv(["norm"], [cell("pre", 80, 90), cell("post", None, 100)]))
+            io.StringIO(to_csv(["norm_placement"], [cell("pre", 80, 90), cell("post", None, 100)]))
         )
     )
-    assert [row["norm"] for row in rows] == ["pre", "post"]
+    assert [row["norm_placement"] for row in rows] == ["pre", "post"]
     assert [row["steps_to_99_median"] for row in rows] == ["85.0", ""]
     assert [row["not_reached_within"] for row in rows] == ["", "200"]
 
@@ -176,7 +180,7 @@ def test_percent_never_rounds_up_to_all(share, text):
 
 def test_diverged_runs_count_as_ended_and_are_reported_separately():
     lost = [run | {"diverged": True, "exact_match": None} for run in runs(None, None, done=False)]
-    some = summarize_variant(Variant({"norm": "post"}, {}), [*runs(80), *lost])
+    some = summarize_variant(Variant({"norm_placement": "post"}, {}), [*runs(80), *lost])
     assert (some["n"], some["diverged"], some["steps_to"]["n"], some["steps_to"]["reached"]) == (
         1,
         2,
@@ -189,12 +193,12 @@ def test_diverged_runs_count_as_ended_and_are_reported_separately():
         "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 100 % (2 of 3 diverged)"
         in found
     )
-    every = summarize_variant(Variant({"norm": "post"}, {}), lost)
+    every = summarize_variant(Variant({"norm_placement": "post"}, {}), lost)
     assert "post diverged in 2 of 2 seeds" in told(cell("pre", 80, 90), every)
     assert "post diverged in 2 of 2 seeds (" in told(cell("pre", None, None), every)
     assert "no score to compare" in told(cell("pre", None, None), every)
     assert "post diverged in 2 of 2 seeds" in told(every)
-    row = next(csv.DictReader(io.StringIO(to_csv(["norm"], [some]))))
+    row = next(csv.DictReader(io.StringIO(to_csv(["norm_placement"], [some]))))
     assert (row["n"], row["diverged"], row["reached_99"], row["not_reached_within"]) == (
         "1",
         "2",
@@ -205,10 +209,11 @@ def test_diverged_runs_count_as_ended_and_are_reported_separately():
 
 def test_a_run_whose_settings_were_changed_on_the_way_is_left_out_and_said():
     odd = [run | {"changed": ["learning_rate"]} for run in runs(10)]
-    found = summarize_variant(Variant({"norm": "pre"}, {}), [*runs(80), *odd])
+    found = summarize_variant(Variant({"norm_placement": "pre"}, {}), [*runs(80), *odd])
     assert (found["n"], found["changed"], found["steps_to"]["high"]) == (1, 1, 80)
     assert told(found).startswith(
-        "Changing norm: pre reached 99 % after 80 steps (1 seed). Left out: 1 of 2 runs, whose "
+        "Changing norm_placement: pre reached 99 % after 80 steps (1 seed). Left out: 1 of 2 runs, "
+        "whose "
         "settings were"
     )
 

@@ -15,7 +15,7 @@ from playground.experiments.length_generalization import (
     next_lengths,
     save_scores,
     scores,
-    sentence,
+    summarize,
     summarize_scheme,
     to_csv,
     untrained_positions,
@@ -98,7 +98,7 @@ def counts(*rights, n=100):
 
 def scheme(name, *runs, trained=3, longest=6, **fields):
     config = RunConfig.from_flat(
-        {"max_length": trained, "max_positions": longest + 1, "positions": name} | fields
+        {"max_length": trained, "max_positions": longest + 1, "position_type": name} | fields
     )
     return summarize_scheme(
         name, [{"seed": seed, "scores": scores(each)} for seed, each in enumerate(runs)], config
@@ -146,17 +146,19 @@ def test_only_a_learned_table_has_rows_that_no_step_trained():
     }
     doubled = RunConfig.from_flat({"task": "duplicate", "max_length": 10, "max_positions": 101})
     assert untrained_positions(doubled) == {"source": [11, 100], "target": [21, 100]}
-    in_a_row = RunConfig.from_flat(fields | {"family": "decoder-only"})
+    in_a_row = RunConfig.from_flat(fields | {"architecture": "decoder-only"})
     assert untrained_positions(in_a_row) == {"row": [22, 101]}
-    assert untrained_positions(RunConfig.from_flat(fields | {"family": "recurrent"})) is None
+    assert untrained_positions(RunConfig.from_flat(fields | {"architecture": "recurrent"})) is None
     assert untrained_positions(RunConfig.from_flat({"max_length": 10})) is None
-    assert untrained_positions(RunConfig.from_flat(fields | {"positions": "sinusoidal"})) is None
+    assert (
+        untrained_positions(RunConfig.from_flat(fields | {"position_type": "sinusoidal"})) is None
+    )
 
 
 def test_length_summary_states_reliable_lengths_and_significance():
     far = [counts(100, 100, 100, 100, top, 0) for top in (100, 99, 100)]
     near = [counts(100, 100, 100, 40, 0, 0)] * 3
-    told = sentence([scheme("learned", *near), scheme("sinusoidal", *far)], [1, 3], 6)
+    told = summarize([scheme("learned", *near), scheme("sinusoidal", *far)], [1, 3], 6)
     assert told == (
         "Trained on length 1–3 and evaluated up to 6, sinusoidal keeps 99 % exact match up to "
         "length "
@@ -165,13 +167,13 @@ def test_length_summary_states_reliable_lengths_and_significance():
         "an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give: more seeds are "
         "needed to call it a difference."
     )
-    assert "p = 1, so these seeds do not tell them apart" in sentence(
+    assert "p = 1, so these seeds do not separate them" in summarize(
         [scheme("learned", *near), scheme("sinusoidal", *near)], [1, 3], 6
     )
-    assert "with a single seed" in sentence(
+    assert "with a single seed" in summarize(
         [scheme("learned", near[0]), scheme("sinusoidal", far[0])], [1, 3], 6
     )
-    assert "nothing keeps 99 %" in sentence(
+    assert "nothing keeps 99 %" in summarize(
         [scheme("learned", counts(10, 10, 10, 0, 0, 0))], [1, 3], 6
     )
     waiting = {"seed": 1, "scores": []}
@@ -180,11 +182,11 @@ def test_length_summary_states_reliable_lengths_and_significance():
         [{"seed": 0, "scores": scores(near[0])}, waiting],
         RunConfig.from_flat({"max_length": 3}),
     )
-    assert sentence([partly], [3, 3], 6).startswith(
+    assert summarize([partly], [3, 3], 6).startswith(
         "So far, with 1 of 2 runs: trained on length 3 and evaluated"
     )
     assert (
-        sentence([summarize_scheme("learned", [waiting], RunConfig())], [1, 3], 6)
+        summarize([summarize_scheme("learned", [waiting], RunConfig())], [1, 3], 6)
         == "No run has been evaluated yet."
     )
     lost = summarize_scheme(
@@ -192,22 +194,22 @@ def test_length_summary_states_reliable_lengths_and_significance():
         [{"seed": 0, "scores": scores(near[0])}, waiting | {"out": True}],
         RunConfig.from_flat({"max_length": 3}),
     )
-    assert sentence([lost], [3, 3], 6).startswith("Trained on length 3 and evaluated")
-    assert sentence([lost], [3, 3], 6).endswith(
+    assert summarize([lost], [3, 3], 6).startswith("Trained on length 3 and evaluated")
+    assert summarize([lost], [3, 3], 6).endswith(
         " Left out: 1 of 2 runs, which diverged or whose settings were changed on the way."
     )
 
 
 def test_a_sentence_states_nothing_about_lengths_that_were_not_asked():
     far, near = counts(100, 100, 100, 100, 100, 0), counts(100, 100, 100)
-    alone = sentence([scheme("learned", near)], [1, 3], 3)
+    alone = summarize([scheme("learned", near)], [1, 3], 3)
     assert alone.endswith(
         "learned keeps 99 % exact match up to length 3 (1 seed); no length beyond 3 was evaluated."
     )
-    both = sentence([scheme("learned", near, near), scheme("sinusoidal", near, near)], [1, 3], 3)
+    both = summarize([scheme("learned", near, near), scheme("sinusoidal", near, near)], [1, 3], 3)
     assert both.count("beyond") == 1
     assert "no length beyond 3 was evaluated" in both
-    uneven = sentence([scheme("learned", near, near), scheme("sinusoidal", far, far)], [1, 3], 6)
+    uneven = summarize([scheme("learned", near, near), scheme("sinusoidal", far, far)], [1, 3], 6)
     assert "learned to 3, evaluated up to 3 only" in uneven
     assert "beyond length 3, sinusoidal is right on 66.7 %" in uneven
     assert "most often" not in uneven
@@ -246,7 +248,7 @@ def test_large_models_use_fewer_lengths_per_request_or_are_rejected():
     assert next_lengths([40, 41, 42, 43, 44], 1_000_000, 200) == [40, 41]
     assert next_lengths([300, 301], 5_000_000, 200) == [300]
     wide = {"d_model": 512, "d_ff": 2048, "n_heads": 8, "max_length": 100}
-    given = {"owner": "ada", "name": "wide", "grid": {"positions": ["rope"]}, "kind": "lengths"}
+    given = {"owner": "ada", "name": "wide", "grid": {"position_type": ["rope"]}, "kind": "lengths"}
     with pytest.raises(ConfigError, match="200 sequences of 500 symbols takes too long") as no:
         Experiment(base=wide, times=5, **given).check_cost()
     assert no.value.field == "n"

@@ -52,8 +52,12 @@ def test_the_tiny_gpt_has_as_many_parameters_as_published():
 
 def test_the_tutorial_on_reversal_is_trained_as_published():
     config = replication_config("uva-reversal", seed=3)
-    assert (config.family, config.task.max_length, config.training.seed) == ("encoder-only", 16, 3)
-    assert config.training.steps == 10 * (50_000 // 128)
+    assert (config.architecture, config.task.max_length, config.training.seed) == (
+        "encoder-only",
+        16,
+        3,
+    )
+    assert config.training.max_steps == 10 * (50_000 // 128)
     rates = [learning_rate_at(config.training, 32, step) for step in (25, 50, 1950, 3900)]
     assert rates == pytest.approx([2.5e-4, 5e-4, 2.5e-4, 0], rel=1e-3, abs=1e-9)
 
@@ -86,9 +90,9 @@ def facts(name, **more):
 def test_a_measurement_passes_or_fails_beside_the_published_figure():
     good = outcome("uva-reversal", facts("uva-reversal"))
     assert (good["passed"], good["ours"], good["published"]) == (True, 1.0, 1.0)
-    assert "ours: 100.00% of the tokens of 2,000 held-out sequences; pass" in good["sentence"]
+    assert "ours: 100.00% of the tokens of 2,000 held-out sequences; pass" in good["summary"]
     bad = outcome("uva-reversal", facts("uva-reversal", token_accuracy=0.9998))
-    assert (bad["passed"], "fail" in bad["sentence"]) == (False, True)
+    assert (bad["passed"], "fail" in bad["summary"]) == (False, True)
     assert outcome("annotated-copy", facts("annotated-copy", symbol_loss=0.2))["passed"]
     assert not outcome("annotated-copy", facts("annotated-copy", symbol_loss=0.2962))["passed"]
     assert outcome("annotated-copy", facts("annotated-copy"))["passed"] is None  # not measured
@@ -102,22 +106,22 @@ def test_a_measurement_passes_or_fails_beside_the_published_figure():
 def test_a_first_figure_is_the_step_at_which_it_was_reached():
     reached = {"steps_to": 1200, "steps": 1200}
     assert outcome("x-transformers-copy", reached)["passed"]
-    assert "at step 1,200" in outcome("x-transformers-copy", reached)["sentence"]
-    assert "reached: 99.9 % exact match" in outcome("x-transformers-copy", reached)["sentence"]
+    assert "at step 1,200" in outcome("x-transformers-copy", reached)["summary"]
+    assert "reached: 99.9 % exact match" in outcome("x-transformers-copy", reached)["summary"]
     missed = outcome("x-transformers-copy", {"steps_to": None, "steps": 20_000})
-    assert (missed["passed"], "not reached in 20,000 steps" in missed["sentence"]) == (False, True)
+    assert (missed["passed"], "not reached in 20,000 steps" in missed["summary"]) == (False, True)
 
 
 def test_another_run_is_not_compared():
     wanted = replication_config("uva-reversal")
-    assert differing_settings(wanted, wanted.replace(seed=9, threads=2, eval_every=7)) == []
+    assert differing_settings(wanted, wanted.replace(seed=9, num_threads=2, eval_every=7)) == []
     # a single sequence is soon right
-    assert differing_settings(wanted, wanted.replace(eval_n=1)) == ["eval_n"]
-    other = differing_settings(wanted, wanted.replace(steps=10, norm="pre"))
-    assert sorted(other) == ["norm", "steps"]
+    assert differing_settings(wanted, wanted.replace(eval_size=1)) == ["eval_size"]
+    other = differing_settings(wanted, wanted.replace(max_steps=10, norm_placement="pre"))
+    assert sorted(other) == ["max_steps", "norm_placement"]
     told = outcome("uva-reversal", facts("uva-reversal"), other)
     assert told["passed"] is None
-    assert "it differs in norm, steps" in told["sentence"]
+    assert "it differs in norm_placement, max_steps" in told["summary"]
 
 
 def found(**medians):
@@ -136,7 +140,7 @@ def test_the_order_of_schemes_is_compared_by_groups():
         "passed"
     ]
     nothing = outcome_of_lengths(found(none=0, t5=0, alibi=0, rope=0, sinusoidal=0))
-    assert (nothing["passed"], "there is no order" in nothing["sentence"]) == (False, True)
+    assert (nothing["passed"], "there is no order" in nothing["summary"]) == (False, True)
     assert outcome_of_lengths(found(none=0.5, t5=0.6))["passed"] is None
 
 
@@ -163,8 +167,7 @@ def test_a_run_that_is_not_finished_is_not_compared():
         status = "training"
 
     assert (
-        "the run is training"
-        in evaluate_replication(None, "uva-reversal", Unfinished())["sentence"]
+        "the run is training" in evaluate_replication(None, "uva-reversal", Unfinished())["summary"]
     )
 
 
@@ -186,16 +189,16 @@ def test_a_run_whose_settings_changed_on_the_way_is_not_compared(tmp_path):
     ]
     assert (
         "99.9 % exact match not reached"
-        in evaluate_replication(None, "x-transformers-copy", run)["sentence"]
+        in evaluate_replication(None, "x-transformers-copy", run)["summary"]
     )
     run.changes += [
         SettingChange(9, "learning_rate", 1e-3),
-        SettingChange(9, "until", 0.5),
-        SettingChange(20, "until", config.training.until),
+        SettingChange(9, "stop_at_exact_match", 0.5),
+        SettingChange(20, "stop_at_exact_match", config.training.stop_at_exact_match),
     ]
     told = evaluate_replication(None, "x-transformers-copy", run)
     assert told["passed"] is None
-    assert "learning_rate, until changed on the way" in told["sentence"]
+    assert "learning_rate, stop_at_exact_match changed on the way" in told["summary"]
 
 
 def test_evaluation_at_a_cut_does_not_count_as_reaching_the_target():

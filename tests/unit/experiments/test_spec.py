@@ -11,7 +11,7 @@ def make(base=None, grid=None, **more) -> Experiment:
         owner="ada",
         name="a question",
         base=base or {},
-        grid=grid or {"norm": ["pre", "post"]},
+        grid=grid or {"norm_placement": ["pre", "post"]},
         **more,
     )
 
@@ -20,78 +20,96 @@ def test_a_cell_is_known_by_what_varies_in_short_unless_that_is_not_enough():
     def shorts(*variants, **more):
         return [cell.short_label for cell in make({}, {"variant": list(variants)} | more).variants]
 
-    assert [cell.short_label for cell in make({}, {"norm": ["pre", "post"]}).variants] == [
+    assert [
+        cell.short_label for cell in make({}, {"norm_placement": ["pre", "post"]}).variants
+    ] == [
         "pre",
         "post",
     ]
-    gru = {"family": "recurrent", "cell": "gru"}
+    gru = {"architecture": "recurrent", "cell": "gru"}
     assert shorts(
-        gru | {"alignment": "none"},
-        gru | {"alignment": "dot"},
-        {"family": "transformer", "steps": 9},
+        gru | {"attention": "none"},
+        gru | {"attention": "dot"},
+        {"architecture": "transformer", "max_steps": 9},
     ) == [
         "recurrent gru",
         "recurrent gru dot",
         "transformer",
     ]
     assert (
-        shorts({"family": "transformer", "steps": 8}, {"family": "transformer", "steps": 9})[0]
-        == "family transformer, steps 8"
+        shorts(
+            {"architecture": "transformer", "max_steps": 8},
+            {"architecture": "transformer", "max_steps": 9},
+        )[0]
+        == "architecture transformer, max_steps 8"
     )
-    assert shorts({"family": "transformer", "norm": "pre"}) == ["family transformer, norm pre"]
+    assert shorts({"architecture": "transformer", "norm_placement": "pre"}) == [
+        "architecture transformer, norm_placement pre"
+    ]
 
 
 def test_grid_plans_all_variants_of_one_seed_before_the_next_seed():
-    asked = make({"steps": 30}, {"n_heads": [1, 2, 4], "norm": ["pre", "post"]}, seeds=(5, 7))
+    asked = make(
+        {"max_steps": 30}, {"n_heads": [1, 2, 4], "norm_placement": ["pre", "post"]}, seeds=(5, 7)
+    )
     planned = [(cell.full_label, seed) for _, cell, seed in asked.planned_runs()]
-    labels = [f"n_heads {heads}, norm {norm}" for heads in (1, 2, 4) for norm in ("pre", "post")]
+    labels = [
+        f"n_heads {heads}, norm_placement {norm}" for heads in (1, 2, 4) for norm in ("pre", "post")
+    ]
     assert planned == [(label, 5) for label in labels] + [(label, 7) for label in labels]
     assert asked.n_runs == 12 == len({key for key, _, _ in asked.planned_runs()})
     config = asked.variants[3].config(7)
-    assert config == RunConfig.from_flat({"steps": 30, "n_heads": 2, "norm": "post", "seed": 7})
+    assert config == RunConfig.from_flat(
+        {"max_steps": 30, "n_heads": 2, "norm_placement": "post", "seed": 7}
+    )
 
 
 def test_varied_architectures_receive_only_the_settings_they_use():
     asked = make(
-        {"tie_output": True, "d_model": 32},
-        {"family": ["transformer", "encoder-only"], "task": ["reverse", "copy"]},
+        {"tie_output_embeddings": True, "d_model": 32},
+        {"architecture": ["transformer", "encoder-only"], "task": ["reverse", "copy"]},
     )
     configs = {cell.full_label: cell.config(0) for cell in asked.variants}
-    assert configs["family transformer, task copy"].model.tie_output
+    assert configs["architecture transformer, task copy"].model.tie_output_embeddings
     assert (
-        type(configs["family encoder-only, task copy"].model)
+        type(configs["architecture encoder-only, task copy"].model)
         is ARCHITECTURES["encoder-only"].config_class
     )
     assert {config.model.d_model for config in configs.values()} == {32}
     # where the family does not vary, it is a mistake
     with pytest.raises(ConfigError, match="does not use it"):
-        make({"tie_output": True, "family": "encoder-only"})
+        make({"tie_output_embeddings": True, "architecture": "encoder-only"})
 
 
 def test_a_variant_differs_by_several_settings_at_once():
     asked = make(
         {"d_model": 32},
-        {"variant": [{"n_heads": 1, "norm": "pre"}, {"n_heads": 4, "norm": "post"}]},
+        {
+            "variant": [
+                {"n_heads": 1, "norm_placement": "pre"},
+                {"n_heads": 4, "norm_placement": "post"},
+            ]
+        },
     )
     assert [cell.full_label for cell in asked.variants] == [
-        "n_heads 1, norm pre",
-        "n_heads 4, norm post",
+        "n_heads 1, norm_placement pre",
+        "n_heads 4, norm_placement post",
     ]
     assert asked.variants[1].config(0).model.n_heads == 4
     with pytest.raises(ConfigError, match="is both in base and in grid"):
-        make({"norm": "pre"}, {"variant": [{"norm": "post"}]})
+        make({"norm_placement": "pre"}, {"variant": [{"norm_placement": "post"}]})
 
 
 def test_where_lengths_are_asked_the_models_have_positions_for_them():
     asked = make(
-        {"max_length": 10}, {"positions": ["learned", "sinusoidal"]}, kind="lengths", times=5
+        {"max_length": 10}, {"position_type": ["learned", "sinusoidal"]}, kind="lengths", times=5
     )
     assert {cell.config(0).model.max_positions for cell in asked.variants} == {51}
     assert positions_for({"task": "copy", "d_model": 8}, 30) == 31
     assert positions_for({"task": "duplicate"}, 30) == 61
     added = make(
         {"task": "addition", "min_length": 3, "max_length": 7},
-        {"positions": ["rope"]},
+        {"position_type": ["rope"]},
         kind="lengths",
         times=2,
     )
@@ -103,14 +121,22 @@ def test_where_lengths_are_asked_the_models_have_positions_for_them():
     [
         ({"name": ""}, "name", "1 to 80 characters"),
         ({"grid": {"heads": [1]}}, "grid", "'heads' is no setting of a run"),
-        ({"grid": {"norm": ["pre"], "n_heads": [1], "steps": [5]}}, "grid", "one or two settings"),
-        ({"grid": {"norm": "pre"}}, "norm", "give a list of 1 to 12"),
-        ({"grid": {"norm": ["pre", "pre"]}}, "norm", "one value occurs twice"),
+        (
+            {"grid": {"norm_placement": ["pre"], "n_heads": [1], "max_steps": [5]}},
+            "grid",
+            "one or two settings",
+        ),
+        ({"grid": {"norm_placement": "pre"}}, "norm_placement", "give a list of 1 to 12"),
+        ({"grid": {"norm_placement": ["pre", "pre"]}}, "norm_placement", "one value occurs twice"),
         ({"grid": {"seed": [1, 2]}}, "seed", "give seeds instead"),
         ({"grid": {"n_heads": [4, 5]}}, "n_heads", "n_heads 5: n_heads is 5"),
-        ({"grid": {"positions": ["learned", "nonsense"]}}, "positions", "choose one of learned"),
+        (
+            {"grid": {"position_type": ["learned", "nonsense"]}},
+            "position_type",
+            "choose one of learned",
+        ),
         ({"grid": {"variant": [1]}}, "variant", "settings by name"),
-        ({"base": {"norm": "pre"}}, "norm", "is both in base and in grid"),
+        ({"base": {"norm_placement": "pre"}}, "norm_placement", "is both in base and in grid"),
         ({"base": {"wings": 2}}, "wings", "not a setting of a run"),
         ({"seeds": ()}, "seeds", "at least one"),
         ({"seeds": (1, 1)}, "seeds", "the same seed twice"),
@@ -130,7 +156,7 @@ def test_what_cannot_be_asked_is_refused_by_its_field(more, field, says):
         "owner": "ada",
         "name": "a question",
         "base": {},
-        "grid": {"norm": ["pre", "post"]},
+        "grid": {"norm_placement": ["pre", "post"]},
     } | more
     with pytest.raises(ConfigError, match=says) as refused:
         Experiment(**given)
@@ -138,9 +164,15 @@ def test_what_cannot_be_asked_is_refused_by_its_field(more, field, says):
 
 
 def test_texts_become_values_of_the_settings_kind():
-    given = {"n_heads": "4", "dropout": "0.1", "norm": "pre", "tie_output": "off", "family": "x"}
+    given = {
+        "n_heads": "4",
+        "dropout": "0.1",
+        "norm_placement": "pre",
+        "tie_output_embeddings": "off",
+        "architecture": "x",
+    }
     assert [parse_value(name, text) for name, text in given.items()] == [4, 0.1, "pre", False, "x"]
-    for name, text in (("n_heads", "four"), ("tie_output", "perhaps"), ("wings", "2")):
+    for name, text in (("n_heads", "four"), ("tie_output_embeddings", "perhaps"), ("wings", "2")):
         with pytest.raises(ConfigError):
             parse_value(name, text)
 
@@ -148,4 +180,4 @@ def test_texts_become_values_of_the_settings_kind():
 def test_two_experiments_are_the_same_when_they_ask_for_the_same_runs():
     assert make().is_equivalent(make())
     assert not make().is_equivalent(make(seeds=(0, 1)))
-    assert not make().is_equivalent(make({"steps": 5}))
+    assert not make().is_equivalent(make({"max_steps": 5}))

@@ -76,7 +76,7 @@ def effects(names, kept=False, losses=None):
         {
             "name": name,
             "how": how,
-            "kept": kept,
+            "keep_only": kept,
             "n": 512,
             "exact_match_before": 1.0,
             "exact_match": 1 / (1 + loss),
@@ -111,7 +111,7 @@ def scores(layers, heads, step=None):
                     "best": "previous",
                     **shares,
                     "entropy": 1.234,
-                    "most_entropy": 2.0,
+                    "max_entropy": 2.0,
                     "aligned": 0.7 if kind == "cross" else None,
                     "distance": 0.31 if kind == "cross" else None,
                 }
@@ -123,7 +123,7 @@ def lens(columns, layers):
     names = ["embedding", *(f"layer {i + 1}" for i in range(layers))]
     return {
         "layers": names,
-        "known": True,
+        "has_target": True,
         "columns": columns,
         "symbols": [columns[::-1], *[columns] * layers],
         "probability": GENERATOR.random((layers + 1, len(columns))).tolist(),
@@ -190,7 +190,7 @@ CASES = {
     "lens of more places than fit": lambda: logit_lens(lens([*"3141592653" * 5, "EOS"], 6)),
     "lens of one symbol": lambda: logit_lens(lens(["3", "EOS"], 1)),
     "lens of an answer that nobody knows": lambda: logit_lens(
-        lens(["3", "EOS"], 1) | {"known": False}
+        lens(["3", "EOS"], 1) | {"has_target": False}
     ),
     "contributions": lambda: contributions(parts(enumerate([-1.3, 0.001, 6.4, -0.001, 12.0]))),
     "more contributions than fit": lambda: contributions(
@@ -359,7 +359,7 @@ def test_wrong_symbols_of_the_lens_are_framed():
 def test_symbols_that_nobody_knows_to_be_right_are_not_called_so():
     (caption,) = (
         text.get_text()
-        for text in logit_lens(lens(["4", "EOS"], 1) | {"known": False}).texts
+        for text in logit_lens(lens(["4", "EOS"], 1) | {"has_target": False}).texts
         if "columns:" in text.get_text()
     )
     assert caption.startswith("columns: generated tokens ")

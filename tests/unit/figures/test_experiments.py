@@ -1,7 +1,7 @@
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from playground.experiments.analysis import sentence, summarize_variant
+from playground.experiments.analysis import summarize, summarize_variant
 from playground.experiments.length_generalization import scores, summarize_scheme
 from playground.experiments.spec import Variant
 from playground.figures.experiments import (
@@ -31,13 +31,13 @@ def results(cells=2, seeds=3):
             for seed in range(seeds)
         ]
         told.append(
-            summarize_variant(Variant({"n_heads": at + 1, "norm": "pre"}, {}), runs)
+            summarize_variant(Variant({"n_heads": at + 1, "norm_placement": "pre"}, {}), runs)
             | {"seeds": runs}
         )
     return {
-        "fields": ["n_heads", "norm"],
+        "fields": ["n_heads", "norm_placement"],
         "cells": told,
-        "sentence": sentence(["n_heads", "norm"], told),
+        "summary": summarize(["n_heads", "norm_placement"], told),
     }
 
 
@@ -55,10 +55,10 @@ def by_length(runs=2):
     ]
     return {
         "trained": [1, 4],
-        "longest": 12,
-        "asked": 100,
+        "max_length": 12,
+        "n_requested": 100,
         "rows": rows,
-        "sentence": "Trained on little.",
+        "summary": "Trained on little.",
     }
 
 
@@ -69,7 +69,7 @@ def words(figure):
 def test_experiment_figure_has_summary_dot_per_seed_and_censoring():
     found = results()
     figure = experiment(found)
-    assert found["sentence"].split(";")[0] in words(figure).replace("\n", " ")
+    assert found["summary"].split(";")[0] in words(figure).replace("\n", " ")
     curves, bars = figure.axes
     assert [line.get_xdata().tolist() for line in curves.lines] == [list(range(10, 201, 10))] * 2
     dots = [line for line in bars.lines if line.get_marker() == "o"]
@@ -92,7 +92,7 @@ def test_medians_are_drawn_in_their_range_and_a_single_run_in_its_interval():
     "names",
     [
         ["learned", "alibi"],
-        [f"positions from-the-end, norm {norm}" for norm in ("pre", "post", "pre")],
+        [f"position_type learned-from-end, norm {norm}" for norm in ("pre", "post", "pre")],
         ["a" * 130, "b", "c"],
     ],
 )
@@ -128,7 +128,7 @@ def test_nothing_finished_is_said_rather_than_drawn():
         with pytest.raises(ValueError, match="nothing to draw"):
             draw(empty)
     with pytest.raises(ValueError, match="nothing to draw"):
-        experiment({"fields": [], "cells": [], "sentence": ""})
+        experiment({"fields": [], "cells": [], "summary": ""})
 
 
 def test_every_figure_is_written_in_three_formats(tmp_path):

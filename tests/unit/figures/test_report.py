@@ -99,7 +99,7 @@ def test_the_curve_has_the_points_of_the_run(shipped):
 
 
 def test_what_people_wrote_is_shown_as_they_wrote_it_and_is_no_html(small_run, tmp_path):
-    trainer = Trainer(small_run.replace(steps=2))
+    trainer = Trainer(small_run.replace(max_steps=2))
     save_checkpoint(tmp_path / "small", trainer, list(trainer))
     written = write_report(tmp_path / "small", name=SCRIPT)
     seen = Seen(written)
@@ -109,14 +109,14 @@ def test_what_people_wrote_is_shown_as_they_wrote_it_and_is_no_html(small_run, t
 
 
 def test_report_command_has_new_steps_and_lists_unrepeated_changes(small_run, tmp_path):
-    trainer = Trainer(small_run.replace(steps=2))
+    trainer = Trainer(small_run.replace(max_steps=2))
     lines = [trainer.train_step(), trainer.train_step()]
-    trainer.schedule_change("steps", 4)
+    trainer.schedule_change("max_steps", 4)
     lines += [trainer.train_step()]
     trainer.schedule_change("learning_rate", 1e-4)
     save_checkpoint(tmp_path / "longer", trainer, [*lines, trainer.train_step()])
     text = Seen(write_report(tmp_path / "longer")).text
-    assert "--steps 4" in text
+    assert "--max-steps 4" in text
     assert (
         "Changes during the run that the command does not repeat: from step 4 on, learning_rate "
         "was 0.0001." in text
@@ -126,12 +126,12 @@ def test_report_command_has_new_steps_and_lists_unrepeated_changes(small_run, tm
 def test_a_model_that_attends_to_nothing_and_has_no_curve_has_a_report_too(small_run, tmp_path):
     config = small_run.from_flat(
         {
-            "family": "recurrent",
-            "alignment": "none",
-            "steps": 1,
+            "architecture": "recurrent",
+            "attention": "none",
+            "max_steps": 1,
             "max_length": 4,
             "d_model": 8,
-            "eval_n": 8,
+            "eval_size": 8,
         }
     )
     trainer = Trainer(config)
@@ -198,7 +198,7 @@ def test_the_axes_of_a_family_with_one_stack_are_its_one_row(small_run, family, 
     from playground.training.manifest import Manifest
 
     config = small_run.from_flat(
-        {"family": family, "max_length": 4, "d_model": 8, "n_heads": 1, "n_layers": 1}
+        {"architecture": family, "max_length": 4, "d_model": 8, "n_heads": 1, "n_layers": 1}
     )
     scores = {"n": 0, "exact_match": 0.0, "by_length": []}
     text = render_html(

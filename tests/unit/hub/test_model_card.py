@@ -231,7 +231,7 @@ def test_an_untrained_model_without_metrics_has_no_picture_of_its_training(tmp_p
 
 
 def test_lengths_that_never_trained_are_measured_where_there_are_positions(tmp_path, small_run):
-    config = small_run.replace(min_length=3, max_positions=9, steps=40)
+    config = small_run.replace(min_length=3, max_positions=9, max_steps=40)
     text, _ = assert_whole(card_of(tmp_path / "p", saved(tmp_path / "c", config, 40, scores=True)))
     _, family = load_model(tmp_path / "c")
     for length in (2, 6, 8):
@@ -256,13 +256,14 @@ def test_lengths_that_never_trained_are_measured_where_there_are_positions(tmp_p
 
 def test_a_command_that_would_stop_earlier_is_not_said_to_train_it_again(tmp_path, small_run):
     # as Train on makes them
-    changes = [SettingChange(2, "steps", 40), SettingChange(2, "until", 0.0)]
+    changes = [SettingChange(2, "max_steps", 40), SettingChange(2, "stop_at_exact_match", 0.0)]
     text, _ = assert_whole(
         card_of(
-            tmp_path / "p", saved(tmp_path / "c", small_run.replace(until=0.9), 3, changes=changes)
+            tmp_path / "p",
+            saved(tmp_path / "c", small_run.replace(stop_at_exact_match=0.9), 3, changes=changes),
         )
     )
-    assert "--until 0.9" in text
+    assert "--stop-at-exact-match 0.9" in text
     assert "This command has the same settings, without the changes during training:" in text
 
 
@@ -270,7 +271,7 @@ def test_changes_on_the_way_are_told(tmp_path, small_run):
     changes = [
         SettingChange(0, "speed", 20.0),
         SettingChange(1, "learning_rate", 0.001),
-        SettingChange(2, "steps", 40),
+        SettingChange(2, "max_steps", 40),
         SettingChange(30, "learning_rate", 0.5),
     ]
     text, _ = assert_whole(
@@ -278,7 +279,7 @@ def test_changes_on_the_way_are_told(tmp_path, small_run):
     )
     assert (
         "Settings changed during training:\n\n- from step 2 on, `learning_rate` was 0.001\n- from "
-        "step 3 on, `steps` was 40\n\n" in text
+        "step 3 on, `max_steps` was 40\n\n" in text
     )
     assert "This command has the same settings, without the changes during training:" in text
 
@@ -464,15 +465,15 @@ def test_metrics_that_nobody_measured_are_not_drawn(tmp_path):
 CONFIGS = {
     "default": RunConfig(),
     "one length": RunConfig.from_flat({"min_length": 8, "max_length": 8}),
-    "letters": RunConfig.from_flat({"symbols": 30, "task": "copy", "max_length": 6, "seed": 4}),
+    "letters": RunConfig.from_flat({"n_symbols": 30, "task": "copy", "max_length": 6, "seed": 4}),
     "paper": preset_config("paper", {"max_length": 7}),
-    "write-up": preset_config("write-up", {"until": 0.999, "threads": 2}),
+    "tutorial": preset_config("tutorial", {"stop_at_exact_match": 0.999, "num_threads": 2}),
     "switches": RunConfig.from_flat(
         {
             "attention_bias": False,
-            "tie_output": True,
+            "tie_output_embeddings": True,
             "share_embeddings": True,
-            "epsilon": 1e-16,
+            "adam_eps": 1e-16,
             "max_positions": 30,
         }
     ),
@@ -492,7 +493,7 @@ def test_the_command_line_means_the_same_run(name, step):
     understood = build_config(
         {key: value for key, value in given.items() if value is not None}, preset
     )
-    assert understood == config.replace(steps=step, device="cpu")
+    assert understood == config.replace(max_steps=step, device="cpu")
 
 
 def test_the_command_line_is_short_where_a_preset_says_it():

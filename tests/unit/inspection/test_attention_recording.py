@@ -14,17 +14,17 @@ from tests.support.numpy_reference import reference_attention
 
 KINDS = ("encoder", "decoder", "cross")
 RECIPES = [
-    {"norm": "pre", "positions": "learned"},
-    {"norm": "post", "positions": "sinusoidal", "attention_bias": False},
+    {"norm_placement": "pre", "position_type": "learned"},
+    {"norm_placement": "post", "position_type": "sinusoidal", "attention_bias": False},
     {
-        "norm": "pre",
-        "positions": "sinusoidal",
+        "norm_placement": "pre",
+        "position_type": "sinusoidal",
         "share_embeddings": True,
-        "tie_output": True,
+        "tie_output_embeddings": True,
         "n_layers": 3,
         "n_heads": 1,
     },
-    {"norm": "post", "positions": "learned", "dropout": 0.5, "n_heads": 8},
+    {"norm_placement": "post", "position_type": "learned", "dropout": 0.5, "n_heads": 8},
 ]
 
 

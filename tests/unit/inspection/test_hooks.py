@@ -58,7 +58,7 @@ def check_zeroing(family, batch, plain_BTV, least_change):
         assert (changed_BTV - plain_BTV).abs().max() > least_change, part.name
 
 
-@pytest.mark.parametrize("part", NON_STANDARD_SETTINGS, ids=lambda part: part["positions"])
+@pytest.mark.parametrize("part", NON_STANDARD_SETTINGS, ids=lambda part: part["position_type"])
 def test_parts_of_models_of_other_parts_are_replaced_as_well(part):
     subject = random_model(**part)
     config, batch = subject.transformer.config, subject.held_out(8).batch
@@ -78,7 +78,7 @@ def test_parts_of_models_of_other_parts_are_replaced_as_well(part):
 
 
 def test_positions_that_are_no_vectors_cannot_be_replaced():
-    family = random_model(positions="rope").transformer
+    family = random_model(position_type="rope").transformer
     with (
         pytest.raises(
             ValueError, match="no source positions to replace: with positions 'rope' it adds no"
@@ -90,7 +90,7 @@ def test_positions_that_are_no_vectors_cannot_be_replaced():
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_a_component_replaced_by_zero_is_as_if_its_weights_were_zero(norm):
-    subject = random_model(norm=norm)
+    subject = random_model(norm_placement=norm)
     batch = subject.held_out(8).batch
     plain_BTV = logits(subject.transformer, batch)
     assert len(all_components(subject.transformer.config)) == 3 * 2 * 4 + 4 + 2

@@ -54,7 +54,7 @@ def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
 
 
 def test_other_architectures_have_attention_and_explain_other_views():
-    config = RunConfig.from_flat({"family": "encoder-only"})
+    config = RunConfig.from_flat({"architecture": "encoder-only"})
     subject = InspectedModel.from_model(config, build_model(config))
     told = render_view(subject, "attention", {"text": "3 1 4", "kind": "cross"})
     assert (told["kind"], told["kinds"], told["layers"], told["heads"]) == (

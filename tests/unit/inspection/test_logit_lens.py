@@ -15,10 +15,10 @@ from tests.support.handcrafted_models import (
 
 VARIANTS = [
     {},
-    {"positions": "sinusoidal", "attention_bias": False, "n_layers": 3},
-    {"share_embeddings": True, "tie_output": True, "n_heads": 1},
-    *(part for part in NON_STANDARD_SETTINGS if part.get("norm") != "post"),
-    {"positions": "from-the-end", "norm_kind": "rms"},
+    {"position_type": "sinusoidal", "attention_bias": False, "n_layers": 3},
+    {"share_embeddings": True, "tie_output_embeddings": True, "n_heads": 1},
+    *(part for part in NON_STANDARD_SETTINGS if part.get("norm_placement") != "post"),
+    {"position_type": "learned-from-end", "norm_type": "rms"},
 ]
 
 
@@ -29,7 +29,7 @@ def logits(subject, batch):
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_logit_lens_equals_output_only_at_the_last_layer(norm):
-    subject = random_model(norm=norm, n_layers=3)
+    subject = random_model(norm_placement=norm, n_layers=3)
     batch = subject.held_out(8).batch
     lens_LBTV = logit_lens(subject.transformer, batch)
     assert lens_LBTV.shape == (4, *logits(subject, batch).shape)
@@ -39,7 +39,7 @@ def test_logit_lens_equals_output_only_at_the_last_layer(norm):
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_the_lens_after_a_layer_is_the_output_of_a_model_that_ends_there(norm):
-    subject = random_model(norm=norm, n_layers=3)
+    subject = random_model(norm_placement=norm, n_layers=3)
     batch = subject.held_out(8).batch
     lens_LBTV = logit_lens(subject.transformer, batch)
     memory_BSD = subject.transformer.encode(batch.source_BS)
@@ -151,7 +151,7 @@ def test_a_part_that_says_nothing_contributes_nothing():
 
 
 def test_post_norm_attribution_is_rejected_with_alternatives():
-    subject = random_model(norm="post")
+    subject = random_model(norm_placement="post")
     with pytest.raises(
         InspectionError,
         match=r"pre-norm model;.*use the logit lens, ablation or activation patching",

@@ -78,7 +78,7 @@ def test_four_kinds_of_attention_on_one_sequence():
     assert not torch.allclose(kinds["cross"], kinds["bidirectional"])
 
 
-@pytest.mark.parametrize("part", NON_STANDARD_SETTINGS, ids=lambda part: part["positions"])
+@pytest.mark.parametrize("part", NON_STANDARD_SETTINGS, ids=lambda part: part["position_type"])
 def test_the_heads_of_a_model_of_other_parts_look_where_they_do(part):
     subject = random_model(**part)
     batch = subject.encode_text("3 1 4 1")

@@ -45,7 +45,11 @@ def test_torchs_stacks_are_those_of_nn_transformer():
 @pytest.mark.parametrize(("share", "tie", "bias"), [*itertools.product([True, False], repeat=3)])
 def test_the_parts_sum_to_the_model_whatever_its_choices(norm, share, tie, bias):
     config = ModelConfig(
-        norm=norm, share_embeddings=share, tie_output=tie, attention_bias=bias, n_layers=3
+        norm_placement=norm,
+        share_embeddings=share,
+        tie_output_embeddings=tie,
+        attention_bias=bias,
+        n_layers=3,
     )
     parts = count_parameters(config)
     assert sum(parts.values()) == config.parameter_count()
@@ -59,11 +63,11 @@ def test_the_parts_sum_to_the_model_whatever_its_choices(norm, share, tie, bias)
 def test_where_ours_has_biases_and_final_norms_too_there_is_no_difference():
     assert all(
         part.ours == part.torch and not part.reason
-        for part in compare_with_torch(ModelConfig(norm="pre"))
+        for part in compare_with_torch(ModelConfig(norm_placement="pre"))
     )
 
 
-@pytest.mark.parametrize("part", OTHER_PARTS, ids=lambda part: part["positions"])
+@pytest.mark.parametrize("part", OTHER_PARTS, ids=lambda part: part["position_type"])
 def test_variant_parameter_counts_match_and_differences_have_reasons(part):
     config = ModelConfig(**part)
     parts = compare_with_torch(config)
@@ -73,13 +77,15 @@ def test_variant_parameter_counts_match_and_differences_have_reasons(part):
         == config.parameter_count()
     )
     assert [each.group for each in parts if bool(each.reason) != (each.ours != each.torch)] == []
-    assert (count_parameters(config)["relative position bias"] > 0) == (part["positions"] == "t5")
+    assert (count_parameters(config)["relative position bias"] > 0) == (
+        part["position_type"] == "t5"
+    )
 
 
 def test_the_shape_table_shows_shared_keys_and_heads_of_other_sizes():
     shapes = {
         row.name: row.shape
-        for row in attention_shapes(ModelConfig(n_heads=4, kv_heads=2, d_k=6, d_v=5), 7)
+        for row in attention_shapes(ModelConfig(n_heads=4, n_kv_heads=2, d_k=6, d_v=5), 7)
     }
     assert shapes == {
         "X": (7, 64),

@@ -130,8 +130,8 @@ def test_contributions_are_told_where_the_model_is_least_sure(mixed):
 
 
 def test_a_model_that_adds_no_positions_has_no_picture_of_them():
-    assert positions(random_model(positions="rope")) is None
-    assert positions(random_model(positions="from-the-end"))["kind"] == "from-the-end"
+    assert positions(random_model(position_type="rope")) is None
+    assert positions(random_model(position_type="learned-from-end"))["kind"] == "learned-from-end"
 
 
 def test_positions_are_the_models_as_far_as_its_sequences_reach():
@@ -154,7 +154,7 @@ def test_positions_are_the_models_as_far_as_its_sequences_reach():
 
 
 def test_a_post_norm_model_has_a_report_without_contributions():
-    subject = random_model(norm="post", positions="sinusoidal")
+    subject = random_model(norm_placement="post", position_type="sinusoidal")
     found = build_report(subject, "3 1 4", n=20)
     assert set(FIGURES) - set(found) == {"contributions", "heads-over-training"} | OF_TRAINING
 
@@ -169,7 +169,10 @@ def test_a_sequence_that_cannot_be_read_is_refused_before_anything_is_done(mixed
 def test_nothing_is_called_right_where_nobody_knows_it(rowed):
     found = build_report(rowed, "b a", n=4)
     assert {step["right"] for step in found["cross-attention-by-step"]["steps"]} == {None}
-    assert (found["logit-lens"]["known"], lens(rowed, rowed.encode_text("a b"))["known"]) == (
+    assert (
+        found["logit-lens"]["has_target"],
+        lens(rowed, rowed.encode_text("a b"))["has_target"],
+    ) == (
         False,
         True,
     )

@@ -14,9 +14,15 @@ from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import NON_STANDARD_SETTINGS, random_model
 
 RECIPES = [
-    {"norm": "pre"},
-    {"norm": "post", "positions": "sinusoidal", "attention_bias": False},
-    {"norm": "pre", "n_layers": 1, "n_heads": 1, "tie_output": True, "share_embeddings": True},
+    {"norm_placement": "pre"},
+    {"norm_placement": "post", "position_type": "sinusoidal", "attention_bias": False},
+    {
+        "norm_placement": "pre",
+        "n_layers": 1,
+        "n_heads": 1,
+        "tie_output_embeddings": True,
+        "share_embeddings": True,
+    },
     *NON_STANDARD_SETTINGS,
 ]
 ATTENTION = [
@@ -43,8 +49,10 @@ def own_attention(config):
         ATTENTION[: ATTENTION.index("scores")],
         ATTENTION[ATTENTION.index("scores") + 1 :],
     )
-    turned = ["turned queries", "turned keys"] if config.positions == "rope" else []
-    distance = ["distance", "scores and distance"] if config.positions in ("alibi", "t5") else []
+    turned = ["turned queries", "turned keys"] if config.position_type == "rope" else []
+    distance = (
+        ["distance", "scores and distance"] if config.position_type in ("alibi", "t5") else []
+    )
     return [*before, *turned, "scores", *distance, *after]
 
 
@@ -66,7 +74,11 @@ def test_the_stages_stand_in_the_order_in_which_the_model_computes_them(recipe):
     subject, _, walk = trace_of(**recipe)
     found = {block: [stage.name for stage in stages] for block, stages in blocks(walk).items()}
     config = subject.transformer.config
-    pre, network, own = config.norm == "pre", NETWORK[config.activation], own_attention(config)
+    pre, network, own = (
+        config.norm_placement == "pre",
+        NETWORK[config.activation],
+        own_attention(config),
+    )
     embedding = ["symbols", "positions", "sum"] if config.n_position_vectors else ["symbols"]
     expected = {"source embedding": embedding}
     layers = range(1, subject.transformer.config.n_layers + 1)
@@ -97,7 +109,7 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
     on show.
     """
     subject, _, walk = trace_of(**recipe)
-    family, pre = subject.transformer, subject.transformer.config.norm == "pre"
+    family, pre = subject.transformer, subject.transformer.config.norm_placement == "pre"
     close = {"atol": 1e-5, "rtol": 1e-5}
     x = memory = None
     for block, stages in blocks(walk).items():
@@ -117,7 +129,7 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
             torch.testing.assert_close(
                 tensor["sum" if subject.transformer.config.n_position_vectors else "symbols"], x
             )
-            if subject.transformer.config.positions in ("learned", "sinusoidal"):
+            if subject.transformer.config.position_type in ("learned", "sinusoidal"):
                 assert torch.equal(tensor["positions"], table.positions.detach()[: len(tokens)])
         elif block.endswith("final norm"):
             norm = family.encoder_norm if block.startswith("encoder") else family.decoder_norm
@@ -280,7 +292,7 @@ def test_any_score_is_the_dot_product_that_made_it(kind):
 
 @pytest.mark.parametrize("positions", ["rope", "alibi", "t5"])
 def test_a_score_holds_what_self_attention_is_told_of_places(positions):
-    _, _, walk = trace_of("5 3 9 1", positions=positions, kv_heads=2)
+    _, _, walk = trace_of("5 3 9 1", position_type=positions, n_kv_heads=2)
     for kind, query, memory in itertools.product(
         ("encoder", "decoder", "cross"), range(5), range(5)
     ):

@@ -57,7 +57,7 @@ def test_a_longer_sequence_than_it_was_trained_on_is_said(subject):
 def test_steps_are_the_answer_with_its_probabilities(subject):
     told = render_view(subject, "steps", {"text": "3 1 4"})
     assert [step["chosen"] for step in told["steps"]] == ["4", "1", "3", "EOS"] == told["written"]
-    assert [step["given"] for step in told["steps"]] == [
+    assert [step["prefix"] for step in told["steps"]] == [
         ["SOS"],
         ["SOS", "4"],
         ["SOS", "4", "1"],
@@ -90,16 +90,16 @@ def test_the_right_answer_that_is_given_is_not_taken_for_the_models_own(view):
     assert at == given["answer"]
 
 
-@pytest.mark.parametrize("family", ["prebuilt", "decoder-only", "bert"])
+@pytest.mark.parametrize("family", ["torch-transformer", "decoder-only", "bert"])
 def test_nor_is_it_of_another_family(family):
-    config = RunConfig.from_flat({"family": family})
+    config = RunConfig.from_flat({"architecture": family})
     untrained = InspectedModel.from_model(config, build_model(config))
     own, given = (
         render_view(untrained, "attention", {"text": "3 1 4", "way": way})
         for way in ("own", "right")
     )
     assert given["written"] == own["written"] != given["answer"] == ["4", "1", "3", "EOS"]
-    assert given["family"] == family  # the page's caption goes by it
+    assert given["architecture"] == family  # the page's caption goes by it
 
 
 def test_whether_an_answer_is_right_is_not_said_where_nobody_knows(rowed):
@@ -112,7 +112,8 @@ def test_whether_an_answer_is_right_is_not_said_where_nobody_knows(rowed):
         None
     }
     assert (
-        "generated tokens " in render_view(rowed, "walk", {"text": "b a"})["steps"][3]["sentence"]
+        "generated tokens "
+        in render_view(rowed, "walk", {"text": "b a"})["steps"][3]["description"]
     )
     known = render_view(rowed, "steps", {"text": "a b"})
     assert (known["answer"], known["note"], known["steps"][0]["right"]) == (

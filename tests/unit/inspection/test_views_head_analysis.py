@@ -81,7 +81,7 @@ def test_scores_of_heads_are_those_measured_on_256_held_out_sequences(mixed):
 
 def test_working_head_is_described_by_position_from_the_end(handmade, one_head):
     assert (
-        by_name(shown(handmade, "heads")["heads"], "says")[WORKING_HEAD.name]
+        by_name(shown(handmade, "heads")["heads"], "description")[WORKING_HEAD.name]
         == "attends to its position counted from the end"
     )
     assert shown(one_head, "heads")["heads"][-1]["best"] == "anti-diagonal"
@@ -128,7 +128,7 @@ def test_a_head_with_two_places_to_look_at_is_given_no_pattern(task, flat):
         if row["kind"] == "decoder"
     ]
     assert rows
-    assert not {row["says"] for row in rows} & (
+    assert not {row["description"] for row in rows} & (
         set(PATTERN_SENTENCES.values()) - {"attends uniformly"}
     )
     assert not {row["best"] for row in rows} & (set(PATTERNS) - {"uniform"})
@@ -147,7 +147,7 @@ def test_scores_over_training_show_when_a_head_became_the_reversing_one(small_ru
     subject = InspectedModel.from_model(small_run, ages[0])
     data = render_view(subject, "heads-over-training", {"history": files})
     assert data["steps"] == sorted(ages)
-    assert data["kept"] == len(ages)
+    assert data["n_steps"] == len(ages)
     cross = next(row for row in data["heads"] if row["kind"] == "cross")
     assert cross["aligned"][-1] > 2 * cross["aligned"][0]
     last = score_heads(InspectedModel.from_model(small_run, ages[max(ages)]))
@@ -316,7 +316,7 @@ def test_answer_log_prob_is_summed_over_all_its_tokens(mixed):
 
 
 def test_patching_finds_the_working_head(handmade):
-    data = shown(handmade, "patch", place=1, symbol="7")
+    data = shown(handmade, "patch", source_position=1, symbol="7")
     assert (data["changed"], data["position"], data["token"], data["other"]) == (
         [*"37415"],
         3,
@@ -327,12 +327,12 @@ def test_patching_finds_the_working_head(handmade):
     for row in data["heads"]:
         assert row["recovered"] == pytest.approx(float(row["name"] == WORKING_HEAD.name), abs=0.01)
     # the next one of the vocabulary, which ends at 9
-    assert shown(handmade, "patch", "90000", place=0)["symbol"] == "0"
+    assert shown(handmade, "patch", "90000", source_position=0)["symbol"] == "0"
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_the_lens_ends_with_what_the_model_says(norm):
-    subject = random_model(norm=norm)
+    subject = random_model(norm_placement=norm)
     batch = subject.encode_text("314")
     with torch.no_grad():
         probabilities_TV = subject.transformer(batch.source_BS, batch.decoder_input_BT)[0].softmax(
@@ -340,7 +340,7 @@ def test_the_lens_ends_with_what_the_model_says(norm):
         )
     data = shown(subject, "lens", "314")
     assert data["layers"] == ["embedding", "layer 1", "layer 2"]
-    assert data["given"] == ["SOS", *"413"]
+    assert data["decoder_input"] == ["SOS", *"413"]
     assert data["right"] == [*"413", "EOS"]
     for t, candidates in enumerate(data["candidates"][-1]):
         values, tokens = probabilities_TV[t].topk(3)
@@ -374,7 +374,7 @@ def test_attribution_view_sums_to_logit_and_defaults_to_runner_up(mixed):
 
 
 def test_a_post_norm_model_has_a_lens_and_for_contributions_a_sentence():
-    subject = random_model(norm="post")
+    subject = random_model(norm_placement="post")
     assert (
         "logit attribution needs a pre-norm model"
         in render_view(subject, "contributions", {"text": "314"})["error"]
@@ -402,7 +402,7 @@ def test_a_text_that_is_none_is_answered_with_a_sentence(one_head, text):
         ("away-answer", "how"),
         ("away-answer", "parts"),
         ("away-answer", "keep"),
-        ("patch", "place"),
+        ("patch", "source_position"),
         ("patch", "symbol"),
         ("contributions", "position"),
         ("contributions", "symbol"),

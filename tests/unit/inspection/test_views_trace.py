@@ -17,9 +17,20 @@ from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import NON_STANDARD_SETTINGS, random_model
 
 RECIPES = [
-    {"norm": "pre"},
-    {"norm": "post", "positions": "sinusoidal", "attention_bias": False, "position_scale": 0.7},
-    {"norm": "pre", "n_layers": 1, "n_heads": 1, "tie_output": True, "share_embeddings": True},
+    {"norm_placement": "pre"},
+    {
+        "norm_placement": "post",
+        "position_type": "sinusoidal",
+        "attention_bias": False,
+        "sinusoidal_scale": 0.7,
+    },
+    {
+        "norm_placement": "pre",
+        "n_layers": 1,
+        "n_heads": 1,
+        "tie_output_embeddings": True,
+        "share_embeddings": True,
+    },
     *NON_STANDARD_SETTINGS,
 ]
 
@@ -121,15 +132,15 @@ def test_the_six_steps_tell_of_this_very_sequence(mixed):
     steps = found["steps"]
     assert len(steps) == 6
     assert [found["stages"][step["stage"]]["step"] for step in steps] == list(range(6))
-    assert "5 3 9 EOS: 4 vectors of size 64" in steps[0]["sentence"]
-    assert "Decoder input SOS 9 3 5, target 9 3 5 EOS" in steps[3]["sentence"]
-    assert "positions 3 2 1" in steps[4]["sentence"]  # backwards over the memory
-    assert steps[5]["sentence"].endswith("9 3 5 EOS.")
+    assert "5 3 9 EOS: 4 vectors of size 64" in steps[0]["description"]
+    assert "Decoder input SOS 9 3 5, target 9 3 5 EOS" in steps[3]["description"]
+    assert "positions 3 2 1" in steps[4]["description"]  # backwards over the memory
+    assert steps[5]["description"].endswith("9 3 5 EOS.")
     own = record_teacher_forced(mixed.transformer, mixed.encode_text("5 3 9")).attention_weights[
         "encoder"
     ][0, 0, 0, 0]
-    assert f"{float(own.max()):.2f} of " in steps[2]["sentence"]
-    assert "64 → 128 → 64" in steps[2]["sentence"]
+    assert f"{float(own.max()):.2f} of " in steps[2]["description"]
+    assert "64 → 128 → 64" in steps[2]["description"]
     crossing = ask(
         mixed,
         "walk",
@@ -183,7 +194,7 @@ def test_any_number_of_any_stage_follows_from_what_is_shown_of_its_origin(recipe
             expected = float(table[row, column].detach())
             kinds.add(origin["kind"])
             if math.isinf(expected):
-                assert (origin["value"], origin["may_look"]) == (None, False)
+                assert (origin["value"], origin["attended"]) == (None, False)
                 continue
             assert origin["value"] == close(expected)
             assert {"product": summed, "mixed": mixed_up, "parts": joined}[origin["kind"]](
@@ -358,18 +369,21 @@ def test_positions_neighbours_and_map_use_the_requested_side():
     ],
 )
 def test_model_without_position_vectors_describes_its_alternative(kind, says):
-    found = ask(random_model(positions=kind), "symbols")["positions"]
-    assert (found["weights"], found["of"], found["loudness"]) == ([], [0, 16], None)
-    assert found["told"].startswith("The model adds no position vectors: ")
-    assert says in found["told"]
+    found = ask(random_model(position_type=kind), "symbols")["positions"]
+    assert (found["weights"], found["of"], found["rms"]) == ([], [0, 16], None)
+    assert found["description"].startswith("The model adds no position vectors: ")
+    assert says in found["description"]
 
 
 def test_positions_on_show_are_those_that_are_taken():
-    ended = random_model(positions="from-the-end")
+    ended = random_model(position_type="learned-from-end")
     found = ask(ended, "symbols")["positions"]
-    assert "counted from the end" in found["told"]
-    assert "counted from the end" not in ask(ended, "symbols", side="target")["positions"]["told"]
-    subject = random_model(positions="randomised", position_range=27)
+    assert "counted from the end" in found["description"]
+    assert (
+        "counted from the end"
+        not in ask(ended, "symbols", side="target")["positions"]["description"]
+    )
+    subject = random_model(position_type="randomized", randomized_range=27)
     found = ask(subject, "symbols")["positions"]
     assert found["of"] == [9, 16]
     torch.testing.assert_close(
@@ -413,7 +427,7 @@ def test_padding_and_causal_masks_match_the_sequence():
     assert found["padding"]["mask"] == [1, 1, 1, 1, 0, 0, 0]
     assert found["padding"]["published"] == [[87, 600, 0, 0, 0], [1, 1, 0, 0, 0]]
     assert found["padding"]["changed"] < 1e-4
-    assert found["look_ahead"] == {
+    assert found["causal"] == {
         "names": ["SOS", "9", "3", "5"],
         "mask": [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]],
     }

@@ -28,16 +28,16 @@ from tests.support.handcrafted_models import random_model, redundant_heads_model
 
 SMALL = {
     "max_length": 3,
-    "symbols": 10,
+    "n_symbols": 10,
     "d_model": 16,
     "n_heads": 2,
     "n_layers": 1,
     "d_ff": 32,
     "batch_size": 64,
-    "steps": 120,
-    "decay_steps": 120,
+    "max_steps": 120,
+    "lr_decay_steps": 120,
     "eval_every": 10,
-    "eval_n": 64,
+    "eval_size": 64,
     "learning_rate": 1e-2,
 }
 
@@ -93,7 +93,7 @@ def test_every_lesson_has_a_known_measurement_and_valid_runs():
 def test_seeds_and_options_are_those_of_the_runs():
     stop = LESSONS["stop-7"]
     (config,) = configs(stop, validate_options(stop, {"positions": "rope", "seed": 7})).values()
-    assert (config.model.positions, config.training.seed, config.task.max_length) == (
+    assert (config.model.position_type, config.training.seed, config.task.max_length) == (
         "rope",
         7,
         lessons.TRAIN_MAX_LENGTH,
@@ -153,7 +153,7 @@ def agrees(stop, told):
     assert is_correct(stop, told["answer"], told["answer"])
     others = stop.choices if stop.kind == CHOICE else range(stop.low, stop.high + 1)
     assert any(not is_correct(stop, other, told["answer"]) for other in others)
-    assert told["says"]
+    assert told["explanation"]
     assert told["pictures"]
 
 
@@ -162,11 +162,11 @@ def test_the_crossing_is_the_first_look_with_half_of_them_right(trained):
     told = MEASURES["half_accuracy_step"]([run], {})
     steps = [line["step"] for line in run.lines if line.get("exact_match", 0) >= 0.5]
     assert told["answer"] == steps[0]
-    assert f"{run.evaluations[0]['scored']} held-out" in told["says"]
+    assert f"{run.evaluations[0]['scored']} held-out" in told["explanation"]
     agrees(LESSONS["stop-1"], told)
     never = MEASURES["half_accuracy_step"]([with_lines(run, "slow", [0.1, 0.4])], {})
     assert never["answer"] is None
-    assert "never reached one half" in never["says"]
+    assert "never reached one half" in never["explanation"]
 
 
 def test_the_first_look_is_where_most_weight_lies(trained):
@@ -176,7 +176,7 @@ def test_the_first_look_is_where_most_weight_lies(trained):
     record = run.subject.transformer.forward_with_attention(source, torch.tensor([[1]]))[1]
     weights = torch.stack([each[0, :, 0] for each in record.cross]).mean((0, 1))
     assert told["answer"] == int(weights.argmax()) + 1
-    assert measurements.percent(float(weights.detach().max())) in told["says"]
+    assert measurements.percent(float(weights.detach().max())) in told["explanation"]
     agrees(LESSONS["stop-2"], told)
 
 
@@ -189,10 +189,10 @@ def test_symbols_and_their_order_are_told_apart():
 
 def test_without_positions_the_order_is_lost(trained):
     told = MEASURES["without_positions"](
-        [trained("with positions"), trained("without positions", positions="none")], {}
+        [trained("with positions"), trained("without positions", position_type="none")], {}
     )
     assert told["answer"] in ("order", "both")
-    assert ("not even learned to generate the right tokens" in told["says"]) == (
+    assert ("not even learned to generate the right tokens" in told["explanation"]) == (
         told["answer"] == "both"
     )
     agrees(LESSONS["stop-3"], told)
@@ -233,39 +233,39 @@ def test_which_loss_is_lower(trained, cosine, constant, answer):
         {},
     )
     assert told["answer"] == answer
-    assert ("do not show that effect" in told["says"]) == (answer != "cosine")
+    assert ("do not show that effect" in told["explanation"]) == (answer != "cosine")
     agrees(LESSONS["stop-5"], told)
 
 
 def test_the_head_that_is_missed_most_leads_the_list(trained):
-    told = MEASURES["most_important_head"]([trained()], {})
+    told = MEASURES["rank_heads"]([trained()], {})
     bars = told["pictures"][0]["bars"]
     assert len(bars) == 6  # three kinds, one layer, two heads
     assert bars[0]["value"] == max(bar["value"] for bar in bars)
-    assert bars[0]["label"] == told["told"]
-    assert told["told"].startswith(Component(told["answer"], 0).name)
+    assert bars[0]["label"] == told["outcome"]
+    assert told["outcome"].startswith(Component(told["answer"], 0).name)
     agrees(LESSONS["stop-6"], told)
 
 
 def test_unneeded_heads_are_distinguished_from_redundant_heads():
     idle, doubled = (
-        MEASURES["most_important_head"]([SimpleNamespace(subject=made())], {})
+        MEASURES["rank_heads"]([SimpleNamespace(subject=made())], {})
         for made in (reversing_model, redundant_heads_model)
     )
-    assert "redundant" not in idle["says"]
-    assert "11 of 12 heads have a negligible effect one at a time" in idle["says"]
+    assert "redundant" not in idle["explanation"]
+    assert "11 of 12 heads have a negligible effect one at a time" in idle["explanation"]
     assert (
         "without all 11 together, exact match is 100\u00a0%: this task does not need them."
-        in idle["says"]
+        in idle["explanation"]
     )
-    assert "These heads are redundant" in doubled["says"]
-    assert "without all 12 together, exact match is 0\u00a0%" in doubled["says"]
+    assert "These heads are redundant" in doubled["explanation"]
+    assert "without all 12 together, exact match is 0\u00a0%" in doubled["explanation"]
 
 
 def test_of_a_model_that_has_learned_nothing_nothing_is_said_of_its_heads():
-    told = MEASURES["most_important_head"]([SimpleNamespace(subject=random_model())], {})
-    assert "can fall only a little" in told["says"]
-    assert "redundant" not in told["says"]
+    told = MEASURES["rank_heads"]([SimpleNamespace(subject=random_model())], {})
+    assert "can fall only a little" in told["explanation"]
+    assert "redundant" not in told["explanation"]
 
 
 def test_the_length_at_which_it_falls_is_counted(trained):
@@ -289,5 +289,5 @@ def test_smoothing_makes_it_less_sure(trained):
     plain, smooth = trained("without smoothing"), trained("with smoothing", label_smoothing=0.1)
     told = MEASURES["mean_confidence"]([plain, smooth], {})
     assert told["answer"] < 100 * told["pictures"][0]["bars"][0]["value"]
-    assert measurements.percent(0.9 + 0.1 / 13) in told["says"]
+    assert measurements.percent(0.9 + 0.1 / 13) in told["explanation"]
     agrees(LESSONS["stop-8"], told)

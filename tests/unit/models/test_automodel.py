@@ -22,24 +22,30 @@ from playground.tasks.held_out import build_held_out_set
 from playground.training.checkpoint import serialize_tensors, weights_by_name
 from tests.support.small_models import build_small
 
-FLAGS = ("share_embeddings", "tie_output", "attention_bias")
+FLAGS = ("share_embeddings", "tie_output_embeddings", "attention_bias")
 OPTIONS = [
-    {"norm": norm, "positions": positions} | dict(zip(FLAGS, flags, strict=True))
+    {"norm_placement": norm, "position_type": positions} | dict(zip(FLAGS, flags, strict=True))
     for norm, positions, *flags in itertools.product(
         ("pre", "post"), ("learned", "sinusoidal"), *[(False, True)] * 3
     )
 ]
 PARTS = [
     *(
-        {"positions": kind}
-        for kind in ("none", "from-the-end", "rope", "alibi", "t5", "randomised")
+        {"position_type": kind}
+        for kind in ("none", "learned-from-end", "rope", "alibi", "t5", "randomized")
     ),
-    {"norm_kind": "rms", "activation": "swiglu", "kv_heads": 2, "bias": False, "tie_output": True},
-    {"kv_heads": 1, "d_k": 6, "d_v": 10, "activation": "gelu", "positions": "rope"},
+    {
+        "norm_type": "rms",
+        "activation": "swiglu",
+        "n_kv_heads": 2,
+        "bias": False,
+        "tie_output_embeddings": True,
+    },
+    {"n_kv_heads": 1, "d_k": 6, "d_v": 10, "activation": "gelu", "position_type": "rope"},
 ]
 DEPTHS = [
     {"n_layers": 1, "n_heads": 1},
-    {"n_layers": 3, "n_heads": 8, "position_scale": 0.5, "source_vocabulary": 20},
+    {"n_layers": 3, "n_heads": 8, "sinusoidal_scale": 0.5, "source_vocab_size": 20},
 ]
 
 
@@ -143,7 +149,7 @@ def test_what_is_saved_again_loads_again(changes, tmp_path):
     batch = inputs_of(sources(8)) | {"decoder_input_ids": targets(8)}
     assert torch.equal(again(**batch).logits, theirs(**batch).logits)
     shared = again.get_output_embeddings().weight is again.get_input_embeddings().weight
-    assert shared == (changes["tie_output"] and changes["share_embeddings"])
+    assert shared == (changes["tie_output_embeddings"] and changes["share_embeddings"])
 
 
 @torch.no_grad()
@@ -204,7 +210,7 @@ def test_greedy_decoding_is_ours(changes, tmp_path):
 
 
 def test_beams_find_the_most_likely_of_all_answers(tmp_path):
-    model = build(source_vocabulary=5, target_vocabulary=5, max_positions=3)
+    model = build(source_vocab_size=5, target_vocab_size=5, max_positions=3)
     theirs = loaded(model, tmp_path)
     source_BS = sources(6, 3, 5)
     settings = {"length_penalty": 0.0, "early_stopping": "never", "max_new_tokens": 3}
@@ -378,7 +384,7 @@ def test_a_cache_may_be_filled_step_by_step_or_at_once(pair):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"positions": "randomised", "dropout": 0.5}], ids=["learned", "randomised"]
+    "changes", [{}, {"position_type": "randomized", "dropout": 0.5}], ids=["learned", "randomized"]
 )
 def test_generation_in_training_mode_keeps_no_dropout_in_a_cache(changes, tmp_path, counted):
     theirs = loaded(build(**changes), tmp_path).train()
@@ -389,7 +395,7 @@ def test_generation_in_training_mode_keeps_no_dropout_in_a_cache(changes, tmp_pa
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
 @pytest.mark.parametrize("kind", POSITION_TYPES)
 def test_every_kind_of_positions_works_in_every_precision(kind, dtype, tmp_path):
-    theirs = loaded(build(positions=kind), tmp_path).to(dtype)
+    theirs = loaded(build(position_type=kind), tmp_path).to(dtype)
     source_BS, target_BT = sources(6), targets(6)
     with torch.no_grad():
         asked = inputs_of(source_BS) | {"decoder_input_ids": target_BT}
@@ -422,9 +428,11 @@ def test_what_is_too_long_or_missing_is_said(pair):
 
 
 def test_its_config_is_held_to_what_a_model_can_be(tmp_path):
-    config = PlaygroundConfig(d_model=24, n_heads=3, norm="post", tie_output=True)
+    config = PlaygroundConfig(
+        d_model=24, n_heads=3, norm_placement="post", tie_output_embeddings=True
+    )
     assert config.to_model_config() == ModelConfig(
-        d_model=24, n_heads=3, norm="post", tie_output=True
+        d_model=24, n_heads=3, norm_placement="post", tie_output_embeddings=True
     )
     assert (config.hidden_size, config.num_attention_heads, config.vocab_size) == (24, 3, 13)
     config.save_pretrained(tmp_path)
@@ -443,7 +451,7 @@ def test_its_config_is_held_to_what_a_model_can_be(tmp_path):
 
 def test_a_new_one_starts_as_the_transformer_does():
     """Nothing of transformers' own initialisation gets in between."""
-    sizes = {"positions": "sinusoidal", "position_scale": 0.3}
+    sizes = {"position_type": "sinusoidal", "sinusoidal_scale": 0.3}
     torch.manual_seed(5)
     ours = EncoderDecoder(ModelConfig(**sizes))
     torch.manual_seed(5)

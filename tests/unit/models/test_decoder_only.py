@@ -26,7 +26,7 @@ def test_places_are_counted_from_the_first_symbol():
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none", "rope", "alibi", "t5"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_padding_in_front_changes_nothing(positions, norm):
-    decoder = model(positions=positions, norm=norm)
+    decoder = model(position_type=positions, norm_placement=norm)
     row_BW = torch.tensor([[3, 4, 2, 4, 3]])
     weights, wide_weights = [], []
     alone = decoder(row_BW, weights)
@@ -57,18 +57,18 @@ def test_decoder_only_has_positions_for_longest_source_and_target():
 
 
 def test_a_tied_output_reuses_the_symbols():
-    decoder = model(tie_output=True)
+    decoder = model(tie_output_embeddings=True)
     assert decoder.output.weight is decoder.embedding.tokens.weight
 
 
 def test_relative_positions_look_back_only():
-    assert model(positions="t5").layers[0].self_attention.relation.causal
+    assert model(position_type="t5").layers[0].self_attention.relation.causal
 
 
 def test_places_that_only_an_encoder_decoder_has_are_refused():
-    for positions in ("from-the-end", "randomised"):
+    for positions in ("learned-from-end", "randomized"):
         with pytest.raises(
             ConfigError,
             match="which only the encoder-decoder has; choose one of learned, sinusoidal, none",
         ):
-            model(positions=positions)
+            model(position_type=positions)

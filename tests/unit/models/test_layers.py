@@ -21,7 +21,9 @@ def test_post_norm_normalizes_residual_sum_and_pre_norm_the_input():
     torch.manual_seed(0)
     x_BSD, result_BSD = torch.randn(2, 3, 8), torch.randn(2, 3, 8)
     normal = torch.nn.functional.layer_norm
-    post, pre = (ResidualNorm(ModelConfig(d_model=8, norm=norm)) for norm in ("post", "pre"))
+    post, pre = (
+        ResidualNorm(ModelConfig(d_model=8, norm_placement=norm)) for norm in ("post", "pre")
+    )
     assert torch.equal(post.sublayer_input(x_BSD), x_BSD)
     torch.testing.assert_close(post.add(x_BSD, result_BSD), normal(x_BSD + result_BSD, (8,)))
     torch.testing.assert_close(pre.sublayer_input(x_BSD), normal(x_BSD, (8,)))
@@ -30,7 +32,7 @@ def test_post_norm_normalizes_residual_sum_and_pre_norm_the_input():
 
 def test_dropout_applies_to_sublayer_output_and_not_to_residual():
     torch.manual_seed(0)
-    around = ResidualNorm(ModelConfig(d_model=64, dropout=0.3, norm="pre"))
+    around = ResidualNorm(ModelConfig(d_model=64, dropout=0.3, norm_placement="pre"))
     x_BSD, ones_BSD = torch.full((8, 20, 64), 5.0), torch.ones(8, 20, 64)
     added_BSD = around.add(x_BSD, ones_BSD) - x_BSD
     assert float((added_BSD == 0).float().mean()) == pytest.approx(0.3, abs=0.02)

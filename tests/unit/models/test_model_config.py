@@ -57,7 +57,7 @@ def test_a_field_refuses_what_is_not_of_its_kind_and_names_itself(name, value):
 def test_numeric_field_accepts_its_range_and_rejects_values_outside(name):
     low, high = FIELDS[name].metadata["low"], FIELDS[name].metadata["high"]
     # so that no two fields contradict each other
-    others = {"n_heads": 64 if name == "kv_heads" else 1, "share_embeddings": False}
+    others = {"n_heads": 64 if name == "n_kv_heads" else 1, "share_embeddings": False}
     for value in (low, high):
         assert getattr(ModelConfig(**others | {name: value}), name) == value
     for value in (low - 1, high + 1):
@@ -81,42 +81,42 @@ def test_heads_that_do_not_divide_the_width_are_told_which_numbers_do():
 def test_shared_embeddings_with_unequal_vocabularies_are_rejected():
     with pytest.raises(
         ConfigError,
-        match="source_vocabulary is 13 and target_vocabulary 14; make them equal or turn",
+        match="source_vocab_size is 13 and target_vocab_size 14; make them equal or turn",
     ) as caught:
-        ModelConfig(target_vocabulary=14, share_embeddings=True)
+        ModelConfig(target_vocab_size=14, share_embeddings=True)
     assert caught.value.field == "share_embeddings"
-    assert ModelConfig(target_vocabulary=14, share_embeddings=False).target_vocabulary == 14
+    assert ModelConfig(target_vocab_size=14, share_embeddings=False).target_vocab_size == 14
 
 
 def test_sine_waves_need_an_even_width():
     with pytest.raises(ConfigError, match="d_model is 7") as caught:
-        ModelConfig(d_model=7, n_heads=1, positions="sinusoidal")
+        ModelConfig(d_model=7, n_heads=1, position_type="sinusoidal")
     assert caught.value.field == "d_model"
-    assert ModelConfig(d_model=7, n_heads=1, positions="learned").d_model == 7
+    assert ModelConfig(d_model=7, n_heads=1, position_type="learned").d_model == 7
 
 
 @pytest.mark.parametrize(
     ("values", "field", "says"),
     [
         (
-            {"kv_heads": 3},
-            "kv_heads",
-            "kv_heads is 3, which does not divide n_heads 4; use one of 1, 2, 4$",
+            {"n_kv_heads": 3},
+            "n_kv_heads",
+            "n_kv_heads is 3, which does not divide n_heads 4; use one of 1, 2, 4$",
         ),
-        ({"kv_heads": 8}, "kv_heads", "does not divide n_heads 4"),
+        ({"n_kv_heads": 8}, "n_kv_heads", "does not divide n_heads 4"),
         (
-            {"positions": "rope", "d_k": 5},
+            {"position_type": "rope", "d_k": 5},
             "d_k",
             "d_k is 5, so queries and keys have 5 numbers; .* change d_k$",
         ),
         (
-            {"positions": "rope", "d_model": 12},
+            {"position_type": "rope", "d_model": 12},
             "n_heads",
             "n_heads is 4, so queries and keys have 3 numbers; .* or set d_k$",
         ),
         (
-            {"positions": "randomised", "position_range": 10},
-            "position_range",
+            {"position_type": "randomized", "randomized_range": 10},
+            "randomized_range",
             "10, which is less than max_positions 11; .* or 0$",
         ),
         ({"d_model": 10, "d_k": 4}, "n_heads", "does not divide d_model 10"),
@@ -129,7 +129,7 @@ def test_contradictory_settings_are_rejected_at_one_field(values, field, says):
 
 
 def test_sizes_of_heads_need_not_divide_the_width():
-    config = ModelConfig(d_model=10, n_heads=3, d_k=4, d_v=5, positions="rope")
+    config = ModelConfig(d_model=10, n_heads=3, d_k=4, d_v=5, position_type="rope")
     assert (config.key_size, config.value_size, config.n_kv_heads_resolved) == (4, 5, 3)
     assert count(config) == config.parameter_count()
 
@@ -176,25 +176,25 @@ def test_any_values_make_a_valid_config_or_an_error_that_names_a_field(values):
             "n_heads": st.sampled_from([1, 2]),
             "n_layers": st.integers(1, 3),
             "d_ff": st.integers(1, 20),
-            "source_vocabulary": st.integers(4, 20),
-            "target_vocabulary": st.integers(4, 20),
+            "source_vocab_size": st.integers(4, 20),
+            "target_vocab_size": st.integers(4, 20),
             "max_positions": st.integers(2, 20),
-            "kv_heads": st.sampled_from([0, 1]),
+            "n_kv_heads": st.sampled_from([0, 1]),
             "d_k": st.sampled_from([0, 2, 6]),
             "d_v": st.integers(0, 5),
-            "position_range": st.sampled_from([0, 33]),
+            "randomized_range": st.sampled_from([0, 33]),
             **{
                 name: accepted(name)
                 for name in (
-                    "norm",
-                    "norm_kind",
+                    "norm_placement",
+                    "norm_type",
                     "activation",
-                    "tie_output",
+                    "tie_output_embeddings",
                     "attention_bias",
                     "bias",
                 )
             },
-            "positions": accepted("positions").filter(
+            "position_type": accepted("position_type").filter(
                 lambda kind: kind != "rope"
             ),  # it needs heads of an even size
         }
@@ -202,25 +202,41 @@ def test_any_values_make_a_valid_config_or_an_error_that_names_a_field(values):
     st.booleans(),
 )
 @example(
-    {"norm": "post", "positions": "sinusoidal", "tie_output": True, "attention_bias": False}, True
+    {
+        "norm_placement": "post",
+        "position_type": "sinusoidal",
+        "tie_output_embeddings": True,
+        "attention_bias": False,
+    },
+    True,
 )
 @example(
     {
-        "positions": "t5",
+        "position_type": "t5",
         "n_heads": 4,
-        "kv_heads": 2,
+        "n_kv_heads": 2,
         "d_k": 3,
         "activation": "swiglu",
-        "norm_kind": "rms",
+        "norm_type": "rms",
         "bias": False,
     },
     False,
 )
-@example({"positions": "randomised", "bias": True, "norm_kind": "rms", "activation": "gelu"}, False)
-@example({"norm": "pre", "positions": "learned", "tie_output": True, "attention_bias": True}, True)
+@example(
+    {"position_type": "randomized", "bias": True, "norm_type": "rms", "activation": "gelu"}, False
+)
+@example(
+    {
+        "norm_placement": "pre",
+        "position_type": "learned",
+        "tie_output_embeddings": True,
+        "attention_bias": True,
+    },
+    True,
+)
 def test_the_parameter_count_equals_what_is_built(values, share):
     if share:
-        values = values | {"target_vocabulary": values.get("source_vocabulary", 13)}
+        values = values | {"target_vocab_size": values.get("source_vocab_size", 13)}
     config = ModelConfig(**values, share_embeddings=share)
     assert config.parameter_count() == count(config)
 
@@ -234,12 +250,16 @@ def test_the_papers_base_model_builds_and_counts_its_parameters():
         2048,
         0.1,
     )
-    assert (config.source_vocabulary, config.target_vocabulary, config.max_positions) == (
+    assert (config.source_vocab_size, config.target_vocab_size, config.max_positions) == (
         30_000,
         30_000,
         5_000,
     )
-    assert (config.norm, config.positions, config.position_scale) == ("post", "sinusoidal", 1.0)
+    assert (config.norm_placement, config.position_type, config.sinusoidal_scale) == (
+        "post",
+        "sinusoidal",
+        1.0,
+    )
     assert count(config) == config.parameter_count()
 
 
@@ -249,12 +269,12 @@ def test_the_base_model_of_the_story_counts_100_970_632_parameters():
         n_heads=8,
         n_layers=6,
         d_ff=2048,
-        norm="post",
-        positions="sinusoidal",
+        norm_placement="post",
+        position_type="sinusoidal",
         share_embeddings=False,
         attention_bias=False,
-        source_vocabulary=37_000,
-        target_vocabulary=37_000,
+        source_vocab_size=37_000,
+        target_vocab_size=37_000,
     )
     assert config.parameter_count() == 100_970_632
     assert count(config) == 100_970_632
@@ -266,11 +286,11 @@ def test_the_model_of_the_write_up_counts_169_933_parameters():
         n_heads=4,
         n_layers=2,
         d_ff=128,
-        norm="post",
-        positions="sinusoidal",
+        norm_placement="post",
+        position_type="sinusoidal",
         share_embeddings=False,
-        source_vocabulary=13,
-        target_vocabulary=13,
+        source_vocab_size=13,
+        target_vocab_size=13,
     )
     assert config.parameter_count() == 169_933
     assert count(config) == 169_933

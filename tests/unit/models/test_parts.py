@@ -53,7 +53,9 @@ def test_rope_turns_queries_and_keys_as_llama_does():
     )
     cos, sin = theirs(query_BHQK, torch.arange(P)[None])
     expected = apply_rotary_pos_emb(query_BHQK, key_BGMK, cos, sin)
-    rotary = RotaryEmbedding(ModelConfig(d_model=H * K, n_heads=H, positions="rope"), causal=True)
+    rotary = RotaryEmbedding(
+        ModelConfig(d_model=H * K, n_heads=H, position_type="rope"), causal=True
+    )
     ours = rotary.rotate(query_BHQK), rotary.rotate(key_BGMK)
     torch.testing.assert_close(ours, expected, **CLOSE)
     # the decoder's newest position alone
@@ -62,7 +64,9 @@ def test_rope_turns_queries_and_keys_as_llama_does():
 
 
 def test_rotary_score_depends_on_relative_position_only():
-    rotary = RotaryEmbedding(ModelConfig(d_model=H * K, n_heads=H, positions="rope"), causal=False)
+    rotary = RotaryEmbedding(
+        ModelConfig(d_model=H * K, n_heads=H, position_type="rope"), causal=False
+    )
     query, key = (
         rotary.rotate(random(1, 1, 1, K, seed=seed).expand(1, 1, P, K)) for seed in (0, 1)
     )
@@ -75,7 +79,9 @@ def test_rotary_score_depends_on_relative_position_only():
 
 @pytest.mark.parametrize("n_heads", [1, 2, 3, 4, 6, 8, 12, 16])
 def test_alibi_has_blooms_slopes(n_heads):
-    alibi = ALiBi(ModelConfig(d_model=8 * n_heads, n_heads=n_heads, positions="alibi"), causal=True)
+    alibi = ALiBi(
+        ModelConfig(d_model=8 * n_heads, n_heads=n_heads, position_type="alibi"), causal=True
+    )
     # slope * place of the key
     theirs_H1P = build_alibi_tensor(torch.ones(1, P), n_heads, torch.float32)
     torch.testing.assert_close(alibi.slopes(torch.device("cpu")), theirs_H1P[:, 0, 1], **CLOSE)
@@ -97,7 +103,7 @@ def test_t5_buckets_and_biases_are_those_of_t5(causal):
         offset_QM, bidirectional=not causal, num_buckets=32, max_distance=128
     )
     assert torch.equal(relative_position_bucket(offset_QM, causal), theirs)
-    ours = T5RelativePositionBias(ModelConfig(d_model=H * K, n_heads=H, positions="t5"), causal)
+    ours = T5RelativePositionBias(ModelConfig(d_model=H * K, n_heads=H, position_type="t5"), causal)
     attention = T5Attention(
         T5Config(d_model=H * K, d_kv=K, num_heads=H, is_decoder=causal),
         has_relative_attention_bias=True,
@@ -118,7 +124,7 @@ def test_rms_norm_is_torchs():
     x_BSD = 3 * random(B, 5, 24) + 2
     torch.testing.assert_close(ours(x_BSD), theirs(x_BSD), **CLOSE)
     assert not ours(torch.zeros(1, 24)).any()
-    assert isinstance(build_norm(ModelConfig(norm_kind="rms")), RMSNorm)
+    assert isinstance(build_norm(ModelConfig(norm_type="rms")), RMSNorm)
     assert build_norm(ModelConfig(bias=False)).bias is None
 
 
@@ -160,19 +166,20 @@ def test_gelu_is_torchs():
 
 
 @pytest.mark.parametrize(
-    ("n_heads", "kv_heads", "d_k", "d_v"), [(4, 2, 0, 0), (4, 1, 0, 0), (6, 3, 5, 7), (3, 0, 10, 2)]
+    ("n_heads", "n_kv_heads", "d_k", "d_v"),
+    [(4, 2, 0, 0), (4, 1, 0, 0), (6, 3, 5, 7), (3, 0, 10, 2)],
 )
 def test_shared_keys_and_values_and_heads_of_any_size_are_torchs_attention(
-    n_heads, kv_heads, d_k, d_v
+    n_heads, n_kv_heads, d_k, d_v
 ):
-    config = ModelConfig(d_model=16, n_heads=n_heads, kv_heads=kv_heads, d_k=d_k, d_v=d_v)
+    config = ModelConfig(d_model=16, n_heads=n_heads, n_kv_heads=n_kv_heads, d_k=d_k, d_v=d_v)
     attention = randomize_weights(MultiHeadAttention(config))
     x_BQD, memory_BMD = random(B, 5, 16), random(B, 7, 16, seed=1)
     attn_mask = random(B, 1, 5, 7, seed=2) > -0.5
     attn_mask[..., 0] = True
     key_BGMK, value_BGMK = attention.project_kv(memory_BMD)
-    assert key_BGMK.shape == (B, kv_heads or n_heads, 7, d_k or 4)
-    assert value_BGMK.shape == (B, kv_heads or n_heads, 7, d_v or 4)
+    assert key_BGMK.shape == (B, n_kv_heads or n_heads, 7, d_k or 4)
+    assert value_BGMK.shape == (B, n_kv_heads or n_heads, 7, d_v or 4)
     query_BHQK = attention.query(x_BQD).view(B, 5, n_heads, -1).transpose(1, 2)
     mix_BHQK = F.scaled_dot_product_attention(
         query_BHQK, key_BGMK, value_BGMK, attn_mask=attn_mask, enable_gqa=True
@@ -184,7 +191,7 @@ def test_shared_keys_and_values_and_heads_of_any_size_are_torchs_attention(
 
 
 def test_what_is_kept_of_the_past_is_as_small_as_the_heads_that_are_shared():
-    past = Transformer(ModelConfig(n_heads=8, kv_heads=2, d_k=5, d_v=3)).new_cache(4, 9)
+    past = Transformer(ModelConfig(n_heads=8, n_kv_heads=2, d_k=5, d_v=3)).new_cache(4, 9)
     assert [tuple(x.shape) for x in (past[0].key_BGMK, past[0].value_BGMK)] == [
         (4, 2, 9, 5),
         (4, 2, 9, 3),
@@ -209,7 +216,9 @@ def embedding(side="source", **changes):
 def test_positions_from_end_start_at_eos_and_ignore_padding():
     tokens_BS = torch.tensor([[5, 6, 7, 2, 0], [9, 2, 0, 0, 0]])
     assert positions_from_end(tokens_BS).tolist() == [[3, 2, 1, 0, 0], [1, 0, 0, 0, 0]]
-    source, target = (embedding(side, positions="from-the-end") for side in ("source", "target"))
+    source, target = (
+        embedding(side, position_type="learned-from-end") for side in ("source", "target")
+    )
     assert torch.equal(source.position_vectors(tokens_BS)[1, 0], source.positions[1])
     # an answer's end is not known while it is written
     assert torch.equal(target.position_vectors(tokens_BS, first_position=2), target.positions[2:7])
@@ -217,7 +226,7 @@ def test_positions_from_end_start_at_eos_and_ignore_padding():
 
 @pytest.mark.parametrize("kind", ["none", "rope", "alibi", "t5"])
 def test_relative_or_no_positions_add_no_position_vectors(kind):
-    embed = embedding(positions=kind)
+    embed = embedding(position_type=kind)
     tokens_BS = torch.tensor([[5, 6, 7, 2]])
     assert embed.positions is None
     assert embed.position_vectors(tokens_BS) is None
@@ -237,7 +246,7 @@ def test_randomized_positions_are_sorted_samples_of_full_range():
         ]
     ).unique()
     assert reached.tolist() == list(range(50))
-    embed = embedding(positions="randomised", max_positions=20, position_range=50)
+    embed = embedding(position_type="randomized", max_positions=20, randomized_range=50)
     tokens_BS = torch.full((1, 7), 5)
     assert not torch.equal(embed(tokens_BS), embed(tokens_BS))
     embed.eval()
@@ -248,10 +257,10 @@ def test_randomized_positions_are_sorted_samples_of_full_range():
 
 
 def test_places_that_no_step_trained_are_as_they_began_and_are_named():
-    for kind in ("learned", "from-the-end"):
+    for kind in ("learned", "learned-from-end"):
         torch.manual_seed(0)
         model = Transformer(
-            ModelConfig(positions=kind, max_positions=20, d_model=16, d_ff=16, n_layers=1)
+            ModelConfig(position_type=kind, max_positions=20, d_model=16, d_ff=16, n_layers=1)
         )
         source_BS, target_BT = (
             torch.tensor([[5, 6, 2], [7, 2, 0]]),
@@ -262,9 +271,9 @@ def test_places_that_no_step_trained_are_as_they_began_and_are_named():
         for side, rows in named.items():
             trained_P = model.get_submodule(f"{side}_embedding").positions.grad.abs().sum(1) > 0
             assert [p for p in range(20) if not trained_P[p]] == list(rows)
-    for kind in ("sinusoidal", "none", "rope", "alibi", "t5", "randomised"):
+    for kind in ("sinusoidal", "none", "rope", "alibi", "t5", "randomized"):
         assert not any(
-            ModelConfig(positions=kind, max_positions=20).untrained_positions(3, 4).values()
+            ModelConfig(position_type=kind, max_positions=20).untrained_positions(3, 4).values()
         )
     assert not any(ModelConfig(max_positions=4).untrained_positions(9, 9).values())
 
@@ -276,12 +285,12 @@ def test_an_encoder_without_positions_reads_a_set():
     torch.manual_seed(0)
     source_BS = torch.tensor([[5, 6, 7, 8, 9, 2]])
     order = torch.tensor([3, 0, 5, 1, 4, 2])
-    model = randomize_weights(Transformer(ModelConfig(positions="none"))).eval()
+    model = randomize_weights(Transformer(ModelConfig(position_type="none"))).eval()
     torch.testing.assert_close(
         model.encode(source_BS[:, order]), model.encode(source_BS)[:, order], **CLOSE
     )
-    for kind in ("learned", "from-the-end", "randomised", "rope", "alibi", "t5"):
-        other = randomize_weights(Transformer(ModelConfig(positions=kind))).eval()
+    for kind in ("learned", "learned-from-end", "randomized", "rope", "alibi", "t5"):
+        other = randomize_weights(Transformer(ModelConfig(position_type=kind))).eval()
         assert (
             other.encode(source_BS[:, order]) - other.encode(source_BS)[:, order]
         ).abs().max() > 1e-2
@@ -291,14 +300,14 @@ def test_a_decoder_without_positions_tells_them_all_the_same():
     """It only looks back, so it can count (Haviv et al. 2022, section 5): the same token twice
     is not the same vector.
     """
-    model = randomize_weights(Transformer(ModelConfig(positions="none"))).eval()
+    model = randomize_weights(Transformer(ModelConfig(position_type="none"))).eval()
     source_BS = torch.tensor([[5, 6, 2]])
     x_TD = model.decode(torch.tensor([[1, 5, 5, 5]]), model.encode(source_BS), source_BS)[0]
     assert (x_TD[1:, None] - x_TD[1:]).abs().amax(-1).add(torch.eye(3)).min() > 1e-3
 
 
 def test_alibi_encoder_is_mirror_symmetric_without_eos():
-    model = randomize_weights(Transformer(ModelConfig(positions="alibi"))).eval()
+    model = randomize_weights(Transformer(ModelConfig(position_type="alibi"))).eval()
     palindromic, mirrored = torch.tensor([[5, 6, 7, 8]]), torch.tensor([[8, 7, 6, 5]])
     torch.testing.assert_close(model.encode(mirrored), model.encode(palindromic).flip(1), **CLOSE)
     ended, other = (torch.cat([x, torch.tensor([[2]])], dim=1) for x in (palindromic, mirrored))
@@ -307,7 +316,7 @@ def test_alibi_encoder_is_mirror_symmetric_without_eos():
 
 def test_a_score_is_raised_by_its_bias_before_the_softmax():
     torch.manual_seed(0)
-    config = ModelConfig(d_model=8, n_heads=2, positions="alibi")
+    config = ModelConfig(d_model=8, n_heads=2, position_type="alibi")
     attention, x_BSD = MultiHeadAttention(config, ALiBi(config, causal=True)), random(1, 3, 8)
     _, weights_BHQM = attention(
         x_BSD, *attention.project_kv(x_BSD), torch.ones(3, 3, dtype=torch.bool)

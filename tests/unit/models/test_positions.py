@@ -10,7 +10,7 @@ THE, DOG, BIT, MAN = range(3, 7)
 def embedding(**changes):
     torch.manual_seed(0)
     config = ModelConfig(**changes)
-    return InputEmbedding(config, build_token_embedding(config.source_vocabulary, config.d_model))
+    return InputEmbedding(config, build_token_embedding(config.source_vocab_size, config.d_model))
 
 
 def vectors(embedding, sentence):
@@ -43,7 +43,7 @@ def test_a_dimension_of_the_sine_waves_repeats_after_its_wavelength(dimension, p
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 def test_embedding_is_scaled_token_vector_plus_position_vector(positions):
-    embed = embedding(positions=positions, d_model=64)
+    embed = embedding(position_type=positions, d_model=64)
     tokens_BS = torch.tensor([[3, 7, 7, 0], [12, 1, 2, 0]])
     expected_BSD = embed.tokens.weight[tokens_BS] * 8 + embed.positions[:4]
     torch.testing.assert_close(embed(tokens_BS), expected_BSD)
@@ -57,7 +57,7 @@ def test_embedding_is_scaled_token_vector_plus_position_vector(positions):
 @pytest.mark.parametrize("side", ["source", "target"])
 @pytest.mark.parametrize("kind", POSITION_TYPES)
 def test_a_position_beyond_the_last_one_is_refused(kind, side, training):
-    config = ModelConfig(positions=kind, max_positions=11)
+    config = ModelConfig(position_type=kind, max_positions=11)
     embed = InputEmbedding(config, build_token_embedding(13, config.d_model), side=side).train(
         training
     )
@@ -73,20 +73,21 @@ def test_a_position_beyond_the_last_one_is_refused(kind, side, training):
 
 def test_the_factor_on_the_sine_waves_makes_them_louder():
     loud, plain = (
-        embedding(positions="sinusoidal", position_scale=scale).positions for scale in (2.5, 1.0)
+        embedding(position_type="sinusoidal", sinusoidal_scale=scale).positions
+        for scale in (2.5, 1.0)
     )
     torch.testing.assert_close(loud, 2.5 * plain)
     torch.testing.assert_close(plain, sinusoidal_positions(11, 64))
 
 
 def test_symbols_and_learned_positions_start_equally_loud():
-    embed = embedding(d_model=256, source_vocabulary=60, target_vocabulary=60, max_positions=60)
+    embed = embedding(d_model=256, source_vocab_size=60, target_vocab_size=60, max_positions=60)
     assert float((embed.tokens.weight * embed.scale).std().detach()) == pytest.approx(1, abs=0.05)
     assert float(embed.positions.std().detach()) == pytest.approx(1, abs=0.05)
 
 
 def test_sine_waves_are_no_parameters_and_not_saved():
-    embed = embedding(positions="sinusoidal")
+    embed = embedding(position_type="sinusoidal")
     assert (
         [name for name, _ in embed.named_parameters()]
         == list(embed.state_dict())
@@ -95,7 +96,7 @@ def test_sine_waves_are_no_parameters_and_not_saved():
 
 
 def test_reversed_sentence_without_positions_has_equal_vector_set():
-    silent = embedding(positions="sinusoidal", position_scale=0)
+    silent = embedding(position_type="sinusoidal", sinusoidal_scale=0)
     first, second = [THE, DOG, BIT, THE, MAN], [THE, MAN, BIT, THE, DOG]
     assert torch.equal(vectors(silent, first), vectors(silent, second))
     assert not torch.equal(silent(torch.tensor([first])), silent(torch.tensor([second])))
@@ -103,7 +104,7 @@ def test_reversed_sentence_without_positions_has_equal_vector_set():
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 def test_with_positions_a_sentence_and_its_mirror_differ(positions):
-    embed = embedding(positions=positions)
+    embed = embedding(position_type=positions)
     first, second = (
         vectors(embed, [THE, DOG, BIT, THE, MAN]),
         vectors(embed, [THE, MAN, BIT, THE, DOG]),

@@ -75,7 +75,7 @@ def test_decoder_without_attention_equals_torch_rnn(name):
 
 
 def test_dot_attention_is_softmax_of_products_joined_with_state():
-    model, weights = network(alignment="dot"), []
+    model, weights = network(attention="dot"), []
     logits_BTV = model(SOURCE_BS, TARGET_BT, weights)
     memory_BSD, states = model.encode(SOURCE_BS)
     hidden_BTD, _ = model._run_layers(model.target_tokens(TARGET_BT), states)
@@ -91,7 +91,7 @@ def test_dot_attention_is_softmax_of_products_joined_with_state():
 
 
 def test_additive_attention_is_mlp_softmax_and_context_enters_step():
-    model, weights = network(alignment="additive", n_layers=1), []
+    model, weights = network(attention="additive", n_layers=1), []
     logits_BTV = model(SOURCE_BS, TARGET_BT, weights)
     memory_BSD, ((before_BD,),) = model.encode(SOURCE_BS)
     attention = model.attention
@@ -120,7 +120,7 @@ def test_additive_attention_is_mlp_softmax_and_context_enters_step():
 @pytest.mark.parametrize("alignment", ["additive", "dot"])
 def test_padding_gets_no_weight_at_all(alignment):
     weights = []
-    network(alignment=alignment)(SOURCE_BS, TARGET_BT, weights)
+    network(attention=alignment)(SOURCE_BS, TARGET_BT, weights)
     assert weights[0].shape == (3, 1, 4, 5)
     torch.testing.assert_close(weights[0].sum(-1), torch.ones(3, 1, 4))
     assert not weights[0][1, 0, :, 2:].any()
@@ -129,7 +129,7 @@ def test_padding_gets_no_weight_at_all(alignment):
 
 def test_without_alignment_there_is_nothing_to_see():
     weights = []
-    network(alignment="none")(SOURCE_BS, TARGET_BT, weights)
+    network(attention="none")(SOURCE_BS, TARGET_BT, weights)
     assert weights == []
 
 

@@ -21,7 +21,7 @@ def both(norm):
         "n_layers": 2,
         "d_ff": 24,
         "max_positions": 6,
-        "norm": norm,
+        "norm_placement": norm,
     }
     theirs, ours = (
         TorchTransformer(TorchTransformerConfig(**sizes)).eval(),

@@ -13,14 +13,21 @@ from tests.support.small_models import build_small
 S, T = 7, 6
 PARTS = [
     *(
-        {"positions": kind}
-        for kind in ("none", "from-the-end", "rope", "alibi", "t5", "randomised")
+        {"position_type": kind}
+        for kind in ("none", "learned-from-end", "rope", "alibi", "t5", "randomized")
     ),
-    {"norm_kind": "rms", "activation": "swiglu", "kv_heads": 2, "bias": False},
-    {"kv_heads": 1, "d_k": 6, "d_v": 10, "activation": "gelu", "positions": "rope", "norm": "post"},
+    {"norm_type": "rms", "activation": "swiglu", "n_kv_heads": 2, "bias": False},
+    {
+        "n_kv_heads": 1,
+        "d_k": 6,
+        "d_v": 10,
+        "activation": "gelu",
+        "position_type": "rope",
+        "norm_placement": "post",
+    },
 ]
 RECIPES = [
-    dict(zip(("norm", "positions"), pair, strict=True))
+    dict(zip(("norm_placement", "position_type"), pair, strict=True))
     for pair in itertools.product(("pre", "post"), ("learned", "sinusoidal"))
 ] + PARTS
 
@@ -42,10 +49,10 @@ def prebuilt(model):
     """torch's own encoder and decoder stacks with `model`'s weights."""
     config = model.config
     sizes = {"d_model": config.d_model, "nhead": config.n_heads, "dim_feedforward": config.d_ff}
-    sizes |= {"dropout": 0.0, "batch_first": True, "norm_first": config.norm == "pre"}
+    sizes |= {"dropout": 0.0, "batch_first": True, "norm_first": config.norm_placement == "pre"}
     sizes |= {"activation": config.activation, "bias": config.bias}
     final = [
-        nn.LayerNorm(config.d_model, bias=config.bias) if config.norm == "pre" else None
+        nn.LayerNorm(config.d_model, bias=config.bias) if config.norm_placement == "pre" else None
         for _ in range(2)
     ]
     encoder = nn.TransformerEncoder(
@@ -78,7 +85,7 @@ def prebuilt(model):
             copy_attention(ours.cross_attention, layer.multihead_attn)
         else:
             pairs += [(ours.around_feed_forward.norm, layer.norm2)]
-    if config.norm == "pre":
+    if config.norm_placement == "pre":
         pairs += [(model.encoder_norm, encoder.norm), (model.decoder_norm, decoder.norm)]
     for ours, layer in pairs:
         layer.load_state_dict(ours.state_dict())
@@ -104,7 +111,7 @@ def copy_attention(ours, theirs):
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("others", [{}, {"activation": "gelu"}, {"bias": False}], ids=str)
 def test_it_equals_torchs_transformer_with_the_same_weights(norm, attention_bias, others):
-    model = build(norm=norm, attention_bias=attention_bias, **others)
+    model = build(norm_placement=norm, attention_bias=attention_bias, **others)
     theirs = prebuilt(model)
     source_BS, target_BT = tokens()
     no_source_BS, no_target_BT = source_BS == 0, target_BT == 0
@@ -271,7 +278,7 @@ def test_projecting_gives_the_log_probabilities_of_the_logits():
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_dropout_is_active_at_every_site_in_training_mode_only(norm):
-    model = build(norm=norm, dropout=0.5)
+    model = build(norm_placement=norm, dropout=0.5)
     source_BS, target_BT = tokens()
     quiet_BTV = model(source_BS, target_BT)
     assert torch.equal(model(source_BS, target_BT), quiet_BTV)
@@ -288,7 +295,7 @@ def test_dropout_is_active_at_every_site_in_training_mode_only(norm):
 
 @pytest.mark.parametrize(("share", "tie"), [*itertools.product([True, False], repeat=2)])
 def test_tables_and_output_share_their_storage_where_the_config_says_so(share, tie):
-    model = build(share_embeddings=share, tie_output=tie)
+    model = build(share_embeddings=share, tie_output_embeddings=tie)
     source, target, output = (
         model.source_embedding.tokens.weight,
         model.target_embedding.tokens.weight,
@@ -302,7 +309,7 @@ def test_tables_and_output_share_their_storage_where_the_config_says_so(share, t
 
 
 def test_source_and_target_learn_separate_position_embeddings():
-    model = build(share_embeddings=True, positions="learned")
+    model = build(share_embeddings=True, position_type="learned")
     assert (
         model.source_embedding.positions.data_ptr() != model.target_embedding.positions.data_ptr()
     )

@@ -58,7 +58,7 @@ def eyes(monkeypatch):
 
 
 def ask(eyes, client, *texts):
-    return [eyes.request("ask", {}, text, client=client) for text in texts]
+    return [eyes.request("predict", {}, text, client=client) for text in texts]
 
 
 def serve_all(eyes):
@@ -130,7 +130,7 @@ def test_a_cancelled_request_never_reaches_the_process_and_frees_its_place(eyes)
 
 
 def test_request_past_time_limit_ends_and_next_gets_new_process(eyes):
-    slow = eyes.request("ask", {}, "slow", client=ADA, timeout_s=5.0)
+    slow = eyes.request("predict", {}, "slow", client=ADA, timeout_s=5.0)
     (waiting,) = ask(eyes, BOB, "next")
     eyes._started_at -= 6
     eyes.check_timeout(60)
@@ -162,7 +162,7 @@ def test_a_stopped_process_answers_what_waits_and_accepts_no_more(eyes):
 
 def test_an_empty_queue_has_no_next_request():
     queue = InspectionQueue()
-    request = InspectionRequest("ask", {}, client=ADA)
+    request = InspectionRequest("predict", {}, client=ADA)
     assert queue.put(request)
     assert list(queue) == [request]
     assert queue.next() is request
@@ -180,7 +180,7 @@ def request_whose(*messages):
     async def receive():
         return waiting.pop(0) if waiting else await asyncio.get_running_loop().create_future()
 
-    return Request({"type": "http", "path": "/playground/ask/try", "headers": []}, receive)
+    return Request({"type": "http", "path": "/playground/api/runs/predict", "headers": []}, receive)
 
 
 def test_a_time_limit_takes_the_request_out_of_the_queue(eyes):
@@ -215,7 +215,7 @@ def test_a_client_that_stays_gets_its_answer(eyes, request_):
 
 
 def test_an_unexpected_error_of_a_view_is_answered_and_logged(monkeypatch, caplog):
-    requests, answers = [(1, "look", {}, "")], []
+    requests, answers = [(1, "snapshot", {}, "")], []
 
     def receive():
         if not requests:

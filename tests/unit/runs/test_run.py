@@ -26,7 +26,7 @@ SMALL = {
     "d_ff": 16,
     "batch_size": 8,
     "max_length": 5,
-    "steps": 40,
+    "max_steps": 40,
 }
 
 
@@ -154,7 +154,7 @@ ODD = {
     "deleted_at": ["yesterday", [], True],
     "origin": [3, "ab", ["x"], ["x", "y"], [1, 2], ["x", -1], ["../../etc", 3], {"a": 1}, True],
     "config": [None, 3, "x", {"task": "explode"}, {"surprise": 1}, {"d_model": -1}],
-    "changes": [None, 3, "x", [3], [[1, "seed", 3]], [[-1, "steps", 3]], {}],
+    "changes": [None, 3, "x", [3], [[1, "seed", 3]], [[-1, "max_steps", 3]], {}],
 }
 CASES = [(name, value) for name, values in ODD.items() for value in values]
 
@@ -292,7 +292,7 @@ def test_settings_are_those_in_force_where_the_run_stands(run):
     run.changes = [
         SettingChange(3, "learning_rate", 0.5),
         SettingChange(9, "speed", 2),
-        SettingChange(12, "steps", 90),
+        SettingChange(12, "max_steps", 90),
         SettingChange(20, "learning_rate", 0.25),
     ]
     told = {}
@@ -316,7 +316,14 @@ def test_the_size_of_a_folder_is_that_of_its_files(run):
 
 def test_a_row_of_the_list_says_what_a_run_is(run):
     row = to_summary(run)
-    assert (row["subject"], row["name"], row["status"], row["step"], row["steps"], row["best"]) == (
+    assert (
+        row["subject"],
+        row["name"],
+        row["status"],
+        row["step"],
+        row["max_steps"],
+        row["best"],
+    ) == (
         "run:the-id",
         "My run · 1",
         "stopped",

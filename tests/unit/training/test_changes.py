@@ -11,15 +11,17 @@ from tests.support.trainer_fingerprint import fingerprint
 
 CHANGES = st.one_of(
     st.builds(SettingChange, st.integers(0, 300), st.just("learning_rate"), st.floats(1e-9, 100)),
-    st.builds(SettingChange, st.integers(0, 300), st.just("steps"), st.integers(1, 1_000_000)),
-    st.builds(SettingChange, st.integers(0, 300), st.just("until"), st.floats(0, 1)),
+    st.builds(SettingChange, st.integers(0, 300), st.just("max_steps"), st.integers(1, 1_000_000)),
+    st.builds(SettingChange, st.integers(0, 300), st.just("stop_at_exact_match"), st.floats(0, 1)),
     st.builds(SettingChange, st.integers(0, 300), st.just("speed"), st.floats(0, 1000)),
 )
 
 
 @pytest.fixture(scope="module")
 def tiny(small_run):
-    return small_run.replace(steps=12, d_model=8, d_ff=8, batch_size=8, warmup=0, eval_n=32)
+    return small_run.replace(
+        max_steps=12, d_model=8, d_ff=8, batch_size=8, warmup_steps=0, eval_size=32
+    )
 
 
 def rates(trainer):
@@ -34,10 +36,10 @@ def rates(trainer):
     [
         ("learning_rate", 1e-9),
         ("learning_rate", 100),
-        ("steps", 1),
-        ("steps", 1_000_000),
-        ("until", 0),
-        ("until", 1),
+        ("max_steps", 1),
+        ("max_steps", 1_000_000),
+        ("stop_at_exact_match", 0),
+        ("stop_at_exact_match", 1),
         ("speed", 0),
         ("speed", 1000),
     ],
@@ -57,14 +59,14 @@ def test_a_change_takes_what_its_setting_takes(setting, value):
         ("learning_rate", None),
         ("learning_rate", True),
         ("learning_rate", 10**400),
-        ("steps", 0),
-        ("steps", 1.5),
-        ("steps", 1_000_001),
-        ("steps", True),
-        ("steps", "9"),
-        ("steps", [9]),
-        ("until", 1.5),
-        ("until", None),
+        ("max_steps", 0),
+        ("max_steps", 1.5),
+        ("max_steps", 1_000_001),
+        ("max_steps", True),
+        ("max_steps", "9"),
+        ("max_steps", [9]),
+        ("stop_at_exact_match", 1.5),
+        ("stop_at_exact_match", None),
         ("speed", -1),
         ("speed", 1001),
         ("speed", float("nan")),
@@ -84,12 +86,13 @@ def test_invalid_setting_change_is_rejected_by_setting_name(setting, value):
 
 
 @pytest.mark.parametrize(
-    "setting", ["seed", "batch_size", "", "Speed", None, 3, ["steps"], {}, "x" * 10_000]
+    "setting", ["seed", "batch_size", "", "Speed", None, 3, ["max_steps"], {}, "x" * 10_000]
 )
 def test_other_settings_cannot_change_and_the_error_names_those_that_can(setting):
     with pytest.raises(
         ConfigError,
-        match="cannot change during a run; these can: learning_rate, steps, until, speed",
+        match="cannot change during a run; these can: learning_rate, max_steps, "
+        "stop_at_exact_match, speed",
     ) as caught:
         SettingChange(5, setting, 1)
     assert len(str(caught.value)) < 300
@@ -106,7 +109,7 @@ def test_a_whole_rate_is_the_same_change_as_one_with_a_point():
     assert SettingChange(3, "learning_rate", 1) == SettingChange(3, "learning_rate", 1.0)
     assert type(SettingChange(3, "learning_rate", 1).value) is float
     assert type(SettingChange(3, "speed", 2).value) is float
-    assert type(SettingChange(3, "steps", 2).value) is int
+    assert type(SettingChange(3, "max_steps", 2).value) is int
 
 
 @given(st.lists(CHANGES, max_size=5))
@@ -123,18 +126,18 @@ def test_changes_read_as_they_were_written(changes):
         3,
         "x",
         {},
-        {"steps": 3},
+        {"max_steps": 3},
         [3],
         ["abc"],
-        [[1, "steps"]],
-        [[1, "steps", 2, 3]],
+        [[1, "max_steps"]],
+        [[1, "max_steps", 2, 3]],
         [{}],
         [None],
         [[1, "seed", 2]],
-        [[[], "steps", 2]],
+        [[[], "max_steps", 2]],
         [[1, [], 2]],
-        [[1, "steps", []]],
-        [[1, "steps", 5], [2]],
+        [[1, "max_steps", []]],
+        [[1, "max_steps", 5], [2]],
     ],
 )
 def test_what_is_no_list_of_changes_is_refused(lines):
@@ -147,17 +150,17 @@ def test_what_is_no_list_of_changes_is_refused(lines):
 
 def test_a_change_is_in_force_from_the_update_after_its_step_on():
     training, changes = (
-        TrainConfig(steps=100, learning_rate=0.1),
-        [SettingChange(7, "learning_rate", 0.5), SettingChange(9, "steps", 50)],
+        TrainConfig(max_steps=100, learning_rate=0.1),
+        [SettingChange(7, "learning_rate", 0.5), SettingChange(9, "max_steps", 50)],
     )
     assert config_at_step(training, changes, 6) == training
     assert (
         config_at_step(training, changes, 7).learning_rate,
-        config_at_step(training, changes, 7).steps,
+        config_at_step(training, changes, 7).max_steps,
     ) == (0.5, 100)
     assert (
         config_at_step(training, changes, 9).learning_rate,
-        config_at_step(training, changes, 9).steps,
+        config_at_step(training, changes, 9).max_steps,
     ) == (0.5, 50)
 
 
@@ -211,7 +214,7 @@ def test_changed_learning_rate_applies_to_next_update_and_is_stored(tiny):
 
 
 def test_a_changed_rate_is_what_the_schedule_starts_from(tiny):
-    run = tiny.replace(schedule="cosine", decay_steps=12, warmup=4)
+    run = tiny.replace(lr_schedule="cosine", lr_decay_steps=12, warmup_steps=4)
     plain, changed = (
         rates(Trainer(run)),
         rates(Trainer(run, [SettingChange(6, "learning_rate", 12e-3)])),
@@ -222,18 +225,18 @@ def test_a_changed_rate_is_what_the_schedule_starts_from(tiny):
 def test_a_run_may_be_made_longer_or_shorter_on_the_way(tiny):
     trainer = Trainer(tiny)
     trainer.train_step()
-    trainer.schedule_change("steps", 15)
+    trainer.schedule_change("max_steps", 15)
     assert [metrics.step for metrics in trainer] == list(range(2, 16))
-    trainer.schedule_change("steps", 17)
+    trainer.schedule_change("max_steps", 17)
     assert [metrics.step for metrics in trainer] == [16, 17]
-    short = Trainer(tiny, [SettingChange(3, "steps", 5)])
+    short = Trainer(tiny, [SettingChange(3, "max_steps", 5)])
     assert [metrics.step for metrics in short] == [1, 2, 3, 4, 5]
 
 
 def test_the_last_step_is_scored_where_the_run_now_ends(tiny):
     assert [
         m.step
-        for m in Trainer(tiny.replace(eval_every=1000), [SettingChange(2, "steps", 7)])
+        for m in Trainer(tiny.replace(eval_every=1000), [SettingChange(2, "max_steps", 7)])
         if m.scored
     ] == [7]
 
@@ -244,7 +247,7 @@ def test_live_change_cancels_later_changes_of_that_setting_only(tiny):
         [
             SettingChange(2, "learning_rate", 0.01),
             SettingChange(9, "learning_rate", 0.5),
-            SettingChange(10, "steps", 11),
+            SettingChange(10, "max_steps", 11),
         ],
     )
     seen = [trainer.train_step().learning_rate for _ in range(4)]
@@ -253,7 +256,7 @@ def test_live_change_cancels_later_changes_of_that_setting_only(tiny):
     assert sorted(trainer.changes, key=lambda c: c.step) == [
         SettingChange(2, "learning_rate", 0.01),
         SettingChange(4, "learning_rate", 0.02),
-        SettingChange(10, "steps", 11),
+        SettingChange(10, "max_steps", 11),
     ]
 
 
@@ -315,6 +318,6 @@ def test_live_and_scheduled_change_give_identical_weights(tiny):
 def test_a_trainers_config_stays_what_the_run_began_with(tiny):
     trainer = Trainer(tiny, [SettingChange(1, "learning_rate", 0.5)])
     trainer.train_step()
-    trainer.schedule_change("steps", 3)
+    trainer.schedule_change("max_steps", 3)
     list(trainer)
     assert trainer.config == tiny

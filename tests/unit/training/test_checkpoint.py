@@ -35,7 +35,9 @@ WRITES = 6  # flushes of one save: four files, the folder, its parent
 
 @pytest.fixture(scope="module")
 def tiny(small_run):
-    return small_run.replace(d_model=8, d_ff=8, steps=10, batch_size=8, eval_every=2, eval_n=32)
+    return small_run.replace(
+        d_model=8, d_ff=8, max_steps=10, batch_size=8, eval_every=2, eval_size=32
+    )
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +108,10 @@ def test_a_loaded_model_has_the_same_bits_and_gives_the_same_scores(pristine, tr
 @pytest.mark.parametrize(
     "changes",
     [
-        {"norm": "post"},
-        {"positions": "sinusoidal"},
+        {"norm_placement": "post"},
+        {"position_type": "sinusoidal"},
         {"share_embeddings": True},
-        {"tie_output": True},
+        {"tie_output_embeddings": True},
         {"attention_bias": False},
     ],
 )
@@ -126,7 +128,7 @@ def test_models_of_every_kind_come_back_with_the_same_answers(tiny, tmp_path, ch
     resumed, _ = resume_trainer(tmp_path / "x")
     assert weights_by_name(resumed.model).keys() == weights_by_name(trainer.model).keys()
     assert (family.output.weight is family.target_embedding.tokens.weight) == bool(
-        changes.get("tie_output")
+        changes.get("tie_output_embeddings")
     )
 
 
@@ -178,7 +180,9 @@ def test_metrics_that_somebody_else_keeps_are_not_in_it(trainer, tmp_path):
 
 
 def test_changes_on_the_way_come_back_those_that_are_still_to_come_too(tiny, tmp_path):
-    trainer = Trainer(tiny, [SettingChange(1, "learning_rate", 0.01), SettingChange(5, "steps", 8)])
+    trainer = Trainer(
+        tiny, [SettingChange(1, "learning_rate", 0.01), SettingChange(5, "max_steps", 8)]
+    )
     trainer.train_step()
     trainer.train_step()
     trainer.schedule_change("speed", 3)
@@ -200,19 +204,19 @@ def test_a_setting_given_anew_counts_and_what_had_changed_of_it_does_not(tiny, t
         [
             SettingChange(0, "learning_rate", 0.01),
             SettingChange(2, "learning_rate", 0.5),
-            SettingChange(1, "steps", 4),
+            SettingChange(1, "max_steps", 4),
         ],
     )
     trainer.train_step()
     save_checkpoint(tmp_path / "x", trainer, None)
-    resumed, _ = resume_trainer(tmp_path / "x", learning_rate=1e-3, warmup=0)
-    assert resumed.changes == [SettingChange(1, "steps", 4)]
+    resumed, _ = resume_trainer(tmp_path / "x", learning_rate=1e-3, warmup_steps=0)
+    assert resumed.changes == [SettingChange(1, "max_steps", 4)]
     assert [(each.step, each.learning_rate) for each in resumed] == [
         (2, 1e-3),
         (3, 1e-3),
         (4, 1e-3),
     ]
-    longer, _ = resume_trainer(tmp_path / "x", steps=6)
+    longer, _ = resume_trainer(tmp_path / "x", max_steps=6)
     assert [each.step for each in longer] == [2, 3, 4, 5, 6]
 
 
@@ -739,7 +743,7 @@ def test_a_giant_model_is_refused_before_a_trainer_is_built_too(folder):
 
 def test_positions_that_only_take_memory_are_refused(folder):
     config = json.loads((folder / "config.json").read_text())
-    config["model"] |= {"positions": "sinusoidal", "max_positions": 1_000_000}
+    config["model"] |= {"position_type": "sinusoidal", "max_positions": 1_000_000}
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(
         CheckpointError, match=r"max_positions is 1,000,000; a run accepts at most 4,096"

@@ -26,13 +26,13 @@ SMALL = {
     "d_ff": 32,
     "max_length": 8,
     "batch_size": 16,
-    "steps": 40,
+    "max_steps": 40,
     "eval_every": 7,
-    "eval_n": 50,
+    "eval_size": 50,
     "dropout": 0.1,
 }
 # a rate that float32 holds exactly
-EXACT = {"schedule": "constant", "warmup": 0, "learning_rate": 2**-7}
+EXACT = {"lr_schedule": "constant", "warmup_steps": 0, "learning_rate": 2**-7}
 
 
 def identity_capture(work, generators):
@@ -68,12 +68,12 @@ def trained(trainer, most=9):
         {},
         {"optimizer": "adamw", "weight_decay": 0.01},
         {"optimizer": "sgd"},
-        {"clip": 0.0},
+        {"max_grad_norm": 0.0},
         {"precision": "bfloat16"},
     ],
 )
 def test_steps_in_a_row_are_the_same_steps_to_the_bit(values):
-    values = EXACT | {"steps": 20} | values
+    values = EXACT | {"max_steps": 20} | values
     plain = Trainer(RunConfig.from_flat(SMALL | values))
     one_by_one = list(plain)
     expected = fingerprint(plain)
@@ -139,7 +139,7 @@ def test_no_row_is_longer_than_the_ring(monkeypatch):
     trainer = trainer_with_graphs(
         **EXACT
         | {
-            "steps": 2 * ring + 1,
+            "max_steps": 2 * ring + 1,
             "eval_every": 10_000,
             "batch_size": 1,
             "d_model": 4,
@@ -321,20 +321,20 @@ def test_no_family_asks_the_device(family, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "positions", ["none", "sinusoidal", "rope", "alibi", "t5", "randomised", "from-the-end"]
+    "positions", ["none", "sinusoidal", "rope", "alibi", "t5", "randomized", "learned-from-end"]
 )
 def test_no_positions_ask_the_device(positions):
-    silent_steps(RunConfig.from_flat(SMALL | {"positions": positions}))
+    silent_steps(RunConfig.from_flat(SMALL | {"position_type": positions}))
 
 
 @pytest.mark.parametrize(
     "values",
     [
         {
-            "norm": "post",
-            "norm_kind": "rms",
+            "norm_placement": "post",
+            "norm_type": "rms",
             "activation": "swiglu",
-            "kv_heads": 1,
+            "n_kv_heads": 1,
             "label_smoothing": 0.1,
         }
     ],

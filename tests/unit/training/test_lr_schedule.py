@@ -12,22 +12,24 @@ def rates(steps, d_model=64, **settings):
 
 
 @pytest.mark.parametrize(
-    ("d_model", "warmup", "factor"), [(512, 4000, 1.0), (64, 100, 2.0), (32, 1, 0.5)]
+    ("d_model", "warmup_steps", "factor"), [(512, 4000, 1.0), (64, 100, 2.0), (32, 1, 0.5)]
 )
-def test_noam_peaks_at_the_end_of_its_warmup(d_model, warmup, factor):
-    settings = {"schedule": "noam", "learning_rate": factor, "warmup": warmup}
-    peak = factor * d_model**-0.5 * warmup**-0.5
-    assert rates([warmup], d_model, **settings) == [pytest.approx(peak)]
+def test_noam_peaks_at_the_end_of_its_warmup(d_model, warmup_steps, factor):
+    settings = {"lr_schedule": "noam", "learning_rate": factor, "warmup_steps": warmup_steps}
+    peak = factor * d_model**-0.5 * warmup_steps**-0.5
+    assert rates([warmup_steps], d_model, **settings) == [pytest.approx(peak)]
     assert all(
         rate < peak
         for rate in rates(
-            [*range(1, warmup), *range(warmup + 1, warmup + 200)], d_model, **settings
+            [*range(1, warmup_steps), *range(warmup_steps + 1, warmup_steps + 200)],
+            d_model,
+            **settings,
         )
     )
 
 
 def test_noam_rises_linearly_and_falls_with_the_root_of_the_step():
-    settings = {"schedule": "noam", "learning_rate": 1.0, "warmup": 100}
+    settings = {"lr_schedule": "noam", "learning_rate": 1.0, "warmup_steps": 100}
     peak = rates([100], **settings)[0]
     assert rates([1, 50, 400, 10_000], **settings) == pytest.approx(
         [peak / 100, peak / 2, peak / 2, peak / 10]
@@ -35,30 +37,32 @@ def test_noam_rises_linearly_and_falls_with_the_root_of_the_step():
 
 
 def test_the_papers_base_model_peaks_at_seven_ten_thousandths():
-    assert rates([4000], 512, schedule="noam", learning_rate=1.0, warmup=4000) == [
+    assert rates([4000], 512, lr_schedule="noam", learning_rate=1.0, warmup_steps=4000) == [
         pytest.approx(6.99e-4, rel=1e-3)
     ]
 
 
 @pytest.mark.parametrize("schedule", ["constant", "cosine", "noam"])
 def test_no_warmup_is_no_division_by_zero(schedule):
-    rate = rates([1], schedule=schedule, warmup=0, learning_rate=1.0, decay_steps=1000)[0]
+    rate = rates([1], lr_schedule=schedule, warmup_steps=0, learning_rate=1.0, lr_decay_steps=1000)[
+        0
+    ]
     assert rate == pytest.approx(0.125 if schedule == "noam" else 1.0, rel=1e-4)
 
 
 def test_constant_rises_linearly_and_stays():
     assert rates(
-        [1, 5, 10, 11, 10_000], schedule="constant", learning_rate=0.2, warmup=10
+        [1, 5, 10, 11, 10_000], lr_schedule="constant", learning_rate=0.2, warmup_steps=10
     ) == pytest.approx([0.02, 0.1, 0.2, 0.2, 0.2])
 
 
 def test_cosine_falls_from_the_learning_rate_to_its_floor_and_stays_there():
     settings = {
-        "schedule": "cosine",
+        "lr_schedule": "cosine",
         "learning_rate": 0.2,
-        "warmup": 0,
-        "decay_steps": 100,
-        "final_share": 0.1,
+        "warmup_steps": 0,
+        "lr_decay_steps": 100,
+        "min_lr_ratio": 0.1,
     }
     halfway, quarter = 0.2 * 0.55, 0.2 * (0.1 + 0.9 * (1 + math.sqrt(0.5)) / 2)
     assert rates([25, 50, 100, 101, 5000], **settings) == pytest.approx(
@@ -70,17 +74,17 @@ def test_cosine_falls_from_the_learning_rate_to_its_floor_and_stays_there():
 
 def test_cosine_warms_up_too():
     settings = {
-        "schedule": "cosine",
+        "lr_schedule": "cosine",
         "learning_rate": 0.2,
-        "warmup": 10,
-        "decay_steps": 100,
-        "final_share": 0.0,
+        "warmup_steps": 10,
+        "lr_decay_steps": 100,
+        "min_lr_ratio": 0.0,
     }
-    unwarmed = rates([1, 5, 10, 20], **settings | {"warmup": 0})
+    unwarmed = rates([1, 5, 10, 20], **settings | {"warmup_steps": 0})
     assert rates([1, 5, 10, 20], **settings) == pytest.approx(
         [unwarmed[0] / 10, unwarmed[1] / 2, unwarmed[2], unwarmed[3]]
     )
 
 
 def test_a_floor_of_nothing_ends_at_nothing():
-    assert rates([100, 200], schedule="cosine", decay_steps=100, final_share=0) == [0.0, 0.0]
+    assert rates([100, 200], lr_schedule="cosine", lr_decay_steps=100, min_lr_ratio=0) == [0.0, 0.0]

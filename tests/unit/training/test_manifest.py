@@ -52,7 +52,7 @@ def test_changes_on_the_way_read_as_they_were_written(tmp_path, small_run):
     changes = (
         SettingChange(3, "learning_rate", 0.5),
         SettingChange(3, "speed", 2),
-        SettingChange(40, "steps", 90),
+        SettingChange(40, "max_steps", 90),
     )
     manifest = Manifest(small_run, 7, 1.25, "cpu", changes=changes)
     (tmp_path / "config.json").write_text(manifest.to_json())
@@ -69,7 +69,7 @@ def test_a_run_without_changes_is_written_as_before_there_were_any(folder):
 def test_config_json_is_for_people_too(folder):
     text = (folder / "config.json").read_text()
     content = json.loads(text)
-    assert content["schema_version"] == 1
+    assert content["schema_version"] == 2
     assert content["model"]["d_model"] == 32
     assert text.count("\n") > 30
 
@@ -80,17 +80,27 @@ def test_a_folder_without_config_json_is_no_checkpoint(tmp_path):
     assert "is not a checkpoint: it has no config.json" in refusal(tmp_path / "file")
 
 
-@pytest.mark.parametrize("found", [0, 2, "1", None, [1]])
+@pytest.mark.parametrize("found", [0, 3, "1", True, None, [1]])
 def test_another_schema_is_refused_with_both_versions(folder, found):
     edit(folder, "schema_version", to=found)
-    assert f"has schema_version {found!r}; this version of the playground reads 1" in refusal(
+    assert f"has schema_version {found!r}; this version of the playground reads 1 to 2" in refusal(
         folder
     )
 
 
 @pytest.mark.parametrize(
     "key",
-    ["task", "model", "training", "family", "step", "seconds", "device", "scores", "versions"],
+    [
+        "task",
+        "model",
+        "training",
+        "architecture",
+        "step",
+        "seconds",
+        "device",
+        "scores",
+        "versions",
+    ],
 )
 def test_a_missing_part_is_named(folder, key):
     content = json.loads((folder / "config.json").read_text())
@@ -106,9 +116,9 @@ NO_RUN_WRITES = [
     (("model", "d_model"), True, "(d_model)"),
     (("model", "n_layers"), None, "(n_layers)"),
     (("model", "n_heads"), 5, "does not divide d_model"),
-    (("model", "norm"), "__import__('os')", "(norm)"),
+    (("model", "norm_placement"), "__import__('os')", "(norm_placement)"),
     (("model", "max_positions"), 3, "(max_length)"),
-    (("model", "source_vocabulary"), 14, "vocabular"),
+    (("model", "source_vocab_size"), 14, "vocab_size"),
     (("model", "rope"), True, "rope"),
     (("task", "max_length"), 10**9, "(max_length)"),
     (("task", "task"), "../../etc/passwd", "(task)"),
@@ -119,9 +129,9 @@ NO_RUN_WRITES = [
     (("task",), None, "does not describe a run"),
     (("model",), [], "does not describe a run"),
     (("training",), "x", "does not describe a run"),
-    (("family",), "os:system", "family is 'os:system'"),
-    (("family",), ["transformer"], "does not describe a run"),
-    (("family",), None, "family is None"),
+    (("architecture",), "os:system", "architecture is 'os:system'"),
+    (("architecture",), ["transformer"], "does not describe a run"),
+    (("architecture",), None, "architecture is None"),
     (("step",), -1, "step -1"),
     (("step",), 1.5, "step 1.5"),
     (("step",), True, "step True"),
@@ -147,8 +157,8 @@ NO_RUN_WRITES = [
     (("changes",), [[1, "steps"]], "changes are [[1, 'steps']]"),
     (("changes",), [[1, "seed", 3]], "'seed' cannot change"),
     (("changes",), [[1, ["steps"], 3]], "['steps'] cannot change"),
-    (("changes",), [[1, "steps", -3]], "(steps)"),
-    (("changes",), [[1, "steps", 3.5]], "(steps)"),
+    (("changes",), [[1, "max_steps", -3]], "(max_steps)"),
+    (("changes",), [[1, "max_steps", 3.5]], "(max_steps)"),
     (("changes",), [[1, "learning_rate", "fast"]], "(learning_rate)"),
     (("changes",), [[1, "learning_rate", 10**400]], "(learning_rate)"),
     (("changes",), [[1, "speed", [[]]]], "(speed)"),
@@ -189,9 +199,9 @@ def test_a_key_that_stands_twice_is_refused(folder):
         '"step": 7',
         '"changes": []',
         '"d_model": 32',
-        '"norm": "pre"',
-        '"family": "transformer"',
-        '"schema_version": 1',
+        '"norm_placement": "pre"',
+        '"architecture": "transformer"',
+        '"schema_version": 2',
     ],
 )
 def test_bottomless_nesting_is_refused(folder, where, bracket, depth):
@@ -241,8 +251,8 @@ LENGTH = {"length": 3, "n": 1, "available": 1, "exact_match": 1.0, "token_accura
 @pytest.mark.parametrize(
     ("keys", "to", "reason"),
     [
-        (("changes",), [[1, "until", 0]] * 65_000, "65,000 changes; at most 1,000"),
-        (("changes",), [[1, "until", 0]] * 1001, "1,001 changes; at most 1,000"),
+        (("changes",), [[1, "speed", 1]] * 65_000, "65,000 changes; at most 1,000"),
+        (("changes",), [[1, "stop_at_exact_match", 0]] * 1001, "1,001 changes; at most 1,000"),
         (("scores", "by_length"), [LENGTH] * 7_000, "7,000 lengths; at most 512"),
         (
             ("versions",),

@@ -31,7 +31,7 @@ def test_another_family_gets_as_many_parameters_on_the_same_data(
         }
     )
     other = match_parameter_count(run, family)
-    assert other.family == family
+    assert other.architecture == family
     assert other.model.parameter_count() == pytest.approx(run.model.parameter_count(), rel=0.05)
     assert {name: other.to_flat()[name] for name in COPIED_SETTINGS} == {
         name: run.to_flat()[name] for name in COPIED_SETTINGS
@@ -42,14 +42,14 @@ def test_another_family_gets_as_many_parameters_on_the_same_data(
 
 
 def test_width_and_heads_stay_where_depth_can_make_up_for_the_rest():
-    for family in ("prebuilt", "encoder-only", "decoder-only", "bert", "gpt2", "bart"):
+    for family in ("torch-transformer", "encoder-only", "decoder-only", "bert", "gpt2", "bart"):
         model = match_parameter_count(RunConfig(), family).model
         assert (model.d_model, model.n_heads) == (64, 4)
         assert 64 <= model.d_ff <= 256
 
 
 def test_the_learning_settings_are_the_familys_own():
-    run = match_parameter_count(RunConfig.from_flat({"learning_rate": 0.1, "steps": 7}), "bert")
+    run = match_parameter_count(RunConfig.from_flat({"learning_rate": 0.1, "max_steps": 7}), "bert")
     assert {name: run.to_flat()[name] for name in ARCHITECTURES["bert"].overrides} == dict(
         ARCHITECTURES["bert"].overrides
     )
@@ -57,8 +57,8 @@ def test_the_learning_settings_are_the_familys_own():
 
 def test_the_familys_own_run_stays_as_it_is():
     assert match_parameter_count(
-        RunConfig.from_flat({"steps": 7}), "transformer"
-    ) == RunConfig.from_flat({"steps": 7})
+        RunConfig.from_flat({"max_steps": 7}), "transformer"
+    ) == RunConfig.from_flat({"max_steps": 7})
 
 
 def test_the_way_back_leads_to_about_the_same_size():
@@ -70,16 +70,16 @@ def test_the_way_back_leads_to_about_the_same_size():
 
 
 def test_an_unknown_family_is_refused_by_name():
-    with pytest.raises(ConfigError, match="family is 'mamba'; choose one of transformer"):
+    with pytest.raises(ConfigError, match="architecture is 'mamba'; choose one of transformer"):
         match_parameter_count(RunConfig(), "mamba")
 
 
 def test_rows_that_somebody_brought_stay_the_task():
     rows = {
-        "task": "rows",
-        "rows": "a" * 64,
-        "vocabulary": " ".join("abcdefgh"),
-        "longest_answer": 14,
+        "task": "dataset",
+        "dataset_sha256": "a" * 64,
+        "dataset_symbols": " ".join("abcdefgh"),
+        "max_target_length": 14,
     }
     run = RunConfig.from_flat(rows | {"min_length": 2, "max_length": 9})
     other = match_parameter_count(run, "decoder-only")

@@ -16,13 +16,13 @@ SMALL = {
     "n_layers": 1,
     "d_ff": 16,
     "max_length": 6,
-    "steps": 12,
-    "warmup": 0,
-    "schedule": "constant",
+    "max_steps": 12,
+    "warmup_steps": 0,
+    "lr_schedule": "constant",
     "eval_every": 100,
-    "eval_n": 16,
+    "eval_size": 16,
     "batch_size": 16,
-    "clip": 0.0,
+    "max_grad_norm": 0.0,
 }
 KINDS = [
     {"optimizer": "adamw", "weight_decay": 0.1},
@@ -53,11 +53,14 @@ def test_an_update_is_that_of_the_formula(kind):
                 m[name] = training.momentum * m[name] + g
                 weights[name] = w - rate * m[name]
                 continue
-            m[name] = training.beta1 * m[name] + (1 - training.beta1) * g
-            v[name] = training.beta2 * v[name] + (1 - training.beta2) * g**2
-            mean, square = m[name] / (1 - training.beta1**t), v[name] / (1 - training.beta2**t)
+            m[name] = training.adam_beta1 * m[name] + (1 - training.adam_beta1) * g
+            v[name] = training.adam_beta2 * v[name] + (1 - training.adam_beta2) * g**2
+            mean, square = (
+                m[name] / (1 - training.adam_beta1**t),
+                v[name] / (1 - training.adam_beta2**t),
+            )
             shrunk = w * (1 - rate * decay) if training.optimizer == "adamw" else w
-            weights[name] = shrunk - rate * mean / (square.sqrt() + training.epsilon)
+            weights[name] = shrunk - rate * mean / (square.sqrt() + training.adam_eps)
         for name, weight in names.items():
             torch.testing.assert_close(
                 weight.detach().double(), weights[name], atol=2e-4, rtol=1e-3

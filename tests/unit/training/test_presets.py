@@ -6,9 +6,9 @@ from playground.training.presets import PRESETS, architecture_preset, preset_con
 from playground.training.trainer import Trainer
 
 SHORT = {
-    "steps": 3,
+    "max_steps": 3,
     "eval_every": 3,
-    "eval_n": 16,
+    "eval_size": 16,
     "max_length": 4,
     "batch_size": 8,
     "device": "cpu",
@@ -17,7 +17,7 @@ SHORT = {
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_builds_trains_and_names_known_settings_only(name):
-    assert set(PRESETS[name].settings) <= {*section_of_field(), "family"}
+    assert set(PRESETS[name].settings) <= {*section_of_field(), "architecture"}
     trainer = Trainer(preset_config(name, SHORT))
     assert [metrics.step for metrics in trainer] == [1, 2, 3]
     assert (
@@ -28,9 +28,15 @@ def test_a_preset_builds_trains_and_names_known_settings_only(name):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_leaves_task_lengths_and_seed_to_the_visitor(name):
-    assert not {"task", "symbols", "min_length", "max_length", "seed", "device", "threads"} & set(
-        PRESETS[name].settings
-    )
+    assert not {
+        "task",
+        "n_symbols",
+        "min_length",
+        "max_length",
+        "seed",
+        "device",
+        "num_threads",
+    } & set(PRESETS[name].settings)
     assert preset_config(name, {"task": "copy", "seed": 7}).training.seed == 7
 
 
@@ -47,27 +53,33 @@ def test_presets_are_different_runs():
 @pytest.mark.parametrize("name", ["bert", "gpt2", "bart"])
 def test_the_same_budget_is_about_the_same(name):
     run = preset_config(name)
-    assert run.family == name
+    assert run.architecture == name
     assert run.model.parameter_count() == pytest.approx(
         RunConfig().model.parameter_count(), rel=0.05
     )
 
 
 def test_a_family_comes_with_its_recipe_and_values_lie_over_it():
-    run = architecture_preset("bert", steps=7, max_length=4)
-    assert (run.family, run.training.learning_rate, run.training.steps, run.task.max_length) == (
+    run = architecture_preset("bert", max_steps=7, max_length=4)
+    assert (
+        run.architecture,
+        run.training.learning_rate,
+        run.training.max_steps,
+        run.task.max_length,
+    ) == (
         "bert",
         2e-3,
         7,
         4,
     )
-    with pytest.raises(ConfigError, match="family is 'mamba'; choose one of transformer"):
+    with pytest.raises(ConfigError, match="architecture is 'mamba'; choose one of transformer"):
         architecture_preset("mamba")
 
 
 def test_one_head_learns():
     run = preset_config(
-        "one-head", {"max_length": 4, "steps": 80, "eval_every": 80, "eval_n": 200, "device": "cpu"}
+        "one-head",
+        {"max_length": 4, "max_steps": 80, "eval_every": 80, "eval_size": 200, "device": "cpu"},
     )
     assert (run.model.n_layers, run.model.n_heads) == (1, 1)
     metrics = list(Trainer(run))
@@ -77,7 +89,12 @@ def test_one_head_learns():
 
 def test_the_papers_recipe_is_the_papers():
     run = preset_config("paper")
-    assert (run.model.norm, run.model.positions, run.model.share_embeddings, run.model.dropout) == (
+    assert (
+        run.model.norm_placement,
+        run.model.position_type,
+        run.model.share_embeddings,
+        run.model.dropout,
+    ) == (
         "post",
         "sinusoidal",
         False,
@@ -85,12 +102,12 @@ def test_the_papers_recipe_is_the_papers():
     )
     training = run.training
     assert (
-        training.schedule,
+        training.lr_schedule,
         training.learning_rate,
-        training.warmup,
+        training.warmup_steps,
         training.label_smoothing,
     ) == ("noam", 1.0, 4000, 0.1)
-    assert (training.beta1, training.beta2, training.epsilon) == (0.9, 0.98, 1e-9)
+    assert (training.adam_beta1, training.adam_beta2, training.adam_eps) == (0.9, 0.98, 1e-9)
 
 
 def test_an_unknown_preset_is_refused_with_the_names_of_the_known():

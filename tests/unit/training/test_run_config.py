@@ -86,7 +86,7 @@ def test_settings_in_range_round_trip_or_raise_error_with_field_name(values):
 def test_the_defaults_survive_the_round_trip():
     run = RunConfig()
     assert RunConfig.from_flat({}) == run == RunConfig.from_flat(run.to_flat())
-    assert set(run.to_flat()) == {*NAMES, "family"} - {"cell", "alignment"}
+    assert set(run.to_flat()) == {*NAMES, "architecture"} - {"cell", "attention"}
 
 
 def test_an_unknown_setting_is_refused_by_name_with_the_known_ones():
@@ -110,8 +110,8 @@ def test_replacing_is_checked_too():
 
 
 def test_vocabulary_and_positions_fit_the_task_unless_they_are_given():
-    run = RunConfig.from_flat({"symbols": 36, "max_length": 20})
-    assert (run.model.source_vocabulary, run.model.target_vocabulary, run.model.max_positions) == (
+    run = RunConfig.from_flat({"n_symbols": 36, "max_length": 20})
+    assert (run.model.source_vocab_size, run.model.target_vocab_size, run.model.max_positions) == (
         39,
         39,
         21,
@@ -131,7 +131,7 @@ def test_lengths_beyond_the_models_positions_are_refused_with_both_numbers():
         RunConfig.from_flat({"max_length": 20, "max_positions": 20})
 
 
-@pytest.mark.parametrize("name", ["source_vocabulary", "target_vocabulary"])
+@pytest.mark.parametrize("name", ["source_vocab_size", "target_vocab_size"])
 def test_a_vocabulary_that_does_not_fit_the_symbols_is_refused_by_name(name):
     with pytest.raises(
         ConfigError, match="is 14, but 10 symbols and 3 special tokens make 13"
@@ -148,12 +148,12 @@ def test_a_shortest_length_above_the_longest_is_refused_with_both_numbers():
 
 @pytest.mark.parametrize(("symbols", "fewest"), [(2, 8), (3, 6), (10, 3), (16, 2), (62, 2)])
 def test_max_length_with_too_few_sequences_is_rejected_with_minimum(symbols, fewest):
-    assert TaskConfig(symbols=symbols, max_length=fewest).max_length == fewest
+    assert TaskConfig(n_symbols=symbols, max_length=fewest).max_length == fewest
     with pytest.raises(
         ConfigError,
         match=f"max_length is {fewest - 1}: with {symbols} symbols .* use at least {fewest}$",
     ) as caught:
-        TaskConfig(symbols=symbols, max_length=fewest - 1)
+        TaskConfig(n_symbols=symbols, max_length=fewest - 1)
     assert caught.value.field == "max_length"
 
 
@@ -178,7 +178,7 @@ def test_a_larger_run_is_estimated_to_need_more_memory():
 def test_default_config_of_every_task_fits_vocabulary_and_positions(name):
     run = RunConfig.from_flat({"task": name})
     task = run.task.load()
-    assert run.model.source_vocabulary == run.model.target_vocabulary == len(task.vocabulary)
+    assert run.model.source_vocab_size == run.model.target_vocab_size == len(task.vocabulary)
     length = 16 if name == "brackets" else 10
     assert run.task.max_length == length
     assert run.model.max_positions == max(length, task.max_target_length(length)) + 1
@@ -187,7 +187,7 @@ def test_default_config_of_every_task_fits_vocabulary_and_positions(name):
         match=f"but {len(task.vocabulary) - 3} symbols and 3 special tokens make "
         f"{len(task.vocabulary)}",
     ):
-        run.replace(source_vocabulary=40, target_vocabulary=40)
+        run.replace(source_vocab_size=40, target_vocab_size=40)
 
 
 def test_answers_that_need_more_positions_than_there_are_are_refused():
@@ -212,8 +212,8 @@ def test_what_additive_alignment_keeps_for_its_backward_pass_is_estimated():
     for alignment in ("none", "additive"):
         run = RunConfig.from_flat(
             {
-                "family": "recurrent",
-                "alignment": alignment,
+                "architecture": "recurrent",
+                "attention": alignment,
                 "d_model": 64,
                 "max_length": 60,
                 "batch_size": 4,

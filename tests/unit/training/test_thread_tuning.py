@@ -18,11 +18,11 @@ SMALL = {
     "n_heads": 2,
     "d_ff": 32,
     "batch_size": 16,
-    "steps": 12,
+    "max_steps": 12,
     "eval_every": 50,
-    "eval_n": 20,
+    "eval_size": 20,
     "dropout": 0.1,
-    "threads": 0,
+    "num_threads": 0,
 }
 
 
@@ -58,7 +58,7 @@ def test_the_quickest_number_is_taken_and_is_a_change_of_the_run(trainer, tries)
     assert not choice.maybe_tune()  # before the first updates
     steps(trainer, 2)
     assert choice.maybe_tune()
-    assert trainer.changes == [SettingChange(2, "threads", 2)]
+    assert trainer.changes == [SettingChange(2, "num_threads", 2)]
     trainer.train_step()
     assert torch.get_num_threads() == trainer.threads == 2
     assert not choice.maybe_tune()  # it was tried a moment ago
@@ -80,7 +80,10 @@ def test_it_is_tried_again_when_others_may_have_come_or_gone(trainer, tries):
     tries[0].update({1: 1.0})
     choice.next_tuning_at = 0.0
     assert choice.maybe_tune()
-    assert trainer.changes == [SettingChange(2, "threads", 2), SettingChange(3, "threads", 1)]
+    assert trainer.changes == [
+        SettingChange(2, "num_threads", 2),
+        SettingChange(3, "num_threads", 1),
+    ]
 
 
 @pytest.mark.parametrize(("later", "kept"), [(0.05, True), (0.095, False), (0.2, False)])
@@ -112,7 +115,7 @@ def test_what_is_hardly_quicker_is_not_worth_a_change(trainer, tries):
 
 
 def test_a_number_that_was_set_stays(tries):
-    trainer = steps(Trainer(RunConfig.from_flat(SMALL | {"threads": 1})), 2)
+    trainer = steps(Trainer(RunConfig.from_flat(SMALL | {"num_threads": 1})), 2)
     assert not ThreadTuner(trainer).maybe_tune()
     assert tries[1] == []
 
@@ -120,7 +123,7 @@ def test_a_number_that_was_set_stays(tries):
 def test_a_server_may_say_the_number(trainer, tries, monkeypatch):
     monkeypatch.setattr(thread_tuning, "FORCED_THREADS", 2)
     assert ThreadTuner(steps(trainer, 2)).maybe_tune()
-    assert (trainer.changes, tries[1]) == ([SettingChange(2, "threads", 2)], [])
+    assert (trainer.changes, tries[1]) == ([SettingChange(2, "num_threads", 2)], [])
 
 
 def test_no_more_is_tried_than_there_are_cores(monkeypatch):
@@ -148,7 +151,7 @@ def test_a_resumed_run_has_the_threads_it_had(trainer, tries, tmp_path):
     resumed, _ = resume_trainer(tmp_path / "saved")
     assert fingerprint(steps(resumed, 3)) == expected
     assert torch.get_num_threads() == 2
-    inspected, _ = resume_trainer(tmp_path / "saved", threads=1)
+    inspected, _ = resume_trainer(tmp_path / "saved", num_threads=1)
     assert inspected.threads == 1
 
 

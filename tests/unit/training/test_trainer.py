@@ -12,7 +12,7 @@ from tests.support.trainer_fingerprint import fingerprint
 
 
 def trained(run, steps):
-    trainer = Trainer(run.replace(steps=steps))
+    trainer = Trainer(run.replace(max_steps=steps))
     metrics = list(trainer)
     return trainer, metrics
 
@@ -42,7 +42,7 @@ def test_it_learns(small_run):
 
 
 def test_metrics_say_what_happened(small_run):
-    trainer, metrics = trained(small_run.replace(eval_every=4, warmup=5), 10)
+    trainer, metrics = trained(small_run.replace(eval_every=4, warmup_steps=5), 10)
     assert [each.step for each in metrics if each.exact_match is not None] == [4, 8, 10]
     assert [each.learning_rate for each in metrics[:6]] == pytest.approx(
         [6e-3 * min(1, n / 5) for n in range(1, 7)]
@@ -66,10 +66,15 @@ def test_the_loss_is_that_of_the_batch_before_the_update(small_run):
 
 
 def test_a_step_is_adams_with_the_settings_of_the_run(small_run):
-    beta1, beta2, epsilon = 0.7, 0.9, 1e-3
+    adam_beta1, adam_beta2, adam_eps = 0.7, 0.9, 1e-3
     trainer = Trainer(
         small_run.replace(
-            beta1=beta1, beta2=beta2, epsilon=epsilon, clip=0.0, warmup=4, learning_rate=0.04
+            adam_beta1=adam_beta1,
+            adam_beta2=adam_beta2,
+            adam_eps=adam_eps,
+            max_grad_norm=0.0,
+            warmup_steps=4,
+            learning_rate=0.04,
         )
     )
     expected = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
@@ -79,13 +84,13 @@ def test_a_step_is_adams_with_the_settings_of_the_run(small_run):
     for step, rate in ((1, 0.01), (2, 0.02), (3, 0.03)):  # Kingma and Ba 2015, algorithm 1
         assert trainer.train_step().learning_rate == pytest.approx(rate)
         for name, weight in trainer.model.named_parameters():
-            mean[name] = beta1 * mean[name] + (1 - beta1) * weight.grad
-            square[name] = beta2 * square[name] + (1 - beta2) * weight.grad**2
+            mean[name] = adam_beta1 * mean[name] + (1 - adam_beta1) * weight.grad
+            square[name] = adam_beta2 * square[name] + (1 - adam_beta2) * weight.grad**2
             expected[name] -= (
                 rate
                 * mean[name]
-                / (1 - beta1**step)
-                / ((square[name] / (1 - beta2**step)).sqrt() + epsilon)
+                / (1 - adam_beta1**step)
+                / ((square[name] / (1 - adam_beta2**step)).sqrt() + adam_eps)
             )
             torch.testing.assert_close(weight.detach(), expected[name], atol=1e-5, rtol=1e-4)
 
@@ -106,7 +111,7 @@ def test_the_seed_decides_weights_and_batches(small_run):
 def test_looking_changes_nothing(small_run):
     run = small_run.replace(dropout=0.2)
     blind, _ = trained(run, 12)
-    seeing = Trainer(run.replace(steps=12, eval_every=1))
+    seeing = Trainer(run.replace(max_steps=12, eval_every=1))
     rows = build_held_out_set(seeing.task, 50, 1, 5).batch
     for metrics in seeing:
         assert metrics.exact_match is not None
@@ -120,8 +125,8 @@ def test_looking_changes_nothing(small_run):
 
 @pytest.mark.parametrize("clip", [0.01, 0.5])
 def test_gradient_is_clipped_and_unclipped_norm_is_reported(small_run, clip):
-    trainer = Trainer(small_run.replace(clip=clip))
-    free = Trainer(small_run.replace(clip=0.0))
+    trainer = Trainer(small_run.replace(max_grad_norm=clip))
+    free = Trainer(small_run.replace(max_grad_norm=0.0))
     clipped, unclipped = trainer.train_step(), free.train_step()
     assert clipped.gradient_norm == unclipped.gradient_norm > clip
     assert gradient_norm(trainer) == pytest.approx(clip, rel=1e-3)
@@ -129,7 +134,7 @@ def test_gradient_is_clipped_and_unclipped_norm_is_reported(small_run, clip):
 
 
 def test_short_gradients_are_left_as_they_are(small_run):
-    trainer = Trainer(small_run.replace(clip=1e6))
+    trainer = Trainer(small_run.replace(max_grad_norm=1e6))
     assert gradient_norm(trainer) == 0
     assert trainer.train_step().gradient_norm == pytest.approx(gradient_norm(trainer), rel=1e-5)
 
@@ -143,7 +148,7 @@ def gradient_norm(trainer):
 
 def test_divergence_raises_and_keeps_weights_of_the_previous_step(small_run):
     trainer = Trainer(
-        small_run.replace(learning_rate=100, warmup=0, d_model=64, n_layers=3, d_ff=128)
+        small_run.replace(learning_rate=100, warmup_steps=0, d_model=64, n_layers=3, d_ff=128)
     )
     before, error = None, None
     while error is None:
@@ -195,7 +200,8 @@ def test_training_goes_on_after_a_bad_step_once_the_cause_is_gone(small_run):
 def test_it_ends_early_only_once_the_score_is_confirmed_on_many_sequences(small_run):
     until = 0.5
     trainer, metrics = trained(
-        small_run.replace(until=until, eval_every=5, eval_n=1, learning_rate=1e-2), 300
+        small_run.replace(stop_at_exact_match=until, eval_every=5, eval_size=1, learning_rate=1e-2),
+        300,
     )
     looks = [each for each in metrics if each.scored]
     hopes = [each for each in looks if each.scored > 1]
@@ -210,7 +216,7 @@ def test_it_ends_early_only_once_the_score_is_confirmed_on_many_sequences(small_
 
 
 def test_without_until_it_goes_on_to_the_last_step(small_run):
-    trainer, metrics = trained(small_run.replace(eval_n=1, eval_every=10), 40)
+    trainer, metrics = trained(small_run.replace(eval_size=1, eval_every=10), 40)
     assert any(each.exact_match == 1.0 for each in metrics)
     assert len(metrics) == 40
     assert not trainer.stopped_early
@@ -223,17 +229,17 @@ def test_scores_are_those_of_the_same_sequences_at_every_call(small_run):
 
 
 def test_threads_are_those_of_the_run(small_run):
-    Trainer(small_run.replace(threads=2))
+    Trainer(small_run.replace(num_threads=2))
     assert torch.get_num_threads() == 2
-    Trainer(small_run.replace(threads=1))
+    Trainer(small_run.replace(num_threads=1))
     assert torch.get_num_threads() == 1
 
 
 def test_reading_settings_does_not_change_process_threads(small_run):
-    trainer = Trainer(small_run, [SettingChange(0, "threads", 2)])
+    trainer = Trainer(small_run, [SettingChange(0, "num_threads", 2)])
     torch.set_num_threads(1)
-    trainer.schedule_change("threads", 3)
-    assert trainer.active_config.threads == trainer.threads == 3
+    trainer.schedule_change("num_threads", 3)
+    assert trainer.active_config.num_threads == trainer.threads == 3
     assert trainer.should_continue()
     assert torch.get_num_threads() == 1
     trainer.train_step()
@@ -259,12 +265,12 @@ def test_metrics_without_a_look_have_no_scores():
 def test_an_update_is_the_one_that_people_write_out(small_run, clip, optimizer):
     """Against torch's plain optimizers and clip_grad_norm_, on the same batches."""
     config = small_run.replace(
-        clip=clip,
+        max_grad_norm=clip,
         optimizer=optimizer,
         weight_decay=0.01,
-        warmup=0,
+        warmup_steps=0,
         learning_rate=2**-7,
-        epsilon=1e-4,
+        adam_eps=1e-4,
     )
     trainer, other = Trainer(config), Trainer(config)
     plain = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}.get(optimizer)

@@ -68,9 +68,7 @@ def test_a_large_body_is_parsed_beside_the_event_loop(monkeypatch, size, is_else
         return {"length": len(what["text"])}
 
     monkeypatch.setattr(asked_module, "parse_strict_json", spy)
-    with TestClient(Starlette(routes=build_routes({"compare-begin": answer}))) as client:
-        reply = client.post(
-            "/playground/ask/compare-begin", content=json.dumps({"text": "x" * size})
-        )
+    with TestClient(Starlette(routes=build_routes({"jobs/submit": answer}))) as client:
+        reply = client.post("/playground/api/jobs/submit", content=json.dumps({"text": "x" * size}))
     assert reply.json() == {"length": size}
     assert (parsed != answered) is is_elsewhere

@@ -24,7 +24,7 @@ def answer(request, monkeypatch, tmp_path):
     if request.param == "report":
         monkeypatch.setattr(report_api, "WorkerProcess", begin)
         monkeypatch.setattr(report_api, "resolve_checkpoint", lambda *_: tmp_path)
-        ask = report_api.report_handlers(None)["report"]
+        ask = report_api.report_handlers(None)["runs/report"]
     else:
         monkeypatch.setattr(experiments_api, "WorkerProcess", begin)
         monkeypatch.setattr(ExperimentService, "__init__", lambda *_: None)
@@ -76,7 +76,7 @@ class Gone:
     """A request whose client has left."""
 
     def __init__(self):
-        self.scope = {"path": "/playground/ask/report"}
+        self.scope = {"path": "/playground/api/runs/report"}
 
     async def receive(self):
         return {"type": "http.disconnect"}

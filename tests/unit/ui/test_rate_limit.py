@@ -161,11 +161,11 @@ def test_a_large_body_is_a_large_load(monkeypatch):
         run_in_thread(filtered(scope, None, send))
 
     for _ in range(150):
-        ask("/playground/ask/poll", (b"content-length", b"64000"))
+        ask("/playground/api/runs/poll", (b"content-length", b"64000"))
     assert len(served) < 100
     before = len(served)
     for _ in range(10):
-        ask("/playground/ask/poll")  # chunked: nobody knows how large it is
+        ask("/playground/api/runs/poll")  # chunked: nobody knows how large it is
     assert len(served) == before
     assert 429 in refused
 

@@ -11,9 +11,9 @@ from playground.ui.training_form import (
     BASIC_SETTINGS,
     DERIVED_SETTINGS,
     PRESET_SETTINGS,
+    architecture_values,
     estimate_and_validate,
-    family_values,
-    is_used_by_family,
+    is_used_by_architecture,
     preset_values,
     run_config,
     suggested_max_length,
@@ -30,11 +30,13 @@ def values(**changed):
 
 def test_every_setting_of_a_run_has_one_component_and_no_other_exists():
     assert len(NAMES) == len(set(NAMES))
-    assert set(NAMES) - {"preset", "family"} == set(section_of_field()) - set(DERIVED_SETTINGS)
+    assert set(NAMES) - {"preset", "architecture"} == set(section_of_field()) - set(
+        DERIVED_SETTINGS
+    )
 
 
 def test_every_component_has_a_label_a_sentence_and_the_settings_default():
-    for name in set(NAMES) - {"preset", "family"}:
+    for name in set(NAMES) - {"preset", "architecture"}:
         component = training_form.component_for(name)
         assert component.label
         assert component.info.endswith(".")
@@ -57,15 +59,19 @@ def test_the_form_as_it_opens_describes_the_default_run():
     [
         ("learning_rate", math.nan, "must be a number from"),
         ("learning_rate", -1.0, "must be a number from"),
-        ("max_length", None, "Longest is empty; it must be a whole number from 1 to 512"),
+        ("max_length", None, "Maximum length is empty; it must be a whole number from 1 to 512"),
         ("max_length", 10_000, "must be a whole number from 1 to 512"),
         ("max_length", 1, "too few sequences"),
-        ("min_length", 11, "Shortest is 11, above Longest 10; lower it or raise Longest"),
+        (
+            "min_length",
+            11,
+            "Minimum length is 11, above Maximum length 10; lower it or raise Maximum length",
+        ),
         ("n_heads", 5, "use one of 1, 2, 4, 8, 16, 32, 64"),
         ("d_model", 2.5, "d_model is 2.5; it must be a whole number"),
         ("min_length", 1.5, "must be a whole number"),
         ("task", "<b>", "choose one of reverse, copy"),
-        ("steps", 10**9, "Steps is 1000000000; it must be a whole number from 1 to 1,000,000"),
+        ("max_steps", 10**9, "Steps is 1000000000; it must be a whole number from 1 to 1,000,000"),
         ("device", "tpu", "choose one of auto, cpu, cuda"),
         ("share_embeddings", "yes", "true or false"),
     ],
@@ -90,13 +96,13 @@ def test_preset_sets_model_and_training_but_not_task_or_device(name):
     assert set(now) == set(PRESET_SETTINGS) >= set(PRESETS[name].settings)
     assert not set(now) & {
         "task",
-        "symbols",
+        "n_symbols",
         "min_length",
         "max_length",
         "device",
-        "threads",
+        "num_threads",
         "seed",
-        "until",
+        "stop_at_exact_match",
     }
     for key, value in PRESETS[name].settings.items():
         assert now[key] == value
@@ -105,25 +111,30 @@ def test_preset_sets_model_and_training_but_not_task_or_device(name):
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_architecture_sets_its_defaults_and_ignores_unused_settings(name):
-    now = family_values(name)
+    now = architecture_values(name)
     assert set(now) == set(PRESET_SETTINGS)
     assert {key: now[key] for key in ARCHITECTURES[name].overrides} == dict(
         ARCHITECTURES[name].overrides
     )
     assert run_config(dict(zip(NAMES, values(**now), strict=True))) == architecture_preset(name)
-    stray = {"n_heads": 2, "norm": "post", "cell": "lstm", "tie_output": True}
+    stray = {"n_heads": 2, "norm_placement": "post", "cell": "lstm", "tie_output_embeddings": True}
     run = run_config(dict(zip(NAMES, values(**now | stray), strict=True)))
     for setting, value in stray.items():
-        assert (run.to_flat().get(setting) == value) == is_used_by_family(setting, name)
+        assert (run.to_flat().get(setting) == value) == is_used_by_architecture(setting, name)
 
 
 def test_an_unknown_family_is_explained():
-    assert "choose one of transformer" in validate_form(NAMES, values(family="mamba"))["family"]
+    assert (
+        "choose one of transformer"
+        in validate_form(NAMES, values(architecture="mamba"))["architecture"]
+    )
 
 
 def test_whole_numbers_may_come_as_floats_from_the_page():
     assert (
-        run_config(dict(zip(NAMES, values(steps=40.0, max_length=8.0), strict=True))).training.steps
+        run_config(
+            dict(zip(NAMES, values(max_steps=40.0, max_length=8.0), strict=True))
+        ).training.max_steps
         == 40
     )
 
@@ -135,5 +146,5 @@ def test_a_task_brings_its_own_longest_length_unless_another_one_was_typed():
     assert suggested_max_length("reverse", 1, 16) == 10
     assert suggested_max_length("brackets", 1, 12) is None
     assert suggested_max_length("brackets", 10, 10) is None
-    assert suggested_max_length("rows", 1, 10) is None
+    assert suggested_max_length("dataset", 1, 10) is None
     assert suggested_max_length(None, None, None) is None

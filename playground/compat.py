@@ -1,0 +1,113 @@
+"""Names of version 0.1.0, accepted for one release.
+
+Every reader of saved files, links, commands and environment variables maps them with these
+functions. Nothing writes them. This file and its callers' lines go away together in version 0.3.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SETTINGS = {
+    "family": "architecture",
+    # task
+    "symbols": "n_symbols",
+    "rows": "dataset_sha256",
+    "vocabulary": "dataset_symbols",
+    "longest_answer": "max_target_length",
+    # model
+    "kv_heads": "n_kv_heads",
+    "norm": "norm_placement",
+    "norm_kind": "norm_type",
+    "positions": "position_type",
+    "position_scale": "sinusoidal_scale",
+    "position_range": "randomized_range",
+    "tie_output": "tie_output_embeddings",
+    "source_vocabulary": "source_vocab_size",
+    "target_vocabulary": "target_vocab_size",
+    "alignment": "attention",
+    # training
+    "steps": "max_steps",
+    "schedule": "lr_schedule",
+    "warmup": "warmup_steps",
+    "decay_steps": "lr_decay_steps",
+    "final_share": "min_lr_ratio",
+    "beta1": "adam_beta1",
+    "beta2": "adam_beta2",
+    "epsilon": "adam_eps",
+    "clip": "max_grad_norm",
+    "eval_n": "eval_size",
+    "until": "stop_at_exact_match",
+    "threads": "num_threads",
+}
+# keys of responses of the API and of `predict --json`, by their present names
+RESPONSE_KEYS = {
+    "prediction": "given",
+    "target": "answer",
+    "correct": "right",
+    "message": "sentence",
+}
+VALUES = {
+    "preset": {"write-up": "tutorial"},
+    "task": {"rows": "dataset"},
+    "architecture": {"prebuilt": "torch-transformer"},
+    "position_type": {"from-the-end": "learned-from-end", "randomised": "randomized"},
+}
+
+
+def setting_name(name: str) -> str:
+    """Return the present name of a setting."""
+    return SETTINGS.get(name, name)
+
+
+def setting_value(name: str, value: Any) -> Any:
+    """Return the present form of a setting's value, or of a list of its values."""
+    if isinstance(value, list | tuple):
+        return [setting_value(name, each) for each in value]
+    return VALUES.get(name, {}).get(value, value) if isinstance(value, str) else value
+
+
+def upgrade_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings under their present names; the last one wins where two names are one.
+
+    Values may be lists, as in the grid of an experiment, and settings themselves, as its variants.
+    """
+    upgraded: dict[str, Any] = {}
+    for old, value in settings.items():
+        name = setting_name(old)
+        if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
+            upgraded[name] = [upgrade_settings(each) for each in value]
+        else:
+            upgraded[name] = setting_value(name, value)
+    return upgraded
+
+
+def add_old_keys(response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a response that also has the keys of version 0.1.0."""
+    old = {RESPONSE_KEYS[key]: value for key, value in response.items() if key in RESPONSE_KEYS}
+    return {**old, **response}
+
+
+def upgrade_manifest(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the config.json of a checkpoint of schema version 1 as one of version 2."""
+    content = upgrade_settings(content)
+    sections = {
+        name: upgrade_settings(content[name])
+        for name in ("task", "model", "training")
+        if isinstance(content.get(name), Mapping)
+    }
+    return content | sections
+
+
+def upgrade_options(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments of a command with the present names of the options of settings."""
+    upgraded = []
+    for argument in arguments:
+        option, equals, value = argument.partition("=")
+        prefix = "--no-" if option.startswith("--no-") else "--"
+        name = option.removeprefix(prefix).replace("-", "_")
+        if option.startswith("--") and name in SETTINGS:
+            option = prefix + SETTINGS[name].replace("_", "-")
+        upgraded.append(option + equals + value)
+    return upgraded
