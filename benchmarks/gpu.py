@@ -158,7 +158,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         "batch",
         "numbers",
         "eager",
-        "without asking",
+        "without a check",
         "compiled",
         "captured",
         "captured to eager",

@@ -421,8 +421,8 @@ def table(rows: dict[str, Any]) -> str:
         f"server's memory: {memory['idle']:.0f} MB idle, {memory['in_the_end']:.0f} MB "
         f"{FORGET_SECONDS:.0f} s after all visitors had left; workers left: "
         f"{rows['workers_left']}; "
-        f"tracebacks in its log: {rows['tracebacks']}; exit codes of servers that were told to "
-        f"end: {listed(rows['exit_codes'])}."
+        f"tracebacks in its log: {rows['tracebacks']}; exit codes of servers after "
+        f"SIGTERM: {listed(rows['exit_codes'])}."
         + ("" if rows["disk"] else " No disk could be mounted here, so none was filled."),
     ]
     return "\n".join(lines)

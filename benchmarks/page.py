@@ -229,7 +229,7 @@ def long_run(root: Path) -> Run:
     run = Run(
         "a" * 22,
         "b" * 22,
-        owner_id("nobody"),
+        owner_id("page benchmark"),
         "a long run",
         config,
         root / "runs" / "long",
@@ -248,7 +248,7 @@ def long_run(root: Path) -> Run:
                 "step": step,
                 "loss": round(3 / math.sqrt(step) * (1 + 0.3 * math.sin(step * 12.9898)), 6),
                 "learning_rate": 0.003,
-                "gradient_norm": 1.0,
+                "grad_norm": 1.0,
                 "seconds": step / 50,
                 "steps_per_second": 50.0,
                 "tokens_per_second": 1e4,
@@ -257,7 +257,7 @@ def long_run(root: Path) -> Run:
                 line |= {
                     "exact_match": round(1 - 1 / (1 + step / 500), 4),
                     "token_accuracy": 0.9,
-                    "scored": 256,
+                    "eval_size": 256,
                 }
             file.write(json.dumps(line) + "\n")
     run.write()
@@ -274,7 +274,7 @@ def scrubbing(page: Page, url: str, run: Run) -> dict[str, Any]:
     answer = json.dumps(points.delta_since(0))
     decimated = time.perf_counter() - started
     started = time.perf_counter()
-    page.goto(f"{url}/?watch={run.watch_id}")
+    page.goto(f"{url}/?watch={run.share_id}")
     page.wait_for_function(
         "document.querySelector('.sentence')?.textContent.includes('100,000 steps')", timeout=60_000
     )

@@ -133,7 +133,7 @@ def table(rows: dict[str, Any]) -> str:
             "",
             f"Heavy packages in the page's process: {', '.join(rows['imported']) or 'none'} (of "
             f"torch, transformers, datasets, pyplot). Importing the page takes {whole} s under "
-            "Python's own clock, of which, without what they import in turn: "
+            "Python's own clock, of which, without nested imports: "
             f"{', '.join(f'{name} {seconds} s' for name, seconds in slowest)}.",
         ]
     )

@@ -47,7 +47,17 @@ RESPONSE_KEYS = {
     "target": "answer",
     "correct": "right",
     "message": "sentence",
+    "grad_norm": "gradient_norm",
+    "evaluations": "scored",
 }
+RUN_FIELDS = {
+    "watch_id": "share_id",
+    "active": "trained_seconds",
+    "removed": "evicted",
+    "sent": "imported",
+    "origin": "branched_from",
+}
+METRICS = {"gradient_norm": "grad_norm", "scored": "eval_size"}
 VALUES = {
     "preset": {"write-up": "tutorial"},
     "task": {"rows": "dataset"},
@@ -87,6 +97,16 @@ def add_old_keys(response: Mapping[str, Any]) -> dict[str, Any]:
     """Return a response that also has the keys of version 0.1.0."""
     old = {RESPONSE_KEYS[key]: value for key, value in response.items() if key in RESPONSE_KEYS}
     return {**old, **response}
+
+
+def upgrade_run_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a run.json with the present names of its fields."""
+    return {RUN_FIELDS.get(name, name): value for name, value in record.items()}
+
+
+def upgrade_metrics(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line of metrics.jsonl with the present names of the metrics."""
+    return {METRICS.get(name, name): value for name, value in line.items()}
 
 
 def upgrade_manifest(content: Mapping[str, Any]) -> dict[str, Any]:

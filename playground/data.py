@@ -394,7 +394,7 @@ def _license_text(license: str, origin: dict[str, str], brought: bool) -> str:
         return f"{license}.{source + ', whose terms apply to it.' if source else ''}"
     named = "The licence of this data, which the playground did not generate, is unknown: "
     return (
-        named + (f"ask its author.{source}." if source else "ask who published it.")
+        named + (f"contact its author.{source}." if source else "contact its publisher.")
         if brought
         else "None."
     )

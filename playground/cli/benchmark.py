@@ -232,7 +232,7 @@ def finetune(
         scored = f"exact match {before['exact_match']:.2%} before" + (
             f", {after['exact_match']:.2%} at step {after['step']}" if after else ""
         )
-        click.echo(f"{scored}, of {before['scored']} held-out sequences, zero-shot")
+        click.echo(f"{scored}, of {before['eval_size']} held-out sequences, zero-shot")
         click.echo(
             f"{result['steps']} steps in {result['seconds']:.1f} s; compare with --models {out}"
         )

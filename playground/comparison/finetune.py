@@ -246,7 +246,7 @@ def _train(
             "step": 0,
             "exact_match": scores.exact_match,
             "token_accuracy": scores.token_accuracy,
-            "scored": scores.n,
+            "eval_size": scores.n,
         }
         progress.row({"kind": "step", **before})
         progress.message(
@@ -255,7 +255,7 @@ def _train(
         try:
             for metrics in trainer:
                 row = metrics_record(metrics)
-                last = {key: row[key] for key in before} if "scored" in row else last
+                last = {key: row[key] for key in before} if "eval_size" in row else last
                 progress.row({"kind": "step", **row})
                 progress.progress(metrics.step, settings.steps, "steps")
         except JobCancelled:

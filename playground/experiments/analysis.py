@@ -332,7 +332,7 @@ def to_csv(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
             censored_at,
             seconds.get("median"),
         ]
-        # whose label says it
+        # The variant's label is a column of its own.
         varied = [cell["values"].get(name) for name in names if name != VARIANT_KEY]
         lines.append([*varied, *row])
     return to_csv_text([*(name for name in names if name != VARIANT_KEY), *CSV_COLUMNS], lines)

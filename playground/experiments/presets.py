@@ -45,7 +45,7 @@ EXPERIMENT_PRESETS = {
     "warm-up": ExperimentPreset(
         "What does warm-up buy?",
         "With the norm after each sublayer, the first gradients are large. Post-norm reportedly "
-        "need a learning rate that rises slowly; pre-norm is said to work without it.",
+        "need a learning rate that rises slowly; pre-norm reportedly works without it.",
         LONG_SETTINGS,
         {"norm_placement": ["pre", "post"], "warmup_steps": [0, 20, 100]},
     ),

@@ -305,7 +305,7 @@ class ExperimentService:
             # A run whose weights were deleted before its evaluation is trained again.
             for key, run in list(runs.items()):
                 if (
-                    run.removed == WEIGHTS_EVICTED
+                    run.evicted == WEIGHTS_EVICTED
                     and not run.diverged
                     and (run.status != "done" or self._unevaluated(state, {key: run}))
                 ):
@@ -740,7 +740,7 @@ class ExperimentService:
                 self.registry.model_ref(run, run.step),
                 state.experiment.n,
             )
-            if remaining and run.removed == WEIGHTS_EVICTED:
+            if remaining and run.evicted == WEIGHTS_EVICTED:
                 lost = run
             elif not remaining:
                 with suppress(OSError):  # without the file, a restart repeats the evaluation

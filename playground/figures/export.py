@@ -23,7 +23,7 @@ from playground.training.config import RunConfig
 from . import experiments
 from .attention import write
 
-METRIC_COLUMNS = ("step", "loss", "learning_rate", "gradient_norm", "exact_match", "token_accuracy")
+METRIC_COLUMNS = ("step", "loss", "learning_rate", "grad_norm", "exact_match", "token_accuracy")
 
 
 def export_figures(

@@ -151,7 +151,7 @@ def _curves(points: MetricSeries) -> str:
     curve = points.downsampled(CHART_POINTS)
     steps, last = curve["steps"], points.last
     loss = [(step, value) for step, value in zip(steps, curve["loss"], strict=True) if value > 0]
-    scored = curve["scored"]
+    scored = curve["evaluations"]
     charts = []
     if loss:
         caption = "Loss on the training batch of each step, on a logarithmic axis"

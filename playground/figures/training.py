@@ -203,7 +203,7 @@ def training_curve(lines: Sequence[Mapping[str, Any]]) -> Figure:
         loss.yaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
     bottom = loss
     if scored:
-        planned = {line.get("scored") for line in scored} - {None}
+        planned = {line.get("eval_size") for line in scored} - {None}
         title = (
             f"Accuracy on {planned.pop():,} held-out sequences"
             if len(planned) == 1

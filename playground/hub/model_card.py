@@ -501,7 +501,7 @@ def _license(license: str, task: TaskConfig, form: PackageFormat) -> str:
     statement = (
         f"{license}, for the weights."
         if license
-        else "The author names no licence for the weights: ask before you use them."
+        else "The author names no licence for the weights: contact the author before you use them."
     )
     if origin:
         url = f"https://huggingface.co/datasets/{origin}"

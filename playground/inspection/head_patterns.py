@@ -121,7 +121,7 @@ class HeadScore:
         """
         best = self.best_pattern
         if not best:
-            return "too few positions to tell"
+            return "too few positions to compare"
         if best == "uniform" or self.above_baseline(best) >= CLEAR_PATTERN:
             return PATTERN_SENTENCES[best]
         return (

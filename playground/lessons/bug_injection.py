@@ -280,7 +280,7 @@ class TrainingCopy:
 
     @property
     def curve(self) -> dict[str, Any]:
-        return {"loss": [round(loss, 4) for loss in self.losses], "scored": self.evaluations}
+        return {"loss": [round(loss, 4) for loss in self.losses], "evaluations": self.evaluations}
 
     @property
     def loss(self) -> float | None:

@@ -113,7 +113,7 @@ def half_accuracy_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Re
     first = run.lines[0]["loss"]
     text = (
         f"At step {evaluation['step']}, exact match was {percent(evaluation['exact_match'])} of "
-        f"{evaluation['scored']} held-out sequences, while token accuracy was "
+        f"{evaluation['eval_size']} held-out sequences, while token accuracy was "
         f"{percent(evaluation['token_accuracy'])}. An output is an exact match only when all "
         "of its tokens are right, so exact match rises late and then quickly. The loss "
         f"had fallen from {first:.2f} to {evaluation['loss']:.2f}. At the end exact match was "

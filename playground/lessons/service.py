@@ -211,10 +211,10 @@ class LessonService:
             and run.deleted_at is None
             and run.status != "failed"
             and not run.modified_settings
-            and not run.origin
-            and not run.sent
+            and not run.branched_from
+            and not run.imported
             and (run.status != "done" or run.checkpoints())
-            and run.removed != WEIGHTS_EVICTED
+            and run.evicted != WEIGHTS_EVICTED
         ]
         return max(owned, key=lambda run: (run.status == "done", run.created), default=None)
 
@@ -349,7 +349,10 @@ class LessonService:
         }
         if measurement.status == "training":
             response["curves"] = [
-                {"label": label, "scored": [each[:2] for each in run.load_points().evaluations]}
+                {
+                    "label": label,
+                    "evaluations": [each[:2] for each in run.load_points().evaluations],
+                }
                 for label, run in measurement.runs.items()
             ]
         if measurement.result is not None:

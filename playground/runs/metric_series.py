@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-METRIC_COLUMNS = ("loss", "learning_rate", "gradient_norm", "seconds", "steps_per_second")
-PLOTTED_COLUMNS = ("loss", "learning_rate", "gradient_norm")  # what the page draws
+METRIC_COLUMNS = ("loss", "learning_rate", "grad_norm", "seconds", "steps_per_second")
+PLOTTED_COLUMNS = ("loss", "learning_rate", "grad_norm")  # what the page draws
 MAX_DELTA_POINTS = 3000  # points in one response; a longer gap gets the whole decimated curve
 
 
@@ -66,7 +66,7 @@ class MetricSeries:
             for column, value in zip(self.columns.values(), row, strict=True):
                 column.append(value)
             if score:
-                self.evaluations.append((step, score[0], score[1], line.get("scored") or 0))
+                self.evaluations.append((step, score[0], score[1], line.get("eval_size") or 0))
 
     def delta_since(self, n_points: int) -> dict[str, Any]:
         """Return the points after the first `n_points` ones.
@@ -84,7 +84,7 @@ class MetricSeries:
             "count": len(self),
             "steps": steps,
             **delta,
-            "scored": downsample_evaluations([s for s in self.evaluations if s[0] >= after]),
+            "evaluations": downsample_evaluations([s for s in self.evaluations if s[0] >= after]),
         }
 
     def downsampled(self, columns: int) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class MetricSeries:
             "count": len(loss),
             "steps": (chosen + self.first).tolist(),
             **result,
-            "scored": downsample_evaluations(self.evaluations),
+            "evaluations": downsample_evaluations(self.evaluations),
         }
 
     def latest(self) -> dict[str, Any]:

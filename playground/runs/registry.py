@@ -177,7 +177,7 @@ class Registry:
 
     def _add(self, run: Run) -> None:
         with self._lock:
-            self._runs[run.id] = self._by_share_id[run.watch_id] = run
+            self._runs[run.id] = self._by_share_id[run.share_id] = run
 
     # Ownership
 
@@ -288,7 +288,9 @@ class Registry:
             folder = self._new_folder(config)
             run = self._new(config, owner, name, folder)
             run.points, run.weight_steps, run.changes = MetricSeries(), [], list(changes or [])
-            run.origin = (branched_from[0].folder.name, branched_from[1]) if branched_from else None
+            run.branched_from = (
+                (branched_from[0].folder.name, branched_from[1]) if branched_from else None
+            )
             try:
                 folder.mkdir(parents=True)
             except OSError as error:
@@ -423,7 +425,7 @@ class Registry:
         run.changes = list(manifest.changes)
         run.scores = manifest.scores
         run.step, run.seconds, run.device = manifest.step, manifest.seconds, manifest.device
-        run.sent = True
+        run.imported = True
         score = manifest.scores["exact_match"] if manifest.scores else None
         run.best = max_score(run.load_points().best, score)
         run.write()
@@ -591,14 +593,18 @@ class Registry:
         run.exiting, run.pause_pending = False, False
         run.viewer_active, run.last_viewed_at = True, time.monotonic()
         run.last_message_at, run.cpu_seconds, run.size_bytes = time.monotonic(), 0.0, None
-        origin = (str(self.root / "runs" / run.origin[0]), run.origin[1]) if run.origin else None
+        origin = (
+            (str(self.root / "runs" / run.branched_from[0]), run.branched_from[1])
+            if run.branched_from
+            else None
+        )
         return WorkerSpec(
             str(run.folder),
             run.config.to_flat(),
             [change.to_list() for change in run.changes],
             run.first_command,
             origin,
-            trained_seconds=run.active,
+            trained_seconds=run.trained_seconds,
             time_slice_s=seconds,
             threads=self.limits.threads,
         )
@@ -617,7 +623,9 @@ class Registry:
         ):
             return False
         return not any(
-            o.origin and o.origin[0] == run.folder.name and o.status in ("waiting", "starting")
+            o.branched_from
+            and o.branched_from[0] == run.folder.name
+            and o.status in ("waiting", "starting")
             for o in self.all_runs()
         )
 
@@ -629,7 +637,7 @@ class Registry:
         """Remove a run from the registry; the caller removes its folder."""
         with self._lock:
             self._runs.pop(run.id, None)
-            self._by_share_id.pop(run.watch_id, None)
+            self._by_share_id.pop(run.share_id, None)
 
     def run_slice(self, run: Run) -> None:
         """Train the next slice of a run that waits for one, and return when it has ended.
@@ -691,7 +699,7 @@ class Registry:
             self.storage_quota.ensure_available(run.owner, estimated_run_bytes(run.config) // 2)
         with self._lock, run.lock:
             # The eviction may have happened since the check above.
-            if action in ("resume", "step") and run.removed == WEIGHTS_EVICTED:
+            if action in ("resume", "step") and run.evicted == WEIGHTS_EVICTED:
                 raise UserError(run.message)
             if run in self._queue and action in ("pause", "stop"):
                 self._queue.remove(run)
@@ -753,9 +761,9 @@ class Registry:
             ConfigError: if it exceeds the limits of this server.
         """
         self.limits.validate(run.config)
-        if run.removed == WEIGHTS_EVICTED:
+        if run.evicted == WEIGHTS_EVICTED:
             raise UserError(run.message)
-        if self.limits.seconds and run.active >= self.limits.seconds:
+        if self.limits.seconds and run.trained_seconds >= self.limits.seconds:
             raise UserError(self.limits.time_limit_message())
         checkpoints = [] if run.has_worker else [path for path, _ in run.checkpoints()]
         if checkpoints and not any(
@@ -779,7 +787,7 @@ class Registry:
             self.ensure_trainable(run)
         with run.lock:
             change = SettingChange(
-                max(run.step, run.origin[1] if run.origin else 0), setting, value
+                max(run.step, run.branched_from[1] if run.branched_from else 0), setting, value
             )
             if setting == "num_threads":
                 self.limits.validate_threads(int(change.value))
@@ -908,12 +916,12 @@ class Registry:
                 "checkpoint_version": run.checkpoint_version,
                 "has_worker": run.has_worker,
                 "time_left": self._time_left(run),
-                "branched_from_step": run.origin[1] if run.origin else None,
+                "branched_from_step": run.branched_from[1] if run.branched_from else None,
             }
 
     def _time_left(self, run: Run) -> list[Any] | None:
         """Return the seconds of training left and the reason; None if there are many."""
-        left = self.limits.seconds - run.active
+        left = self.limits.seconds - run.trained_seconds
         return (
             [max(0.0, left), self.limits.time_limit_message()]
             if self.limits.seconds and left <= TIME_WARNING_S
@@ -1080,7 +1088,7 @@ class Registry:
                 run.changes = SettingChange.parse(content[0])
                 run.write()
             elif kind == "active":
-                run.active = content[0]
+                run.trained_seconds = content[0]
             elif kind == "saved":
                 run.checkpoint_version += 1
                 run.write()
@@ -1154,7 +1162,7 @@ class Registry:
             if (
                 run.status == "training"
                 and self.limits.seconds
-                and run.active >= self.limits.seconds
+                and run.trained_seconds >= self.limits.seconds
             ):
                 run.message = self.limits.time_limit_message()
                 run.send_command("pause")

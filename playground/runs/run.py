@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
+from playground.compat import upgrade_run_record
 from playground.models.config import short_repr
 from playground.training.atomic_write import write_file
 from playground.training.config import (
@@ -55,7 +56,7 @@ MAX_PENDING_POINTS = 2000  # points
 MAX_NAME_LENGTH = 80
 DIVERGED_MESSAGE = "training diverged"  # start of the message of a diverged run
 NO_USABLE_CHECKPOINT = "no checkpoint of this run can be used"
-# values of `removed`: evicted history or weights
+# values of `evicted`: evicted history or weights
 HISTORY_THINNED, WEIGHTS_EVICTED = ("thinned", "emptied")
 PINNED_SUFFIX = "-kept"  # suffix of the folder of a checkpoint that the owner saved
 
@@ -85,7 +86,7 @@ def _is_scores(value: object) -> bool:
 # The fields of run.json beside the configuration, with their validators: the file is untrusted.
 RECORD_FIELDS: dict[str, Callable[[Any], bool]] = {
     "id": _is_text,
-    "watch_id": _is_text,
+    "share_id": _is_text,
     "owner": _is_text,
     "name": _is_text,
     "created": _is_time,
@@ -98,12 +99,12 @@ RECORD_FIELDS: dict[str, Callable[[Any], bool]] = {
     "device": lambda value: isinstance(value, str),
     "hidden": lambda value: isinstance(value, bool),
     "deleted_at": lambda value: value is None or _is_time(value),
-    "active": _is_time,
-    "removed": lambda value: value in ("", HISTORY_THINNED, WEIGHTS_EVICTED),
-    "sent": lambda value: isinstance(value, bool),
+    "trained_seconds": _is_time,
+    "evicted": lambda value: value in ("", HISTORY_THINNED, WEIGHTS_EVICTED),
+    "imported": lambda value: isinstance(value, bool),
 }
 # Defaults of the fields that earlier versions did not write.
-RECORD_DEFAULTS: dict[str, Any] = {"active": 0.0, "removed": "", "sent": False}
+RECORD_DEFAULTS: dict[str, Any] = {"trained_seconds": 0.0, "evicted": "", "imported": False}
 
 Response = dict[str, Any]
 
@@ -170,14 +171,14 @@ class RecordLock:
 class Run:
     """A run, with its persistent record and its state in memory.
 
-    `id` identifies it for its owner, and `watch_id` in share links. Neither can be guessed.
+    `id` identifies it for its owner, and `share_id` in share links. Neither can be guessed.
 
     Statuses: waiting (for a slot or a ZeroGPU slice), starting, training, paused (at first with a
     worker, later without), stopping, done, stopped, failed.
     """
 
     id: str
-    watch_id: str
+    share_id: str
     owner: str  # the owner's fingerprint
     name: str
     config: RunConfig
@@ -193,11 +194,11 @@ class Run:
     device: str = ""
     hidden: bool = False
     deleted_at: float | None = None  # by the wall clock
-    active: float = 0.0  # seconds of training on this server, without pauses
-    removed: str = ""  # the evicted data: THINNED, EMPTIED or nothing
+    trained_seconds: float = 0.0  # seconds of training on this server, without pauses
+    evicted: str = ""  # the evicted data: THINNED, EMPTIED or nothing
     failed_snapshots: int = 0  # failed snapshots in a row
-    sent: bool = False  # an imported checkpoint that was not trained further
-    origin: tuple[str, int] | None = None  # folder name and step of the run it branched from
+    imported: bool = False  # an imported checkpoint that was not trained further
+    branched_from: tuple[str, int] | None = None  # folder name and step of the run it branched from
 
     # Not stored in run.json
     deleted_at_monotonic: float = (
@@ -353,7 +354,7 @@ class Run:
             except ValueError:
                 self.points, self.pending_points = None, list(lines)
         if lines:
-            self.scores, self.sent = None, False  # the scores were of an earlier step
+            self.scores, self.imported = None, False  # the scores were of an earlier step
             scores = [line["exact_match"] for line in lines if "exact_match" in line]
             self.step, self.seconds = lines[-1]["step"], lines[-1]["seconds"]
             self.best = max_score(self.best, *scores)
@@ -415,7 +416,9 @@ class Run:
 
     def to_json(self) -> bytes:
         """Return the content of run.json."""
-        content: dict[str, Any] = {name: getattr(self, name) for name in (*RECORD_FIELDS, "origin")}
+        content: dict[str, Any] = {
+            name: getattr(self, name) for name in (*RECORD_FIELDS, "branched_from")
+        }
         content |= {
             "config": self.config.to_flat(),
             "changes": [change.to_list() for change in self.changes],
@@ -435,7 +438,8 @@ class Run:
         try:
             config = RunConfig.from_flat(content.pop("config"))
             changes = SettingChange.parse(content.pop("changes"))
-            origin = content.pop("origin")
+            content = upgrade_run_record(content)
+            branched_from = content.pop("branched_from")
             # A newer version may have written more fields.
             content = RECORD_DEFAULTS | {
                 name: value for name, value in content.items() if name in RECORD_FIELDS
@@ -443,19 +447,19 @@ class Run:
             for name, is_valid in RECORD_FIELDS.items():
                 if not is_valid(content[name]):
                     raise TypeError(f"{name} is {short_repr(content[name])}")
-            if origin is not None and not (
-                _is_text(origin[0])
-                and Path(origin[0]).name == origin[0]
-                and _is_count(origin[1])
-                and len(origin) == 2
+            if branched_from is not None and not (
+                _is_text(branched_from[0])
+                and Path(branched_from[0]).name == branched_from[0]
+                and _is_count(branched_from[1])
+                and len(branched_from) == 2
             ):
-                raise TypeError(f"origin is {short_repr(origin)}")
+                raise TypeError(f"branched_from is {short_repr(branched_from)}")
             run = cls(
                 **content,
                 config=config,
                 changes=changes,
                 folder=folder,
-                origin=tuple(origin) if origin else None,
+                branched_from=tuple(branched_from) if branched_from else None,
             )
         except (TypeError, KeyError, AttributeError, IndexError) as error:
             raise ValueError(f"{folder / 'run.json'} is not a run record: {error}") from None
@@ -548,9 +552,9 @@ def to_summary(run: Run) -> dict[str, Any]:
         "step": run.step,
         "max_steps": run.steps,
         "best": run.scores["exact_match"] if run.scores else run.best,
-        "scored": run.scores["n"] if run.scores else run.config.training.eval_size,
+        "eval_size": run.scores["n"] if run.scores else run.config.training.eval_size,
         "created": run.created,
         "hidden": run.hidden,
         "deleted": run.deleted_at is not None,
-        "removed": run.removed,
+        "evicted": run.evicted,
     }

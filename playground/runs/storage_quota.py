@@ -127,8 +127,8 @@ class StorageQuota:
     def eviction_message(self, owner: str) -> str:
         """Return a message about the evicted data of an owner's runs; empty if there is none."""
         owned = [run for run in self.registry.list_for_owner(owner) if run.deleted_at is None]
-        thinned = [run.name for run in owned if run.removed == HISTORY_THINNED]
-        emptied = [run.name for run in owned if run.removed == WEIGHTS_EVICTED]
+        thinned = [run.name for run in owned if run.evicted == HISTORY_THINNED]
+        emptied = [run.name for run in owned if run.evicted == WEIGHTS_EVICTED]
         parts = []
         if thinned:
             parts.append(f"Some earlier steps of {_join_names(thinned)} were deleted.")
@@ -242,13 +242,13 @@ class StorageQuota:
         excess = self._free_until(excess, deleted, self.delete_run)
         excess = self._thin_histories(remaining, excess)
         order = sorted(
-            remaining, key=lambda run: (not run.sent or self._in_use(run), not run.hidden)
+            remaining, key=lambda run: (not run.imported or self._in_use(run), not run.hidden)
         )
         for run in order:
             if excess > 0:
                 excess -= self._truncate(run, all_weights, WEIGHTS_EVICTED)
         return self._free_until(
-            excess, [run for run in remaining if run.removed == WEIGHTS_EVICTED], self.delete_run
+            excess, [run for run in remaining if run.evicted == WEIGHTS_EVICTED], self.delete_run
         )
 
     def _free_until(self, excess: int, runs: list[Run], evict: Eviction) -> int:
@@ -275,7 +275,7 @@ class StorageQuota:
             return 0
 
         def taking(run: Run) -> Callable[[], None]:
-            run.weight_steps, run.latest_weights_step, run.removed, run.checkpoint_version = (
+            run.weight_steps, run.latest_weights_step, run.evicted, run.checkpoint_version = (
                 None,
                 None,
                 state,

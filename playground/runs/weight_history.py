@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from playground.compat import upgrade_metrics
 from playground.training.atomic_write import write_file
 from playground.training.env import env_bytes
 from playground.training.manifest import CheckpointError, parse_strict_json
@@ -122,7 +123,7 @@ def read_lines(run: Path) -> Iterator[dict[str, Any]]:
                     raise ValueError("it is no step's metrics")
             except (ValueError, KeyError) as error:
                 raise CheckpointError(f"{path}, line {number}: {error}") from None
-            yield content
+            yield upgrade_metrics(content)
 
 
 class WeightHistory:

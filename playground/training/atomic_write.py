@@ -87,7 +87,7 @@ def write_file(path: Path, data: bytes, *, flush: bool = True) -> None:
 
 
 def remove_dir(folder: Path) -> None:
-    """Remove a directory atomically; `sweep` removes what a killed process leaves.
+    """Remove a directory atomically; `clean_up_stale` removes what a killed process leaves.
 
     Raises:
         OSError: as the system reports it; the directory is still there.

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from playground.architectures import load_architecture
 from playground.architectures.base import Seq2SeqModel
+from playground.compat import upgrade_metrics
 from playground.evaluation import EvalResult
 from playground.models.config import short_repr
 
@@ -307,6 +308,8 @@ def _metrics_of(line: bytes) -> dict[str, Any]:
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"it has more than {MAX_LINE_BYTES:,} bytes; a line must be shorter")
     content = parse_strict_json(line)
+    if isinstance(content, dict):
+        content = upgrade_metrics(content)
     if not isinstance(content, dict) or not {"step", "loss"} <= set(content) <= METRIC_NAMES:
         raise ValueError("it does not contain the metrics of a step")
     if not all(is_number(value) for value in content.values()) or type(content["step"]) is not int:

@@ -45,13 +45,13 @@ class Metrics:
     step: int
     loss: float
     learning_rate: float
-    gradient_norm: float
+    grad_norm: float
     seconds: float  # of training and evaluation since step 0, without pauses
     steps_per_second: float
     tokens_per_second: float  # target tokens without PAD
     exact_match: float | None = None
     token_accuracy: float | None = None
-    scored: int | None = None  # held-out sequences of the evaluation
+    eval_size: int | None = None  # held-out sequences of the evaluation
 
 
 def resolve_device(name: str) -> torch.device:
@@ -376,13 +376,13 @@ class Trainer:
             step=self.step_count,
             loss=result.loss,
             learning_rate=lr,
-            gradient_norm=result.grad_norm,
+            grad_norm=result.grad_norm,
             seconds=self.seconds,
             steps_per_second=1 / self._seconds_per_step,
             tokens_per_second=result.tokens / seconds,
             exact_match=scores.exact_match if scores else None,
             token_accuracy=scores.token_accuracy if scores else None,
-            scored=scores.n if scores else None,
+            eval_size=scores.n if scores else None,
         )
 
     def _divergence_error(self, loss: float, grad_norm: float) -> TrainingDivergedError:

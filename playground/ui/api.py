@@ -214,7 +214,7 @@ class Endpoints:
         return {
             "run": run.id,
             "owner": key,
-            "watch": SHARE_PREFIX + run.watch_id,
+            "watch": SHARE_PREFIX + run.share_id,
             "name": run.name,
             "status": run.status,
             "steps": run.steps,
@@ -554,10 +554,10 @@ class Endpoints:
             model_ref | {"n_points": 0, "series_id": -1, "snapshot_version": 0},
             request,
         )
-        if response["status"] == "gone":
+        if response["status"] == "not-found":
             raise UserError(response["message"] or _not_found_message(model_ref["subject"]))
         points, latest = response["points"], response.get("latest") or {}
-        evaluation = points["scored"][-1] if points["scored"] else None
+        evaluation = points["evaluations"][-1] if points["evaluations"] else None
         status = {
             "status": response["status"],
             "message": response["message"],
@@ -572,8 +572,10 @@ class Endpoints:
             "scores": response["scores"],
             "parameters": response["parameters"],
         }
-        columns = ("steps", "loss", "learning_rate", "gradient_norm", "scored")
-        return status | ({"curve": {name: points[name] for name in columns}} if curve else {})
+        if not curve:
+            return status
+        columns = ("steps", "loss", "learning_rate", "grad_norm", "evaluations")
+        return status | {"curve": add_old_keys({name: points[name] for name in columns})}
 
     async def _control(self, run: str, owner: str, action: str, request: Any) -> dict[str, Any]:
         self._rate_limit(request)

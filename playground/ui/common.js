@@ -6,8 +6,8 @@ const formatDuration = (s) => (s < 59.95 ? s.toFixed(1) + " s" : s < 3599.5 ? Ma
 const formatAge = (s) => (s < 60 ? "just now" : s < 3600 ? Math.floor(s / 60) + " min" : s < 86400 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " d");
 const pluralize = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" : "s");
 const formatBytes = (n) => (n < 1e6 ? Math.max(1, Math.round(n / 1e3)) + " KB" : n < 1e9 ? (n / 1e6).toFixed(n < 1e8 ? 1 : 0) + " MB" : (n / 1e9).toFixed(1) + " GB");
-// As a sentence; a name such as user/name or gpt2 in front stays as it is written.
-const toSentence = (text) => (text ? (/^\S*[/_.\d]\S*\s/.test(text) ? text[0] : text[0].toUpperCase()) + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".") : "");
+// Capitalize a message and end it with a period. A leading name such as gpt2 keeps its case.
+const formatMessage = (text) => (text ? (/^\S*[/_.\d]\S*\s/.test(text) ? text[0] : text[0].toUpperCase()) + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".") : "");
 const baseUrl = new URL("playground/", location.origin + location.pathname.replace(/\/?$/, "/"));
 // Send a request to the server (routes.py). Throws on failure. A rate limit (limits.py) delays the
 // request instead of failing it.

@@ -99,7 +99,7 @@ function createJobRunner(key, { begun: onStart = () => {}, rows: onRows = () => 
     job = null,
     lastRequest = null;
   function showMessage(text, wrong = false, retry = false) {
-    words.textContent = self.busy ? toSentence(text).replace(/\.$/, "") : toSentence(text);
+    words.textContent = self.busy ? formatMessage(text).replace(/\.$/, "") : formatMessage(text);
     words.classList.toggle("error", wrong);
     again.hidden = !retry;
     stop.hidden = !self.busy;
@@ -153,7 +153,7 @@ function createJobRunner(key, { begun: onStart = () => {}, rows: onRows = () => 
         // the job is no longer stored
         self.busy = false;
         saveLocal("job-" + key, null);
-        line.dataset.status = "gone";
+        line.dataset.status = "not-found";
         showMessage(isNew || !first ? response.error : "", true, isNew || !first);
         if (isNew || !first)
           onFinish({ status: "failed", message: response.error, again: true, rows: [] }, payload);
@@ -308,7 +308,7 @@ async function listLocalModels() {
 }
 function notifyListeners() {
   const unreached = [...modelFacts.values()].find((row) => row.unreached);
-  const text = unreached ? toSentence(unreached.message) : "",
+  const text = unreached ? formatMessage(unreached.message) : "",
     net = $(".net");
   if (net.dataset.text !== text) {
     net.dataset.text = text;
@@ -330,7 +330,7 @@ function formatModelCost(name) {
     return [
       row.unreached
         ? "not on this machine, and the Hub is not reachable"
-        : toSentence(row.message),
+        : formatMessage(row.message),
       true,
     ];
   const size = [

@@ -332,7 +332,7 @@ async function loadOwnAttention(panel) {
   }
   if (requestId !== panel.requestId || panel.source !== "own") return;
   words.classList.toggle("error", Boolean(response.error));
-  words.textContent = toSentence(response.error || response.note || "");
+  words.textContent = formatMessage(response.error || response.note || "");
   if (response.error) return; // the previous result stays visible
   for (const button of panel.kind.children)
     button.hidden = !response.kinds.includes(button.dataset.value);
@@ -519,7 +519,7 @@ async function renderScores(panel, possible) {
   try {
     scores = await loadScores(panel);
   } catch (error) {
-    panel.caption.textContent = toSentence(
+    panel.caption.textContent = formatMessage(
       error.isServerMessage ? error.message : "the server did not respond; try again",
     );
     return;

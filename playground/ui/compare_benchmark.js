@@ -505,7 +505,7 @@ function createResultRow(id, row) {
         { className: "failed", colSpan: 7 },
         el("span", {
           textContent:
-            toSentence(row.error) + (row.n ? " Evaluated before the error: " + row.n + "." : ""),
+            formatMessage(row.error) + (row.n ? " Evaluated before the error: " + row.n + "." : ""),
         }),
         " ",
       ),
@@ -645,7 +645,7 @@ const decodingSuffix = (row) =>
   /at once/.test(row.way) ? " (all slots)" : /one slot/.test(row.way) ? " (one slot)" : "";
 function renderExamples() {
   benchmarkForm.note.textContent = benchmarkResults.settings
-    ? toSentence(benchmarkResults.settings.note)
+    ? formatMessage(benchmarkResults.settings.note)
     : "Each example with its prompt, the model output and the parsed answer.";
   const existing = new Map([...benchmarkForm.items.children].map((each) => [each.dataset.number, each])),
     examples = benchmarkResults.settings && benchmarkResults.settings.examples.length ? benchmarkResults.settings.examples : [];

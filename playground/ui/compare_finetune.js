@@ -172,7 +172,7 @@ async function planFinetune() {
   if (finetuneForm.planned !== requestKey) return;
   finetuneForm.cost.classList.toggle("error", Boolean(response.error) || !response.fits);
   if (response.error) {
-    finetuneForm.cost.textContent = toSentence(response.error);
+    finetuneForm.cost.textContent = formatMessage(response.error);
     return;
   }
   finetuneForm.cost.textContent =
@@ -216,9 +216,9 @@ function onFinetuneFinish(response) {
       steps: finetuneState.steps
         .filter(
           (row, i) =>
-            finetuneState.steps.length < 400 || row.scored || i % Math.ceil(finetuneState.steps.length / 400) === 0,
+            finetuneState.steps.length < 400 || row.eval_size || i % Math.ceil(finetuneState.steps.length / 400) === 0,
         )
-        .map(({ step, loss, exact_match, scored }) => ({ step, loss, exact_match, scored })),
+        .map(({ step, loss, exact_match, eval_size }) => ({ step, loss, exact_match, eval_size })),
       result: finetuneState.result,
     });
   renderFinetuneSummary();
@@ -250,7 +250,7 @@ function renderFinetuneSummary() {
             ? ", " + formatPercent(last.exact_match) + " after " + pluralize(last.step, "step")
             : "") +
           ", of " +
-          pluralize(first.scored, "held-out sequence") +
+          pluralize(first.eval_size, "held-out sequence") +
           "." +
           (finetuneState.result
             ? " It is saved as " +

@@ -148,7 +148,7 @@ function createBarList(rows) {
 const shortModelName = ({ model }) =>
   /^[~/.]/.test(model) ? model.split("/").filter(Boolean).pop() || model : model;
 const createNotes = (notes) =>
-  notes.map((text) => el("p", { className: "hint", textContent: toSentence(text) }));
+  notes.map((text) => el("p", { className: "hint", textContent: formatMessage(text) }));
 const answeredBy = (result) =>
   "Model: " +
   result.model +

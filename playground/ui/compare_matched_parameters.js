@@ -164,7 +164,7 @@ async function loadMatchedFamilies(reset) {
   }
   if (requestId !== matchedFamilies.requestId) return;
   matchedFamilies.question = "";
-  familiesView.problem.textContent = toSentence(response.error || "");
+  familiesView.problem.textContent = formatMessage(response.error || "");
   familiesView.go.disabled = Boolean(response.error);
   if (response.error) return; // the previous list stays
   Object.assign(matchedFamilies, { offered: response.families, task: response.task, parameters: response.parameters });
@@ -195,7 +195,7 @@ function renderFamilies() {
         el("span", {
           className: "takes" + (each.error ? " error" : ""),
           textContent: each.error
-            ? toSentence(each.error)
+            ? formatMessage(each.error)
             : (each.is_current ? "like yours: " : "") +
               each.parameters.toLocaleString("en") +
               " parameters" +
@@ -233,7 +233,7 @@ async function trainFamilies() {
     response = { error: "the server did not respond; try again" };
   }
   familiesView.go.disabled = false;
-  familiesView.problem.textContent = toSentence(response.error || "");
+  familiesView.problem.textContent = formatMessage(response.error || "");
   if (!response.runs || !response.runs.length) return;
   matchedFamilies.runs = response.runs;
   matchedFamilies.curves = [];
@@ -279,7 +279,7 @@ function renderLearners() {
   const rows = matchedFamilies.runs.map((each, i) => {
     const curve = matchedFamilies.curves.find((other) => other.subject === each.subject) || {
         status: "waiting",
-        scored: [],
+        evaluations: [],
         step: 0,
         name: "",
       },
@@ -293,7 +293,7 @@ function renderLearners() {
       ]);
     const before = [...familiesView.body.children].find((row) => row.dataset.subject === each.subject);
     if (before && before.dataset.signature === signature) return before;
-    const last = curve.scored.length ? curve.scored[curve.scored.length - 1] : null,
+    const last = curve.evaluations.length ? curve.evaluations[curve.evaluations.length - 1] : null,
       how =
         curve.status === "waiting" && curve.queue_position
           ? "queued"
@@ -406,7 +406,7 @@ function paintCurves() {
     );
   paintLines(
     familiesView.score,
-    curves.map((curve) => (curve ? curve.scored.map((s) => [s[0], s[1]]) : [])),
+    curves.map((curve) => (curve ? curve.evaluations.map((s) => [s[0], s[1]]) : [])),
     [0, 1],
     [
       [0, "0"],

@@ -44,7 +44,7 @@ async function previewDataset(content) {
   const controller = pendingRequest = new AbortController();
   datasetReport = null; $(".use").disabled = true; setStatus("Reading");
   let reply;
-  try { reply = await requestWithRetry(() => request("datasets/action", { do: "show", owner, content }, 130000), () => controller === pendingRequest, (busy) => setStatus(toSentence(busy))); } catch (error) { reply = { error: "no answer from the server; try again" }; }
+  try { reply = await requestWithRetry(() => request("datasets/action", { do: "show", owner, content }, 130000), () => controller === pendingRequest, (busy) => setStatus(formatMessage(busy))); } catch (error) { reply = { error: "no answer from the server; try again" }; }
   if (controller === pendingRequest) { pendingRequest = null; renderReport(reply.content ? { ...reply, isStored: true } : reply); }
 }
 const setStatus = (text) => { $(".state").textContent = text; };
@@ -54,8 +54,8 @@ function renderReport(report) {
   datasetReport = report && report.content ? report : null;
   const lines = (report && report.lines) || [], errorMessage = (report && report.error) || "";
   setVisible(".problem", Boolean(errorMessage));
-  $(".problem p").textContent = lines.length ? pluralize(report.bad, "line") + " rejected:" : toSentence(errorMessage);
-  $(".problem ul").replaceChildren(...lines.map((line) => el("li", { textContent: toSentence(line) })), ...(report && report.bad > lines.length ? [el("li", { textContent: "And " + (report.bad - lines.length).toLocaleString("en") + " more." })] : []));
+  $(".problem p").textContent = lines.length ? pluralize(report.bad, "line") + " rejected:" : formatMessage(errorMessage);
+  $(".problem ul").replaceChildren(...lines.map((line) => el("li", { textContent: formatMessage(line) })), ...(report && report.bad > lines.length ? [el("li", { textContent: "And " + (report.bad - lines.length).toLocaleString("en") + " more." })] : []));
   if (report && report.columns && report.columns.length) { setVisible(".columns", true); $("datalist").replaceChildren(...report.columns.map((name) => el("option", { value: name }))); }
   setVisible(".report", Boolean(report && report.preview));
   $(".report").classList.remove("old");

@@ -28,7 +28,7 @@ async function runHubTask(task, onProgress = () => {}, onStart = () => {}, isCur
   const reply = await requestWithRetry(
     () => request("hub/submit", { owner, token: token, ...task }),
     isCurrent,
-    (busy) => onProgress(toSentence(busy)),
+    (busy) => onProgress(formatMessage(busy)),
   );
   if (reply.error) throw Object.assign(new Error(reply.error), { isServerMessage: true, again: reply.again });
   onStart(reply.job);
@@ -51,7 +51,7 @@ async function runHubTask(task, onProgress = () => {}, onStart = () => {}, isCur
   }
 }
 const errorText = (error) =>
-  toSentence(error.isServerMessage ? error.message : "no response from the server; try again");
+  formatMessage(error.isServerMessage ? error.message : "no response from the server; try again");
 
 // Run a job with its progress in one element, and its error with a retry button in another.
 // `isCurrent` returns whether the elements still belong to this job.
@@ -460,7 +460,7 @@ async function updateAutoPublish(action) {
     });
     if (subject !== $(".model").value) return;
     autoPublish = response.auto_publish;
-    if (action !== "status") setMessage($(".keep-note"), toSentence(response.error || ""), "error");
+    if (action !== "status") setMessage($(".keep-note"), formatMessage(response.error || ""), "error");
   } catch (error) {
     if (action !== "status") setMessage($(".keep-note"), errorText(error), "error");
   }
@@ -495,7 +495,7 @@ function renderAutoPublish() {
     : off;
   const box = $(".keep-note");
   if (k && k.trouble) {
-    setMessage(box, toSentence(k.trouble), "error");
+    setMessage(box, formatMessage(k.trouble), "error");
     box.dataset.trouble = "yes";
   } else if (box.dataset.trouble) {
     setMessage(box, "");

@@ -82,7 +82,7 @@ async function loadView(view) {
 }
 function showError(text, isTransient = false) {
   // a transient error is not caused by the sequence
-  $(".problem").textContent = toSentence(text);
+  $(".problem").textContent = formatMessage(text);
   if (text && !isTransient) $(".sequence").setAttribute("aria-invalid", "true");
   else $(".sequence").removeAttribute("aria-invalid");
 }

@@ -95,7 +95,7 @@ VIEWS.walk = {
     queryView("walk", ".walk-back").disabled = at === 0;
     queryView("walk", ".walk-on").disabled = at === data.stages.length - 1;
     queryView("walk", ".walk-place").textContent = "stage " + (at + 1) + " of " + data.stages.length;
-    queryView("walk", ".walk-name").textContent = toSentence(stage.block).slice(0, -1) + ": " + stage.name;
+    queryView("walk", ".walk-name").textContent = formatMessage(stage.block).slice(0, -1) + ": " + stage.name;
     queryView("walk", ".walk-formula").textContent = stage.formula;
     queryView("walk", ".walk-shape").textContent =
       stage.words +
@@ -281,7 +281,7 @@ function renderTensor(stage, chosen) {
     {
       caption,
       hover: (r, k) =>
-        toSentence(stage.name).slice(0, -1) +
+        formatMessage(stage.name).slice(0, -1) +
         ", " +
         head +
         chosen.rows[r] +
@@ -1023,7 +1023,7 @@ function renderOrderDemo(order) {
     const input = queryView("symbols", "input.symbols-" + name);
     if (document.activeElement !== input) input.value = order.sentences[i];
   }
-  queryView("symbols", ".symbols-problem").textContent = toSentence(order.error || "");
+  queryView("symbols", ".symbols-problem").textContent = formatMessage(order.error || "");
   if (order.error) return;
   const rows = [
     ["words of the first, sorted", order.words[0].join(" ")],
@@ -1320,7 +1320,7 @@ function renderMasks(data) {
 function renderSoftmax(result) {
   const field = queryView("sizes", ".sizes-scores");
   if (document.activeElement !== field) field.value = result.typed;
-  queryView("sizes", ".sizes-problem").textContent = toSentence(result.error || "");
+  queryView("sizes", ".sizes-problem").textContent = formatMessage(result.error || "");
   if (result.error) return;
   const digits = (values, real) =>
     values.map((value, i) =>

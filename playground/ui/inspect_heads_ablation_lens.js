@@ -267,10 +267,10 @@ VIEWS.heads = {
     words.classList.toggle("heads-error", Boolean(result && result.error));
     words.textContent =
       result && result.error
-        ? toSentence(result.error)
+        ? formatMessage(result.error)
         : stale
           ? "Measuring."
-          : toSentence(describeSample(data) + ", teacher-forced");
+          : formatMessage(describeSample(data) + ", teacher-forced");
     queryView("heads", ".heads-table").classList.toggle("heads-stale", stale);
     if (!data) return;
     headScoresState.last = data;
@@ -289,8 +289,8 @@ VIEWS.heads = {
         : over.busy
           ? "Measuring."
           : over.error
-            ? toSentence(over.error)
-            : toSentence(
+            ? formatMessage(over.error)
+            : formatMessage(
                 pluralize(over.data.steps.length, "step") +
                   " of " +
                   over.data.n_steps.toLocaleString("en") +
@@ -847,7 +847,7 @@ VIEWS.away = {
       : result.busy
         ? "Measuring one component at a time."
         : result.error
-          ? toSentence(result.error)
+          ? formatMessage(result.error)
           : "Baseline: exact match " +
             formatPercent(data.before.exact_match) +
             ", log-probability " +
@@ -1092,7 +1092,7 @@ function renderPatching() {
       .map((name, i) => new Option(name + " at position " + (i + 1), i, false, i === ablationState.position)),
   );
   words.classList.toggle("away-error", Boolean(ablationState.error));
-  words.textContent = toSentence(ablationState.error);
+  words.textContent = formatMessage(ablationState.error);
   queryView("away", ".away-symbol").replaceChildren(
     ...own.symbols
       .filter((name) => name !== own.source[ablationState.position])
@@ -1398,7 +1398,7 @@ function renderAttribution() {
   // a post-norm model has no attribution; this is not an error
   words.classList.toggle("lens-error", Boolean(logitLensState.error && attribution));
   for (const each of VIEWS.lens.box.querySelectorAll(".row > *")) each.hidden = !attribution;
-  words.textContent = toSentence(logitLensState.error);
+  words.textContent = formatMessage(logitLensState.error);
   if (!attribution) {
     body.replaceChildren();
     return;

@@ -41,7 +41,7 @@ async function requestExperiments(name, payload = {}, timeoutMs = 20000) {
   }
 }
 // Add a full stop. The first letter stays, because it may belong to the name of a setting.
-const endSentence = (text) => (text ? text + (/[.!?]$/.test(text) ? "" : ".") : "");
+const addPeriod = (text) => (text ? text + (/[.!?]$/.test(text) ? "" : ".") : "");
 const setText = (box, text) => {
   if (box.textContent !== text) box.textContent = text;
   return box;
@@ -158,7 +158,7 @@ function createActions(id, box) {
   };
   const doing = async (what) => {
     const reply = await requestExperiments("experiments/action", { experiment: id, do: what });
-    setMessage(box, endSentence(reply.error || ""), "error");
+    setMessage(box, addPeriod(reply.error || ""), "error");
     if (what === "delete" && !reply.error && state.open === id) {
       const next = experiments.find((row) => row.id !== id);
       openExperiment(next ? next.id : "");
@@ -226,7 +226,7 @@ async function loadExperiments() {
   const reply = await requestExperiments("experiments/poll", { open, version });
   nextPollAt = Date.now() + 4000;
   if (reply.error) {
-    setMessage($(".mine-note"), endSentence(reply.error), "error");
+    setMessage($(".mine-note"), addPeriod(reply.error), "error");
     $(".mine-note").dataset.lost = "yes";
     return;
   }

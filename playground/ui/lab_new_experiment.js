@@ -15,7 +15,7 @@ const formatEstimate = (estimate) =>
 async function loadPresets() {
   const reply = await requestExperiments("experiments/presets");
   if (reply.error) {
-    setMessage($(".form-note"), endSentence(reply.error), "error");
+    setMessage($(".form-note"), addPeriod(reply.error), "error");
     return;
   }
   syncRows(
@@ -28,9 +28,9 @@ async function loadPresets() {
       setText(
         item.querySelector(".takes"),
         each.missing
-          ? endSentence(each.missing)
+          ? addPeriod(each.missing)
           : pluralize(each.runs, "run") + " · " + formatEstimate(each.estimate),
-      ).title = each.estimate ? endSentence(each.estimate.message) : "";
+      ).title = each.estimate ? addPeriod(each.estimate.message) : "";
       const button = item.querySelector(".run-it");
       setText(button, each.experiment ? "Open" : "Run").setAttribute(
         "aria-label",
@@ -75,7 +75,7 @@ function createPresetItem(each) {
 // Start an experiment and open it. Return the response.
 async function submitExperiment(payload, box) {
   const reply = await requestExperiments("experiments/submit", payload);
-  setMessage(box, endSentence(reply.error || ""), "error");
+  setMessage(box, addPeriod(reply.error || ""), "error");
   if (reply.error) return reply;
   openExperiment(reply.experiment, true);
   return reply;
@@ -271,7 +271,7 @@ function renderExplanations() {
     setText(
       each.about,
       setting
-        ? endSentence(setting.help) + " Accepts " + setting.accepts + "; default " + setting.default + "."
+        ? addPeriod(setting.help) + " Accepts " + setting.accepts + "; default " + setting.default + "."
         : "",
     );
     each.values.placeholder = "comma-separated values";
@@ -344,7 +344,7 @@ function renderFieldErrors(reply) {
   };
   const place = varied >= 0 ? experimentForm.fields[varied].wrong : places[reply.field] || experimentForm.wrong.form;
   for (const box of [...Object.values(experimentForm.wrong), ...experimentForm.fields.map((each) => each.wrong)])
-    setText(box, box === place ? endSentence(reply.error || "") : "");
+    setText(box, box === place ? addPeriod(reply.error || "") : "");
 }
 async function planExperiment() {
   if (!variableSettings.length) return;
@@ -371,7 +371,7 @@ async function planExperiment() {
       "; " +
       formatEstimate(reply.estimate) +
       ".",
-  ).title = endSentence(reply.estimate.message);
+  ).title = addPeriod(reply.estimate.message);
   const sizes = [...new Set(reply.cells.map((cell) => cell.parameters))].sort((a, b) => a - b),
     steps = [...new Set(reply.cells.map((cell) => cell.steps))].sort((a, b) => a - b),
     between = (list) =>

@@ -26,7 +26,7 @@ async function loadReplications() {
   isLoadingReplications = false;
   replicationsLoadedAt = Date.now();
   if (reply.error) {
-    setMessage($(".published-note"), endSentence(reply.error), "error");
+    setMessage($(".published-note"), addPeriod(reply.error), "error");
     return;
   }
   replications = reply.claims;
@@ -79,7 +79,7 @@ function createReplicationRow(each) {
   const runIt = button("Run", "run-it", async () => {
     runIt.disabled = true;
     const reply = await requestExperiments("replications/start", { name: each.name });
-    setMessage($(".published-note"), endSentence(reply.error || ""), "error");
+    setMessage($(".published-note"), addPeriod(reply.error || ""), "error");
     runIt.disabled = false;
     if (reply.experiment) openExperiment(reply.experiment);
     await loadReplications();
@@ -153,10 +153,10 @@ function createDetailsRow(each) {
       el(
         "dl",
         {},
-        ...line("passes when", endSentence(each.rule)),
+        ...line("passes when", addPeriod(each.rule)),
         ...line(
           "differences",
-          el("ul", {}, ...each.differs.map((text) => el("li", { textContent: endSentence(text) }))),
+          el("ul", {}, ...each.differs.map((text) => el("li", { textContent: addPeriod(text) }))),
         ),
         ...line("settings", settings + (each.is_experiment ? "" : " · seed " + each.seed)),
         ...line("command", code, " ", copy),
@@ -172,13 +172,13 @@ function renderReplicationRow(row, each) {
     outcome && outcome.passed !== null && outcome.passed !== undefined ? String(outcome.passed) : "";
   const share = each.steps ? Math.floor((100 * each.step) / each.steps) + " %" : "";
   const how = each.missing
-    ? endSentence(each.missing)
+    ? addPeriod(each.missing)
     : !ran
       ? "not run yet"
       : each.state === "done"
         ? outcome === undefined || outcome === null
           ? "comparing"
-          : outcome.written || endSentence(outcome.error || outcome.summary)
+          : outcome.written || addPeriod(outcome.error || outcome.summary)
         : each.queue_position
           ? formatQueuePosition(each.queue_position)
           : each.experiment

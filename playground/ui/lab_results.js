@@ -229,12 +229,12 @@ function renderResults() {
         : "";
   setText(
     resultsView.words,
-    toSentence(describeStatus(details)).slice(0, -1) +
+    formatMessage(describeStatus(details)).slice(0, -1) +
       left +
       (details.state === "running" && details.estimate.seconds
         ? " · " + formatEstimate(details.estimate) + " left"
         : "") +
-      (details.message ? ". " + toSentence(details.message) : ""),
+      (details.message ? ". " + formatMessage(details.message) : ""),
   ).classList.toggle("error", Boolean(details.message));
   resultsView.bar.firstChild.style.width = 100 * (row ? row.share : 0) + "%";
   resultsView.bar.style.visibility = details.state === "done" ? "hidden" : "";
@@ -297,7 +297,7 @@ function renderCharts() {
     high: curve.high,
   });
   const rest = finished
-    ? toSentence(over) + " Hover over the chart or use the arrow keys to read values."
+    ? formatMessage(over) + " Hover over the chart or use the arrow keys to read values."
     : "The curves appear after the first finished run; Train, below, shows a run live.";
   const steps = {
     x: [0, maxValue],
@@ -640,7 +640,7 @@ const fileName = (kind) =>
 async function exportCsv() {
   const name = fileName("csv"),
     reply = await requestExperiments("experiments/csv", { experiment: state.details.id });
-  setMessage(resultsView.note, endSentence(reply.error || ""), "error");
+  setMessage(resultsView.note, addPeriod(reply.error || ""), "error");
   if (!reply.error) downloadBlob(name, new Blob([reply.csv], { type: "text/csv" }));
 }
 async function exportFigures() {
@@ -654,7 +654,7 @@ async function exportFigures() {
   isExporting = false;
   button.disabled = false;
   setText(button, "Figures");
-  setMessage(resultsView.note, endSentence(reply.error || ""), "error");
+  setMessage(resultsView.note, addPeriod(reply.error || ""), "error");
   if (!reply.error)
     downloadBlob(
       name,

@@ -131,7 +131,7 @@ function mount() {
 async function init() {
   const response = await requestLesson("catalog");
   if (response.error) {
-    setMessage($(".learn-note"), toSentence(response.error), "error");
+    setMessage($(".learn-note"), formatMessage(response.error), "error");
     await sleep(2000);
     return;
   }

@@ -89,7 +89,7 @@ async function startBug() {
   isStarting = false;
   renderBug();
   if (reply.error) {
-    setMessage($(".bug-note"), toSentence(reply.error), "error");
+    setMessage($(".bug-note"), formatMessage(reply.error), "error");
     return;
   }
   if (bugState !== requestedBug) {
@@ -112,7 +112,7 @@ async function pollBug(force = false) {
     response = await requestLesson("poll", { id: bugState.id });
   if (bugState !== requestedBug) return;
   if (response.lost) {
-    setMessage($(".bug-note"), toSentence(response.error), "error");
+    setMessage($(".bug-note"), formatMessage(response.error), "error");
     return;
   }
   setMessage($(".bug-note"), "");
@@ -126,7 +126,7 @@ async function pollBug(force = false) {
 async function submitGuess(payload) {
   const reply = await requestLesson("guess", { id: bugState.id, ...payload });
   if (reply.error) {
-    setMessage($(".bug-note"), toSentence(reply.error), "error");
+    setMessage($(".bug-note"), formatMessage(reply.error), "error");
     return;
   }
   if ("mistake" in payload) guessReplies.name = reply.feedback;
@@ -151,7 +151,7 @@ function renderBug() {
     : response && response.status !== "done"
       ? response.message
       : "";
-  setText($(".bugs .words"), toSentence(words)).classList.toggle(
+  setText($(".bugs .words"), formatMessage(words)).classList.toggle(
     "error",
     Boolean(response && response.status === "failed"),
   );
@@ -175,8 +175,8 @@ function bugCurves({ right, broken }, steps) {
   const scores = (label, place, curve, at) => ({
     label,
     place,
-    xs: curve.scored.map((s) => s[0]),
-    ys: curve.scored.map((s) => s[at]),
+    xs: curve.evaluations.map((s) => s[0]),
+    ys: curve.evaluations.map((s) => s[at]),
   });
   const some = (list) => list.filter((each) => each.xs.length);
   return [

@@ -204,7 +204,7 @@ async function measureLesson() {
   startingLessons.delete(name);
   if (reply.error) {
     renderLesson();
-    if (name === lessonId) setMessage($(".stop-note"), toSentence(reply.error), "error");
+    if (name === lessonId) setMessage($(".stop-note"), formatMessage(reply.error), "error");
     return;
   }
   own.id = reply.id;
@@ -215,7 +215,7 @@ async function measureLesson() {
 async function cancelLesson() {
   const own = lessonState(lessonId),
     reply = await requestLesson("cancel", { id: own.id });
-  if (reply.error) setMessage($(".stop-note"), toSentence(reply.error), "error");
+  if (reply.error) setMessage($(".stop-note"), formatMessage(reply.error), "error");
   await pollLesson();
 }
 // Poll the active lessons.
@@ -224,7 +224,7 @@ async function pollLesson() {
     if (!isActive(own)) continue;
     const response = await requestLesson("poll", { id: own.id });
     if (response.lost) {
-      if (name === lessonId) setMessage($(".stop-note"), toSentence(response.error), "error");
+      if (name === lessonId) setMessage($(".stop-note"), formatMessage(response.error), "error");
       continue;
     }
     if (name === lessonId) setMessage($(".stop-note"), "");
@@ -295,14 +295,14 @@ function renderLesson() {
           : response.status === "done"
             ? ""
             : response.message;
-  setText($(".stop .words"), toSentence(words)).classList.toggle(
+  setText($(".stop .words"), formatMessage(words)).classList.toggle(
     "error",
     Boolean(response && response.status === "failed"),
   );
   $(".stop .state").hidden = !words;
   $(".stop .share").hidden = !busy;
   $(".stop .share i").style.width = response && response.total ? (100 * response.done) / response.total + "%" : 0;
-  const live = busy && response && response.curves && response.curves.some((each) => each.scored.length);
+  const live = busy && response && response.curves && response.curves.some((each) => each.evaluations.length);
   $(".live-picture").hidden = !live;
   if (live)
     renderFigures($(".live-picture"), [
@@ -313,8 +313,8 @@ function renderLesson() {
         max: Math.max(...response.runs.map((run) => run.steps)),
         series: response.curves.map((each) => ({
           label: each.label,
-          xs: each.scored.map((s) => s[0]),
-          ys: each.scored.map((s) => s[1]),
+          xs: each.evaluations.map((s) => s[0]),
+          ys: each.evaluations.map((s) => s[1]),
         })),
       },
     ]);

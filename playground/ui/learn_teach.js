@@ -69,7 +69,7 @@ function buildTeaching() {
     const reply = await requestLesson("answer-key", { first: Math.max(0, Math.floor(+first.value || 0)) });
     response.replaceChildren(
       reply.error
-        ? createParagraph(toSentence(reply.error), "problem")
+        ? createParagraph(formatMessage(reply.error), "problem")
         : el(
             "ul",
             { className: "links-list" },

@@ -40,10 +40,10 @@ async function pollRun(generationId) {
       const response = await request("runs/poll", { owner, subject: modelRef, n_points: isFresh ? 0 : pointCount, series_id: isFresh ? -1 : seriesId, snapshot_version: isFresh ? 0 : snapshotVersion, changes: isFresh ? -1 : lastResponse.changes_version ?? -1 });
       if (generationId !== pollGeneration) return;
       applyUpdate(response);
-      if (status === "checkpoint" || (status === "gone" && !response.again)) return;
+      if (status === "checkpoint" || (status === "not-found" && !response.again)) return;
       // The owner may resume an ended run, here or in another tab.
       pollsWithoutSnapshot = TERMINAL_STATUSES.includes(status) && !displayedSnapshot ? pollsWithoutSnapshot + 1 : 0; // some runs have no snapshot
-      wait = status === "gone" || (TERMINAL_STATUSES.includes(status) && (displayedSnapshot || pollsWithoutSnapshot > 30)) ? 2000 : document.hidden ? 2000 : ["paused", "waiting"].includes(status) ? 500 : pointCount ? 200 : 60;
+      wait = status === "not-found" || (TERMINAL_STATUSES.includes(status) && (displayedSnapshot || pollsWithoutSnapshot > 30)) ? 2000 : document.hidden ? 2000 : ["paused", "waiting"].includes(status) ? 500 : pointCount ? 200 : 60;
     } catch (error) {
       if (generationId !== pollGeneration) return;
       $(".status-text").textContent = "No answer from the server; trying again";
@@ -59,9 +59,9 @@ function applyUpdate(response) {
   response.changes ??= lastResponse.changes; // sent only after a change
   lastResponse = response; status = response.status; scores = response.scores || null; weightSteps = response.weight_steps || [];
   const p = response.points;
-  if (p.whole || response.series_id !== seriesId) { metricCurve = { steps: [], loss: [], learning_rate: [], gradient_norm: [] }; evaluations = []; }
-  for (const name of ["steps", "loss", "learning_rate", "gradient_norm"]) for (const value of p[name]) metricCurve[name].push(value);
-  for (const s of p.scored) evaluations.push(s);
+  if (p.whole || response.series_id !== seriesId) { metricCurve = { steps: [], loss: [], learning_rate: [], grad_norm: [] }; evaluations = []; }
+  for (const name of ["steps", "loss", "learning_rate", "grad_norm"]) for (const value of p[name]) metricCurve[name].push(value);
+  for (const s of p.evaluations) evaluations.push(s);
   // Above 20,000 points, request a downsampled curve to limit memory use.
   pointCount = metricCurve.steps.length > 20000 ? 0 : p.count;
   if (response.series_id !== seriesId) { seriesId = response.series_id; clearSnapshotCache(); }
@@ -88,7 +88,7 @@ function requestSlice() {
 // Reset the state for a new model. The previous charts stay visible until its first response
 // arrives.
 function resetView() {
-  isFresh = false; metricCurve = { steps: [], loss: [], learning_rate: [], gradient_norm: [] }; evaluations = []; pointCount = 0; seriesId = -1; snapshotVersion = 0;
+  isFresh = false; metricCurve = { steps: [], loss: [], learning_rate: [], grad_norm: [] }; evaluations = []; pointCount = 0; seriesId = -1; snapshotVersion = 0;
   probeInfo = latestSnapshot = displayedSnapshot = scores = null; viewedStep = hoverStep = hoverCell = null; weightSteps = []; stopPlayback();
   // The charts of the previous model stay, dimmed, so that the layout does not jump.
   root.classList.add("old"); delete $(".heads").dataset.signature;
@@ -156,11 +156,11 @@ async function keepSession() {
   try { localStorage.setItem("transformer-playground-probe", "1"); localStorage.removeItem("transformer-playground-probe"); return; } catch (error) { /* no storage */ }
   let reply;
   try {
-    await request("session/keep", { owner });
-    reply = await request("session/is-kept", { owner });
+    await request("session/store", { owner });
+    reply = await request("session/is-stored", { owner });
   } catch (error) { storedOwner = ""; return; } // the next value tries again
   const inFrame = window.top !== window, box = $(".visit-note"), link = document.createElement("a");
-  box.hidden = reply.is_kept;
+  box.hidden = reply.is_stored;
   box.textContent = "This browser stores nothing for this page" + (inFrame ? " inside a frame" : "") + ". After a reload your runs will not be listed. ";
   if (!inFrame) { box.append("Allow this page to store site data to keep them."); return; }
   link.href = location.origin + location.pathname; link.target = "_blank"; link.rel = "noopener";

@@ -49,11 +49,11 @@ NO_POINTS: dict[str, Any] = {
     "steps": [],
     "loss": [],
     "learning_rate": [],
-    "gradient_norm": [],
-    "scored": [],
+    "grad_norm": [],
+    "evaluations": [],
 }
 NOT_FOUND_RESPONSE: dict[str, Any] = {
-    "status": "gone",
+    "status": "not-found",
     "message": "",
     "series_id": 0,
     "points": NO_POINTS,

@@ -171,6 +171,6 @@ def run_curves(run: Run) -> dict[str, Any]:
         "steps": run.steps,
         "parameters": run.config.model.parameter_count(),
         "loss": list(zip(curve["steps"], curve["loss"], strict=True)),
-        "scored": curve["scored"],
+        "evaluations": curve["evaluations"],
         "reached": reached,
     }

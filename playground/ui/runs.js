@@ -24,7 +24,7 @@ async function loadRuns() {
   try { response = await request("runs/list", { owner }); } catch (error) { return false; }
   runs = response.runs; checkpoints = response.checkpoints; serverNow = response.now; maxActiveRuns = response.slots;
   if ($(".storage-note").textContent !== response.storage_message) $(".storage-note").textContent = response.storage_message;
-  $(".device").textContent = toSentence(response.device); $(".home-note").textContent = response.note; $(".home-note").hidden = !response.note;
+  $(".device").textContent = formatMessage(response.device); $(".home-note").textContent = response.note; $(".home-note").hidden = !response.note;
   renderModelSelect(); renderRuns();
   const missing = [...overlays.keys()].filter((s) => !runs.some((r) => r.subject === s && !r.deleted));
   if (missing.length) { missing.forEach((s) => overlays.delete(s)); renderLegend(); scheduleRender(); }
@@ -84,7 +84,7 @@ function renderRuns() {
     cell("state", r.queue_position ? formatQueuePosition(r.queue_position) : r.awaits_zerogpu ? "next slice" : STATUS_LABELS[r.status] || r.status).dataset.status = r.status;
     cell("task", r.task);
     cell("size", r.shape[0] + " × " + r.shape[1] + ", " + Math.round(r.parameters / 1000) + " K").title = pluralize(r.shape[0], "layer") + ", " + pluralize(r.shape[1], "head") + ", d_model " + r.shape[2] + ", " + r.parameters.toLocaleString("en") + " parameters";
-    cell("best", r.best === null ? "–" : formatPercent(r.best)).title = r.best === null ? "" : "of " + pluralize(r.scored, "held-out sequence");
+    cell("best", r.best === null ? "–" : formatPercent(r.best)).title = r.best === null ? "" : "of " + pluralize(r.eval_size, "held-out sequence");
     cell("step-of", r.step.toLocaleString("en") + (r.step < r.max_steps ? " of " + r.max_steps.toLocaleString("en") : ""));
     cell("age", formatAge(serverNow - r.created));
     const box = row.querySelector(".lay"), on = overlays.has(r.subject), self = r.subject === modelRef;
@@ -217,7 +217,7 @@ async function renderDiff() {
   const subjects = [modelRef, ...overlays.keys()].slice(0, 8), response = [];
   for (const s of subjects) response.push(await fetchDetails(s));
   const wrong = response.find((t) => t.error);
-  if (wrong) { setMessage($(".runs-note"), toSentence(wrong.error), "error"); return; }
+  if (wrong) { setMessage($(".runs-note"), formatMessage(wrong.error), "error"); return; }
   const names = subjects.map((s, i) => response[i].name || s.split(":")[1]), fields = [...new Set(response.flatMap((t) => Object.keys(t.settings)))];
   const all = $(".every-field").checked, table = $(".differences");
   const rows = fields.filter((f) => all || new Set(response.map((t) => JSON.stringify(t.settings?.[f]))).size > 1);
@@ -242,7 +242,7 @@ function renderControls() {
   $(".resume-here").textContent = status === "done" ? "Train on" : "Resume";
   $(".speed").title = "Slow motion shows single steps. New runs start at this speed.";
   $(".keep").hidden = !own || !["training", "paused"].includes(status) || !lastResponse.has_worker;
-  $(".share").disabled = !modelRef || status === "gone";
+  $(".share").disabled = !modelRef || status === "not-found";
   $(".saved").hidden = !own;
 }
 for (const [name, setting] of Object.entries(LIVE_SETTINGS))
@@ -315,7 +315,7 @@ async function loadSettings(ref) {
   const response = await fetchDetails(ref);
   if (response.settings && response.settings.task === "dataset" && !response.settings.dataset_sha256) setMessage($(".runs-note"), "This run uses a dataset of its owner. Select Your own data as the task and add your own.", "error");
   else if (response.settings) { trigger("select", { index: 0, value: response.settings }); setMessage($(".runs-note"), "The form now has its settings. Press Train to start a run."); }
-  else setMessage($(".runs-note"), toSentence(response.error || ""), "error");
+  else setMessage($(".runs-note"), formatMessage(response.error || ""), "error");
 }
 const pageUrl = () => location.origin + location.pathname;
 $(".open-inspect").addEventListener("click", () => navigate("Inspect", { subject: modelRef, step: viewedStep }));

@@ -170,11 +170,11 @@ async def run_details(
     response |= {
         "name": run.name,
         "created": run.created,
-        "origin": run.origin[1] if run.origin else None,
+        "branched_from": run.branched_from[1] if run.branched_from else None,
     }
     if is_owner:
         response |= {
-            "share_id": run.watch_id,
+            "share_id": run.share_id,
             "checkpoints": await asyncio.to_thread(list_run_checkpoints, run),
         }
     return response

@@ -98,7 +98,7 @@ def session_handlers(
         local_owner: the owner key of a local instance, which needs no cookie.
     """
 
-    async def keep_owner(payload: object, request: Request) -> dict[str, Any]:
+    async def store_owner(payload: object, request: Request) -> dict[str, Any]:
         owner = payload.get("owner") if isinstance(payload, dict) else None
         if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
             return {"error": "the request has no valid owner key; reload the page and try again"}
@@ -109,10 +109,10 @@ def session_handlers(
             }
         return {}
 
-    async def is_session_kept(payload: object, request: Request) -> dict[str, Any]:
+    async def is_session_stored(payload: object, request: Request) -> dict[str, Any]:
         owner = payload.get("owner") if isinstance(payload, dict) else None
         return {
-            "is_kept": bool(local_owner) or (bool(owner) and owner_from_cookie(request) == owner)
+            "is_stored": bool(local_owner) or (bool(owner) and owner_from_cookie(request) == owner)
         }
 
-    return {"session/keep": keep_owner, "session/is-kept": is_session_kept}
+    return {"session/store": store_owner, "session/is-stored": is_session_stored}

@@ -9,11 +9,13 @@ let pendingLinkState = ["watch", "model"].some((name) => linkParams.has(name)) ?
 function applyLinkState() {
   if (!pendingLinkState || !displayedSnapshot || !/^(watch|checkpoint):/.test(modelRef)) return;
   const link = pendingLinkState,
-    linkedKind = link.get("kind");
+    linkedKind = link.get("kind"),
+    // the name of version 0.1.0
+    curve = link.get("curve") === "gradient_norm" ? "grad_norm" : link.get("curve");
   pendingLinkState = null;
   if (Object.hasOwn(probeInfo.axes, linkedKind)) selectKind(linkedKind);
-  if (Object.hasOwn(METRICS, link.get("curve"))) {
-    $(".metric").value = link.get("curve");
+  if (Object.hasOwn(METRICS, curve)) {
+    $(".metric").value = curve;
     $(".metric").dispatchEvent(new Event("change"));
   }
   if (link.get("log") === "no") $(".log").checked = false;
@@ -115,7 +117,7 @@ $(".make-report").addEventListener("click", async () => {
     reply = { error: "no response from the server; try again" };
   }
   button.disabled = false;
-  setMessage($(".report-note"), toSentence(reply.error || ""), "error");
+  setMessage($(".report-note"), formatMessage(reply.error || ""), "error");
   if (reply.error) return;
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([reply.html], { type: "text/html" }));

@@ -3,7 +3,7 @@
 // inspection processes do.
 const root = $(".live");
 const ACTIVE_STATUSES = ["waiting", "starting", "training", "paused", "stopping"];
-const TERMINAL_STATUSES = ["done", "stopped", "failed", "gone", "checkpoint", "empty"];
+const TERMINAL_STATUSES = ["done", "stopped", "failed", "not-found", "checkpoint", "empty"];
 const ATTENTION_KINDS = {
   cross: { from: "Target position", to: "source position", reading: "Rows: target tokens (queries). Columns: source tokens (keys)." },
   encoder: { from: "Source position", to: "source position", reading: "Rows: source tokens (queries). Columns: source tokens (keys)." },
@@ -17,7 +17,7 @@ const SPECIAL_TOKENS = { PAD: ["·", "the model generated PAD, which is always w
 const METRICS = {
   loss: ["Loss", "Cross-entropy of the next token on the training batch of each step"],
   learning_rate: ["Learning rate", "Learning rate of each step, after warm-up and schedule"],
-  gradient_norm: ["Gradient norm", "Gradient norm of each step, before clipping"],
+  grad_norm: ["Gradient norm", "Gradient norm of each step, before clipping"],
 };
 
 // The open model and its state.
@@ -48,7 +48,7 @@ function formatStatus() {
     case "stopped": return messagePrefix + "Stopped at step " + step + ofTotal + " and saved" + latestScore + details;
     case "checkpoint": return "Checkpoint " + lastResponse.name + " · trained " + pluralize(step, "step") + score + details;
     case "failed": return "Failed: " + lastResponse.message;
-    case "gone": return lastResponse.message || "This run is not on this server, or not yours. Train a new one, or choose another model above.";
+    case "not-found": return lastResponse.message || "This run is not on this server, or not yours. Train a new one, or choose another model above.";
     default: return "Opening";
   }
 }

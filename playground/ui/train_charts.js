@@ -156,7 +156,7 @@ function paintCharts() {
   const exact = (list) => list.map((s) => [s[0], s[1]]);
   paintChart($(".score-chart"), [
     ...(overlaid.length ? [] : [{ values: evaluations.map((s) => [s[0], s[2]]), colour: cssVariable("--pg-quiet") }]),
-    ...overlaid.map((o) => ({ values: exact(o.curve.scored), colour: overlayColor(o.place), dashed: o.place % 2, dots: true })),
+    ...overlaid.map((o) => ({ values: exact(o.curve.evaluations), colour: overlayColor(o.place), dashed: o.place % 2, dots: true })),
     { values: exact(evaluations), colour: cssVariable("--pg-accent"), dots: true },
   ], [0, 1], [[0, "0"], [0.5, "50 %"], [1, "100 %"]], "first score after a few steps");
   $(".loss-chart").steps = metricCurve.steps; // tests read this property

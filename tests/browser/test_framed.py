@@ -52,7 +52,7 @@ def framing(browser, app):
         )
         if without_cookies:
             contexts[-1].route(
-                "**/playground/api/session/keep", lambda route: route.fulfill(status=200, json={})
+                "**/playground/api/session/store", lambda route: route.fulfill(status=200, json={})
             )
         page = contexts[-1].new_page()
         page.set_default_timeout(60_000)

@@ -421,8 +421,8 @@ def test_a_link_to_watch_shows_the_run_and_can_do_nothing_to_it(app, open_page):
       const sent = { method: 'POST', body: JSON.stringify({ owner: '', subject, ...what }) };
       return (await fetch('playground/api/runs/action', sent)).json();
     }"""
-    watch_id = link.split("watch=")[1]
-    for subject in (f"watch:{watch_id}", f"run:{watch_id}"):
+    share_id = link.split("watch=")[1]
+    for subject in (f"watch:{share_id}", f"run:{share_id}"):
         for what in (
             {"do": "stop"},
             {"do": "pause"},

@@ -78,17 +78,19 @@ def test_a_link_shows_what_its_sender_saw(app, open_page):
     wait_for_status(page, "done")
     page.click(".kinds [data-kind=decoder]")
     page.click(".heads [data-head='1']")
-    page.select_option(".metric", "gradient_norm")
+    page.select_option(".metric", "grad_norm")
     page.fill(".live .sequence", "9 8 7")
     page.focus(".scrub")
     page.press(".scrub", "ArrowLeft")
     page.press(".scrub", "ArrowLeft")
     wait_for_text(page, ".viewing", "Showing step")
     link, seen = shared(page, ".watch-link"), page.text_content(".viewing")
-    other = open_page(link, width=1200)
+    old_link = link.replace("grad_norm", "gradient_norm")  # as version 0.1.0 wrote it
+    assert old_link != link
+    other = open_page(old_link, width=1200)
     wait_for_text(other, ".viewing", seen)
     assert other.input_value(".live .sequence") == "9 8 7"
-    assert other.input_value(".metric") == "gradient_norm"
+    assert other.input_value(".metric") == "grad_norm"
     assert other.get_attribute(".kinds [data-kind=decoder]", "aria-pressed") == "true"
     assert other.get_attribute(".heads [data-head='1']", "aria-pressed") == "true"
     assert not other.is_visible("#pause")

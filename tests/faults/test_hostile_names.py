@@ -287,12 +287,12 @@ def test_no_such_name_opens_anything(watched):
     for name in NAMES:
         for kind in ("checkpoint:", "run:", "watch:", ""):
             subject = {"owner": owner, "subject": kind + name}
-            assert ask(client, "runs/poll", **subject)["status"] == "gone"
+            assert ask(client, "runs/poll", **subject)["status"] == "not-found"
         subject = {"owner": owner, "subject": f"checkpoint:{name}"}
         for door, more in (
-            ("try", {"text": "1"}),
-            ("inspect", {"view": "attention", "text": "1"}),
-            ("about", {}),
+            ("runs/predict", {"text": "1"}),
+            ("inspect/view", {"view": "attention", "text": "1"}),
+            ("runs/details", {}),
         ):
             assert "error" in ask(client, door, **subject, **more)
         for do in ("download", "remove"):

@@ -206,6 +206,8 @@ PLAUSIBLE = {
             "gallery",
             "repo_info",
             "pull",
+            "reproduce",
+            "preview",
             "plan",
             "push",
             "about",
@@ -313,7 +315,7 @@ def is_answered(answer):
     return (
         answer.status_code == 200
         and "error" not in answer.json()
-        and answer.json().get("status") not in ("gone", "failed")
+        and answer.json().get("status") not in ("not-found", "failed")
     )
 
 
@@ -367,7 +369,7 @@ def test_whatever_is_asked_is_answered_or_refused_in_a_sentence(server, count):
     subjects = [
         f"run:{run.id}",
         f"run:{run.id}",
-        f"watch:{run.watch_id}",
+        f"watch:{run.share_id}",
         "checkpoint:small",
         "checkpoint:../small",
         "run:",
@@ -439,8 +441,8 @@ BODIES = {
 def test_bodies_that_are_no_json_are_refused(server):
     client = server[0]
     for name, body in BODIES.items():
-        answer = client.post(ROUTE_PREFIX + "poll", content=body)
-        assert answer.status_code == 400 or answer.json()["status"] == "gone", name
+        answer = client.post(ROUTE_PREFIX + "runs/poll", content=body)
+        assert answer.status_code == 400 or answer.json()["status"] == "not-found", name
     # what is longer is refused before it has come
     assert len(max(BODIES.values(), key=len)) <= MAX_DATA_BODY_BYTES
 
@@ -480,7 +482,9 @@ def test_a_question_nested_nearly_too_deep_is_no_error_of_the_server(server, dep
 )
 def test_a_foreign_or_broken_origin_is_refused(server, origin):
     assert (
-        server[0].post(ROUTE_PREFIX + "poll", content=b"{}", headers={"origin": origin}).status_code
+        server[0]
+        .post(ROUTE_PREFIX + "runs/poll", content=b"{}", headers={"origin": origin})
+        .status_code
         == 403
     )
 
@@ -529,7 +533,7 @@ class Followed:
 
 def lines(start, stop):
     return [
-        {"step": step, "loss": 1.0 / step, "learning_rate": 1e-3, "gradient_norm": 1.0}
+        {"step": step, "loss": 1.0 / step, "learning_rate": 1e-3, "grad_norm": 1.0}
         for step in range(start, stop)
     ]
 
@@ -542,7 +546,7 @@ def test_any_cursor_gets_every_point_once(server, count):
 
     def ask(**polled):
         answer = client.post(
-            ROUTE_PREFIX + "poll",
+            ROUTE_PREFIX + "runs/poll",
             content=json.dumps(
                 {"owner": owner, "subject": f"run:{run.id}", "snapshot_version": 0} | polled
             ),

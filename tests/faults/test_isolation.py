@@ -77,7 +77,7 @@ class Visitor:
 
     def secrets(self):
         """What may not be told to anybody without such a link."""
-        return [*self.words(), self.canary, repr(self.rate), *(run.watch_id for run in self.runs)]
+        return [*self.words(), self.canary, repr(self.rate), *(run.share_id for run in self.runs)]
 
     def state(self):
         """Everything of one's runs that only their owner changes; the training that goes on is
@@ -112,9 +112,9 @@ class Visitor:
                 f"run:{mine.id}",
                 f"run:{mine.id}",
                 f"run:{theirs.id}",
-                f"watch:{theirs.watch_id}",
-                f"watch:{mine.watch_id}",
-                f"run:{theirs.watch_id}",
+                f"watch:{theirs.share_id}",
+                f"watch:{mine.share_id}",
+                f"run:{theirs.share_id}",
                 f"watch:{theirs.id}",
                 f"checkpoint:runs/{theirs.folder.name}",
                 f"checkpoint:../runs/{theirs.folder.name}",
@@ -125,7 +125,7 @@ class Visitor:
         )
         owner = chance.choice(
             [self.owner] * 6
-            + [theirs.owner, theirs.id, theirs.watch_id, "", None, [other.canary], "\0"]
+            + [theirs.owner, theirs.id, theirs.share_id, "", None, [other.canary], "\0"]
         )
         do = chance.choice(ACTS)
         if do in ("again", "branch") and len(self.runs) >= MOST_RUNS:
@@ -151,7 +151,7 @@ def check(visitor, other, endpoint, request, answer):
     """What one visitor is answered holds nothing of the other's, but what a link to watch gives."""
     text = json.dumps(answer, ensure_ascii=False)
     sent = [value for value in (*request.values(), *request["subjects"]) if isinstance(value, str)]
-    linked = any(request["subject"] == f"watch:{run.watch_id}" for run in other.runs)
+    linked = any(request["subject"] == f"watch:{run.share_id}" for run in other.runs)
     watching = linked and endpoint in (
         "runs/poll",
         "runs/snapshot",
@@ -171,7 +171,7 @@ def check(visitor, other, endpoint, request, answer):
     if request["owner"] != visitor.owner and request["subject"].startswith("run:"):
         assert (
             "error" in answer
-            or answer.get("status") == "gone"
+            or answer.get("status") == "not-found"
             or endpoint in ("runs/list", "runs/curves")
         )
 
@@ -213,7 +213,7 @@ def test_nothing_crosses_between_two_visitors(registries, tmp_path, count, caplo
     for visitor in (first, second):
         for secret in (
             visitor.owner,
-            *(word for run in visitor.runs for word in (run.id, run.watch_id)),
+            *(word for run in visitor.runs for word in (run.id, run.share_id)),
         ):
             assert secret not in printed
         assert not any(
@@ -226,7 +226,7 @@ def test_nothing_crosses_between_two_visitors(registries, tmp_path, count, caplo
 def test_ids_cannot_be_guessed_or_told_from_each_other(registries):
     registry = registries(slots=1)
     runs = [start_run(registry, "ada", max_steps=1) for _ in range(8)]
-    words = [word for run in runs for word in (run.id, run.watch_id)]
+    words = [word for run in runs for word in (run.id, run.share_id)]
     assert len({*words}) == len(words)
     assert min(map(len, words)) >= 22  # 128 bits
     assert all(word not in run.folder.name for word in words for run in runs)
@@ -245,7 +245,7 @@ def test_nobody_else_is_the_owner(registries):
         assert run_in_thread(list_runs(registry, {"owner": owner}))["runs"] == [], owner
         assert (
             run_in_thread(poll_model(registry, {"owner": owner, "subject": subject}))["status"]
-            == "gone"
+            == "not-found"
         ), owner
 
 

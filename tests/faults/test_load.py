@@ -132,5 +132,5 @@ def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(
     assert "Traceback" not in log, log
     for run in map(Run.read, run_folders(app)):
         assert run.id not in log
-        assert run.watch_id not in log
+        assert run.share_id not in log
     assert owner.owner not in log

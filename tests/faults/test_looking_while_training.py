@@ -50,7 +50,7 @@ def test_models_are_looked_into_and_asked_while_every_place_trains(registries):
         for run in runs[:SLOTS]:
             looked, tried = thread.submit(asyncio.run, both(registry, run)).result(2 * WITHIN)
             assert looked.get("columns") == ["3", "1", "4", "EOS"], looked
-            assert "answer" in tried, tried
+            assert "prediction" in tried, tried
     assert [run.status for run in runs[:SLOTS]] == ["training"] * SLOTS
     wait_for(
         lambda: all(run.step > step for run, step in zip(runs, before, strict=False)),

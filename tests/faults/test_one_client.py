@@ -52,7 +52,7 @@ def test_others_are_served_while_one_client_attacks(app, packed, tmp_path, name,
             subject = visitor.upload(packed)
             tried.append(visitor.call("runs/predict", subject="checkpoint:reverse", text="3 1 4"))
             run = visitor.run_action(subject, "again")["subject"]
-            assert visitor.poll(run)["status"] != "gone"
+            assert visitor.poll(run)["status"] != "not-found"
             visitor.run_action(run, "stop")
             sent = visitor.post(
                 "/playground/datasets",

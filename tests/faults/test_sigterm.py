@@ -61,7 +61,7 @@ def test_sigterm_saves_every_run_and_next_app_resumes_them(tmp_path, count):
                 )
                 assert run.status == "paused"
                 seen[subject] = resumable_steps(run)[0]
-            for secret in (run.id, run.watch_id, page.owner):
+            for secret in (run.id, run.share_id, page.owner):
                 assert secret not in log
         again = AppServer(folder, PLAYGROUND_SLOTS=str(RUNS))
         try:

@@ -39,8 +39,7 @@ def digest(trainer):
 
 def summarize(trainer, metrics):
     rows = [
-        [entry.loss, entry.gradient_norm, entry.exact_match, entry.token_accuracy]
-        for entry in metrics
+        [entry.loss, entry.grad_norm, entry.exact_match, entry.token_accuracy] for entry in metrics
     ]
     return {"digest": digest(trainer), "step": trainer.step_count, "metrics": rows}
 

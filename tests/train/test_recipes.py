@@ -103,7 +103,7 @@ def test_a_tab_that_a_recipe_adds_is_served_and_answers(copy):
             wait_for(lambda: answers(f"http://127.0.0.1:{port}/"), description="the page")
             page = urllib.request.urlopen(f"http://127.0.0.1:{port}/config").read().decode()
             asked = urllib.request.Request(
-                f"http://127.0.0.1:{port}/playground/api/clock",
+                f"http://127.0.0.1:{port}/playground/api/clock/time",
                 b"{}",
                 {"Content-Type": "application/json"},
             )

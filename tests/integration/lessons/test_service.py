@@ -168,7 +168,7 @@ def test_a_run_whose_weights_had_to_make_room_is_trained_anew(registry):
         lambda: registry.storage_quota._truncate(lost, all_weights, WEIGHTS_EVICTED),
         description="room",
     )
-    assert (lost.status, lost.removed) == ("stopped", WEIGHTS_EVICTED)
+    assert (lost.status, lost.evicted) == ("stopped", WEIGHTS_EVICTED)
     question = room.start_lesson("stop-1", 10, {}, OWNER)
     _, anew = registry.list_for_owner(OWNER)
     assert [run["run"] for run in room.poll(question, OWNER)["runs"]] == [f"run:{anew.id}"]

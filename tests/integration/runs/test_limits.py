@@ -359,7 +359,7 @@ def test_a_run_that_has_had_its_time_saves_pauses_and_says_so(hosted):
     words = "this server allows 0.02 minutes of training per run"
     assert run.message.startswith(words)
     until(lambda: run.checkpoints() and run.checkpoints()[0][1].step == run.step, "the checkpoint")
-    assert 1.2 <= run.active < 10
+    assert 1.2 <= run.trained_seconds < 10
     step = run.step
     for action in ("resume", "step"):
         with pytest.raises(UserError, match=words):
@@ -391,13 +391,13 @@ def test_pauses_do_not_count(hosted):
     registry.control(run, "step")
     step = run.step
     until(lambda: run.step > step)
-    until(lambda: run.active > 0)
-    before = run.active
+    until(lambda: run.trained_seconds > 0)
+    before = run.trained_seconds
     time.sleep(1.2)
     registry.control(run, "step")
     until(lambda: run.step > step + 1)
     time.sleep(0.2)
-    assert before < run.active < before + 0.6
+    assert before < run.trained_seconds < before + 0.6
     assert registry.poll(run, 0, -1, 0)["time_left"] is None
 
 
@@ -441,7 +441,7 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     age(runs[1], 9)
     age(runs[0], 3)
     third = registry.start(small(max_steps=ENDLESS), "ada", changes=[SettingChange(0, "speed", 20)])
-    assert [run.removed for run in runs] == ["", HISTORY_THINNED]  # the one left alone longest
+    assert [run.evicted for run in runs] == ["", HISTORY_THINNED]  # the one left alone longest
     assert directory_size(runs[1].folder) < sizes[1]
     assert weight_steps(runs[1].folder) == [0, 1, 2, 4, 8, 16, 32, 60]
     assert state_steps(runs[1].folder) == []
@@ -451,7 +451,7 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
         == f"Storage limit reached: {registry.limits.storage_limit_message()}. Some earlier steps "
         "of “run 1” were deleted."
     )
-    assert registry.summaries("ada")[1]["removed"] == HISTORY_THINNED
+    assert registry.summaries("ada")[1]["evicted"] == HISTORY_THINNED
     # Everything that is at rest is thin now, and more does not fit: nobody loses a model by
     # pressing Train.
     small(d_model=64, n_layers=2, d_ff=128, max_steps=5)
@@ -502,7 +502,7 @@ def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted)
         registry.limits = replace(registry.limits, bytes_per_owner=10**9)
         registry.limits = replace(registry.limits, bytes_total=limit)
         registry.storage_quota.enforce()
-        return {name: runs[name].removed for name in names}
+        return {name: runs[name].evicted for name in names}
 
     assert take(1000) == {"old": HISTORY_THINNED, "hidden": "", "new": ""}
     thinned = directory_size(runs["old"].folder)
@@ -516,7 +516,7 @@ def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted)
     assert take(1000) == {"old": WEIGHTS_EVICTED, "hidden": WEIGHTS_EVICTED, "new": HISTORY_THINNED}
     assert runs["new"].checkpoints()
     assert going.checkpoints()
-    assert going.removed == ""
+    assert going.evicted == ""
     old = runs["old"]
     said = "its weights were deleted because the storage limit was reached (this server stores"
     assert said in registry.poll(old, 0, -1, 0)["message"]
@@ -558,9 +558,9 @@ def test_one_visitors_excess_costs_nobody_else(hosted):
     registry.limits = replace(registry.limits, bytes_per_owner=int(1.2 * one))
     registry.limits = replace(registry.limits, bytes_total=total - one)
     registry.storage_quota.enforce()
-    assert modest.removed == ""
+    assert modest.evicted == ""
     assert weight_steps(modest.folder)
-    assert greedy[0].removed
+    assert greedy[0].evicted
     assert sum(directory_size(run.folder) for run in registry.all_runs()) <= total - one
 
 
@@ -586,16 +586,16 @@ def test_runs_of_one_address_evict_its_own_first(hosted, client_address):
     crowd = [rest(registry, f"invented {n}", 200_000, 9 - n) for n in range(3)]
     # more than half, while nobody else needs it
     registry.storage_quota.ensure_available(owner_id("invented 3"), 200_000)
-    assert [run.removed for run in (modest, *crowd)] == [""] * 4
+    assert [run.evicted for run in (modest, *crowd)] == [""] * 4
     crowd.append(rest(registry, "invented 3", 200_000, 1))
     registry.storage_quota.ensure_available(owner_id("invented 4"), 200_000)
     # its own, the oldest first
-    assert [run.removed for run in (modest, *crowd)] == ["", WEIGHTS_EVICTED, "", "", ""]
+    assert [run.evicted for run in (modest, *crowd)] == ["", WEIGHTS_EVICTED, "", "", ""]
     client_address.set("192.0.2.1")
     registry.storage_quota.ensure_available(owner_id("bob"), 230_000)
     registry.limits = replace(registry.limits, bytes_total=800_000)
     registry.storage_quota.enforce()
-    assert modest.removed == ""
+    assert modest.evicted == ""
 
 
 def test_address_over_its_share_is_refused_when_no_run_of_it_is_idle(
@@ -614,11 +614,11 @@ def test_address_over_its_share_is_refused_when_no_run_of_it_is_idle(
         r"later, or",
     ):
         registry.storage_quota.ensure_available(owner_id("invented 4"), 200_000)
-    assert modest.removed == ""
+    assert modest.evicted == ""
     client_address.set("192.0.2.1")
     # what the other address takes beyond its half counts for that one only
     registry.storage_quota.ensure_available(owner_id("bob"), 200_000)
-    assert modest.removed == ""
+    assert modest.evicted == ""
 
 
 def test_quota_evicts_absent_owners_uploads_before_trained_weights(hosted, tmp_path):
@@ -638,7 +638,7 @@ def test_quota_evicts_absent_owners_uploads_before_trained_weights(hosted, tmp_p
         total = sum(directory_size(run.folder) for run in registry.all_runs())
         registry.limits = replace(registry.limits, bytes_per_owner=10**9, bytes_total=total - 1000)
         registry.storage_quota.enforce()
-        return {name: run.removed for name, run in runs.items()}
+        return {name: run.evicted for name, run in runs.items()}
 
     assert take() == {"trained": HISTORY_THINNED, "sent": "", "near": ""}
     assert take() == {"trained": HISTORY_THINNED, "sent": WEIGHTS_EVICTED, "near": ""}
@@ -650,10 +650,10 @@ def test_what_was_sent_and_trained_on_here_counts_as_trained_here(hosted, tmp_pa
     registry = hosted()
     save_checkpoint(tmp_path / "checkpoint", Trainer(small(max_steps=5)), None)
     run = registry.import_checkpoint(tmp_path / "checkpoint", "ada", "sent")
-    assert run.sent is Run.read(run.folder).sent is True
+    assert run.imported is Run.read(run.folder).imported is True
     registry.control(run, "resume")
     until(lambda: run.status == "done" and not run.has_worker)
-    assert run.sent is Run.read(run.folder).sent is False
+    assert run.imported is Run.read(run.folder).imported is False
 
 
 def test_a_branch_that_waits_keeps_what_it_comes_from(hosted):
@@ -666,7 +666,7 @@ def test_a_branch_that_waits_keeps_what_it_comes_from(hosted):
     assert branch.status == "waiting"
     registry.limits = replace(registry.limits, bytes_total=1)
     registry.storage_quota.enforce()
-    assert parent.removed == ""
+    assert parent.evicted == ""
     assert parent.checkpoints()
 
 
@@ -717,12 +717,12 @@ def test_a_record_of_an_earlier_version_is_read(hosted, tmp_path):
     folder.mkdir()
     # the server may still write into its own
     written = (run.folder / "run.json").read_text()
-    later = ('"active"', '"removed"', '"sent"')
+    later = ('"trained_seconds"', '"evicted"', '"imported"')
     shorter = [line for line in written.splitlines() if not any(name in line for name in later)]
     assert len(shorter) == len(written.splitlines()) - len(later)
     (folder / "run.json").write_text("\n".join(shorter))
     again = Run.read(folder)
-    assert (again.id, again.active, again.removed, again.sent, again.owner) == (
+    assert (again.id, again.trained_seconds, again.evicted, again.imported, again.owner) == (
         run.id,
         0.0,
         "",

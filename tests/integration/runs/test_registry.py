@@ -789,11 +789,11 @@ def test_restarted_server_has_runs_paused_and_resumes_bit_exactly(serve):
     for run_id, old in before.items():
         run = registry.find(run_id, "ada")
         assert run is not old
-        assert (run.status, run.has_worker, run.step, run.watch_id, run.name) == (
+        assert (run.status, run.has_worker, run.step, run.share_id, run.name) == (
             "paused",
             False,
             old.step,
-            old.watch_id,
+            old.share_id,
             old.name,
         )
         page = Page(registry, run)
@@ -974,7 +974,7 @@ def test_a_run_that_is_going_can_be_branched_and_is_not_disturbed(registry):
     assert losses(branch) == losses(parent)[:9]
     assert parent.status == "training"
     assert registry.list_for_owner("bob") == [branch]
-    assert (branch.id, branch.watch_id) != (parent.id, parent.watch_id)
+    assert (branch.id, branch.share_id) != (parent.id, parent.share_id)
 
 
 def test_a_branch_from_the_last_step_goes_further(registry):
@@ -1263,10 +1263,10 @@ def test_a_flood_of_questions_is_turned_away_and_the_run_and_others_go_on(regist
         description="weights",
     )
     replies = [registry.predict(run, "1 2 3") for _ in range(300)]
-    assert "answer" in answer(registry.predict(other, "1 2"))
+    assert "prediction" in answer(registry.predict(other, "1 2"))
     told = [answer(reply) for reply in replies]
     # the run's own snapshot may hold one of the places
-    assert sum("answer" in reply for reply in told) >= MAX_PER_CLIENT - 1
+    assert sum("prediction" in reply for reply in told) >= MAX_PER_CLIENT - 1
     assert any(
         "busy with earlier requests" in reply.get("error", "") and reply["again"] for reply in told
     )
@@ -1450,14 +1450,14 @@ def test_owners_see_their_own_runs_only(registry):
         7,
         mine.folder.name,
         mine.id[:-1],
-        mine.watch_id,
+        mine.share_id,
         {"id": mine.id},
         theirs.id,
     ):
         assert registry.find(guess, "ada") is None
     assert registry.find(mine.id, "bob") is registry.find(mine.id, "") is None
     assert mine.id not in str(mine.folder)
-    assert mine.watch_id not in str(mine.folder)
+    assert mine.share_id not in str(mine.folder)
 
 
 def test_an_owner_of_any_letters_harms_nobody(registry):
@@ -1469,29 +1469,29 @@ def test_an_owner_of_any_letters_harms_nobody(registry):
 
 def test_a_link_to_watch_leads_to_the_run_and_to_nothing_of_its_owners(registry):
     run, other = start(registry, max_steps=5), start(registry, max_steps=5)
-    assert registry.find_shared(run.watch_id) is run
-    assert registry.find_shared(other.watch_id) is other
+    assert registry.find_shared(run.share_id) is run
+    assert registry.find_shared(other.share_id) is other
     for guess in (
         "",
         None,
         7,
         run.id,
-        run.watch_id[:-1],
-        run.watch_id + "x",
+        run.share_id[:-1],
+        run.share_id + "x",
         "\u00e9",
         "\ud800",
         run.folder.name,
         {"id": 1},
     ):
         assert registry.find_shared(guess) is None
-    assert registry.find(run.watch_id, "ada") is None
+    assert registry.find(run.share_id, "ada") is None
     told = json.dumps(Page(registry, run).poll())
-    for secret in ("ada", run.id, run.owner, run.watch_id, str(run.folder)):
+    for secret in ("ada", run.id, run.owner, run.share_id, str(run.folder)):
         assert secret not in told
     registry.delete(run)
-    assert registry.find_shared(run.watch_id) is None
+    assert registry.find_shared(run.share_id) is None
     registry.restore(run)
-    assert registry.find_shared(run.watch_id) is run
+    assert registry.find_shared(run.share_id) is run
 
 
 def test_names_are_told_apart_and_never_too_long(registry):

@@ -109,7 +109,7 @@ def test_a_poll_and_a_request_do_not_wait_for_the_disk(registry, monkeypatch, ac
                     "no weights yet"
                     in threads.submit(registry.predict, run, "1 2").result(20).result(20)["error"]
                 )
-                threads.submit(registry.find_shared, run.watch_id).result(20)
+                threads.submit(registry.find_shared, run.share_id).result(20)
         finally:
             disk.released.set()
         acting.result(60)

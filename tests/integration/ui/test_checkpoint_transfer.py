@@ -231,7 +231,7 @@ def test_only_the_owner_is_given_a_ticket_and_it_works_once(tmp_path, files):
         run_action(
             registry,
             {
-                "subject": f"watch:{run.watch_id}",
+                "subject": f"watch:{run.share_id}",
                 "owner": "ada",
                 "do": "download",
                 "checkpoint": name,
@@ -241,7 +241,7 @@ def test_only_the_owner_is_given_a_ticket_and_it_works_once(tmp_path, files):
     ticket = in_line(run_action(registry, want | {"owner": "ada"}))["ticket"]
     assert registry.download_tokens.redeem(ticket)[1] is run
     assert registry.download_tokens.redeem(ticket) is None
-    told = in_line(run_details(registry, {"subject": f"watch:{run.watch_id}"}))
+    told = in_line(run_details(registry, {"subject": f"watch:{run.share_id}"}))
     assert "share_id" not in told
     assert "checkpoints" not in told
     assert (

@@ -253,7 +253,7 @@ def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, 
     assert run.config.training.stop_at_exact_match == matched_parameters.TARGET_SCORE
     assert curve["step"] < 400
     assert (
-        next(each[0] for each in curve["scored"] if each[1] >= matched_parameters.TARGET_SCORE)
+        next(each[0] for each in curve["evaluations"] if each[1] >= matched_parameters.TARGET_SCORE)
         == step
     )
     assert seconds == pytest.approx(run.points.columns["seconds"][step - 1])

@@ -458,7 +458,7 @@ def test_who_only_watches_a_run_is_not_told_which_rows_it_is_made_of(shelf):
     def told(**what):
         return run_in_thread(run_details(shelf.registry, what))
 
-    watched = told(subject=f"watch:{run.watch_id}", owner=new_owner_key())
+    watched = told(subject=f"watch:{run.share_id}", owner=new_owner_key())
     assert watched["settings"]["task"] == "dataset"
     assert content not in json.dumps(watched)
     assert told(subject=f"run:{run.id}", owner=owner)["settings"]["dataset_sha256"] == content

@@ -105,7 +105,7 @@ def test_a_report_of_a_checkpoint_and_of_ones_own_run_and_of_nobody_elses(regist
     assert "<h1>&lt;b&gt;mine</h1>" in mine["html"]
     assert str(registry.root) not in mine["html"]
     assert run.id not in mine["html"]
-    assert told(registry, subject=f"watch:{run.watch_id}", owner="")["html"] == mine["html"]
+    assert told(registry, subject=f"watch:{run.share_id}", owner="")["html"] == mine["html"]
     for owner in (new_owner_key(), "", None):
         assert "not yours" in told(registry, subject=f"run:{run.id}", owner=owner)["error"]
 
@@ -123,7 +123,7 @@ def test_an_embedded_page_which_knows_no_owner_can_do_nothing_to_a_run(registry)
 
     run = start_run(registry, new_owner_key())
     with ThreadPoolExecutor(1) as thread:
-        for subject in (f"watch:{run.watch_id}", f"run:{run.id}"):
+        for subject in (f"watch:{run.share_id}", f"run:{run.id}"):
             answer = thread.submit(
                 asyncio.run,
                 live_handlers(registry)["runs/action"](

@@ -122,7 +122,7 @@ def in_order_of_answers(answerer, requests):
     return run_in_thread(ask_all())
 
 
-@pytest.mark.parametrize("name", ["try", "inspect"])
+@pytest.mark.parametrize("name", ["runs/predict", "inspect/view"])
 def test_one_clients_backlog_delays_another_client_by_one_request(registry, name):
     answerer = (live_handlers(registry) | inspect_handlers(registry))[name]
     what = {"subject": "checkpoint:reverse", "view": "attention"}

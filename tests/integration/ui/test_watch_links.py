@@ -107,7 +107,7 @@ KINDS = [  # what routes ask for beside the subject; each route reads what it kn
 @pytest.mark.smoke
 def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
     registry, run, owner, content, routes = shared
-    viewer, subject = new_owner_key(), f"watch:{run.watch_id}"
+    viewer, subject = new_owner_key(), f"watch:{run.share_id}"
 
     def not_drawn(*arguments, on_message, on_exit, **_):
         on_message({"error": "nothing is drawn here"})
@@ -157,4 +157,4 @@ def test_only_its_owner_may_train_with_the_settings_of_a_run_on_rows(shared):
         == content
     )
     with pytest.raises(ValueError, match="only its owner may train on it"):
-        resolve_config(registry, {"subject": f"watch:{run.watch_id}", "owner": new_owner_key()})
+        resolve_config(registry, {"subject": f"watch:{run.share_id}", "owner": new_owner_key()})

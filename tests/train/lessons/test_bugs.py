@@ -227,7 +227,7 @@ def test_how_far_it_is_comes_while_it_trains(compared):
     result = compared("causal-mask")
     assert [each["done"] for each in result["told"]] == [10, 20, 30, 40, 50, 60, 70, 80]
     assert len(result["told"][1]["curves"]["broken"]["loss"]) == 20
-    assert [step for step, *_ in result["curves"]["right"]["scored"]] == [20, 40, 60, 80]
+    assert [step for step, *_ in result["curves"]["right"]["evaluations"]] == [20, 40, 60, 80]
 
 
 def test_free_running_is_what_counts_for_a_copy():

@@ -116,7 +116,7 @@ def test_fault_by_fault_the_table_tells_what_was_survived():
         "phases": phases,
         "fairness": 1.0,
         "in_all": load_soak.quantiles([0.01, 0.02, 0.03]),
-        "looked_in_all": load_soak.quantiles([0.1]),
+        "inspections_in_all": load_soak.quantiles([0.1]),
         "done": dict(Counter(started=2)),
         "refused": {},
         "errors": ["500"],

@@ -77,7 +77,7 @@ def with_lines(run, label, exact, loss=(1.0,)):
         for step in range(1, n + 1)
     ]
     for at, score in enumerate(exact, start=1):
-        lines[10 * at - 1] |= {"exact_match": score, "token_accuracy": score, "scored": 64}
+        lines[10 * at - 1] |= {"exact_match": score, "token_accuracy": score, "eval_size": 64}
     return dataclasses.replace(run, label=label, lines=lines)
 
 
@@ -162,7 +162,7 @@ def test_the_crossing_is_the_first_look_with_half_of_them_right(trained):
     told = MEASURES["half_accuracy_step"]([run], {})
     steps = [line["step"] for line in run.lines if line.get("exact_match", 0) >= 0.5]
     assert told["answer"] == steps[0]
-    assert f"{run.evaluations[0]['scored']} held-out" in told["explanation"]
+    assert f"{run.evaluations[0]['eval_size']} held-out" in told["explanation"]
     agrees(LESSONS["stop-1"], told)
     never = MEASURES["half_accuracy_step"]([with_lines(run, "slow", [0.1, 0.4])], {})
     assert never["answer"] is None

@@ -22,7 +22,7 @@ def line(step, **more):
         "step": step,
         "loss": 1 / step,
         "learning_rate": step / 7,
-        "gradient_norm": step + 0.5,
+        "grad_norm": step + 0.5,
         "seconds": step / 10,
         "steps_per_second": 10.0,
         "tokens_per_second": 9.0,
@@ -30,7 +30,7 @@ def line(step, **more):
 
 
 def up_to(last, first=1, score_every=0):
-    scores = {"exact_match": 0.25, "token_accuracy": 0.5, "scored": 64}
+    scores = {"exact_match": 0.25, "token_accuracy": 0.5, "eval_size": 64}
     return MetricSeries(
         line(step, **(scores if score_every and step % score_every == 0 else {}))
         for step in range(first, last + 1)
@@ -40,7 +40,7 @@ def up_to(last, first=1, score_every=0):
 def noisy(last, seed=0):
     rng = random.Random(seed)
     return MetricSeries(
-        line(step, loss=rng.random(), exact_match=rng.random(), scored=64)
+        line(step, loss=rng.random(), exact_match=rng.random(), eval_size=64)
         for step in range(1, last + 1)
     )
 
@@ -64,7 +64,7 @@ class Page:
                 told["steps"], *(told[name] for name in PLOTTED_COLUMNS), strict=True
             )
         }
-        self.scored += told["scored"]
+        self.scored += told["evaluations"]
         self.known = told["count"]
 
 
@@ -73,7 +73,7 @@ class Page:
 
 def test_points_are_what_was_measured():
     points = MetricSeries(
-        [line(1), line(2, exact_match=0.5, token_accuracy=0.75, scored=64), line(3)]
+        [line(1), line(2, exact_match=0.5, token_accuracy=0.75, eval_size=64), line(3)]
     )
     assert (len(points), points.first, points.last, points.best) == (3, 1, 3, 0.5)
     assert {name: list(column) for name, column in points.columns.items()} == {
@@ -87,7 +87,7 @@ def test_where_nothing_was_measured_yet_there_is_nothing():
     points = MetricSeries()
     assert (len(points), points.last, points.best, points.latest()) == (0, 0, None, {"step": 0})
     for told in (points.delta_since(0), points.downsampled(100)):
-        assert (told["count"], told["steps"], told["loss"], told["scored"]) == (0, [], [], [])
+        assert (told["count"], told["steps"], told["loss"], told["evaluations"]) == (0, [], [], [])
         assert told["whole"] is True
 
 
@@ -114,7 +114,7 @@ def test_what_was_not_measured_counts_as_nothing():
         "step": 1,
         "loss": 2.0,
         "learning_rate": 0.0,
-        "gradient_norm": 0.0,
+        "grad_norm": 0.0,
         "seconds": 0.0,
         "steps_per_second": 0.0,
     }
@@ -136,7 +136,7 @@ def test_a_page_that_follows_has_every_point_once_and_in_order(portions):
     points, page, step = MetricSeries(), Page(), 0
     for portion in portions:
         points.add(
-            line(each, exact_match=0.5, scored=1) for each in range(step + 1, step + portion + 1)
+            line(each, exact_match=0.5, eval_size=1) for each in range(step + 1, step + portion + 1)
         )
         step += portion
         page.take(points.delta_since(page.known))
@@ -152,9 +152,9 @@ def test_what_a_page_has_is_not_told_again():
     points = up_to(50, score_every=10)
     told = points.delta_since(20)
     assert (told["whole"], told["count"], told["steps"]) == (False, 50, list(range(21, 51)))
-    assert [step for step, *_ in told["scored"]] == [30, 40, 50]
+    assert [step for step, *_ in told["evaluations"]] == [30, 40, 50]
     nothing = points.delta_since(50)
-    assert (nothing["whole"], nothing["count"], nothing["steps"], nothing["scored"]) == (
+    assert (nothing["whole"], nothing["count"], nothing["steps"], nothing["evaluations"]) == (
         False,
         50,
         [],
@@ -182,7 +182,7 @@ def test_an_answer_is_plain_json_and_small_after_a_hundred_thousand_steps():
     told = noisy(100_000).delta_since(0)
     text = json.dumps(told, allow_nan=False)
     assert len(told["steps"]) <= 3_002
-    assert len(told["scored"]) <= 1_001
+    assert len(told["evaluations"]) <= 1_001
     assert len(text) < 400_000
 
 

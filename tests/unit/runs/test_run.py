@@ -51,7 +51,7 @@ def run(tmp_path):
         seconds=1.5,
         device="cpu",
         hidden=True,
-        origin=("20250101-000000-reverse-000000", 7),
+        branched_from=("20250101-000000-reverse-000000", 7),
     )
     run.write()
     return run
@@ -72,10 +72,10 @@ def lines(*steps, **more):
 def test_a_record_reads_as_it_was_written(run):
     read = Run.read(run.folder)
     assert read.to_json() == run.to_json()
-    assert (read.config, read.changes, read.origin, read.folder) == (
+    assert (read.config, read.changes, read.branched_from, read.folder) == (
         run.config,
         run.changes,
-        run.origin,
+        run.branched_from,
         run.folder,
     )
     assert to_summary(read) == to_summary(run)
@@ -139,7 +139,7 @@ NO_RECORDS = [
 ]
 ODD = {
     "id": [None, 7, "", [], {}],
-    "watch_id": [None, 7, "", []],
+    "share_id": [None, 7, "", []],
     "owner": [None, 7, []],
     "name": [None, 7, [], {}],
     "created": [None, "yesterday", [], True],
@@ -152,7 +152,17 @@ ODD = {
     "scores": [3, "x", [1], {"n": "<b>"}],
     "hidden": [None, "yes", 3],
     "deleted_at": ["yesterday", [], True],
-    "origin": [3, "ab", ["x"], ["x", "y"], [1, 2], ["x", -1], ["../../etc", 3], {"a": 1}, True],
+    "branched_from": [
+        3,
+        "ab",
+        ["x"],
+        ["x", "y"],
+        [1, 2],
+        ["x", -1],
+        ["../../etc", 3],
+        {"a": 1},
+        True,
+    ],
     "config": [None, 3, "x", {"task": "explode"}, {"surprise": 1}, {"d_model": -1}],
     "changes": [None, 3, "x", [3], [[1, "seed", 3]], [[-1, "max_steps", 3]], {}],
 }
@@ -182,7 +192,7 @@ def test_what_a_newer_version_may_have_written_besides_is_left_out(run):
 
 def test_a_record_that_lacks_something_is_refused(run):
     content = json.loads((run.folder / "run.json").read_text())
-    for name in ("id", "watch_id", "owner", "name", "config", "changes", "origin"):
+    for name in ("id", "share_id", "owner", "name", "config", "changes", "branched_from"):
         (run.folder / "run.json").write_text(
             json.dumps({key: value for key, value in content.items() if key != name})
         )
@@ -247,7 +257,7 @@ def wait_for_house(registry):
 def test_points_and_steps_come_from_disk_when_somebody_asks(run):
     history = WeightHistory(run.folder)
     history.open(0)
-    history.add(lines(1, 2, 3, exact_match=0.25, scored=64))
+    history.add(lines(1, 2, 3, exact_match=0.25, eval_size=64))
     history.save_weights(2, b"w")
     assert (run.points, run.weight_steps) == (None, None)
     assert run.load_points().last == 3
@@ -274,7 +284,7 @@ def test_points_that_are_read_anew_are_another_epoch(run):
         b'{"step": 2, "loss": 1}',
         b'{"step": 3, "loss": "low"}',
         b'{"step": 3, "loss": 1, "seconds": [1]}',
-        b'{"step": 3, "loss": 1, "gradient_norm": 1' + b"0" * 400 + b"}",
+        b'{"step": 3, "loss": 1, "grad_norm": 1' + b"0" * 400 + b"}",
     ],
 )
 def test_metrics_that_are_broken_are_told_up_to_there(run, odd):
@@ -284,7 +294,7 @@ def test_metrics_that_are_broken_are_told_up_to_there(run, odd):
     run.message = ""
     told = run.load_points().delta_since(0)
     assert told["steps"] == [1, 2]
-    assert told["gradient_norm"] == [0.0, 0.0]
+    assert told["grad_norm"] == [0.0, 0.0]
     assert "metrics" in run.message
 
 

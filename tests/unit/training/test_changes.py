@@ -237,7 +237,7 @@ def test_the_last_step_is_scored_where_the_run_now_ends(tiny):
     assert [
         m.step
         for m in Trainer(tiny.replace(eval_every=1000), [SettingChange(2, "max_steps", 7)])
-        if m.scored
+        if m.eval_size
     ] == [7]
 
 

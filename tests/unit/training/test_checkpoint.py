@@ -157,7 +157,7 @@ def test_metrics_record_rounds_to_six_digits_and_is_idempotent():
         123457.0,
     )
     assert metrics_record(line) == line
-    assert "scored" not in line
+    assert "eval_size" not in line
 
 
 def test_files_of_others_can_be_put_beside_it(trainer, tmp_path):

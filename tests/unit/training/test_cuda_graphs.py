@@ -84,11 +84,11 @@ def test_steps_in_a_row_are_the_same_steps_to_the_bit(values):
         (
             m.step,
             m.loss,
-            m.gradient_norm,
+            m.grad_norm,
             m.learning_rate,
             m.exact_match,
             m.token_accuracy,
-            m.scored,
+            m.eval_size,
         )
         for m in metrics
     ]
@@ -96,11 +96,11 @@ def test_steps_in_a_row_are_the_same_steps_to_the_bit(values):
         (
             m.step,
             m.loss,
-            m.gradient_norm,
+            m.grad_norm,
             m.learning_rate,
             m.exact_match,
             m.token_accuracy,
-            m.scored,
+            m.eval_size,
         )
         for m in one_by_one
     ]

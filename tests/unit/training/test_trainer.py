@@ -52,10 +52,12 @@ def test_metrics_say_what_happened(small_run):
     assert seconds == sorted(seconds)
     assert trainer.seconds == seconds[-1]
     for each in metrics:
-        assert (each.exact_match is None) == (each.token_accuracy is None) == (each.scored is None)
-        assert each.gradient_norm > 0
+        assert (
+            (each.exact_match is None) == (each.token_accuracy is None) == (each.eval_size is None)
+        )
+        assert each.grad_norm > 0
         assert each.tokens_per_second > each.steps_per_second > 0
-    assert metrics[-1].scored == 64
+    assert metrics[-1].eval_size == 64
 
 
 def test_the_loss_is_that_of_the_batch_before_the_update(small_run):
@@ -128,18 +130,18 @@ def test_gradient_is_clipped_and_unclipped_norm_is_reported(small_run, clip):
     trainer = Trainer(small_run.replace(max_grad_norm=clip))
     free = Trainer(small_run.replace(max_grad_norm=0.0))
     clipped, unclipped = trainer.train_step(), free.train_step()
-    assert clipped.gradient_norm == unclipped.gradient_norm > clip
-    assert gradient_norm(trainer) == pytest.approx(clip, rel=1e-3)
-    assert gradient_norm(free) == pytest.approx(unclipped.gradient_norm, rel=1e-5)
+    assert clipped.grad_norm == unclipped.grad_norm > clip
+    assert grad_norm(trainer) == pytest.approx(clip, rel=1e-3)
+    assert grad_norm(free) == pytest.approx(unclipped.grad_norm, rel=1e-5)
 
 
 def test_short_gradients_are_left_as_they_are(small_run):
     trainer = Trainer(small_run.replace(max_grad_norm=1e6))
-    assert gradient_norm(trainer) == 0
-    assert trainer.train_step().gradient_norm == pytest.approx(gradient_norm(trainer), rel=1e-5)
+    assert grad_norm(trainer) == 0
+    assert trainer.train_step().grad_norm == pytest.approx(grad_norm(trainer), rel=1e-5)
 
 
-def gradient_norm(trainer):
+def grad_norm(trainer):
     return (
         sum(float((w.grad**2).sum()) for w in trainer.model.parameters() if w.grad is not None)
         ** 0.5
@@ -203,16 +205,16 @@ def test_it_ends_early_only_once_the_score_is_confirmed_on_many_sequences(small_
         small_run.replace(stop_at_exact_match=until, eval_every=5, eval_size=1, learning_rate=1e-2),
         300,
     )
-    looks = [each for each in metrics if each.scored]
-    hopes = [each for each in looks if each.scored > 1]
+    looks = [each for each in metrics if each.eval_size]
+    hopes = [each for each in looks if each.eval_size > 1]
     assert trainer.stopped_early
     assert len(metrics) < 300
     assert hopes[-1] is looks[-1] is metrics[-1]
-    assert metrics[-1].scored == 2000
+    assert metrics[-1].eval_size == 2000
     assert metrics[-1].exact_match >= until
     assert len(hopes) > 1
     assert all(each.exact_match < until for each in hopes[:-1])
-    assert all(each.exact_match == 0 for each in looks if each.scored == 1)
+    assert all(each.exact_match == 0 for each in looks if each.eval_size == 1)
 
 
 def test_without_until_it_goes_on_to_the_last_step(small_run):
@@ -284,8 +286,8 @@ def test_an_update_is_the_one_that_people_write_out(small_run, clip, optimizer):
         other.model.loss(other._next_batch(), 0.0).backward()
         norm = torch.nn.utils.clip_grad_norm_(weights, clip or torch.inf)
         theirs.step()
-        assert told.gradient_norm == pytest.approx(norm.item(), rel=1e-5)
-    assert clip != 0.5 or told.gradient_norm > clip
+        assert told.grad_norm == pytest.approx(norm.item(), rel=1e-5)
+    assert clip != 0.5 or told.grad_norm > clip
     for one, two in zip(trainer.model.parameters(), weights, strict=True):
         assert torch.allclose(one, two, atol=1e-5)
 

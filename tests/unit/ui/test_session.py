@@ -61,16 +61,18 @@ def post(client, name, what, origin=f"https://{HOST}"):
 
 def test_owner_cookie_is_hidden_from_scripts_and_other_sites(client):
     owner = new_owner_key()
-    assert post(client, "session/is-kept", {"owner": owner}).json() == {"is_kept": False}
-    cookie = post(client, "session/keep", {"owner": owner}).headers["set-cookie"]
+    assert post(client, "session/is-stored", {"owner": owner}).json() == {"is_stored": False}
+    cookie = post(client, "session/store", {"owner": owner}).headers["set-cookie"]
     name, *attributes = cookie.split("; ")
     assert name == f"{COOKIE}={owner}"
     assert {"Secure", "HttpOnly", "SameSite=None", "Partitioned", "Path=/"} <= set(attributes)
     assert not any(each.startswith("Domain") for each in attributes)
-    kept = post(client, "session/is-kept", {"owner": owner})
-    assert kept.json() == {"is_kept": True}
+    kept = post(client, "session/is-stored", {"owner": owner})
+    assert kept.json() == {"is_stored": True}
     assert owner not in kept.text
-    assert post(client, "session/is-kept", {"owner": new_owner_key()}).json() == {"is_kept": False}
+    assert post(client, "session/is-stored", {"owner": new_owner_key()}).json() == {
+        "is_stored": False
+    }
 
 
 @pytest.mark.parametrize(
@@ -87,18 +89,18 @@ def test_owner_cookie_is_hidden_from_scripts_and_other_sites(client):
     ],
 )
 def test_an_odd_owner_sets_no_cookie(client, what):
-    reply = post(client, "session/keep", what)
+    reply = post(client, "session/store", what)
     assert "set-cookie" not in reply.headers
     assert "error" in reply.json()
-    assert not post(client, "session/is-kept", what).json().get("is_kept")
+    assert not post(client, "session/is-stored", what).json().get("is_stored")
 
 
 def test_another_site_sets_no_cookie_and_gets_no_answer(client):
     owner = new_owner_key()
     for origin in ("https://evil-space.hf.space", "https://huggingface.co", "null"):
-        reply = post(client, "session/keep", {"owner": owner}, origin)
+        reply = post(client, "session/store", {"owner": owner}, origin)
         assert (reply.status_code, reply.headers.get("set-cookie")) == (403, None)
-    assert "set-cookie" not in post(client, "session/keep", {"owner": owner}, origin="").headers
+    assert "set-cookie" not in post(client, "session/store", {"owner": owner}, origin="").headers
 
 
 def test_a_server_with_one_owner_needs_no_cookie():
@@ -108,8 +110,8 @@ def test_a_server_with_one_owner_needs_no_cookie():
     ) as client:
         assert (
             "set-cookie"
-            not in post(client, "session/keep", {"owner": owner}, "http://localhost").headers
+            not in post(client, "session/store", {"owner": owner}, "http://localhost").headers
         )
-        assert post(client, "session/is-kept", {"owner": owner}, "http://localhost").json() == {
-            "is_kept": True
+        assert post(client, "session/is-stored", {"owner": owner}, "http://localhost").json() == {
+            "is_stored": True
         }

@@ -1,0 +1,98 @@
+"""The words of version 0.1.0 that docs/glossary.md replaces do not return."""
+
+import io
+import re
+import subprocess
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# in identifiers, as one of the words that underscores or capital letters separate
+BANNED_IN_NAMES = re.compile(
+    r"told|tells|heard?|ask(s|ed|ing)|look(s|ed|ing)|sa(y|ys|id)|errands?|weigh(s|ed)?|kept|found|"
+    r"taken|given|shown|apart|loud|loudness|grown|recipes?|whoever|somebody|nobody|floors?|rooms?|"
+    r"eyes|house|gone|gist|came|goes|wanted"
+)
+# in comments, docstrings, messages and texts of the page
+BANNED_IN_PROSE = re.compile(
+    r"\b(told|tells?|asked|asks|looks? at|looked at|who looks|may look|heard|said|says|errands?|"
+    r"weighs?|whoever|somebody|someone|nobody|everybody|anybody|taking away|leaving alone|"
+    r"loud(?:er|ness)?|recipes?|floors?|way out|write-up|rooms?|eyes?|house|symbol vectors?|"
+    r"out of sight|thrown away|gone|owed?)\b",
+    re.IGNORECASE,
+)
+# words that are right where they stand, with the reason
+ALLOWED = {
+    "floor": "the function of mathematics",
+    "floor_to": "the function of mathematics",
+    "found_inf": "an attribute of torch's optimizers",
+    "given": "the name of a weight in checkpoints",
+    "kept": "the name of a weight in checkpoints",
+    "write-up": "the name of a preset in version 0.1.0",
+    "asked": "a key of files of version 0.1.0",
+    "loud": "the name of a bug in saved progress",
+    "nobody": "an example text for the sentiment classifier",
+}
+MAX_HITS = 40
+
+
+def python_words(path: Path):
+    """Yield the names and the text pieces of a Python file: (is a name, line, text)."""
+    source = path.read_text(encoding="utf-8")
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NAME:
+            yield True, token.start[0], token.string
+        elif token.type in (tokenize.COMMENT, tokenize.STRING):
+            yield False, token.start[0], token.string
+
+
+def script_words(path: Path):
+    """Yield the names and the lines of a script or style sheet, as `python_words` does."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        code = line.replace("Math.floor", "")
+        yield False, number, code
+        strings = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|`[^`]*`|//.*|/\*.*"
+        for name in re.findall(r"[A-Za-z_$][\w$]*", re.sub(strings, "", code)):
+            yield True, number, name
+
+
+def banned_words(is_name: bool, text: str) -> list[str]:
+    if not is_name:
+        return [match.group().lower() for match in BANNED_IN_PROSE.finditer(text)]
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text).lower()
+    words = words.replace("not_found", "").split("_")  # the term of HTTP and of exceptions
+    return [text] if any(map(BANNED_IN_NAMES.fullmatch, words)) else []
+
+
+def product_files() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "app.py", "playground", "benchmarks"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    return [ROOT / name for name in listed if name.endswith((".py", ".js", ".css"))]
+
+
+def test_product_code_uses_the_glossary():
+    hits, used = [], Counter()
+    for path in product_files():
+        words = python_words if path.suffix == ".py" else script_words
+        for is_name, line, text in words(path):
+            for word in banned_words(is_name, text):
+                used[word] += 1
+                if word not in ALLOWED:
+                    hits.append(f"{path.relative_to(ROOT)}:{line}: {word}")
+    assert hits == []
+    assert sum(used.values()) < MAX_HITS, used
+    assert set(ALLOWED) <= set(used), "an allowed word is no longer used"
+
+
+def test_banned_words_are_recognized():
+    assert banned_words(True, "may_look") == []  # `look` alone may be an adjective's noun
+    assert banned_words(True, "errandRows") == ["errandRows"]
+    assert banned_words(False, "# Whoever asks is told.") == ["whoever", "asks", "told"]
+    assert banned_words(True, "attn_mask") == [] == banned_words(False, "Return the mask.")
