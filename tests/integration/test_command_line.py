@@ -231,7 +231,6 @@ def test_predict_prints_the_answer_alone_on_its_last_line():
     assert run_command("predict", "checkpoints/reverse-one-head", "1,2,3,4").stdout == "4 3 2 1\n"
 
 
-@pytest.mark.smoke
 def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
     checkpoint, _ = trained
     (checkpoint / "history").mkdir()

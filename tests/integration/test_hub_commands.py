@@ -287,7 +287,6 @@ def test_with_data_the_training_set_is_published_and_the_card_links_it(hub, trai
 # Fetching
 
 
-@pytest.mark.smoke
 def test_a_pulled_checkpoint_is_the_published_one_to_the_bit(hub, trained, pulled):
     out, done = pulled
     (line,) = done.stdout.splitlines()

@@ -3,6 +3,7 @@
 A plugin of pytest, loaded by tests/conftest.py; what few tests need is imported in the fixture.
 """
 
+import gc
 import os
 import signal
 import threading
@@ -63,6 +64,15 @@ def registry(tmp_path):
     registry = Registry(tmp_path, slots=2)
     yield registry
     registry.shutdown()
+
+
+@pytest.fixture
+def frozen_heap():
+    """Exclude the objects of other tests from garbage collection, which delays timed rounds."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,6 @@ def published(hub):
     return "ada/reverse-10"
 
 
-@pytest.mark.smoke
 def test_its_card_is_read_and_validated_as_the_hub_does(hub, published):
     card = ModelCard(hub.files(published)["README.md"].decode())
     assert "transformer-playground" in card.data.tags

@@ -148,7 +148,6 @@ def test_the_same_seed_makes_the_same_model_and_another_seed_another(name):
     assert any(not torch.equal(first[key], other[key]) for key in first)
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_run_that_was_saved_goes_on_to_the_bit_as_one_that_was_not(name, tmp_path):
     straight = Trainer(small_config(name, dropout=0.1))

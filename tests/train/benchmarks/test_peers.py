@@ -14,6 +14,8 @@ from playground.tasks.task import Batch, make_batch
 from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
 
+pytestmark = pytest.mark.usefixtures("frozen_heap")
+
 COPY = load_task("copy", 10)
 SIZES = ModelConfig(d_model=32, n_heads=2, n_layers=1, d_ff=64, max_positions=8)
 
@@ -29,6 +31,7 @@ def built():
     return {name: contestant.built(SIZES).eval() for name, contestant in CANDIDATES.items()}
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", CANDIDATES)
 def test_a_peer_scores_every_token_at_every_place(name, built):
     logits_BTV = built[name].logits(rows())

@@ -10,6 +10,8 @@ from benchmarks.flops import counted_flops
 from benchmarks.reference_models import CANDIDATES, OURS
 from playground.training.trainer import Trainer
 
+pytestmark = pytest.mark.usefixtures("frozen_heap")
+
 
 @pytest.fixture(autouse=True)
 def briefly(monkeypatch):
@@ -72,6 +74,7 @@ def test_everybody_draws_the_same_batches(monkeypatch):
     assert all(torch.equal(batch, (first, second)[n % 2]) for n, batch in enumerate(drawn))
 
 
+@pytest.mark.smoke
 def test_decoding_takes_twenty_symbols_in_every_way():
     rows = decoding.measure(seconds=0, batches={2: 1})
     assert [row["n"] for row in rows["rows"]] == [2] * 6
