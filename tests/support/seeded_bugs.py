@@ -65,14 +65,14 @@ BUGS = (
     Bug(
         "a cursor off by one",
         "playground/runs/metric_series.py",
-        "self.columns[name][n_known:]",
-        "self.columns[name][n_known + 1 :]",
+        "self.columns[name][n_points:]",
+        "self.columns[name][n_points + 1 :]",
         ("unit/runs",),
     ),
     Bug(
         "a swallowed worker failure",
         "playground/runs/registry.py",
-        'run.status, run.message = "failed", f"{_exit_reason(code)}; {kept}"',
+        'run.status, run.message = "failed", f"{_exit_reason(code)}; {checkpoint_message}"',
         'run.status, run.message = "stopped", ""',
         ("integration/runs/test_registry.py", "faults/test_workers.py"),
     ),

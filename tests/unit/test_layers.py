@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tests.support.layers import LAYERS, TESTS, layer_of
+from tests.support.seeded_bugs import BUGS
 
 FILES = sorted(TESTS.rglob("test_*.py"))
 # Whole files of the full gate alone: each of them costs half a minute, or measures the machine.
@@ -44,6 +45,12 @@ def test_no_test_name_is_longer_than_70_characters():
         name for path in FILES for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
     ]
     assert [name for name in names if len(name) > 70] == []
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_seeded_bug_replaces_a_line_that_exists(bug):
+    assert (TESTS.parent / bug.file).read_text().count(bug.correct_line) == 1
+    assert all((TESTS / path).exists() for path in bug.tests)
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
