@@ -39,7 +39,7 @@ def decoding_methods(batch_size: int) -> dict[str, Callable[[], Tensor]]:
     torch.manual_seed(0)
     ours, bart, x = EncoderDecoder(SIZES).eval(), Bart(SIZES).eval(), XTransformers(SIZES).eval()
     model: Any = bart.model  # its types know no generate
-    ours.output.bias.data[EOS] = -1e9
+    ours.output_proj.bias.data[EOS] = -1e9
     source_BS = torch.randint(
         EOS + 1,
         SIZES.source_vocab_size,
@@ -54,7 +54,7 @@ def decoding_methods(batch_size: int) -> dict[str, Callable[[], Tensor]]:
     def decoder_again() -> Tensor:
         memory_BSD = ours.encode(source_BS)
         return written_anew(
-            lambda decoder_input_BT: ours.output(
+            lambda decoder_input_BT: ours.output_proj(
                 ours.decode(decoder_input_BT, memory_BSD, source_BS)[:, -1]
             ),
             source_BS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch.utils.flop_counter import FlopCounterMode
 
+from playground.inspection.hooks import compute_weights
 from playground.models.attention import MultiHeadAttention
 from playground.training.trainer import Trainer
 
@@ -14,16 +15,16 @@ def counted_flops(trainer: Trainer) -> int:
     The attention weights are computed explicitly, because torch does not count its fused CPU
     kernel.
     """
-    attentions = [
-        module for module in trainer.model.modules() if isinstance(module, MultiHeadAttention)
+    handles = [
+        compute_weights(module)
+        for module in trainer.model.modules()
+        if isinstance(module, MultiHeadAttention)
     ]
-    for module in attentions:
-        module.watched = True
     try:
         with FlopCounterMode(display=False) as counter:
             trainer.model.loss(trainer._next_batch()).backward()
     finally:
-        for module in attentions:
-            module.watched = False
+        for handle in handles:
+            handle.remove()
         trainer.optimizer.zero_grad()
     return counter.get_total_flops()

@@ -30,7 +30,7 @@ from playground.architectures.base import (
 from playground.architectures.encoder_decoder import EncoderDecoder
 from playground.models.attention import causal_mask
 from playground.models.config import ModelConfig
-from playground.models.positions import sinusoidal_positions
+from playground.models.embeddings import sinusoidal_positions
 from playground.models.transformer import AttentionWeights
 from playground.models.variant_configs import BartSizes
 from playground.tasks import PAD

@@ -6,6 +6,7 @@ functions. Nothing writes them. This file and its callers' lines go away togethe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -64,6 +65,42 @@ VALUES = {
     "architecture": {"prebuilt": "torch-transformer"},
     "position_type": {"from-the-end": "learned-from-end", "randomised": "randomized"},
 }
+
+# Parts of the names of weights, as patterns of the present names and the old names.
+LAYER = re.compile(r"^(optimizer\.\w+\.)?((en|de)coder_)?layers\.\d+\.")
+LAYER_WEIGHTS = (
+    (r"\b(self|cross)_attn_residual\b", r"around_\1_attention"),
+    (r"\bfeed_forward_residual\b", "around_feed_forward"),
+    (r"\b(self|cross)_attn\b", r"\1_attention"),
+    (r"attention\.q_proj\b", "attention.query"),
+    (r"attention\.[kv]_proj\b", "attention.key_value"),
+    (r"attention\.out_proj\b", "attention.output"),
+    (r"\bposition_encoding\.relative_attention_bias\b", "relation.table"),
+    (r"\bup_proj\b", "widen"),
+    (r"\bdown_proj\b", "narrow"),
+    (r"\bgate_proj\b", "gate"),
+)
+OTHER_WEIGHTS = (
+    (r"embedding\.token_embedding\b", "embedding.tokens"),
+    (r"embedding\.position_embedding\b", "embedding.positions"),
+    (r"\b(source|target)_token_embedding\b", r"\1_tokens"),
+    (r"\b(source|target)_position_embedding\b", r"\1_positions"),
+    (r"\boutput_proj\b", "output"),
+    (r"\binput_proj\b", "given"),
+    (r"\bhidden_proj\b", "kept"),
+    (r"\battention\.(query|memory|score)_proj\b", r"attention.\1"),
+    (r"\bcontext_proj\b", "combine"),
+)
+
+
+def old_weight_name(name: str) -> str:
+    """Return the old name of a weight, or of its optimizer state, from the present name.
+
+    The keys' and the values' projections were one weight, so they have the same old name.
+    """
+    for present, old in LAYER_WEIGHTS if LAYER.match(name) else OTHER_WEIGHTS:
+        name = re.sub(present, old, name)
+    return name
 
 
 def setting_name(name: str) -> str:

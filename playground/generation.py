@@ -68,7 +68,7 @@ def generate(
             (len(source_BS), max_tokens), PAD, dtype=source_BS.dtype, device=source_BS.device
         )
         for t in range(max_tokens):
-            logits_BV = model.output(
+            logits_BV = model.output_proj(
                 model.decode_step(token_B1, memory_keys_values, cross_attn_mask, cache)
             )[:, 0]
             if temperature == 0:

@@ -30,7 +30,7 @@ class Prebuilt(Transformer, TeacherForcedModel):
         with eval_mode(self):
             memory_BSD = self.encode(source_BS)
             return greedy_decode(
-                lambda decoder_input_BT: self.output(
+                lambda decoder_input_BT: self.output_proj(
                     self.decode(decoder_input_BT, memory_BSD, source_BS)[:, -1]
                 ),
                 source_BS,

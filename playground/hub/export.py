@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
 import shutil
 from importlib import import_module
 from pathlib import Path
@@ -227,7 +228,13 @@ def _read(checkpoint: Path) -> tuple[Manifest, Seq2SeqModel, dict[str, bytes]]:
             if (checkpoint / name).is_file()
         }
         if read_manifest(checkpoint) == manifest:
-            return manifest, model, files
+            break
+    weights = serialize_tensors(weights_by_name(model))
+    if weights != files[WEIGHTS_FILE]:  # names of version 0.1.0, which the published code lacks
+        sums = manifest.sha256 | {WEIGHTS_FILE: hashlib.sha256(weights).hexdigest()}
+        manifest = dataclasses.replace(manifest, sha256=sums)
+        files |= {WEIGHTS_FILE: weights, "config.json": manifest.to_json().encode()}
+    return manifest, model, files
 
 
 def _config(module: ModuleType, form: PackageFormat, sizes: ModelConfig) -> Any:

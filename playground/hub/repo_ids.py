@@ -37,9 +37,17 @@ PACKAGE_FILES = {
     "automodel_recurrent.py",
     "config.py",
     "decoder_only.py",
+    "embeddings.py",
     "encoder_only.py",
-    "gated.py",
+    "feed_forward.py",
     "layers.py",
+    "position_encoding.py",
+    "rnn_seq2seq.py",
+    "torch_transformer.py",
+    "transformer.py",
+    "variant_configs.py",
+    # of version 0.1.0
+    "gated.py",
     "norms.py",
     "places.py",
     "positions.py",
@@ -48,10 +56,6 @@ PACKAGE_FILES = {
     "relative.py",
     "rotary.py",
     "sizes.py",
-    "rnn_seq2seq.py",
-    "torch_transformer.py",
-    "transformer.py",
-    "variant_configs.py",
 }
 # The accepted licences: the Hub rejects a card with any other id, and "other" needs its own text.
 LICENSES = (

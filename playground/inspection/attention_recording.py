@@ -81,7 +81,7 @@ def record_free_running(
         for kind in ATTENTION_KINDS
     }
     with record_activations(
-        model, "output", *(module for each in modules.values() for module in each)
+        model, "output_proj", *(module for each in modules.values() for module in each)
     ) as calls:
         generated_BT = generate(
             model, source_BS, max_tokens, temperature=temperature, generator=generator
@@ -102,7 +102,7 @@ def record_free_running(
         kind: torch.stack([concat_steps(module, width[kind]) for module in modules[kind]])
         for kind in ATTENTION_KINDS
     }
-    logits_BTV = torch.cat([call.output for call in calls["output"][:n]], dim=1)
+    logits_BTV = torch.cat([call.output for call in calls["output_proj"][:n]], dim=1)
     return AttentionRecording(
         source_BS,
         decoder_input_BT,

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from playground.models.config import ModelConfig
-from playground.models.positions import InputEmbedding, build_token_embedding
+from playground.models.embeddings import InputEmbedding, build_token_embedding
 
 from .inspected_model import InspectedModel, InspectionError
 
@@ -115,10 +115,12 @@ def position_vectors(subject: InspectedModel, side: str) -> Tensor | None:
         InspectionError: for a side other than source and target.
     """
     embedding = _embedding(subject, side)
-    if embedding.positions is None or embedding.position_type != "randomized":
-        return embedding.positions
+    if embedding.position_embedding is None or embedding.position_type != "randomized":
+        return embedding.position_embedding
     return embedding.position_vectors(
-        torch.ones(1, embedding.max_positions, dtype=torch.long, device=embedding.positions.device)
+        torch.ones(
+            1, embedding.max_positions, dtype=torch.long, device=embedding.position_embedding.device
+        )
     )
 
 
@@ -130,7 +132,7 @@ def token_embeddings(subject: InspectedModel, side: str) -> tuple[list[str], Ten
     Raises:
         InspectionError: for a side other than source and target.
     """
-    table_ND = _embedding(subject, side).tokens.weight.detach()
+    table_ND = _embedding(subject, side).token_embedding.weight.detach()
     return subject.token_names(list(range(1, len(table_ND)))), table_ND[1:]
 
 

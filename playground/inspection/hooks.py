@@ -1,12 +1,12 @@
 """Components of the transformer, and forward hooks that record or replace their outputs.
 
-`watched` records the inputs and outputs of every module. `replaced` substitutes the outputs of
-components. Both act in one thread, only inside their `with` block, and remove their hooks when it
-ends. Outside of the blocks the model's results are bit-identical to those without hooks.
+`record_activations` records the inputs and outputs of every module. `replace_outputs` substitutes
+the outputs of components. Both act in one thread, only inside their `with` block, and remove their
+hooks when it ends. Outside of the blocks the model's results are bit-identical to those without
+hooks.
 
-The output of a head is its weighted sum of the values (BQK): its slice of `output_BQD`, just before
-the output projection combines the heads. The bias of the projection belongs to no head and stays
-when heads are replaced.
+The output of a head is its weighted sum of the values (BQK): its slice of the input of `out_proj`.
+The bias of the projection belongs to no head and stays when heads are replaced.
 
 Shapes: B batch, Q queries, S source, T target, P positions, H heads, K head size, D d_model.
 """
@@ -20,11 +20,12 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from playground.architectures.base import split_into_chunks
 from playground.models.attention import MultiHeadAttention
 from playground.models.config import ModelConfig
-from playground.models.positions import InputEmbedding
+from playground.models.embeddings import InputEmbedding
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD
 from playground.tasks.task import Batch
@@ -74,9 +75,9 @@ class Component:
             return f"{self.side}_embedding"
         stack = "encoder_layers" if self.side == "source" else "decoder_layers"
         part = {
-            "cross": "cross_attention",
-            "encoder": "self_attention",
-            "decoder": "self_attention",
+            "cross": "cross_attn",
+            "encoder": "self_attn",
+            "decoder": "self_attn",
         }.get(self.kind, "feed_forward")
         return f"{stack}.{self.layer}.{part}"
 
@@ -157,17 +158,19 @@ def record_activations(model: Transformer, *names: str) -> Iterator[dict[str, li
                 calls[name] = []
                 undo.callback(module.register_forward_hook(store(name)).remove)
                 if isinstance(module, MultiHeadAttention):
-                    undo.callback(_restore_watched, module, vars(module).get("watched"))
-                    module.watched = True
+                    undo.callback(compute_weights(module).remove)
         yield calls
 
 
-def _restore_watched(module: MultiHeadAttention, before: bool | None) -> None:
-    """Restore the attribute of an attention module; None if only the class had it."""
-    if before is None:
-        del module.watched
-    else:
-        module.watched = before
+def compute_weights(attention: MultiHeadAttention) -> RemovableHandle:
+    """Make an attention compute its weights at every call, until the handle is removed."""
+
+    def need_weights(
+        module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return args, kwargs | {"need_weights": True}
+
+    return attention.register_forward_pre_hook(need_weights, with_kwargs=True)
 
 
 def component_outputs(
@@ -181,7 +184,7 @@ def component_outputs(
     for part in all_components(model.config):
         if part.kind in ATTENTION_KINDS:
             head_outputs_BQHK = (
-                calls[f"{part.module_name}.output"][-1]
+                calls[f"{part.module_name}.out_proj"][-1]
                 .inputs[0]
                 .unflatten(-1, (model.config.n_heads, -1))
             )
@@ -261,7 +264,7 @@ def replace_outputs(model: Transformer, values: Mapping[Component, Tensor]) -> I
     for name, parts in by_module.items():
         module = model.get_submodule(name)
         if isinstance(module, MultiHeadAttention):
-            handles.append(module.output.register_forward_pre_hook(replace_head_outputs(parts)))
+            handles.append(module.out_proj.register_forward_pre_hook(replace_head_outputs(parts)))
         else:
             hook = (
                 replace_position_vectors(parts[0])
@@ -288,7 +291,7 @@ def mean_outputs(model: Transformer, batch: Batch) -> dict[Component, Tensor]:
     is_token = {"source": batch.source_BS != PAD, "target": batch.labels_BT != PAD}
     computed = [part for part in all_components(model.config) if part.kind not in POSITION_KINDS]
     names = {
-        f"{part.module_name}.output" if part.kind in ATTENTION_KINDS else part.module_name
+        f"{part.module_name}.out_proj" if part.kind in ATTENTION_KINDS else part.module_name
         for part in computed
     }
     sums: dict[Component, Tensor] = {}

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from playground.models.attention import MultiHeadAttention
-from playground.models.norms import NORM_EPS, RMSNorm
+from playground.models.layers import NORM_EPS
 from playground.models.transformer import Transformer
 from playground.tasks.task import Batch
 
@@ -47,7 +47,7 @@ def logit_lens(model: Transformer, batch: Batch) -> Tensor:
         x_BTD += [
             calls[f"decoder_layers.{layer}"][-1].output[0] for layer in range(model.config.n_layers)
         ]
-        return torch.stack([model.output(model.decoder_norm(each_BTD)) for each_BTD in x_BTD])
+        return torch.stack([model.output_proj(model.decoder_norm(each_BTD)) for each_BTD in x_BTD])
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def direct_logit_attribution(
 
     with record_activations(model) as calls:
         model(batch.source_BS, batch.decoder_input_BT)
-    norm = cast(nn.LayerNorm | RMSNorm, model.decoder_norm)
+    norm = cast(nn.LayerNorm | nn.RMSNorm, model.decoder_norm)
     subtracts_mean = isinstance(norm, nn.LayerNorm)  # RMSNorm does not subtract the mean
     last_D = calls["decoder_norm"][-1].inputs[0][0, position]
     scale = (
@@ -112,8 +112,8 @@ def direct_logit_attribution(
         if subtracts_mean
         else (last_D.pow(2).mean() + NORM_EPS).sqrt()
     )
-    direction_D = model.output.weight[token] - (
-        0 if baseline_token is None else model.output.weight[baseline_token]
+    direction_D = model.output_proj.weight[token] - (
+        0 if baseline_token is None else model.output_proj.weight[baseline_token]
     )
 
     def attribute(vector_D: Tensor) -> float:
@@ -125,7 +125,9 @@ def direct_logit_attribution(
         )
 
     embedding = model.target_embedding
-    symbol_D = embedding.tokens.weight[batch.decoder_input_BT[0, position]] * embedding.scale
+    symbol_D = (
+        embedding.token_embedding.weight[batch.decoder_input_BT[0, position]] * embedding.scale
+    )
     contributions = [LogitContribution("token embedding", None, attribute(symbol_D))]
     positions_TD = embedding.position_vectors(batch.decoder_input_BT)
     if positions_TD is not None:
@@ -140,7 +142,7 @@ def direct_logit_attribution(
             attention = cast(
                 MultiHeadAttention, model.get_submodule(Component(kind, layer).module_name)
             )
-            out_proj_DHK = attention.output.weight.unflatten(1, (model.config.n_heads, -1))
+            out_proj_DHK = attention.out_proj.weight.unflatten(1, (model.config.n_heads, -1))
             for head in range(model.config.n_heads):
                 part = Component(kind, layer, head)
                 contributions.append(
@@ -150,12 +152,12 @@ def direct_logit_attribution(
                         attribute(out_proj_DHK[:, head] @ outputs_by_component[part][0, position]),
                     )
                 )
-            if attention.output.bias is not None:
+            if attention.out_proj.bias is not None:
                 contributions.append(
                     LogitContribution(
                         f"{Component(kind, layer).name}, bias",
                         None,
-                        attribute(attention.output.bias),
+                        attribute(attention.out_proj.bias),
                     )
                 )
         part = Component("decoder feed-forward", layer)
@@ -167,7 +169,7 @@ def direct_logit_attribution(
             LogitContribution("final norm, bias", None, float(norm.bias @ direction_D))
         )
     if model.config.bias:
-        bias_V = model.output.bias
+        bias_V = model.output_proj.bias
         contributions.append(
             LogitContribution(
                 "output layer, bias",

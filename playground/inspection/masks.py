@@ -18,6 +18,7 @@ from playground.models.attention import (
     causal_mask,
     padding_mask,
     scaled_dot_product_attention,
+    split_heads,
 )
 from playground.tasks.task import Batch
 
@@ -130,7 +131,7 @@ def compare_attention_types(
         raise InspectionError(
             f"layer is {layer}; this model has the layers 0 to {model.config.n_layers - 1}"
         )
-    self_attention_name, cross_attention_name = (
+    self_attn_name, cross_attn_name = (
         Component("encoder", layer).module_name,
         Component("cross", layer).module_name,
     )
@@ -140,16 +141,14 @@ def compare_attention_types(
     def weights(module: str, n_heads: int, causal: bool = False) -> Tensor:
         """Return the attention weights of a module on its inputs, split into `n_heads` heads."""
         _, key_BGMK, value_BGMK, attn_mask = calls[module][-1].inputs
-        query_BQD = calls[f"{module}.query"][-1].output
+        query_BQD = calls[f"{module}.q_proj"][-1].output
         attention = cast(MultiHeadAttention, model.get_submodule(module))
-        query_BHQK = attention.relation.rotate(
-            attention.split_heads(query_BQD, model.config.n_heads)
-        )
-        bias_HQM = (
-            attention.relation.bias(query_BHQK, key_BGMK)
-            if n_heads == model.config.n_heads
-            else None
-        )
+        query_BHQK = split_heads(query_BQD, model.config.n_heads)
+        query_BHQK = attention.position_encoding.rotate(query_BHQK)
+        bias_HQM = None
+        if n_heads == model.config.n_heads:
+            n_queries, n_keys = query_BHQK.shape[2], key_BGMK.shape[2]
+            bias_HQM = attention.position_encoding.bias(n_queries, n_keys, query_BQD.device)
         if causal:
             attn_mask = causal_mask(query_BQD.shape[1], query_BQD.device)
         every = (query_BHQK, attention.repeat_kv(key_BGMK), attention.repeat_kv(value_BGMK))
@@ -159,8 +158,8 @@ def compare_attention_types(
         return scaled_dot_product_attention(split[0], split[1], split[2], attn_mask, bias_HQM)[1][0]
 
     return {
-        "bidirectional": weights(self_attention_name, 1),
-        "causal": weights(self_attention_name, 1, causal=True),
-        "cross": weights(cross_attention_name, 1),
-        "multi-head": weights(self_attention_name, model.config.n_heads),
+        "bidirectional": weights(self_attn_name, 1),
+        "causal": weights(self_attn_name, 1, causal=True),
+        "cross": weights(cross_attn_name, 1),
+        "multi-head": weights(self_attn_name, model.config.n_heads),
     }

@@ -22,19 +22,17 @@ from .inspected_model import InspectionError
 
 # Groups of parameters, by the parameter's name in our model or in PyTorch's.
 PARAMETER_GROUPS = {
-    "source token embedding": r"source_embedding\.tokens",
-    "target token embedding": r"target_embedding\.tokens",
-    "source position vectors": r"source_embedding\.positions",
-    "target position vectors": r"target_embedding\.positions",
-    "attention, weights": r"\.(self|cross)_attention\.\w+\.weight"
-    r"|(attn|multihead_attn)\.(in_proj_|out_proj\.)weight",
-    "attention, biases": r"\.(self|cross)_attention\.\w+\.bias"
-    r"|(attn|multihead_attn)\.(in_proj_|out_proj\.)bias",
-    "relative position bias": r"\.self_attention\.relation\.",
-    "feed-forward": r"feed_forward\.(gate|widen|narrow)|linear[12]\.",
-    "norms in the layers": r"around_\w+\.norm\.|\.norm[123]\.",
+    "source token embedding": r"source_embedding\.token_embedding",
+    "target token embedding": r"target_embedding\.token_embedding",
+    "source position vectors": r"source_embedding\.position_embedding",
+    "target position vectors": r"target_embedding\.position_embedding",
+    "attention, weights": r"attn\.([qkv]_proj\.|out_proj\.|in_proj_)weight",
+    "attention, biases": r"attn\.([qkv]_proj\.|out_proj\.|in_proj_)bias",
+    "relative position bias": r"\.position_encoding\.",
+    "feed-forward": r"feed_forward\.(gate|up|down)_proj|linear[12]\.",
+    "norms in the layers": r"_residual\.norm\.|\.norm[123]\.",
     "final norms": r"^(en|de)coder[._]norm\.",
-    "output layer": r"^output\.",
+    "output layer": r"^output_proj\.",
 }
 PUBLISHED_BASE = {"ours": 100_970_632, "torch": 101_009_544}
 # Sequence lengths, and the published size of the attention weights of one head.
@@ -117,7 +115,7 @@ def compare_with_torch(config: ModelConfig) -> list[GroupCount]:
     around = [
         (n, w.numel())
         for n, w in model.named_parameters()
-        if n.startswith(("source_", "target_", "output."))
+        if n.startswith(("source_", "target_", "output_proj."))
     ]
     ours = _count((name, weight.numel()) for name, weight in model.named_parameters())
     torchs = _count(
@@ -201,14 +199,12 @@ def attention_shapes(config: ModelConfig, length: int) -> list[TensorShape]:
         x_BQD = torch.empty(1, length, config.d_model)
         key_BGMK, value_BGMK = attention.project_kv(x_BQD)
         joined: list[torch.Tensor] = []
-        handle = attention.output.register_forward_pre_hook(
+        handle = attention.out_proj.register_forward_pre_hook(
             lambda module, inputs: joined.append(inputs[0])
         )
-        result_BQD, weights_BHQM = attention(
-            x_BQD, key_BGMK, value_BGMK, torch.ones(1, 1, dtype=torch.bool)
-        )
+        result_BQD, weights_BHQM = attention(x_BQD, key_BGMK, value_BGMK, need_weights=True)
         handle.remove()
-        query_BQD = attention.query(x_BQD)
+        query_BQD = attention.q_proj(x_BQD)
     n_heads, shared = config.n_heads, config.n_kv_heads_resolved
     cut = (
         "split into heads"
@@ -220,17 +216,17 @@ def attention_shapes(config: ModelConfig, length: int) -> list[TensorShape]:
         == key_BGMK.shape[1] * key_BGMK.shape[3]
         == value_BGMK.shape[1] * value_BGMK.shape[3]
     )
-    query, (key, value) = attention.query.weight, attention.key_value.weight.split(attention.sizes)
+    linears = {"W_Q": attention.q_proj, "W_K": attention.k_proj, "W_V": attention.v_proj}
     projections = [
-        (name, f"the projection {name[2:]}", weight.shape)
-        for name, weight in (("W_Q", query), ("W_K", key), ("W_V", value))
+        (name, f"the projection {name[2:]}", linear.weight.shape)
+        for name, linear in linears.items()
     ]
     keys_and_values = [
         ("K, all heads", f"X W_K, {cut}", key_BGMK.shape[1:]),
         ("V, all heads", f"X W_V, {cut}", value_BGMK.shape[1:]),
     ]
     if alike:
-        projections = [("W_Q, W_K, W_V", "the three projections", query.shape)]
+        projections = [("W_Q, W_K, W_V", "the three projections", attention.q_proj.weight.shape)]
         keys_and_values = [
             ("K, V, all heads", "X W_K and X W_V, split into heads", key_BGMK.shape[1:])
         ]
@@ -243,7 +239,7 @@ def attention_shapes(config: ModelConfig, length: int) -> list[TensorShape]:
         ("weights, all heads", "softmax(Q Kᵀ / sqrt(head size))", weights_BHQM.shape[1:]),
         ("output of one head", "its weights times its V", (length, config.value_size)),
         ("concatenation", "the outputs of all heads, concatenated", joined[0].shape[1:]),
-        ("W_O", "the output projection", attention.output.weight.shape),
+        ("W_O", "the output projection", attention.out_proj.weight.shape),
         ("output", "concatenation W_O", result_BQD.shape[1:]),
     ]
     return [TensorShape(name, formula, tuple(shape)) for name, formula, shape in rows]
@@ -276,9 +272,7 @@ def benchmark_attention(length: int, width: int = 64) -> tuple[int, float]:
     query, key, value = (torch.randn(1, 1, length, width, generator=generator) for _ in range(3))
     start = time.perf_counter()
     with torch.no_grad():
-        _, weights = scaled_dot_product_attention(
-            query, key, value, torch.ones(1, 1, dtype=torch.bool)
-        )
+        _, weights = scaled_dot_product_attention(query, key, value)
     return weights.untyped_storage().nbytes(), time.perf_counter() - start
 
 

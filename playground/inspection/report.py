@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from playground.models.positions import sinusoidal_positions
+from playground.models.embeddings import sinusoidal_positions
 from playground.tasks.task import Batch
 
 from .ablation import METHODS, NUM_SEQUENCES, Ablation, AblationEffect

@@ -28,11 +28,16 @@ from playground.models.attention import (
     causal_mask,
     padding_mask,
     scaled_dot_product_attention,
+    split_heads,
 )
-from playground.models.layers import FEED_FORWARD_TYPES, ResidualNorm
-from playground.models.positions import InputEmbedding
-from playground.models.relative import ALiBi, RelativePositionEncoding, T5RelativePositionBias
-from playground.models.rotary import apply_rotary_emb
+from playground.models.embeddings import InputEmbedding
+from playground.models.layers import ResidualNorm
+from playground.models.position_encoding import (
+    ALiBi,
+    RelativePositionEncoding,
+    T5RelativePositionBias,
+    apply_rotary_emb,
+)
 from playground.models.transformer import Transformer
 from playground.tasks.task import Batch
 
@@ -229,23 +234,19 @@ class ForwardTrace:
             raise InspectionError(f"this model has no {part.name}; choose one of its heads")
         attention = cast(MultiHeadAttention, self.model.get_submodule(part.module_name))
         _, key_BGMK, value_BGMK, attn_mask = self._call(part.module_name).inputs
-        projected_BHQK = attention.split_heads(
-            self._call(f"{part.module_name}.query").output, attention.n_heads
-        )
-        made_BMD = self._call(f"{part.module_name}.key_value").output.split(
-            attention.sizes, dim=-1
-        )[0]
-        query_BHQK = attention.relation.rotate(projected_BHQK)
+        query_BQD = self._call(f"{part.module_name}.q_proj").output
+        key_BMD = self._call(f"{part.module_name}.k_proj").output
+        unrotated_query_BHQK = split_heads(query_BQD, attention.n_heads)
+        query_BHQK = attention.position_encoding.rotate(unrotated_query_BHQK)
+        n_queries, n_keys = query_BHQK.shape[2], key_BGMK.shape[2]
         return _AttentionInputs(
-            unrotated_query_HQK=projected_BHQK[0],
-            unrotated_key_HMK=attention.repeat_kv(
-                attention.split_heads(made_BMD, attention.n_kv_heads)
-            )[0],
+            unrotated_query_HQK=unrotated_query_BHQK[0],
+            unrotated_key_HMK=attention.repeat_kv(split_heads(key_BMD, attention.n_kv_heads))[0],
             query_HQK=query_BHQK[0],
             key_HMK=attention.repeat_kv(key_BGMK)[0],
             value_HMK=attention.repeat_kv(value_BGMK)[0],
-            bias_HQM=attention.relation.bias(query_BHQK, key_BGMK),
-            attn_mask_QM=attn_mask.expand(1, 1, query_BHQK.shape[2], key_BGMK.shape[2])[0, 0],
+            bias_HQM=attention.position_encoding.bias(n_queries, n_keys, query_BHQK.device),
+            attn_mask_QM=attn_mask.expand(1, 1, n_queries, n_keys)[0, 0],
         )
 
     def _trace(self) -> Iterator[TraceStage]:
@@ -254,9 +255,7 @@ class ForwardTrace:
         for i in range(config.n_layers):
             layer = f"encoder_layers.{i}"
             ends = [self._residual_input(layer, "feed_forward"), self._call(layer).output[0][0]]
-            yield from self._sublayer_stages(
-                layer, "self_attention", Component("encoder", i), ends[0]
-            )
+            yield from self._sublayer_stages(layer, "self_attn", Component("encoder", i), ends[0])
             yield from self._sublayer_stages(
                 layer, "feed_forward", Component("encoder feed-forward", i), ends[1]
             )
@@ -268,23 +267,19 @@ class ForwardTrace:
         for i in range(config.n_layers):
             layer = f"decoder_layers.{i}"
             ends = [
-                self._residual_input(layer, "cross_attention"),
+                self._residual_input(layer, "cross_attn"),
                 self._residual_input(layer, "feed_forward"),
                 self._call(layer).output[0][0],
             ]
-            yield from self._sublayer_stages(
-                layer, "self_attention", Component("decoder", i), ends[0]
-            )
-            yield from self._sublayer_stages(
-                layer, "cross_attention", Component("cross", i), ends[1]
-            )
+            yield from self._sublayer_stages(layer, "self_attn", Component("decoder", i), ends[0])
+            yield from self._sublayer_stages(layer, "cross_attn", Component("cross", i), ends[1])
             yield from self._sublayer_stages(
                 layer, "feed_forward", Component("decoder feed-forward", i), ends[2]
             )
         if config.norm_placement == "pre":
             yield self._final_norm("decoder", f"x = {self._norm_name}(x)", Transformer._decode, "T")
-        output = self._call("output")
-        code = find_source_line(Transformer.forward, "self.output(")
+        output = self._call("output_proj")
+        code = find_source_line(Transformer.forward, "self.output_proj(")
         yield TraceStage(
             "output",
             "logits",
@@ -307,8 +302,10 @@ class ForwardTrace:
     def _embedding(self, side: str, tokens: list[int]) -> Iterator[TraceStage]:
         block, letter = f"{side} embedding", side[0].upper()
         embedding = self.model.source_embedding if side == "source" else self.model.target_embedding
-        symbols_XD = embedding.tokens.weight[tokens] * embedding.scale
-        code = find_source_line(InputEmbedding.forward, "self.tokens(tokens_BS) * self.scale")
+        symbols_XD = embedding.token_embedding.weight[tokens] * embedding.scale
+        code = find_source_line(
+            InputEmbedding.forward, "self.token_embedding(tokens_BS) * self.scale"
+        )
         yield TraceStage(
             block, "symbols", "E[token] · sqrt(d_model)", f"{letter}D", symbols_XD, code
         )
@@ -353,7 +350,7 @@ class ForwardTrace:
     def _residual_input(self, layer: str, part: str) -> Tensor:
         """Return the input of a sublayer (XD), before its norm in a pre-norm model."""
         if self.model.config.norm_placement == "pre":
-            return self._call(f"{layer}.around_{part}.norm").inputs[0][0]
+            return self._call(f"{layer}.{part}_residual.norm").inputs[0][0]
         return self._call(f"{layer}.{part}").inputs[0][0]
 
     def _sublayer_stages(
@@ -364,7 +361,7 @@ class ForwardTrace:
         `end_XD` is the input of the next sublayer.
         """
         pre, letter = self.model.config.norm_placement == "pre", component.side[0].upper()
-        norm = self._call(f"{layer}.around_{part}.norm")
+        norm = self._call(f"{layer}.{part}_residual.norm")
         shape = f"{letter}D"
         if pre:
             code = find_source_line(ResidualNorm.sublayer_input, "self.norm(x_BSD)")
@@ -403,16 +400,17 @@ class ForwardTrace:
             self.model.config.activation,
             f"{letter}F",
         )
-        code = find_source_line(FEED_FORWARD_TYPES[activation].forward, "self.narrow(")
-        narrow = self._call(f"{module}.narrow")
-        wide_XF, inside_XF = self._call(f"{module}.widen").output[0], narrow.inputs[0][0]
+        network = self.model.get_submodule(module)
+        code = find_source_line(type(network).forward, "self.down_proj(")
+        narrow = self._call(f"{module}.down_proj")
+        wide_XF, inside_XF = self._call(f"{module}.up_proj").output[0], narrow.inputs[0][0]
         if activation == "swiglu":
             yield TraceStage(
                 component.name,
                 "gate",
                 f"g = {input_symbol} W_g" + self._bias_term("b_g"),
                 shape,
-                self._call(f"{module}.gate").output[0],
+                self._call(f"{module}.gate_proj").output[0],
                 code,
             )
         yield TraceStage(
@@ -454,14 +452,15 @@ class ForwardTrace:
                 + shared
             )
 
-        code = find_source_line(MultiHeadAttention.forward, "self.query(x_BQD)")
+        code = find_source_line(MultiHeadAttention.forward, "self.q_proj(x_BQD)")
         yield TraceStage(
             block, "queries", projection(query_input, "Q"), "HQK", inputs.unrotated_query_HQK, code
         )
-        code = find_source_line(MultiHeadAttention.project_kv, "self.key_value(memory_BMD)")
+        code = find_source_line(MultiHeadAttention.project_kv, "self.k_proj(memory_BMD)")
         yield TraceStage(
             block, "keys", projection(key_input, "K"), "HMK", inputs.unrotated_key_HMK, code
         )
+        code = find_source_line(MultiHeadAttention.project_kv, "self.v_proj(memory_BMD)")
         yield TraceStage(block, "values", projection(key_input, "V"), "HMK", inputs.value_HMK, code)
         if config.position_type == "rope" and not across:
             formula = "pairs (i, i + K/2) rotated by position · 10000^(-2i/K)"
@@ -479,7 +478,7 @@ class ForwardTrace:
             "scores = Q Kᵀ / sqrt(head size)",
             "HQM",
             scores_HQM,
-            find_source_line(scaled_dot_product_attention, "scores_BHQM = "),
+            find_source_line(scaled_dot_product_attention, "scores_BHQM = query"),
         )
         if inputs.bias_HQM is not None:
             scores_HQM = scores_HQM + inputs.bias_HQM
@@ -498,7 +497,7 @@ class ForwardTrace:
                 "scores + distance",
                 "HQM",
                 scores_HQM,
-                find_source_line(scaled_dot_product_attention, "+= bias_HQM"),
+                find_source_line(scaled_dot_product_attention, "+ bias_HQM"),
             )
         if component.kind == "decoder":
             rule, code = (
@@ -524,7 +523,7 @@ class ForwardTrace:
             weights_BHQM[0],
             code,
         )
-        joined = self._call(f"{component.module_name}.output")
+        joined = self._call(f"{component.module_name}.out_proj")
         head_outputs_HQK = (
             joined.inputs[0][0].unflatten(-1, (self.model.config.n_heads, -1)).transpose(0, 1)
         )
@@ -537,7 +536,7 @@ class ForwardTrace:
             find_source_line(scaled_dot_product_attention, "weights_BHQM @ value_BHMK"),
         )
         formula = "output = concatenated heads W_O" + (" + b_O" if bias else "")
-        code = find_source_line(MultiHeadAttention.forward, "self.output(output_BQD)")
+        code = find_source_line(MultiHeadAttention.forward, "self.out_proj(")
         yield TraceStage(
             block,
             "output projection",

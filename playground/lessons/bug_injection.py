@@ -29,10 +29,12 @@ from torch import Tensor, nn
 from playground.architectures.base import eval_mode, exact_match_mask
 from playground.architectures.encoder_decoder import EncoderDecoder
 from playground.inspection.attention_recording import record_free_running
+from playground.inspection.hooks import compute_weights
 from playground.models.attention import MultiHeadAttention
 from playground.models.config import ModelConfig
-from playground.models.layers import DecoderLayer, EncoderLayer, FeedForward, ResidualNorm
-from playground.models.positions import InputEmbedding
+from playground.models.embeddings import InputEmbedding
+from playground.models.feed_forward import FeedForward
+from playground.models.layers import DecoderLayer, EncoderLayer, ResidualNorm
 from playground.models.transformer import Transformer
 from playground.tasks import PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
@@ -211,10 +213,10 @@ def buggy_model(config: ModelConfig, bug: Bug) -> BuggyModel:
 
 
 def disable_fused_attention(family: ReferenceModel) -> None:
-    """Make both copies compute attention with `attend` instead of the fused kernels of torch."""
+    """Make attention compute its weights, which PyTorch's fused kernels do not."""
     for module in family.modules():
         if isinstance(module, MultiHeadAttention):
-            module.watched = True
+            compute_weights(module)
 
 
 @dataclass(frozen=True)
@@ -410,7 +412,6 @@ def generate(family: ReferenceModel, source_BS: Tensor, max_tokens: int) -> tupl
     """Generate free-running; return the tokens and their probabilities (BT), 0 after EOS."""
     recording, written_BT = record_free_running(family, source_BS, max_tokens)
     sure_BT = recording.logits_BTV.softmax(-1).gather(-1, written_BT[..., None])[..., 0]
-    disable_fused_attention(family)  # `record_free_running` resets the attention modules
     return written_BT, sure_BT * (written_BT != PAD)
 
 

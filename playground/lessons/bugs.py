@@ -75,7 +75,7 @@ BUGS = {
     ),
     "no-return": Bug(
         "A positional encoding without its return",
-        "playground.models.positions:InputEmbedding.forward",
+        "playground.models.embeddings:InputEmbedding.forward",
         "return self.dropout(x_BSD)",
         "self.dropout(x_BSD)",
         "a tutorial whose PositionalEncoding lacks its return",
@@ -85,9 +85,9 @@ BUGS = {
     ),
     "lost-positions": Bug(
         "Positions that are computed and never returned",
-        "playground.models.positions:InputEmbedding.position_vectors",
-        "return self.positions[self.position_ids(tokens_BS, first_position)]",
-        "self.positions[self.position_ids(tokens_BS, first_position)]",
+        "playground.models.embeddings:InputEmbedding.position_vectors",
+        "return self.position_embedding[self.position_ids(tokens_BS, first_position)]",
+        "self.position_embedding[self.position_ids(tokens_BS, first_position)]",
         "no tutorial: this is the missing return again, in a function that is allowed to "
         "return None",
         "Here None means that there are no positions to add, so a missing return raises "
@@ -121,7 +121,7 @@ BUGS = {
     "untrained-head": Bug(
         "An output layer that was never trained",
         "playground.models.transformer:Transformer.forward",
-        "return self.output(self.decode(target_BT, self.encode(source_BS), source_BS))",
+        "return self.output_proj(self.decode(target_BT, self.encode(source_BS), source_BS))",
         "return nn.Linear(self.config.d_model, "
         "self.config.target_vocab_size)(self.decode(target_BT, self.encode(source_BS), source_BS))",
         "a tutorial that adds a new head to a pretrained model and prints POSITIVE",
@@ -131,7 +131,7 @@ BUGS = {
     ),
     "loud-embeddings": Bug(
         "Embeddings much larger than the sine waves",
-        "playground.models.positions:build_token_embedding",
+        "playground.models.embeddings:build_token_embedding",
         "nn.init.normal_(embedding.weight, std=d_model**-0.5)",
         "nn.init.normal_(embedding.weight)",
         "a tutorial that scales the N(0, 1) initialization of nn.Embedding by the square "

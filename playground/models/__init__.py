@@ -1,7 +1,7 @@
 """The transformer from scratch, and other architectures to compare it with.
 
-Read `config`, `attention`, `positions`, `layers` and `transformer`, in this order. The optional
-parts have files of their own: `places`, `relative` and `rotary` for positions, `norms`, `gated`.
+Read `config`, `attention`, `position_encoding`, `embeddings`, `feed_forward`, `layers` and
+`transformer`, in this order.
 
 A name ends with the shape of its tensor, one letter for each dimension (Shazeer 2024, "Shape
 suffixes"). The letters have the same meaning in every file:

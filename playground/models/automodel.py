@@ -32,8 +32,8 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from .attention import padding_mask
 from .config import ModelConfig
+from .embeddings import InputEmbedding, sinusoidal_positions
 from .layers import KVCache
-from .positions import InputEmbedding, sinusoidal_positions
 from .transformer import AttentionWeights, Transformer
 
 PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
@@ -156,11 +156,11 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         self.transformer = Transformer(config.to_model_config())
         tied = {}
         side = "source" if config.share_embeddings else "target"
-        table = f"transformer.{side}_embedding.tokens.weight"
+        table = f"transformer.{side}_embedding.token_embedding.weight"
         if config.share_embeddings:
-            tied["transformer.target_embedding.tokens.weight"] = table
+            tied["transformer.target_embedding.token_embedding.weight"] = table
         if config.tie_output_embeddings:
-            tied["transformer.output.weight"] = table
+            tied["transformer.output_proj.weight"] = table
         self._tied_weights_keys = tied
         self.post_init()
 
@@ -173,10 +173,10 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         if (
             isinstance(module, InputEmbedding)
             and module.position_type == "sinusoidal"
-            and module.positions is not None
+            and module.position_embedding is not None
         ):
             sizes = self.transformer.config
-            module.positions.copy_(
+            module.position_embedding.copy_(
                 sizes.sinusoidal_scale * sinusoidal_positions(sizes.max_positions, sizes.d_model)
             )
 
@@ -184,10 +184,10 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         return EncoderForGenerate(self.transformer)
 
     def get_input_embeddings(self) -> nn.Module:
-        return self.transformer.source_embedding.tokens
+        return self.transformer.source_embedding.token_embedding
 
     def get_output_embeddings(self) -> nn.Module:
-        return self.transformer.output
+        return self.transformer.output_proj
 
     def forward(
         self,
@@ -248,7 +248,7 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             x_BTD = self.transformer.decode(decoder_input_ids, memory_BSD, source_BS, record)
         else:
             x_BTD = self._decode_with_cache(decoder_input_ids, memory_BSD, source_BS, cache, record)
-        logits_BTV = self.transformer.output(x_BTD)
+        logits_BTV = self.transformer.output_proj(x_BTD)
         loss = None
         if labels is not None:
             loss = F.cross_entropy(

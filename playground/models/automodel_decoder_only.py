@@ -30,7 +30,7 @@ from .automodel_base import (
     cross_entropy,
 )
 from .decoder_only import DecoderOnly, DecoderOnlyEmbedding
-from .positions import sinusoidal_positions
+from .embeddings import sinusoidal_positions
 from .variant_configs import DecoderOnlyConfig
 
 
@@ -67,7 +67,7 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
         self.generation_config = config.default_generation_config()
         self.network = DecoderOnly(config.to_model_config())
         self._tied_weights_keys = (
-            {"network.output.weight": "network.embedding.tokens.weight"}
+            {"network.output_proj.weight": "network.embedding.token_embedding.weight"}
             if config.tie_output_embeddings
             else {}
         )
@@ -77,12 +77,13 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
         """Fill in the sinusoidal positions. A file has all weights but these."""
         if (
             isinstance(module, DecoderOnlyEmbedding)
-            and "positions" in module._buffers
-            and module.positions is not None
+            and "position_embedding" in module._buffers
+            and module.position_embedding is not None
         ):
             sizes = self.network.config
-            module.positions.copy_(
-                sizes.sinusoidal_scale * sinusoidal_positions(len(module.positions), sizes.d_model)
+            module.position_embedding.copy_(
+                sizes.sinusoidal_scale
+                * sinusoidal_positions(len(module.position_embedding), sizes.d_model)
             )
 
     @property
@@ -93,10 +94,10 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
         )
 
     def get_input_embeddings(self) -> nn.Module:
-        return self.network.embedding.tokens
+        return self.network.embedding.token_embedding
 
     def get_output_embeddings(self) -> nn.Module:
-        return self.network.output
+        return self.network.output_proj
 
     def forward(
         self,

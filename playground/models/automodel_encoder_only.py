@@ -24,8 +24,8 @@ from .automodel_base import (
     check_length,
     cross_entropy,
 )
+from .embeddings import InputEmbedding, sinusoidal_positions
 from .encoder_only import EncoderOnly
-from .positions import InputEmbedding, sinusoidal_positions
 from .variant_configs import EncoderOnlyConfig
 
 
@@ -57,18 +57,18 @@ class PlaygroundEncoderOnlyForMaskedLM(PreTrainedModel):
         if (
             isinstance(module, InputEmbedding)
             and module.position_type == "sinusoidal"
-            and module.positions is not None
+            and module.position_embedding is not None
         ):
             sizes = self.network.config
-            module.positions.copy_(
+            module.position_embedding.copy_(
                 sizes.sinusoidal_scale * sinusoidal_positions(sizes.max_positions, sizes.d_model)
             )
 
     def get_input_embeddings(self) -> nn.Module:
-        return self.network.embedding.tokens
+        return self.network.embedding.token_embedding
 
     def get_output_embeddings(self) -> nn.Module:
-        return self.network.output
+        return self.network.output_proj
 
     def forward(
         self,

@@ -80,10 +80,10 @@ class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         return PrebuiltEncoder(self.network)
 
     def get_input_embeddings(self) -> nn.Module:
-        return self.network.source_tokens
+        return self.network.source_token_embedding
 
     def get_output_embeddings(self) -> nn.Module:
-        return self.network.output
+        return self.network.output_proj
 
     def forward(
         self,
@@ -120,7 +120,7 @@ class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
                 if attention_mask is None
                 else attention_mask
             )
-        logits_BTV = self.network.output(
+        logits_BTV = self.network.output_proj(
             self.network.decode(decoder_input_ids, memory_BSD, source_BS)
         )
         loss = None if labels is None else cross_entropy(logits_BTV, labels)

@@ -93,10 +93,10 @@ class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         return RecurrentEncoder(self.network)
 
     def get_input_embeddings(self) -> nn.Module:
-        return self.network.source_tokens
+        return self.network.source_token_embedding
 
     def get_output_embeddings(self) -> nn.Module:
-        return self.network.output
+        return self.network.output_proj
 
     def forward(
         self,

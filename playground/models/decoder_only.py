@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from .attention import causal_mask, padding_mask
-from .layers import EncoderLayer
-from .norms import build_norm
-from .positions import build_token_embedding, sinusoidal_positions
+from .embeddings import build_token_embedding, sinusoidal_positions
+from .layers import EncoderLayer, build_norm
 from .variant_configs import DecoderOnlyConfig
 
 
@@ -26,28 +25,26 @@ class DecoderOnlyEmbedding(nn.Module):
 
     def __init__(self, config: DecoderOnlyConfig) -> None:
         super().__init__()
-        self.tokens = build_token_embedding(config.source_vocab_size, config.d_model)
+        self.token_embedding = build_token_embedding(config.source_vocab_size, config.d_model)
         self.scale = math.sqrt(config.d_model)
         self.dropout = nn.Dropout(config.dropout)
         n_positions = config.sequence_length(config.max_positions, config.max_positions)
-        self.positions: Tensor | None
+        self.position_embedding: Tensor | None
         if not config.n_position_vectors:
-            self.positions = None
+            self.position_embedding = None
         elif config.position_type == "learned":
-            self.positions = nn.Parameter(torch.randn(n_positions, config.d_model))
+            self.position_embedding = nn.Parameter(torch.randn(n_positions, config.d_model))
         else:
             sinusoidal_PD = config.sinusoidal_scale * sinusoidal_positions(
                 n_positions, config.d_model
             )
-            self.register_buffer("positions", sinusoidal_PD, persistent=False)
+            self.register_buffer("position_embedding", sinusoidal_PD, persistent=False)
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        x_BTD = self.tokens(tokens_BT) * self.scale
-        return self.dropout(
-            x_BTD
-            if self.positions is None
-            else x_BTD + self.positions[left_padded_position_ids(tokens_BT)]
-        )
+        x_BTD = self.token_embedding(tokens_BT) * self.scale
+        if self.position_embedding is not None:
+            x_BTD = x_BTD + self.position_embedding[left_padded_position_ids(tokens_BT)]
+        return self.dropout(x_BTD)
 
 
 class DecoderOnly(nn.Module):
@@ -65,10 +62,10 @@ class DecoderOnly(nn.Module):
             EncoderLayer(config, causal=True) for _ in range(config.n_layers)
         )
         self.norm = build_norm(config) if config.norm_placement == "pre" else nn.Identity()
-        self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=config.bias)
-        nn.init.xavier_uniform_(self.output.weight)
+        self.output_proj = nn.Linear(config.d_model, config.target_vocab_size, bias=config.bias)
+        nn.init.xavier_uniform_(self.output_proj.weight)
         if config.tie_output_embeddings:
-            self.output.weight = self.embedding.tokens.weight
+            self.output_proj.weight = self.embedding.token_embedding.weight
 
     def forward(self, tokens_BT: Tensor, weights: list[Tensor] | None = None) -> Tensor:
         """Return the logits (BWV) of the token that follows each position.
@@ -84,7 +81,7 @@ class DecoderOnly(nn.Module):
             x_BTD, weights_BHTT = layer(x_BTD, attn_mask, need_weights=weights is not None)
             if weights is not None:
                 weights.append(weights_BHTT)
-        return self.output(self.norm(x_BTD))
+        return self.output_proj(self.norm(x_BTD))
 
 
 def left_padded_position_ids(tokens_BT: Tensor) -> Tensor:

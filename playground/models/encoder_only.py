@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from .layers import EncoderLayer
-from .norms import build_norm
-from .positions import InputEmbedding, build_token_embedding
+from .embeddings import InputEmbedding, build_token_embedding
+from .layers import EncoderLayer, build_norm
 from .variant_configs import EncoderOnlyConfig
 
 
@@ -24,8 +23,8 @@ class EncoderOnly(nn.Module):
         )
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
         self.norm = build_norm(config) if config.norm_placement == "pre" else nn.Identity()
-        self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=config.bias)
-        nn.init.xavier_uniform_(self.output.weight)
+        self.output_proj = nn.Linear(config.d_model, config.target_vocab_size, bias=config.bias)
+        nn.init.xavier_uniform_(self.output_proj.weight)
 
     def forward(
         self, tokens_BT: Tensor, attn_mask: Tensor, weights: list[Tensor] | None = None
@@ -40,4 +39,4 @@ class EncoderOnly(nn.Module):
             x_BTD, weights_BHTT = layer(x_BTD, attn_mask, need_weights=weights is not None)
             if weights is not None:
                 weights.append(weights_BHTT)
-        return self.output(self.norm(x_BTD))
+        return self.output_proj(self.norm(x_BTD))

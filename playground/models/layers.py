@@ -6,38 +6,17 @@ from torch import Tensor, nn
 
 from .attention import MultiHeadAttention
 from .config import ModelConfig
-from .gated import GeluFeedForward, SwiGLU
-from .norms import build_norm
-from .relative import ALiBi, RelativePositionEncoding, T5RelativePositionBias
-from .rotary import RotaryEmbedding
+from .feed_forward import build_feed_forward
+from .position_encoding import build_position_encoding
+
+NORM_EPS = 1e-5  # as in nn.LayerNorm; it keeps a vector of zeros at zero
 
 
-class FeedForward(nn.Module):
-    """The same network at every position: D -> F -> D with a ReLU between (section 3.3)."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.widen = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
-        self.narrow = nn.Linear(config.d_ff, config.d_model, bias=config.bias)
-        nn.init.xavier_uniform_(self.widen.weight)
-        nn.init.xavier_uniform_(self.narrow.weight)
-
-    def forward(self, x_BSD: Tensor) -> Tensor:
-        return self.narrow(self.widen(x_BSD).relu())
-
-
-FEED_FORWARD_TYPES = {"relu": FeedForward, "gelu": GeluFeedForward, "swiglu": SwiGLU}
-POSITION_ENCODINGS = {"rope": RotaryEmbedding, "alibi": ALiBi, "t5": T5RelativePositionBias}
-
-
-def build_self_attention(config: ModelConfig, causal: bool) -> MultiHeadAttention:
-    """Build attention within one sequence, with relative positions; `causal` in a decoder."""
-    position_encoding = (
-        POSITION_ENCODINGS[config.position_type](config, causal)
-        if config.position_type in POSITION_ENCODINGS
-        else RelativePositionEncoding()
-    )
-    return MultiHeadAttention(config, position_encoding)
+def build_norm(config: ModelConfig) -> nn.LayerNorm | nn.RMSNorm:
+    """Build layer norm, or RMSNorm (Zhang and Sennrich 2019), which subtracts no mean."""
+    if config.norm_type == "rms":
+        return nn.RMSNorm(config.d_model, NORM_EPS)
+    return nn.LayerNorm(config.d_model, NORM_EPS, bias=config.bias)
 
 
 class ResidualNorm(nn.Module):
@@ -64,33 +43,32 @@ class ResidualNorm(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention over the source, then the feed-forward network.
+    """Self-attention, then the feed-forward network.
 
-    A decoder without cross-attention has the same parts. With `causal` the relative positions are
-    those of the past only; the caller still passes the causal mask.
+    A decoder layer without cross-attention has the same parts. With `causal` the relative positions
+    are those of the past only; the caller still passes the causal mask.
     """
 
     def __init__(self, config: ModelConfig, causal: bool = False) -> None:
         super().__init__()
-        self.self_attention = build_self_attention(config, causal)
-        self.around_self_attention = ResidualNorm(config)
-        self.feed_forward = FEED_FORWARD_TYPES[config.activation](config)
-        self.around_feed_forward = ResidualNorm(config)
+        self.self_attn = MultiHeadAttention(config, build_position_encoding(config, causal))
+        self.self_attn_residual = ResidualNorm(config)
+        self.feed_forward = build_feed_forward(config)
+        self.feed_forward_residual = ResidualNorm(config)
 
     def forward(
-        self, x_BSD: Tensor, attn_mask: Tensor, need_weights: bool = True
+        self, x_BSD: Tensor, attn_mask: Tensor | None, need_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the output (BSD) and, with `need_weights`, the attention weights (BHSS), else
-        None.
-        """
-        y_BSD = self.around_self_attention.sublayer_input(x_BSD)
-        y_BSD, weights_BHSS = self.self_attention(
-            y_BSD, *self.self_attention.project_kv(y_BSD), attn_mask, need_weights=need_weights
+        """Return the output (BSD) and, if `need_weights`, the attention weights (BHSS)."""
+        y_BSD = self.self_attn_residual.sublayer_input(x_BSD)
+        key_BGSK, value_BGSK = self.self_attn.project_kv(y_BSD)
+        y_BSD, weights_BHSS = self.self_attn(
+            y_BSD, key_BGSK, value_BGSK, attn_mask, need_weights=need_weights
         )
-        x_BSD = self.around_self_attention.add(x_BSD, y_BSD)
+        x_BSD = self.self_attn_residual.add(x_BSD, y_BSD)
 
-        y_BSD = self.feed_forward(self.around_feed_forward.sublayer_input(x_BSD))
-        return self.around_feed_forward.add(x_BSD, y_BSD), weights_BHSS
+        y_BSD = self.feed_forward(self.feed_forward_residual.sublayer_input(x_BSD))
+        return self.feed_forward_residual.add(x_BSD, y_BSD), weights_BHSS
 
 
 class KVCache:
@@ -99,8 +77,13 @@ class KVCache:
     The tensors are allocated once, for the longest target.
     """
 
-    def __init__(self, key_BGMK: Tensor, value_BGMK: Tensor) -> None:
-        self.key_BGMK, self.value_BGMK = key_BGMK, value_BGMK
+    def __init__(
+        self, config: ModelConfig, batch_size: int, n_positions: int, like: Tensor
+    ) -> None:
+        """Allocate a cache on the device of `like`, with its type."""
+        shape_BGM = (batch_size, config.n_kv_heads_resolved, n_positions)
+        self.key_BGMK = like.new_empty(*shape_BGM, config.key_size)
+        self.value_BGMK = like.new_empty(*shape_BGM, config.value_size)
         self.length = 0
 
     def append(self, key_BGTK: Tensor, value_BGTK: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,42 +99,42 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = build_self_attention(config, causal=True)
-        self.around_self_attention = ResidualNorm(config)
-        self.cross_attention = MultiHeadAttention(config)
-        self.around_cross_attention = ResidualNorm(config)
-        self.feed_forward = FEED_FORWARD_TYPES[config.activation](config)
-        self.around_feed_forward = ResidualNorm(config)
+        self.self_attn = MultiHeadAttention(config, build_position_encoding(config, causal=True))
+        self.self_attn_residual = ResidualNorm(config)
+        self.cross_attn = MultiHeadAttention(config)
+        self.cross_attn_residual = ResidualNorm(config)
+        self.feed_forward = build_feed_forward(config)
+        self.feed_forward_residual = ResidualNorm(config)
 
     def forward(
         self,
         x_BTD: Tensor,
         self_attn_mask: Tensor | None,
-        memory_key_value: tuple[Tensor, Tensor],
-        cross_attn_mask: Tensor,
+        memory_key_BGSK: Tensor,
+        memory_value_BGSK: Tensor,
+        cross_attn_mask: Tensor | None,
         cache: KVCache | None = None,
-        need_weights: bool = True,
+        need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return the output (BTD) and the weights of self- and cross-attention (BHTM, BHTS).
 
-        The weights are None without `need_weights`. `memory_key_value` holds the keys and values
-        (BGSK each) that `cross_attention` computed from the encoder output. With a `cache`, x_BTD
-        holds only the new positions.
+        The weights are None without `need_weights`. `cross_attn` computed the keys and values of
+        the memory. With a `cache`, x_BTD holds only the new positions; without one, M = T.
         """
-        y_BTD = self.around_self_attention.sublayer_input(x_BTD)
-        key_BGMK, value_BGMK = self.self_attention.project_kv(y_BTD, cache.length if cache else 0)
+        y_BTD = self.self_attn_residual.sublayer_input(x_BTD)
+        key_BGMK, value_BGMK = self.self_attn.project_kv(y_BTD, cache.length if cache else 0)
         if cache is not None:
             key_BGMK, value_BGMK = cache.append(key_BGMK, value_BGMK)
-        y_BTD, self_weights_BHTM = self.self_attention(
+        y_BTD, self_weights_BHTM = self.self_attn(
             y_BTD, key_BGMK, value_BGMK, self_attn_mask, need_weights=need_weights
         )
-        x_BTD = self.around_self_attention.add(x_BTD, y_BTD)
+        x_BTD = self.self_attn_residual.add(x_BTD, y_BTD)
 
-        y_BTD = self.around_cross_attention.sublayer_input(x_BTD)
-        y_BTD, cross_weights_BHTS = self.cross_attention(
-            y_BTD, *memory_key_value, cross_attn_mask, need_weights=need_weights
+        y_BTD = self.cross_attn_residual.sublayer_input(x_BTD)
+        y_BTD, cross_weights_BHTS = self.cross_attn(
+            y_BTD, memory_key_BGSK, memory_value_BGSK, cross_attn_mask, need_weights=need_weights
         )
-        x_BTD = self.around_cross_attention.add(x_BTD, y_BTD)
+        x_BTD = self.cross_attn_residual.add(x_BTD, y_BTD)
 
-        y_BTD = self.feed_forward(self.around_feed_forward.sublayer_input(x_BTD))
-        return self.around_feed_forward.add(x_BTD, y_BTD), self_weights_BHTM, cross_weights_BHTS
+        y_BTD = self.feed_forward(self.feed_forward_residual.sublayer_input(x_BTD))
+        return self.feed_forward_residual.add(x_BTD, y_BTD), self_weights_BHTM, cross_weights_BHTS

@@ -19,8 +19,8 @@ State = tuple[Tensor, ...]  # the state of a cell; the first tensor is its hidde
 class RNNCellBase(nn.Module):
     """One step of a recurrent network: from an input and a state to the next state.
 
-    Subclasses define the step. `given` may be computed for all positions at once, because it does
-    not depend on the state.
+    Subclasses define the step. `input_proj` may be computed for all positions at once, because it
+    does not depend on the state.
     """
 
     name: ClassVar[str]
@@ -29,17 +29,17 @@ class RNNCellBase(nn.Module):
     def __init__(self, input_size: int, d_model: int) -> None:
         super().__init__()
         gates = GATES_PER_CELL[self.name]
-        self.given = nn.Linear(input_size, gates * d_model)
-        self.kept = nn.Linear(d_model, gates * d_model)
-        nn.init.xavier_uniform_(self.given.weight)
-        for weight in self.kept.weight.chunk(gates):
+        self.input_proj = nn.Linear(input_size, gates * d_model)
+        self.hidden_proj = nn.Linear(d_model, gates * d_model)
+        nn.init.xavier_uniform_(self.input_proj.weight)
+        for weight in self.hidden_proj.weight.chunk(gates):
             # An orthogonal matrix keeps the norm of a vector over many steps (Saxe et al. 2014).
             nn.init.orthogonal_(weight)
-        nn.init.zeros_(self.given.bias)
-        nn.init.zeros_(self.kept.bias)
+        nn.init.zeros_(self.input_proj.bias)
+        nn.init.zeros_(self.hidden_proj.bias)
 
     def forward(self, x_gates_BG: Tensor, state: State) -> State:
-        """Return the next state; `x_gates_BG` is the input after `given`."""
+        """Return the next state; `x_gates_BG` is the input after `input_proj`."""
         raise NotImplementedError
 
 
@@ -49,7 +49,7 @@ class RNNCell(RNNCellBase):
     name = "rnn"
 
     def forward(self, x_gates_BG: Tensor, state: State) -> State:
-        return ((x_gates_BG + self.kept(state[0])).tanh(),)
+        return ((x_gates_BG + self.hidden_proj(state[0])).tanh(),)
 
 
 class LSTMCell(RNNCellBase):
@@ -68,11 +68,11 @@ class LSTMCell(RNNCellBase):
     def __init__(self, input_size: int, d_model: int) -> None:
         super().__init__(input_size, d_model)
         # A forget gate that starts open keeps the memory (Jozefowicz et al. 2015).
-        nn.init.ones_(self.given.bias[d_model : 2 * d_model])
+        nn.init.ones_(self.input_proj.bias[d_model : 2 * d_model])
 
     def forward(self, x_gates_BG: Tensor, state: State) -> State:
         hidden_BD, memory_BD = state
-        i_BD, f_BD, g_BD, o_BD = (x_gates_BG + self.kept(hidden_BD)).chunk(4, dim=-1)
+        i_BD, f_BD, g_BD, o_BD = (x_gates_BG + self.hidden_proj(hidden_BD)).chunk(4, dim=-1)
         memory_BD = f_BD.sigmoid() * memory_BD + i_BD.sigmoid() * g_BD.tanh()
         return o_BD.sigmoid() * memory_BD.tanh(), memory_BD
 
@@ -92,7 +92,7 @@ class GRUCell(RNNCellBase):
     def forward(self, x_gates_BG: Tensor, state: State) -> State:
         (hidden_BD,) = state
         x_r_BD, x_z_BD, x_n_BD = x_gates_BG.chunk(3, dim=-1)
-        h_r_BD, h_z_BD, h_n_BD = self.kept(hidden_BD).chunk(3, dim=-1)
+        h_r_BD, h_z_BD, h_n_BD = self.hidden_proj(hidden_BD).chunk(3, dim=-1)
         r_BD, z_BD = (x_r_BD + h_r_BD).sigmoid(), (x_z_BD + h_z_BD).sigmoid()
         new_BD = (x_n_BD + r_BD * h_n_BD).tanh()
         return ((1 - z_BD) * new_BD + z_BD * hidden_BD,)
@@ -109,9 +109,9 @@ class AdditiveAttention(nn.Module):
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
-        self.query = nn.Linear(d_model, d_model)
-        self.memory = nn.Linear(d_model, d_model, bias=False)
-        self.score = nn.Linear(d_model, 1, bias=False)
+        self.query_proj = nn.Linear(d_model, d_model)
+        self.memory_proj = nn.Linear(d_model, d_model, bias=False)
+        self.score_proj = nn.Linear(d_model, 1, bias=False)
 
     def forward(
         self,
@@ -124,7 +124,8 @@ class AdditiveAttention(nn.Module):
 
         `projected_memory_BSD` is U memory, the same for every query.
         """
-        score_BS = self.score((self.query(query_BD)[:, None] + projected_memory_BSD).tanh())[..., 0]
+        hidden_BSD = (self.query_proj(query_BD)[:, None] + projected_memory_BSD).tanh()
+        score_BS = self.score_proj(hidden_BSD)[..., 0]
         weights_BS = score_BS.masked_fill(~attn_mask_BS, -torch.inf).softmax(-1)
         return (weights_BS[:, None] @ memory_BSD)[:, 0], weights_BS
 
@@ -149,8 +150,8 @@ class RNNSeq2Seq(nn.Module):
         super().__init__()
         self.config = config
         d, cell_class = config.d_model, CELLS[config.cell]
-        self.source_tokens = nn.Embedding(config.source_vocab_size, d)
-        self.target_tokens = nn.Embedding(config.target_vocab_size, d)
+        self.source_token_embedding = nn.Embedding(config.source_vocab_size, d)
+        self.target_token_embedding = nn.Embedding(config.target_vocab_size, d)
         self.encoder_cells = nn.ModuleList(cell_class(d, d) for _ in range(config.n_layers))
         first_input_size = 2 * d if config.attention == "additive" else d
         self.decoder_cells = nn.ModuleList(
@@ -160,8 +161,8 @@ class RNNSeq2Seq(nn.Module):
         if config.attention == "additive":
             self.attention = AdditiveAttention(d)
         elif config.attention == "dot":
-            self.combine = nn.Linear(2 * d, d)
-        self.output = nn.Linear(d, config.target_vocab_size)
+            self.context_proj = nn.Linear(2 * d, d)
+        self.output_proj = nn.Linear(d, config.target_vocab_size)
 
     def forward(
         self, source_BS: Tensor, target_BT: Tensor, weights: list[Tensor] | None = None
@@ -181,13 +182,13 @@ class RNNSeq2Seq(nn.Module):
 
         Padding changes no state.
         """
-        x_BSD = self.dropout(self.source_tokens(source_BS))
+        x_BSD = self.dropout(self.source_token_embedding(source_BS))
         is_token_BS1 = (source_BS != 0)[..., None]
         states = []
         for cell in cast(Iterable[RNNCellBase], self.encoder_cells):
             state, hidden = self.initial_state(len(source_BS)), []
             for x_gates_BG, is_token_B1 in zip(
-                cell.given(x_BSD).unbind(1), is_token_BS1.unbind(1), strict=True
+                cell.input_proj(x_BSD).unbind(1), is_token_BS1.unbind(1), strict=True
             ):
                 state = tuple(
                     torch.where(is_token_B1, new, old)
@@ -200,7 +201,7 @@ class RNNSeq2Seq(nn.Module):
 
     def initial_state(self, batch_size: int) -> State:
         """Return the initial state of a cell: zeros."""
-        return (self.output.weight.new_zeros(batch_size, self.config.d_model),) * CELLS[
+        return (self.output_proj.weight.new_zeros(batch_size, self.config.d_model),) * CELLS[
             self.config.cell
         ].n_states
 
@@ -211,21 +212,21 @@ class RNNSeq2Seq(nn.Module):
 
         Without attention (`attention` "none") the weights are None.
         """
-        x_BTD, attn_mask_BS = self.dropout(self.target_tokens(target_BT)), source_BS != 0
+        x_BTD, attn_mask_BS = self.dropout(self.target_token_embedding(target_BT)), source_BS != 0
         if self.config.attention == "additive":
             hidden_BTD, states, weights_BTS = self._decode_with_input_attention(
                 x_BTD, memory_BSD, states, attn_mask_BS
             )
-            return self.output(hidden_BTD), states, weights_BTS
+            return self.output_proj(hidden_BTD), states, weights_BTS
         hidden_BTD, states = self._run_layers(x_BTD, states)
         if self.config.attention == "none":
-            return self.output(hidden_BTD), states, None
+            return self.output_proj(hidden_BTD), states, None
         score_BTS = hidden_BTD @ memory_BSD.transpose(1, 2)
         weights_BTS = score_BTS.masked_fill(~attn_mask_BS[:, None], -torch.inf).softmax(-1)
-        combined_BTD = self.combine(
+        combined_BTD = self.context_proj(
             torch.cat([weights_BTS @ memory_BSD, hidden_BTD], dim=-1)
         ).tanh()
-        return self.output(combined_BTD), states, weights_BTS
+        return self.output_proj(combined_BTD), states, weights_BTS
 
     def _run_layers(self, x_BTD: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
         """Run the decoder's layers one after the other, each over the whole target."""
@@ -234,7 +235,7 @@ class RNNSeq2Seq(nn.Module):
             cast(Iterable[RNNCellBase], self.decoder_cells), states, strict=True
         ):
             hidden = []
-            for x_gates_BG in cell.given(x_BTD).unbind(1):
+            for x_gates_BG in cell.input_proj(x_BTD).unbind(1):
                 state = cell(x_gates_BG, state)
                 hidden.append(state[0])
             x_BTD = self.dropout(torch.stack(hidden, dim=1))
@@ -245,7 +246,7 @@ class RNNSeq2Seq(nn.Module):
         self, x_BTD: Tensor, memory_BSD: Tensor, states: list[State], attn_mask_BS: Tensor
     ) -> tuple[Tensor, list[State], Tensor]:
         """Decode step by step: each input contains the attention output of the previous state."""
-        memory_proj_BSD = self.attention.memory(memory_BSD)
+        memory_proj_BSD = self.attention.memory_proj(memory_BSD)
         hidden, weights = [], []
         for x_BD in x_BTD.unbind(1):
             context_BD, weights_BS = self.attention(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .attention import causal_mask
-from .positions import build_token_embedding
+from .embeddings import build_token_embedding
 from .transformer import AttentionWeights
 from .variant_configs import TorchTransformerConfig
 
@@ -29,10 +29,10 @@ class TorchTransformer(nn.Module):
         super().__init__()
         self.config = config
         d, norm_first = config.d_model, config.norm_placement == "pre"
-        self.source_tokens = build_token_embedding(config.source_vocab_size, d)
-        self.target_tokens = build_token_embedding(config.target_vocab_size, d)
-        self.source_positions = nn.Embedding(config.max_positions, d)
-        self.target_positions = nn.Embedding(config.max_positions + 1, d)
+        self.source_token_embedding = build_token_embedding(config.source_vocab_size, d)
+        self.target_token_embedding = build_token_embedding(config.target_vocab_size, d)
+        self.source_position_embedding = nn.Embedding(config.max_positions, d)
+        self.target_position_embedding = nn.Embedding(config.max_positions + 1, d)
         self.dropout = nn.Dropout(config.dropout)
         layer_options: dict[str, Any] = {
             "d_model": d,
@@ -51,25 +51,25 @@ class TorchTransformer(nn.Module):
             encoder_layer, config.n_layers, final_norms[0], enable_nested_tensor=False
         )
         self.decoder = nn.TransformerDecoder(decoder_layer, config.n_layers, final_norms[1])
-        self.output = nn.Linear(d, config.target_vocab_size)
+        self.output_proj = nn.Linear(d, config.target_vocab_size)
         # PyTorch copies one layer, so without this all layers would start with equal weights.
-        for stack in (self.encoder, self.decoder, self.output):
+        for stack in (self.encoder, self.decoder, self.output_proj):
             for weight in stack.parameters():
                 if weight.dim() > 1:
                     nn.init.xavier_uniform_(weight)
 
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """Return the logits (BTV) of the token that follows each target position."""
-        return self.output(self.decode(target_BT, self.encode(source_BS), source_BS))
+        return self.output_proj(self.decode(target_BT, self.encode(source_BS), source_BS))
 
     def encode(self, source_BS: Tensor) -> Tensor:
         """Return the memory (BSD): a vector for each source position, computed from all of them."""
-        x_BSD = self._embed(source_BS, self.source_tokens, self.source_positions)
+        x_BSD = self._embed(source_BS, self.source_token_embedding, self.source_position_embedding)
         return self.encoder(x_BSD, src_key_padding_mask=source_BS == 0)
 
     def decode(self, target_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
         """Return a vector (BTD) for each target position, from the target so far and the memory."""
-        x_BTD = self._embed(target_BT, self.target_tokens, self.target_positions)
+        x_BTD = self._embed(target_BT, self.target_token_embedding, self.target_position_embedding)
         # PyTorch's masks are True where attention is not allowed.
         blocked_TT = ~causal_mask(target_BT.shape[1], target_BT.device)
         return self.decoder(

@@ -1,12 +1,12 @@
 """The encoder-decoder transformer (Vaswani et al. 2017, section 3.1).
 
 `encode` turns the source into the memory, `decode` computes a vector for each target position, and
-`output` turns each vector into a score for every token (`project`: into log-probabilities).
+`output_proj` turns each vector into a score for every token (`project`: into log-probabilities).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from .attention import causal_mask, padding_mask
 from .config import ModelConfig
-from .layers import DecoderLayer, EncoderLayer, KVCache
-from .norms import build_norm
-from .positions import InputEmbedding, build_token_embedding
+from .embeddings import InputEmbedding, build_token_embedding
+from .layers import DecoderLayer, EncoderLayer, KVCache, build_norm
 
 
 @dataclass
@@ -26,12 +25,9 @@ class AttentionWeights:
     For each query the weights sum to one.
     """
 
-    # BHSS: source positions attend to the source
-    encoder: list[Tensor] = field(default_factory=list)
-    # BHTT: target positions attend to the target so far
-    decoder: list[Tensor] = field(default_factory=list)
-    # BHTS: target positions attend to the source
-    cross: list[Tensor] = field(default_factory=list)
+    encoder: list[Tensor] = field(default_factory=list)  # BHSS
+    decoder: list[Tensor] = field(default_factory=list)  # BHTT
+    cross: list[Tensor] = field(default_factory=list)  # BHTS
 
 
 class Transformer(nn.Module):
@@ -46,25 +42,23 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         target_tokens = build_token_embedding(config.target_vocab_size, config.d_model)
-        source_tokens = (
-            target_tokens
-            if config.share_embeddings
-            else build_token_embedding(config.source_vocab_size, config.d_model)
-        )
+        source_tokens = target_tokens
+        if not config.share_embeddings:
+            source_tokens = build_token_embedding(config.source_vocab_size, config.d_model)
         self.source_embedding = InputEmbedding(config, source_tokens, side="source")
         self.target_embedding = InputEmbedding(config, target_tokens, side="target")
         self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
         self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
         self.encoder_norm = build_norm(config) if config.norm_placement == "pre" else nn.Identity()
         self.decoder_norm = build_norm(config) if config.norm_placement == "pre" else nn.Identity()
-        self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=config.bias)
-        nn.init.xavier_uniform_(self.output.weight)
+        self.output_proj = nn.Linear(config.d_model, config.target_vocab_size, bias=config.bias)
+        nn.init.xavier_uniform_(self.output_proj.weight)
         if config.tie_output_embeddings:
-            self.output.weight = target_tokens.weight
+            self.output_proj.weight = target_tokens.weight
 
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """Return the logits (BTV) of the token that follows each target position."""
-        return self.output(self.decode(target_BT, self.encode(source_BS), source_BS))
+        return self.output_proj(self.decode(target_BT, self.encode(source_BS), source_BS))
 
     def encode(self, source_BS: Tensor, weights: AttentionWeights | None = None) -> Tensor:
         """Return the memory (BSD): a vector for each source position, computed from all of them."""
@@ -99,7 +93,7 @@ class Transformer(nn.Module):
 
     def log_probs(self, x_BTD: Tensor) -> Tensor:
         """Return the log-probabilities (BTV) of the next token."""
-        return self.output(x_BTD).log_softmax(-1)
+        return self.output_proj(x_BTD).log_softmax(-1)
 
     def forward_with_attention(
         self, source_BS: Tensor, target_BT: Tensor
@@ -107,7 +101,7 @@ class Transformer(nn.Module):
         """Return the logits of `forward` and the attention weights of all layers."""
         weights = AttentionWeights()
         x_BTD = self.decode(target_BT, self.encode(source_BS, weights), source_BS, weights)
-        return self.output(x_BTD), weights
+        return self.output_proj(x_BTD), weights
 
     # Generation, one token at a time: keys and values are computed once and then cached.
 
@@ -116,26 +110,18 @@ class Transformer(nn.Module):
 
         They stay the same for all target positions.
         """
-        cross_attentions = [
-            cast(DecoderLayer, layer).cross_attention for layer in self.decoder_layers
-        ]
-        return [attention.project_kv(memory_BSD) for attention in cross_attentions]
+        layers = cast(Iterable[DecoderLayer], self.decoder_layers)
+        return [layer.cross_attn.project_kv(memory_BSD) for layer in layers]
 
     def new_cache(self, batch_size: int, n_positions: int) -> list[KVCache]:
         """Allocate the caches of all decoder layers, for `n_positions` target positions."""
-        weight, shape_BGM = (
-            self.output.weight,
-            (batch_size, self.config.n_kv_heads_resolved, n_positions),
-        )
-        key, value = (*shape_BGM, self.config.key_size), (*shape_BGM, self.config.value_size)
-        return [
-            KVCache(weight.new_empty(key), weight.new_empty(value)) for _ in self.decoder_layers
-        ]
+        like = self.output_proj.weight  # the same device and type
+        return [KVCache(self.config, batch_size, n_positions, like) for _ in self.decoder_layers]
 
     def decode_step(
         self,
         token_BT: Tensor,
-        memory_keys_values: list[tuple[Tensor, Tensor]],
+        memory_kv: list[tuple[Tensor, Tensor]],
         cross_attn_mask: Tensor,
         cache: Sequence[KVCache],
         weights: AttentionWeights | None = None,
@@ -148,14 +134,12 @@ class Transformer(nn.Module):
         self_attn_mask = None
         if n_tokens > 1:
             self_attn_mask = causal_mask(n_cached + n_tokens, token_BT.device)[n_cached:]
-        return self._decode(
-            token_BT, memory_keys_values, self_attn_mask, cross_attn_mask, cache, weights
-        )
+        return self._decode(token_BT, memory_kv, self_attn_mask, cross_attn_mask, cache, weights)
 
     def _decode(
         self,
         target_BT: Tensor,
-        memory_keys_values: list[tuple[Tensor, Tensor]],
+        memory_kv: list[tuple[Tensor, Tensor]],
         self_attn_mask: Tensor | None,
         cross_attn_mask: Tensor,
         cache: Sequence[KVCache] | None = None,
@@ -166,7 +150,7 @@ class Transformer(nn.Module):
             x_BTD, self_weights_BHTM, cross_weights_BHTS = layer(
                 x_BTD,
                 self_attn_mask,
-                memory_keys_values[i],
+                *memory_kv[i],
                 cross_attn_mask,
                 cache[i] if cache else None,
                 need_weights=weights is not None,

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from playground.architectures import load_architecture
 from playground.architectures.base import Seq2SeqModel
-from playground.compat import upgrade_metrics
+from playground.compat import old_weight_name, upgrade_metrics
 from playground.evaluation import EvalResult
 from playground.models.config import short_repr
 
@@ -342,7 +342,7 @@ def load_checked_tensors(
     Raises:
         CheckpointError: for the first mismatch, with the name of the file.
     """
-    validate_header(path, expected, optional)
+    stored = validate_header(path, expected, optional)
     try:
         tensors = safetensors.torch.load_file(path)
     except (
@@ -359,13 +359,41 @@ def load_checked_tensors(
             raise CheckpointError(
                 f"{path}: tensor {name!r} holds NaN or infinity; use another checkpoint"
             )
-    return tensors
+    return tensors if stored is expected else _upgrade_tensors(tensors, expected)
 
 
-def validate_header(path: Path, expected: Expected, optional: Set[str] = frozenset()) -> None:
+def _old_tensors(expected: Expected) -> Expected:
+    """Return the tensors that version 0.1.0 stored: old names, keys and values in one tensor."""
+    old: Expected = {}
+    for name, (dtype, shape) in expected.items():
+        old_name = old_weight_name(name)
+        if shape and old_name in old:
+            shape = ((old[old_name][1] or (0,))[0] + shape[0], *shape[1:])
+        old[old_name] = dtype, shape
+    return old
+
+
+def _upgrade_tensors(tensors: Mapping[str, Tensor], expected: Expected) -> dict[str, Tensor]:
+    """Return the tensors of version 0.1.0 under their present names, as `expected`."""
+    upgraded: dict[str, Tensor] = {}
+    first_row: dict[str, int] = {}
+    for name, (_, shape) in expected.items():
+        old_name = old_weight_name(name)
+        if old_name not in tensors:  # optional
+            continue
+        tensor = tensors[old_name]
+        if shape and tensor.shape != shape:
+            start = first_row.get(old_name, 0)
+            first_row[old_name] = start + shape[0]
+            tensor = tensor[start : start + shape[0]]
+        upgraded[name] = tensor
+    return upgraded
+
+
+def validate_header(path: Path, expected: Expected, optional: Set[str] = frozenset()) -> Expected:
     """Check the header of a safetensors file against `expected` and the file's size.
 
-    Nothing is allocated.
+    Nothing is allocated. Returns `expected`, or what a file of version 0.1.0 holds instead.
 
     Raises:
         CheckpointError: for the first mismatch, with the name of the file.
@@ -392,6 +420,9 @@ def validate_header(path: Path, expected: Expected, optional: Set[str] = frozens
     if not isinstance(header, dict):
         raise CheckpointError(f"{path} has an invalid header: it is not an object")
     header.pop("__metadata__", None)
+    old = _old_tensors(expected)
+    if set(old) - optional <= set(header) <= set(old) and old.keys() != expected.keys():
+        expected = old
     if not set(expected) - optional <= set(header) <= set(expected):
         odd = sorted((set(header) ^ set(expected)) - optional)[0]
         verb = "lacks" if odd in expected else "holds the unexpected"
@@ -441,6 +472,7 @@ def validate_header(path: Path, expected: Expected, optional: Set[str] = frozens
             f"{path} has {size:,} bytes, but its header describes {8 + length + end:,}; the file "
             f"is cut off or has extra bytes"
         )
+    return expected
 
 
 def _is_shape(shape: object) -> bool:

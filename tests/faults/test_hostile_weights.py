@@ -87,7 +87,7 @@ def first_number(value):
 
 def described(**changes):
     return lambda header, data: join(
-        header | {"output.weight": header["output.weight"] | changes}, data
+        header | {"output_proj.weight": header["output_proj.weight"] | changes}, data
     )
 
 

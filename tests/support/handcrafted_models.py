@@ -75,27 +75,28 @@ def reversing_model():
     )
     model = EncoderDecoder(config.model)
     for embedding in (model.source_embedding, model.target_embedding):
-        embedding.tokens.weight.copy_(torch.eye(VOCAB_SIZE, 32) / embedding.scale)
-        embedding.positions.copy_(
+        embedding.token_embedding.weight.copy_(torch.eye(VOCAB_SIZE, 32) / embedding.scale)
+        embedding.position_embedding.copy_(
             torch.roll(torch.eye(SEQUENCE_LENGTH + 1, 32), POSITION_COLUMNS.start, dims=1)
         )
     for layer in [*model.encoder_layers, *model.decoder_layers]:
-        layer.feed_forward.narrow.weight.zero_()
-        layer.feed_forward.narrow.bias.zero_()
-    ignored_outputs = [*[(layer.self_attention, slice(19, 32)) for layer in model.encoder_layers]]
+        layer.feed_forward.down_proj.weight.zero_()
+        layer.feed_forward.down_proj.bias.zero_()
+    ignored_outputs = [*[(layer.self_attn, slice(19, 32)) for layer in model.encoder_layers]]
     for layer in model.decoder_layers:
         ignored_outputs += [
-            (layer.self_attention, slice(0, 13)),
-            (layer.cross_attention, slice(0, 13)),
+            (layer.self_attn, slice(0, 13)),
+            (layer.cross_attn, slice(0, 13)),
         ]
     for attention, columns in ignored_outputs:
-        attention.output.weight.zero_()
-        attention.output.bias.zero_()
-        attention.output.weight[columns] = 0.02 * torch.randn(13, 32)
+        attention.out_proj.weight.zero_()
+        attention.out_proj.bias.zero_()
+        attention.out_proj.weight[columns] = 0.02 * torch.randn(13, 32)
 
-    attention_layer = model.decoder_layers[REVERSING_HEAD[0]].cross_attention
+    attention_layer = model.decoder_layers[REVERSING_HEAD[0]].cross_attn
     head = slice(REVERSING_HEAD[1] * 16, REVERSING_HEAD[1] * 16 + 16)
-    query, (key, value) = attention_layer.query.weight, attention_layer.key_value.weight.chunk(2)
+    query, key = attention_layer.q_proj.weight, attention_layer.k_proj.weight
+    value = attention_layer.v_proj.weight
     for matrix in (query, key, value):
         matrix[head] = 0
     for t in range(SEQUENCE_LENGTH + 1):
@@ -104,14 +105,14 @@ def reversing_model():
             10
         )
     value[head][:VOCAB_SIZE, :VOCAB_SIZE] = torch.eye(VOCAB_SIZE)
-    attention_layer.output.weight[:, head] = 0
-    attention_layer.output.weight[19:32, head.start : head.start + VOCAB_SIZE] = torch.eye(
+    attention_layer.out_proj.weight[:, head] = 0
+    attention_layer.out_proj.weight[19:32, head.start : head.start + VOCAB_SIZE] = torch.eye(
         VOCAB_SIZE
     )
 
-    model.output.weight.zero_()
-    model.output.bias.zero_()
-    model.output.weight[:, 19:32] = 10 * torch.eye(VOCAB_SIZE)
+    model.output_proj.weight.zero_()
+    model.output_proj.bias.zero_()
+    model.output_proj.weight[:, 19:32] = 10 * torch.eye(VOCAB_SIZE)
     return InspectedModel.from_model(config, model)
 
 
@@ -121,8 +122,8 @@ def redundant_heads_model():
     either can be missed.
     """
     model = reversing_model()
-    attention = model.transformer.decoder_layers[0].cross_attention
-    for matrix in (attention.query.weight, *attention.key_value.weight.chunk(2)):
-        matrix[16:] = matrix[:16]
-    attention.output.weight[:, 16:] = attention.output.weight[:, :16]
+    attention = model.transformer.decoder_layers[0].cross_attn
+    for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
+        projection.weight[16:] = projection.weight[:16]
+    attention.out_proj.weight[:, 16:] = attention.out_proj.weight[:, :16]
     return model

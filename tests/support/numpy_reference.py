@@ -32,30 +32,29 @@ def reference_attention(model, source_BS, decoder_input_BT):
 
     def positions(name, n):
         if config.position_type == "learned":
-            return w[f"{name}.positions"][:n]
+            return w[f"{name}.position_embedding"][:n]
         i = np.arange(d)
         angle = np.arange(n)[:, None] / 10_000 ** ((i // 2 * 2) / d)
         return config.sinusoidal_scale * np.where(i % 2 == 0, np.sin(angle), np.cos(angle))
 
     def embed(tokens, name):
-        table = w.get(f"{name}.tokens.weight", w["target_embedding.tokens.weight"])
+        table = w.get(
+            f"{name}.token_embedding.weight", w["target_embedding.token_embedding.weight"]
+        )
         return table[tokens] * np.sqrt(d) + positions(name, len(tokens))
 
     def attend(x, memory, name, attn_mask, weights_by_head):
-        query, key_value = linear(x, f"{name}.query"), linear(memory, f"{name}.key_value")
+        query = linear(x, f"{name}.q_proj")
+        key, value = linear(memory, f"{name}.k_proj"), linear(memory, f"{name}.v_proj")
         outputs = []
         for head in range(config.n_heads):
             head_columns = slice(head * width, (head + 1) * width)
-            q, k, v = (
-                query[:, head_columns],
-                key_value[:, :d][:, head_columns],
-                key_value[:, d:][:, head_columns],
-            )
+            q, k, v = (each[:, head_columns] for each in (query, key, value))
             weights = np.exp(q @ k.T / np.sqrt(width)) * attn_mask
             weights /= weights.sum(1, keepdims=True)
             weights_by_head[head] = weights
             outputs.append(weights @ v)
-        return linear(np.concatenate(outputs, 1), f"{name}.output")
+        return linear(np.concatenate(outputs, 1), f"{name}.out_proj")
 
     def attention_over(name, attn_mask, weights_by_head, memory=None):
         return lambda x: attend(
@@ -69,7 +68,8 @@ def reference_attention(model, source_BS, decoder_input_BT):
 
     def feed_forward(layer):
         return lambda x: linear(
-            np.maximum(linear(x, f"{layer}.feed_forward.widen"), 0), f"{layer}.feed_forward.narrow"
+            np.maximum(linear(x, f"{layer}.feed_forward.up_proj"), 0),
+            f"{layer}.feed_forward.down_proj",
         )
 
     logits = []
@@ -82,10 +82,10 @@ def reference_attention(model, source_BS, decoder_input_BT):
             layer, weights_by_head = f"encoder_layers.{i}", attention["encoder"][i][row]
             x = sublayer(
                 x,
-                f"{layer}.around_self_attention",
-                attention_over(f"{layer}.self_attention", is_token, weights_by_head),
+                f"{layer}.self_attn_residual",
+                attention_over(f"{layer}.self_attn", is_token, weights_by_head),
             )
-            x = sublayer(x, f"{layer}.around_feed_forward", feed_forward(layer))
+            x = sublayer(x, f"{layer}.feed_forward_residual", feed_forward(layer))
         memory = norm(x, "encoder_norm") if config.norm_placement == "pre" else x
         causal_mask = np.tril(np.ones((len(decoder_input), len(decoder_input))))
         y = embed(decoder_input, "target_embedding")
@@ -97,16 +97,16 @@ def reference_attention(model, source_BS, decoder_input_BT):
             )
             y = sublayer(
                 y,
-                f"{layer}.around_self_attention",
-                attention_over(f"{layer}.self_attention", causal_mask, self_weights),
+                f"{layer}.self_attn_residual",
+                attention_over(f"{layer}.self_attn", causal_mask, self_weights),
             )
             y = sublayer(
                 y,
-                f"{layer}.around_cross_attention",
-                attention_over(f"{layer}.cross_attention", is_token, cross_weights, memory),
+                f"{layer}.cross_attn_residual",
+                attention_over(f"{layer}.cross_attn", is_token, cross_weights, memory),
             )
-            y = sublayer(y, f"{layer}.around_feed_forward", feed_forward(layer))
+            y = sublayer(y, f"{layer}.feed_forward_residual", feed_forward(layer))
         logits.append(
-            linear(norm(y, "decoder_norm") if config.norm_placement == "pre" else y, "output")
+            linear(norm(y, "decoder_norm") if config.norm_placement == "pre" else y, "output_proj")
         )
     return attention, logits

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from playground.generation import generate
-from playground.models import rotary
+from playground.models import position_encoding
 from playground.models.config import ModelConfig
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD, SOS, load_task
@@ -25,7 +25,7 @@ def untrained(**changes):
 
 def never_writes(model, token):
     with torch.no_grad():
-        model.output.bias[token] = -1e9
+        model.output_proj.bias[token] = -1e9
     return model
 
 
@@ -67,13 +67,13 @@ def test_greedy_decoding_equals_running_the_whole_decoder_for_each_token(changes
 
 def test_decoding_rotates_each_position_once(monkeypatch):
     model = never_writes(untrained(position_type="rope"), EOS)
-    rotated, rotate = [], rotary.apply_rotary_emb
+    rotated, rotate = [], position_encoding.apply_rotary_emb
 
     def count_and_rotate(x_BHPK, angle_Pk):
         rotated.append(x_BHPK.shape[2])
         return rotate(x_BHPK, angle_Pk)
 
-    monkeypatch.setattr(rotary, "apply_rotary_emb", count_and_rotate)
+    monkeypatch.setattr(position_encoding, "apply_rotary_emb", count_and_rotate)
     generate(model, sources(), 12)
     assert sum(rotated) == 2 * 2 * (sources().shape[1] + 12)  # queries and keys, in two layers
 
@@ -91,8 +91,8 @@ def test_decoding_that_fails_leaves_the_mode_as_it_was(monkeypatch, training):
 def test_greedy_decoding_with_pad_output_equals_full_decoder_passes():
     model = untrained(d_model=32)
     with torch.no_grad():
-        model.output.bias[PAD] += 1
-        model.output.bias[EOS] -= 1
+        model.output_proj.bias[PAD] += 1
+        model.output_proj.bias[EOS] -= 1
     slow_BT = decode_slowly(model, sources(), 12)
     assert ((slow_BT[:, :-1] == PAD) & (slow_BT[:, 1:] > EOS)).any()
     assert torch.equal(generate(model, sources(), 12), slow_BT)

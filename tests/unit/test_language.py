@@ -28,8 +28,6 @@ ALLOWED = {
     "floor": "the function of mathematics",
     "floor_to": "the function of mathematics",
     "found_inf": "an attribute of torch's optimizers",
-    "given": "the name of a weight in checkpoints",
-    "kept": "the name of a weight in checkpoints",
     "write-up": "the name of a preset in version 0.1.0",
     "asked": "a key of files of version 0.1.0",
     "loud": "the name of a bug in saved progress",

@@ -37,7 +37,7 @@ from playground.inspection.parameter_counts import (
     tutorial_base_config,
 )
 from playground.models.config import ModelConfig
-from playground.models.positions import InputEmbedding, sinusoidal_positions
+from playground.models.embeddings import InputEmbedding, sinusoidal_positions
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 

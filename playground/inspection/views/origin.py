@@ -17,13 +17,26 @@ from playground.inspection.hooks import ATTENTION_KINDS, FEED_FORWARD_KINDS, Com
 from playground.inspection.inspected_model import InspectedModel
 from playground.inspection.trace import ACTIVATIONS, ForwardTrace
 from playground.models.attention import MultiHeadAttention
-from playground.models.norms import NORM_EPS, RMSNorm
-from playground.models.positions import InputEmbedding
-from playground.models.relative import ALiBi, T5RelativePositionBias, relative_position_bucket
-from playground.models.rotary import RotaryEmbedding
+from playground.models.embeddings import InputEmbedding
+from playground.models.layers import NORM_EPS
+from playground.models.position_encoding import (
+    ALiBi,
+    RotaryEmbedding,
+    T5RelativePositionBias,
+    relative_position_bucket,
+)
 
 from .request import json_array, json_number
 
+# The linear layer of each stage that is a projection, by its name in the module of the block.
+LINEAR_LAYERS = {
+    "queries": "q_proj",
+    "keys": "k_proj",
+    "values": "v_proj",
+    "gate": "gate_proj",
+    "widen": "up_proj",
+    "narrow": "down_proj",
+}
 MAX_ROWS, MAX_COLUMNS = 80, 128  # of a displayed tensor
 
 
@@ -102,10 +115,9 @@ class Origin:
         )
         return self.path.stages[begins - 1].tensor
 
-    def _around(self) -> str:
+    def _residual_name(self) -> str:
         assert self.part is not None
-        layer, module = self.part.module_name.rsplit(".", 1)
-        return f"{layer}.around_{module}"
+        return f"{self.part.module_name}_residual"
 
     def _score(self, head: int, row: int, column: int, name: str) -> dict[str, Any]:
         score = self.path.score(self._head(head), row, column)
@@ -133,9 +145,9 @@ class Origin:
         )
         half = len(before_K) // 2
         angle = float(
-            cast(RotaryEmbedding, attention.relation).rotation_angles(row + 1, before_K.device)[
-                row, column % half
-            ]
+            cast(RotaryEmbedding, attention.position_encoding).rotation_angles(
+                row + 1, before_K.device
+            )[row, column % half]
         )
         first = ["first of the pair", float(before_K[column % half])]
         second = ["second of the pair", float(before_K[column % half + half])]
@@ -146,9 +158,10 @@ class Origin:
 
     def _distance(self, head: int, row: int, column: int, value: float) -> dict[str, Any]:
         """Return the position bias of ALiBi or T5 for the distance of two tokens."""
-        relation, table_HQM = self._attention().relation, self.stage.tensor
-        if isinstance(relation, ALiBi):
-            slope = float(relation.slopes(table_HQM.device)[head])
+        position_encoding = self._attention().position_encoding
+        table_HQM = self.stage.tensor
+        if isinstance(position_encoding, ALiBi):
+            slope = float(position_encoding.slopes(table_HQM.device)[head])
             return equation_detail(
                 "−slope · distance",
                 [["slope of this head", slope], ["distance in positions", abs(column - row)]],
@@ -157,7 +170,7 @@ class Origin:
         offset = column - row
         number = int(
             relative_position_bucket(
-                torch.tensor([[offset]]), cast(T5RelativePositionBias, relation).causal
+                torch.tensor([[offset]]), cast(T5RelativePositionBias, position_encoding).causal
             )
         )
         parts = [["positions to the right", offset], ["bucket of this distance", number]]
@@ -167,12 +180,17 @@ class Origin:
         """Return an output of a linear layer: its input times the weight row of that output."""
         name = self.stage.name
         if name == "logits":
-            layer, input_XD, out = self.family.output, self.path.stages[self.at - 1].tensor, column
+            layer, input_XD, out = (
+                self.family.output_proj,
+                self.path.stages[self.at - 1].tensor,
+                column,
+            )
         elif name in ("gate", "widen", "narrow"):
-            layer, inside = self._layer(f".{name}"), ACTIVATIONS[self.config.activation][0]
+            inside = ACTIVATIONS[self.config.activation][0]
+            layer = self._layer(LINEAR_LAYERS[name])
             input_XD, out = self._same(inside) if name == "narrow" else self._query_input(), column
         else:
-            layer = self._layer(".query" if name == "queries" else ".key_value")
+            layer = self._layer(LINEAR_LAYERS[name])
             input_XD = (
                 self._memory()
                 if self.part and self.part.kind == "cross" and name != "queries"
@@ -184,19 +202,15 @@ class Origin:
                 if name == "queries"
                 else head * self.config.n_kv_heads_resolved // self.config.n_heads
             )
-            out = (
-                own * self.stage.tensor.shape[-1]
-                + column
-                + (self._attention().sizes[0] if name == "values" else 0)
-            )
+            out = own * self.stage.tensor.shape[-1] + column
         bias = None if layer.bias is None else float(layer.bias[out])
         return dot_product_detail(
             input_XD[row], layer.weight[out], ["input", "weights"], value, bias=bias
         )
 
-    def _layer(self, inside: str) -> nn.Linear:
+    def _layer(self, name: str) -> nn.Linear:
         assert self.part is not None
-        return cast(nn.Linear, self.family.get_submodule(self.part.module_name + inside))
+        return cast(nn.Linear, self.family.get_submodule(f"{self.part.module_name}.{name}"))
 
     def _attention(self) -> MultiHeadAttention:
         assert self.part is not None
@@ -204,7 +218,7 @@ class Origin:
 
     def _joined(self, row: int, column: int) -> dict[str, Any]:
         """Return the head outputs times their columns of the output projection, and the bias."""
-        layer, mix_HK = self._layer(".output"), self._same("weighted sum")[:, row]
+        layer, mix_HK = self._layer("out_proj"), self._same("weighted sum")[:, row]
         weight_HDK = layer.weight.unflatten(1, (self.config.n_heads, -1)).transpose(0, 1)
         terms_XD = torch.einsum("hk,hdk->hd", mix_HK, weight_HDK)
         names = [f"head {i + 1}" for i in range(self.config.n_heads)]
@@ -219,15 +233,15 @@ class Origin:
                 self._input()[row],
             )
         else:
-            norm = self.family.get_submodule(f"{self._around()}.norm")
+            norm = self.family.get_submodule(f"{self._residual_name()}.norm")
             input_D = (
                 self._input() if self.config.norm_placement == "pre" else self._same("residual")
             )[row]
         x, gain = (
             ["x", float(input_D[column])],
-            ["weight, learned", float(cast(nn.LayerNorm | RMSNorm, norm).weight[column])],
+            ["weight, learned", float(cast(nn.LayerNorm | nn.RMSNorm, norm).weight[column])],
         )
-        if isinstance(norm, RMSNorm):
+        if isinstance(norm, nn.RMSNorm):
             root = ["root mean square", float((input_D.pow(2).mean() + NORM_EPS).sqrt())]
             return equation_detail("x / RMS · weight", [x, root, gain], value)
         mean = ["mean of the vector", float(input_D.mean())]
@@ -298,7 +312,7 @@ class Origin:
             ]
             return equation_detail("token embedding + position vector", parts, value)
         if name == "symbols":
-            learned = ["E, learned", float(embedding.tokens.weight[token, column])]
+            learned = ["E, learned", float(embedding.token_embedding.weight[token, column])]
             return equation_detail(
                 "E · scale", [learned, ["scale: square root of d_model", embedding.scale]], value
             )

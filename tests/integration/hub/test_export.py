@@ -35,14 +35,11 @@ CODE = {
     "attention.py",
     "automodel.py",
     "config.py",
+    "embeddings.py",
+    "feed_forward.py",
     "layers.py",
-    "positions.py",
+    "position_encoding.py",
     "transformer.py",
-    "places.py",
-    "relative.py",
-    "rotary.py",
-    "norms.py",
-    "gated.py",
 }
 ALWAYS = CODE | {
     "LICENSE",

@@ -106,6 +106,8 @@ def test_two_processes_train_to_the_same_weights_as_one(saw, alone):
     moved = {
         name: float((weight - began[name]).detach().abs().max())
         for name, weight in trainer.model.named_parameters()
+        # it adds the same number to all scores of a query, so its gradient is zero
+        if not name.endswith("k_proj.bias")
     }
     assert min(moved.values()) > 1e-4
 

@@ -236,7 +236,7 @@ def test_weights_alone_can_be_used_and_not_resumed_and_the_error_says_so(droppin
 
 def test_run_diverged_at_first_step_can_resume_once_repaired(dropping, tmp_path):
     trainer = Trainer(dropping)
-    weight = trainer.model.output.bias
+    weight = trainer.model.output_proj.bias
     with torch.no_grad():
         weight[3] = float("nan")
     with pytest.raises(RuntimeError, match="step 1: loss nan"):

@@ -213,7 +213,8 @@ def test_loud_embeddings_drown_the_sine_waves():
     torch.manual_seed(0)
     wrong = buggy_model(config, BUGS["loud-embeddings"])
     loudness = (
-        wrong.source_embedding.tokens.weight.std() / right.source_embedding.tokens.weight.std()
+        wrong.source_embedding.token_embedding.weight.std()
+        / right.source_embedding.token_embedding.weight.std()
     ).detach()
     assert float(loudness) == pytest.approx(config.d_model**0.5, rel=1e-5)
 

@@ -44,7 +44,7 @@ def test_the_share_is_of_the_way_back_to_the_logit_difference_before(one_head):
     assert patching.clean_logit_diff > 0 > patching.corrupted_logit_diff
     cross = Component("cross", 0, 0)
     mixes = []
-    handle = family.decoder_layers[0].cross_attention.output.register_forward_pre_hook(
+    handle = family.decoder_layers[0].cross_attn.out_proj.register_forward_pre_hook(
         lambda module, given: mixes.append(given[0])
     )
     difference("2718")
@@ -83,7 +83,7 @@ def test_unknown_symbols_and_sequences_that_cannot_be_read_are_refused(mixed):
 
 def test_patching_rejects_insensitive_models_and_tasks():
     deaf = random_model()
-    deaf.transformer.output.weight.data.zero_()
+    deaf.transformer.output_proj.weight.data.zero_()
     with pytest.raises(InspectionError, match="hardly changes"):
         patch_heads(deaf, "3 1 4", 1, "7")
 

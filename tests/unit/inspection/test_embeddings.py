@@ -11,7 +11,7 @@ from playground.inspection.embeddings import (
     word_order_distance,
 )
 from playground.inspection.inspected_model import InspectionError
-from playground.models.positions import sinusoidal_positions
+from playground.models.embeddings import sinusoidal_positions
 from tests.support.handcrafted_models import random_model
 
 
@@ -51,7 +51,7 @@ def test_a_sentence_without_words_or_far_too_many_is_refused(sentence):
 def test_neighbours_are_ordered_by_the_cosine_of_the_learned_vectors():
     subject = random_model()
     with torch.no_grad():
-        table = subject.transformer.source_embedding.tokens.weight
+        table = subject.transformer.source_embedding.token_embedding.weight
         table[6], table[7] = 3 * table[5] + 1e-3, -table[5]  # 2, 3, 4
     found = nearest_tokens(subject, "source", "2")
     assert (found[0][0], found[-1][0]) == ("3", "4")
@@ -67,7 +67,7 @@ def test_the_map_keeps_what_lies_in_two_directions():
     names, table_ND = token_embeddings(subject, "target")
     corners = [(3.0, 1.0), (-3.0, 1.0), (-3.0, -1.0), (3.0, -1.0)] * 3
     with torch.no_grad():
-        subject.transformer.target_embedding.tokens.weight[1:] = (
+        subject.transformer.target_embedding.token_embedding.weight[1:] = (
             5 + torch.tensor(corners) @ torch.eye(16)[[4, 9]]
         )
     flat = embedding_pca(subject, "target")

@@ -86,7 +86,7 @@ def test_sampling_draws_by_its_seed_from_the_probabilities_that_are_shown():
 def test_what_stands_beyond_the_right_answer_has_no_right_token():
     subject = random_model()
     with torch.no_grad():
-        subject.transformer.output.bias[EOS] = -1e9
+        subject.transformer.output_proj.bias[EOS] = -1e9
     steps = free_running_steps(subject.transformer, subject.encode_text("3"), 7)
     assert [step.target for step in steps] == [6, EOS, *[None] * 5]
 

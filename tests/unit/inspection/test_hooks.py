@@ -34,13 +34,13 @@ def with_zeroed_weights(family, part):
     model = copy.deepcopy(family)
     module = model.get_submodule(part.module_name)
     if part.head is not None:
-        module.output.weight.unflatten(1, (model.config.n_heads, -1))[:, part.head] = 0
+        module.out_proj.weight.unflatten(1, (model.config.n_heads, -1))[:, part.head] = 0
     elif part.layer is not None:
-        module.narrow.weight.zero_()
-        if module.narrow.bias is not None:
-            module.narrow.bias.zero_()
+        module.down_proj.weight.zero_()
+        if module.down_proj.bias is not None:
+            module.down_proj.bias.zero_()
     else:
-        module.positions.zero_()
+        module.position_embedding.zero_()
     return model
 
 
@@ -161,7 +161,9 @@ def test_mean_outputs_average_real_tokens_at_each_position():
         ("target", family.target_embedding),
     ):
         mean_PD = found[Component(f"{side} positions")]
-        torch.testing.assert_close(mean_PD, embedding.positions[:7].detach().mean(0).expand(9, 16))
+        torch.testing.assert_close(
+            mean_PD, embedding.position_embedding[:7].detach().mean(0).expand(9, 16)
+        )
 
 
 def test_means_of_many_sequences_at_a_time_or_few_are_the_same(monkeypatch):
@@ -242,16 +244,14 @@ def test_blocks_that_watch_a_model_nest_and_leave_no_attribute_behind():
     family, batch = subject.transformer, subject.held_out(4).batch
     before = attributes(family)
     with record_activations(family) as outer:
-        with record_activations(family, "encoder_layers.0.self_attention") as inner:
+        with record_activations(family, "encoder_layers.0.self_attn") as inner:
             logits(family, batch)
         logits(family, batch)
     for name in (
-        f"{side}_layers.{layer}.self_attention"
-        for side in ("encoder", "decoder")
-        for layer in (0, 1)
+        f"{side}_layers.{layer}.self_attn" for side in ("encoder", "decoder") for layer in (0, 1)
     ):
         assert [call.output[1] is None for call in outer[name]] == [False, False], name
-    assert len(inner["encoder_layers.0.self_attention"]) == 1
+    assert len(inner["encoder_layers.0.self_attn"]) == 1
     assert attributes(family) == before
 
 

@@ -46,7 +46,7 @@ def test_the_lens_after_a_layer_is_the_output_of_a_model_that_ends_there(norm):
     layers = subject.transformer.decoder_layers
     for n in range(4):
         subject.transformer.decoder_layers = layers[:n]
-        ends_BTV = subject.transformer.output(
+        ends_BTV = subject.transformer.output_proj(
             subject.transformer.decode(batch.decoder_input_BT, memory_BSD, batch.source_BS)
         )
         torch.testing.assert_close(lens_LBTV[n], ends_BTV)
@@ -140,7 +140,7 @@ def test_a_part_that_says_nothing_contributes_nothing():
     subject = random_model()
     layer = subject.transformer.decoder_layers[1]
     with torch.no_grad():
-        layer.cross_attention.output.weight[:, 8:12] = 0
+        layer.cross_attn.out_proj.weight[:, 8:12] = 0
     found = {
         part.component: part.logit
         for part in direct_logit_attribution(subject.transformer, subject.encode_text("314"), 2, 6)

@@ -140,7 +140,7 @@ def test_positions_are_the_models_as_far_as_its_sequences_reach():
     assert found["kind"] == "learned"
     torch.testing.assert_close(
         torch.tensor(found["source"]),
-        subject.transformer.source_embedding.positions[:7].detach(),
+        subject.transformer.source_embedding.position_embedding[:7].detach(),
         atol=1e-6,
         rtol=0,
     )

@@ -9,7 +9,7 @@ from playground.inspection.hooks import Component, all_heads
 from playground.inspection.inspected_model import InspectionError
 from playground.inspection.trace import AXIS_NAMES, ForwardTrace, find_source_line
 from playground.models.attention import scaled_dot_product_attention
-from playground.models.layers import FeedForward
+from playground.models.feed_forward import FeedForward
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import NON_STANDARD_SETTINGS, random_model
 
@@ -121,7 +121,7 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
                 family.source_embedding if block.startswith("source") else family.target_embedding
             )
             torch.testing.assert_close(
-                tensor["symbols"], table.tokens.weight.detach()[tokens] * table.scale
+                tensor["symbols"], table.token_embedding.weight.detach()[tokens] * table.scale
             )
             x = table(torch.tensor([tokens]))[0].detach()
             if subject.transformer.config.n_position_vectors:
@@ -130,13 +130,15 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
                 tensor["sum" if subject.transformer.config.n_position_vectors else "symbols"], x
             )
             if subject.transformer.config.position_type in ("learned", "sinusoidal"):
-                assert torch.equal(tensor["positions"], table.positions.detach()[: len(tokens)])
+                assert torch.equal(
+                    tensor["positions"], table.position_embedding.detach()[: len(tokens)]
+                )
         elif block.endswith("final norm"):
             norm = family.encoder_norm if block.startswith("encoder") else family.decoder_norm
             torch.testing.assert_close(tensor["norm"], norm(x).detach(), **close)
             x = tensor["norm"]
         elif block == "output":
-            torch.testing.assert_close(tensor["logits"], family.output(x).detach(), **close)
+            torch.testing.assert_close(tensor["logits"], family.output_proj(x).detach(), **close)
             torch.testing.assert_close(tensor["probabilities"], tensor["logits"].softmax(-1))
         else:
             part = next(
@@ -144,22 +146,21 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
                 for c in [*all_heads(family.config), *map_networks(family.config)]
                 if c.name.startswith(block)
             )
-            layer_name, name = part.module_name.rsplit(".", 1)
-            around = family.get_submodule(f"{layer_name}.around_{name}")
+            around = family.get_submodule(f"{part.module_name}_residual")
             module = family.get_submodule(part.module_name)
             given = tensor["norm"] if pre else x
             if pre:
                 torch.testing.assert_close(tensor["norm"], around.norm(x).detach(), **close)
             if "narrow" in tensor:
-                torch.testing.assert_close(tensor["widen"], module.widen(given).detach(), **close)
+                torch.testing.assert_close(tensor["widen"], module.up_proj(given).detach(), **close)
                 if "gate" in tensor:
-                    inside = torch.nn.functional.silu(module.gate(given)) * tensor["widen"]
+                    inside = torch.nn.functional.silu(module.gate_proj(given)) * tensor["widen"]
                 else:
                     inside = getattr(torch.nn.functional, family.config.activation)(tensor["widen"])
                 shown = tensor[NETWORK[family.config.activation][-2]]
                 torch.testing.assert_close(shown, inside.detach(), **close)
                 result = tensor["narrow"]
-                torch.testing.assert_close(result, module.narrow(shown).detach(), **close)
+                torch.testing.assert_close(result, module.down_proj(shown).detach(), **close)
             else:
                 key, value = module.project_kv((memory if part.kind == "cross" else given)[None])
                 sharing = family.config.n_heads // family.config.n_kv_heads_resolved
@@ -171,12 +172,12 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
                     tensor["values"], value[0].detach().repeat_interleave(sharing, 0), **close
                 )
                 queries = (
-                    module.query(given).unflatten(-1, (family.config.n_heads, -1)).transpose(0, 1)
+                    module.q_proj(given).unflatten(-1, (family.config.n_heads, -1)).transpose(0, 1)
                 )
                 torch.testing.assert_close(tensor["queries"], queries.detach(), **close)
                 if "turned queries" in tensor:
                     for name in ("queries", "keys"):
-                        rotated = module.relation.rotate(tensor[name][None])[0]
+                        rotated = module.position_encoding.rotate(tensor[name][None])[0]
                         torch.testing.assert_close(tensor[f"turned {name}"], rotated, **close)
                 query, key = (
                     tensor.get(f"turned {name}", tensor[name]) for name in ("queries", "keys")
@@ -199,7 +200,7 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
                 result = tensor["output projection"]
                 torch.testing.assert_close(
                     result,
-                    module.output(tensor["weighted sum"].transpose(0, 1).flatten(1)).detach(),
+                    module.out_proj(tensor["weighted sum"].transpose(0, 1).flatten(1)).detach(),
                     **close,
                 )
             torch.testing.assert_close(tensor["residual"], x + result)
@@ -267,8 +268,8 @@ def test_a_line_that_is_gone_or_is_there_twice_fails_loudly():
     with pytest.raises(LookupError, match="scaled_dot_product_attention has 2 lines"):
         find_source_line(scaled_dot_product_attention, "weights_BHQM")
     assert (
-        find_source_line(FeedForward.forward, "relu").text
-        == "return self.narrow(self.widen(x_BSD).relu())"
+        find_source_line(FeedForward.forward, "up_proj").text
+        == "return self.down_proj(self.activation(self.up_proj(x_BSD)))"
     )
 
 
@@ -333,5 +334,5 @@ def test_what_is_not_there_is_refused(mixed):
 
 def test_a_walk_needs_every_line_it_names(monkeypatch):
     monkeypatch.setattr(walk_module, "scaled_dot_product_attention", FeedForward.forward)
-    with pytest.raises(LookupError, match="forward has 0 lines with 'scores_BHQM = '"):
+    with pytest.raises(LookupError, match="forward has 0 lines with 'scores_BHQM = query'"):
         trace_of()

@@ -134,7 +134,7 @@ def test_a_right_answer_that_nobody_knows_cannot_be_given(rowed, view):
 def test_output_beyond_the_training_length_is_not_truncated():
     subject = random_model(max_length=3)
     with torch.no_grad():
-        subject.transformer.output.bias[EOS] = -1e6  # it never ends
+        subject.transformer.output_proj.bias[EOS] = -1e6  # it never ends
     for text, n in (("3 1 4", 4), ("3 1 4 1 5 9 2", 8), ("3 1 4 1 5 9 2 6", 9)):
         for view in ("attention", "steps", "lens", "away-answer", "walk"):
             assert len(render_view(subject, view, {"text": text})["written"]) == n, view

@@ -120,8 +120,8 @@ def test_a_head_with_two_places_to_look_at_is_given_no_pattern(task, flat):
     if flat:
         with torch.no_grad():
             for layer in subject.transformer.decoder_layers:
-                layer.self_attention.query.weight.zero_()
-                layer.self_attention.query.bias.zero_()
+                layer.self_attn.q_proj.weight.zero_()
+                layer.self_attn.q_proj.bias.zero_()
     rows = [
         row
         for row in shown(subject, "heads", "( )" if task == "brackets" else "1 2")["heads"]

@@ -346,14 +346,17 @@ def test_the_pictures_have_the_sizes_that_they_say(picture):
 def test_positions_neighbours_and_map_use_the_requested_side():
     subject = random_model()
     with torch.no_grad():
-        table = subject.transformer.target_embedding.tokens.weight
+        table = subject.transformer.target_embedding.token_embedding.weight
         table[6] = 2 * table[5]  # 2 and 3
     found = ask(subject, "symbols", side="target", symbol="2")
     assert found["neighbours"][0] == ["3", close(1.0)]
     assert len(found["neighbours"]) == 11
     shown = torch.tensor(found["positions"]["weights"])
     torch.testing.assert_close(
-        shown, subject.transformer.target_embedding.positions.detach(), rtol=1e-2, atol=1e-3
+        shown,
+        subject.transformer.target_embedding.position_embedding.detach(),
+        rtol=1e-2,
+        atol=1e-3,
     )
     assert found["map"]["names"] == found["symbols"]
     assert ask(subject, "symbols", symbol="no longer there")["symbol"] == "0"
@@ -388,7 +391,7 @@ def test_positions_on_show_are_those_that_are_taken():
     assert found["of"] == [9, 16]
     torch.testing.assert_close(
         torch.tensor(found["weights"]),
-        subject.transformer.source_embedding.positions.detach()[::3],
+        subject.transformer.source_embedding.position_embedding.detach()[::3],
         rtol=1e-2,
         atol=1e-3,
     )

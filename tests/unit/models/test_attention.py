@@ -2,11 +2,12 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from playground.models.attention import (
     MultiHeadAttention,
     causal_mask,
-    mix,
+    merge_mask_and_bias,
     padding_mask,
     scaled_dot_product_attention,
 )
@@ -67,20 +68,22 @@ def test_every_head_works_on_its_own_slice_of_the_projections(bias):
     torch.manual_seed(0)
     attention = MultiHeadAttention(ModelConfig(d_model=12, n_heads=3, attention_bias=bias))
     x_BQD, memory_BMD = torch.randn(B, Q, 12), torch.randn(B, M, 12)
-    everything = torch.ones(1, 1, dtype=torch.bool)
-    result_BQD, weights_BHQM = attention(x_BQD, *attention.project_kv(memory_BMD), everything)
-    key_BMD, value_BMD = attention.key_value(memory_BMD).split(12, dim=-1)
+    result_BQD, weights_BHQM = attention(
+        x_BQD, *attention.project_kv(memory_BMD), need_weights=True
+    )
+    key_BMD, value_BMD = attention.k_proj(memory_BMD), attention.v_proj(memory_BMD)
     mixes, weights = [], []
     for head in (slice(0, 4), slice(4, 8), slice(8, 12)):
-        weights_BQM = (attention.query(x_BQD)[..., head] @ key_BMD[..., head].mT / 2).softmax(-1)
+        weights_BQM = (attention.q_proj(x_BQD)[..., head] @ key_BMD[..., head].mT / 2).softmax(-1)
         mixes.append(weights_BQM @ value_BMD[..., head])
         weights.append(weights_BQM)
     torch.testing.assert_close(weights_BHQM, torch.stack(weights, dim=1))
-    torch.testing.assert_close(result_BQD, attention.output(torch.cat(mixes, dim=-1)))
+    torch.testing.assert_close(result_BQD, attention.out_proj(torch.cat(mixes, dim=-1)))
     assert (
-        (attention.query.bias is not None)
-        == (attention.key_value.bias is not None)
-        == (attention.output.bias is not None)
+        (attention.q_proj.bias is not None)
+        == (attention.k_proj.bias is not None)
+        == (attention.v_proj.bias is not None)
+        == (attention.out_proj.bias is not None)
         == bias
     )
 
@@ -88,7 +91,7 @@ def test_every_head_works_on_its_own_slice_of_the_projections(bias):
 @pytest.mark.parametrize("look", ["everywhere", "back", "at symbols"])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("value_size", [8, 5])
-def test_the_quick_mix_is_that_of_the_weights(look, biased, value_size):
+def test_fused_kernel_equals_the_explicit_computation(look, biased, value_size):
     generator = torch.Generator().manual_seed(0)
     query, key = (
         torch.randn(2, 3, 6, 8, generator=generator, requires_grad=True) for _ in range(2)
@@ -105,7 +108,7 @@ def test_the_quick_mix_is_that_of_the_weights(look, biased, value_size):
     upstream = torch.randn(2, 3, 6, value_size, generator=generator)
     slow, quick = (
         scaled_dot_product_attention(query, key, value, attn_mask, bias)[0],
-        mix(query, key, value, attn_mask, bias),
+        F.scaled_dot_product_attention(query, key, value, merge_mask_and_bias(attn_mask, bias)),
     )
     assert torch.allclose(quick, slow, atol=1e-6)
     for one, other in zip(
@@ -116,11 +119,11 @@ def test_the_quick_mix_is_that_of_the_weights(look, biased, value_size):
         assert torch.allclose(one, other, atol=1e-5)
 
 
-def test_attention_that_is_not_asked_for_weights_gives_none():
+def test_attention_returns_weights_only_on_request():
     attention = MultiHeadAttention(ModelConfig(d_model=16, n_heads=2)).eval()
     x = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0))
-    weighed, weights = attention(x, *attention.project_kv(x), None)
-    quick, nothing = attention(x, *attention.project_kv(x), None, need_weights=False)
+    explicit, weights = attention(x, *attention.project_kv(x), need_weights=True)
+    fused, no_weights = attention(x, *attention.project_kv(x))
     assert weights.shape == (2, 2, 5, 5)
-    assert nothing is None
-    assert torch.allclose(quick, weighed, atol=1e-6)
+    assert no_weights is None
+    assert torch.allclose(fused, explicit, atol=1e-6)

@@ -16,7 +16,7 @@ from playground.models.automodel import (
     register,
 )
 from playground.models.config import POSITION_TYPES, ConfigError, ModelConfig
-from playground.models.positions import InputEmbedding
+from playground.models.embeddings import InputEmbedding
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import build_held_out_set
 from playground.training.checkpoint import serialize_tensors, weights_by_name
@@ -196,7 +196,7 @@ def test_padding_changes_nothing(pair):
 def test_greedy_decoding_is_ours(changes, tmp_path):
     model = build(**changes)
     with torch.no_grad():
-        model.output.bias[EOS] += 1.5
+        model.output_proj.bias[EOS] += 1.5
     theirs = loaded(model, tmp_path)
     source_BS = sources()
     ours_BT = generate(model, source_BS, 11)
@@ -461,4 +461,6 @@ def test_a_new_one_starts_as_the_transformer_does():
     assert all(
         torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True)
     )
-    assert torch.equal(ours.source_embedding.positions, theirs.source_embedding.positions)
+    assert torch.equal(
+        ours.source_embedding.position_embedding, theirs.source_embedding.position_embedding
+    )

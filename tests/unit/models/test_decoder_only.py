@@ -58,11 +58,11 @@ def test_decoder_only_has_positions_for_longest_source_and_target():
 
 def test_a_tied_output_reuses_the_symbols():
     decoder = model(tie_output_embeddings=True)
-    assert decoder.output.weight is decoder.embedding.tokens.weight
+    assert decoder.output_proj.weight is decoder.embedding.token_embedding.weight
 
 
 def test_relative_positions_look_back_only():
-    assert model(position_type="t5").layers[0].self_attention.relation.causal
+    assert model(position_type="t5").layers[0].self_attn.position_encoding.causal
 
 
 def test_places_that_only_an_encoder_decoder_has_are_refused():

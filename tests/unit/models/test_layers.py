@@ -2,18 +2,19 @@ import pytest
 import torch
 
 from playground.models.config import ModelConfig
-from playground.models.layers import FeedForward, KVCache, ResidualNorm
-from playground.models.positions import InputEmbedding, build_token_embedding
+from playground.models.embeddings import InputEmbedding, build_token_embedding
+from playground.models.feed_forward import FeedForward
+from playground.models.layers import KVCache, ResidualNorm
 
 
 def test_feed_forward_applies_relu_network_to_each_position():
     torch.manual_seed(0)
     network = FeedForward(ModelConfig(d_model=8, d_ff=20))
     x_BSD = torch.randn(2, 3, 8)
-    hidden = (x_BSD[1, 2] @ network.widen.weight.T + network.widen.bias).clamp(min=0)
+    hidden = (x_BSD[1, 2] @ network.up_proj.weight.T + network.up_proj.bias).clamp(min=0)
     assert hidden.shape == (20,)
     torch.testing.assert_close(
-        network(x_BSD)[1, 2], hidden @ network.narrow.weight.T + network.narrow.bias
+        network(x_BSD)[1, 2], hidden @ network.down_proj.weight.T + network.down_proj.bias
     )
 
 
@@ -54,7 +55,7 @@ def test_dropout_applies_to_sum_of_token_and_position_embedding():
 def test_a_past_returns_everything_so_far():
     torch.manual_seed(0)
     key_BHTK, value_BHTK = torch.randn(2, 3, 6, 4), torch.randn(2, 3, 6, 4)
-    past = KVCache(torch.empty_like(key_BHTK), torch.empty_like(value_BHTK))
+    past = KVCache(ModelConfig(n_heads=3, d_k=4, d_v=4), 2, 6, like=key_BHTK)
     for start, end in ((0, 1), (1, 2), (2, 5)):
         keys, values = past.append(key_BHTK[:, :, start:end], value_BHTK[:, :, start:end])
         assert torch.equal(keys, key_BHTK[:, :, :end])

@@ -17,17 +17,21 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from playground.models.attention import MultiHeadAttention
 from playground.models.config import ModelConfig
-from playground.models.gated import GeluFeedForward, SwiGLU
-from playground.models.layers import FeedForward
-from playground.models.norms import RMSNorm, build_norm
-from playground.models.places import (
+from playground.models.embeddings import (
+    InputEmbedding,
+    build_token_embedding,
     evenly_spaced_positions,
     positions_from_end,
     sample_random_positions,
 )
-from playground.models.positions import InputEmbedding, build_token_embedding
-from playground.models.relative import ALiBi, T5RelativePositionBias, relative_position_bucket
-from playground.models.rotary import RotaryEmbedding
+from playground.models.feed_forward import FeedForward, SwiGLU, build_feed_forward
+from playground.models.layers import build_norm
+from playground.models.position_encoding import (
+    ALiBi,
+    RotaryEmbedding,
+    T5RelativePositionBias,
+    relative_position_bucket,
+)
 from playground.models.transformer import Transformer
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
@@ -85,7 +89,7 @@ def test_alibi_has_blooms_slopes(n_heads):
     # slope * place of the key
     theirs_H1P = build_alibi_tensor(torch.ones(1, P), n_heads, torch.float32)
     torch.testing.assert_close(alibi.slopes(torch.device("cpu")), theirs_H1P[:, 0, 1], **CLOSE)
-    bias_HPP = alibi.bias(random(1, n_heads, P, K), random(1, n_heads, P, K))
+    bias_HPP = alibi.bias(P, P, torch.device("cpu"))
     # the softmax does not see what is constant in a row
     for q, m in ((0, 0), (9, 2), (39, 39), (39, 0)):
         torch.testing.assert_close(
@@ -108,23 +112,20 @@ def test_t5_buckets_and_biases_are_those_of_t5(causal):
         T5Config(d_model=H * K, d_kv=K, num_heads=H, is_decoder=causal),
         has_relative_attention_bias=True,
     )
-    attention.relative_attention_bias.weight.data.copy_(ours.table)
+    attention.relative_attention_bias.weight.data.copy_(ours.relative_attention_bias)
     expected_HPP = attention.compute_bias(P, P)[0]
-    torch.testing.assert_close(
-        ours.bias(random(1, H, P, K), random(1, H, P, K)), expected_HPP, **CLOSE
-    )
-    torch.testing.assert_close(
-        ours.bias(random(1, H, 1, K), random(1, H, P, K)), expected_HPP[:, -1:], **CLOSE
-    )
+    cpu = torch.device("cpu")
+    torch.testing.assert_close(ours.bias(P, P, cpu), expected_HPP, **CLOSE)
+    torch.testing.assert_close(ours.bias(1, P, cpu), expected_HPP[:, -1:], **CLOSE)
 
 
-def test_rms_norm_is_torchs():
-    ours, theirs = randomize_weights(RMSNorm(24)), nn.RMSNorm(24, eps=1e-5)
-    theirs.load_state_dict(ours.state_dict())
+def test_norms_are_those_of_the_config():
+    norm = build_norm(ModelConfig(norm_type="rms", d_model=24))
+    assert isinstance(norm, nn.RMSNorm)
+    assert not norm(torch.zeros(1, 24)).any()
     x_BSD = 3 * random(B, 5, 24) + 2
-    torch.testing.assert_close(ours(x_BSD), theirs(x_BSD), **CLOSE)
-    assert not ours(torch.zeros(1, 24)).any()
-    assert isinstance(build_norm(ModelConfig(norm_type="rms")), RMSNorm)
+    torch.testing.assert_close(norm(x_BSD).pow(2).mean(-1), torch.ones(B, 5), **CLOSE)
+    assert isinstance(build_norm(ModelConfig()), nn.LayerNorm)
     assert build_norm(ModelConfig(bias=False)).bias is None
 
 
@@ -140,9 +141,9 @@ def test_swiglu_is_llamas_network():
         )
     )
     for a, b in (
-        (ours.gate, theirs.gate_proj),
-        (ours.widen, theirs.up_proj),
-        (ours.narrow, theirs.down_proj),
+        (ours.gate_proj, theirs.gate_proj),
+        (ours.up_proj, theirs.up_proj),
+        (ours.down_proj, theirs.down_proj),
     ):
         b.load_state_dict(a.state_dict())
     torch.testing.assert_close(ours(random(B, 5, 12)), theirs(random(B, 5, 12)), **CLOSE)
@@ -157,12 +158,14 @@ def test_swiglu_with_two_thirds_of_d_ff_weighs_what_relu_weighs():
 
 
 def test_gelu_is_torchs():
-    ours = randomize_weights(GeluFeedForward(ModelConfig(d_model=12, d_ff=20, activation="gelu")))
-    theirs = nn.Sequential(ours.widen, nn.GELU(), ours.narrow)
-    torch.testing.assert_close(ours(random(B, 5, 12)), theirs(random(B, 5, 12)), **CLOSE)
-    assert not torch.allclose(
-        FeedForward.forward(ours, random(B, 5, 12)), theirs(random(B, 5, 12)), atol=1e-3
+    ours = randomize_weights(
+        build_feed_forward(ModelConfig(d_model=12, d_ff=20, activation="gelu"))
     )
+    theirs = nn.Sequential(ours.up_proj, nn.GELU(), ours.down_proj)
+    torch.testing.assert_close(ours(random(B, 5, 12)), theirs(random(B, 5, 12)), **CLOSE)
+    relu = FeedForward(ModelConfig(d_model=12, d_ff=20))
+    relu.load_state_dict(ours.state_dict())
+    assert not torch.allclose(relu(random(B, 5, 12)), theirs(random(B, 5, 12)), atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -180,12 +183,12 @@ def test_shared_keys_and_values_and_heads_of_any_size_are_torchs_attention(
     key_BGMK, value_BGMK = attention.project_kv(memory_BMD)
     assert key_BGMK.shape == (B, n_kv_heads or n_heads, 7, d_k or 4)
     assert value_BGMK.shape == (B, n_kv_heads or n_heads, 7, d_v or 4)
-    query_BHQK = attention.query(x_BQD).view(B, 5, n_heads, -1).transpose(1, 2)
+    query_BHQK = attention.q_proj(x_BQD).view(B, 5, n_heads, -1).transpose(1, 2)
     mix_BHQK = F.scaled_dot_product_attention(
         query_BHQK, key_BGMK, value_BGMK, attn_mask=attn_mask, enable_gqa=True
     )
-    expected_BQD = attention.output(mix_BHQK.transpose(1, 2).reshape(B, 5, -1))
-    result_BQD, weights_BHQM = attention(x_BQD, key_BGMK, value_BGMK, attn_mask)
+    expected_BQD = attention.out_proj(mix_BHQK.transpose(1, 2).reshape(B, 5, -1))
+    result_BQD, weights_BHQM = attention(x_BQD, key_BGMK, value_BGMK, attn_mask, need_weights=True)
     torch.testing.assert_close(result_BQD, expected_BQD, **CLOSE)
     assert weights_BHQM.shape == (B, n_heads, 5, 7)
 
@@ -219,18 +222,22 @@ def test_positions_from_end_start_at_eos_and_ignore_padding():
     source, target = (
         embedding(side, position_type="learned-from-end") for side in ("source", "target")
     )
-    assert torch.equal(source.position_vectors(tokens_BS)[1, 0], source.positions[1])
+    assert torch.equal(source.position_vectors(tokens_BS)[1, 0], source.position_embedding[1])
     # an answer's end is not known while it is written
-    assert torch.equal(target.position_vectors(tokens_BS, first_position=2), target.positions[2:7])
+    assert torch.equal(
+        target.position_vectors(tokens_BS, first_position=2), target.position_embedding[2:7]
+    )
 
 
 @pytest.mark.parametrize("kind", ["none", "rope", "alibi", "t5"])
 def test_relative_or_no_positions_add_no_position_vectors(kind):
     embed = embedding(position_type=kind)
     tokens_BS = torch.tensor([[5, 6, 7, 2]])
-    assert embed.positions is None
+    assert embed.position_embedding is None
     assert embed.position_vectors(tokens_BS) is None
-    torch.testing.assert_close(embed(tokens_BS), embed.tokens.weight[tokens_BS] * embed.scale)
+    torch.testing.assert_close(
+        embed(tokens_BS), embed.token_embedding.weight[tokens_BS] * embed.scale
+    )
 
 
 def test_randomized_positions_are_sorted_samples_of_full_range():
@@ -253,7 +260,7 @@ def test_randomized_positions_are_sorted_samples_of_full_range():
     assert torch.equal(embed(tokens_BS), embed(tokens_BS))
     assert embed.position_ids(tokens_BS).tolist() == [0, 2, 5, 7, 10, 12, 15]
     assert embed.position_ids(tokens_BS[:, :2], first_position=3).tolist() == [7, 10]
-    assert evenly_spaced_positions(0, 20, 20, 50, torch.device("cpu"))[-1] == 47
+    assert evenly_spaced_positions(torch.ones(1, 20), 0, 20, 50)[-1] == 47
 
 
 def test_places_that_no_step_trained_are_as_they_began_and_are_named():
@@ -269,7 +276,9 @@ def test_places_that_no_step_trained_are_as_they_began_and_are_named():
         model(source_BS, target_BT).square().sum().backward()
         named = model.config.untrained_positions(3, 4)
         for side, rows in named.items():
-            trained_P = model.get_submodule(f"{side}_embedding").positions.grad.abs().sum(1) > 0
+            trained_P = (
+                model.get_submodule(f"{side}_embedding").position_embedding.grad.abs().sum(1) > 0
+            )
             assert [p for p in range(20) if not trained_P[p]] == list(rows)
     for kind in ("sinusoidal", "none", "rope", "alibi", "t5", "randomized"):
         assert not any(
@@ -318,12 +327,10 @@ def test_a_score_is_raised_by_its_bias_before_the_softmax():
     torch.manual_seed(0)
     config = ModelConfig(d_model=8, n_heads=2, position_type="alibi")
     attention, x_BSD = MultiHeadAttention(config, ALiBi(config, causal=True)), random(1, 3, 8)
-    _, weights_BHQM = attention(
-        x_BSD, *attention.project_kv(x_BSD), torch.ones(3, 3, dtype=torch.bool)
-    )
+    _, weights_BHQM = attention(x_BSD, *attention.project_kv(x_BSD), need_weights=True)
     query, key = (
-        attention.query(x_BSD).detach()[0, 2, :4],
-        attention.key_value(x_BSD).detach()[0, :, :4],
+        attention.q_proj(x_BSD).detach()[0, 2, :4],
+        attention.k_proj(x_BSD).detach()[0, :, :4],
     )
     scores = [float(query @ key[m]) / 2 - 2**-4 * (2 - m) for m in range(3)]
     shares = [math.exp(score) / sum(map(math.exp, scores)) for score in scores]

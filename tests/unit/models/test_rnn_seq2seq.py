@@ -19,7 +19,7 @@ def copied(module, cells):
     """torch's module with the weights of these cells, layer by layer."""
     with torch.no_grad():
         for layer, cell in enumerate(cells):
-            for theirs, ours in (("ih", cell.given), ("hh", cell.kept)):
+            for theirs, ours in (("ih", cell.input_proj), ("hh", cell.hidden_proj)):
                 end = f"_{theirs}_l{layer}" if hasattr(module, "weight_ih_l0") else f"_{theirs}"
                 getattr(module, "weight" + end).copy_(ours.weight)
                 getattr(module, "bias" + end).copy_(ours.bias)
@@ -34,7 +34,7 @@ def test_a_cell_equals_torchs_with_the_same_weights(name):
         nn.init.normal_(weight)
     copied(theirs, [cell])
     x_BD, state = torch.randn(7, 5), tuple(torch.randn(7, 8) for _ in range(cell.n_states))
-    ours = cell(cell.given(x_BD), state)
+    ours = cell(cell.input_proj(x_BD), state)
     expected = theirs(x_BD, state if name == "lstm" else state[0])
     for mine, its in zip(ours, expected if name == "lstm" else (expected,), strict=True):
         torch.testing.assert_close(mine, its, atol=1e-5, rtol=1e-5)
@@ -49,7 +49,7 @@ def test_the_encoder_equals_torchs_on_packed_sequences(name):
     theirs = copied(TORCH[name][0](8, 8, num_layers=2, batch_first=True), model.encoder_cells)
     lengths = (SOURCE_BS != 0).sum(1)
     packed = nn.utils.rnn.pack_padded_sequence(
-        model.source_tokens(SOURCE_BS), lengths, batch_first=True
+        model.source_token_embedding(SOURCE_BS), lengths, batch_first=True
     )
     expected, last = theirs(packed)
     expected_BSD, _ = nn.utils.rnn.pad_packed_sequence(expected, batch_first=True)
@@ -68,9 +68,11 @@ def test_decoder_without_attention_equals_torch_rnn(name):
     theirs = copied(TORCH[name][0](8, 8, num_layers=2, batch_first=True), model.decoder_cells)
     _, states = model.encode(SOURCE_BS)
     start = tuple(torch.stack([state[part] for state in states]) for part in range(len(states[0])))
-    hidden_BTD, _ = theirs(model.target_tokens(TARGET_BT), start if name == "lstm" else start[0])
+    hidden_BTD, _ = theirs(
+        model.target_token_embedding(TARGET_BT), start if name == "lstm" else start[0]
+    )
     torch.testing.assert_close(
-        model(SOURCE_BS, TARGET_BT), model.output(hidden_BTD), atol=1e-5, rtol=1e-5
+        model(SOURCE_BS, TARGET_BT), model.output_proj(hidden_BTD), atol=1e-5, rtol=1e-5
     )
 
 
@@ -78,7 +80,7 @@ def test_dot_attention_is_softmax_of_products_joined_with_state():
     model, weights = network(attention="dot"), []
     logits_BTV = model(SOURCE_BS, TARGET_BT, weights)
     memory_BSD, states = model.encode(SOURCE_BS)
-    hidden_BTD, _ = model._run_layers(model.target_tokens(TARGET_BT), states)
+    hidden_BTD, _ = model._run_layers(model.target_token_embedding(TARGET_BT), states)
     for b, length in enumerate([5, 2, 1]):
         for t in range(4):
             share_S = torch.stack(
@@ -86,8 +88,10 @@ def test_dot_attention_is_softmax_of_products_joined_with_state():
             ).softmax(-1)
             torch.testing.assert_close(weights[0][b, 0, t, :length], share_S, atol=1e-6, rtol=1e-5)
             context_D = sum(share_S[s] * memory_BSD[b, s] for s in range(length))
-            seen_D = model.combine(torch.cat([context_D, hidden_BTD[b, t]])).tanh()
-            torch.testing.assert_close(logits_BTV[b, t], model.output(seen_D), atol=1e-5, rtol=1e-5)
+            seen_D = model.context_proj(torch.cat([context_D, hidden_BTD[b, t]])).tanh()
+            torch.testing.assert_close(
+                logits_BTV[b, t], model.output_proj(seen_D), atol=1e-5, rtol=1e-5
+            )
 
 
 def test_additive_attention_is_mlp_softmax_and_context_enters_step():
@@ -99,8 +103,10 @@ def test_additive_attention_is_mlp_softmax_and_context_enters_step():
         state = (before_BD[b : b + 1],)
         for t in range(4):
             scores = [
-                attention.score(
-                    (attention.query(state[0][0]) + attention.memory(memory_BSD[b, s])).tanh()
+                attention.score_proj(
+                    (
+                        attention.query_proj(state[0][0]) + attention.memory_proj(memory_BSD[b, s])
+                    ).tanh()
                 )
                 for s in range(length)
             ]
@@ -109,11 +115,13 @@ def test_additive_attention_is_mlp_softmax_and_context_enters_step():
             context_D = sum(share_S[s] * memory_BSD[b, s] for s in range(length))
             cell = model.decoder_cells[0]
             state = cell(
-                cell.given(torch.cat([model.target_tokens(TARGET_BT[b, t]), context_D]))[None],
+                cell.input_proj(
+                    torch.cat([model.target_token_embedding(TARGET_BT[b, t]), context_D])
+                )[None],
                 state,
             )
             torch.testing.assert_close(
-                logits_BTV[b, t], model.output(state[0][0]), atol=1e-5, rtol=1e-5
+                logits_BTV[b, t], model.output_proj(state[0][0]), atol=1e-5, rtol=1e-5
             )
 
 
@@ -135,5 +143,5 @@ def test_without_alignment_there_is_nothing_to_see():
 
 def test_an_lstm_begins_by_remembering():
     cell = CELLS["lstm"](8, 8)
-    assert (cell.given.bias[8:16] == 1).all()
-    assert not cell.given.bias[:8].any()
+    assert (cell.input_proj.bias[8:16] == 1).all()
+    assert not cell.input_proj.bias[:8].any()

@@ -32,37 +32,42 @@ def both(norm):
             weight.add_(0.1 * torch.randn_like(weight))
 
         def attention(mine, its):
-            query_weight, rest_weight = its.in_proj_weight.split([16, 32])
-            query_bias, rest_bias = its.in_proj_bias.split([16, 32])
-            for part, weight, bias in (
-                (mine.query, query_weight, query_bias),
-                (mine.key_value, rest_weight, rest_bias),
-            ):
+            projections = (mine.q_proj, mine.k_proj, mine.v_proj)
+            weights, biases = its.in_proj_weight.chunk(3), its.in_proj_bias.chunk(3)
+            for part, weight, bias in zip(projections, weights, biases, strict=True):
                 part.weight.copy_(weight)
                 part.bias.copy_(bias)
-            mine.output.load_state_dict(its.out_proj.state_dict())
+            mine.out_proj.load_state_dict(its.out_proj.state_dict())
 
-        ours.output.load_state_dict(theirs.output.state_dict())
+        ours.output_proj.load_state_dict(theirs.output_proj.state_dict())
         for side, tokens, positions in (
-            (ours.source_embedding, theirs.source_tokens, theirs.source_positions),
-            (ours.target_embedding, theirs.target_tokens, theirs.target_positions),
+            (
+                ours.source_embedding,
+                theirs.source_token_embedding,
+                theirs.source_position_embedding,
+            ),
+            (
+                ours.target_embedding,
+                theirs.target_token_embedding,
+                theirs.target_position_embedding,
+            ),
         ):
-            side.tokens.weight.copy_(tokens.weight)
-            side.positions.copy_(positions.weight[:6])
+            side.token_embedding.weight.copy_(tokens.weight)
+            side.position_embedding.copy_(positions.weight[:6])
         for mine, its in zip(
             (*ours.encoder_layers, *ours.decoder_layers),
             (*theirs.encoder.layers, *theirs.decoder.layers),
             strict=True,
         ):
-            attention(mine.self_attention, its.self_attn)
-            norms = [mine.around_self_attention.norm, mine.around_feed_forward.norm]
+            attention(mine.self_attn, its.self_attn)
+            norms = [mine.self_attn_residual.norm, mine.feed_forward_residual.norm]
             if hasattr(its, "multihead_attn"):
-                attention(mine.cross_attention, its.multihead_attn)
-                norms.insert(1, mine.around_cross_attention.norm)
+                attention(mine.cross_attn, its.multihead_attn)
+                norms.insert(1, mine.cross_attn_residual.norm)
             for n, each in enumerate(norms, start=1):
                 each.load_state_dict(getattr(its, f"norm{n}").state_dict())
-            mine.feed_forward.widen.load_state_dict(its.linear1.state_dict())
-            mine.feed_forward.narrow.load_state_dict(its.linear2.state_dict())
+            mine.feed_forward.up_proj.load_state_dict(its.linear1.state_dict())
+            mine.feed_forward.down_proj.load_state_dict(its.linear2.state_dict())
         if norm == "pre":
             ours.encoder_norm.load_state_dict(theirs.encoder.norm.state_dict())
             ours.decoder_norm.load_state_dict(theirs.decoder.norm.state_dict())
@@ -98,4 +103,7 @@ def test_layers_begin_with_weights_of_their_own():
 
 def test_the_targets_table_of_positions_is_one_longer_than_the_sources():
     model = TorchTransformer(TorchTransformerConfig(max_positions=6))
-    assert (len(model.source_positions.weight), len(model.target_positions.weight)) == (6, 7)
+    assert (
+        len(model.source_position_embedding.weight),
+        len(model.target_position_embedding.weight),
+    ) == (6, 7)

@@ -72,19 +72,19 @@ def prebuilt(model):
         *zip(model.decoder_layers, decoder.layers, strict=True),
     ]:
         pairs += [
-            (ours.feed_forward.widen, layer.linear1),
-            (ours.feed_forward.narrow, layer.linear2),
+            (ours.feed_forward.up_proj, layer.linear1),
+            (ours.feed_forward.down_proj, layer.linear2),
         ]
-        pairs += [(ours.around_self_attention.norm, layer.norm1)]
-        copy_attention(ours.self_attention, layer.self_attn)
+        pairs += [(ours.self_attn_residual.norm, layer.norm1)]
+        copy_attention(ours.self_attn, layer.self_attn)
         if hasattr(layer, "multihead_attn"):
             pairs += [
-                (ours.around_cross_attention.norm, layer.norm2),
-                (ours.around_feed_forward.norm, layer.norm3),
+                (ours.cross_attn_residual.norm, layer.norm2),
+                (ours.feed_forward_residual.norm, layer.norm3),
             ]
-            copy_attention(ours.cross_attention, layer.multihead_attn)
+            copy_attention(ours.cross_attn, layer.multihead_attn)
         else:
-            pairs += [(ours.around_feed_forward.norm, layer.norm2)]
+            pairs += [(ours.feed_forward_residual.norm, layer.norm2)]
     if config.norm_placement == "pre":
         pairs += [(model.encoder_norm, encoder.norm), (model.decoder_norm, decoder.norm)]
     for ours, layer in pairs:
@@ -97,14 +97,15 @@ def copy_attention(ours, theirs):
     """torch packs queries, keys and values into one projection; where ours has no biases, its
     biases are zero.
     """
-    theirs.in_proj_weight.copy_(torch.cat([ours.query.weight, ours.key_value.weight]))
-    theirs.out_proj.weight.copy_(ours.output.weight)
+    projections = (ours.q_proj, ours.k_proj, ours.v_proj)
+    theirs.in_proj_weight.copy_(torch.cat([linear.weight for linear in projections]))
+    theirs.out_proj.weight.copy_(ours.out_proj.weight)
     if theirs.in_proj_bias is not None:
         theirs.in_proj_bias.zero_()
         theirs.out_proj.bias.zero_()
-    if ours.query.bias is not None:
-        theirs.in_proj_bias.copy_(torch.cat([ours.query.bias, ours.key_value.bias]))
-        theirs.out_proj.bias.copy_(ours.output.bias)
+    if ours.q_proj.bias is not None:
+        theirs.in_proj_bias.copy_(torch.cat([linear.bias for linear in projections]))
+        theirs.out_proj.bias.copy_(ours.out_proj.bias)
 
 
 @pytest.mark.parametrize("attention_bias", [True, False])
@@ -134,7 +135,7 @@ def test_it_equals_torchs_transformer_with_the_same_weights(norm, attention_bias
     real_BT = ~no_target_BT  # what stands on padding is nobody's business
     assert real_BT.sum() < real_BT.numel()
     torch.testing.assert_close(ours_BTD[real_BT], result_BTD[real_BT], **close)
-    torch.testing.assert_close(ours_BTV[real_BT], model.output(result_BTD)[real_BT], **close)
+    torch.testing.assert_close(ours_BTV[real_BT], model.output_proj(result_BTD)[real_BT], **close)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -297,9 +298,9 @@ def test_dropout_is_active_at_every_site_in_training_mode_only(norm):
 def test_tables_and_output_share_their_storage_where_the_config_says_so(share, tie):
     model = build(share_embeddings=share, tie_output_embeddings=tie)
     source, target, output = (
-        model.source_embedding.tokens.weight,
-        model.target_embedding.tokens.weight,
-        model.output.weight,
+        model.source_embedding.token_embedding.weight,
+        model.target_embedding.token_embedding.weight,
+        model.output_proj.weight,
     )
     assert (source.data_ptr() == target.data_ptr()) == share
     assert (output.data_ptr() == target.data_ptr()) == tie
@@ -311,7 +312,8 @@ def test_tables_and_output_share_their_storage_where_the_config_says_so(share, t
 def test_source_and_target_learn_separate_position_embeddings():
     model = build(share_embeddings=True, position_type="learned")
     assert (
-        model.source_embedding.positions.data_ptr() != model.target_embedding.positions.data_ptr()
+        model.source_embedding.position_embedding.data_ptr()
+        != model.target_embedding.position_embedding.data_ptr()
     )
 
 
@@ -320,7 +322,7 @@ def test_the_papers_base_model_builds_with_vectors_of_its_sizes():
         model = Transformer(ModelConfig.paper_base())
         logits_BTV = model(torch.ones(2, 9, dtype=torch.long), torch.ones(2, 8, dtype=torch.long))
     assert logits_BTV.shape == (2, 8, 30_000)
-    assert model.source_embedding.positions.shape == (5_000, 512)
+    assert model.source_embedding.position_embedding.shape == (5_000, 512)
     assert (len(model.encoder_layers), len(model.decoder_layers)) == (6, 6)
 
 

@@ -127,7 +127,7 @@ def test_models_of_every_kind_come_back_with_the_same_answers(tiny, tmp_path, ch
     )
     resumed, _ = resume_trainer(tmp_path / "x")
     assert weights_by_name(resumed.model).keys() == weights_by_name(trainer.model).keys()
-    assert (family.output.weight is family.target_embedding.tokens.weight) == bool(
+    assert (family.output_proj.weight is family.target_embedding.token_embedding.weight) == bool(
         changes.get("tie_output_embeddings")
     )
 
@@ -458,7 +458,7 @@ def poisoned(value):
     return change
 
 
-def entry(name="output.weight", **changes):
+def entry(name="output_proj.weight", **changes):
     """Change the description of one tensor; this one has 13 x 8 numbers in 416 bytes."""
     return lambda header, data: (header | {name: header[name] | changes}, data)
 
@@ -489,7 +489,9 @@ def with_an_empty_one_more(header, data):
 
 
 def renamed(header, data):
-    return {name.replace("output.bias", "output.bais"): each for name, each in header.items()}, data
+    return {
+        name.replace("output_proj.bias", "output_proj.bais"): each for name, each in header.items()
+    }, data
 
 
 def twice(header, data):
@@ -528,7 +530,7 @@ def raw_header(raw):
 def raw_description(text):
     """The same tensor's description replaced by any JSON."""
     return lambda header, data: (
-        json.dumps(header | {"output.weight": "HERE"}).replace('"HERE"', text).encode(),
+        json.dumps(header | {"output_proj.weight": "HERE"}).replace('"HERE"', text).encode(),
         data,
     )
 
@@ -614,7 +616,7 @@ def test_handmade_weights_are_refused(folder, harm):
     path = folder / "model.safetensors"
     header, data = split(path)
     changed = HOSTILE[harm](header, data)
-    assert header["output.weight"]["shape"] == [13, 8]
+    assert header["output_proj.weight"]["shape"] == [13, 8]
     assert join(*changed) != join(header, data)
     path.write_bytes(join(*changed))
     assert len(refusal(folder)) < 3000
@@ -753,7 +755,7 @@ def test_positions_that_only_take_memory_are_refused(folder):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("optimizer.exp_avg_sq.output.bias", -1.0), ("optimizer.step.output.bias", -3.0)],
+    [("optimizer.exp_avg_sq.output_proj.bias", -1.0), ("optimizer.step.output_proj.bias", -3.0)],
 )
 def test_an_optimizer_state_that_would_poison_the_next_step_is_refused(folder, name, value):
     state = safetensors.torch.load_file(folder / "training.safetensors")

@@ -89,7 +89,7 @@ def test_a_resumed_run_is_the_run_that_went_on_to_the_bit(kind, tmp_path):
 def test_a_first_update_that_is_not_finite_leaves_nothing_behind(kind):
     """torch's own momentum would begin with whatever lay in memory."""
     mine, fresh = trainer(**kind), trainer(**kind)
-    weight = mine.model.output.weight
+    weight = mine.model.output_proj.weight
     kept = weight.detach().clone()
     with torch.no_grad():
         weight[0, 0] = math.inf

@@ -106,7 +106,7 @@ def test_same_seed_gives_identical_weights_and_other_seed_does_not(small_run):
 
 def test_the_seed_decides_weights_and_batches(small_run):
     one, other = Trainer(small_run.replace(seed=1)), Trainer(small_run.replace(seed=2))
-    assert not torch.equal(one.model.output.weight, other.model.output.weight)
+    assert not torch.equal(one.model.output_proj.weight, other.model.output_proj.weight)
     assert not torch.equal(one.data_generator.get_state(), other.data_generator.get_state())
 
 
@@ -170,7 +170,11 @@ def test_divergence_raises_and_keeps_weights_of_the_previous_step(small_run):
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), 1e38])
 @pytest.mark.parametrize(
     "name",
-    ["output.bias", "encoder_layers.0.feed_forward.widen.weight", "source_embedding.tokens.weight"],
+    [
+        "output_proj.bias",
+        "encoder_layers.0.feed_forward.up_proj.weight",
+        "source_embedding.token_embedding.weight",
+    ],
 )
 def test_a_step_that_is_not_finite_is_not_taken(small_run, name, poison):
     trainer = Trainer(small_run)
@@ -188,7 +192,7 @@ def test_a_step_that_is_not_finite_is_not_taken(small_run, name, poison):
 def test_training_goes_on_after_a_bad_step_once_the_cause_is_gone(small_run):
     trainer = Trainer(small_run)
     trainer.train_step()
-    weight = trainer.model.output.bias
+    weight = trainer.model.output_proj.bias
     healthy = weight.detach().clone()
     with torch.no_grad():
         weight[3] = float("nan")

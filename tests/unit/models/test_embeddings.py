@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from playground.models.config import POSITION_TYPES, ModelConfig
-from playground.models.positions import InputEmbedding, build_token_embedding, sinusoidal_positions
+from playground.models.embeddings import InputEmbedding, build_token_embedding, sinusoidal_positions
 
 THE, DOG, BIT, MAN = range(3, 7)
 
@@ -45,11 +45,11 @@ def test_a_dimension_of_the_sine_waves_repeats_after_its_wavelength(dimension, p
 def test_embedding_is_scaled_token_vector_plus_position_vector(positions):
     embed = embedding(position_type=positions, d_model=64)
     tokens_BS = torch.tensor([[3, 7, 7, 0], [12, 1, 2, 0]])
-    expected_BSD = embed.tokens.weight[tokens_BS] * 8 + embed.positions[:4]
+    expected_BSD = embed.token_embedding.weight[tokens_BS] * 8 + embed.position_embedding[:4]
     torch.testing.assert_close(embed(tokens_BS), expected_BSD)
     torch.testing.assert_close(
         embed(tokens_BS, first_position=5),
-        embed.tokens.weight[tokens_BS] * 8 + embed.positions[5:9],
+        embed.token_embedding.weight[tokens_BS] * 8 + embed.position_embedding[5:9],
     )
 
 
@@ -73,7 +73,7 @@ def test_a_position_beyond_the_last_one_is_refused(kind, side, training):
 
 def test_the_factor_on_the_sine_waves_makes_them_louder():
     loud, plain = (
-        embedding(position_type="sinusoidal", sinusoidal_scale=scale).positions
+        embedding(position_type="sinusoidal", sinusoidal_scale=scale).position_embedding
         for scale in (2.5, 1.0)
     )
     torch.testing.assert_close(loud, 2.5 * plain)
@@ -82,8 +82,10 @@ def test_the_factor_on_the_sine_waves_makes_them_louder():
 
 def test_symbols_and_learned_positions_start_equally_loud():
     embed = embedding(d_model=256, source_vocab_size=60, target_vocab_size=60, max_positions=60)
-    assert float((embed.tokens.weight * embed.scale).std().detach()) == pytest.approx(1, abs=0.05)
-    assert float(embed.positions.std().detach()) == pytest.approx(1, abs=0.05)
+    assert float((embed.token_embedding.weight * embed.scale).std().detach()) == pytest.approx(
+        1, abs=0.05
+    )
+    assert float(embed.position_embedding.std().detach()) == pytest.approx(1, abs=0.05)
 
 
 def test_sine_waves_are_no_parameters_and_not_saved():
@@ -91,7 +93,7 @@ def test_sine_waves_are_no_parameters_and_not_saved():
     assert (
         [name for name, _ in embed.named_parameters()]
         == list(embed.state_dict())
-        == ["tokens.weight"]
+        == ["token_embedding.weight"]
     )
 
 
