@@ -15,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 from playground.evaluation import EvalResult
+from playground.models.config import ModelConfig
 from playground.training.config import RunConfig
 from playground.training.presets import preset_config
 from playground.training.trainer import FINAL_EVAL_SIZE, Trainer, TrainingDivergedError
@@ -74,7 +75,8 @@ def train_until(
 
     The run ends at the goal, at its budget, after `seconds`, or at the step at which it cannot win.
     """
-    trainer = TimedTrainer(config, model=CANDIDATES[name].built(config.model, config.training.seed))
+    sizes = cast(ModelConfig, config.model)
+    trainer = TimedTrainer(config, model=CANDIDATES[name].built(sizes, config.training.seed))
     end_reason, score, started = "budget", None, time.process_time()
     try:
         for metrics in trainer:

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from playground.architectures import bart
 from playground.architectures.base import (
     Seq2SeqModel,
     TeacherForcedModel,
@@ -28,6 +27,7 @@ from playground.architectures.base import (
     greedy_decode,
 )
 from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.architectures.huggingface import Bart as EagerBart
 from playground.models.attention import causal_mask
 from playground.models.config import ModelConfig
 from playground.models.embeddings import sinusoidal_positions
@@ -145,18 +145,14 @@ class TorchTransformer(ReferenceModel):
         return self.dropout(x_BSD * math.sqrt(self.config.d_model) + positions_PD[: x_BSD.shape[1]])
 
 
-class Bart(bart.Bart):
+class Bart(EagerBart):
     """BART with the default attention of transformers.
 
     It is faster than ours, and returns no attention weights.
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        used = {
-            each.name: getattr(config, each.name)
-            for each in dataclasses.fields(config)
-            if each.name not in BartSizes.unused
-        }
+        used = {each.name: getattr(config, each.name) for each in dataclasses.fields(BartSizes)}
         super().__init__(BartSizes(**used))
         self.model.set_attn_implementation("sdpa")
 

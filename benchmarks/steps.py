@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from playground.architectures.base import Seq2SeqModel
+from playground.models.config import ModelConfig
 from playground.tasks.held_out import sample_training_batch
 from playground.training.config import RunConfig
 from playground.training.presets import preset_config
@@ -103,14 +104,13 @@ def with_two_threads(step: Callable[[], object]) -> None:
 def candidates(setting: Setting) -> dict[str, Callable[[], object]]:
     """Return the step of each candidate."""
     config = setting.config()
+    sizes = cast(ModelConfig, config.model)
     steps: dict[str, Callable[[], object]] = {}
     for name, contestant in CANDIDATES.items():
-        steps[f"{name}, {IN_TRAINER}"] = Trainer(
-            config, model=contestant.built(config.model)
-        ).train_step
+        steps[f"{name}, {IN_TRAINER}"] = Trainer(config, model=contestant.built(sizes)).train_step
         if name != OURS:
-            steps[f"{name}, {PLAIN}"] = plain_step(contestant.built(config.model), config)
-    two = Trainer(setting.config(threads=2), model=CANDIDATES[OURS].built(config.model))
+            steps[f"{name}, {PLAIN}"] = plain_step(contestant.built(sizes), config)
+    two = Trainer(setting.config(threads=2), model=CANDIDATES[OURS].built(sizes))
     torch.set_num_threads(1)
     one = torch.randn(2, PEAK_SIZE, PEAK_SIZE)
     return steps | {

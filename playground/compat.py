@@ -42,6 +42,7 @@ SETTINGS = {
     "until": "stop_at_exact_match",
     "threads": "num_threads",
 }
+FOREIGN_DEFAULTS = {"n_heads": 1}  # in checkpoints of recurrent models
 # keys of responses of the API and of `predict --json`, by their present names
 RESPONSE_KEYS = {
     "prediction": "given",
@@ -91,6 +92,25 @@ OTHER_WEIGHTS = (
     (r"\battention\.(query|memory|score)_proj\b", r"attention.\1"),
     (r"\bcontext_proj\b", "combine"),
 )
+
+# names of the stages of a trace, in links
+STAGES = {
+    "symbols": "token embeddings",
+    "positions": "position vectors",
+    "turned queries": "rotated queries",
+    "turned keys": "rotated keys",
+    "distance": "position bias",
+    "scores and distance": "biased scores",
+    "gate": "gate projection",
+    "widen": "up projection",
+    "narrow": "down projection",
+}
+
+
+def stage_id(name: str) -> str:
+    """Return the present "block/stage" of a stage of a trace."""
+    block, slash, stage = name.rpartition("/")
+    return block + slash + STAGES.get(stage, stage)
 
 
 def old_weight_name(name: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from playground.models.base_config import BaseConfig
 from playground.models.config import ModelConfig
 from playground.models.variant_configs import (
     BartSizes,
@@ -30,19 +31,15 @@ class ArchitectureSpec:
     """An architecture by name: its class, its settings, and the texts of forms."""
 
     class_path: str
-    config_class: type[ModelConfig]
+    config_class: type[BaseConfig]
     title: str
     description: str
     # settings other than the defaults, with which it learns well
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
     def setting_names(self) -> list[str]:
-        """Return the settings that this architecture uses."""
-        return [
-            each.name
-            for each in fields(self.config_class)
-            if each.name not in self.config_class.unused
-        ]
+        """Return the settings that this architecture takes."""
+        return [each.name for each in fields(self.config_class)]
 
 
 ARCHITECTURES = {
@@ -54,20 +51,20 @@ ARCHITECTURES = {
         "the target token by token.",
     ),
     "torch-transformer": ArchitectureSpec(
-        "playground.architectures.torch_transformer:Prebuilt",
+        "playground.architectures.encoder_decoder:TorchEncoderDecoder",
         TorchTransformerConfig,
-        "Transformer, prebuilt",
+        "Transformer, PyTorch layers",
         "The same network, built from PyTorch's own layers, as in most tutorials.",
     ),
     "encoder-only": ArchitectureSpec(
-        "playground.architectures.encoder_only:EncoderOnly",
+        "playground.architectures.masked_lm:EncoderOnlyLM",
         EncoderOnlyConfig,
         "Encoder only",
         "A single stack that attends to the whole input and predicts all tokens of the target in "
         "parallel.",
     ),
     "decoder-only": ArchitectureSpec(
-        "playground.architectures.decoder_only:DecoderOnly",
+        "playground.architectures.causal_lm:DecoderOnlyLM",
         DecoderOnlyConfig,
         "Decoder only",
         "A single causal stack: the target is the continuation of the source, generated token by "
@@ -75,7 +72,7 @@ ARCHITECTURES = {
         {"max_steps": 400, "lr_decay_steps": 400},
     ),
     "recurrent": ArchitectureSpec(
-        "playground.architectures.rnn_seq2seq:Recurrent",
+        "playground.architectures.encoder_decoder:RNNEncoderDecoder",
         RNNSeq2SeqConfig,
         "Recurrent",
         "RNN, LSTM or GRU: one network reads the source, another generates the target, with or "
@@ -83,7 +80,7 @@ ARCHITECTURES = {
         {"attention": "additive", "n_layers": 1, "max_steps": 1000, "lr_decay_steps": 1000},
     ),
     "bert": ArchitectureSpec(
-        "playground.architectures.bert:Bert",
+        "playground.architectures.huggingface:Bert",
         BertSizes,
         "BERT, from scratch",
         "BERT's architecture from transformers with random weights: it predicts all blanks of the "
@@ -91,7 +88,7 @@ ARCHITECTURES = {
         {"learning_rate": 2e-3, "max_steps": 400, "lr_decay_steps": 400},
     ),
     "gpt2": ArchitectureSpec(
-        "playground.architectures.gpt2:GPT2",
+        "playground.architectures.huggingface:GPT2",
         GPT2Sizes,
         "GPT-2, from scratch",
         "GPT-2's architecture from transformers with random weights: it continues the source with "
@@ -99,7 +96,7 @@ ARCHITECTURES = {
         {"learning_rate": 3e-3, "max_steps": 1000, "lr_decay_steps": 1000},
     ),
     "bart": ArchitectureSpec(
-        "playground.architectures.bart:Bart",
+        "playground.architectures.huggingface:Bart",
         BartSizes,
         "BART, from scratch",
         "BART's architecture from transformers with random weights: an encoder and a decoder.",

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from playground.generation import eval_mode as eval_mode
-from playground.models.config import ModelConfig
+from playground.models.base_config import BaseConfig
 from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch
@@ -19,7 +19,7 @@ from playground.tasks.task import Batch
 class Seq2SeqModel(nn.Module, ABC):
     """A model with a loss, generation and attention weights, independent of runs and pages."""
 
-    config: ModelConfig
+    config: BaseConfig
     saveable = (
         True  # whether its weights may be saved; not those of a copy with a bug from a lesson
     )
@@ -75,7 +75,7 @@ class TeacherForcedModel(Seq2SeqModel):
 
 
 def split_into_chunks(
-    config: ModelConfig, batch: Batch, start: int = 0, stride: int = 1
+    config: BaseConfig, batch: Batch, start: int = 0, stride: int = 1
 ) -> tuple[Tensor, ...]:
     """Split the indices of a batch into chunks that fit without gradients.
 
@@ -106,7 +106,7 @@ def exact_match_mask(logits_BTV: Tensor, batch: Batch) -> Tensor:
     return ((logits_BTV.argmax(-1) == batch.labels_BT) | (batch.labels_BT == PAD)).all(1)
 
 
-def check_lengths(config: ModelConfig, source_BS: Tensor, max_tokens: int) -> None:
+def check_lengths(config: BaseConfig, source_BS: Tensor, max_tokens: int) -> None:
     """Raise ValueError for sources or targets longer than the model has positions for."""
     if source_BS.shape[1] > config.max_positions:
         raise ValueError(

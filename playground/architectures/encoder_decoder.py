@@ -1,4 +1,4 @@
-"""The transformer from scratch as an architecture."""
+"""Models with an encoder and a decoder: the decoder continues the target, given the source."""
 
 from __future__ import annotations
 
@@ -6,17 +6,35 @@ import torch
 from torch import Tensor
 
 from playground.generation import generate
+from playground.models.config import ModelConfig
+from playground.models.rnn_seq2seq import RNNSeq2Seq
+from playground.models.torch_transformer import TorchTransformer
 from playground.models.transformer import AttentionWeights, Transformer
+from playground.models.variant_configs import RNNSeq2SeqConfig, TorchTransformerConfig
 from playground.tasks.task import Batch
 
-from .base import TeacherForcedModel, eval_mode
+from .base import TeacherForcedModel, check_lengths, eval_mode, greedy_decode
 
 
-class EncoderDecoder(Transformer, TeacherForcedModel):
-    """The transformer from scratch, trained with teacher forcing."""
+class EncoderDecoderModel(TeacherForcedModel):
+    """The layout of the encoder-decoders: `forward` takes the source and the decoder input."""
 
     def logits(self, batch: Batch) -> Tensor:
         return self(batch.source_BS, batch.decoder_input_BT)
+
+    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        source_BS, decoder_input_BT = batch.source_BS, batch.decoder_input_BT
+        return {
+            "encoder": (source_BS, source_BS),
+            "decoder": (decoder_input_BT, decoder_input_BT),
+            "cross": (decoder_input_BT, source_BS),
+        }
+
+
+class EncoderDecoder(Transformer, EncoderDecoderModel):
+    """The transformer from scratch."""
+
+    config: ModelConfig
 
     def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         return generate(self, source_BS, max_tokens)
@@ -26,10 +44,60 @@ class EncoderDecoder(Transformer, TeacherForcedModel):
         with eval_mode(self):
             return self.forward_with_attention(batch.source_BS, batch.decoder_input_BT)[1]
 
+
+class TorchEncoderDecoder(TorchTransformer, EncoderDecoderModel):
+    """The transformer from PyTorch's layers.
+
+    PyTorch's decoder has no cache, so each new token processes the whole target so far again.
+    """
+
+    config: TorchTransformerConfig
+
+    @torch.no_grad()
+    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        check_lengths(self.config, source_BS, max_tokens)
+        with eval_mode(self):
+            memory_BSD = self.encode(source_BS)
+
+            def next_token(decoder_input_BT: Tensor) -> Tensor:
+                x_BTD = self.decode(decoder_input_BT, memory_BSD, source_BS)
+                return self.output_proj(x_BTD[:, -1])
+
+            return greedy_decode(next_token, source_BS, max_tokens)
+
+    @torch.no_grad()
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        with eval_mode(self):
+            return self.forward_with_attention(batch.source_BS, batch.decoder_input_BT)[1]
+
+
+class RNNEncoderDecoder(RNNSeq2Seq, EncoderDecoderModel):
+    """A recurrent model; its attention is a cross-attention with one layer and one head."""
+
+    config: RNNSeq2SeqConfig
+
+    @torch.no_grad()
+    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        check_lengths(self.config, source_BS, max_tokens)
+        with eval_mode(self):
+            memory_BSD, states = self.encode(source_BS)
+
+            def next_token(decoder_input_BT: Tensor) -> Tensor:
+                nonlocal states
+                newest_B1 = decoder_input_BT[:, -1:]
+                logits_B1V, states, _ = self.decode(newest_B1, memory_BSD, states, source_BS)
+                return logits_B1V[:, 0]
+
+            return greedy_decode(next_token, source_BS, max_tokens)
+
+    @torch.no_grad()
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        weights = AttentionWeights()
+        with eval_mode(self):
+            self(batch.source_BS, batch.decoder_input_BT, weights.cross)
+        return weights
+
     def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
-        source_BS, decoder_input_BT = batch.source_BS, batch.decoder_input_BT
-        return {
-            "encoder": (source_BS, source_BS),
-            "decoder": (decoder_input_BT, decoder_input_BT),
-            "cross": (decoder_input_BT, source_BS),
-        }
+        if self.config.attention == "none":
+            return {}
+        return {"cross": (batch.decoder_input_BT, batch.source_BS)}

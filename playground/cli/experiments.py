@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.runs.memory import ensure_memory_available
 from playground.runs.run import DIVERGED_MESSAGE
 from playground.tasks import TASKS

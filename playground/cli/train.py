@@ -15,7 +15,7 @@ import click
 
 from playground.architectures import ARCHITECTURES
 from playground.compat import add_old_keys, setting_value, upgrade_options
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.origins import from_cli_argument, is_dataset_argument, store
 from playground.runs.memory import ensure_memory_available
 from playground.tasks import TASKS

@@ -24,7 +24,8 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from playground.models.config import ConfigError, ModelConfig
+from playground.models.config import ModelConfig
+from playground.models.config_fields import ConfigError
 from playground.runs.memory import free_memory
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 from playground.training.atomic_write import remove_dir, replacing_dir

@@ -23,7 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from playground.architectures.base import Seq2SeqModel, eval_mode
-from playground.models.config import ModelConfig, config_field
+from playground.models.base_config import AttentionConfig
+from playground.models.config_fields import config_field
 from playground.models.transformer import AttentionWeights
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch, Task
@@ -38,7 +39,7 @@ MAX_POSITIONS = 1_000_000
 
 
 @dataclass(frozen=True)
-class PretrainedFamilyConfig(ModelConfig):
+class PretrainedFamilyConfig(AttentionConfig):
     """Sizes of a pretrained model, and the number of its prompt's tokens besides the symbols."""
 
     wording: int = config_field(0, "Tokens of a prompt besides its symbols.", low=0, high=1000)
@@ -73,10 +74,10 @@ class PretrainedFamilyConfig(ModelConfig):
     def parameter_count(self) -> int:
         return self.parameters
 
-    def tokens_per_row(self, source: int, target: int) -> int:
+    def sequence_length(self, source: int, target: int) -> int:
         return self.wording + source + target
 
-    def eval_batch_size(self, length: int) -> int:
+    def max_batch_size(self, length: int) -> int:
         return max(
             1,
             min(
@@ -92,7 +93,7 @@ class PretrainedFamilyConfig(ModelConfig):
         Activations are the tensors stored for the backward pass, including the logits of the
         whole vocabulary.
         """
-        width = self.tokens_per_row(source, target)
+        width = self.sequence_length(source, target)
         stored = (
             self.n_layers * (30 * self.d_model + 5 * self.d_ff + 6 * self.n_heads * width) * width
         )
@@ -219,7 +220,7 @@ class PretrainedFamily(Seq2SeqModel):
         Raises:
             JobError: if they do not fit.
         """
-        width = self.config.tokens_per_row(max_length, self.task.max_target_length(max_length))
+        width = self.config.sequence_length(max_length, self.task.max_target_length(max_length))
         if width > self.config.max_positions:
             raise JobError(
                 f"sequences of {max_length} take {width:,} tokens with their answers, and this "

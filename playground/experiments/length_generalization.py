@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from playground.models.config import StackConfig
 from playground.stats import five_number_summary, quantile, wilson_interval
 from playground.tasks import LOOKUP, TASKS
 from playground.training.atomic_write import write_file
@@ -107,7 +108,7 @@ def untrained_positions(config: RunConfig) -> dict[str, list[int]] | None:
     such positions, and for architectures without a position setting.
     """
     task, model = config.task, config.model
-    if model.position_type not in LEARNED_POSITION_TABLES or "position_type" in model.unused:
+    if not isinstance(model, StackConfig) or model.position_type not in LEARNED_POSITION_TABLES:
         return None
     answer = (
         task.max_target_length
@@ -116,7 +117,10 @@ def untrained_positions(config: RunConfig) -> dict[str, list[int]] | None:
     )
     source, target = task.max_length + 1, answer + 1
     if config.architecture == "transformer":
-        places = model.untrained_positions(source, target)
+        places = {
+            "source": range(source, model.n_position_vectors),
+            "target": range(target, model.n_position_vectors),
+        }
     else:
         places = {
             "row": range(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.runs.run import owner_id
 
 from .spec import GRID, LENGTHS, Experiment

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.runs.registry import Registry
 from playground.runs.run import Run
 from playground.stats import quantile

@@ -26,7 +26,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from playground.models.config import ConfigError, short_repr
+from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.registry import MAX_RUNS_PER_OWNER, SLOW_VIEW_TIMEOUT_S, VIEWER_TTL_S, Registry

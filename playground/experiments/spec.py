@@ -16,7 +16,7 @@ from typing import Any
 
 from playground.architectures import ARCHITECTURES
 from playground.compat import setting_name, setting_value, upgrade_settings
-from playground.models.config import ConfigError, short_repr
+from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.run import MAX_NAME_LENGTH
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig, default_max_length, field_named, section_of_field

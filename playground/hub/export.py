@@ -36,7 +36,7 @@ from transformers.dynamic_module_utils import get_relative_import_files
 
 from playground import ASSETS_DIR
 from playground.architectures.base import Seq2SeqModel
-from playground.models.config import ModelConfig
+from playground.models.base_config import BaseConfig
 from playground.tasks import EOS, PAD, SOS, Vocabulary
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 from playground.training.atomic_write import write_dir
@@ -237,7 +237,7 @@ def _read(checkpoint: Path) -> tuple[Manifest, Seq2SeqModel, dict[str, bytes]]:
     return manifest, model, files
 
 
-def _config(module: ModuleType, form: PackageFormat, sizes: ModelConfig) -> Any:
+def _config(module: ModuleType, form: PackageFormat, sizes: BaseConfig) -> Any:
     """Return the configuration of a model whose package includes its code."""
     names = dict.fromkeys(("AutoModel", form.auto_class), f"{form.module}.{form.model}")
     return getattr(module, form.config)(
@@ -258,7 +258,7 @@ def _native_config(family: Seq2SeqModel, form: PackageFormat) -> PreTrainedConfi
     return config
 
 
-def _native_generation_config(form: PackageFormat, sizes: ModelConfig) -> GenerationConfig | None:
+def _native_generation_config(form: PackageFormat, sizes: BaseConfig) -> GenerationConfig | None:
     """Return the greedy generation defaults of a model that is a class of transformers."""
     special = {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": EOS}
     if form.auto_class == SEQ2SEQ:

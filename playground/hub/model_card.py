@@ -379,7 +379,7 @@ def _layers(config: RunConfig) -> str:
         return both
     one_stack = config.architecture in ("encoder-only", "decoder-only", "bert", "gpt2")
     layers = _count(model.n_layers, "layer") if one_stack else both
-    return f"{layers} with {_count(model.n_heads, 'head')} each"
+    return f"{layers} with {_count(model.attention_heads, 'head')} each"
 
 
 def _notes(notes: str) -> str:

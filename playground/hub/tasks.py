@@ -269,7 +269,7 @@ class HubTaskRunner:
             "files": files,
             "files_in_all": len(repo.files),
             "task": task_label(manifest.config),
-            "shape": [model.n_layers, model.n_heads, model.d_model],
+            "shape": [model.n_layers, model.attention_heads, model.d_model],
             "parameters": model.parameter_count(),
             "step": manifest.step,
             "seconds": manifest.seconds,

@@ -69,10 +69,10 @@ def patch_heads(subject: InspectedModel, text: str, position: int, symbol: str) 
             f"position is {position}; this sequence has the positions 0 to {len(tokens) - 1}"
         )
     if len(new) != 1 or new[0] == tokens[position]:
-        is_there = subject.task.vocabulary.token_name(tokens[position])
+        current = subject.task.vocabulary.token_name(tokens[position])
         raise InspectionError(
             f"symbol is {symbol[:20]!r}; give one symbol of "
-            f"{subject.task.vocabulary.describe()} other than {is_there}"
+            f"{subject.task.vocabulary.describe()} other than {current}"
         )
     corrupted = subject.encode_text(
         " ".join(subject.token_names([*tokens[:position], *new, *tokens[position + 1 :]]))
@@ -82,8 +82,7 @@ def patch_heads(subject: InspectedModel, text: str, position: int, symbol: str) 
             source = " ".join(subject.token_names(each.source_BS[0, :-1].tolist()))
             raise InspectionError(
                 f"the target of {source[:60]} is unknown: the dataset has no pair with this "
-                "source; "
-                "choose a sequence, position and symbol so that the dataset has both sources"
+                "source; choose a sequence, position and symbol so that the dataset has both"
             )
     width = min(batch.labels_BT.shape[1], corrupted.labels_BT.shape[1])
     differ = (batch.labels_BT[0, :width] != corrupted.labels_BT[0, :width]).nonzero()[:, 0].tolist()

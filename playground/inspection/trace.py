@@ -52,10 +52,10 @@ ACTIVATIONS = {
 }
 # The position bias that is added to the attention scores: its class and formula.
 POSITION_BIASES: dict[str, tuple[type[RelativePositionEncoding], str]] = {
-    "alibi": (ALiBi, "distance = -slope of the head · |query position - key position|"),
+    "alibi": (ALiBi, "bias = -slope of the head · |query position - key position|"),
     "t5": (
         T5RelativePositionBias,
-        "distance = learned bias of the head for the bucket of the distance",
+        "bias = learned bias of the head for the bucket of the distance",
     ),
 }
 AXIS_NAMES = {
@@ -307,7 +307,7 @@ class ForwardTrace:
             InputEmbedding.forward, "self.token_embedding(tokens_BS) * self.scale"
         )
         yield TraceStage(
-            block, "symbols", "E[token] · sqrt(d_model)", f"{letter}D", symbols_XD, code
+            block, "token embeddings", "E[token] · sqrt(d_model)", f"{letter}D", symbols_XD, code
         )
         position_vectors = embedding.position_vectors(
             torch.tensor([tokens], device=symbols_XD.device)
@@ -318,7 +318,7 @@ class ForwardTrace:
         formula = _positions_formula(self.model.config.position_type, side)
         yield TraceStage(
             block,
-            "positions",
+            "position vectors",
             formula,
             f"{letter}D",
             positions_XD,
@@ -407,7 +407,7 @@ class ForwardTrace:
         if activation == "swiglu":
             yield TraceStage(
                 component.name,
-                "gate",
+                "gate projection",
                 f"g = {input_symbol} W_g" + self._bias_term("b_g"),
                 shape,
                 self._call(f"{module}.gate_proj").output[0],
@@ -415,7 +415,7 @@ class ForwardTrace:
             )
         yield TraceStage(
             component.name,
-            "widen",
+            "up projection",
             f"a = {input_symbol} W_1" + self._bias_term("b_1"),
             shape,
             wide_XF,
@@ -425,7 +425,7 @@ class ForwardTrace:
         yield TraceStage(component.name, name, formula, shape, inside_XF, code)
         yield TraceStage(
             component.name,
-            "narrow",
+            "down projection",
             "output = a W_2" + self._bias_term("b_2"),
             f"{letter}D",
             narrow.output[0],
@@ -465,8 +465,8 @@ class ForwardTrace:
         if config.position_type == "rope" and not across:
             formula = "pairs (i, i + K/2) rotated by position · 10000^(-2i/K)"
             code = find_source_line(apply_rotary_emb, "torch.cat(")
-            yield TraceStage(block, "turned queries", formula, "HQK", inputs.query_HQK, code)
-            yield TraceStage(block, "turned keys", formula, "HMK", inputs.key_HMK, code)
+            yield TraceStage(block, "rotated queries", formula, "HQK", inputs.query_HQK, code)
+            yield TraceStage(block, "rotated keys", formula, "HMK", inputs.key_HMK, code)
         scores_HQM = (
             inputs.query_HQK
             @ inputs.key_HMK.transpose(-2, -1)
@@ -485,7 +485,7 @@ class ForwardTrace:
             relation, formula = POSITION_BIASES[config.position_type]
             yield TraceStage(
                 block,
-                "distance",
+                "position bias",
                 formula,
                 "HQM",
                 inputs.bias_HQM,
@@ -493,8 +493,8 @@ class ForwardTrace:
             )
             yield TraceStage(
                 block,
-                "scores and distance",
-                "scores + distance",
+                "biased scores",
+                "scores + bias",
                 "HQM",
                 scores_HQM,
                 find_source_line(scaled_dot_product_attention, "+ bias_HQM"),

@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from statistics import mean
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -261,7 +261,8 @@ class TrainingCopy:
         # step, exact match with teacher forcing, exact match free-running
         self.evaluations: list[tuple[int, float, float]] = []
         torch.manual_seed(config.training.seed)
-        self.family = buggy_model(config.model, bug) if bug else reference_model(config.model)
+        sizes = cast(ModelConfig, config.model)
+        self.family = buggy_model(sizes, bug) if bug else reference_model(sizes)
         self.trainer = Trainer(config, model=self.family)
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from playground.models.config import ConfigError, short_repr
+from playground.models.config_fields import ConfigError, short_repr
 from playground.tasks.vocabulary import UnknownSymbolError, Vocabulary
 from playground.training.config import RunConfig
 

@@ -307,7 +307,7 @@ def rank_heads(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     subject = runs[0].subject
     ablation = Ablation(subject, EVAL_EXAMPLES)
     effects = sorted(
-        (ablation.ablate([head]) for head in all_heads(subject.config.model)),
+        (ablation.ablate([head]) for head in all_heads(subject.transformer.config)),
         key=lambda each: -each.log_prob_drop,
     )
     first, kind = effects[0], effects[0].components[0].kind

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from playground.models.config import ConfigError, short_repr
+from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 from playground.runs.registry import Registry
 from playground.runs.run import WEIGHTS_EVICTED, Run, UserError, owner_id

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .config import ModelConfig
+from .config import StackConfig
 from .position_encoding import RelativePositionEncoding
 
 
@@ -59,7 +59,7 @@ class MultiHeadAttention(nn.Module):
     """
 
     def __init__(
-        self, config: ModelConfig, position_encoding: RelativePositionEncoding | None = None
+        self, config: StackConfig, position_encoding: RelativePositionEncoding | None = None
     ) -> None:
         super().__init__()
         d_model, bias = config.d_model, config.bias and config.attention_bias

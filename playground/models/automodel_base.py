@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import GenerationConfig, PreTrainedConfig, StoppingCriteria
 
-from .config import ModelConfig
+from .base_config import BaseConfig
 
 PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
 # labels that the loss ignores, by transformers' convention; it ignores PAD, too
@@ -28,7 +28,7 @@ class ArchitectureConfig(PreTrainedConfig):
         ConfigError: a ValueError, for invalid sizes.
     """
 
-    model_config_class: ClassVar[type[ModelConfig]]
+    model_config_class: ClassVar[type[BaseConfig]]
     attribute_map: ClassVar[dict[str, str]] = {
         "hidden_size": "d_model",
         "num_attention_heads": "n_heads",
@@ -44,7 +44,9 @@ class ArchitectureConfig(PreTrainedConfig):
         )
         for name in names:
             setattr(self, name, getattr(sizes, name))
-        tied = {"tie_word_embeddings": sizes.tie_output_embeddings}
+        tied: dict[str, Any] = {
+            "tie_word_embeddings": getattr(sizes, "tie_output_embeddings", False)
+        }
         super().__init__(**(tied | SPECIAL_TOKEN_IDS | self.defaults | values))
 
     def to_model_config(self) -> Any:

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .config import ModelConfig
+from .config import StackConfig
 
 
 def build_token_embedding(vocab_size: int, d_model: int) -> nn.Embedding:
@@ -42,7 +42,7 @@ class InputEmbedding(nn.Module):
     position_embedding: Tensor | None  # PD
 
     def __init__(
-        self, config: ModelConfig, token_embedding: nn.Embedding, side: str = "target"
+        self, config: StackConfig, token_embedding: nn.Embedding, side: str = "target"
     ) -> None:
         super().__init__()
         self.token_embedding = token_embedding

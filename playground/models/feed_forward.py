@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .config import ModelConfig
+from .config import StackConfig
 
 # GELU(x) = x * P(a standard normal number <= x) (Hendrycks and Gimpel 2016)
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
@@ -16,7 +16,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.
 class FeedForward(nn.Module):
     """The same network at every position: D -> F -> D with an activation between."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: StackConfig) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[config.activation]
         self.up_proj = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
@@ -35,7 +35,7 @@ class SwiGLU(nn.Module):
     parameters stays that of two matrices. Here d_ff is used as configured.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: StackConfig) -> None:
         super().__init__()
         self.gate_proj = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
         self.up_proj = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
@@ -47,6 +47,6 @@ class SwiGLU(nn.Module):
         return self.down_proj(F.silu(self.gate_proj(x_BSD)) * self.up_proj(x_BSD))
 
 
-def build_feed_forward(config: ModelConfig) -> FeedForward | SwiGLU:
+def build_feed_forward(config: StackConfig) -> FeedForward | SwiGLU:
     """Build the feed-forward network with the config's activation."""
     return SwiGLU(config) if config.activation == "swiglu" else FeedForward(config)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from .attention import MultiHeadAttention
-from .config import ModelConfig
+from .config import StackConfig
 from .feed_forward import build_feed_forward
 from .position_encoding import build_position_encoding
 
 NORM_EPS = 1e-5  # as in nn.LayerNorm; it keeps a vector of zeros at zero
 
 
-def build_norm(config: ModelConfig) -> nn.LayerNorm | nn.RMSNorm:
+def build_norm(config: StackConfig) -> nn.LayerNorm | nn.RMSNorm:
     """Build layer norm, or RMSNorm (Zhang and Sennrich 2019), which subtracts no mean."""
     if config.norm_type == "rms":
         return nn.RMSNorm(config.d_model, NORM_EPS)
@@ -26,7 +26,7 @@ class ResidualNorm(nn.Module):
     pre (Xiong et al. 2020):       x + Dropout(Sublayer(Norm(x)))
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: StackConfig) -> None:
         super().__init__()
         self.norm = build_norm(config)
         self.dropout = nn.Dropout(config.dropout)
@@ -49,7 +49,7 @@ class EncoderLayer(nn.Module):
     are those of the past only; the caller still passes the causal mask.
     """
 
-    def __init__(self, config: ModelConfig, causal: bool = False) -> None:
+    def __init__(self, config: StackConfig, causal: bool = False) -> None:
         super().__init__()
         self.self_attn = MultiHeadAttention(config, build_position_encoding(config, causal))
         self.self_attn_residual = ResidualNorm(config)
@@ -78,7 +78,7 @@ class KVCache:
     """
 
     def __init__(
-        self, config: ModelConfig, batch_size: int, n_positions: int, like: Tensor
+        self, config: StackConfig, batch_size: int, n_positions: int, like: Tensor
     ) -> None:
         """Allocate a cache on the device of `like`, with its type."""
         shape_BGM = (batch_size, config.n_kv_heads_resolved, n_positions)
@@ -97,7 +97,7 @@ class KVCache:
 class DecoderLayer(nn.Module):
     """Self-attention, cross-attention to the memory, then the feed-forward network."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: StackConfig) -> None:
         super().__init__()
         self.self_attn = MultiHeadAttention(config, build_position_encoding(config, causal=True))
         self.self_attn_residual = ResidualNorm(config)

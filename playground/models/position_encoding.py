@@ -11,7 +11,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .config import T5_NUM_BUCKETS, ModelConfig
+from .config import StackConfig
+from .parameter_count import T5_NUM_BUCKETS
 
 T5_MAX_DISTANCE = 128  # positions; T5 does not distinguish larger distances
 
@@ -36,7 +37,7 @@ class RotaryEmbedding(RelativePositionEncoding):
     a pair is a convention: this is LLaMA's; the paper pairs neighbours.
     """
 
-    def __init__(self, config: ModelConfig, causal: bool) -> None:
+    def __init__(self, config: StackConfig, causal: bool) -> None:
         super().__init__()
         self.head_size = config.key_size
 
@@ -73,7 +74,7 @@ class ALiBi(RelativePositionEncoding):
     mirror image.
     """
 
-    def __init__(self, config: ModelConfig, causal: bool) -> None:
+    def __init__(self, config: StackConfig, causal: bool) -> None:
         super().__init__()
         self.n_heads = config.n_heads
 
@@ -102,7 +103,7 @@ class T5RelativePositionBias(RelativePositionEncoding):
     here learns its own numbers; in T5 the layers share them.
     """
 
-    def __init__(self, config: ModelConfig, causal: bool) -> None:
+    def __init__(self, config: StackConfig, causal: bool) -> None:
         super().__init__()
         self.causal = causal
         self.relative_attention_bias = nn.Parameter(torch.randn(T5_NUM_BUCKETS, config.n_heads))
@@ -140,7 +141,7 @@ def relative_position_bucket(relative_position_QM: Tensor, causal: bool) -> Tens
 POSITION_ENCODINGS = {"rope": RotaryEmbedding, "alibi": ALiBi, "t5": T5RelativePositionBias}
 
 
-def build_position_encoding(config: ModelConfig, causal: bool) -> RelativePositionEncoding:
+def build_position_encoding(config: StackConfig, causal: bool) -> RelativePositionEncoding:
     """Build the position encoding of a self-attention; `causal` in a decoder."""
     if config.position_type not in POSITION_ENCODINGS:  # vectors are added to the embeddings
         return RelativePositionEncoding()

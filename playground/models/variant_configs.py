@@ -1,168 +1,107 @@
-"""Sizes of the other architectures, beside the encoder-decoder.
+"""Sizes of the other architectures. Each class declares the settings that it takes.
 
-This file does not import torch, because forms and command lines use it too. Settings that an
-architecture does not use are rejected.
+This file does not import torch, because forms and command lines use it too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import ClassVar
+from dataclasses import dataclass
 
-from .config import MAX_ATTENTION_SCORES, POSITION_TYPES, ConfigError, ModelConfig, config_field
+from .base_config import AttentionConfig, BaseConfig
+from .config import POSITION_TYPES, StackConfig
+from .config_fields import ConfigError, config_field
+from .parameter_count import count_library_layer, count_linear, count_stack
 
-
-def all_but(*used: str) -> frozenset[str]:
-    """Return all settings of `ModelConfig` except `used` and those of the task."""
-    return frozenset(each.name for each in fields(ModelConfig)) - {
-        *used,
-        "source_vocab_size",
-        "target_vocab_size",
-        "max_positions",
-    }
+# Single stacks have no positions that depend on where a source ends and a target begins.
+SINGLE_STACK_POSITION_TYPES = tuple(
+    name for name in POSITION_TYPES if name not in ("learned-from-end", "randomized")
+)
+GATES_PER_CELL = {"rnn": 1, "lstm": 4, "gru": 3}
 
 
-def attention_parameters(d: int, bias: bool = True) -> int:
-    """Count the parameters of one attention: query, key, value and output projections."""
-    return 4 * d * d + (4 * d if bias else 0)
-
-
-def feed_forward_parameters(d: int, d_ff: int) -> int:
-    """Count the parameters of a feed-forward network D -> F -> D with biases."""
-    return 2 * d * d_ff + d_ff + d
+def check_shared_vocabulary(config: BaseConfig) -> None:
+    """Raise ConfigError if source and target have vocabularies of different sizes."""
+    if config.source_vocab_size != config.target_vocab_size:
+        raise ConfigError(
+            "target_vocab_size",
+            f"target_vocab_size is {config.target_vocab_size}, but this architecture has a "
+            f"single vocabulary; make it {config.source_vocab_size}, equal to source_vocab_size",
+        )
 
 
 @dataclass(frozen=True)
-class SharedVocabularyConfig(ModelConfig):
-    """Sizes of a model with one table of token embeddings for source and target."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.source_vocab_size != self.target_vocab_size:
-            raise ConfigError(
-                "target_vocab_size",
-                f"target_vocab_size is {self.target_vocab_size}, but this architecture has a "
-                f"single vocabulary; make it {self.source_vocab_size}, equal to source_vocab_size",
-            )
-
-
-@dataclass(frozen=True)
-class TorchTransformerConfig(ModelConfig):
+class TorchTransformerConfig(AttentionConfig):
     """Sizes of the encoder-decoder from PyTorch's own layers."""
 
-    unused: ClassVar[frozenset[str]] = all_but(
-        "d_model", "n_heads", "n_layers", "d_ff", "dropout", "norm_placement"
+    norm_placement: str = config_field(
+        "pre",
+        "Layer norm before each sublayer (pre), or after its result was added (post, the paper's).",
+        choices=("pre", "post"),
     )
 
     def parameter_count(self) -> int:
-        d, norm = self.d_model, 2 * self.d_model
-        encoder_layer = attention_parameters(d) + feed_forward_parameters(d, self.d_ff) + 2 * norm
-        decoder_layer = (
-            2 * attention_parameters(d) + feed_forward_parameters(d, self.d_ff) + 3 * norm
-        )
-        final_norms = 2 * norm if self.norm_placement == "pre" else 0
-        tables = (self.source_vocab_size + self.target_vocab_size + 2 * self.max_positions + 1) * d
-        return (
-            self.n_layers * (encoder_layer + decoder_layer)
-            + final_norms
-            + tables
-            + self.target_vocab_size * (d + 1)
-        )
-
-
-# Settings of the architectures with a single stack of our own layers.
-OF_ONE_STACK = (
-    "d_model",
-    "n_heads",
-    "n_kv_heads",
-    "d_k",
-    "d_v",
-    "n_layers",
-    "d_ff",
-    "activation",
-    "dropout",
-    "norm_placement",
-    "norm_type",
-    "position_type",
-    "sinusoidal_scale",
-    "attention_bias",
-    "bias",
-)
+        d = self.d_model
+        final_norms = 2 * 2 * d if self.norm_placement == "pre" else 0
+        n_tables = self.source_vocab_size + self.target_vocab_size + 2 * self.max_positions + 1
+        layers = count_library_layer(d, self.d_ff) + count_library_layer(d, self.d_ff, True)
+        output = count_linear(d, self.target_vocab_size)
+        return self.n_layers * layers + final_norms + n_tables * d + output
 
 
 @dataclass(frozen=True)
-class EncoderOnlyConfig(ModelConfig):
+class SingleStackConfig(StackConfig):
+    """Sizes of one stack of our own layers."""
+
+    position_type: str = config_field(
+        "learned",
+        "Position encoding. Vectors added to the token embeddings: learned or sinusoidal. Inside "
+        "self-attention: rope, alibi, t5. Or none.",
+        choices=SINGLE_STACK_POSITION_TYPES,
+    )
+
+
+@dataclass(frozen=True)
+class EncoderOnlyConfig(SingleStackConfig):
     """One stack of encoder layers, as in BERT (Devlin et al. 2019).
 
     It predicts a token at each position.
     """
 
-    unused: ClassVar[frozenset[str]] = all_but(*OF_ONE_STACK)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        reject_seq2seq_positions(self)
-
     def parameter_count(self) -> int:
-        positions = self.max_positions * self.d_model if self.position_type == "learned" else 0
-        output = self.target_vocab_size * (self.d_model + int(self.bias))
-        return stack_parameters(self) + positions + self.source_vocab_size * self.d_model + output
+        n_positions = self.max_positions if self.position_type == "learned" else 0
+        embeddings = (self.source_vocab_size + n_positions) * self.d_model
+        output = count_linear(self.d_model, self.target_vocab_size, self.bias)
+        return count_stack(self) + embeddings + output
 
 
 @dataclass(frozen=True)
-class DecoderOnlyConfig(SharedVocabularyConfig):
+class DecoderOnlyConfig(SingleStackConfig):
     """One stack of causal layers over source and target (as in GPT; Radford et al. 2018)."""
 
-    unused: ClassVar[frozenset[str]] = all_but(*OF_ONE_STACK, "tie_output_embeddings")
+    tie_output_embeddings: bool = config_field(
+        False, "The output layer uses the target's token embeddings as its weights."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        reject_seq2seq_positions(self)
+        check_shared_vocabulary(self)
 
     def parameter_count(self) -> int:
-        positions = (
-            self.sequence_length(self.max_positions, self.max_positions) * self.d_model
-            if self.position_type == "learned"
-            else 0
-        )
-        output = int(self.bias) * self.target_vocab_size + (
-            0 if self.tie_output_embeddings else self.target_vocab_size * self.d_model
-        )
-        return stack_parameters(self) + positions + self.source_vocab_size * self.d_model + output
+        n_vectors = self.source_vocab_size
+        n_vectors += 0 if self.tie_output_embeddings else self.target_vocab_size
+        if self.position_type == "learned":
+            n_vectors += self.sequence_length(self.max_positions, self.max_positions)
+        output_bias = self.target_vocab_size if self.bias else 0
+        return count_stack(self) + n_vectors * self.d_model + output_bias
 
     def sequence_length(self, source: int, target: int) -> int:
         return source + target
 
 
-def stack_parameters(config: ModelConfig) -> int:
-    """Count the parameters of a stack of our own encoder layers with its final norm."""
-    attention, position_encoding, feed_forward, norm = config.parameter_breakdown()
-    return config.n_layers * (attention + position_encoding + feed_forward + 2 * norm) + (
-        norm if config.norm_placement == "pre" else 0
-    )
-
-
-def reject_seq2seq_positions(config: ModelConfig) -> None:
-    """Reject positions that depend on where a source ends and a target begins."""
-    if config.position_type in ("learned-from-end", "randomized"):
-        others = [each for each in POSITION_TYPES if each not in ("learned-from-end", "randomized")]
-        raise ConfigError(
-            "position_type",
-            f"position_type is {config.position_type!r}, which only the encoder-decoder has; "
-            f"choose one of {', '.join(others)}",
-        )
-
-
-GATES_PER_CELL = {"rnn": 1, "lstm": 4, "gru": 3}
-
-
 @dataclass(frozen=True)
-class RNNSeq2SeqConfig(ModelConfig):
+class RNNSeq2SeqConfig(BaseConfig):
     """Sizes of a recurrent encoder and decoder; d_model is the size of the hidden state."""
 
-    unused: ClassVar[frozenset[str]] = all_but("d_model", "n_layers", "dropout")
-
-    n_heads: int = config_field(1, "Recurrent models have a single attention head.", low=1, high=64)
     cell: str = config_field(
         "gru",
         "Type of the recurrent cell: plain RNN, LSTM or GRU.",
@@ -176,70 +115,62 @@ class RNNSeq2SeqConfig(ModelConfig):
 
     def parameter_count(self) -> int:
         d, gates = self.d_model, GATES_PER_CELL[self.cell]
-        cell = gates * (2 * d * d + 2 * d)
+        cell = 2 * count_linear(d, gates * d)
         # the input of the first decoder cell contains the context, too
         context_input = gates * d * d if self.attention == "additive" else 0
         attention = {"none": 0, "additive": 2 * d * d + d + d, "dot": 2 * d * d + d}[self.attention]
         embeddings = (self.source_vocab_size + self.target_vocab_size) * d
-        return (
-            2 * self.n_layers * cell
-            + context_input
-            + attention
-            + embeddings
-            + self.target_vocab_size * (d + 1)
-        )
+        output = count_linear(d, self.target_vocab_size)
+        return 2 * self.n_layers * cell + context_input + attention + embeddings + output
 
     def extra_activations(self, source: int, target: int) -> int:
         # the hidden layer of the additive attention, for each pair of positions
         return source * target * self.d_model if self.attention == "additive" else 0
 
-    def max_batch_size(self, length: int) -> int:
-        return max(1, min(512, MAX_ATTENTION_SCORES // (self.d_model * length)))
+
+@dataclass(frozen=True)
+class HuggingFaceConfig(AttentionConfig):
+    """The settings of a model of transformers that can be chosen here."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_shared_vocabulary(self)
 
 
 @dataclass(frozen=True)
-class BertSizes(SharedVocabularyConfig):
+class BertSizes(HuggingFaceConfig):
     """The settings of transformers' BertConfig that can be chosen here."""
-
-    unused: ClassVar[frozenset[str]] = all_but("d_model", "n_heads", "n_layers", "d_ff", "dropout")
 
     def parameter_count(self) -> int:
         d, norm = self.d_model, 2 * self.d_model
         embeddings = (self.source_vocab_size + 2 * self.max_positions + 2) * d + norm
-        layer = attention_parameters(d) + feed_forward_parameters(d, self.d_ff) + 2 * norm
-        return embeddings + self.n_layers * layer + d * d + d + norm + self.target_vocab_size
+        head = count_linear(d, d) + norm + self.target_vocab_size
+        return embeddings + self.n_layers * count_library_layer(d, self.d_ff) + head
 
     def sequence_length(self, source: int, target: int) -> int:
         return source + self.max_positions
 
 
 @dataclass(frozen=True)
-class GPT2Sizes(SharedVocabularyConfig):
+class GPT2Sizes(HuggingFaceConfig):
     """The settings of transformers' GPT2Config that can be chosen here."""
-
-    unused: ClassVar[frozenset[str]] = all_but("d_model", "n_heads", "n_layers", "d_ff", "dropout")
 
     def parameter_count(self) -> int:
         d, norm = self.d_model, 2 * self.d_model
-        layer = attention_parameters(d) + feed_forward_parameters(d, self.d_ff) + 2 * norm
-        return (self.source_vocab_size + 2 * self.max_positions) * d + self.n_layers * layer + norm
+        embeddings = (self.source_vocab_size + 2 * self.max_positions) * d
+        return embeddings + self.n_layers * count_library_layer(d, self.d_ff) + norm
 
     def sequence_length(self, source: int, target: int) -> int:
         return source + target
 
 
 @dataclass(frozen=True)
-class BartSizes(SharedVocabularyConfig):
+class BartSizes(HuggingFaceConfig):
     """The settings of transformers' BartConfig that can be chosen here."""
-
-    unused: ClassVar[frozenset[str]] = all_but("d_model", "n_heads", "n_layers", "d_ff", "dropout")
 
     def parameter_count(self) -> int:
         d, norm = self.d_model, 2 * self.d_model
-        encoder_layer = attention_parameters(d) + feed_forward_parameters(d, self.d_ff) + 2 * norm
-        decoder_layer = (
-            2 * attention_parameters(d) + feed_forward_parameters(d, self.d_ff) + 3 * norm
-        )
         # the first two positions of each table are never used
-        tables = (self.source_vocab_size + 2 * (self.max_positions + 2)) * d
-        return tables + 2 * norm + self.n_layers * (encoder_layer + decoder_layer)
+        embeddings = (self.source_vocab_size + 2 * (self.max_positions + 2)) * d
+        layers = count_library_layer(d, self.d_ff) + count_library_layer(d, self.d_ff, True)
+        return embeddings + 2 * norm + self.n_layers * layers

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from playground.models.config import ConfigError, format_number
+from playground.models.config_fields import ConfigError, format_number
 from playground.training.config import RunConfig
 from playground.training.env import env_bytes, env_number
 

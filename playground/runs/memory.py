@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.training.config import RunConfig
 
 TORCH_BASELINE_BYTES = 400_000_000  # bytes that a worker takes before it builds a model

@@ -28,7 +28,7 @@ from typing import Any
 import filelock
 import psutil
 
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.training.atomic_write import clean_up_stale, remedy
 from playground.training.config import (
     MAX_CHANGES,
@@ -1286,7 +1286,7 @@ def _completed_future(response: Response) -> Future[Response]:
 
 def _default_name(config: RunConfig) -> str:
     """Return the default name of a run."""
-    layers, heads = config.model.n_layers, config.model.n_heads
+    layers, heads = config.model.n_layers, config.model.attention_heads
     size = "" if (layers, heads) == (2, 4) else f", {layers} × {heads}"
     return f"{task_label(config)}{architecture_suffix(config)}{size}"
 

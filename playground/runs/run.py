@@ -27,7 +27,7 @@ from typing import Any
 
 from playground.architectures import ARCHITECTURES
 from playground.compat import upgrade_run_record
-from playground.models.config import short_repr
+from playground.models.config_fields import short_repr
 from playground.training.atomic_write import write_file
 from playground.training.config import (
     RESULT_NEUTRAL_SETTINGS,
@@ -547,7 +547,7 @@ def to_summary(run: Run) -> dict[str, Any]:
         "name": run.name,
         "status": run.status,
         "task": task_label(run.config),
-        "shape": [model.n_layers, model.n_heads, model.d_model],
+        "shape": [model.n_layers, model.attention_heads, model.d_model],
         "parameters": model.parameter_count(),
         "step": run.step,
         "max_steps": run.steps,

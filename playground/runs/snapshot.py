@@ -30,7 +30,7 @@ class SnapshotBuilder:
         self.task, self.config, self.device = task, config.task, device
         low, high = config.task.min_length, config.task.max_length
         # An upper bound: some architectures have fewer kinds of attention.
-        heads = len(ATTENTION_KINDS) * config.model.n_layers * config.model.n_heads
+        heads = len(ATTENTION_KINDS) * config.model.n_layers * config.model.attention_heads
         fits = max(3, min(MAX_PROBE_LENGTH, int((MAX_WEIGHTS / heads) ** 0.5) - 1))
         length = min(high, max(low, PROBE_LENGTH), fits)
         self._length = length

@@ -37,7 +37,7 @@ import filelock
 import torch
 
 from playground.evaluation import EvalResult
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.training.atomic_write import clean_up_stale, is_read_only, remove_dir
 from playground.training.checkpoint import (
     WeightsSerializer,

@@ -200,7 +200,7 @@ class WorkerProcess:
         finally:
             self.exited.set()
             with suppress(queue.Full):
-                self._outbox.put_nowait(None)  # lets _write end
+                self._outbox.put_nowait(None)  # ends _send_loop
 
     def _send_loop(self) -> None:
         while (message := self._outbox.get()) is not None:
@@ -229,7 +229,7 @@ class WorkerProcess:
             finally:
                 self.exited.set()
                 with suppress(queue.Full):
-                    self._outbox.put_nowait(None)  # lets _write end
+                    self._outbox.put_nowait(None)  # ends _send_loop
                 self._connection.close()
 
     def _receive_loop(self) -> None:

@@ -21,7 +21,6 @@ class Task:
     To add a task, write a subclass with a name and `target`, and add it to `TASKS` (specs.py).
     `target` processes a whole padded batch at once. An example is the rule "drop the first symbol":
 
-
         class Tail(Task):
             name, example = "tail", ("3 1 4", "1 4")
 
@@ -31,7 +30,7 @@ class Task:
 
     name: str
     example: tuple[str, str]
-    all_strata: tuple[int, ...] = ()  # every value of `kinds`; empty if the task has no strata
+    all_strata: tuple[int, ...] = ()  # every value of `strata`; empty if the task has no strata
     max_enumerated = 200_000  # up to this many sources of a length are listed instead of sampled
 
     def __init__(self, n_symbols: int = 10) -> None:

@@ -60,7 +60,7 @@ class Vocabulary:
         if not self.single_characters:
             return text.split()
         spaced = text if "," in self.token_ids else text.replace(",", " ")
-        return [sign for sign in spaced if not sign.isspace()]
+        return [character for character in spaced if not character.isspace()]
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of `text`, without SOS and EOS.

@@ -29,7 +29,7 @@ from playground.architectures import load_architecture
 from playground.architectures.base import Seq2SeqModel
 from playground.compat import old_weight_name, upgrade_metrics
 from playground.evaluation import EvalResult
-from playground.models.config import short_repr
+from playground.models.config_fields import short_repr
 
 from .atomic_write import wait_for_replacement, write_dir
 from .config import RunConfig, TrainConfig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.tasks import LOOKUP
 
 from .config import RunConfig, TaskConfig
@@ -33,9 +33,10 @@ def training_command(manifest: Manifest) -> str | None:
     candidates = []
     for name in PRESETS:
         base = preset_config(name, fixed).to_flat()
-        candidates.append(
-            (name, {key: value for key, value in config.to_flat().items() if value != base[key]})
-        )
+        if base["architecture"] != config.architecture:
+            continue
+        changed = {key: value for key, value in config.to_flat().items() if value != base[key]}
+        candidates.append((name, changed))
     preset, options = min(candidates, key=lambda way: len(way[1]))
     words = ["python -m playground train", f"--task {task.task}"]
     words += [f"--n-symbols {task.n_symbols}"] if task.n_symbols != TaskConfig().n_symbols else []

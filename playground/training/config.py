@@ -12,10 +12,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from playground.architectures import ARCHITECTURES
-from playground.compat import setting_name, upgrade_settings
-from playground.models.config import (
+from playground.compat import FOREIGN_DEFAULTS, setting_name, upgrade_settings
+from playground.models.base_config import BaseConfig
+from playground.models.config import ModelConfig
+from playground.models.config_fields import (
     ConfigError,
-    ModelConfig,
     config_field,
     short_repr,
     validate_field,
@@ -249,7 +250,7 @@ class RunConfig:
     """
 
     task: TaskConfig = field(default_factory=TaskConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: BaseConfig = field(default_factory=ModelConfig)
     training: TrainConfig = field(default_factory=TrainConfig)
     architecture: str = "transformer"
 
@@ -323,6 +324,7 @@ class RunConfig:
                 f"{', '.join(ARCHITECTURES)}",
             )
         config_class = ARCHITECTURES[architecture].config_class
+        values = drop_foreign_defaults(values, config_class)
         foreign = sorted(
             name
             for name in values
@@ -332,7 +334,8 @@ class RunConfig:
         if foreign:
             raise ConfigError(
                 foreign[0],
-                f"{foreign[0]} is not a setting of the architecture {architecture!r}; leave it out",
+                f"{foreign[0]} is {short_repr(values[foreign[0]])}, but the architecture "
+                f"{architecture!r} does not have this setting; leave it out",
             )
         unknown = sorted(set(values) - set(section_of_field()))
         if unknown:
@@ -387,21 +390,19 @@ class RunConfig:
         width = m.sequence_length(
             self.task.max_sequence_length + 1, self.task.max_sequence_length + 1
         )
-        # all heads together may be wider than d_model
-        inside = max(m.d_model, m.n_heads * max(m.key_size, m.value_size))
-        d_ff = 2 * m.d_ff if m.activation == "swiglu" else m.d_ff
+        inside, d_ff, n_heads = m.layer_sizes()
         training = (
             rows
             * width
             * (
-                m.n_layers * (16 * m.d_model + 24 * inside + 6 * d_ff + 10 * m.n_heads * width)
+                m.n_layers * (16 * m.d_model + 24 * inside + 6 * d_ff + 10 * n_heads * width)
                 + 4 * m.target_vocab_size
             )
         ) + rows * m.extra_activations(self.task.max_length + 1, self.task.max_sequence_length + 1)
         scoring = (
             m.max_batch_size(width)
             * width
-            * (4 * m.d_model + 8 * inside + 2 * d_ff + 4 * m.n_heads * width)
+            * (4 * m.d_model + 8 * inside + 2 * d_ff + 4 * n_heads * width)
         )
         return 16 * m.parameter_count() + 4 * (training + scoring)
 
@@ -521,6 +522,23 @@ def section_of_field() -> dict[str, str]:
         for kind in kinds
         for each in dataclasses.fields(kind)
     }
+
+
+def drop_foreign_defaults(
+    values: Mapping[str, Any], config_class: type[BaseConfig]
+) -> dict[str, Any]:
+    """Return settings without those of other architectures that have their default value.
+
+    So the settings of one architecture can be used for another one.
+    """
+
+    def is_foreign_default(name: str, value: Any) -> bool:
+        if section_of_field().get(name) != "model" or name in config_class.__dataclass_fields__:
+            return False
+        defaults = [field_named(name).default, FOREIGN_DEFAULTS.get(name, ...)]
+        return any(type(value) is type(default) and value == default for default in defaults)
+
+    return {name: value for name, value in values.items() if not is_foreign_default(name, value)}
 
 
 def default_max_length(task: Any) -> int:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from playground.architectures.base import Seq2SeqModel
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 

@@ -7,7 +7,7 @@ import math
 import os
 from dataclasses import dataclass
 
-from playground.models.config import format_number, short_repr
+from playground.models.config_fields import format_number, short_repr
 
 log = logging.getLogger(__name__)
 

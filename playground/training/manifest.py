@@ -18,9 +18,9 @@ from typing import Any, NoReturn
 import playground
 from playground.architectures import ARCHITECTURES
 from playground.compat import upgrade_manifest
-from playground.models.config import ConfigError, short_repr
+from playground.models.config_fields import ConfigError, short_repr
 
-from .config import RunConfig, SettingChange, TaskConfig, TrainConfig
+from .config import RunConfig, SettingChange, TaskConfig, TrainConfig, drop_foreign_defaults
 
 SCHEMA_VERSION = 2
 MANIFEST_KEYS = {
@@ -115,9 +115,12 @@ def read_manifest(folder: Path) -> Manifest:
                 f"architecture is {short_repr(architecture)}; choose one of "
                 f"{', '.join(ARCHITECTURES)}"
             )
+        config_class = ARCHITECTURES[architecture].config_class
+        if isinstance(content["model"], dict):
+            content["model"] = drop_foreign_defaults(content["model"], config_class)
         config = RunConfig(
             task=_parse_section(TaskConfig, content, "task"),
-            model=_parse_section(ARCHITECTURES[architecture].config_class, content, "model"),
+            model=_parse_section(config_class, content, "model"),
             training=_parse_section(TrainConfig, content, "training"),
             architecture=architecture,
         )

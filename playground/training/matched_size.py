@@ -10,7 +10,8 @@ import dataclasses
 import math
 
 from playground.architectures import ARCHITECTURES
-from playground.models.config import ConfigError, ModelConfig
+from playground.models.base_config import AttentionConfig, BaseConfig
+from playground.models.config_fields import ConfigError
 
 from .config import RunConfig
 from .presets import architecture_preset
@@ -62,12 +63,12 @@ def match_parameter_count(config: RunConfig, architecture: str) -> RunConfig:
     base_settings = (
         shared_sizes | dict(spec.overrides) | {name: fields[name] for name in COPIED_SETTINGS}
     )
-    heads = base_settings.get("n_heads", spec.config_class.n_heads)
+    heads = base_settings.get("n_heads", getattr(spec.config_class, "n_heads", 1))
     base_settings["d_model"] = max(1, round(base_settings["d_model"] / heads)) * heads
     start = architecture_preset(architecture, **base_settings).model
     sizes = (
         _fit_depth_and_d_ff(start, target_count)
-        if "d_ff" in spec.setting_names()
+        if isinstance(start, AttentionConfig)
         else _fit_d_model(start, target_count)
     )
     result = architecture_preset(architecture, **base_settings | sizes)
@@ -81,7 +82,7 @@ def match_parameter_count(config: RunConfig, architecture: str) -> RunConfig:
     return result
 
 
-def _fit_depth_and_d_ff(start: ModelConfig, target_count: int) -> dict[str, int]:
+def _fit_depth_and_d_ff(start: AttentionConfig, target_count: int) -> dict[str, int]:
     """Find the d_model, n_layers and d_ff with the closest parameter count.
 
     Among the depths that can reach it, the one whose d_ff is closest to the default ratio wins.
@@ -113,7 +114,7 @@ def _fit_depth_and_d_ff(start: ModelConfig, target_count: int) -> dict[str, int]
     return fallback
 
 
-def _fit_d_model(start: ModelConfig, target_count: int) -> dict[str, int]:
+def _fit_d_model(start: BaseConfig, target_count: int) -> dict[str, int]:
     """Find the d_model with the closest parameter count."""
 
     def error(width: int) -> int:

@@ -16,7 +16,7 @@ from torch import Tensor
 from playground.architectures import load_architecture
 from playground.architectures.base import Seq2SeqModel
 from playground.evaluation import EvalResult, aggregate, count_correct
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.tasks import LOOKUP, PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set, sample_training_batch
 from playground.tasks.task import Batch

@@ -28,7 +28,7 @@ from starlette.requests import Request
 from playground.architectures import ARCHITECTURES
 from playground.comparison.export import latest_rows
 from playground.compat import add_old_keys, upgrade_settings
-from playground.models.config import ConfigError, short_repr
+from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.registry import CLIENT_ADDRESS, Registry
 from playground.runs.run import ACTIVE_STATUSES, UserError
 from playground.stats import wilson_interval

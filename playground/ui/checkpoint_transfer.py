@@ -30,7 +30,7 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.runs.export import CHECKPOINT_FILES, export_checkpoint
 from playground.runs.registry import Registry
 from playground.runs.run import MAX_NAME_LENGTH, Run, UserError

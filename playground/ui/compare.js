@@ -16,7 +16,7 @@
 //
 // Shared by the views: `state.subject` (the selected model), `keep(name, value)` and `saved(name)`
 // (browser storage),
-//   asker(key, {...})     runs one job at a time, with a progress line; it survives a reload
+//   createJobRunner(key, {...})  runs one job at a time, with a progress line; it survives a reload
 //   modelField({...})     a field for a pretrained model that shows its download size first
 //   modelFacts, loadModelFacts(names)  information on pretrained models; a view requests it in show()
 //   subjectNow()          the list entry of the selected model: name, task, parameters
@@ -74,13 +74,13 @@ $(".link").addEventListener("click", () => copyText(buildViewLink(), $(".link"),
 // ---------------------------------------------------------------- jobs
 const TERMINAL_STATUSES = ["done", "failed", "cancelled"];
 // Run one job at a time. Callbacks of the view:
-//   begun(what, anew)           the job started, or (`anew` is false) was restored after a reload
-//   rows(new rows, response, payload)  new result rows
-//   progress(response, payload)           a status update of an active job
-//   over(response, payload)            the job ended; the returned text stays in the progress line
+//   onStart(payload, isNew)           the job started, or (not `isNew`) was restored after a reload
+//   onRows(rows, response, payload)   new result rows
+//   onProgress(response, payload)     a status update of an active job
+//   onFinish(response, payload)       the job ended; the returned text stays in the progress line
 // The view inserts `line`: it shows the progress and has buttons to cancel and to retry. Its space
 // is reserved, so the layout does not shift.
-function createJobRunner(key, { begun: onStart = () => {}, rows: onRows = () => {}, progress: onProgress = () => {}, over: onFinish = () => {} } = {}) {
+function createJobRunner(key, { onStart = () => {}, onRows = () => {}, onProgress = () => {}, onFinish = () => {} } = {}) {
   const words = el("span", { className: "words" }),
     amount = el("span", { className: "amount" }),
     bar = el("i"),

@@ -18,16 +18,16 @@ const DISPLAY_CAPTIONS = {
 };
 // Captions for the user's model. Single-stack architectures have source and answer in one sequence.
 const OWN_CAPTIONS = {
-  cross: "Rows: the answer. Columns: the source.",
+  cross: "Rows: the generated tokens. Columns: the source.",
   encoder: "Rows: the source. Columns: the source.",
-  decoder: "Rows: the answer. Columns: earlier tokens of the answer.",
+  decoder: "Rows: the generated tokens. Columns: the tokens before them.",
 };
 const OWN_SINGLE_STACK_CAPTIONS = {
   encoder:
-    "Rows and columns: the input positions, where the answer is predicted (SOS: blanks if " +
+    "Rows and columns: the input positions, where the output is predicted (SOS: blanks if " +
     "it is longer).",
-  bert: "Rows and columns: the input tokens, then the blanks (SOS) for the answer.",
-  decoder: "Rows and columns: the input tokens, then the answer so far.",
+  bert: "Rows and columns: the input tokens, then the blanks (SOS) for the output.",
+  decoder: "Rows and columns: the input tokens, then the tokens generated so far.",
 };
 // `line`: panels that wait for their request
 const attentionView = { shape: "map", panels: [], line: [], isRunning: false };
@@ -126,15 +126,15 @@ function createAttentionPanel(i, form) {
     value:
       typeof models[i] === "string" && models[i] ? models[i] : ["bert-base-uncased", "gpt2"][i],
     change: () => {
-      panel.asker.done = true;
+      panel.runner.done = true;
       saveAttentionForm();
     },
   });
-  panel.asker = createJobRunner("attention-" + i, {
-    begun: () => {
-      panel.asker.done = true;
+  panel.runner = createJobRunner("attention-" + i, {
+    onStart: () => {
+      panel.runner.done = true;
     },
-    over: (response) => {
+    onFinish: (response) => {
       loadModelFacts([panel.field.value], true);
       if (response.status === "done") applyPretrainedResult(panel, response.result);
       runNextPanel();
@@ -174,7 +174,7 @@ function createAttentionPanel(i, form) {
     panel.kind,
     el("span", { className: "takes" }),
   );
-  panel.pretrained = el("div", {}, panel.field.box, panel.asker.line);
+  panel.pretrained = el("div", {}, panel.field.box, panel.runner.line);
   panel.grid = el("div", { className: "heads-grid" });
   panel.name = el("h4");
   panel.canvas = el("canvas", { className: "large" });
@@ -295,12 +295,12 @@ function runNextPanel() {
   const panel = attentionView.line.shift();
   attentionView.isRunning = Boolean(panel);
   if (panel)
-    runJob(panel.asker, "attention", {
+    runJob(panel.runner, "attention", {
       model: panel.field.value,
       text: attentionView.text.value,
       word: attentionView.word.value,
     }).then(() => {
-      if (!panel.asker.busy) runNextPanel();
+      if (!panel.runner.busy) runNextPanel();
     });
 }
 function autoRunAttention() {
@@ -308,7 +308,7 @@ function autoRunAttention() {
   if (attentionView.panels[1].source === "own" && !attentionView.panels[1].data) loadOwnAttention(attentionView.panels[1]);
   for (const panel of attentionView.panels)
     if (panel.source === "pretrained")
-      autoRun(panel.asker, "attention-" + panel.i, [panel.field], () => {
+      autoRun(panel.runner, "attention-" + panel.i, [panel.field], () => {
         attentionView.line.push(panel);
         if (!attentionView.isRunning) runNextPanel();
       });

@@ -70,10 +70,10 @@ VIEWS.table = {
       files: el("span", { className: "files" }),
     };
     benchmarkJob = createJobRunner("table", {
-      begun: onBenchmarkStart,
-      rows: onBenchmarkRows,
-      progress: renderResults,
-      over: onBenchmarkFinish,
+      onStart: onBenchmarkStart,
+      onRows: onBenchmarkRows,
+      onProgress: renderResults,
+      onFinish: onBenchmarkFinish,
     });
     benchmarkForm.name.setAttribute("list", "compare-names");
     benchmarkForm.name.setAttribute("aria-label", "Another model");

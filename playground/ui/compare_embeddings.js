@@ -54,7 +54,7 @@ function autoRunEmbeddings() {
   if (state.view !== "meaning" || !root.offsetParent) return;
   const part = embeddingsView.parts[embeddingsView.part];
   if (embeddingsView.part === "sizes") loadSizes();
-  else autoRun(part.asker, "free-" + part.name, part.fields, part.run);
+  else autoRun(part.runner, "free-" + part.name, part.fields, part.run);
 }
 const formatCosine = (x) => x.toFixed(2);
 
@@ -92,7 +92,7 @@ function createWordInContextForm(name) {
     empty:
       "Cosine similarity of the two occurrences after each layer. Both start with the same " +
       "vector; their contexts separate them.",
-    over(part, response) {
+    onFinish(part, response) {
       if (response.status !== "done") return "";
       embeddingsView.banks = response.result;
       renderWordInContext(part);
@@ -309,7 +309,7 @@ function createAnalogyForm(name) {
     empty:
       "The tokens nearest to the sum, and the rank of the expected word: among all tokens, " +
       "without the three input words, and without any arithmetic.",
-    over(part, response) {
+    onFinish(part, response) {
       if (response.status !== "done") return "";
       const { result } = response,
         { words, expected } = result,
@@ -383,10 +383,10 @@ function createSizesPanel() {
       el("p", { className: "hint", textContent: "Counting" }),
     ),
     line = createJobRunner("sizes", {
-      begun: () => {
+      onStart: () => {
         embeddingsView.parts.sizes.stale = false;
       },
-      over: (response) => {
+      onFinish: (response) => {
         if (response.status === "done") {
           embeddingsView.sizes = response.result;
           renderSizes();
@@ -396,7 +396,7 @@ function createSizesPanel() {
   return {
     title: "Sizes",
     about: "Parameter counts of this model and of well-known models",
-    asker: line,
+    runner: line,
     out,
     stale: true,
     box: el("div", { className: "part-sizes", hidden: true }, line.line, out),
@@ -405,9 +405,9 @@ function createSizesPanel() {
 async function loadSizes() {
   const part = embeddingsView.parts.sizes,
     own = currentModel();
-  if (!part.stale || !own || !owner || part.asker.busy) return;
+  if (!part.stale || !own || !owner || part.runner.busy) return;
   part.stale = false;
-  await runJob(part.asker, "sizes", { parameters: own.parameters, name: own.name.slice(0, 80) });
+  await runJob(part.runner, "sizes", { parameters: own.parameters, name: own.name.slice(0, 80) });
 }
 function renderSizes() {
   const { models } = embeddingsView.sizes,

@@ -44,7 +44,11 @@ VIEWS.finetune = {
         hidden: true,
       }),
     };
-    finetuneJob = createJobRunner("finetune", { begun: onFinetuneStart, rows: onFinetuneRows, over: onFinetuneFinish });
+    finetuneJob = createJobRunner("finetune", {
+      onStart: onFinetuneStart,
+      onRows: onFinetuneRows,
+      onFinish: onFinetuneFinish,
+    });
     const numbers = [
       ["steps", "Steps", 100, 1, 5000, 1, "Number of weight updates"],
       [

@@ -38,7 +38,7 @@ from playground.experiments.spec import (
     parse_value,
     to_json_value,
 )
-from playground.models.config import ConfigError, format_number, short_repr
+from playground.models.config_fields import ConfigError, format_number, short_repr
 from playground.runs.inspector_client import set_result_if_pending
 from playground.runs.registry import Registry
 from playground.runs.run import Run, UserError, owner_id

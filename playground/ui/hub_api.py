@@ -25,7 +25,7 @@ from playground.hub.formats import NotPublishableError, package_format
 from playground.hub.publisher import AutoPublisher, HubBusyError, Job, cancel
 from playground.hub.repo_ids import LICENSES
 from playground.hub.tasks import HubTask
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.runs.registry import Registry
 from playground.runs.run import Run, UserError
 from playground.training.env import secret

@@ -13,7 +13,7 @@ from typing import Any
 from playground.architectures import ARCHITECTURES
 from playground.comparison.model_facts import ARCHITECTURE_TREE
 from playground.comparison.model_facts import FAMILIES as MODEL_FAMILIES
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.runs.registry import Registry
 from playground.runs.run import Run, task_label
 from playground.runs.run import UserError as Full

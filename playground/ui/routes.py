@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.runs.run import UserError
 from playground.training.manifest import parse_strict_json
 

@@ -242,7 +242,7 @@ def describe_config(config: RunConfig) -> str:
     model = config.model
     return (
         f"{task_label(config)}{architecture_suffix(config)}, {_count(model.n_layers, 'layer')} × "
-        f"{_count(model.n_heads, 'head')}"
+        f"{_count(model.attention_heads, 'head')}"
     )
 
 

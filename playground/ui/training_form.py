@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 
 from playground.architectures import ARCHITECTURES
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.runs.limits import Limits
 from playground.runs.memory import ensure_memory_available
 from playground.tasks import LOOKUP, TASKS

@@ -264,7 +264,7 @@ def test_the_lens_and_what_adds_up_to_a_logit(page):
 def test_the_walk_down_to_a_single_number(page):
     type_sequence(page, "3 1 4")
     view(page, "walk")
-    expect(page.locator(".walk-code")).to_contain_text("playground/models/positions.py:")
+    expect(page.locator(".walk-code")).to_contain_text("playground/models/embeddings.py:")
     first = page.text_content(".walk-name")
     page.focus(".walk-on")
     page.keyboard.press("ArrowRight")

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playground.architectures import ARCHITECTURES, load_architecture
-from playground.models.config import ConfigError, ModelConfig
+from playground.models.config import ModelConfig
+from playground.models.config_fields import ConfigError
 from playground.runs.memory import ensure_memory_available
 from playground.training.checkpoint import _expected_tensors
 from playground.training.config import (

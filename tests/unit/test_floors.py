@@ -27,9 +27,7 @@ ONLY_IN = {
     "transformers": {
         *(f"models/automodel{kind}.py" for kind in AUTOMODELS),
         "hub/export.py",
-        "architectures/bert.py",
-        "architectures/gpt2.py",
-        "architectures/bart.py",
+        "architectures/huggingface.py",
     }
     | COMPARING - {"comparison/job_queue.py"},
     "huggingface_hub": {

@@ -33,9 +33,9 @@ LINEAR_LAYERS = {
     "queries": "q_proj",
     "keys": "k_proj",
     "values": "v_proj",
-    "gate": "gate_proj",
-    "widen": "up_proj",
-    "narrow": "down_proj",
+    "gate projection": "gate_proj",
+    "up projection": "up_proj",
+    "down projection": "down_proj",
 }
 MAX_ROWS, MAX_COLUMNS = 80, 128  # of a displayed tensor
 
@@ -64,7 +64,7 @@ class Origin:
         """Return the computation of one number of the stage; see `trace_cell` for the fields."""
         name, table = self.stage.name, self.stage.tensor
         value = float((table[head] if self.stage.shape.startswith("H") else table)[row, column])
-        if name in ("scores", "scores and distance", "masked scores"):
+        if name in ("scores", "biased scores", "masked scores"):
             return self._score(head, row, column, name)
         if name == "softmax":
             scores_M = self._same("masked scores")[head, row]
@@ -82,11 +82,19 @@ class Origin:
             return weighted_sum_detail(mix.terms_MK, mix.result_K, column, keys, mix.weights_M)
         if name == "output projection":
             return self._joined(row, column)
-        if name in ("queries", "keys", "values", "gate", "widen", "narrow", "logits"):
+        if name in (
+            "queries",
+            "keys",
+            "values",
+            "gate projection",
+            "up projection",
+            "down projection",
+            "logits",
+        ):
             return self._projected(head, row, column, value)
-        if name in ("turned queries", "turned keys"):
+        if name in ("rotated queries", "rotated keys"):
             return self._turned(head, row, column, value)
-        if name == "distance":
+        if name == "position bias":
             return self._distance(head, row, column, value)
         if name == "norm":
             return self._normed(row, column, value)
@@ -141,7 +149,7 @@ class Origin:
         """RoPE: rotate a pair of numbers, half a vector apart, by its angle at this position."""
         attention, before_K = (
             self._attention(),
-            self._same(self.stage.name.removeprefix("turned "))[head, row],
+            self._same(self.stage.name.removeprefix("rotated "))[head, row],
         )
         half = len(before_K) // 2
         angle = float(
@@ -185,10 +193,13 @@ class Origin:
                 self.path.stages[self.at - 1].tensor,
                 column,
             )
-        elif name in ("gate", "widen", "narrow"):
+        elif name in ("gate projection", "up projection", "down projection"):
             inside = ACTIVATIONS[self.config.activation][0]
             layer = self._layer(LINEAR_LAYERS[name])
-            input_XD, out = self._same(inside) if name == "narrow" else self._query_input(), column
+            input_XD, out = (
+                self._same(inside) if name == "down projection" else self._query_input(),
+                column,
+            )
         else:
             layer = self._layer(LINEAR_LAYERS[name])
             input_XD = (
@@ -262,7 +273,9 @@ class Origin:
         """Return a number that depends on a few other numbers."""
         name, block = self.stage.name, self.stage.block
         if name == "residual":
-            result = self._same("narrow" if "feed-forward" in block else "output projection")
+            result = self._same(
+                "down projection" if "feed-forward" in block else "output projection"
+            )
             return equation_detail(
                 "x + output",
                 [["x", float(self._input()[row, column])], ["output", float(result[row, column])]],
@@ -270,17 +283,17 @@ class Origin:
             )
         if name == "ReLU":
             return equation_detail(
-                "max(0, a)", [["a", float(self._same("widen")[row, column])]], value
+                "max(0, a)", [["a", float(self._same("up projection")[row, column])]], value
             )
         if name in ("GELU", "SwiGLU"):
-            a = self._same("widen")[row, column]
+            a = self._same("up projection")[row, column]
             if name == "GELU":
                 below = [
                     "P(standard normal variable ≤ a)",
                     float(torch.special.ndtr(a)),
                 ]
                 return equation_detail("a · probability", [["a", float(a)], below], value)
-            g = self._same("gate")[row, column]
+            g = self._same("gate projection")[row, column]
             return equation_detail(
                 "g · sigmoid(g) · a",
                 [["g", float(g)], ["sigmoid(g)", float(g.sigmoid())], ["a", float(a)]],
@@ -308,10 +321,11 @@ class Origin:
         token = (self.path.source if block.startswith("source") else self.path.decoder_input)[row]
         if name == "sum":
             parts = [
-                [each, float(self._same(each)[row, column])] for each in ("symbols", "positions")
+                [each, float(self._same(each)[row, column])]
+                for each in ("token embeddings", "position vectors")
             ]
             return equation_detail("token embedding + position vector", parts, value)
-        if name == "symbols":
+        if name == "token embeddings":
             learned = ["E, learned", float(embedding.token_embedding.weight[token, column])]
             return equation_detail(
                 "E · scale", [learned, ["scale: square root of d_model", embedding.scale]], value

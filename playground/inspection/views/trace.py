@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from playground.compat import stage_id
 from playground.inspection.hooks import Component
 from playground.inspection.inspected_model import Example, InspectedModel, InspectionError
 from playground.inspection.trace import ForwardTrace, TraceStage
@@ -49,10 +50,8 @@ def trace(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     `stage` is "block/name" and `head` counts from 0. If the page selected them for another model
     and this one does not have them, the first stage and the last head are used.
     """
-    stage_name, head = (
-        text_field(request, "stage", 100, ""),
-        min(int_field(request, "head", 0, 63), subject.transformer.config.n_heads - 1),
-    )
+    stage_name = stage_id(text_field(request, "stage", 100, ""))
+    head = min(int_field(request, "head", 0, 63), subject.transformer.config.n_heads - 1)
     batch = subject.encode_text(source_text(request))
     path = ForwardTrace(subject.transformer, batch)
     at = next((i for i, stage in enumerate(path.stages) if _stage_id(stage) == stage_name), 0)
@@ -83,7 +82,8 @@ def trace_cell(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
     Raises:
         InspectionError: for a stage, head or cell that does not exist.
     """
-    stage_name, head = text_field(request, "stage", 100, ""), int_field(request, "head", 0, 63)
+    stage_name = stage_id(text_field(request, "stage", 100, ""))
+    head = int_field(request, "head", 0, 63)
     row, column = (
         int_field(request, "row", 0, 1_000_000),
         int_field(request, "column", 0, 1_000_000),
@@ -208,7 +208,7 @@ def _chapter_fields(
     last, parts = (
         ("sum", "each a token embedding plus a position vector")
         if config.n_position_vectors
-        else ("symbols", "each a token embedding; the model adds no position vectors")
+        else ("token embeddings", "each a token embedding; the model adds no position vectors")
     )
     result = [
         (

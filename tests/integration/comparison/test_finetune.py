@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 
 from playground.comparison import finetune, pretrained, pretrained_families, process
 from playground.comparison.examples import Example
+from playground.comparison.pretrained_families import PretrainedFamilyConfig
 from playground.comparison.process import JobCancelled, JobError, ProgressReporter
 from playground.comparison.prompts import few_shot_prompt, masked_prompt
 from playground.tasks import EOS, PAD, SOS, load_task
@@ -424,3 +425,22 @@ def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monk
     os.utime(tmp_path / "bens-old", (time.time() - 3700,) * 2)
     assert going("cy") == ["bens-old"]
     assert going("ada") == ["adas-old"]
+
+
+def test_evaluation_batches_are_bounded_by_the_vocabulary():
+    small, large = (
+        PretrainedFamilyConfig(
+            d_model=8,
+            n_heads=1,
+            n_layers=1,
+            d_ff=8,
+            source_vocab_size=size,
+            target_vocab_size=size,
+            max_positions=100,
+            wording=10,
+        )
+        for size in (100, 50_000)
+    )
+    assert small.sequence_length(10, 10) == large.sequence_length(10, 10) == 30
+    assert small.max_batch_size(30) == 512
+    assert large.max_batch_size(30) == 16_000_000 // (30 * 50_000)

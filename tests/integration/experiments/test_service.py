@@ -11,7 +11,7 @@ from playground.experiments.service import (
     MAX_QUEUED_RUNS,
     ExperimentService,
 )
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.runs.registry import Registry
 from playground.runs.run import WEIGHTS_EVICTED, UserError
 from playground.runs.storage_quota import all_weights

@@ -34,10 +34,13 @@ REVERSE = ROOT / "checkpoints/reverse"
 CODE = {
     "attention.py",
     "automodel.py",
+    "base_config.py",
     "config.py",
+    "config_fields.py",
     "embeddings.py",
     "feed_forward.py",
     "layers.py",
+    "parameter_count.py",
     "position_encoding.py",
     "transformer.py",
 }

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from playground.experiments.service import ExperimentService
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.runs.limits import MAX_METRICS_BYTES, Limits, estimated_run_bytes
 from playground.runs.registry import Registry
 from playground.runs.run import HISTORY_THINNED, WEIGHTS_EVICTED, Run, UserError, owner_id

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.runs import registry as registry_module
 from playground.runs import run as run_module
 from playground.runs.inspection_queue import MAX_PER_CLIENT

@@ -22,7 +22,8 @@ from playground.experiments.length_generalization import (
 )
 from playground.experiments.presets import EXPERIMENT_PRESETS, spec
 from playground.experiments.spec import Experiment
-from playground.models.config import ConfigError, ModelConfig
+from playground.models.config import ModelConfig
+from playground.models.config_fields import ConfigError
 from playground.stats import wilson_interval
 from playground.tasks import PAD, load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out

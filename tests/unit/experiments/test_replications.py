@@ -14,7 +14,7 @@ from playground.experiments.replications import (
     outcome_of_lengths,
     replication_config,
 )
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.runs.run import Run
 from playground.training.config import SettingChange
 from playground.training.lr_schedule import learning_rate_at

@@ -2,7 +2,7 @@ import pytest
 
 from playground.architectures import ARCHITECTURES
 from playground.experiments.spec import MAX_RUNS, Experiment, parse_value, positions_for
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.training.config import RunConfig
 
 
@@ -77,7 +77,7 @@ def test_varied_architectures_receive_only_the_settings_they_use():
     )
     assert {config.model.d_model for config in configs.values()} == {32}
     # where the family does not vary, it is a mistake
-    with pytest.raises(ConfigError, match="does not use it"):
+    with pytest.raises(ConfigError, match="does not have this setting"):
         make({"tie_output_embeddings": True, "architecture": "encoder-only"})
 
 

@@ -37,9 +37,9 @@ ATTENTION = [
     "output projection",
 ]
 NETWORK = {
-    "relu": ["widen", "ReLU", "narrow"],
-    "gelu": ["widen", "GELU", "narrow"],
-    "swiglu": ["gate", "widen", "SwiGLU", "narrow"],
+    "relu": ["up projection", "ReLU", "down projection"],
+    "gelu": ["up projection", "GELU", "down projection"],
+    "swiglu": ["gate projection", "up projection", "SwiGLU", "down projection"],
 }
 
 
@@ -49,10 +49,8 @@ def own_attention(config):
         ATTENTION[: ATTENTION.index("scores")],
         ATTENTION[ATTENTION.index("scores") + 1 :],
     )
-    turned = ["turned queries", "turned keys"] if config.position_type == "rope" else []
-    distance = (
-        ["distance", "scores and distance"] if config.position_type in ("alibi", "t5") else []
-    )
+    turned = ["rotated queries", "rotated keys"] if config.position_type == "rope" else []
+    distance = ["position bias", "biased scores"] if config.position_type in ("alibi", "t5") else []
     return [*before, *turned, "scores", *distance, *after]
 
 
@@ -79,7 +77,11 @@ def test_the_stages_stand_in_the_order_in_which_the_model_computes_them(recipe):
         NETWORK[config.activation],
         own_attention(config),
     )
-    embedding = ["symbols", "positions", "sum"] if config.n_position_vectors else ["symbols"]
+    embedding = (
+        ["token embeddings", "position vectors", "sum"]
+        if config.n_position_vectors
+        else ["token embeddings"]
+    )
     expected = {"source embedding": embedding}
     layers = range(1, subject.transformer.config.n_layers + 1)
 
@@ -121,17 +123,23 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
                 family.source_embedding if block.startswith("source") else family.target_embedding
             )
             torch.testing.assert_close(
-                tensor["symbols"], table.token_embedding.weight.detach()[tokens] * table.scale
+                tensor["token embeddings"],
+                table.token_embedding.weight.detach()[tokens] * table.scale,
             )
             x = table(torch.tensor([tokens]))[0].detach()
             if subject.transformer.config.n_position_vectors:
-                torch.testing.assert_close(tensor["sum"], tensor["symbols"] + tensor["positions"])
+                torch.testing.assert_close(
+                    tensor["sum"], tensor["token embeddings"] + tensor["position vectors"]
+                )
             torch.testing.assert_close(
-                tensor["sum" if subject.transformer.config.n_position_vectors else "symbols"], x
+                tensor[
+                    "sum" if subject.transformer.config.n_position_vectors else "token embeddings"
+                ],
+                x,
             )
             if subject.transformer.config.position_type in ("learned", "sinusoidal"):
                 assert torch.equal(
-                    tensor["positions"], table.position_embedding.detach()[: len(tokens)]
+                    tensor["position vectors"], table.position_embedding.detach()[: len(tokens)]
                 )
         elif block.endswith("final norm"):
             norm = family.encoder_norm if block.startswith("encoder") else family.decoder_norm
@@ -151,20 +159,26 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
             given = tensor["norm"] if pre else x
             if pre:
                 torch.testing.assert_close(tensor["norm"], around.norm(x).detach(), **close)
-            if "narrow" in tensor:
-                torch.testing.assert_close(tensor["widen"], module.up_proj(given).detach(), **close)
-                if "gate" in tensor:
-                    inside = torch.nn.functional.silu(module.gate_proj(given)) * tensor["widen"]
+            if "down projection" in tensor:
+                torch.testing.assert_close(
+                    tensor["up projection"], module.up_proj(given).detach(), **close
+                )
+                if "gate projection" in tensor:
+                    inside = (
+                        torch.nn.functional.silu(module.gate_proj(given)) * tensor["up projection"]
+                    )
                 else:
-                    inside = getattr(torch.nn.functional, family.config.activation)(tensor["widen"])
+                    inside = getattr(torch.nn.functional, family.config.activation)(
+                        tensor["up projection"]
+                    )
                 shown = tensor[NETWORK[family.config.activation][-2]]
                 torch.testing.assert_close(shown, inside.detach(), **close)
-                result = tensor["narrow"]
+                result = tensor["down projection"]
                 torch.testing.assert_close(result, module.down_proj(shown).detach(), **close)
             else:
                 key, value = module.project_kv((memory if part.kind == "cross" else given)[None])
                 sharing = family.config.n_heads // family.config.n_kv_heads_resolved
-                seen = tensor.get("turned keys", tensor["keys"])
+                seen = tensor.get("rotated keys", tensor["keys"])
                 torch.testing.assert_close(
                     seen, key[0].detach().repeat_interleave(sharing, 0), **close
                 )
@@ -175,19 +189,19 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
                     module.q_proj(given).unflatten(-1, (family.config.n_heads, -1)).transpose(0, 1)
                 )
                 torch.testing.assert_close(tensor["queries"], queries.detach(), **close)
-                if "turned queries" in tensor:
+                if "rotated queries" in tensor:
                     for name in ("queries", "keys"):
                         rotated = module.position_encoding.rotate(tensor[name][None])[0]
-                        torch.testing.assert_close(tensor[f"turned {name}"], rotated, **close)
+                        torch.testing.assert_close(tensor[f"rotated {name}"], rotated, **close)
                 query, key = (
-                    tensor.get(f"turned {name}", tensor[name]) for name in ("queries", "keys")
+                    tensor.get(f"rotated {name}", tensor[name]) for name in ("queries", "keys")
                 )
                 scores = torch.einsum("hqk,hmk->hqm", query, key) / query.shape[-1] ** 0.5
                 torch.testing.assert_close(tensor["scores"], scores, **close)
-                if "distance" in tensor:
+                if "position bias" in tensor:
                     torch.testing.assert_close(
-                        tensor["scores and distance"],
-                        tensor["scores"] + tensor["distance"],
+                        tensor["biased scores"],
+                        tensor["scores"] + tensor["position bias"],
                         **close,
                     )
                 assert torch.equal(
@@ -243,7 +257,7 @@ def test_the_decoder_is_given_the_answer_shifted_right(mixed):
 def test_shapes_are_told_in_letters_and_numbers():
     _, _, walk = trace_of("5 3 9 1")
     assert walk.stage("cross-attention, layer 2", "scores").size == "H Q M = 4 × 5 × 5"
-    assert walk.stage("encoder feed-forward, layer 1", "widen").size == "S F = 5 × 24"
+    assert walk.stage("encoder feed-forward, layer 1", "up projection").size == "S F = 5 × 24"
     assert walk.stage("output", "logits").size == "T V = 5 × 13"
     for stage in walk.stages:
         assert len(stage.shape) == stage.tensor.dim()
@@ -298,7 +312,7 @@ def test_a_score_holds_what_self_attention_is_told_of_places(positions):
         ("encoder", "decoder", "cross"), range(5), range(5)
     ):
         product = walk.score(Component(kind, 1, 3), query, memory)
-        name = "scores and distance" if positions != "rope" and kind != "cross" else "scores"
+        name = "biased scores" if positions != "rope" and kind != "cross" else "scores"
         shown = float(walk.stage(Component(kind, 1).name, name).tensor[3, query, memory])
         assert product.score == pytest.approx(shown, abs=1e-5)
         assert (product.bias is not None) == (name != "scores")

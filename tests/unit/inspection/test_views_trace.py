@@ -162,7 +162,7 @@ def test_wide_tensors_are_cut_and_say_so():
     product = ask(
         random_model(d_model=160),
         "walk-cell",
-        stage="encoder feed-forward, layer 1/widen",
+        stage="encoder feed-forward, layer 1/up projection",
         row=0,
         column=0,
     )

@@ -19,7 +19,7 @@ from playground.lessons.lessons import (
     validate_prediction,
 )
 from playground.lessons.measurements import MEASURES, TrainedRun, same, same_multiset
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.tasks import EOS, PAD
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig

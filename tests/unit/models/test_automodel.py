@@ -15,7 +15,8 @@ from playground.models.automodel import (
     PlaygroundForSeq2SeqLM,
     register,
 )
-from playground.models.config import POSITION_TYPES, ConfigError, ModelConfig
+from playground.models.config import POSITION_TYPES, ModelConfig
+from playground.models.config_fields import ConfigError
 from playground.models.embeddings import InputEmbedding
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import build_held_out_set

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.models.decoder_only import DecoderOnly, left_padded_position_ids
 from playground.models.variant_configs import DecoderOnlyConfig
 
@@ -69,6 +69,6 @@ def test_places_that_only_an_encoder_decoder_has_are_refused():
     for positions in ("learned-from-end", "randomized"):
         with pytest.raises(
             ConfigError,
-            match="which only the encoder-decoder has; choose one of learned, sinusoidal, none",
+            match="choose one of learned, sinusoidal, none",
         ):
             model(position_type=positions)

@@ -1,20 +1,20 @@
 import torch
 
-from playground.architectures.encoder_only import EncoderOnly, with_blanks
+from playground.architectures.masked_lm import EncoderOnlyLM
 from playground.models.variant_configs import EncoderOnlyConfig
 
 
 def family(**sizes):
     torch.manual_seed(0)
-    return EncoderOnly(
+    return EncoderOnlyLM(
         EncoderOnlyConfig(**{"d_model": 16, "n_heads": 2, "d_ff": 16, "max_positions": 9} | sizes)
     ).eval()
 
 
 def test_blanks_stand_where_the_source_holds_nothing():
     source_BS = torch.tensor([[3, 4, 2], [5, 2, 0]])
-    assert with_blanks(source_BS, 5).tolist() == [[3, 4, 2, 1, 1], [5, 2, 1, 1, 1]]
-    assert with_blanks(source_BS, 2).tolist() == [[3, 4, 2], [5, 2, 1]]
+    assert family().input_tokens(source_BS, 5).tolist() == [[3, 4, 2, 1, 1], [5, 2, 1, 1, 1]]
+    assert family().input_tokens(source_BS, 2).tolist() == [[3, 4, 2], [5, 2, 1]]
 
 
 def test_how_many_blanks_there_are_changes_nothing():

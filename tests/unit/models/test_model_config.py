@@ -7,7 +7,8 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from playground.models.config import ConfigError, ModelConfig, format_number
+from playground.models.config import ModelConfig, paper_base_config
+from playground.models.config_fields import ConfigError, format_number
 from playground.models.transformer import Transformer
 
 FIELDS = {each.name: each for each in dataclasses.fields(ModelConfig)}
@@ -242,7 +243,7 @@ def test_the_parameter_count_equals_what_is_built(values, share):
 
 
 def test_the_papers_base_model_builds_and_counts_its_parameters():
-    config = ModelConfig.paper_base()
+    config = paper_base_config()
     assert (config.d_model, config.n_heads, config.n_layers, config.d_ff, config.dropout) == (
         512,
         8,

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from playground.models.attention import padding_mask
-from playground.models.config import ModelConfig
+from playground.models.config import paper_base_config
 from playground.models.transformer import Transformer
 from tests.support.small_models import build_small
 
@@ -319,7 +319,7 @@ def test_source_and_target_learn_separate_position_embeddings():
 
 def test_the_papers_base_model_builds_with_vectors_of_its_sizes():
     with torch.device("meta"):
-        model = Transformer(ModelConfig.paper_base())
+        model = Transformer(paper_base_config())
         logits_BTV = model(torch.ones(2, 9, dtype=torch.long), torch.ones(2, 8, dtype=torch.long))
     assert logits_BTV.shape == (2, 8, 30_000)
     assert model.source_embedding.position_embedding.shape == (5_000, 512)

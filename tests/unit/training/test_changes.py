@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.training.config import MUTABLE_SETTINGS, SettingChange, TrainConfig, config_at_step
 from playground.training.trainer import Trainer
 from tests.support.trainer_fingerprint import fingerprint

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playground.architectures import ARCHITECTURES
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.training.config import RunConfig
 from playground.training.matched_size import COPIED_SETTINGS, match_parameter_count
 

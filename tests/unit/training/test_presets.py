@@ -1,6 +1,6 @@
 import pytest
 
-from playground.models.config import ConfigError
+from playground.models.config_fields import ConfigError
 from playground.training.config import RunConfig, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.training.trainer import Trainer

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playground.models.config import ConfigError, ModelConfig
+from playground.models.config import ModelConfig
+from playground.models.config_fields import ConfigError
 from playground.models.rnn_seq2seq import RNNSeq2Seq
 from playground.tasks import TASKS
 from playground.training.config import (

@@ -1,0 +1,85 @@
+"""Causal language models: the target continues the source in one sequence.
+
+New letter of shapes: W the tokens of a sequence that holds source and target.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from playground.models.decoder_only import DecoderOnly
+from playground.models.transformer import AttentionWeights
+from playground.models.variant_configs import DecoderOnlyConfig
+from playground.tasks import PAD
+from playground.tasks.task import Batch
+
+from .base import TeacherForcedModel, check_lengths, eval_mode, greedy_decode
+
+
+class CausalLM(TeacherForcedModel):
+    """A causal stack on source, EOS, target, EOS. The loss counts the target only."""
+
+    @abstractmethod
+    def forward(self, tokens_BW: Tensor, weights: list[Tensor] | None = None) -> Tensor:
+        """Return the logits (BWV) of the token that follows each position.
+
+        Each layer appends its attention weights (BHWW) to `weights`.
+        """
+
+    def target_logits(
+        self, source_BS: Tensor, decoder_input_BT: Tensor, weights: list[Tensor] | None = None
+    ) -> Tensor:
+        """Return the logits (BTV) of the token after each token of `decoder_input_BT`.
+
+        `decoder_input_BT` is SOS, which the EOS of the source replaces, and the target so far.
+        """
+        tokens_BW = concat_source_and_target(source_BS, decoder_input_BT[:, 1:])
+        return self(tokens_BW, weights)[:, source_BS.shape[1] - 1 :]
+
+    def logits(self, batch: Batch) -> Tensor:
+        return self.target_logits(batch.source_BS, batch.decoder_input_BT)
+
+    @torch.no_grad()
+    def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        check_lengths(self.config, source_BS, max_tokens)
+
+        def next_token(decoder_input_BT: Tensor) -> Tensor:
+            return self.target_logits(source_BS, decoder_input_BT)[:, -1]
+
+        with eval_mode(self):
+            return greedy_decode(next_token, source_BS, max_tokens)
+
+    @torch.no_grad()
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        weights = AttentionWeights()
+        with eval_mode(self):
+            self.target_logits(batch.source_BS, batch.decoder_input_BT, weights.decoder)
+        return weights
+
+    def attention_tokens(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        tokens_BW = concat_source_and_target(batch.source_BS, batch.decoder_input_BT[:, 1:])
+        return {"decoder": (tokens_BW, tokens_BW)}
+
+
+class DecoderOnlyLM(DecoderOnly, CausalLM):
+    """The decoder-only transformer from scratch."""
+
+    config: DecoderOnlyConfig
+
+
+def left_pad(source_BS: Tensor) -> Tensor:
+    """Move the padding of the sources to the front (BS), so that all end in the last column."""
+    column_S = torch.arange(source_BS.shape[1], device=source_BS.device)
+    from_BS = column_S - (source_BS == PAD).sum(1, keepdim=True)
+    return source_BS.gather(1, from_BS.clamp(min=0)).masked_fill(from_BS < 0, PAD)
+
+
+def concat_source_and_target(source_BS: Tensor, target_BT: Tensor) -> Tensor:
+    """Concatenate source, EOS and target (BW), with left padding.
+
+    Every target begins in column S, so the token after column S - 1 + t is token t of the target.
+    """
+    return torch.cat([left_pad(source_BS), target_BT], dim=1)

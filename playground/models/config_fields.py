@@ -1,0 +1,103 @@
+"""Validated dataclass fields: each has a description and the values that it accepts.
+
+This file does not import torch, because forms and command lines use it too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import Field, field, fields
+from typing import Any
+
+
+class ConfigError(ValueError):
+    """An invalid setting.
+
+    `field` names the setting. The message contains the value, what is accepted, and what to do.
+    """
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def config_field(
+    default: Any,
+    description: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """Define a dataclass field with its description and the range that it accepts."""
+    return field(
+        default=default,
+        metadata={"help": description, "low": low, "high": high, "choices": choices},
+    )
+
+
+def validate_fields(config: Any) -> None:
+    """Check every field of a dataclass of config fields against its type, range and choices.
+
+    Raises:
+        ConfigError: for the first invalid field. NaN, infinities and booleans are not numbers.
+    """
+    for each in fields(config):
+        value = getattr(config, each.name)
+        checked = validate_field(each, value)
+        if checked is not value:
+            object.__setattr__(config, each.name, checked)
+
+
+def validate_field(field_definition: Field[Any], value: Any) -> Any:
+    """Check a value against a setting's type, range and choices; return it as it is saved.
+
+    Raises:
+        ConfigError: for an invalid value.
+    """
+    name, kind = field_definition.name, type(field_definition.default)
+    low, high, choices = (
+        field_definition.metadata["low"],
+        field_definition.metadata["high"],
+        field_definition.metadata["choices"],
+    )
+    if choices:
+        if value not in choices:
+            raise ConfigError(
+                name, f"{name} is {short_repr(value)}; choose one of {', '.join(choices)}"
+            )
+    elif kind is bool or kind is str:
+        if not isinstance(value, kind):
+            noun = "true or false" if kind is bool else "text"
+            raise ConfigError(name, f"{name} is {short_repr(value)}; it must be {noun}")
+    else:
+        is_integer = kind is int
+        numeric = isinstance(value, int) or (
+            isinstance(value, float) and not is_integer and math.isfinite(value)
+        )
+        if isinstance(value, bool) or not numeric or not low <= value <= high:
+            noun = "a whole number" if is_integer else "a number"
+            limits = f"{format_number(low)} to {format_number(high)}"
+            raise ConfigError(
+                name, f"{name} is {short_repr(value)}; it must be {noun} from {limits}"
+            )
+        if not is_integer:
+            return float(value)  # 1 and 1.0 are the same setting and must be saved the same
+    return value
+
+
+def format_number(number: float) -> str:
+    """Format a bound without an exponent: 1,000,000 and 0.000000001."""
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.16f}".rstrip("0").rstrip(".")
+
+
+def short_repr(value: object) -> str:
+    """Format a value for an error message, at most 80 characters long.
+
+    Python refuses to convert a number with thousands of digits, so such a number is described.
+    """
+    try:
+        text = repr(value)
+    except ValueError:
+        text = "a number of thousands of digits"
+    return text if len(text) <= 80 else text[:77] + "..."
