@@ -46,6 +46,7 @@ class ArchitectureConfig(PreTrainedConfig):
             setattr(self, name, getattr(sizes, name))
         tied: dict[str, Any] = {
             "tie_word_embeddings": getattr(sizes, "tie_output_embeddings", False)
+            or getattr(sizes, "share_embeddings", False)
         }
         super().__init__(**(tied | SPECIAL_TOKEN_IDS | self.defaults | values))
 
@@ -109,10 +110,11 @@ def cross_entropy(logits_BTV: Tensor, labels_BT: Tensor) -> Tensor:
     )
 
 
-def check_length(name: str, tokens_BS: Tensor, max_length: int) -> None:
+def check_length(name: str, tokens_BS: Tensor, max_length: int, past_length: int = 0) -> None:
     """Raise ValueError for sequences with more tokens than the model has positions for."""
-    if tokens_BS.shape[1] > max_length:
+    length = past_length + tokens_BS.shape[1]
+    if length > max_length:
         raise ValueError(
-            f"{name} has {tokens_BS.shape[1]} tokens, but the model has positions for "
-            f"{max_length}; shorten the sequence"
+            f"{name} has {length} tokens, but the model has positions for {max_length}; shorten "
+            f"the sequence"
         )

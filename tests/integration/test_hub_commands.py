@@ -44,6 +44,8 @@ PUBLISHED = [
     "README.md",
     "attention.py",
     "automodel.py",
+    "automodel_base.py",
+    "automodel_generation.py",
     "base_config.py",
     "config.json",
     "config.py",

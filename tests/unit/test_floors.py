@@ -22,7 +22,15 @@ FILES = sorted(HOUSE.rglob("*.py"))
 WEB = {"gradio", "starlette", "fastapi", "uvicorn"}
 COMPARING = {f"comparison/{path.name}" for path in (HOUSE / "comparison").glob("*.py")}
 # Heavy ones, and the few files that may import them.
-AUTOMODELS = ("", "_base", "_decoder_only", "_encoder_only", "_prebuilt", "_recurrent")
+AUTOMODELS = (
+    "",
+    "_base",
+    "_decoder_only",
+    "_encoder_only",
+    "_generation",
+    "_prebuilt",
+    "_recurrent",
+)
 ONLY_IN = {
     "transformers": {
         *(f"models/automodel{kind}.py" for kind in AUTOMODELS),

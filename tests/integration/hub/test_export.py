@@ -20,7 +20,7 @@ from playground.hub.export import (
     checkpoint_from_package,
     tokenizer,
 )
-from playground.models.automodel import CONFIG_FIELDS, register
+from playground.models.automodel import register
 from playground.models.config import ModelConfig
 from playground.tasks import EOS, PAD, UnknownSymbolError, Vocabulary, load_task
 from playground.tasks.held_out import build_held_out_set
@@ -34,6 +34,8 @@ REVERSE = ROOT / "checkpoints/reverse"
 CODE = {
     "attention.py",
     "automodel.py",
+    "automodel_base.py",
+    "automodel_generation.py",
     "base_config.py",
     "config.py",
     "config_fields.py",
@@ -172,7 +174,7 @@ def test_its_config_says_every_size_and_what_loads_it(package):
     config = json.loads((package / "config.json").read_text())
     sizes = json.loads((REVERSE / "config.json").read_text())["model"]
     # what the old file does not name, too
-    assert {name: config[name] for name in CONFIG_FIELDS} == dataclasses.asdict(
+    assert {name: config[name] for name in ModelConfig.__dataclass_fields__} == dataclasses.asdict(
         ModelConfig(**sizes)
     )
     assert config["auto_map"] == {

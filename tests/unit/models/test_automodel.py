@@ -10,7 +10,6 @@ from playground.architectures.encoder_decoder import EncoderDecoder
 from playground.generation import generate
 from playground.models import attention
 from playground.models.automodel import (
-    CONFIG_FIELDS,
     PlaygroundConfig,
     PlaygroundForSeq2SeqLM,
     register,
@@ -76,7 +75,8 @@ def loaded(model, folder):
     """What transformers makes of the weights as a checkpoint keeps them."""
     (folder / "model.safetensors").write_bytes(serialize_tensors(weights_by_name(model)))
     config = PlaygroundConfig(
-        **{name: getattr(model.config, name) for name in CONFIG_FIELDS}, dtype="float32"
+        **{name: getattr(model.config, name) for name in ModelConfig.__dataclass_fields__},
+        dtype="float32",
     )
     config.save_pretrained(folder)
     config.default_generation_config().save_pretrained(folder)
@@ -379,7 +379,7 @@ def test_a_cache_may_be_filled_step_by_step_or_at_once(pair):
     logits_BTV = torch.cat([first.logits, rest.logits], dim=1)
     assert torch.allclose(logits_BTV, whole.logits, atol=1e-6, rtol=0)
     with pytest.raises(
-        ValueError, match="decoder_input_ids has 14 tokens, but the model has max_positions 11"
+        ValueError, match="decoder_input_ids has 14 tokens, but the model has positions for 11"
     ):
         theirs(**source, decoder_input_ids=target_BT, past_key_values=rest.past_key_values)
 
@@ -413,7 +413,7 @@ def test_what_is_too_long_or_missing_is_said(pair):
     _, theirs = pair
     longer_BS = torch.full((1, 12), 5)
     with pytest.raises(
-        ValueError, match="input_ids has 12 tokens, but the model has max_positions 11"
+        ValueError, match="input_ids has 12 tokens, but the model has positions for 11"
     ):
         theirs(input_ids=longer_BS, decoder_input_ids=targets(1))
     with pytest.raises(ValueError, match="input_ids has 12 tokens"):

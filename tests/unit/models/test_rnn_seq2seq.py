@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from playground.models.rnn_seq2seq import CELLS, RNNSeq2Seq
+from playground.models.rnn_cells import CELLS
+from playground.models.rnn_seq2seq import RNNSeq2Seq
 from playground.models.variant_configs import RNNSeq2SeqConfig
 
 TORCH = {"rnn": (nn.RNN, nn.RNNCell), "lstm": (nn.LSTM, nn.LSTMCell), "gru": (nn.GRU, nn.GRUCell)}

@@ -1,0 +1,79 @@
+"""Generation of the published transformer: the encoder and the cache as transformers uses them.
+
+This file is uploaded to the Hub beside the model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import Cache, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
+
+from .attention import padding_mask
+from .automodel_base import apply_attention_mask, check_length
+from .layers import KVCache
+from .transformer import AttentionWeights, Transformer
+
+
+class EncoderForGenerate(nn.Module):
+    """The encoder as `generate` calls it: once, for all steps."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self, transformer: Transformer) -> None:
+        super().__init__()
+        self.transformer = transformer
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        output_attentions: bool | None = None,
+        **unused: Any,
+    ) -> BaseModelOutput:
+        """Return the memory (BSD) and, if requested, each layer's attention weights (BHSS)."""
+        check_length("input_ids", input_ids, self.transformer.config.max_positions)
+        record = AttentionWeights() if output_attentions else None
+        memory_BSD = self.transformer.encode(
+            apply_attention_mask(input_ids, attention_mask), record
+        )
+        attentions = None if record is None else tuple(record.encoder)
+        return BaseModelOutput(last_hidden_state=memory_BSD, attentions=attentions)
+
+
+class LayerCache(KVCache):
+    """One decoder layer's part of a transformers cache, which beam search can reorder."""
+
+    def __init__(self, cache: Cache, layer: int) -> None:
+        self.cache, self.layer = cache, layer
+        self.length = int(cache.get_seq_length(layer))
+
+    def append(self, key_BGTK: Tensor, value_BGTK: Tensor) -> tuple[Tensor, Tensor]:
+        self.length += key_BGTK.shape[2]
+        key_BGMK, value_BGMK = self.cache.update(key_BGTK, value_BGTK, self.layer)
+        return key_BGMK[:, :, : self.length], value_BGMK[:, :, : self.length]
+
+
+def decode_with_cache(
+    transformer: Transformer,
+    decoder_input_ids: Tensor,
+    memory_BSD: Tensor,
+    source_BS: Tensor,
+    cache: EncoderDecoderCache,
+    weights: AttentionWeights | None,
+) -> Tensor:
+    """Return the vectors (BTD) of the target positions that follow those in the cache."""
+    layers = range(transformer.config.n_layers)
+    # Any, because the type has no keys and values for every kind of layer
+    across: Any = cache.cross_attention_cache
+    if not cache.is_updated.get(0):
+        for layer, (key_BGSK, value_BGSK) in enumerate(transformer.project_memory(memory_BSD)):
+            across.update(key_BGSK, value_BGSK, layer)
+            cache.is_updated[layer] = True
+    memory_kv = [(across.layers[layer].keys, across.layers[layer].values) for layer in layers]
+    past = [LayerCache(cache.self_attention_cache, layer) for layer in layers]
+    return transformer.decode_step(
+        decoder_input_ids, memory_kv, padding_mask(source_BS), past, weights
+    )
