@@ -40,29 +40,33 @@ class RotaryEmbedding(RelativePositionEncoding):
     def __init__(self, config: StackConfig, causal: bool) -> None:
         super().__init__()
         self.head_size = config.key_size
+        self.cos_sin_2PK: Tensor | None = None  # computed once for the positions needed so far
 
     def rotate(self, x_BHPK: Tensor, first_position: int = 0) -> Tensor:
-        angle_Pk = self.rotation_angles(x_BHPK.shape[2], x_BHPK.device, first_position)
-        return apply_rotary_emb(x_BHPK, angle_Pk)
+        end, cos_sin_2PK = first_position + x_BHPK.shape[2], self.cos_sin_2PK
+        if (
+            cos_sin_2PK is None
+            or cos_sin_2PK.shape[1] < end
+            or (cos_sin_2PK.device, cos_sin_2PK.dtype) != (x_BHPK.device, x_BHPK.dtype)
+        ):
+            angle_Pk = self.rotation_angles(2 * end, x_BHPK.device)
+            angle_PK = torch.cat([angle_Pk, angle_Pk], dim=-1)
+            cos_sin_2PK = torch.stack([angle_PK.cos(), angle_PK.sin()]).to(x_BHPK.dtype)
+            self.cos_sin_2PK = cos_sin_2PK
+        cos_PK, sin_PK = cos_sin_2PK[:, first_position:end]
+        return apply_rotary_emb(x_BHPK, cos_PK, sin_PK)
 
-    def rotation_angles(
-        self, n_positions: int, device: torch.device, first_position: int = 0
-    ) -> Tensor:
-        """Return the angle of each pair (Pk) in radians, for positions from `first_position` on."""
+    def rotation_angles(self, n_positions: int, device: torch.device) -> Tensor:
+        """Return the angle of each pair (Pk) in radians, for the first positions."""
         dim_k = torch.arange(0, self.head_size, 2, device=device)
         rate_k = torch.exp(dim_k * (-math.log(10_000.0) / self.head_size))
-        position_P = torch.arange(first_position, first_position + n_positions, device=device)
-        return position_P[:, None] * rate_k
+        return torch.arange(n_positions, device=device)[:, None] * rate_k
 
 
-def apply_rotary_emb(x_BHPK: Tensor, angle_Pk: Tensor) -> Tensor:
-    """Rotate each pair of numbers by its angle."""
+def apply_rotary_emb(x_BHPK: Tensor, cos_PK: Tensor, sin_PK: Tensor) -> Tensor:
+    """Rotate each pair of numbers (a, b) by its angle: (a cos - b sin, b cos + a sin)."""
     a_BHPk, b_BHPk = x_BHPK.chunk(2, dim=-1)
-    cos_Pk, sin_Pk = angle_Pk.cos(), angle_Pk.sin()
-    rotated_BHPK = torch.cat(
-        [a_BHPk * cos_Pk - b_BHPk * sin_Pk, b_BHPk * cos_Pk + a_BHPk * sin_Pk], dim=-1
-    )
-    return rotated_BHPK.to(x_BHPK.dtype)  # angles are float32, the model may be half precision
+    return x_BHPK * cos_PK + torch.cat([-b_BHPk, a_BHPk], dim=-1) * sin_PK
 
 
 class ALiBi(RelativePositionEncoding):

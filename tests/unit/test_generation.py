@@ -69,9 +69,9 @@ def test_decoding_rotates_each_position_once(monkeypatch):
     model = never_writes(untrained(position_type="rope"), EOS)
     rotated, rotate = [], position_encoding.apply_rotary_emb
 
-    def count_and_rotate(x_BHPK, angle_Pk):
+    def count_and_rotate(x_BHPK, cos_PK, sin_PK):
         rotated.append(x_BHPK.shape[2])
-        return rotate(x_BHPK, angle_Pk)
+        return rotate(x_BHPK, cos_PK, sin_PK)
 
     monkeypatch.setattr(position_encoding, "apply_rotary_emb", count_and_rotate)
     generate(model, sources(), 12)

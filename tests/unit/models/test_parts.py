@@ -81,6 +81,17 @@ def test_rotary_score_depends_on_relative_position_only():
     assert (scores_PP.diagonal(3)[0] - scores_PP.diagonal(-3)[0]).abs() > 1e-2  # left is not right
 
 
+def test_rotations_do_not_depend_on_earlier_calls():
+    config = ModelConfig(d_model=H * K, n_heads=H, position_type="rope")
+    used, x_BHPK = RotaryEmbedding(config, causal=True), random(B, H, P, K)
+    expected = RotaryEmbedding(config, causal=True).rotate(x_BHPK)
+    for first, end, dtype in ((0, 3, torch.float32), (2, 9, torch.float16), (5, P, torch.float32)):
+        rotated = used.rotate(x_BHPK[:, :, first:end].to(dtype), first_position=first)
+        assert rotated.dtype == dtype
+        close = CLOSE if dtype == torch.float32 else {"atol": 1e-2, "rtol": 1e-2}
+        torch.testing.assert_close(rotated.float(), expected[:, :, first:end], **close)
+
+
 @pytest.mark.parametrize("n_heads", [1, 2, 3, 4, 6, 8, 12, 16])
 def test_alibi_has_blooms_slopes(n_heads):
     alibi = ALiBi(
