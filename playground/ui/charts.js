@@ -12,8 +12,10 @@ const SERIES_COLORS = [
   ["#5b3fc4", "#b7a4ff"],
 ];
 const SERIES_DASHES = [[], [7, 3], [2, 2.5], [9, 3, 2, 3]];
-const seriesColor = (i) => SERIES_COLORS[i % SERIES_COLORS.length][document.body.classList.contains("dark") ? 1 : 0];
-const seriesDash = (i) => SERIES_DASHES[(i + Math.floor(i / SERIES_COLORS.length)) % SERIES_DASHES.length];
+const seriesColor = (i) =>
+  SERIES_COLORS[i % SERIES_COLORS.length][document.body.classList.contains("dark") ? 1 : 0];
+const seriesDash = (i) =>
+  SERIES_DASHES[(i + Math.floor(i / SERIES_COLORS.length)) % SERIES_DASHES.length];
 const chartStates = new WeakMap(); // canvas -> {chart data, selected position}
 
 function paintSwatch(canvas, i) {
@@ -180,7 +182,10 @@ function paintLines(canvas, state) {
     const b = s.bandXs ? s.bandXs.indexOf(state.at) : k,
       narrow = b < 0 || s.low[b] === s.high[b];
     return (
-      s.label + " " + d.write(s.median[k]) + (narrow ? "" : formatSpread(s.low[b], s.high[b], d.write))
+      s.label +
+      " " +
+      d.write(s.median[k]) +
+      (narrow ? "" : formatSpread(s.low[b], s.high[b], d.write))
     );
   });
   setText(
@@ -233,7 +238,8 @@ function paintHeatmap(canvas, state) {
   c.textBaseline = "middle";
   const short = (text, availableWidth) => {
     let cut = text;
-    while (cut.length > 3 && c.measureText(cut).width > availableWidth) cut = cut.slice(0, -2) + "…";
+    while (cut.length > 3 && c.measureText(cut).width > availableWidth)
+      cut = cut.slice(0, -2) + "…";
     return cut;
   };
   const left = Math.min(

@@ -1,13 +1,36 @@
 // What the scripts of every tab share. Each runs in its own scope: `element` is the tab's.
 const $ = (selector) => element.querySelector(selector);
-const formatNumber = (x) => (x === 0 ? "0" : Math.abs(x) >= 0.0001 ? String(+x.toPrecision(3)) : x.toExponential(1));
+const formatNumber = (x) =>
+  x === 0 ? "0" : Math.abs(x) >= 0.0001 ? String(+x.toPrecision(3)) : x.toExponential(1);
 const formatPercent = (x) => (x === 1 ? "100 %" : (Math.floor(x * 1000) / 10).toFixed(1) + " %");
-const formatDuration = (s) => (s < 59.95 ? s.toFixed(1) + " s" : s < 3599.5 ? Math.floor(Math.round(s) / 60) + " min " + (Math.round(s) % 60) + " s" : Math.floor(Math.round(s / 60) / 60) + " h " + (Math.round(s / 60) % 60) + " min");
-const formatAge = (s) => (s < 60 ? "just now" : s < 3600 ? Math.floor(s / 60) + " min" : s < 86400 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " d");
+const formatDuration = (s) =>
+  s < 59.95
+    ? s.toFixed(1) + " s"
+    : s < 3599.5
+      ? Math.floor(Math.round(s) / 60) + " min " + (Math.round(s) % 60) + " s"
+      : Math.floor(Math.round(s / 60) / 60) + " h " + (Math.round(s / 60) % 60) + " min";
+const formatAge = (s) =>
+  s < 60
+    ? "just now"
+    : s < 3600
+      ? Math.floor(s / 60) + " min"
+      : s < 86400
+        ? Math.floor(s / 3600) + " h"
+        : Math.floor(s / 86400) + " d";
 const pluralize = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" : "s");
-const formatBytes = (n) => (n < 1e6 ? Math.max(1, Math.round(n / 1e3)) + " KB" : n < 1e9 ? (n / 1e6).toFixed(n < 1e8 ? 1 : 0) + " MB" : (n / 1e9).toFixed(1) + " GB");
+const formatBytes = (n) =>
+  n < 1e6
+    ? Math.max(1, Math.round(n / 1e3)) + " KB"
+    : n < 1e9
+      ? (n / 1e6).toFixed(n < 1e8 ? 1 : 0) + " MB"
+      : (n / 1e9).toFixed(1) + " GB";
 // Capitalize a message and end it with a period. A leading name such as gpt2 keeps its case.
-const formatMessage = (text) => (text ? (/^\S*[/_.\d]\S*\s/.test(text) ? text[0] : text[0].toUpperCase()) + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".") : "");
+const formatMessage = (text) =>
+  text
+    ? (/^\S*[/_.\d]\S*\s/.test(text) ? text[0] : text[0].toUpperCase()) +
+      text.slice(1) +
+      (/[.!?]$/.test(text) ? "" : ".")
+    : "";
 const baseUrl = new URL("playground/", location.origin + location.pathname.replace(/\/?$/, "/"));
 // Send a request to the server (routes.py). Throws on failure. A rate limit (limits.py) delays the
 // request instead of failing it.
@@ -15,7 +38,10 @@ async function request(name, payload, timeoutMs = 20000) {
   const until = Date.now() + timeoutMs;
   for (;;) {
     const reply = await fetch(new URL("api/" + name, baseUrl), {
-      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(payload), signal: AbortSignal.timeout(timeoutMs),
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(payload),
+      signal: AbortSignal.timeout(timeoutMs),
     });
     const wait = 1000 * (Number(reply.headers.get("Retry-After")) || 1);
     if (reply.status !== 429 || Date.now() + wait > until) {
@@ -44,24 +70,43 @@ function sleepWhileHidden(ms, maxHiddenMs = Infinity) {
   if (!document.hidden) return sleep(ms);
   return new Promise((resolve) => {
     const timer = maxHiddenMs < Infinity ? setTimeout(done, maxHiddenMs) : 0;
-    function done() { clearTimeout(timer); document.removeEventListener("visibilitychange", done); resolve(); }
+    function done() {
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", done);
+      resolve();
+    }
     document.addEventListener("visibilitychange", done);
   });
 }
 // Add a listener that removes itself once this view has left the page.
 function addViewListener(target, kind, handler) {
-  const onEvent = (event) => { if (element.isConnected) handler(event); else target.removeEventListener(kind, onEvent); };
+  const onEvent = (event) => {
+    if (element.isConnected) handler(event);
+    else target.removeEventListener(kind, onEvent);
+  };
   target.addEventListener(kind, onEvent);
 }
 // Redraw when the size of this view or the page's theme changes, until the view has left the page.
 function onResizeOrThemeChange(redraw) {
   let wasVisible = false;
-  const theme = new MutationObserver(() => { if (element.isConnected) redraw(); else if (wasVisible) { theme.disconnect(); size.disconnect(); } });
-  const size = new ResizeObserver(() => { wasVisible = true; redraw(); });
-  size.observe(root); theme.observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  const theme = new MutationObserver(() => {
+    if (element.isConnected) redraw();
+    else if (wasVisible) {
+      theme.disconnect();
+      size.disconnect();
+    }
+  });
+  const size = new ResizeObserver(() => {
+    wasVisible = true;
+    redraw();
+  });
+  size.observe(root);
+  theme.observe(document.body, { attributes: true, attributeFilter: ["class"] });
 }
 function setMessage(box, text, kind = "") {
-  box.textContent = text; box.classList.toggle("error", kind === "error"); delete box.dataset.lost;
+  box.textContent = text;
+  box.classList.toggle("error", kind === "error");
+  delete box.dataset.lost;
 }
 // Set the placeholder of `box` to the suggestion, and also its text if the user has not edited it.
 // Returns whether the text changed.
@@ -73,11 +118,18 @@ function syncSuggestion(box, suggestion) {
   return isUntouched;
 }
 // A link that opens this page with `content` in the query parameter `name`.
-const buildLink = (name, content) => location.origin + location.pathname + "?" + name + "=" + encodeURIComponent(typeof content === "string" ? content : JSON.stringify(content));
+const buildLink = (name, content) =>
+  location.origin +
+  location.pathname +
+  "?" +
+  name +
+  "=" +
+  encodeURIComponent(typeof content === "string" ? content : JSON.stringify(content));
 // Return a query parameter and remove it from the address, so that a reload does not apply it
 // again.
 function takeQueryParam(name) {
-  const address = new URL(location), text = address.searchParams.get(name);
+  const address = new URL(location),
+    text = address.searchParams.get(name);
   if (text === null) return null;
   address.searchParams.delete(name);
   history.replaceState(history.state, "", address);
@@ -88,18 +140,34 @@ function sanitizeLinkState(value, depth = 0) {
   if (typeof value === "string") return value.slice(0, 4000);
   if (typeof value === "boolean" || Number.isFinite(value)) return value;
   if (value === null || typeof value !== "object" || depth > 3) return null;
-  if (Array.isArray(value)) return value.slice(0, 20).map((each) => sanitizeLinkState(each, depth + 1));
-  return Object.fromEntries(Object.entries(value).slice(0, 20).map(([name, each]) => [name, sanitizeLinkState(each, depth + 1)]));
+  if (Array.isArray(value))
+    return value.slice(0, 20).map((each) => sanitizeLinkState(each, depth + 1));
+  return Object.fromEntries(
+    Object.entries(value)
+      .slice(0, 20)
+      .map(([name, each]) => [name, sanitizeLinkState(each, depth + 1)]),
+  );
 }
 function readLinkState(name) {
-  try { return sanitizeLinkState(JSON.parse(takeQueryParam(name))) || {}; } catch (error) { return {}; } // a malformed link
+  try {
+    return sanitizeLinkState(JSON.parse(takeQueryParam(name))) || {};
+  } catch (error) {
+    return {};
+  } // a malformed link
 }
 // Copy a text and confirm it in `label` for 1.5 s. If the browser denies clipboard access, show the
 // text in a prompt.
 async function copyText(text, label, promptTitle) {
   label.dataset.label ||= label.textContent;
-  try { await navigator.clipboard.writeText(text); label.textContent = "Copied"; } catch (error) { window.prompt(promptTitle, text); }
-  setTimeout(() => { label.textContent = label.dataset.label; }, 1500);
+  try {
+    await navigator.clipboard.writeText(text);
+    label.textContent = "Copied";
+  } catch (error) {
+    window.prompt(promptTitle, text);
+  }
+  setTimeout(() => {
+    label.textContent = label.dataset.label;
+  }, 1500);
   label.dataset.copied = text;
 }
 // Open another tab. The payload stays in `window.playground` until the tab reads it, because a tab
@@ -110,6 +178,15 @@ function navigate(tab, payload) {
   window.dispatchEvent(new CustomEvent("playground-" + tab));
   openTab(tab);
 }
-const TAB_SELECTOR = "#tabs button[role=tab], #tabs .overflow-dropdown button"; // a narrow page moves some tabs into a menu
-function openTab(tab) { [...document.querySelectorAll(TAB_SELECTOR)].find((button) => button.textContent.trim() === tab)?.click(); }
-function takeHandOff(tab) { const payload = window.playground[tab]; delete window.playground[tab]; return payload; }
+// A narrow page moves some tabs into a menu.
+const TAB_SELECTOR = "#tabs button[role=tab], #tabs .overflow-dropdown button";
+function openTab(tab) {
+  [...document.querySelectorAll(TAB_SELECTOR)]
+    .find((button) => button.textContent.trim() === tab)
+    ?.click();
+}
+function takeHandOff(tab) {
+  const payload = window.playground[tab];
+  delete window.playground[tab];
+  return payload;
+}

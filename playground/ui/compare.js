@@ -18,7 +18,7 @@
 // (browser storage),
 //   createJobRunner(key, {...})  runs one job at a time, with a progress line; it survives a reload
 //   modelField({...})     a field for a pretrained model that shows its download size first
-//   modelFacts, loadModelFacts(names)  information on pretrained models; a view requests it in show()
+//   modelFacts, loadModelFacts(names)  facts on pretrained models; a view requests them in show()
 //   subjectNow()          the list entry of the selected model: name, task, parameters
 const root = $(".compare"),
   VIEWS = { __proto__: null },
@@ -80,7 +80,10 @@ const TERMINAL_STATUSES = ["done", "failed", "cancelled"];
 //   onFinish(response, payload)       the job ended; the returned text stays in the progress line
 // The view inserts `line`: it shows the progress and has buttons to cancel and to retry. Its space
 // is reserved, so the layout does not shift.
-function createJobRunner(key, { onStart = () => {}, onRows = () => {}, onProgress = () => {}, onFinish = () => {} } = {}) {
+function createJobRunner(
+  key,
+  { onStart = () => {}, onRows = () => {}, onProgress = () => {}, onFinish = () => {} } = {},
+) {
   const words = el("span", { className: "words" }),
     amount = el("span", { className: "amount" }),
     bar = el("i"),
@@ -114,7 +117,9 @@ function createJobRunner(key, { onStart = () => {}, onRows = () => {}, onProgres
           : "queued"
         : response.message || "starting";
     showMessage(progressText);
-    bar.style.width = response.total ? Math.min(100, (100 * response.done) / response.total) + "%" : "0";
+    bar.style.width = response.total
+      ? Math.min(100, (100 * response.done) / response.total) + "%"
+      : "0";
     amount.textContent = !response.total
       ? ""
       : response.unit === "bytes"
@@ -194,7 +199,12 @@ function createJobRunner(key, { onStart = () => {}, onRows = () => {}, onProgres
     line.classList.remove("idle");
     let response;
     try {
-      response = await request("jobs/submit", { owner, kind, what, ...(subject ? { subject } : {}) });
+      response = await request("jobs/submit", {
+        owner,
+        kind,
+        what,
+        ...(subject ? { subject } : {}),
+      });
     } catch (error) {
       response = { error: "the server did not respond; try again", again: true };
     }
@@ -247,7 +257,12 @@ async function runBackgroundJobNow(kind, payload, onRow, subject) {
   const jobError = (message) => Object.assign(new Error(message), { isServerMessage: true });
   let submitted;
   for (let tries = 0; ; tries++) {
-    submitted = await request("jobs/submit", { owner, kind, what: payload, ...(subject ? { subject } : {}) });
+    submitted = await request("jobs/submit", {
+      owner,
+      kind,
+      what: payload,
+      ...(subject ? { subject } : {}),
+    });
     if (submitted.job) break;
     if (!submitted.again || tries > 60) throw jobError(submitted.error);
     await sleep(1000);

@@ -1,7 +1,8 @@
 // Attention of two pretrained models on the same prompt, each with its own tokens, or of one of
 // them and the user's model. comparison/attention_probe.py computes the weights of pretrained
 // models; those of the user's model come from the server as in Inspect.
-const WIDE_LAYOUT_TOKENS = 24; // number of tokens above which the selected head gets the full panel width
+// Above this number of tokens the selected head gets the full width of the panel.
+const WIDE_LAYOUT_TOKENS = 24;
 const DEFAULT_PROMPT = "The cat sat on the mat",
   DEFAULT_SEQUENCE = "3 1 4 1 5";
 const DISPLAY_MODES = [
@@ -55,7 +56,11 @@ VIEWS.attention = {
       maxLength: 40,
       spellcheck: false,
     });
-    attentionView.go = el("button", { type: "submit", className: "quiet main run-attention", textContent: "Run" });
+    attentionView.go = el("button", {
+      type: "submit",
+      className: "quiet main run-attention",
+      textContent: "Run",
+    });
     attentionView.choice = createSegmentedControl(
       DISPLAY_MODES,
       attentionView.shape,
@@ -83,7 +88,10 @@ VIEWS.attention = {
       compareAttention();
     });
     attentionView.panels = [0, 1].map((i) => createAttentionPanel(i, form));
-    box.append(top, el("div", { className: "side-by-side" }, ...attentionView.panels.map((panel) => panel.box)));
+    box.append(
+      top,
+      el("div", { className: "side-by-side" }, ...attentionView.panels.map((panel) => panel.box)),
+    );
     listeners.push(autoRunAttention);
   },
   fields() {
@@ -305,7 +313,8 @@ function runNextPanel() {
 }
 function autoRunAttention() {
   if (state.view !== "attention") return;
-  if (attentionView.panels[1].source === "own" && !attentionView.panels[1].data) loadOwnAttention(attentionView.panels[1]);
+  if (attentionView.panels[1].source === "own" && !attentionView.panels[1].data)
+    loadOwnAttention(attentionView.panels[1]);
   for (const panel of attentionView.panels)
     if (panel.source === "pretrained")
       autoRun(panel.runner, "attention-" + panel.i, [panel.field], () => {
@@ -377,7 +386,10 @@ function renderPanel(panel) {
   panel.inputText.hidden = !data;
   panel.nothing.hidden = Boolean(data) || panel.source === "own";
   if (!data) return;
-  panel.inputText.classList.toggle("long", Math.max(data.rows.length, data.columns.length) > WIDE_LAYOUT_TOKENS);
+  panel.inputText.classList.toggle(
+    "long",
+    Math.max(data.rows.length, data.columns.length) > WIDE_LAYOUT_TOKENS,
+  );
   panel.layer = Math.min(panel.layer, data.layers - 1);
   panel.head = Math.min(panel.head, data.heads - 1);
   panel.at = Math.min(panel.at, data.rows.length - 1);
@@ -480,7 +492,8 @@ function renderLargeHead(panel, all, possible) {
       (data.own
         ? (data.kinds.includes("cross")
             ? OWN_CAPTIONS[data.kind]
-            : OWN_SINGLE_STACK_CAPTIONS[data.architecture] || OWN_SINGLE_STACK_CAPTIONS[data.kind]) + " Each row sums to one."
+            : OWN_SINGLE_STACK_CAPTIONS[data.architecture] ||
+              OWN_SINGLE_STACK_CAPTIONS[data.kind]) + " Each row sums to one."
         : DISPLAY_CAPTIONS.map) +
       (attentionView.shape === "scores"
         ? " These are weights; the scores of your model are in Inspect, Activations."
@@ -508,7 +521,8 @@ function renderLargeHead(panel, all, possible) {
     );
   }
   // tests wait for this attribute
-  panel.canvas.dataset.drawn = attentionView.shape + " " + data.model + " " + (layer + 1) + "." + (head + 1);
+  panel.canvas.dataset.drawn =
+    attentionView.shape + " " + data.model + " " + (layer + 1) + "." + (head + 1);
 }
 async function renderScores(panel, possible) {
   const { data, layer, head } = panel,
@@ -536,11 +550,19 @@ async function renderScores(panel, possible) {
     1e-9,
     ...scores.flatMap((row, r) => row.filter((_, k) => !possible || possible[r][k]).map(Math.abs)),
   );
-  panel.name.textContent = name + " of " + shortModelName(data) + ": scores, maximum ±" + formatNumber(maxValue);
+  panel.name.textContent =
+    name + " of " + shortModelName(data) + ": scores, maximum ±" + formatNumber(maxValue);
   panel.caption.dataset.resting = DISPLAY_CAPTIONS.scores;
   mountMatrix(
     panel.canvas,
-    { weights: scores, rows: data.rows, columns: data.columns, possible, signed: true, max: maxValue },
+    {
+      weights: scores,
+      rows: data.rows,
+      columns: data.columns,
+      possible,
+      signed: true,
+      max: maxValue,
+    },
     {
       caption: panel.caption,
       hover: (r, k) =>

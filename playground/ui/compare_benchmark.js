@@ -44,9 +44,7 @@ VIEWS.table = {
     const form = loadLocal("table") || {};
     benchmarkForm = {
       models: Array.isArray(form.models)
-        ? form.models
-            .filter((each) => each && typeof each.name === "string")
-            .slice(0, MAX_MODELS)
+        ? form.models.filter((each) => each && typeof each.name === "string").slice(0, MAX_MODELS)
         : DEFAULT_MODELS.map((name) => ({ name, on: true })),
       list: el("ul", { className: "suggestions" }),
       name: el("input", {
@@ -61,7 +59,11 @@ VIEWS.table = {
       fields: {},
       sum: el("p", { className: "hint sum" }),
       problem: el("p", { className: "problem" }),
-      go: el("button", { type: "submit", className: "quiet main run-benchmark", textContent: "Run" }),
+      go: el("button", {
+        type: "submit",
+        className: "quiet main run-benchmark",
+        textContent: "Run",
+      }),
       caption: el("p", { className: "fairness", textContent: FAIRNESS_NOTE }),
       body: el("tbody"),
       leaks: el("div", { className: "leaks" }),
@@ -175,7 +177,8 @@ VIEWS.table = {
       ],
       [
         "Answers (CSV)",
-        () => downloadBlob("compare-items.csv", new Blob([toCsv(exampleRows())], { type: "text/csv" })),
+        () =>
+          downloadBlob("compare-items.csv", new Blob([toCsv(exampleRows())], { type: "text/csv" })),
       ],
       [
         "All data (JSON)",
@@ -190,7 +193,12 @@ VIEWS.table = {
       button.addEventListener("click", make);
       benchmarkForm.files.append(button);
     }
-    benchmarkForm.whole = el("table", { className: "sheet" }, el("thead", {}, head), benchmarkForm.body);
+    benchmarkForm.whole = el(
+      "table",
+      { className: "sheet" },
+      el("thead", {}, head),
+      benchmarkForm.body,
+    );
     box.append(
       el(
         "div",
@@ -238,7 +246,9 @@ VIEWS.table = {
 
 // ---------------------------------------------------------------- models
 function renderModelList() {
-  const signature = JSON.stringify(benchmarkForm.models.map((each) => [each, formatModelCost(each.name)]));
+  const signature = JSON.stringify(
+    benchmarkForm.models.map((each) => [each, formatModelCost(each.name)]),
+  );
   renderSuggestions(benchmarkForm.names);
   benchmarkForm.name.placeholder = localPathsAllowed ? "user/name, or a folder" : "user/name";
   if (benchmarkForm.list.dataset.signature === signature) return;
@@ -382,7 +392,8 @@ function onBenchmarkFinish(response, request) {
         pluralize([...benchmarkResults.items.keys()].length, "example") +
         ", " +
         pluralize(
-          [...benchmarkResults.rows.values()].filter((row) => !isBaseline(row) && !row.error).length,
+          [...benchmarkResults.rows.values()].filter((row) => !isBaseline(row) && !row.error)
+            .length,
           "model",
         ) +
         " and the baselines."
@@ -478,7 +489,9 @@ function createScoreCell(row, name) {
   track.append(el("i", { className: "dot", style: "left:" + 100 * value + "%" }));
   cell.append(track);
   if (chance !== null && chance !== undefined)
-    cell.append(el("span", { className: "what", textContent: "chance " + formatProbability(chance) }));
+    cell.append(
+      el("span", { className: "what", textContent: "chance " + formatProbability(chance) }),
+    );
   return cell;
 }
 const formatSecondsPerExample = (s) =>
@@ -489,7 +502,9 @@ const formatSecondsPerExample = (s) =>
       : formatNumber(+s.toPrecision(2)) + " s";
 // The number of evaluated examples of an active or cancelled model.
 const formatExampleCount = (row) =>
-  row.over || row.error || !benchmarkResults.what ? String(row.n) : row.n + " of " + benchmarkResults.what.n;
+  row.over || row.error || !benchmarkResults.what
+    ? String(row.n)
+    : row.n + " of " + benchmarkResults.what.n;
 function createResultRow(id, row) {
   const name = el(
     "td",
@@ -545,7 +560,12 @@ function createResultRow(id, row) {
       { className: "number" },
       row.weights_bytes ? formatBytes(row.weights_bytes) : "",
       ...(row.added_bytes > 0
-        ? [el("span", { className: "what", textContent: "process + " + formatBytes(row.added_bytes) })]
+        ? [
+            el("span", {
+              className: "what",
+              textContent: "process + " + formatBytes(row.added_bytes),
+            }),
+          ]
         : []),
     ),
   );
@@ -579,12 +599,17 @@ function renderResults(response = null) {
     JSON.stringify([row, benchmarkJob.busy && row.error]),
     () => createResultRow(id, row),
   ]);
-  if (benchmarkResults.pending && !benchmarkResults.pending.retry && benchmarkResults.what === benchmarkResults.pending) {
+  if (
+    benchmarkResults.pending &&
+    !benchmarkResults.pending.retry &&
+    benchmarkResults.what === benchmarkResults.pending
+  ) {
     const left = benchmarkResults.pending.models.filter(
         (name) => ![...benchmarkResults.rows.values()].some((row) => row.model === name),
       ),
       own = [...benchmarkResults.rows.values()].some(
-        (row) => !isBaseline(row) && !benchmarkResults.pending.models.includes(row.model) && row.over,
+        (row) =>
+          !isBaseline(row) && !benchmarkResults.pending.models.includes(row.model) && row.over,
       );
     const before = rowSpecs.findIndex(([id]) => isBaseline(benchmarkResults.rows.get(id)));
     rowSpecs.splice(
@@ -623,12 +648,15 @@ function renderResults(response = null) {
           ),
         ]),
   );
-  if (benchmarkResults.settings) benchmarkForm.caption.textContent = benchmarkResults.settings.caption;
+  if (benchmarkResults.settings)
+    benchmarkForm.caption.textContent = benchmarkResults.settings.caption;
   const leaks = benchmarkResults.leaks.map((leak) => leak.message).join("\n");
   if (benchmarkForm.leaks.dataset.text !== leaks) {
     benchmarkForm.leaks.dataset.text = leaks;
     benchmarkForm.leaks.replaceChildren(
-      ...benchmarkResults.leaks.map((leak) => el("p", { className: "hint", textContent: leak.message })),
+      ...benchmarkResults.leaks.map((leak) =>
+        el("p", { className: "hint", textContent: leak.message }),
+      ),
     );
   }
   benchmarkForm.files.hidden = !benchmarkResults.rows.size;
@@ -637,7 +665,11 @@ function renderResults(response = null) {
 }
 function retryModel(name) {
   const { n, shots, rank } = benchmarkResults.what;
-  benchmarkJob.run("table", { models: [name], n, shots, rank, retry: name }, benchmarkResults.subject);
+  benchmarkJob.run(
+    "table",
+    { models: [name], n, shots, rank, retry: name },
+    benchmarkResults.subject,
+  );
 }
 
 // ---------------------------------------------------------------- examples
@@ -647,8 +679,13 @@ function renderExamples() {
   benchmarkForm.note.textContent = benchmarkResults.settings
     ? formatMessage(benchmarkResults.settings.note)
     : "Each example with its prompt, the model output and the parsed answer.";
-  const existing = new Map([...benchmarkForm.items.children].map((each) => [each.dataset.number, each])),
-    examples = benchmarkResults.settings && benchmarkResults.settings.examples.length ? benchmarkResults.settings.examples : [];
+  const existing = new Map(
+      [...benchmarkForm.items.children].map((each) => [each.dataset.number, each]),
+    ),
+    examples =
+      benchmarkResults.settings && benchmarkResults.settings.examples.length
+        ? benchmarkResults.settings.examples
+        : [];
   const boxes = [];
   if (examples.length) {
     const signature = JSON.stringify(examples);
@@ -862,5 +899,7 @@ const exportData = () => ({
   settings: benchmarkResults.settings,
   rows: resultRows(),
   leaks: benchmarkResults.leaks,
-  items: [...benchmarkResults.items].sort(([a], [b]) => a - b).flatMap(([, answers]) => [...answers.values()]),
+  items: [...benchmarkResults.items]
+    .sort(([a], [b]) => a - b)
+    .flatMap(([, answers]) => [...answers.values()]),
 });

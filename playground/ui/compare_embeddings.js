@@ -67,7 +67,11 @@ function createWordInContextForm(name) {
     kind: "banks",
     models: [["Model", "bert-base-uncased"]],
     controls: [
-      ["text", "Text", createTextBox("The bank by the river was steep, but the bank refused my loan")],
+      [
+        "text",
+        "Text",
+        createTextBox("The bank by the river was steep, but the bank refused my loan"),
+      ],
       [
         "word",
         "Word that occurs twice",
@@ -213,7 +217,8 @@ function renderWordInContext(part) {
         "figure",
         {},
         el("figcaption", {
-          textContent: "Similarity of the two occurrences in " + shortModelName(result) + ", by layer",
+          textContent:
+            "Similarity of the two occurrences in " + shortModelName(result) + ", by layer",
         }),
         embeddingsView.alike,
         embeddingsView.keys,
@@ -226,7 +231,12 @@ function renderWordInContext(part) {
           "div",
           { className: "small-charts" },
           ...result.references.map((word, i) =>
-            el("div", {}, el("span", { className: "hint", textContent: word }), embeddingsView.each[i]),
+            el(
+              "div",
+              {},
+              el("span", { className: "hint", textContent: word }),
+              embeddingsView.each[i],
+            ),
           ),
         ),
         embeddingsView.keys2,
@@ -274,7 +284,9 @@ function paintWordInContext() {
     paintLines(
       canvas,
       [0, 1].map((side) =>
-        layers.filter((each) => each.references[k]).map((each) => [each.layer, each.references[k][side]]),
+        layers
+          .filter((each) => each.references[k])
+          .map((each) => [each.layer, each.references[k][side]]),
       ),
       [low, 1],
       ticks,
@@ -315,7 +327,11 @@ function createAnalogyForm(name) {
         { words, expected } = result,
         ranks = [
           ["among all tokens", expected.with_input_words, "no exclusions"],
-          ["without the three input words", expected.without_input_words, "as in Mikolov et al. 2013"],
+          [
+            "without the three input words",
+            expected.without_input_words,
+            "as in Mikolov et al. 2013",
+          ],
           [
             "nearest to " + words.plus + " alone",
             expected.of_the_first_alone,
@@ -325,7 +341,8 @@ function createAnalogyForm(name) {
       part.out.replaceChildren(
         el("p", { className: "verdict", textContent: result.finding }),
         el("h4", {
-          textContent: "Rank of " + words.expected + " among " + pluralize(result.vocabulary, "token"),
+          textContent:
+            "Rank of " + words.expected + " among " + pluralize(result.vocabulary, "token"),
         }),
         el(
           "table",

@@ -171,7 +171,9 @@ async function planFinetune() {
   try {
     response = await runBackgroundJob("finetune-plan", request, () => {}, state.subject);
   } catch (error) {
-    response = { error: error.isServerMessage ? error.message : "the server did not respond; try again" };
+    response = {
+      error: error.isServerMessage ? error.message : "the server did not respond; try again",
+    };
   }
   if (finetuneForm.planned !== requestKey) return;
   finetuneForm.cost.classList.toggle("error", Boolean(response.error) || !response.fits);
@@ -203,7 +205,12 @@ function onFinetuneRows(rows) {
   for (const row of rows) {
     if (row.kind === "memory")
       // the previous curves stay until here
-      Object.assign(finetuneState, { what: finetuneState.next, memory: row, steps: [], result: null });
+      Object.assign(finetuneState, {
+        what: finetuneState.next,
+        memory: row,
+        steps: [],
+        result: null,
+      });
     else if (row.kind === "step") finetuneState.steps.push(row);
   }
   renderFinetuneSummary();
@@ -220,27 +227,39 @@ function onFinetuneFinish(response) {
       steps: finetuneState.steps
         .filter(
           (row, i) =>
-            finetuneState.steps.length < 400 || row.eval_size || i % Math.ceil(finetuneState.steps.length / 400) === 0,
+            finetuneState.steps.length < 400 ||
+            row.eval_size ||
+            i % Math.ceil(finetuneState.steps.length / 400) === 0,
         )
         .map(({ step, loss, exact_match, eval_size }) => ({ step, loss, exact_match, eval_size })),
       result: finetuneState.result,
     });
   renderFinetuneSummary();
   paintFinetune();
-  if (finetuneState.what) loadModelFacts([finetuneState.what.model], true); // it is now on this machine
+  // The model is on this machine now.
+  if (finetuneState.what) loadModelFacts([finetuneState.what.model], true);
   finetuneForm.planned = "";
   planFinetune();
   if (response.status === "done")
     return (
-      "Trained " + pluralize(response.result.steps, "step") + " in " + formatDuration(response.result.seconds) + "."
+      "Trained " +
+      pluralize(response.result.steps, "step") +
+      " in " +
+      formatDuration(response.result.seconds) +
+      "."
     );
 }
-const finetuneEvaluations = () => finetuneState.steps.filter((row) => typeof row.exact_match === "number");
+const finetuneEvaluations = () =>
+  finetuneState.steps.filter((row) => typeof row.exact_match === "number");
 function renderFinetuneSummary() {
   const evaluations = finetuneEvaluations(),
     first = evaluations[0],
     last = evaluations[evaluations.length - 1],
-    name = finetuneState.result ? finetuneState.result.from : finetuneState.what ? finetuneState.what.model : "";
+    name = finetuneState.result
+      ? finetuneState.result.from
+      : finetuneState.what
+        ? finetuneState.what.model
+        : "";
   finetuneForm.words.textContent =
     !first && finetuneJob.busy
       ? ""
@@ -296,7 +315,10 @@ function benchmarkFinetuned() {
     others = benchmarkForm.models
       .filter((each) => !both.includes(each.name))
       .map((each) => ({ ...each, on: false }));
-  benchmarkForm.models = [...both.map((name) => ({ name, on: true })), ...others].slice(0, MAX_MODELS);
+  benchmarkForm.models = [...both.map((name) => ({ name, on: true })), ...others].slice(
+    0,
+    MAX_MODELS,
+  );
   saveBenchmarkForm();
   selectView("table");
   runBenchmark();

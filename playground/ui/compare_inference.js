@@ -80,13 +80,19 @@ function selectTask(name) {
 // The first task runs without a click if its model is already on this machine.
 function autoRunInference() {
   if (state.view === "free" && inferenceView.part === "fill")
-    autoRun(inferenceView.parts.fill.runner, "free-fill", inferenceView.parts.fill.fields, inferenceView.parts.fill.run);
+    autoRun(
+      inferenceView.parts.fill.runner,
+      "free-fill",
+      inferenceView.parts.fill.fields,
+      inferenceView.parts.fill.run,
+    );
 }
 
 // ---------------------------------------------------------------- shared parts
 // Run once without a click if all models are on this machine and there is no stored job.
 function autoRun(jobRunner, key, fields, start) {
-  if (jobRunner.done || jobRunner.busy || loadLocal("job-" + key) || !owner || !root.offsetParent) return;
+  if (jobRunner.done || jobRunner.busy || loadLocal("job-" + key) || !owner || !root.offsetParent)
+    return;
   if (
     !fields.every((field) => {
       const row = modelFacts.get(field.value);
@@ -102,7 +108,8 @@ function autoRun(jobRunner, key, fields, start) {
 async function runJob(jobRunner, kind, request) {
   jobRunner.done = true;
   while (!owner) await sleep(100); // the owner key has not arrived yet
-  if (jobRunners.some((each) => each !== jobRunner && each.busy)) await Promise.race([backgroundQueue, sleep(2500)]);
+  if (jobRunners.some((each) => each !== jobRunner && each.busy))
+    await Promise.race([backgroundQueue, sleep(2500)]);
   await jobRunner.run(kind, request);
 }
 const createTokenList = (list) =>
@@ -435,7 +442,13 @@ function selectToken(part, at, focus = false) {
   const { row, token } = part.written[at];
   part.there.replaceChildren(
     el("h4", {
-      textContent: "Token " + row.n + ", " + visibleWhitespace(row.word) + ": " + formatProbability(row.probability),
+      textContent:
+        "Token " +
+        row.n +
+        ", " +
+        visibleWhitespace(row.word) +
+        ": " +
+        formatProbability(row.probability),
     }),
     createBarList(
       row.candidates.map((each) => [
@@ -481,7 +494,9 @@ function createClassifyForm(name) {
               createTokenList(result.tokens),
             ]
           : [
-              el("h4", { textContent: "Ten randomly initialized heads on " + shortModelName(result) }),
+              el("h4", {
+                textContent: "Ten randomly initialized heads on " + shortModelName(result),
+              }),
               createBarList(
                 result.heads.map((head) => [
                   "seed " + head.seed + ": " + head.label,
@@ -562,7 +577,10 @@ function createTrainHeadForm(name) {
         file.value = "";
         problem.textContent =
           chosen && chosen.size > MAX_CSV_BYTES
-            ? chosen.name + " is larger than " + formatBytes(MAX_CSV_BYTES) + "; the limit is 2,000 rows."
+            ? chosen.name +
+              " is larger than " +
+              formatBytes(MAX_CSV_BYTES) +
+              "; the limit is 2,000 rows."
             : "";
         if (!chosen || problem.textContent) return;
         part.inputs.csv.value = await chosen.text();
@@ -584,7 +602,10 @@ function createTrainHeadForm(name) {
       part.result = response.result;
       paintTraining(part);
       return (
-        "Trained " + pluralize(response.result.steps, "step") + " in " + formatDuration(response.result.seconds)
+        "Trained " +
+        pluralize(response.result.steps, "step") +
+        " in " +
+        formatDuration(response.result.seconds)
       );
     },
   });
@@ -713,7 +734,10 @@ function paintTraining(part) {
       { className: "charts" },
       createExampleRow("Before: " + result.before.note, result.before.labels),
       createExampleRow(
-        "After " + pluralize(result.steps, "step") + " on " + pluralize(result.training_rows, "text"),
+        "After " +
+          pluralize(result.steps, "step") +
+          " on " +
+          pluralize(result.training_rows, "text"),
         result.after.labels,
       ),
     ),
@@ -805,7 +829,11 @@ function createTokenizerMismatchForm(name) {
             "dl",
             {},
             el("dt", { textContent: result.kind === "causal" ? "continuation" : "prediction" }),
-            el("dd", {}, el("code", { className: "raw", textContent: visibleWhitespace(side.answer) })),
+            el(
+              "dd",
+              {},
+              el("code", { className: "raw", textContent: visibleWhitespace(side.answer) }),
+            ),
             ...(side.answer_by_own !== side.answer
               ? [
                   el("dt", {
@@ -815,7 +843,10 @@ function createTokenizerMismatchForm(name) {
                   el(
                     "dd",
                     {},
-                    el("code", { className: "raw", textContent: visibleWhitespace(side.answer_by_own) }),
+                    el("code", {
+                      className: "raw",
+                      textContent: visibleWhitespace(side.answer_by_own),
+                    }),
                   ),
                 ]
               : []),

@@ -29,7 +29,9 @@ VIEWS.families = {
   build(box) {
     const before = loadLocal("families");
     if (Array.isArray(before))
-      matchedFamilies.runs = before.filter((each) => each && typeof each.subject === "string").slice(0, 8);
+      matchedFamilies.runs = before
+        .filter((each) => each && typeof each.subject === "string")
+        .slice(0, 8);
     const length = (name, label) =>
       el(
         "label",
@@ -158,7 +160,11 @@ async function loadMatchedFamilies(reset) {
   if (!matchedFamilies.offered.length) familiesView.words.textContent = "Matching parameter counts";
   let response;
   try {
-    response = await request("architectures/matched", { owner, subject: state.subject, ...lengths }, 60000);
+    response = await request(
+      "architectures/matched",
+      { owner, subject: state.subject, ...lengths },
+      60000,
+    );
   } catch (error) {
     response = { error: "the server did not respond; try again" };
   }
@@ -167,7 +173,11 @@ async function loadMatchedFamilies(reset) {
   familiesView.problem.textContent = formatMessage(response.error || "");
   familiesView.go.disabled = Boolean(response.error);
   if (response.error) return; // the previous list stays
-  Object.assign(matchedFamilies, { offered: response.families, task: response.task, parameters: response.parameters });
+  Object.assign(matchedFamilies, {
+    offered: response.families,
+    task: response.task,
+    parameters: response.parameters,
+  });
   if (reset) {
     familiesView.shortest.value = response.min_length;
     familiesView.maxLength.value = response.max_length;
@@ -209,9 +219,14 @@ function renderFamilies() {
   renderFamilyNote();
 }
 function renderFamilyNote() {
-  const n = matchedFamilies.offered.filter((each) => matchedFamilies.chosen.has(each.architecture) && !each.error).length;
+  const n = matchedFamilies.offered.filter(
+    (each) => matchedFamilies.chosen.has(each.architecture) && !each.error,
+  ).length;
   familiesView.words.textContent =
-    matchedFamilies.task + "; your model has " + pluralize(matchedFamilies.parameters, "parameter") + ".";
+    matchedFamilies.task +
+    "; your model has " +
+    pluralize(matchedFamilies.parameters, "parameter") +
+    ".";
   familiesView.go.textContent = n ? "Train " + pluralize(n, "model") : "Train";
   familiesView.go.disabled = !n;
 }
@@ -246,7 +261,13 @@ async function trainFamilies() {
 async function watchFamilies() {
   for (let round = 0; element.isConnected || round < 5; round++) {
     await sleepWhileHidden(500);
-    if (!owner || !matchedFamilies.runs.length || document.hidden || !familiesView.body.offsetParent) continue;
+    if (
+      !owner ||
+      !matchedFamilies.runs.length ||
+      document.hidden ||
+      !familiesView.body.offsetParent
+    )
+      continue;
     if (
       matchedFamilies.curves.length < matchedFamilies.runs.length ||
       matchedFamilies.curves.some((each) => ACTIVE_STATUSES.includes(each.status)) ||
@@ -259,7 +280,10 @@ async function loadCurves() {
   const runs = matchedFamilies.runs;
   let response;
   try {
-    response = await request("architectures/curves", { owner, subjects: runs.map((each) => each.subject) });
+    response = await request("architectures/curves", {
+      owner,
+      subjects: runs.map((each) => each.subject),
+    });
   } catch (error) {
     return;
   }
@@ -274,7 +298,8 @@ async function loadCurves() {
   renderLearners();
   paintCurves();
 }
-const seriesColor = (i) => SERIES_COLORS[i % SERIES_COLORS.length][document.body.classList.contains("dark") ? 1 : 0];
+const seriesColor = (i) =>
+  SERIES_COLORS[i % SERIES_COLORS.length][document.body.classList.contains("dark") ? 1 : 0];
 function renderLearners() {
   const rows = matchedFamilies.runs.map((each, i) => {
     const curve = matchedFamilies.curves.find((other) => other.subject === each.subject) || {
@@ -291,7 +316,9 @@ function renderLearners() {
         curve.queue_position,
         i,
       ]);
-    const before = [...familiesView.body.children].find((row) => row.dataset.subject === each.subject);
+    const before = [...familiesView.body.children].find(
+      (row) => row.dataset.subject === each.subject,
+    );
     if (before && before.dataset.signature === signature) return before;
     const last = curve.evaluations.length ? curve.evaluations[curve.evaluations.length - 1] : null,
       how =
@@ -385,11 +412,15 @@ function renderLearners() {
             ),
           ]),
     );
-  root.style.cssText = matchedFamilies.runs.map((_, i) => "--hue-" + i + ":" + seriesColor(i)).join(";");
+  root.style.cssText = matchedFamilies.runs
+    .map((_, i) => "--hue-" + i + ":" + seriesColor(i))
+    .join(";");
 }
 function paintCurves() {
   if (!familiesView.score.clientWidth) return;
-  root.style.cssText = matchedFamilies.runs.map((_, i) => "--hue-" + i + ":" + seriesColor(i)).join(";");
+  root.style.cssText = matchedFamilies.runs
+    .map((_, i) => "--hue-" + i + ":" + seriesColor(i))
+    .join(";");
   const curves = matchedFamilies.runs.map((each) =>
       matchedFamilies.curves.find((curve) => curve.subject === each.subject),
     ),
@@ -495,7 +526,9 @@ async function renderFacts() {
           el(
             "tr",
             {},
-            ...columns.map((text) => el("th", { scope: "col" }, text || visuallyHidden("Property"))),
+            ...columns.map((text) =>
+              el("th", { scope: "col" }, text || visuallyHidden("Property")),
+            ),
           ),
         ),
         el(

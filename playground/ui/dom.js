@@ -1,4 +1,4 @@
-// ---------------------------------------------------------------- elements and files of Inspect and Compare
+// ---- elements and files of Inspect and Compare
 function el(tag, properties = {}, ...children) {
   const node = Object.assign(document.createElement(tag), properties);
   node.append(...children);
@@ -9,25 +9,44 @@ const visuallyHidden = (text) => el("span", { className: "unseen", textContent: 
 // A group of buttons, one of which is pressed.
 function createSegmentedControl(options, selected, onChange, label) {
   const box = el("span", { className: "choice" });
-  box.setAttribute("role", "group"); box.setAttribute("aria-label", label);
+  box.setAttribute("role", "group");
+  box.setAttribute("aria-label", label);
   for (const [value, text, title] of options) {
     const button = el("button", { type: "button", textContent: text, title: title || "" });
-    button.setAttribute("aria-pressed", String(value === selected)); button.dataset.value = value;
-    button.addEventListener("click", () => { setPressed(box, value); onChange(value); });
+    button.setAttribute("aria-pressed", String(value === selected));
+    button.dataset.value = value;
+    button.addEventListener("click", () => {
+      setPressed(box, value);
+      onChange(value);
+    });
     box.append(button);
   }
   return box;
 }
-function setPressed(box, value) { for (const each of box.children) each.setAttribute("aria-pressed", String(each.dataset.value === String(value))); }
+function setPressed(box, value) {
+  for (const each of box.children)
+    each.setAttribute("aria-pressed", String(each.dataset.value === String(value)));
+}
 function downloadBlob(name, blob) {
   const link = el("a", { href: URL.createObjectURL(blob), download: name });
-  document.body.append(link); link.click(); link.remove();
+  document.body.append(link);
+  link.click();
+  link.remove();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 function toCsv(rows) {
   if (!rows.length) return "";
   const keys = [...new Set(rows.flatMap((row) => Object.keys(row)))];
   // A spreadsheet would evaluate a cell that starts like a formula.
-  const cell = (value) => { const text = value === null || value === undefined ? "" : String(value); return /^[=+@\t]|^-[^\d.]/.test(text) ? '"\'' + text.replaceAll('"', '""') + '"' : /[",\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text; };
-  return [keys.join(), ...rows.map((row) => keys.map((key) => cell(row[key])).join())].join("\n") + "\n";
+  const cell = (value) => {
+    const text = value === null || value === undefined ? "" : String(value);
+    return /^[=+@\t]|^-[^\d.]/.test(text)
+      ? "\"'" + text.replaceAll('"', '""') + '"'
+      : /[",\n]/.test(text)
+        ? '"' + text.replaceAll('"', '""') + '"'
+        : text;
+  };
+  return (
+    [keys.join(), ...rows.map((row) => keys.map((key) => cell(row[key])).join())].join("\n") + "\n"
+  );
 }

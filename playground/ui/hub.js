@@ -30,7 +30,8 @@ async function runHubTask(task, onProgress = () => {}, onStart = () => {}, isCur
     isCurrent,
     (busy) => onProgress(formatMessage(busy)),
   );
-  if (reply.error) throw Object.assign(new Error(reply.error), { isServerMessage: true, again: reply.again });
+  if (reply.error)
+    throw Object.assign(new Error(reply.error), { isServerMessage: true, again: reply.again });
   onStart(reply.job);
   for (let wait = 100, lost = 0; ; wait = Math.min(500, wait * 1.4)) {
     await sleep(wait);
@@ -105,7 +106,10 @@ async function loadSession() {
     return;
   }
   setVisible($(".token-label"), ["machine", "typed"].includes(session.way));
-  setVisible($(".check"), ["machine", "typed"].includes(session.way) && session.signed_in && !account);
+  setVisible(
+    $(".check"),
+    ["machine", "typed"].includes(session.way) && session.signed_in && !account,
+  );
   renderSession();
   renderModelSelect();
 }
@@ -394,7 +398,8 @@ function renderPlan() {
   $(".files-summary").textContent = "Files: " + counted(model);
   const heading = (p) =>
     data ? [createTableRow([[p.kind === "dataset" ? "Dataset" : "Model", "group"]])] : [];
-  const fileRow = (c) => createTableRow([[c.path], [formatBytes(c.size), "number tight"], [c.what, c.what]]);
+  const fileRow = (c) =>
+    createTableRow([[c.path], [formatBytes(c.size), "number tight"], [c.what, c.what]]);
   $(".files tbody").replaceChildren(
     ...plans.flatMap((p) => [...heading(p), ...p.changes.map(fileRow)]),
   );
@@ -460,7 +465,8 @@ async function updateAutoPublish(action) {
     });
     if (subject !== $(".model").value) return;
     autoPublish = response.auto_publish;
-    if (action !== "status") setMessage($(".keep-note"), formatMessage(response.error || ""), "error");
+    if (action !== "status")
+      setMessage($(".keep-note"), formatMessage(response.error || ""), "error");
   } catch (error) {
     if (action !== "status") setMessage($(".keep-note"), errorText(error), "error");
   }
@@ -538,7 +544,11 @@ async function loadGallery(force = true, tries = 0) {
     models = galleryModels;
   } catch (error) {
     if (requestId !== galleryRequestId) return;
-    setMessage($(".gallery-note"), errorText(error) + " The models on this machine are below.", "error");
+    setMessage(
+      $(".gallery-note"),
+      errorText(error) + " The models on this machine are below.",
+      "error",
+    );
     $(".gallery-words").textContent = models ? "earlier list" : "";
     addRetryButton($(".gallery-note"), () => loadGallery());
     if (!error.again || tries > 2) return;
@@ -625,7 +635,11 @@ function parseRepoAddress(text) {
 // ---------------------------------------------------------------- one model
 $(".link").addEventListener("click", () =>
   copyText(
-    buildLink("hub", openRepository.repo + (openRepository.revision === "main" ? "" : "@" + openRepository.revision)),
+    buildLink(
+      "hub",
+      openRepository.repo +
+        (openRepository.revision === "main" ? "" : "@" + openRepository.revision),
+    ),
     $(".link"),
     "The link",
   ),
@@ -662,7 +676,9 @@ async function openRepo(repo, revision = "main") {
     pluralize(response.parameters, "parameter"),
     "trained " +
       pluralize(response.step, "step") +
-      (response.seconds ? " in " + formatDuration(response.seconds) + " on " + response.device : ""),
+      (response.seconds
+        ? " in " + formatDuration(response.seconds) + " on " + response.device
+        : ""),
     response.resumable
       ? "can be trained further"
       : "weights only: can be inspected and run, but not trained further",
@@ -729,7 +745,12 @@ async function reproduceEvaluation() {
   const repository = openRepository;
   try {
     const response = await runWithProgress(
-      { kind: "reproduce", repo: repository.repo, revision: repository.commit, retry: reproduceEvaluation },
+      {
+        kind: "reproduce",
+        repo: repository.repo,
+        revision: repository.commit,
+        retry: reproduceEvaluation,
+      },
       $(".opened-progress"),
       $(".opened-note"),
       $(".cancel-opened"),
@@ -739,9 +760,12 @@ async function reproduceEvaluation() {
     renderScores(response.measured);
     const same =
       response.card &&
-      Math.abs(response.card.exact_match - response.measured.exact_match) < 0.5 / response.measured.n;
+      Math.abs(response.card.exact_match - response.measured.exact_match) <
+        0.5 / response.measured.n;
     const equal =
-      "The scores are equal. The evaluation took " + formatDuration(response.measured_seconds) + ".";
+      "The scores are equal. The evaluation took " +
+      formatDuration(response.measured_seconds) +
+      ".";
     const different = "The scores differ: the card may describe other weights or another metric.";
     $(".verdict").textContent = !response.card
       ? "Its model card has no score to compare with."

@@ -224,7 +224,13 @@ async function loadSteps() {
   if (!isRun) return;
   let response;
   try {
-    response = await request("runs/poll", { owner, subject, n_points: 0, series_id: -1, snapshot_version: 0 });
+    response = await request("runs/poll", {
+      owner,
+      subject,
+      n_points: 0,
+      series_id: -1,
+      snapshot_version: 0,
+    });
   } catch (error) {
     return;
   }
@@ -279,7 +285,8 @@ async function buildViewLink() {
     } catch (error) {
       /* then only this browser can open the link */
     }
-    if (response.share_id) linkState.subject = "watch:" + response.share_id; // read-only for everyone with the link
+    // A share id gives read-only access.
+    if (response.share_id) linkState.subject = "watch:" + response.share_id;
   }
   return buildLink("inspect", linkState);
 }
@@ -436,7 +443,10 @@ $(".export").addEventListener("click", (event) => {
       ),
     );
   else
-    downloadBlob(name + ".csv", new Blob([toCsv(spec.rows ? spec.rows(data) : [])], { type: "text/csv" }));
+    downloadBlob(
+      name + ".csv",
+      new Blob([toCsv(spec.rows ? spec.rows(data) : [])], { type: "text/csv" }),
+    );
 });
 
 // ---------------------------------------------------------------- what a person does

@@ -94,12 +94,16 @@ VIEWS.walk = {
     renderStageList(data);
     queryView("walk", ".walk-back").disabled = at === 0;
     queryView("walk", ".walk-on").disabled = at === data.stages.length - 1;
-    queryView("walk", ".walk-place").textContent = "stage " + (at + 1) + " of " + data.stages.length;
-    queryView("walk", ".walk-name").textContent = formatMessage(stage.block).slice(0, -1) + ": " + stage.name;
+    queryView("walk", ".walk-place").textContent =
+      "stage " + (at + 1) + " of " + data.stages.length;
+    queryView("walk", ".walk-name").textContent =
+      formatMessage(stage.block).slice(0, -1) + ": " + stage.name;
     queryView("walk", ".walk-formula").textContent = stage.formula;
     queryView("walk", ".walk-shape").textContent =
       stage.words +
-      (stage.low === null ? "" : "; from " + formatNumber(stage.low) + " to " + formatNumber(stage.high)) +
+      (stage.low === null
+        ? ""
+        : "; from " + formatNumber(stage.low) + " to " + formatNumber(stage.high)) +
       (chosen.cut ? "; displayed: " + chosen.cut : "");
     queryView("walk", ".walk-shape").title = stage.shape;
     queryView("walk", ".walk-code").replaceChildren(
@@ -263,7 +267,9 @@ function renderTensor(stage, chosen) {
     ". Columns: " +
     chosen.axes[1] +
     ". " +
-    (chosen.signed ? signedCaption(chosen.max) : "Full colour is " + formatNumber(chosen.max) + ".") +
+    (chosen.signed
+      ? signedCaption(chosen.max)
+      : "Full colour is " + formatNumber(chosen.max) + ".") +
     " Click a value, or press Enter on it, to see how it is computed.";
   mountMatrix(
     queryView("walk", ".walk-map"),
@@ -305,7 +311,11 @@ async function loadProvenance(row, column) {
   const requestToken = (activationsState.tracing = {}),
     request = { stage: activationsState.stage, head: activationsState.head, row, column };
   const response = await requestView("walk-cell", request);
-  if (requestToken !== activationsState.tracing || request.stage !== activationsState.stage || request.head !== activationsState.head)
+  if (
+    requestToken !== activationsState.tracing ||
+    request.stage !== activationsState.stage ||
+    request.head !== activationsState.head
+  )
     return;
   activationsState.origin = response.error ? null : response;
   if (response.error) {
@@ -715,7 +725,8 @@ function renderPositionEmbeddings(data) {
   const { weights, description: response, of, rms, symbols } = data.positions,
     caption = queryView("symbols", ".symbols-positions-words");
   queryView("symbols", ".symbols-positions").hidden = caption.hidden = !weights.length;
-  if (!weights.length) return void (queryView("symbols", ".symbols-places .hint").textContent = response);
+  if (!weights.length)
+    return void (queryView("symbols", ".symbols-places .hint").textContent = response);
   queryView("symbols", ".symbols-places .hint").textContent =
     "Added to the token embedding; one row per position, " +
     response +
@@ -812,7 +823,11 @@ function renderSinusoids(data) {
     },
   );
 }
-const waveColors = () => [cssVariable("--pg-accent"), cssVariable("--pg-mark"), cssVariable("--pg-quiet-text")];
+const waveColors = () => [
+  cssVariable("--pg-accent"),
+  cssVariable("--pg-mark"),
+  cssVariable("--pg-quiet-text"),
+];
 function renderSinusoidDimension(data) {
   const input = queryView("symbols", ".symbols-dimension"),
     canvas = queryView("symbols", ".symbols-lines");
@@ -1264,7 +1279,8 @@ VIEWS.sizes = {
     })),
 };
 
-const createMaskCell = (value) => el("td", { textContent: value, className: value ? "" : "sizes-off" });
+const createMaskCell = (value) =>
+  el("td", { textContent: value, className: value ? "" : "sizes-off" });
 function renderMasks(data) {
   const { names, tokens, mask, added, changed, published } = data.padding,
     heading = (text) => el("th", { scope: "row", textContent: text });
@@ -1465,7 +1481,12 @@ function renderParameterCounts({ of, rows, published }) {
     queryView("sizes", ".sizes-counts"),
     ["part", "this project", "nn.Transformer", "difference"],
     [
-      ...rows.map(([name, ours, torch, why]) => [name, formatInteger(ours), formatInteger(torch), why]),
+      ...rows.map(([name, ours, torch, why]) => [
+        name,
+        formatInteger(ours),
+        formatInteger(torch),
+        why,
+      ]),
       [total("total"), total(formatInteger(sum(1))), total(formatInteger(sum(2))), total("")],
       ...(published
         ? [
@@ -1483,7 +1504,9 @@ function renderParameterCounts({ of, rows, published }) {
   );
   const difference = sum(2) - sum(1);
   queryView("sizes", ".sizes-counts-words").textContent = difference
-    ? "nn.Transformer has " + formatInteger(Math.abs(difference)) + (difference > 0 ? " more." : " fewer.")
+    ? "nn.Transformer has " +
+      formatInteger(Math.abs(difference)) +
+      (difference > 0 ? " more." : " fewer.")
     : "Both have the same number of parameters in every component.";
 }
 function renderQuadraticCost(data) {
@@ -1504,7 +1527,8 @@ function renderQuadraticCost(data) {
           ? [
               measured
                 ? el("td", {
-                    textContent: formatMemory(measured[0]) + ", " + formatNumber(measured[1]) + " s",
+                    textContent:
+                      formatMemory(measured[0]) + ", " + formatNumber(measured[1]) + " s",
                     title: formatInteger(measured[0]) + " bytes",
                   })
                 : "too large to measure",

@@ -177,7 +177,10 @@ VIEWS.attention = {
     [...grid.querySelectorAll("button")].forEach((button, i) => {
       const l = Math.floor(i / data.heads),
         h = i % data.heads;
-      button.setAttribute("aria-pressed", String(l === attentionState.layer && h === attentionState.head));
+      button.setAttribute(
+        "aria-pressed",
+        String(l === attentionState.layer && h === attentionState.head),
+      );
       paintThumbnail(button.firstChild, {
         weights: all[l][h],
         possible: data.kind === "decoder" ? data.possible : null,
@@ -470,7 +473,9 @@ VIEWS.steps = {
   },
   options: () => ({
     way: decodingState.way,
-    ...(decodingState.way === "drawn" ? { temperature: decodingState.temperature, seed: decodingState.seed } : {}),
+    ...(decodingState.way === "drawn"
+      ? { temperature: decodingState.temperature, seed: decodingState.seed }
+      : {}),
   }),
   draw(data) {
     const n = data.steps.length;
@@ -479,14 +484,17 @@ VIEWS.steps = {
       slider = queryView("steps", ".steps-at");
     slider.max = n - 1;
     slider.value = decodingState.at;
-    queryView("steps", ".steps-words").textContent = "position " + (decodingState.at + 1) + " of " + n;
+    queryView("steps", ".steps-words").textContent =
+      "position " + (decodingState.at + 1) + " of " + n;
     const wrong = step.right !== null && step.right !== step.chosen;
     queryView("steps", ".steps-written").replaceChildren(
       step.prefix.slice(1).join(" ") + (step.prefix.length > 1 ? " " : ""),
       el("span", {
         className: "next" + (wrong ? " wrong" : ""),
         textContent: step.chosen,
-        title: wrong ? "target: " + step.right : "with probability " + formatPercent(step.probability),
+        title: wrong
+          ? "target: " + step.right
+          : "with probability " + formatPercent(step.probability),
       }),
     );
     queryView("steps", ".steps-bars tbody").replaceChildren(

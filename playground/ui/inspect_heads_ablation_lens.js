@@ -19,7 +19,12 @@ async function loadSlowView(view, options, viewToRedraw, displayedResult) {
   slowResults.set(key, { ...cached, busy: true, error: "", of: displayedResult });
   redrawView(viewToRedraw);
   const data = await requestView(view, options);
-  slowResults.set(key, data.error ? { ...cached, busy: false, error: data.error, of: displayedResult } : { data, of: displayedResult });
+  slowResults.set(
+    key,
+    data.error
+      ? { ...cached, busy: false, error: data.error, of: displayedResult }
+      : { data, of: displayedResult },
+  );
   redrawView(viewToRedraw);
 }
 const describeSample = (data) =>
@@ -80,7 +85,11 @@ const PATTERN_STYLES = {
 };
 const HEAD_COLUMNS = [
   ["name", "head", "attention type, layer.head"],
-  ...PATTERNS.map((name) => [name, name, "Fraction of the attention weights: " + PATTERN_DESCRIPTIONS[name]]),
+  ...PATTERNS.map((name) => [
+    name,
+    name,
+    "Fraction of the attention weights: " + PATTERN_DESCRIPTIONS[name],
+  ]),
   [
     "entropy",
     "entropy",
@@ -238,7 +247,11 @@ VIEWS.heads = {
           0,
           Math.min(
             over.steps.length - 1,
-            headScoresState.at === null ? (by > 0 ? 0 : over.steps.length - 1) : headScoresState.at + by,
+            headScoresState.at === null
+              ? by > 0
+                ? 0
+                : over.steps.length - 1
+              : headScoresState.at + by,
           ),
         ),
       );
@@ -300,7 +313,12 @@ VIEWS.heads = {
     queryView("heads", ".heads-two").hidden = !headHistory();
     renderHeadHistory();
   },
-  options: () => ({ kind: headScoresState.kind, sort: headScoresState.sort, down: headScoresState.down, head: headScoresState.head }),
+  options: () => ({
+    kind: headScoresState.kind,
+    sort: headScoresState.sort,
+    down: headScoresState.down,
+    head: headScoresState.head,
+  }),
   take(options) {
     if (["all", "cross", "encoder", "decoder"].includes(options.kind)) {
       headScoresState.kind = options.kind;
@@ -321,10 +339,17 @@ VIEWS.heads = {
   rows: () => [
     ...(headScoresState.last
       ? headScoresState.last.heads.map((head) =>
-          toScoreRow(headScoresState.last.step, head, (values) => values, head.aligned, head.entropy, {
-            distance: head.distance,
-            pattern: head.description,
-          }),
+          toScoreRow(
+            headScoresState.last.step,
+            head,
+            (values) => values,
+            head.aligned,
+            head.entropy,
+            {
+              distance: head.distance,
+              pattern: head.description,
+            },
+          ),
         )
       : []),
     ...(headHistory()
@@ -359,16 +384,25 @@ function headHistory() {
 }
 
 function renderHeadScores(data) {
-  const rows = data.heads.filter((head) => headScoresState.kind === "all" || head.kind === headScoresState.kind);
-  if (headScoresState.sort === "description") rows.sort((a, b) => a.description.localeCompare(b.description));
+  const rows = data.heads.filter(
+    (head) => headScoresState.kind === "all" || head.kind === headScoresState.kind,
+  );
+  if (headScoresState.sort === "description")
+    rows.sort((a, b) => a.description.localeCompare(b.description));
   else if (headScoresState.sort !== "name")
     rows.sort(
-      (a, b) => (columnValue(a, headScoresState.sort) ?? Infinity) - (columnValue(b, headScoresState.sort) ?? Infinity),
+      (a, b) =>
+        (columnValue(a, headScoresState.sort) ?? Infinity) -
+        (columnValue(b, headScoresState.sort) ?? Infinity),
     );
   if (headScoresState.down) rows.reverse();
   if (headScoresState.down)
     // missing values come last in both orders
-    rows.sort((a, b) => (columnValue(a, headScoresState.sort) === null) - (columnValue(b, headScoresState.sort) === null));
+    rows.sort(
+      (a, b) =>
+        (columnValue(a, headScoresState.sort) === null) -
+        (columnValue(b, headScoresState.sort) === null),
+    );
   for (const th of VIEWS.heads.box.querySelectorAll(".heads-table th")) {
     if (th.dataset.column === headScoresState.sort)
       th.setAttribute("aria-sort", headScoresState.down ? "descending" : "ascending");
@@ -464,7 +498,8 @@ function renderHeadHistory() {
   if (!history || !canvas.offsetParent) return;
   const head = history.heads.find((each) => each.name === headScoresState.head) || history.heads[0],
     n = history.steps.length - 1,
-    current = headScoresState.last && headScoresState.last.heads.find((each) => each.name === head.name);
+    current =
+      headScoresState.last && headScoresState.last.heads.find((each) => each.name === head.name);
   const series = [
     ...PATTERNS.map((name) => [name, head.patterns[name]]),
     ["aligned", head.aligned],
@@ -482,7 +517,8 @@ function renderHeadHistory() {
     y = (share) => bottom - (bottom - top) * share;
   canvas.nearest = (px) =>
     history.steps.reduce(
-      (near, step, i) => (Math.abs(x(step) - px) < Math.abs(x(history.steps[near]) - px) ? i : near),
+      (near, step, i) =>
+        Math.abs(x(step) - px) < Math.abs(x(history.steps[near]) - px) ? i : near,
       0,
     );
   c.font = "12px " + cssVariable("--font");
@@ -524,7 +560,8 @@ function renderHeadHistory() {
     c.stroke();
     c.setLineDash([]);
   }
-  const color = (name) => (name === best ? cssVariable("--pg-accent") : PATTERN_STYLES[name][dark ? 1 : 0]);
+  const color = (name) =>
+    name === best ? cssVariable("--pg-accent") : PATTERN_STYLES[name][dark ? 1 : 0];
   for (const [name, values] of [...series].sort(([a], [b]) => (a === best) - (b === best))) {
     c.strokeStyle = c.fillStyle = color(name);
     c.lineWidth = name === best ? 2.6 : 1.4;
@@ -616,7 +653,9 @@ function renderHeadHistory() {
   canvas.setAttribute("aria-label", head.name + ", scores by step. " + words);
 
   queryView("heads", ".heads-pattern").value = best;
-  const visibleHeads = history.heads.filter((each) => headScoresState.kind === "all" || each.kind === headScoresState.kind),
+  const visibleHeads = history.heads.filter(
+      (each) => headScoresState.kind === "all" || each.kind === headScoresState.kind,
+    ),
     caption = queryView("heads", ".heads-map-words");
   caption.dataset.resting =
     "Rows: heads as layer.head. Columns: steps. Click a row to select its head.";
@@ -624,7 +663,9 @@ function renderHeadHistory() {
     queryView("heads", ".heads-map"),
     {
       rows: visibleHeads.map(shortHeadName),
-      columns: history.steps.map((step, i) => (history.steps[n] > 99 && (n - i) % 2 ? "" : String(step))),
+      columns: history.steps.map((step, i) =>
+        history.steps[n] > 99 && (n - i) % 2 ? "" : String(step),
+      ),
       size: 18,
       weights: visibleHeads.map((each) => each.patterns[best]),
       possible: visibleHeads.map((each) => each.patterns[best].map((value) => value !== null)),
@@ -698,7 +739,12 @@ VIEWS.away = {
       textContent: "Measure",
     });
     measure.addEventListener("click", () =>
-      loadSlowView("away", { how: ablationState.how, set: ablationState.set }, "away", resultByView.away),
+      loadSlowView(
+        "away",
+        { how: ablationState.how, set: ablationState.set },
+        "away",
+        resultByView.away,
+      ),
     );
     const none = el("button", {
       type: "button",
@@ -710,7 +756,10 @@ VIEWS.away = {
       redrawView("away");
       scheduleRefresh("away", 0);
     });
-    const position = el("select", { className: "away-position", ariaLabel: "Position in the source" }),
+    const position = el("select", {
+        className: "away-position",
+        ariaLabel: "Position in the source",
+      }),
       symbol = el("select", { className: "away-symbol", ariaLabel: "Replacement token" });
     position.addEventListener("change", () => {
       ablationState.position = +position.value;
@@ -735,7 +784,8 @@ VIEWS.away = {
               ABLATION_SETS,
               ablationState.set,
               (value) => {
-                if ((value === "keep") !== (ablationState.set === "keep")) ablationState.parts.clear();
+                if ((value === "keep") !== (ablationState.set === "keep"))
+                  ablationState.parts.clear();
                 ablationState.set = value;
                 redrawView("away");
                 scheduleRefresh("away", 0);
@@ -771,7 +821,11 @@ VIEWS.away = {
                 "tr",
                 {},
                 el("th", { scope: "col" }, visuallyHidden("Select")),
-                el("th", { scope: "col", className: "away-what" }, visuallyHidden("Ablated component")),
+                el(
+                  "th",
+                  { scope: "col", className: "away-what" },
+                  visuallyHidden("Ablated component"),
+                ),
                 el("th", {
                   scope: "col",
                   className: "away-right",
@@ -837,7 +891,9 @@ VIEWS.away = {
         if (box.querySelector(`[data-value="${value}"]`)) setPressed(box, value);
   },
   draw(own) {
-    const result = slowResults.get(cacheKey("away", { how: ablationState.how, set: ablationState.set })),
+    const result = slowResults.get(
+        cacheKey("away", { how: ablationState.how, set: ablationState.set }),
+      ),
       data = result && result.data;
     const words = queryView("away", ".away-words"),
       measure = queryView("away", ".away-measure");
@@ -883,7 +939,9 @@ VIEWS.away = {
   unpacked: (own) => ({
     own,
     patching: ablationState.patch,
-    measured: ABLATION_SETS.map(([set]) => slowResults.get(cacheKey("away", { how: ablationState.how, set })))
+    measured: ABLATION_SETS.map(([set]) =>
+      slowResults.get(cacheKey("away", { how: ablationState.how, set })),
+    )
       .filter((result) => result && result.data)
       .map((result) => result.data),
   }),
@@ -1041,7 +1099,11 @@ function renderAblationOfInput(own) {
       {},
       el("td", { textContent: what }),
       el("td", { className: "away-symbols" }, ...diffTokens(written, answer), ...mark(written)),
-      el("td", { className: "away-right", textContent: formatWithMinusSign(log) + " nats", title: ofWhat }),
+      el("td", {
+        className: "away-right",
+        textContent: formatWithMinusSign(log) + " nats",
+        title: ofWhat,
+      }),
     );
   queryView("away", ".away-own tbody").replaceChildren(
     line("intact", own.whole),
@@ -1073,10 +1135,18 @@ async function runPatching() {
     requestId = ++ablationState.requestId,
     n = result.source.length - 1;
   ablationState.position = Math.min(ablationState.position, n - 1);
-  if (!result.symbols.includes(ablationState.symbol) || ablationState.symbol === result.source[ablationState.position])
+  if (
+    !result.symbols.includes(ablationState.symbol) ||
+    ablationState.symbol === result.source[ablationState.position]
+  )
     ablationState.symbol =
-      result.symbols[(result.symbols.indexOf(result.source[ablationState.position]) + 1) % result.symbols.length];
-  const data = await requestView("patch", { source_position: ablationState.position, symbol: ablationState.symbol });
+      result.symbols[
+        (result.symbols.indexOf(result.source[ablationState.position]) + 1) % result.symbols.length
+      ];
+  const data = await requestView("patch", {
+    source_position: ablationState.position,
+    symbol: ablationState.symbol,
+  });
   if (requestId !== ablationState.requestId) return;
   ablationState.error = data.error || "";
   if (!data.error) ablationState.patch = data;
@@ -1089,7 +1159,10 @@ function renderPatching() {
   queryView("away", ".away-position").replaceChildren(
     ...own.source
       .slice(0, -1)
-      .map((name, i) => new Option(name + " at position " + (i + 1), i, false, i === ablationState.position)),
+      .map(
+        (name, i) =>
+          new Option(name + " at position " + (i + 1), i, false, i === ablationState.position),
+      ),
   );
   words.classList.toggle("away-error", Boolean(ablationState.error));
   words.textContent = formatMessage(ablationState.error);
@@ -1300,7 +1373,11 @@ VIEWS.lens = {
     logitLensState.symbol = logitLensState.against = logitLensState.parts = null;
     logitLensState.error = "";
   },
-  options: () => ({ at: logitLensState.at, symbol: logitLensState.symbol, against: logitLensState.against }),
+  options: () => ({
+    at: logitLensState.at,
+    symbol: logitLensState.symbol,
+    against: logitLensState.against,
+  }),
   take({ at, symbol, against }) {
     if (Array.isArray(at) && at.length === 2 && at.every((i) => Number.isInteger(i) && i >= 0))
       logitLensState.at = at;
@@ -1387,7 +1464,11 @@ async function loadAttribution() {
   const data = await requestView("contributions", options);
   if (requestId !== logitLensState.requestId) return; // the position or the sequence has changed
   logitLensState.error = data.error || "";
-  logitLensState.parts = data.error ? (/post-norm/.test(data.error) ? null : logitLensState.parts) : data;
+  logitLensState.parts = data.error
+    ? /post-norm/.test(data.error)
+      ? null
+      : logitLensState.parts
+    : data;
   renderAttribution();
 }
 function renderAttribution() {

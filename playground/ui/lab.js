@@ -53,7 +53,8 @@ const formatShare = (x) =>
   x === 1 ? "100 %" : +Math.min(99.9, 100 * x).toPrecision(x < 0.01 ? 1 : 3) + " %";
 const formatSpread = (low, high, write) =>
   low === high ? "" : " (" + write(low).replace(/ %$/, "") + "–" + write(high) + ")";
-const formatRange = (spread, write) => write(spread.median) + formatSpread(spread.low, spread.high, write);
+const formatRange = (spread, write) =>
+  write(spread.median) + formatSpread(spread.low, spread.high, write);
 
 // Update a list in place: `make(one)` creates a row for a new item, `fill(row, one)` sets its
 // content.
@@ -235,7 +236,8 @@ async function loadExperiments() {
   renderExperiments();
   if (experiments.some((row) => row.state === "running")) nextPollAt = Date.now() + 1000;
   if (open === state.open) {
-    if (reply.open) state.details = { ...reply.open, results: reply.open.results || state.details.results };
+    if (reply.open)
+      state.details = { ...reply.open, results: reply.open.results || state.details.results };
     else if (open) {
       state.open = experiments.length ? experiments[0].id : "";
       state.details = null;

@@ -104,7 +104,9 @@ function buildExperimentForm() {
       about = el("p", { className: "hint about" });
     values.setAttribute("aria-label", (i ? "Second" : "First") + " setting's values");
     select.addEventListener("change", () => {
-      values.value = (variableSettings.find((each) => each.name === select.value) || { begin: "" }).begin;
+      values.value = (
+        variableSettings.find((each) => each.name === select.value) || { begin: "" }
+      ).begin;
       renderExplanations();
     });
     return { select, values, about, wrong: problem("values-" + i), box: null };
@@ -139,7 +141,8 @@ function buildExperimentForm() {
     }),
     wrong: {},
   };
-  for (const name of ["base", "seeds", "times", "name", "form"]) experimentForm.wrong[name] = problem(name);
+  for (const name of ["base", "seeds", "times", "name", "form"])
+    experimentForm.wrong[name] = problem(name);
   experimentForm.plan.setAttribute("role", "status");
   experimentForm.kinds = createSegmentedControl(
     [
@@ -182,7 +185,12 @@ function buildExperimentForm() {
     ...experimentForm.fields.map((each) => each.box),
     label("Seeds", experimentForm.seeds),
     experimentForm.wrong.seeds,
-    el("div", { className: "kind-row" }, el("span", { textContent: "Compare" }), experimentForm.kinds),
+    el(
+      "div",
+      { className: "kind-row" },
+      el("span", { textContent: "Compare" }),
+      experimentForm.kinds,
+    ),
     experimentForm.lengths,
     experimentForm.wrong.times,
     label("Name", experimentForm.name),
@@ -271,7 +279,12 @@ function renderExplanations() {
     setText(
       each.about,
       setting
-        ? addPeriod(setting.help) + " Accepts " + setting.accepts + "; default " + setting.default + "."
+        ? addPeriod(setting.help) +
+            " Accepts " +
+            setting.accepts +
+            "; default " +
+            setting.default +
+            "."
         : "",
     );
     each.values.placeholder = "comma-separated values";
@@ -313,7 +326,11 @@ async function loadBases() {
       ),
     ].filter(Boolean),
   );
-  experimentForm.base.value = [...experimentForm.base.options].some((option) => option.value === chosen) ? chosen : "";
+  experimentForm.base.value = [...experimentForm.base.options].some(
+    (option) => option.value === chosen,
+  )
+    ? chosen
+    : "";
 }
 function currentForm() {
   return {
@@ -325,7 +342,10 @@ function currentForm() {
     kind: experimentForm.kind,
     name: experimentForm.name.value,
     ...(experimentForm.kind === "lengths"
-      ? { times: experimentForm.times.value && +experimentForm.times.value, n: experimentForm.n.value && +experimentForm.n.value }
+      ? {
+          times: experimentForm.times.value && +experimentForm.times.value,
+          n: experimentForm.n.value && +experimentForm.n.value,
+        }
       : {}),
   };
 }
@@ -342,8 +362,14 @@ function renderFieldErrors(reply) {
     name: experimentForm.wrong.name,
     grid: experimentForm.fields[0].wrong,
   };
-  const place = varied >= 0 ? experimentForm.fields[varied].wrong : places[reply.field] || experimentForm.wrong.form;
-  for (const box of [...Object.values(experimentForm.wrong), ...experimentForm.fields.map((each) => each.wrong)])
+  const place =
+    varied >= 0
+      ? experimentForm.fields[varied].wrong
+      : places[reply.field] || experimentForm.wrong.form;
+  for (const box of [
+    ...Object.values(experimentForm.wrong),
+    ...experimentForm.fields.map((each) => each.wrong),
+  ])
     setText(box, box === place ? addPeriod(reply.error || "") : "");
 }
 async function planExperiment() {

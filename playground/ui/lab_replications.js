@@ -18,7 +18,8 @@ function buildReplications() {
   );
 }
 const shouldRefreshReplications = () =>
-  replications.some((each) => ACTIVE_STATUSES.includes(each.state)) && Date.now() - replicationsLoadedAt > 2500;
+  replications.some((each) => ACTIVE_STATUSES.includes(each.state)) &&
+  Date.now() - replicationsLoadedAt > 2500;
 async function loadReplications() {
   if (isLoadingReplications) return;
   isLoadingReplications = true;
@@ -169,7 +170,9 @@ function renderReplicationRow(row, each) {
     ran = each.state !== "none";
   row.dataset.state = each.state;
   row.dataset.passed =
-    outcome && outcome.passed !== null && outcome.passed !== undefined ? String(outcome.passed) : "";
+    outcome && outcome.passed !== null && outcome.passed !== undefined
+      ? String(outcome.passed)
+      : "";
   const share = each.steps ? Math.floor((100 * each.step) / each.steps) + " %" : "";
   const how = each.missing
     ? addPeriod(each.missing)
@@ -191,7 +194,10 @@ function renderReplicationRow(row, each) {
                   each.steps.toLocaleString("en")
                 : "") +
               (each.message ? ": " + each.message : "");
-  setText(row.querySelector(".ours"), how).classList.toggle("nothing", !outcome || !outcome.written);
+  setText(row.querySelector(".ours"), how).classList.toggle(
+    "nothing",
+    !outcome || !outcome.written,
+  );
   const passed = outcome ? outcome.passed : null;
   setText(
     row.querySelector(".verdict"),

@@ -280,7 +280,9 @@ function renderCharts() {
   if (!state.details || !resultsView.score.canvas.clientWidth) return;
   const { results, lengths } = state.details.results,
     cells = results.cells,
-    on = cells.map((cell, place) => [cell, place]).filter(([cell]) => !hiddenVariants.has(cell.label));
+    on = cells
+      .map((cell, place) => [cell, place])
+      .filter(([cell]) => !hiddenVariants.has(cell.label));
   [...resultsView.legend.children].forEach((button, i) => paintSwatch(button.firstChild, i));
   [...resultsView.body.children].forEach((row, i) => paintSwatch(row.querySelector("canvas"), i));
   const finished = on.some(([cell]) => cell.n),
@@ -343,7 +345,9 @@ function renderCharts() {
   resultsView.byLength.box.parentElement.hidden = !lengths;
   if (!lengths) return;
   const placeOf = (at) => cells[at].label,
-    rows = lengths.rows.map((row, at) => [row, at]).filter(([, at]) => !hiddenVariants.has(placeOf(at)));
+    rows = lengths.rows
+      .map((row, at) => [row, at])
+      .filter(([, at]) => !hiddenVariants.has(placeOf(at)));
   const hasScores = rows.some(([row]) => row.n),
     first = lengths.trained[0],
     series = rows.map(([row, place]) => schemeSeries(row, place));
@@ -375,7 +379,9 @@ function renderCharts() {
     write: formatShare,
     shaded: [Math.max(1, first), lengths.trained[1]],
     caption: resultsView.byLength.caption,
-    rest: hasScores ? how : "The lines appear after a run is finished and evaluated at all lengths.",
+    rest: hasScores
+      ? how
+      : "The lines appear after a run is finished and evaluated at all lengths.",
     title: resultsView.byLength.title,
   });
   const every = Array.from({ length: lengths.max_length }, (_, i) => i + 1);
@@ -554,7 +560,10 @@ function renderTable() {
       );
       set("seconds", cell.seconds ? formatRange(cell.seconds, formatNumber) : "–");
       if (scheme) {
-        set("reach", scheme.reach ? formatRange(scheme.reach, (v) => String(+v.toPrecision(3))) : "–");
+        set(
+          "reach",
+          scheme.reach ? formatRange(scheme.reach, (v) => String(+v.toPrecision(3))) : "–",
+        );
         set("beyond", scheme.beyond ? formatRange(scheme.beyond, formatShare) : "–");
       }
       for (const button of row.querySelectorAll(".links button"))
@@ -650,7 +659,11 @@ async function exportFigures() {
     button = resultsView.files.querySelector(".as-figures");
   button.disabled = true;
   setText(button, "Drawing");
-  const reply = await requestExperiments("experiments/figures", { experiment: state.details.id }, 150000);
+  const reply = await requestExperiments(
+    "experiments/figures",
+    { experiment: state.details.id },
+    150000,
+  );
   isExporting = false;
   button.disabled = false;
   setText(button, "Figures");

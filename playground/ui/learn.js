@@ -48,7 +48,9 @@ const createButton = (text, act, title = "", className = "quiet") => {
 const createParagraph = (text, className = "") => el("p", { className, textContent: text });
 
 function buildSections() {
-  $(".parts").replaceChildren(createSegmentedControl(SECTIONS, currentSection, showSection, "Parts of this tab"));
+  $(".parts").replaceChildren(
+    createSegmentedControl(SECTIONS, currentSection, showSection, "Parts of this tab"),
+  );
 }
 function showSection(name) {
   currentSection = name;
@@ -150,7 +152,9 @@ async function init() {
     ...catalog.stops.flatMap((stop) => stop.options.map((option) => option.name)),
   ])
     takeQueryParam(name); // a reload shows the current state, not that of the link
-  showSection(ofLink || (SECTIONS.some(([name]) => name === storedState.part) ? storedState.part : "tour"));
+  showSection(
+    ofLink || (SECTIONS.some(([name]) => name === storedState.part) ? storedState.part : "tour"),
+  );
 }
 let lastAppearance = null;
 async function pollLoop() {

@@ -1,6 +1,6 @@
 // ---------------------------------------- find the bug: the correct model and a copy with a bug
-// {name, seed, steps} is the request, `id` the job and `response` its last status. `response` is lost on a
-// reload.
+// {name, seed, steps} is the request, `id` the job and `response` its last status, which is lost on
+// a reload.
 let isStarting = false,
   bugState = { name: "mystery", seed: 0, steps: 0 },
   attentionKind = "decoder",
@@ -12,11 +12,17 @@ const ATTENTION_KINDS = [
 ];
 const REFERENCE_LABEL = "correct model",
   BUGGY_LABEL = "buggy model";
-const isBugActive = () => Boolean(bugState.id && (!bugState.response || ACTIVE_STATUSES.includes(bugState.response.status)));
+const isBugActive = () =>
+  Boolean(
+    bugState.id && (!bugState.response || ACTIVE_STATUSES.includes(bugState.response.status)),
+  );
 
 function buildBugs() {
   const stored = storedState.bug;
-  if (stored && (stored.name === "mystery" || catalog.bugs.some((each) => each.name === stored.name)))
+  if (
+    stored &&
+    (stored.name === "mystery" || catalog.bugs.some((each) => each.name === stored.name))
+  )
     bugState = { ...bugState, ...stored, recalled: Boolean(stored.id) };
   bugState.steps ||= catalog.steps;
   const names = el(
@@ -85,7 +91,11 @@ async function startBug() {
   isStarting = true;
   renderBug();
   const requestedBug = bugState,
-    reply = await requestLesson("start-bug", { bug: bugState.name, seed: bugState.seed, steps: bugState.steps });
+    reply = await requestLesson("start-bug", {
+      bug: bugState.name,
+      seed: bugState.seed,
+      steps: bugState.steps,
+    });
   isStarting = false;
   renderBug();
   if (reply.error) {
@@ -120,7 +130,8 @@ async function pollBug(force = false) {
     delete bugState.id;
     if (!bugState.recalled) bugState.response = { status: "failed", message: response.error };
   } else bugState.response = response; // a job of an earlier session is not reported
-  if (!bugState.id || ["failed", "cancelled"].includes(response.status)) saveLocal("bug", bugRequest());
+  if (!bugState.id || ["failed", "cancelled"].includes(response.status))
+    saveLocal("bug", bugRequest());
   renderBug();
 }
 async function submitGuess(payload) {
@@ -157,7 +168,8 @@ function renderBug() {
   );
   $(".bugs .state").hidden = !words;
   $(".bugs .share").hidden = !busy;
-  $(".bugs .share i").style.width = response && response.total ? (100 * response.done) / response.total + "%" : 0;
+  $(".bugs .share i").style.width =
+    response && response.total ? (100 * response.done) / response.total + "%" : 0;
   const curves = result ? result.curves : response && response.curves;
   $(".bug-curves").hidden = !curves;
   if (curves)
@@ -223,9 +235,9 @@ function renderObservations(result) {
     [
       "recorded attention layers",
       (c) =>
-        ATTENTION_KINDS.map(([kind, name]) => name.toLowerCase() + " " + c.attention[kind].length).join(
-          ", ",
-        ),
+        ATTENTION_KINDS.map(
+          ([kind, name]) => name.toLowerCase() + " " + c.attention[kind].length,
+        ).join(", "),
     ],
   ];
   const row = (tag, cells) => el("tr", {}, ...cells.map((text) => el(tag, { textContent: text })));
@@ -314,7 +326,9 @@ function renderQuiz(result) {
         el(
           "div",
           { className: "guesses" },
-          ...catalog.bugs.map((each) => createButton(each.title, () => submitGuess({ mistake: each.name }))),
+          ...catalog.bugs.map((each) =>
+            createButton(each.title, () => submitGuess({ mistake: each.name })),
+          ),
         ),
         createParagraph("", "clue"),
         el(
@@ -345,7 +359,12 @@ function renderQuiz(result) {
             el(
               "li",
               { value: source.first + i },
-              createButton(text || " ", () => submitGuess({ line: i }), "Line " + (source.first + i), "line"),
+              createButton(
+                text || " ",
+                () => submitGuess({ line: i }),
+                "Line " + (source.first + i),
+                "line",
+              ),
             ),
           ),
         ),

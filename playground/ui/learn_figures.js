@@ -43,7 +43,9 @@ function renderCurves(figure, p) {
   const low = loss ? Math.floor(Math.log10(Math.max(1e-4, Math.min(1, ...ys)))) : 0,
     high = loss ? Math.log10(Math.max(1, ...ys)) : 1;
   const ticks = loss
-    ? [0.0001, 0.001, 0.01, 0.1, 1].filter((y) => Math.log10(y) >= low).map((y) => [y, formatNumber(y)])
+    ? [0.0001, 0.001, 0.01, 0.1, 1]
+        .filter((y) => Math.log10(y) >= low)
+        .map((y) => [y, formatNumber(y)])
     : [0, 0.5, 1].map((y) => [y, formatShare(y)]);
   lineChart(canvas, {
     series: p.series.map((each, i) => ({
@@ -107,7 +109,10 @@ function renderMap(figure, p) {
   );
 }
 function renderBars(figure, p) {
-  const [title, list] = ensureChildren(figure, () => [el("figcaption"), el("ul", { className: "bars" })]);
+  const [title, list] = ensureChildren(figure, () => [
+    el("figcaption"),
+    el("ul", { className: "bars" }),
+  ]);
   setText(title, p.title);
   const maxValue = p.max || Math.max(1e-9, ...p.bars.map((each) => each.value));
   list.replaceChildren(
@@ -116,7 +121,9 @@ function renderBars(figure, p) {
       fill.style.width = Math.max(0, (100 * each.value) / maxValue) + "%";
       return el(
         "li",
-        { title: each.label + ": " + formatNumber(each.value) + (each.note ? ", " + each.note : "") },
+        {
+          title: each.label + ": " + formatNumber(each.value) + (each.note ? ", " + each.note : ""),
+        },
         el("span", { textContent: each.label }),
         el("b", {}, fill),
         el("span", {
@@ -135,7 +142,11 @@ function renderAnswers(figure, p) {
   table.replaceChildren(
     row("th", ["input", "target", "output"]),
     ...p.rows.map((each) =>
-      row("td", [each.input, each.right, each.prediction], each.right === each.prediction ? "" : "wrong"),
+      row(
+        "td",
+        [each.input, each.right, each.prediction],
+        each.right === each.prediction ? "" : "wrong",
+      ),
     ),
   );
 }

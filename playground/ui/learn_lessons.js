@@ -1,7 +1,8 @@
 // ---------------------------------------------------------------- lessons, one at a time
 let lessonId = "";
 // by name: {prediction, options, id, response}
-const lessonStates = storedState.stops && typeof storedState.stops === "object" ? storedState.stops : {};
+const lessonStates =
+  storedState.stops && typeof storedState.stops === "object" ? storedState.stops : {};
 function lessonState(name) {
   const own = (lessonStates[name] ||= {});
   own.options ||= {};
@@ -10,7 +11,8 @@ function lessonState(name) {
 const saveLessonStates = () => saveLocal("stops", lessonStates);
 const findLesson = (name) => catalog.stops.find((each) => each.name === name);
 const startingLessons = new Set(); // lessons with a pending start request
-const isActive = (own) => Boolean(own.id && (!own.response || ACTIVE_STATUSES.includes(own.response.status)));
+const isActive = (own) =>
+  Boolean(own.id && (!own.response || ACTIVE_STATUSES.includes(own.response.status)));
 
 function buildLessons() {
   $(".tour").replaceChildren(
@@ -71,7 +73,12 @@ function buildLesson() {
     el(
       "div",
       { className: "act" },
-      createButton("Measure", measureLesson, "Train the required models and compare", "quiet main measure"),
+      createButton(
+        "Measure",
+        measureLesson,
+        "Train the required models and compare",
+        "quiet main measure",
+      ),
       createButton("Cancel", cancelLesson, "", "quiet cancel"),
     ),
     createParagraph("", "problem stop-note"),
@@ -301,8 +308,10 @@ function renderLesson() {
   );
   $(".stop .state").hidden = !words;
   $(".stop .share").hidden = !busy;
-  $(".stop .share i").style.width = response && response.total ? (100 * response.done) / response.total + "%" : 0;
-  const live = busy && response && response.curves && response.curves.some((each) => each.evaluations.length);
+  $(".stop .share i").style.width =
+    response && response.total ? (100 * response.done) / response.total + "%" : 0;
+  const live =
+    busy && response && response.curves && response.curves.some((each) => each.evaluations.length);
   $(".live-picture").hidden = !live;
   if (live)
     renderFigures($(".live-picture"), [

@@ -66,14 +66,18 @@ function buildTeaching() {
   const response = el("div", { className: "result" }),
     first = el("input", { type: "number", min: 0, max: 999999, value: 0, className: "first" });
   const reveal = createButton("Show the bugs", async () => {
-    const reply = await requestLesson("answer-key", { first: Math.max(0, Math.floor(+first.value || 0)) });
+    const reply = await requestLesson("answer-key", {
+      first: Math.max(0, Math.floor(+first.value || 0)),
+    });
     response.replaceChildren(
       reply.error
         ? createParagraph(formatMessage(reply.error), "problem")
         : el(
             "ul",
             { className: "links-list" },
-            ...reply.mysteries.map(([seed, title]) => createCopyableLink("bug=mystery&seed=" + seed, title)),
+            ...reply.mysteries.map(([seed, title]) =>
+              createCopyableLink("bug=mystery&seed=" + seed, title),
+            ),
           ),
     );
   });
@@ -96,7 +100,9 @@ function buildTeaching() {
     el(
       "ul",
       { className: "links-list" },
-      ...catalog.stops.map((stop, i) => createCopyableLink("learn=" + stop.name, i + 1 + ". " + stop.title)),
+      ...catalog.stops.map((stop, i) =>
+        createCopyableLink("learn=" + stop.name, i + 1 + ". " + stop.title),
+      ),
       createCopyableLink("learn=stop-1&seed=7", "Lesson 1 with another seed"),
       createCopyableLink("learn=stop-2&text=2+7+1+8", "Lesson 2 with another input sequence"),
       ...positions.map(([stop, each]) =>

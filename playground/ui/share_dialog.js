@@ -30,7 +30,8 @@ function applyLinkState() {
 
 // Return the head of the link while its model is displayed; null if the model lacks this head.
 function linkedHead(layers) {
-  const at = modelRef === linkedModel && /^(\d{1,2})\.(\d{1,2})$/.exec(linkParams.get("head") || "");
+  const at =
+    modelRef === linkedModel && /^(\d{1,2})\.(\d{1,2})$/.exec(linkParams.get("head") || "");
   return at && layers[at[1] - 1]?.[at[2] - 1] ? [at[1] - 1, at[2] - 1] : null;
 }
 

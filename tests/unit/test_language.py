@@ -64,15 +64,14 @@ def banned_words(is_name: bool, text: str) -> list[str]:
     return [text] if any(map(BANNED_IN_NAMES.fullmatch, words)) else []
 
 
+def listed_files(*folders: str, suffixes: tuple[str, ...]) -> list[Path]:
+    command = ["git", "ls-files", *folders]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [ROOT / name for name in listed.splitlines() if name.endswith(suffixes)]
+
+
 def product_files() -> list[Path]:
-    listed = subprocess.run(
-        ["git", "ls-files", "app.py", "playground", "benchmarks"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
-    return [ROOT / name for name in listed if name.endswith((".py", ".js", ".css"))]
+    return listed_files("app.py", "playground", "benchmarks", suffixes=(".py", ".js", ".css"))
 
 
 def test_product_code_uses_the_glossary():
@@ -87,6 +86,18 @@ def test_product_code_uses_the_glossary():
     assert hits == []
     assert sum(used.values()) < MAX_HITS, used
     assert set(ALLOWED) <= set(used), "an allowed word is no longer used"
+
+
+def test_no_line_is_longer_than_100_characters():
+    folders = ("app.py", "playground", "benchmarks", "tests", "scripts", ".ci")
+    suffixes = (".py", ".js", ".css", ".html", ".ci/run", ".ci/fresh", ".ci/retry")
+    long_lines = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in listed_files(*folders, suffixes=suffixes)
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if len(line) > 100
+    ]
+    assert long_lines == []
 
 
 def test_banned_words_are_recognized():
