@@ -135,18 +135,90 @@ class Trainer:
         while self.should_continue():
             yield from self.train_steps(max(1, int(REPORT_INTERVAL * self.recent_steps_per_second)))
 
-    @property
-    def recent_steps_per_second(self) -> float:
-        """Return the recent number of updates per second; 0 before the first."""
-        return 1 / self._seconds_per_step if self._seconds_per_step else 0.0
-
     def should_continue(self) -> bool:
         return self.step_count < self.active_config.max_steps and not self.stopped_early
+
+    def train_step(self) -> Metrics:
+        """Run one update, and an evaluation if one is due.
+
+        Raises:
+            TrainingDivergedError: if loss or gradient is not finite; weights and optimizer are
+                those before the step.
+        """
+        training, started = self.active_config, time.perf_counter()
+        self._set_threads()
+        lr = learning_rate_at(training, self.config.model.d_model, self.step_count + 1)
+        batch = self._next_batch()
+        loss, grad_norm, is_finite = train_step(
+            self.model, self.optimizer, batch, training, lr, loss_fn=self._loss, dist=self.dist
+        )
+        if not is_finite:
+            raise self._divergence_error(loss.item(), grad_norm.item())
+        result = StepResult(loss.item(), grad_norm.item(), int((batch.labels_BT != PAD).sum()))
+        return self._finish_step(result, lr, time.perf_counter() - started)
+
+    def _next_batch(self) -> Batch:
+        """Sample the next batch, on the device."""
+        task = self.config.task
+        return sample_training_batch(
+            self.task,
+            self.config.training.batch_size,
+            task.min_length,
+            task.max_length,
+            self.data_generator,
+        )
+
+    def _finish_step(self, result: StepResult, lr: float, seconds: float) -> Metrics:
+        """Count a finished update, and evaluate if it is time."""
+        self.step_count += 1
+        self._seconds_per_step = (
+            seconds if not self._seconds_per_step else 0.9 * self._seconds_per_step + 0.1 * seconds
+        )
+        started = time.perf_counter()
+        scores = self._maybe_evaluate()
+        self.seconds += seconds + time.perf_counter() - started
+        return Metrics(
+            step=self.step_count,
+            loss=result.loss,
+            learning_rate=lr,
+            grad_norm=result.grad_norm,
+            seconds=self.seconds,
+            steps_per_second=1 / self._seconds_per_step,
+            tokens_per_second=result.tokens / seconds,
+            exact_match=scores.exact_match if scores else None,
+            token_accuracy=scores.token_accuracy if scores else None,
+            eval_size=scores.n if scores else None,
+        )
+
+    def _maybe_evaluate(self) -> EvalResult | None:
+        training = self.active_config
+        if self.step_count % training.eval_every and self.step_count != training.max_steps:
+            return None
+        scores = self.evaluate(training.eval_size)
+        if training.stop_at_exact_match and scores.exact_match >= training.stop_at_exact_match:
+            scores = self.evaluate()
+            self._confirmed_at = (
+                self.step_count if scores.exact_match >= training.stop_at_exact_match else -1
+            )
+        return scores
+
+    def evaluate(self, n: int = FINAL_EVAL_SIZE) -> EvalResult:
+        """Evaluate on `n` held-out sequences, the same ones at every call."""
+        if n not in self._held_out:
+            self._held_out[n] = build_held_out_set(
+                self.task, n, self.config.task.min_length, self.config.task.max_length
+            ).to(self.device)
+        held_out = self._held_out[n]
+        return aggregate(
+            held_out,
+            self.dist.all_reduce_sum(
+                count_correct(self.model, held_out, self.dist.rank, self.dist.world_size)
+            ),
+        )
 
     @property
     def stopped_early(self) -> bool:
         """Return whether `stop_at_exact_match` is reached and confirmed, and still in effect."""
-
         if self._confirmed_at != self.step_count:
             return False
         now, then = (
@@ -165,30 +237,17 @@ class Trainer:
         self._confirmed_at = -1
 
     @property
+    def recent_steps_per_second(self) -> float:
+        """Return the recent number of updates per second; 0 before the first."""
+        return 1 / self._seconds_per_step if self._seconds_per_step else 0.0
+
+    @property
     def active_config(self) -> TrainConfig:
         """Return the settings in effect for the next update."""
         due = tuple(change for change in self.changes if change.step <= self.step_count)
         if due != self._active[0]:
             self._active = (due, config_at_step(self.config.training, due, self.step_count))
         return self._active[1]
-
-    @property
-    def threads(self) -> int:
-        """Return the number of CPU threads in effect; one without a choice (see
-        thread_tuning.py).
-        """
-        return min(self.active_config.num_threads or 1, self.max_threads)
-
-    def _set_threads(self) -> None:
-        """Apply the number of threads in effect to this process."""
-        if self.threads != self._threads_set:
-            self._threads_set = self.threads
-            torch.set_num_threads(self.threads)
-
-    def limit_threads(self, threads: int) -> None:
-        """Limit the number of threads from now on, whatever the settings are."""
-        self.max_threads = threads
-        self._set_threads()
 
     def schedule_change(self, setting: str, value: float, step: int | None = None) -> None:
         """Change a setting from the next update on, or from the one after `train_step`.
@@ -208,6 +267,24 @@ class Trainer:
             self.changes, SettingChange(max(self.step_count, step or 0), setting, value)
         )
 
+    @property
+    def threads(self) -> int:
+        """Return the number of CPU threads in effect; one without a choice (see
+        thread_tuning.py).
+        """
+        return min(self.active_config.num_threads or 1, self.max_threads)
+
+    def limit_threads(self, threads: int) -> None:
+        """Limit the number of threads from now on, whatever the settings are."""
+        self.max_threads = threads
+        self._set_threads()
+
+    def _set_threads(self) -> None:
+        """Apply the number of threads in effect to this process."""
+        if self.threads != self._threads_set:
+            self._threads_set = self.threads
+            torch.set_num_threads(self.threads)
+
     def train_steps(self, max_steps: int = 1) -> list[Metrics]:
         """Run at least one and at most `max_steps` updates without synchronization in between.
 
@@ -216,8 +293,7 @@ class Trainer:
 
         Raises:
             TrainingDivergedError: as `train_step`. If earlier updates of the call succeeded, they
-            are returned
-                first, and the next call raises.
+                are returned first, and the next call raises.
         """
         if self._pending_error is not None:
             error, self._pending_error = self._pending_error, None
@@ -243,38 +319,38 @@ class Trainer:
                 self._pending_error = self._divergence_error(result.loss, result.grad_norm)
         return metrics
 
-    def train_step(self) -> Metrics:
-        """Run one update, and an evaluation if one is due.
-
-        Raises:
-            TrainingDivergedError: if loss or gradient is not finite; weights and optimizer are
-            those
-                before the step.
-        """
-        training, started = self.active_config, time.perf_counter()
-        self._set_threads()
-        lr = learning_rate_at(training, self.config.model.d_model, self.step_count + 1)
-        batch = self._next_batch()
-        loss, grad_norm, is_finite = train_step(
-            self.model, self.optimizer, batch, training, lr, loss_fn=self._loss, dist=self.dist
+    def _steps_until_event(self) -> int:
+        """Return the number of updates until the next evaluation, setting change, or the end."""
+        settings, step = self.active_config, self.step_count
+        next_evaluation = (step // settings.eval_every + 1) * settings.eval_every
+        return max(
+            1,
+            min(
+                [
+                    settings.max_steps,
+                    next_evaluation,
+                    *(change.step for change in self.changes if change.step > step),
+                ]
+            )
+            - step,
         )
-        if not is_finite:
-            raise self._divergence_error(loss.item(), grad_norm.item())
-        result = StepResult(loss.item(), grad_norm.item(), int((batch.labels_BT != PAD).sum()))
-        return self._finish_step(result, lr, time.perf_counter() - started)
 
-    def evaluate(self, n: int = FINAL_EVAL_SIZE) -> EvalResult:
-        """Evaluate on `n` held-out sequences, the same ones at every call."""
-        if n not in self._held_out:
-            self._held_out[n] = build_held_out_set(
-                self.task, n, self.config.task.min_length, self.config.task.max_length
-            ).to(self.device)
-        held_out = self._held_out[n]
-        return aggregate(
-            held_out,
-            self.dist.all_reduce_sum(
-                count_correct(self.model, held_out, self.dist.rank, self.dist.world_size)
-            ),
+    def _build_cuda_graph(self) -> CudaGraphSteps:
+        return CudaGraphSteps(
+            self.model,
+            self.optimizer,
+            self.config.training,
+            self._next_batch,
+            self.device,
+            [self.data_generator],
+        )
+
+    def _divergence_error(self, loss: float, grad_norm: float) -> TrainingDivergedError:
+        training = self.active_config
+        return TrainingDivergedError(
+            f"step {self.step_count + 1}: loss {loss:g}, gradient norm {grad_norm:g}. The weights "
+            f"of step {self.step_count} are kept; lower learning_rate (now "
+            f"{training.learning_rate:g}) or lengthen warmup_steps (now {training.warmup_steps})"
         )
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -325,82 +401,3 @@ class Trainer:
         if self.device.type == "cuda" and "generator.cuda" in state:
             torch.cuda.set_rng_state(state["generator.cuda"].clone(), self.device)
         self.dist.seed_rank(self.config.training.seed + self.step_count)
-
-    def _build_cuda_graph(self) -> CudaGraphSteps:
-        return CudaGraphSteps(
-            self.model,
-            self.optimizer,
-            self.config.training,
-            self._next_batch,
-            self.device,
-            [self.data_generator],
-        )
-
-    def _next_batch(self) -> Batch:
-        """Sample the next batch, on the device."""
-        task = self.config.task
-        return sample_training_batch(
-            self.task,
-            self.config.training.batch_size,
-            task.min_length,
-            task.max_length,
-            self.data_generator,
-        )
-
-    def _steps_until_event(self) -> int:
-        """Return the number of updates until the next evaluation, setting change, or the end."""
-        settings, step = self.active_config, self.step_count
-        next_evaluation = (step // settings.eval_every + 1) * settings.eval_every
-        return max(
-            1,
-            min(
-                [
-                    settings.max_steps,
-                    next_evaluation,
-                    *(change.step for change in self.changes if change.step > step),
-                ]
-            )
-            - step,
-        )
-
-    def _finish_step(self, result: StepResult, lr: float, seconds: float) -> Metrics:
-        """Count a finished update, and evaluate if it is time."""
-        self.step_count += 1
-        self._seconds_per_step = (
-            seconds if not self._seconds_per_step else 0.9 * self._seconds_per_step + 0.1 * seconds
-        )
-        started = time.perf_counter()
-        scores = self._maybe_evaluate()
-        self.seconds += seconds + time.perf_counter() - started
-        return Metrics(
-            step=self.step_count,
-            loss=result.loss,
-            learning_rate=lr,
-            grad_norm=result.grad_norm,
-            seconds=self.seconds,
-            steps_per_second=1 / self._seconds_per_step,
-            tokens_per_second=result.tokens / seconds,
-            exact_match=scores.exact_match if scores else None,
-            token_accuracy=scores.token_accuracy if scores else None,
-            eval_size=scores.n if scores else None,
-        )
-
-    def _divergence_error(self, loss: float, grad_norm: float) -> TrainingDivergedError:
-        training = self.active_config
-        return TrainingDivergedError(
-            f"step {self.step_count + 1}: loss {loss:g}, gradient norm {grad_norm:g}. The weights "
-            f"of step {self.step_count} are kept; lower learning_rate (now "
-            f"{training.learning_rate:g}) or lengthen warmup_steps (now {training.warmup_steps})"
-        )
-
-    def _maybe_evaluate(self) -> EvalResult | None:
-        training = self.active_config
-        if self.step_count % training.eval_every and self.step_count != training.max_steps:
-            return None
-        scores = self.evaluate(training.eval_size)
-        if training.stop_at_exact_match and scores.exact_match >= training.stop_at_exact_match:
-            scores = self.evaluate()
-            self._confirmed_at = (
-                self.step_count if scores.exact_match >= training.stop_at_exact_match else -1
-            )
-        return scores
