@@ -515,7 +515,7 @@ function renderControls() {
   if (own && document.activeElement !== $(".speed") && ACTIVE_STATUSES.includes(status))
     set($(".speed"), lastResponse.speed || 0);
   $(".resume-here").hidden = !own || !["stopped", "failed", "done"].includes(status);
-  $(".resume-here").textContent = status === "done" ? "Train on" : "Resume";
+  $(".resume-here").textContent = status === "done" ? "Train longer" : "Resume";
   $(".speed").title = "Slow motion shows single steps. New runs start at this speed.";
   $(".keep").hidden = !own || !["training", "paused"].includes(status) || !lastResponse.has_worker;
   $(".share").disabled = !modelRef || status === "not-found";

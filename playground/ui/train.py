@@ -77,7 +77,7 @@ def build_train_tab(
                 step = gr.Button("Step", elem_id="step", size="md")
                 stop = gr.Button("Stop", elem_id="stop", size="md")
             train_another = gr.Button(
-                "Train another beside it", elem_id="another", size="sm", variant="secondary"
+                "Train another run", elem_id="another", size="sm", variant="secondary"
             )
             problem = gr.HTML("", elem_id="problem", padding=False)
         with gr.Column(elem_id="view", min_width=280):
