@@ -28,7 +28,7 @@ from .mount import build_view
 from .routes import Handler
 from .session import OWNER_KEY_PATTERN
 
-SHARED_SCRIPTS = ("common.js", "dom.js", "canvas.js", "heatmap.js", "compare.js")
+SHARED_SCRIPTS = ("common.js", "strings.js", "dom.js", "canvas.js", "heatmap.js", "compare.js")
 VIEW_SCRIPTS = (
     "compare_benchmark.js",
     "compare_matched_parameters.js",

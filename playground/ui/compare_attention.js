@@ -8,7 +8,7 @@ const DEFAULT_PROMPT = "The cat sat on the mat",
 const DISPLAY_MODES = [
   ["map", "weights", "Softmax of the scores; each row sums to one"],
   ["scores", "scores", "Queries times keys, scaled, before the softmax"],
-  ["token", "one token, all heads", "Click a row of the map to select the token"],
+  ["token", "one token, all heads", TOKEN_HINT],
 ];
 const DISPLAY_CAPTIONS = {
   map: "Rows: queries. Columns: keys. Each row sums to one.",
@@ -22,13 +22,6 @@ const OWN_CAPTIONS = {
   cross: "Rows: the generated tokens. Columns: the source.",
   encoder: "Rows: the source. Columns: the source.",
   decoder: "Rows: the generated tokens. Columns: the tokens before them.",
-};
-const OWN_SINGLE_STACK_CAPTIONS = {
-  encoder:
-    "Rows and columns: the input positions, where the output is predicted (SOS: blanks if " +
-    "it is longer).",
-  bert: "Rows and columns: the input tokens, then the blanks (SOS) for the output.",
-  decoder: "Rows and columns: the input tokens, then the tokens generated so far.",
 };
 // `line`: panels that wait for their request
 const attentionView = { shape: "map", panels: [], line: [], isRunning: false };
@@ -166,11 +159,7 @@ function createAttentionPanel(i, form) {
     }, 150);
   });
   panel.kind = createSegmentedControl(
-    [
-      ["cross", "cross", "Generated tokens attend to source tokens"],
-      ["encoder", "encoder", "Source tokens attend to source tokens"],
-      ["decoder", "decoder", "Generated tokens attend to earlier generated tokens"],
-    ],
+    ATTENTION_KIND_OPTIONS,
     "cross",
     () => loadOwnAttention(panel),
     "Kind of attention",
@@ -492,8 +481,8 @@ function renderLargeHead(panel, all, possible) {
       (data.own
         ? (data.kinds.includes("cross")
             ? OWN_CAPTIONS[data.kind]
-            : OWN_SINGLE_STACK_CAPTIONS[data.architecture] ||
-              OWN_SINGLE_STACK_CAPTIONS[data.kind]) + " Each row sums to one."
+            : SINGLE_STACK_CAPTIONS[data.architecture] || SINGLE_STACK_CAPTIONS[data.kind]) +
+          " Each row sums to one."
         : DISPLAY_CAPTIONS.map) +
       (attentionView.shape === "scores"
         ? " These are weights; the scores of your model are in Inspect, Activations."

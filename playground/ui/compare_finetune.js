@@ -122,7 +122,7 @@ VIEWS.finetune = {
           el(
             "div",
             { className: "charts" },
-            chartBox("Exact match on held-out sequences", finetuneForm.score),
+            chartBox(EXACT_MATCH_TITLE, finetuneForm.score),
             chartBox("Loss (logarithmic)", finetuneForm.loss),
           ),
           finetuneForm.words,

@@ -120,7 +120,7 @@ VIEWS.families = {
           el(
             "div",
             { className: "charts" },
-            chartBox("Exact match on held-out sequences", familiesView.score),
+            chartBox(EXACT_MATCH_TITLE, familiesView.score),
             chartBox("Loss (logarithmic)", familiesView.loss),
           ),
           el(

@@ -56,7 +56,7 @@ from .training_form import ADVANCED_SETTINGS, DERIVED_SETTINGS, label_of
 
 log = logging.getLogger(__name__)
 
-SHARED_SCRIPTS = ("common.js", "dom.js", "canvas.js", "lab.js", "charts.js")
+SHARED_SCRIPTS = ("common.js", "strings.js", "dom.js", "canvas.js", "lab.js", "charts.js")
 SCRIPTS = (
     *SHARED_SCRIPTS,
     "lab_new_experiment.js",

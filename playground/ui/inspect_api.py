@@ -25,7 +25,7 @@ from .model_ref import non_negative_int, resolve_checkpoint, resolve_client, res
 from .mount import build_view
 from .routes import Handler
 
-SHARED_SCRIPTS = ("common.js", "dom.js", "canvas.js", "heatmap.js", "inspect.js")
+SHARED_SCRIPTS = ("common.js", "strings.js", "dom.js", "canvas.js", "heatmap.js", "inspect.js")
 SCRIPTS = (
     *SHARED_SCRIPTS,
     "inspect_attention.js",

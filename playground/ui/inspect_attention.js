@@ -1,20 +1,10 @@
 // ---------------------------------------------------------------- attention
 const KIND_CAPTIONS = {
-  cross: "Rows: positions of the answer (queries). Columns: source tokens (keys).",
-  encoder: "Rows: source tokens (queries). Columns: source tokens (keys).",
+  cross: "Rows: generated tokens (queries). Columns: source tokens (keys).",
+  encoder: ENCODER_CAPTION,
   decoder:
-    "Rows: positions of the answer (queries). Columns: decoder input so far (keys). Masked " +
+    "Rows: generated tokens (queries). Columns: decoder input so far (keys). Masked " +
     "positions are hatched.",
-};
-// Single-stack architectures have source and answer in one sequence. The keys are the attention
-// type or the name of the architecture.
-const SINGLE_STACK_CAPTIONS = {
-  encoder:
-    "Rows and columns: the input positions, where the answer is predicted (SOS: blanks if " +
-    "it is longer).",
-  bert: "Rows and columns: the input tokens, then the blanks (SOS) for the answer.",
-  decoder:
-    "Rows and columns: the input tokens, then the answer so far. Masked positions are hatched.",
 };
 const DECODING_MODES = [
   ["own", "free-running", "The decoder continues from its own output"],
@@ -34,11 +24,7 @@ VIEWS.attention = {
         "div",
         { className: "row" },
         createSegmentedControl(
-          [
-            ["cross", "cross", "Generated tokens attend to source tokens"],
-            ["encoder", "encoder", "Source tokens attend to source tokens"],
-            ["decoder", "decoder", "Generated tokens attend to earlier generated tokens"],
-          ],
+          ATTENTION_KIND_OPTIONS,
           attentionState.kind,
           (value) => {
             attentionState.kind = value;
@@ -76,7 +62,7 @@ VIEWS.attention = {
               [
                 ["map", "map"],
                 ["lines", "lines", "Line width is the attention weight; hover over a token"],
-                ["token", "one token, all heads", "Click a row of the map to select the token"],
+                ["token", "one token, all heads", TOKEN_HINT],
               ],
               attentionState.shape,
               (value) => {

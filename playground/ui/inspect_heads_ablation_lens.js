@@ -1327,7 +1327,7 @@ VIEWS.lens = {
         heading(
           "position",
           data.right.map((_, i) => i + 1),
-          "Positions of the answer",
+          "Positions of the output",
         ),
         heading("input", data.decoder_input, "Decoder input at this position"),
         data.answer

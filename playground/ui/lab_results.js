@@ -37,11 +37,7 @@ function buildResults() {
       "heat-chart",
       "Medians of the same data; darker (brighter in dark mode) is a higher exact match",
     ),
-    score: figure(
-      "Exact match on held-out sequences",
-      "score-chart",
-      "Evaluated free-running during training",
-    ),
+    score: figure(EXACT_MATCH_TITLE, "score-chart", "Evaluated free-running during training"),
     loss: figure(
       "Training loss (logarithmic)",
       "loss-chart",

@@ -317,7 +317,7 @@ function renderLesson() {
     renderFigures($(".live-picture"), [
       {
         kind: "curves",
-        title: "Exact match on held-out sequences, so far",
+        title: EXACT_MATCH_TITLE + ", so far",
         what: "share",
         max: Math.max(...response.runs.map((run) => run.steps)),
         series: response.curves.map((each) => ({

@@ -22,7 +22,15 @@ from .model_ref import non_negative_int
 from .mount import build_view
 from .routes import Handler, call_owner_handler
 
-SHARED_SCRIPTS = ("common.js", "dom.js", "canvas.js", "heatmap.js", "learn.js", "charts.js")
+SHARED_SCRIPTS = (
+    "common.js",
+    "strings.js",
+    "dom.js",
+    "canvas.js",
+    "heatmap.js",
+    "learn.js",
+    "charts.js",
+)
 SCRIPTS = (
     *SHARED_SCRIPTS,
     "learn_figures.js",

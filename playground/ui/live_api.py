@@ -32,6 +32,7 @@ from .runs_api import list_runs, run_action, run_details
 # concatenated in this order
 SCRIPTS = (
     "common.js",
+    "strings.js",
     "status.js",
     "canvas.js",
     "train_charts.js",

@@ -13,7 +13,7 @@ const ATTENTION_KINDS = {
   encoder: {
     from: "Source position",
     to: "source position",
-    reading: "Rows: source tokens (queries). Columns: source tokens (keys).",
+    reading: ENCODER_CAPTION,
   },
   decoder: {
     from: "Target position",
