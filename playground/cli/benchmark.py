@@ -202,7 +202,7 @@ def finetune(
         out.exists() and any(out.iterdir()) and not (out / "fine-tuned.json").is_file()
     ):
         exit_with_error(
-            f"--out {out} is a folder with other things in it; choose a new or empty one"
+            f"--out {out} contains other files; choose a new or empty folder"
         )
     if (out / "fine-tuned.json").is_file() and not overwrite:
         exit_with_error(

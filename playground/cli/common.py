@@ -124,7 +124,7 @@ def check_output_dir(out: Path, keeps_existing: bool) -> None:
         )
     if out.exists() and any(out.iterdir()) and not (out / "config.json").exists():
         exit_with_error(
-            f"--out {out} is a folder with other things in it; choose a new or empty one"
+            f"--out {out} contains other files; choose a new or empty folder"
         )
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

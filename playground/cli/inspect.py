@@ -38,13 +38,11 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
     from playground.figures.attention import FIGURES
 
     manifest, model = load_model_or_exit(checkpoint)
-    positions = {
+    file_names = {
         f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg", "pdf", "csv", "json")
     }
-    if out.exists() and any(path.name not in positions for path in out.iterdir()):
-        exit_with_error(
-            f"--out {out} is a folder with other things in it; choose a new or empty one"
-        )
+    if out.exists() and any(path.name not in file_names for path in out.iterdir()):
+        exit_with_error(f"--out {out} contains other files; choose a new or empty folder")
 
     import torch
 

@@ -1,9 +1,9 @@
-"""Fine-tuning: a pretrained model is trained further on a checkpoint's task, with the Trainer.
+"""Fine-tuning: the Trainer trains a pretrained model further on the task of a checkpoint.
 
 The result is a folder in the format of transformers, which every part of the comparison accepts
 as a model. If it lies under checkpoints/compared, its name is `tuned:` and the folder name.
 
-Rows as they are reported, each with its "kind":
+The job reports rows of two kinds:
 
     memory   estimated bytes by purpose, and the free ones; `model` is the name of the result
     step     the metrics at a step; step 0 is the pretrained model

@@ -1,7 +1,7 @@
 """Store, schedule and evaluate the experiments of a server.
 
     <root>/experiments/<id>.json    the specification and the ids of its runs
-    <root>/runs/<run>/lengths.json  the counts of a run by length (lengths.py)
+    <root>/runs/<run>/lengths.json  the counts of a run by length (length_generalization.py)
 
 An experiment submits only a few runs to the queue of the registry at a time, so that other runs of
 its owner do not wait behind all of them. The queue itself is fair between owners. An experiment
@@ -74,8 +74,8 @@ class ExperimentState:
         self.runs_to_resume: set[str] = set()  # keys of the runs to resume
         self.message = ""
         self.failure = ""  # the last error, which is logged once
-        # Caches: `forget` can clear them at any time while no owner waits.
-        # Each entry is a cache key and a result; `cells` is by label, `measured` by run.
+        # Caches: `clear_caches` may run at any time while no owner waits.
+        # Each entry is a cache key and a result, by label or by run.
         self.variant_cache: dict[str, tuple[object, dict[str, Any]]] = {}
         self.results: tuple[Hashable, dict[str, Any]] | None = None
         self.lengths: tuple[Hashable, dict[str, Any]] | None = None
@@ -113,7 +113,7 @@ class ExperimentService:
         # Experiments with computed results, by id, most recently used last.
         self._cached: OrderedDict[str, ExperimentState] = OrderedDict()
         self._lock = threading.RLock()
-        self._stopping_criteria = threading.Event()
+        self._stop_event = threading.Event()
         clean_up_stale(self.folder, 600)
         for path in sorted(self.folder.glob("*.json")):
             try:
@@ -122,11 +122,11 @@ class ExperimentService:
                 log.warning("%s cannot be read as an experiment", path, exc_info=True)
                 continue
             self._states[state.experiment.id] = state
-        threading.Thread(target=self._loop, name="laboratory", daemon=True).start()
+        threading.Thread(target=self._loop, name="experiments", daemon=True).start()
 
     def close(self) -> None:
         """Stop submitting and evaluating runs. The registry manages the started runs."""
-        self._stopping_criteria.set()
+        self._stop_event.set()
         self.experiment_inspector.stop()
 
     # Ownership
@@ -641,7 +641,7 @@ class ExperimentService:
 
     def _loop(self) -> None:
         failure = ""
-        while not self._stopping_criteria.wait(POLL_INTERVAL_S):
+        while not self._stop_event.wait(POLL_INTERVAL_S):
             try:
                 self.experiment_inspector.check_timeout(SLOW_VIEW_TIMEOUT_S)
                 failure = ""
@@ -694,7 +694,7 @@ class ExperimentService:
         waiting = sum(run.status == "waiting" for run in runs.values())
         started = False
         for key, cell, seed in experiment.planned_runs():
-            if waiting >= MAX_QUEUED_RUNS or self._stopping_criteria.is_set():
+            if waiting >= MAX_QUEUED_RUNS or self._stop_event.is_set():
                 break
             run = runs.get(key)
             try:

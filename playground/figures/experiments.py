@@ -1,7 +1,6 @@
 """The figures of experiments: results over seeds, and exact match by length.
 
-Each takes the plain data of `ExperimentService.results` or `ExperimentService.lengths` in
-playground/lab.
+Each takes the plain data of `ExperimentService.results` or `ExperimentService.lengths`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def experiment(results: Row) -> Figure:
     """Draw exact match over the steps, and the steps to 99 % exact match.
 
     Curves are the median and the full range over seeds. An open marker means that 99 % was not
-    reached. `results`: fields, cells, sentence.
+    reached. `results`: fields, cells, summary.
 
     Raises:
         ValueError: if no run has finished.

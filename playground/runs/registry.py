@@ -152,7 +152,7 @@ class Registry:
         # Held while a run is admitted, also during disk access; taken before `_lock`.
         self._admission_lock = threading.Lock()
         self.storage_quota = StorageQuota(self)
-        self._stopping_criteria = threading.Event()
+        self._stop_event = threading.Event()
         for folder in (self.root, *(self.root / name for name in ("runs", "rows", "compared"))):
             clean_up_stale(folder, STALE_TMP_AGE_S)
         self._load_runs()
@@ -476,7 +476,7 @@ class Registry:
     def _schedule(self) -> None:
         """Start queued runs in the free slots; if none is free, reclaim one of a paused run."""
         with self._lock:
-            while not self._stopping_criteria.is_set() and self._start_next():
+            while not self._stop_event.is_set() and self._start_next():
                 pass
             self._publish_queue_positions()
 
@@ -650,7 +650,7 @@ class Registry:
                 self.slice_runner is None
                 or not run.awaits_zerogpu
                 or run.deleted_at is not None
-                or self._stopping_criteria.is_set()
+                or self._stop_event.is_set()
             ):
                 return
             spec, run.first_command = self._worker_spec(run, SLICE_SECONDS), "train"
@@ -1124,7 +1124,7 @@ class Registry:
             run.worker, run.exiting, run.command_sent_at = None, False, None
             begin, run.next_command = run.next_command, ""
             run.write(flush=True)
-        if begin and not self._stopping_criteria.is_set():
+        if begin and not self._stop_event.is_set():
             self._enqueue(run, begin)
         self._schedule()
 
@@ -1136,7 +1136,7 @@ class Registry:
 
     def _housekeeping_loop(self) -> None:
         swept_at = -QUOTA_INTERVAL_S
-        while not self._stopping_criteria.wait(HOUSEKEEPING_INTERVAL_S):
+        while not self._stop_event.wait(HOUSEKEEPING_INTERVAL_S):
             if self.limits.bytes_total and time.monotonic() - swept_at > QUOTA_INTERVAL_S:
                 swept_at = time.monotonic()
                 _logging_errors(self.storage_quota.enforce)
@@ -1233,7 +1233,7 @@ class Registry:
         Returns:
             the number of workers that exited, and the number of those that were killed.
         """
-        self._stopping_criteria.set()
+        self._stop_event.set()
         with self._lock:
             workers = [run.worker for run in self._runs.values() if run.has_worker and run.worker]
             for run in self._queue:

@@ -173,7 +173,7 @@ def theme() -> Any:
 
 
 def build_handlers(
-    registry: Registry, laboratory: ExperimentService, public: bool
+    registry: Registry, experiments: ExperimentService, public: bool
 ) -> dict[str, Handler]:
     """Return the handlers of all tabs, by route name.
 
@@ -181,7 +181,7 @@ def build_handlers(
     """
     pages = (
         ComparePage(registry, JobQueue(hosted=public)),
-        LabPage(registry, laboratory),
+        LabPage(registry, experiments),
         HubPage(registry, AutoPublisher(registry)),
     )
     handlers = (
@@ -314,10 +314,10 @@ def serve(
         registry.single_owner = machine_owner_key(registry.root)
     if public:
         registry.slots_per_owner = max(1, registry.slots - 1)  # one visitor cannot hold every slot
-    laboratory = ExperimentService(registry)
+    experiments = ExperimentService(registry)
 
     def shut_down() -> None:
-        laboratory.close()
+        experiments.close()
         saved, killed = registry.shutdown()
         if saved or killed:
             unsaved = f"; ended without saving what came after their last checkpoint: {killed}"
@@ -339,7 +339,7 @@ def serve(
         *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []),
     ):
         signal.signal(number, on_signal)
-    handlers = build_handlers(registry, laboratory, public)
+    handlers = build_handlers(registry, experiments, public)
     page, inbrowser = (
         build_app(registry, Endpoints(registry, handlers, public)),
         browser and not public and has_display(),

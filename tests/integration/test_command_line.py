@@ -322,7 +322,7 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
         ),
         (("train", "--out", "/proc/nowhere/x"), "cannot be written"),
         (("evaluate", "checkpoints/reverse", "--length", "0"), "length is 0; it must"),
-        (("train", "--out", "playground"), "is a folder with other things in it"),
+        (("train", "--out", "playground"), "contains other files"),
         (("evaluate", "nowhere"), "nowhere is not a checkpoint"),
         (("evaluate", "checkpoints/reverse", "--n", "0"), "0 is not in the range"),
         (("evaluate", "checkpoints/reverse", "--length", "40"), "allow 10 symbols"),
@@ -338,7 +338,7 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
         (("inspect", "checkpoints/reverse", "3 1 4"), "Missing option '--out'"),
         (
             ("inspect", "checkpoints/reverse", "3 1 4", "--out", "playground"),
-            "is a folder with other things in it",
+            "contains other files",
         ),
         (("inspect", "nowhere", "3 1 4", "--out", "nowhere"), "nowhere is not a checkpoint"),
         (("sing",), "No such command"),
