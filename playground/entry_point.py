@@ -1,5 +1,4 @@
-"""The command `transformer-playground` of an installed package: `python -m playground` by another
-name.
+"""The command `transformer-playground`, the same as `python -m playground`.
 
 Worker processes import the script of the command again, and this module with it, so it imports
 little.

@@ -201,9 +201,7 @@ def finetune(
     if out.resolve() == checkpoint.resolve() or (
         out.exists() and any(out.iterdir()) and not (out / "fine-tuned.json").is_file()
     ):
-        exit_with_error(
-            f"--out {out} contains other files; choose a new or empty folder"
-        )
+        exit_with_error(f"--out {out} contains other files; choose a new or empty folder")
     if (out / "fine-tuned.json").is_file() and not overwrite:
         exit_with_error(
             f"--out {out} already holds a fine-tuned model; choose another folder, or add "

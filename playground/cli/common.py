@@ -123,9 +123,7 @@ def check_output_dir(out: Path, keeps_existing: bool) -> None:
             f"--resume {out}, or add --overwrite"
         )
     if out.exists() and any(out.iterdir()) and not (out / "config.json").exists():
-        exit_with_error(
-            f"--out {out} contains other files; choose a new or empty folder"
-        )
+        exit_with_error(f"--out {out} contains other files; choose a new or empty folder")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=out.parent).close()

@@ -1,5 +1,4 @@
-"""A classification head on a pretrained model: randomly initialized, then trained on a user's
-texts.
+"""A new classification head on a pretrained model, trained on the texts of a user.
 
 Shapes: B batch, Q tokens, C labels.
 """

@@ -159,8 +159,9 @@ class FinetuneRequest:
 
 
 def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Train a pretrained model further. `request`: see FinetuneRequest. A cancellation saves the
-    weights so far.
+    """Train a pretrained model further, with the fields of FinetuneRequest.
+
+    A cancellation saves the weights so far.
 
     Raises:
         JobError: if the model cannot be trained, does not fit into memory, or cannot be saved.

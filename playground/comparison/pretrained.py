@@ -247,9 +247,7 @@ def limit_layer_counts(config: object, name: str) -> None:
 
 
 def kind_of(config: dict[str, Any]) -> str:
-    """Return "causal" or "masked" for such a language model, or "" if the config does not state
-    it.
-    """
+    """Return "causal" or "masked" for such a language model, or "" if it is unknown."""
     built = config.get("architectures")
     names = [each for each in built if isinstance(each, str)] if isinstance(built, list) else []
     if any(each.endswith("ForMaskedLM") or each == "BertForPreTraining" for each in names):

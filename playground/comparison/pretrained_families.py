@@ -108,8 +108,7 @@ class PretrainedFamilyConfig(AttentionConfig):
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """The prompt as token ids: before the input, between input and answer, after it; the
-    symbols."""
+    """A prompt as token ids: the parts around input and answer, and the symbols."""
 
     prefix: list[int]
     separator: list[int]
@@ -262,8 +261,7 @@ class PretrainedFamily(Seq2SeqModel):
 
 
 class PretrainedCausalFamily(PretrainedFamily):
-    """A causal language model: generates the answer token by token, with the end of the line as
-    EOS.
+    """A causal language model that generates the answer up to the end of the line.
 
     Prompts are left-padded, so that all answers begin in the same column.
     """

@@ -224,8 +224,7 @@ class PretrainedModel(BenchmarkModel):
         return min([each for each in limits if isinstance(each, int) and each > 0], default=512)
 
     def fit_few_shot(self, examples: Sequence[Example], n_requested: int, tokens_with: Any) -> None:
-        """Take as many of the n_requested examples as there are positions for; note if they are
-        fewer."""
+        """Take as many examples as there are positions for, and note if they are fewer."""
         n_requested = min(n_requested, len(examples))
         max_examples = max_fitting_examples(n_requested, self.positions, tokens_with)
         if max_examples is None:
@@ -258,8 +257,7 @@ class PretrainedModel(BenchmarkModel):
 
 
 class CausalLM(PretrainedModel):
-    """A causal language model: greedy text generation after the prompt, up to the end of the
-    line."""
+    """A causal language model: greedy generation after the prompt, to the end of the line."""
 
     can_rank = True
 

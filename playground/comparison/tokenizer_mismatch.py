@@ -202,8 +202,7 @@ def _predict_mask(pipe: Any, tokenizer: Any, ids: list[int], place: int) -> dict
 
 @torch.no_grad()
 def mean_nll(model: Any, ids: list[int]) -> float | None:
-    """Return the mean negative log-probability in nats per token after the first; None for one
-    token."""
+    """Return the mean negative log-probability per token in nats; None for a single token."""
     if len(ids) < 2:
         return None
     ids_BQ = torch.tensor([ids], device=model.device)

@@ -312,9 +312,7 @@ class HubTaskRunner:
         return info
 
     def pull(self) -> dict[str, Any]:
-        """Download a published model to `destination`, which appears when it is complete and
-        valid.
-        """
+        """Download a published model to `destination`, which appears when it is complete."""
         self.connect()
         destination = Path(self.task.destination)
         info = self._download(self.scratch / "checkpoint")

@@ -50,9 +50,7 @@ class AblationScore:
 
 @dataclass(frozen=True)
 class AblationEffect:
-    """Scores before and after the ablation of `components`, or of all other heads if
-    `keep_only`.
-    """
+    """Scores before and after the ablation of `components`, or of all others if `keep_only`."""
 
     name: str
     components: tuple[Component, ...]

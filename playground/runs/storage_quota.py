@@ -218,9 +218,7 @@ class StorageQuota:
         return used[address] > max_amount_per_address(limit) and used.total() > limit
 
     def _thin_histories(self, runs: list[Run], excess: int) -> int:
-        """Thin the weight histories until `excess` bytes are free; return the bytes still
-        missing.
-        """
+        """Thin the weight histories to free `excess` bytes; return the bytes still missing."""
         for run in self._least_recently_used(runs) if excess > 0 else []:
             if excess > 0:
                 excess -= self._truncate(run, surplus_weights, HISTORY_THINNED)

@@ -97,9 +97,7 @@ class Task:
         )
 
     def enumerate_sources(self, index_N: Tensor, length: int) -> Tensor:
-        """Return the sources (NL) of this length with these numbers, from 0 to `num_sources` -
-        1.
-        """
+        """Return the sources (NL) of this length with these indices, below `num_sources`."""
         return index_N[:, None] // self.n_symbols ** torch.arange(length) % self.n_symbols + len(
             SPECIAL_TOKENS
         )

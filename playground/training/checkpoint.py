@@ -302,9 +302,7 @@ def iter_metrics(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _metrics_of(line: bytes) -> dict[str, Any]:
-    """Parse a line of metrics.jsonl; raise ValueError for a line that `metrics_record` does not
-    write.
-    """
+    """Parse a line of metrics.jsonl; raise ValueError if it does not hold metrics."""
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"it has more than {MAX_LINE_BYTES:,} bytes; a line must be shorter")
     content = parse_strict_json(line)

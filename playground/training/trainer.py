@@ -231,9 +231,7 @@ class Trainer:
         )
 
     def reopen(self) -> None:
-        """Continue training after `stop_at_exact_match` was reached, at least to the next
-        evaluation.
-        """
+        """Continue after `stop_at_exact_match` was reached, at least to the next evaluation."""
         self._confirmed_at = -1
 
     @property
@@ -269,9 +267,7 @@ class Trainer:
 
     @property
     def threads(self) -> int:
-        """Return the number of CPU threads in effect; one without a choice (see
-        thread_tuning.py).
-        """
+        """Return the number of CPU threads in effect, by default one (thread_tuning.py)."""
         return min(self.active_config.num_threads or 1, self.max_threads)
 
     def limit_threads(self, threads: int) -> None:
