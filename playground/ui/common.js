@@ -1,4 +1,6 @@
 // What the scripts of every tab share. Each runs in its own scope: `element` is the tab's.
+// An error message that every tab uses; `formatMessage` makes it a sentence.
+const NO_RESPONSE = "the server did not respond; try again";
 const $ = (selector) => element.querySelector(selector);
 const formatNumber = (x) =>
   x === 0 ? "0" : Math.abs(x) >= 0.0001 ? String(+x.toPrecision(3)) : x.toExponential(1);

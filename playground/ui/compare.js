@@ -206,7 +206,7 @@ function createJobRunner(
         ...(subject ? { subject } : {}),
       });
     } catch (error) {
-      response = { error: "the server did not respond; try again", again: true };
+      response = { error: NO_RESPONSE, again: true };
     }
     if (mine !== number) {
       if (response.job) request("jobs/cancel", { owner, job: response.job }).catch(() => {});

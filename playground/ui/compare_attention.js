@@ -326,7 +326,7 @@ async function loadOwnAttention(panel) {
       options: { kind: kind ? kind.dataset.value : "cross", way: "own" },
     });
   } catch (error) {
-    response = { error: "the server did not respond; try again" };
+    response = { error: NO_RESPONSE };
   }
   if (requestId !== panel.requestId || panel.source !== "own") return;
   words.classList.toggle("error", Boolean(response.error));
@@ -522,9 +522,7 @@ async function renderScores(panel, possible) {
   try {
     scores = await loadScores(panel);
   } catch (error) {
-    panel.caption.textContent = formatMessage(
-      error.isServerMessage ? error.message : "the server did not respond; try again",
-    );
+    panel.caption.textContent = formatMessage(error.isServerMessage ? error.message : NO_RESPONSE);
     return;
   }
   if (

@@ -172,7 +172,7 @@ async function planFinetune() {
     response = await runBackgroundJob("finetune-plan", request, () => {}, state.subject);
   } catch (error) {
     response = {
-      error: error.isServerMessage ? error.message : "the server did not respond; try again",
+      error: error.isServerMessage ? error.message : NO_RESPONSE,
     };
   }
   if (finetuneForm.planned !== requestKey) return;

@@ -166,7 +166,7 @@ async function loadMatchedFamilies(reset) {
       60000,
     );
   } catch (error) {
-    response = { error: "the server did not respond; try again" };
+    response = { error: NO_RESPONSE };
   }
   if (requestId !== matchedFamilies.requestId) return;
   matchedFamilies.question = "";
@@ -245,7 +245,7 @@ async function trainFamilies() {
       max_length: +familiesView.maxLength.value,
     });
   } catch (error) {
-    response = { error: "the server did not respond; try again" };
+    response = { error: NO_RESPONSE };
   }
   familiesView.go.disabled = false;
   familiesView.problem.textContent = formatMessage(response.error || "");

@@ -87,7 +87,7 @@ async function uploadDataset() {
       error:
         error.name === "TimeoutError"
           ? "reading took too long; upload a smaller file"
-          : "no answer from the server, or the file changed meanwhile; try again",
+          : "the server did not respond, or the file changed; try again",
     };
   }
   if (controller === pendingRequest) {
@@ -110,7 +110,7 @@ async function previewDataset(content) {
       (busy) => setStatus(formatMessage(busy)),
     );
   } catch (error) {
-    reply = { error: "no answer from the server; try again" };
+    reply = { error: NO_RESPONSE };
   }
   if (controller === pendingRequest) {
     pendingRequest = null;
@@ -232,7 +232,7 @@ async function useDataset() {
     }
     if (reply.again) reply = { error: "the server no longer has this dataset; upload it again" };
   } catch (error) {
-    reply = { error: "no answer from the server; try again" };
+    reply = { error: NO_RESPONSE };
   }
   if (reply.error) {
     renderReport({ ...datasetReport, error: reply.error });
@@ -290,7 +290,7 @@ async function renderStoredDatasets() {
         try {
           reply = await request("datasets/action", { do: "remove", owner, content: each.content });
         } catch (error) {
-          reply = { error: "no answer from the server; try again" };
+          reply = { error: NO_RESPONSE };
         }
         if (reply.error) {
           renderReport({ error: reply.error });

@@ -51,8 +51,7 @@ async function runHubTask(task, onProgress = () => {}, onStart = () => {}, isCur
     throw Object.assign(new Error(job.message), { isServerMessage: true, again: job.again });
   }
 }
-const errorText = (error) =>
-  formatMessage(error.isServerMessage ? error.message : "no response from the server; try again");
+const errorText = (error) => formatMessage(error.isServerMessage ? error.message : NO_RESPONSE);
 
 // Run a job with its progress in one element, and its error with a retry button in another.
 // `isCurrent` returns whether the elements still belong to this job.

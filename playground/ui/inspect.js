@@ -41,10 +41,7 @@ async function requestView(view, options, extra = {}) {
     return await request("inspect/view", payload, SLOW_VIEWS.includes(view) ? 300000 : 20000);
   } catch (error) {
     return {
-      error:
-        error.name === "TimeoutError"
-          ? "the request timed out; try again"
-          : "the server did not respond; try again",
+      error: error.name === "TimeoutError" ? "the request timed out; try again" : NO_RESPONSE,
       again: !SLOW_VIEWS.includes(view),
     };
   }
@@ -390,7 +387,7 @@ async function exportFigures(name) {
       300000,
     );
   } catch (error) {
-    response = { error: "the server did not respond; try again" };
+    response = { error: NO_RESPONSE };
   }
   label.textContent = "Export";
   if (response.error) {

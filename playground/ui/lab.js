@@ -32,12 +32,11 @@ if (Array.isArray(linkState.grid)) {
   storedState.own = { ...linkState, grid: linkState.grid.filter(Array.isArray) };
   $(".own").open = true;
 }
-const NO_ANSWER = "the server did not respond; try again";
 async function requestExperiments(name, payload = {}, timeoutMs = 20000) {
   try {
     return await request(name, { owner, ...payload }, timeoutMs);
   } catch (error) {
-    return { error: NO_ANSWER, lost: true };
+    return { error: NO_RESPONSE, lost: true };
   }
 }
 // Add a full stop. The first letter stays, because it may belong to the name of a setting.

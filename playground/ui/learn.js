@@ -31,7 +31,7 @@ async function requestLesson(name, payload = {}, timeoutMs = 20000) {
   try {
     return await request("lessons/" + name, { owner, ...payload }, timeoutMs);
   } catch (error) {
-    return { error: "the server did not respond; try again", lost: true };
+    return { error: NO_RESPONSE, lost: true };
   }
 }
 const setText = (box, text) => {

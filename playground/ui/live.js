@@ -78,7 +78,7 @@ async function pollRun(generationId) {
                 : 60;
     } catch (error) {
       if (generationId !== pollGeneration) return;
-      $(".status-text").textContent = "No answer from the server; trying again";
+      $(".status-text").textContent = "The server did not respond; retrying";
       wait = Math.min(5000, Math.max(500, wait * 2));
     }
   }
@@ -187,7 +187,7 @@ async function predict() {
         ...(step === null ? {} : { step }),
       });
     } catch (error) {
-      return { error: "no answer from the server; try again", again: true };
+      return { error: NO_RESPONSE, again: true };
     }
   };
   const reply = await requestWithRetry(
@@ -387,7 +387,7 @@ function mount() {
 async function waitForRuns() {
   const generationId = pollGeneration;
   while (!(await loadRuns())) {
-    $(".status-text").textContent = "No answer from the server; trying again";
+    $(".status-text").textContent = "The server did not respond; retrying";
     await sleep(1000);
     if (generationId !== pollGeneration || !element.isConnected) return false;
   }

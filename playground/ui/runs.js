@@ -26,7 +26,7 @@ async function runAction(
     reply = await request("runs/action", { owner, subject: ref, ...payload });
     pollNow();
   } catch (error) {
-    reply = { error: "no answer from the server; try again" };
+    reply = { error: NO_RESPONSE };
     lost = true;
   }
   setMessage(
@@ -43,7 +43,7 @@ async function fetchDetails(ref) {
   try {
     return await request("runs/details", { owner, subject: ref });
   } catch (error) {
-    return { error: "No answer from the server; try again." };
+    return { error: NO_RESPONSE };
   }
 }
 

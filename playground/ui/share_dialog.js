@@ -115,7 +115,7 @@ $(".make-report").addEventListener("click", async () => {
   try {
     reply = await request("runs/report", { owner, subject: of }, 120000);
   } catch (error) {
-    reply = { error: "no response from the server; try again" };
+    reply = { error: NO_RESPONSE };
   }
   button.disabled = false;
   setMessage($(".report-note"), formatMessage(reply.error || ""), "error");

@@ -302,7 +302,7 @@ def test_time_without_a_network_loses_nothing(app, open_page, turn):
         ),
     )
     page.context.set_offline(True)
-    wait_for_text(page, ".status-text", "No answer from the server; trying again")
+    wait_for_text(page, ".status-text", "The server did not respond; retrying")
     # each after a longer pause than the one before, up to 5 s
     while len(failed) < (4 if turn == 1 else 8):
         page.wait_for_timeout(100)
@@ -368,7 +368,7 @@ def test_sigterm_saves_the_run_and_after_a_restart_the_page_goes_on(own_server, 
     saved = list((run / "checkpoints").iterdir())
     assert 1 <= len(saved) <= 2  # the one before, where a quarter of a minute had passed
     assert max(read_manifest(each).step for each in saved) > 29
-    wait_for_text(page, ".status-text", "No answer from the server; trying again")
+    wait_for_text(page, ".status-text", "The server did not respond; retrying")
     own.start()
     # the sentence names a step again; the status may be one of before the restart
     wait_for_step(page, 29)
