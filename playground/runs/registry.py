@@ -1015,17 +1015,21 @@ class Registry:
 
     def _refresh_snapshot(self, run: Run) -> None:
         """Request a snapshot of the latest weights, if none is pending."""
-        if run.snapshot_pending or run.latest_weights_step is None:
+        requested_step = run.latest_weights_step
+        if run.snapshot_pending or requested_step is None:
             return
 
         def on_snapshot(future: Future[Response]) -> None:
             answer = future.result()
             with run.lock:
                 run.snapshot_pending = False
+                # Newer weights may have arrived meanwhile, even the last ones of the run.
+                is_current = run.latest_weights_step == requested_step
                 if answer.get("error") != BUSY_MESSAGE:  # a full queue is no failure of the run
                     run.failed_snapshots = run.failed_snapshots + 1 if "error" in answer else 0
                 if (
                     "error" in answer
+                    and is_current
                     and not run.has_worker
                     and (not answer.get("again") or run.failed_snapshots >= MAX_SNAPSHOT_FAILURES)
                 ):
@@ -1034,7 +1038,7 @@ class Registry:
                 elif "error" not in answer:
                     run.probe_info, run.snapshot = answer["probe_info"], answer["snapshot"]
                     run.snapshot_version += 1
-                    if not run.has_worker:
+                    if is_current and not run.has_worker:
                         # the nearest step with stored weights
                         run.latest_weights_step = run.snapshot["step"]
                     if (
@@ -1046,7 +1050,7 @@ class Registry:
         client = run.viewer_client or Client(owner=run.owner)
         future = self.inspector.request(
             "snapshot",
-            self._model_ref(run, run.latest_weights_step),
+            self._model_ref(run, requested_step),
             client=client,
             timeout_s=self.limits.view_timeout_s,
         )

@@ -1922,3 +1922,42 @@ def test_a_second_server_on_the_same_folder_is_warned_about(serve, tmp_path):
     assert str(tmp_path) in second.lock_storage()
     first._storage_lock.release()
     assert second.lock_storage() == ""
+
+
+@pytest.mark.parametrize("result", ["snapshot", "error"])
+def test_late_snapshot_does_not_replace_the_last_weights_of_a_run(registry, monkeypatch, result):
+    """A short run may end before the snapshot of its first weights is drawn."""
+    requests = []
+    monkeypatch.setattr(
+        registry.inspector,
+        "request",
+        lambda kind, model_ref, **options: (
+            requests.append((model_ref["step"], Future())) or requests[-1][1]
+        ),
+    )
+    run = SimpleNamespace(
+        lock=threading.RLock(),
+        folder=Path("run"),
+        config=RunConfig(),
+        owner="ada",
+        viewer_client=None,
+        has_worker=True,
+        snapshot=None,
+        snapshot_pending=False,
+        snapshot_version=0,
+        failed_snapshots=0,
+        last_viewed_at=time.monotonic(),
+        latest_weights_step=0,
+        message="",
+    )
+    registry._refresh_snapshot(run)
+    run.latest_weights_step, run.has_worker = 50, False  # the run ends
+    answers = {
+        "snapshot": {"probe_info": {}, "snapshot": {"step": 0}},
+        "error": {"error": "damaged"},
+    }
+    requests[0][1].set_result(answers[result])
+    assert run.latest_weights_step == 50
+    assert run.message == ""
+    if result == "snapshot":
+        assert [step for step, _ in requests] == [0, 50]
