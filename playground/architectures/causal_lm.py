@@ -34,7 +34,7 @@ class CausalLM(TeacherForcedModel):
     ) -> Tensor:
         """Return the logits (BTV) of the token after each token of `decoder_input_BT`.
 
-        `decoder_input_BT` is SOS, which the EOS of the source replaces, and the target so far.
+        `decoder_input_BT` is SOS and the target so far. The EOS that ends the source replaces SOS.
         """
         tokens_BW = concat_source_and_target(source_BS, decoder_input_BT[:, 1:])
         return self(tokens_BW, weights)[:, source_BS.shape[1] - 1 :]
@@ -78,7 +78,7 @@ def left_pad(source_BS: Tensor) -> Tensor:
 
 
 def concat_source_and_target(source_BS: Tensor, target_BT: Tensor) -> Tensor:
-    """Concatenate source, EOS and target (BW), with left padding.
+    """Left-pad the sources, which end in EOS, and append the targets (BW).
 
     Every target begins in column S, so the token after column S - 1 + t is token t of the target.
     """

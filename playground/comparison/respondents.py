@@ -303,7 +303,7 @@ class CausalLM(PretrainedModel):
 
     def generate(self, example: Example) -> Output:
         prompt = few_shot_prompt(example, self.examples)
-        output_ids = self.pipe(
+        generated_text = self.pipe(
             prompt,
             max_new_tokens=self.max_new_tokens,
             do_sample=False,
@@ -317,8 +317,8 @@ class CausalLM(PretrainedModel):
             prompt,
             self.token_strings(ids),
             ids,
-            output_ids,
-            parse_answer(first_line(output_ids), self.symbols),
+            generated_text,
+            parse_answer(first_line(generated_text), self.symbols),
         )
 
     def _stopping_criteria(self, prompt_tokens: int) -> Any:
@@ -442,12 +442,12 @@ class MaskedLM(PretrainedModel):
             n_requested,
             lambda k: len(self.token_ids(masked_prompt(max_example, examples[:k], self.mask))),
         )
-        few_shot = (
+        masking = (
             "all positions masked at once"
             if fills_jointly
             else "one position masked at a time, the others show the target (this leaks)"
         )
-        self.decoding = f"fill-mask after {len(self.examples)} few-shot examples, {few_shot}"
+        self.decoding = f"fill-mask after {len(self.examples)} few-shot examples, {masking}"
         same = [
             symbol
             for symbol, token in self.token_by_symbol.items()
@@ -459,7 +459,7 @@ class MaskedLM(PretrainedModel):
             )
 
     def _token_id(self, symbol: str) -> int:
-        """Return the token of a symbol after a space."""
+        """Return the token id of a symbol, with a leading space if the vocabulary has that."""
         for text in (f" {symbol}", symbol):
             ids = self.tokenizer.encode(text, add_special_tokens=False)
             if len(ids) == 1 and ids[0] != self.tokenizer.unk_token_id:

@@ -50,7 +50,7 @@ class AblationScore:
 
 @dataclass(frozen=True)
 class AblationEffect:
-    """Scores before and after the ablation of `components`, or of all others if `keep_only`."""
+    """Scores before and after ablating `components`, or all other heads if `keep_only`."""
 
     name: str
     components: tuple[Component, ...]
@@ -96,7 +96,7 @@ class Ablation:
             ValueError: for an unknown method, or for a component that the model does not have.
         """
         if method not in METHODS:
-            raise ValueError(f"how is {method!r}; choose one of {', '.join(METHODS)}")
+            raise ValueError(f"method is {method!r}; choose one of {', '.join(METHODS)}")
         chosen = list(chosen_components)
         if method == "zero":
             return {part: torch.zeros((), device=self.batch.source_BS.device) for part in chosen}
@@ -110,8 +110,9 @@ class Ablation:
         """Return the score with the outputs of components replaced by `replacements`.
 
         One teacher-forced pass yields both measures: if every target token is the most likely one
-        after the target tokens before it, greedy decoding generates exactly the target. See
-        `EncoderDecoder.solves` for the reason. The same holds with components replaced.
+        after the target tokens before it, greedy decoding generates exactly the target.
+        `TeacherForcedModel.is_exact_match` has the proof, which also holds with components
+        replaced.
         """
         n_correct, log_prob = 0, 0.0
         for rows in split_into_chunks(self.model.config, self.batch):

@@ -108,7 +108,7 @@ class DotProduct:
     """The computation of one attention score: score = sum(products_K) / root + bias.
 
     The bias is that of ALiBi or T5 for the distance, or None. With RoPE, the query and the key are
-    already rotated. `attn_mask` is false if the mask blocks the score.
+    already rotated. `attended` is False if the mask blocks the score.
     """
 
     query_K: Tensor
@@ -358,7 +358,7 @@ class ForwardTrace:
     ) -> Iterator[TraceStage]:
         """Yield the stages of a sublayer with its norm and residual connection.
 
-        `end_XD` is the input of the next sublayer.
+        `end_XD` is the residual stream after this sublayer.
         """
         pre, letter = self.model.config.norm_placement == "pre", component.side[0].upper()
         norm = self._call(f"{layer}.{part}_residual.norm")
@@ -518,10 +518,10 @@ class ForwardTrace:
         yield TraceStage(
             block,
             "softmax",
-            "weights = exp(scores) / sum over the row of exp(scores)",
+            "weights = exp(scores) / sum over the keys of exp(scores)",
             "HQM",
             weights_BHQM[0],
-            code,
+            find_source_line(scaled_dot_product_attention, "scores_BHQM.softmax("),
         )
         joined = self._call(f"{component.module_name}.out_proj")
         head_outputs_HQK = (

@@ -69,8 +69,8 @@ class MultiHeadAttention(nn.Module):
         self.v_proj = nn.Linear(d_model, self.n_kv_heads * config.value_size, bias=bias)
         self.out_proj = nn.Linear(self.n_heads * config.value_size, d_model, bias=bias)
         self.position_encoding = position_encoding or RelativePositionEncoding()
-        # Small queries and keys make the first attention weights nearly uniform, so training is
-        # faster than with the usual gain of 1 (Glorot and Bengio 2010).
+        # Xavier initialization (Glorot and Bengio 2010). With gains below 1 attention is nearly
+        # uniform at initialization, and training is faster.
         gains = {self.q_proj: 0.5, self.k_proj: 0.5, self.v_proj: 0.7, self.out_proj: 1.0}
         for projection, gain in gains.items():
             nn.init.xavier_uniform_(projection.weight, gain)
@@ -94,8 +94,8 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Return the output (BQD), and the attention weights (BHQM) if `need_weights`, else None.
 
-        Without them, PyTorch's fused kernel computes the output. It never stores the weights (Dao
-        et al. 2022, FlashAttention, section 3.1).
+        Without weights, PyTorch's kernel computes the output. A fused one never stores the weights
+        (Dao et al. 2022, FlashAttention, section 3.1).
         """
         n_queries, n_keys = x_BQD.shape[1], key_BGMK.shape[2]
         query_BHQK = split_heads(self.q_proj(x_BQD), self.n_heads)

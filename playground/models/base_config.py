@@ -1,4 +1,4 @@
-"""The sizes that several architectures share.
+"""The settings that several architectures share.
 
 This file does not import torch, because forms and command lines use it too.
 """
@@ -15,7 +15,7 @@ MAX_EVAL_BATCH_SIZE = 512
 
 @dataclass(frozen=True)
 class BaseConfig:
-    """The sizes that every architecture has. Subclasses add the settings that they take."""
+    """The settings that every architecture has. Subclasses add their own."""
 
     d_model: int = config_field(64, "Width of the model: size of every vector.", low=1, high=4096)
     n_layers: int = config_field(
@@ -62,7 +62,7 @@ class BaseConfig:
         return 0
 
     def max_batch_size(self, length: int) -> int:
-        """Return the batch size for inputs of `length` tokens without gradients."""
+        """Return the maximum batch size for inputs of `length` tokens without gradients."""
         return max(1, min(MAX_EVAL_BATCH_SIZE, MAX_ATTENTION_SCORES // (self.d_model * length)))
 
 
@@ -92,7 +92,7 @@ class AttentionConfig(BaseConfig):
 
     @property
     def has_head_sizes(self) -> bool:
-        """Return whether the sizes of a head are set, and so need not divide d_model."""
+        """Return whether d_k and d_v are both set, so that n_heads need not divide d_model."""
         return False
 
     def layer_sizes(self) -> tuple[int, int, int]:

@@ -37,7 +37,7 @@ class ResidualNorm(nn.Module):
         return self.norm(x_BSD) if self.norm_first else x_BSD
 
     def add(self, x_BSD: Tensor, output_BSD: Tensor) -> Tensor:
-        """Add the result of the sublayer to its input."""
+        """Add the sublayer's output to the residual stream; post-norm normalizes the sum."""
         sum_BSD = x_BSD + self.dropout(output_BSD)
         return sum_BSD if self.norm_first else self.norm(sum_BSD)
 
@@ -45,8 +45,8 @@ class ResidualNorm(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward network.
 
-    A decoder layer without cross-attention has the same parts. With `causal` the relative positions
-    are those of the past only; the caller still passes the causal mask.
+    A decoder layer without cross-attention has the same parts. With `causal`, T5's position bias
+    uses all buckets for the past; the caller still passes the causal mask.
     """
 
     def __init__(self, config: StackConfig, causal: bool = False) -> None:

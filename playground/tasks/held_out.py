@@ -25,7 +25,7 @@ MAX_SYMBOLS_PER_CHUNK = (
 def is_held_out(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
     """Return True for held-out sequences (B booleans).
 
-    Only the symbols count, by their `Task.marks`, not the padding.
+    `sequence_BL` holds the ids that `Task.hash_ids` returns. Padding does not affect the result.
     """
     return (sequence_hash(sequence_BL, lengths_B) & 15) == 0
 
@@ -61,9 +61,9 @@ def build_held_out_set(task: Task, n: int, min_length: int, max_length: int) -> 
     Each length gets an equal part. If a short length has too few, the longer ones get more.
     Fewer than `n` are returned only if fewer exist; a short length may have none.
 
-    If a task has strata (`Task.kinds`), every length has equally many sequences of each stratum, so
-    a constant target scores no more than the fraction of its stratum. A length with a single
-    stratum has no sequences. If no length has two strata, the sequences are not stratified.
+    If a task has strata (`Task.strata`), every length has equally many sequences of each stratum.
+    So a model that always predicts the same target scores at most 1 / (number of strata). A length
+    that lacks a stratum has no sequences. If every length lacks one, the set is not stratified.
     """
     balanced = _build_set(task, n, min_length, max_length, stratified=True)
     return (

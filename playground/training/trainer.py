@@ -1,6 +1,6 @@
-"""The training loop: one step at a time, a generator of metrics.
+"""The training loop: iterating over a `Trainer` yields the metrics of each step.
 
-It does not depend on processes, pages or files.
+It is independent of worker processes, the web page and checkpoint files.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Trainer:
         for metrics in Trainer(RunConfig()):
             print(metrics.step, metrics.loss, metrics.exact_match)
 
-    It seeds torch's global generator, which initializes weights and dropout, and sets the number of
-    threads, so a process should have one Trainer. Batches have their own generator. Evaluation uses
-    neither, so it does not affect training.
+    It seeds torch's global generator, which weight initialization and dropout use, and sets the
+    number of CPU threads. Both are global, so a process should have one Trainer. Batches have their
+    own generator. Evaluation uses neither, so it does not affect training.
 
     `changes`: settings that were changed during the run, with their steps; they are replayed when a
     run is repeated.
@@ -248,9 +248,9 @@ class Trainer:
         return self._active[1]
 
     def schedule_change(self, setting: str, value: float, step: int | None = None) -> None:
-        """Change a setting from the next update on, or from the one after `train_step`.
+        """Change a setting from the next update on, or from the one after `step` if that is later.
 
-        Later changes of the same setting are dropped.
+        Scheduled later changes of the same setting are dropped.
 
         Raises:
             ConfigError: for a setting that cannot change during a run, an invalid value, or too

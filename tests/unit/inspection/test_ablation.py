@@ -170,7 +170,7 @@ def test_the_answer_without_a_head_is_what_the_model_then_writes(handmade):
 
 
 def test_what_cannot_be_taken_away_is_refused(handmade):
-    with pytest.raises(ValueError, match="how is 'half'; choose one of zero, mean"):
+    with pytest.raises(ValueError, match="method is 'half'; choose one of zero, mean"):
         handmade.ablate([WORKING_HEAD], "half")
     for how in METHODS:
         with pytest.raises(ValueError, match="this model has no cross-attention, layer 3, head 1"):
