@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from playground.training.manifest import current_versions
+from playground.checkpoints.manifest import current_versions
 
 RESULTS_DIR = Path(__file__).parent / "results"
 

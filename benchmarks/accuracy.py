@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from playground.stats import censored_summary
+from playground.common.stats import censored_summary
 from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
 

@@ -75,7 +75,7 @@ def recording() -> dict[str, float]:
 
 def large_model(folder: Path) -> None:
     """Write a large checkpoint of one step; only its size matters here."""
-    from playground.training.checkpoint import save_checkpoint
+    from playground.checkpoints.checkpoint import save_checkpoint
     from playground.training.trainer import Trainer
 
     trainer = Trainer(RunConfig.from_flat(LARGE_MODEL))

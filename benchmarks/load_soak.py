@@ -37,9 +37,9 @@ from benchmarks.load_users import (
     UserThread,
     leave_page,
 )
+from playground.checkpoints.checkpoint import resume_trainer
+from playground.checkpoints.manifest import CheckpointError
 from playground.runs.weight_history import read_lines
-from playground.training.checkpoint import resume_trainer
-from playground.training.manifest import CheckpointError
 from playground.ui.session import new_owner_key
 from tests.support.app_server import ROOT, AppServer, wait_for
 from tests.support.fake_hub import FakeHub

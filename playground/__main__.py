@@ -20,7 +20,7 @@ from playground.cli.hub import deploy, gallery, pull, push, reproduce
 from playground.cli.inspect import inspect
 from playground.cli.report import report
 from playground.cli.train import evaluate, predict, rows, train
-from playground.training.env import EnvError, validate_env
+from playground.common.env import EnvError, validate_env
 
 EXAMPLES = """\
 python -m playground app

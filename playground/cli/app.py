@@ -36,7 +36,7 @@ def app(host: str | None, port: int | None, share: bool, browser: bool) -> None:
     # Until `serve` sets its handlers: an import can swallow a KeyboardInterrupt.
     with suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
-    from playground.training.env import EnvError, validate_env
+    from playground.common.env import EnvError, validate_env
 
     try:
         validate_env()

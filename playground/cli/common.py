@@ -16,11 +16,9 @@ import click
 import filelock
 from click.core import ParameterSource
 
-from playground import CHECKPOINTS_DIR
-from playground.training.manifest import CheckpointError, read_manifest
+from playground.checkpoints.manifest import CheckpointError, read_manifest
 
 DEFAULT_COLUMNS, DEFAULT_ROWS = 80, 24  # for a terminal that reports no size
-CHECKPOINTS_ROOT = Path(os.environ.get("PLAYGROUND_CHECKPOINTS") or CHECKPOINTS_DIR)
 
 
 def exit_with_error(message: str) -> NoReturn:
@@ -204,7 +202,7 @@ def load_manifest_or_exit(checkpoint: Path) -> Any:
 
 
 def load_model_or_exit(checkpoint: Path) -> Any:
-    from playground.training.checkpoint import load_model
+    from playground.checkpoints.checkpoint import load_model
 
     try:
         return load_model(checkpoint)

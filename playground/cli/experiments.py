@@ -14,16 +14,16 @@ from typing import Any
 
 import click
 
+from playground.checkpoints.manifest import CheckpointError, read_manifest
+from playground.common.storage import checkpoints_root
+from playground.datasets.pairs import DatasetError
 from playground.models.config_fields import ConfigError
 from playground.runs.memory import ensure_memory_available
 from playground.runs.run import DIVERGED_MESSAGE
 from playground.tasks import TASKS
-from playground.tasks.rows import DatasetError
 from playground.training.config import RunConfig, field_named
-from playground.training.manifest import CheckpointError, read_manifest
 
 from .common import (
-    CHECKPOINTS_ROOT,
     MultiValueOption,
     check_output_dir,
     exit_with_error,
@@ -150,7 +150,7 @@ def lengths(
         "grid": {"position_type": list(schemes or SCHEMES)},
         "seeds": list(range(seeds)),
     }
-    out = out or CHECKPOINTS_ROOT / "runs" / "lengths"
+    out = out or checkpoints_root() / "runs" / "lengths"
     results = run_experiment(
         spec | {"kind": "lengths", "times": times, "n": n}, out, max_length="--length"
     )["lengths"]
@@ -225,7 +225,7 @@ def experiment(
         spec["seeds"] = list(range(seeds)) if seeds else spec["seeds"]
     except ConfigError as error:
         exit_with_error(str(error))
-    out = out or CHECKPOINTS_ROOT / "runs" / "experiments"
+    out = out or checkpoints_root() / "runs" / "experiments"
     report = run_experiment(spec, out)
     if report["kind"] == LENGTHS:
         print_length_results(report["lengths"], out, table, as_json)
@@ -276,7 +276,7 @@ def published(name: str | None, seed: int, threads: int, out: Path | None, as_js
         if as_json:
             click.echo(json.dumps(claims_listed))
         return
-    out = out or CHECKPOINTS_ROOT / "runs" / f"published-{name}"
+    out = out or checkpoints_root() / "runs" / f"published-{name}"
     try:
         if name in CLAIMS and (requested := CLAIMS[name].experiment) is not None:
             result = outcome_of_lengths(run_experiment(dict(requested), out)["lengths"])
@@ -300,8 +300,8 @@ def train_and_measure(
     config: RunConfig, out: Path, facts_of_lines: Callable[..., dict[str, Any]], measure: str
 ) -> dict[str, Any]:
     """Train or continue a run, save its checkpoint, and return its metrics."""
+    from playground.checkpoints.checkpoint import metrics_record, resume_trainer, save_checkpoint
     from playground.models.transformer import Transformer
-    from playground.training.checkpoint import metrics_record, resume_trainer, save_checkpoint
     from playground.training.trainer import Trainer
 
     trainer, metrics = Trainer(config), list[Any]()

@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 
+from playground.common.storage import checkpoints_root
 from playground.hub.repo_ids import LICENSES, is_branch, is_repo, is_revision
 
-from .common import CHECKPOINTS_ROOT, check_output_dir, exit_with_error, load_manifest_or_exit
+from .common import check_output_dir, exit_with_error, load_manifest_or_exit
 
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,7 +139,7 @@ def print_plans(result: dict[str, Any], dry_run: bool) -> None:
 def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: bool) -> None:
     """Download a published model as a checkpoint; every file is validated."""
     validate_repo_id(repo, revision)
-    out = out or CHECKPOINTS_ROOT / repo.rpartition("/")[2]
+    out = out or checkpoints_root() / repo.rpartition("/")[2]
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         exit_with_error(
             f"--out {out} already exists and stays as it is; choose a new or an empty folder"

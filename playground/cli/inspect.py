@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from playground.training.manifest import CheckpointError
+from playground.checkpoints.manifest import CheckpointError
 
 from .common import exit_with_error, load_model_or_exit
 

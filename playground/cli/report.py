@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from playground.training.atomic_write import write_file
-from playground.training.manifest import CheckpointError
+from playground.checkpoints.manifest import CheckpointError
+from playground.common.atomic_write import write_file
 
 from .common import exit_with_error, load_manifest_or_exit
 from .inspect import run_folder
@@ -41,8 +41,8 @@ def report(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: boo
     if out.exists() and not overwrite:
         exit_with_error(f"--out {out} already exists; choose another file, or add --overwrite")
 
+    from playground.datasets.pairs import DatasetError
     from playground.figures.report import write_report
-    from playground.tasks.rows import DatasetError
 
     try:
         text = write_report(checkpoint, run_folder(checkpoint), name)

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import click
 
 from playground.architectures import ARCHITECTURES
+from playground.checkpoints.manifest import CheckpointError
+from playground.common.storage import checkpoints_root
 from playground.compat import add_old_keys, setting_value, upgrade_options
+from playground.datasets.pairs import DatasetError
+from playground.datasets.sources import from_cli_argument, is_dataset_argument
+from playground.datasets.storage import store
 from playground.models.config_fields import ConfigError
-from playground.origins import from_cli_argument, is_dataset_argument, store
 from playground.runs.memory import ensure_memory_available
 from playground.tasks import TASKS
-from playground.tasks.rows import DatasetError
 from playground.training.config import (
     RunConfig,
     TaskConfig,
@@ -28,11 +31,9 @@ from playground.training.config import (
     field_named,
     section_of_field,
 )
-from playground.training.manifest import CheckpointError
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 
 from .common import (
-    CHECKPOINTS_ROOT,
     check_output_dir,
     exit_with_error,
     load_manifest_or_exit,
@@ -279,14 +280,14 @@ def train(
         config = build_config(options, preset)
     if not torchrun_rank("RANK"):  # only the first process writes
         out = out or new_run_folder(
-            CHECKPOINTS_ROOT / "runs", config.task.task, config.training.seed
+            checkpoints_root() / "runs", config.task.task, config.training.seed
         )
         replaces = overwrite or out == resume
         where_to_save = click.get_current_context().with_resource(
             reserve_output_dir(out, lambda: check_output_dir(out, keeps_existing=not replaces))
         )
 
-    from playground.training.checkpoint import resume_trainer, save_checkpoint
+    from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint
     from playground.training.distributed import init_distributed
     from playground.training.trainer import Trainer, resolve_device
 

@@ -24,8 +24,8 @@ from typing import Any
 
 import torch
 
-from playground.stats import format_percent
-from playground.training.checkpoint import load_model
+from playground.checkpoints.checkpoint import load_model
+from playground.common.stats import format_percent
 from playground.training.config import TaskConfig
 
 from .examples import MAX_FEW_SHOT_EXAMPLES, Example, ExampleSet, choices_for, sample_examples

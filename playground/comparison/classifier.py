@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from playground import CHECKPOINTS_DIR
+from playground.common.atomic_write import clean_up_stale
+from playground.common.stats import wilson_interval
+from playground.common.storage import checkpoints_root
 from playground.runs.memory import free_memory
-from playground.stats import wilson_interval
-from playground.training.atomic_write import clean_up_stale
 
 from .inference import UNTRAINED_NOTE, classify_text, tokenize
 from .pretrained import (
@@ -532,8 +532,7 @@ def format_duration(seconds: float) -> str:
 
 def trained_models() -> Path:
     """Return the folder of trained classifiers, which lies among the runs, outside of git."""
-    root = os.environ.get("PLAYGROUND_CHECKPOINTS") or CHECKPOINTS_DIR
-    return Path(root) / "runs" / "classifiers"
+    return checkpoints_root() / "runs" / "classifiers"
 
 
 def _save(model: Any, tokenizer: Any, resolved: ResolvedModel, progress: ProgressReporter) -> str:

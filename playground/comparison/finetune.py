@@ -24,14 +24,14 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
+from playground.checkpoints.checkpoint import metrics_record
+from playground.checkpoints.manifest import read_manifest
+from playground.common.atomic_write import remove_dir, replacing_dir
 from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError
 from playground.runs.memory import free_memory
 from playground.tasks.vocabulary import SPECIAL_TOKENS
-from playground.training.atomic_write import remove_dir, replacing_dir
-from playground.training.checkpoint import metrics_record
 from playground.training.config import RunConfig, TaskConfig, TrainConfig
-from playground.training.manifest import read_manifest
 from playground.training.trainer import Trainer, TrainingDivergedError
 
 from .benchmark import METADATA_FILE, load_and_detect_kind

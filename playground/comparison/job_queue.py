@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playground import CHECKPOINTS_DIR
+from playground.common.env import is_env_set
+from playground.common.storage import checkpoints_root
 from playground.runs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 from playground.runs.worker_process import WorkerProcess
-from playground.training.env import is_env_set
 
 from .process import CONCURRENT_KINDS, ENTRY_POINTS, QUIET_ENV, JobError
 
@@ -448,8 +448,7 @@ def model_cache_dir() -> Path:
 
     It is `PLAYGROUND_MODELS`, or a folder among the checkpoints.
     """
-    root = os.environ.get("PLAYGROUND_CHECKPOINTS") or CHECKPOINTS_DIR
-    return Path(os.environ.get("PLAYGROUND_MODELS") or Path(root) / "models").absolute()
+    return Path(os.environ.get("PLAYGROUND_MODELS") or checkpoints_root() / "models").absolute()
 
 
 def _exit_reason(code: int | None, job: Job) -> str:

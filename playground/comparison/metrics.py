@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from playground.stats import wilson_interval
+from playground.common.stats import wilson_interval
 
 # nats; sequences of one batch differ by float noise of 1e-7 even if they are equal
 TIE_TOLERANCE = 1e-4

@@ -22,10 +22,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from playground import CHECKPOINTS_DIR
+from playground.common.atomic_write import clean_up_stale, remove_dir
+from playground.common.env import env_bytes
+from playground.common.storage import checkpoints_root
 from playground.runs.memory import free_memory
-from playground.training.atomic_write import clean_up_stale, remove_dir
-from playground.training.env import env_bytes
 
 from .process import JobCancelled, JobError, ProgressReporter, to_job_error
 
@@ -116,7 +116,7 @@ def local_paths_allowed() -> bool:
 
 def finetuned_dir() -> Path:
     """Return the folder of the models that were fine-tuned here."""
-    return Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS_DIR)) / "compared"
+    return checkpoints_root() / "compared"
 
 
 def _local_folder(name: str) -> Path | None:

@@ -10,7 +10,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from playground.stats import (
+from playground.common.stats import (
     censored_summary,
     five_number_summary,
     min_p_value,

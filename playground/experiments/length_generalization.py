@@ -12,12 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from playground.checkpoints.manifest import CheckpointError, read_json
+from playground.common.atomic_write import write_file
+from playground.common.stats import five_number_summary, quantile, wilson_interval
 from playground.models.config import StackConfig
-from playground.stats import five_number_summary, quantile, wilson_interval
 from playground.tasks import LOOKUP, TASKS
-from playground.training.atomic_write import write_file
 from playground.training.config import RunConfig
-from playground.training.manifest import CheckpointError, read_json
 
 from .analysis import TARGET_SCORE, describe_rank_test, percent, to_csv_text
 from .spec import MIN_PER_LENGTH, evaluation_cost

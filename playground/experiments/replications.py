@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from playground.common.stats import quantile
 from playground.models.config_fields import ConfigError
 from playground.runs.registry import Registry
 from playground.runs.run import Run
-from playground.stats import quantile
 from playground.training.config import RunConfig, section_of_field
 
 from .analysis import first_step_reaching, percent

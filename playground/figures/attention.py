@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 
-from playground.stats import floor_to, format_percent
+from playground.common.stats import floor_to, format_percent
 
 from .training import (
     ACCENT,

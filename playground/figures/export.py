@@ -78,9 +78,9 @@ def main(connection: Connection, model_ref: dict[str, Any], sequence: str, n: in
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
 
+    from playground.checkpoints.manifest import read_manifest
     from playground.runs.inspector_process import Inspector
     from playground.runs.weight_history import read_lines, subsample, weight_steps, weights_path
-    from playground.training.manifest import read_manifest
 
     torch.set_num_threads(1)
     try:

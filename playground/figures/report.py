@@ -23,18 +23,18 @@ import torch
 
 from playground.architectures import ARCHITECTURES
 from playground.architectures.base import Seq2SeqModel
+from playground.checkpoints.checkpoint import load_model
+from playground.checkpoints.manifest import CheckpointError, Manifest
+from playground.checkpoints.train_command import training_command
+from playground.common.stats import wilson_interval
 from playground.evaluation import evaluate
 from playground.runs.metric_series import MetricSeries
 from playground.runs.run import task_label
 from playground.runs.snapshot import SnapshotBuilder
 from playground.runs.weight_history import read_lines
-from playground.stats import wilson_interval
 from playground.tasks import LOOKUP
 from playground.tasks.held_out import build_held_out_set
-from playground.training.checkpoint import load_model
-from playground.training.cli_command import training_command
 from playground.training.config import RESULT_NEUTRAL_SETTINGS, field_named
-from playground.training.manifest import CheckpointError, Manifest
 from playground.training.trainer import FINAL_EVAL_SIZE
 
 STYLE = Path(__file__).with_suffix(".css")

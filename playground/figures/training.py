@@ -21,7 +21,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
-from playground.stats import wilson_interval
+from playground.common.stats import wilson_interval
 
 FOREGROUND, MUTED, GRID = "#1c2530", "#565d69", "#dfe3e8"
 ACCENT, SECONDARY = "#1f6fb2", "#b35c00"  # distinguishable without color vision, and by dashes

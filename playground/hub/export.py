@@ -36,18 +36,18 @@ from transformers.dynamic_module_utils import get_relative_import_files
 
 from playground import ASSETS_DIR
 from playground.architectures.base import Seq2SeqModel
-from playground.models.base_config import BaseConfig
-from playground.tasks import EOS, PAD, SOS, Vocabulary
-from playground.tasks.vocabulary import SPECIAL_TOKENS
-from playground.training.atomic_write import write_dir
-from playground.training.checkpoint import (
+from playground.checkpoints.checkpoint import (
     load_checked_tensors,
     load_model,
     serialize_tensors,
     shapes_of,
     weights_by_name,
 )
-from playground.training.manifest import CheckpointError, Manifest, read_manifest
+from playground.checkpoints.manifest import CheckpointError, Manifest, read_manifest
+from playground.common.atomic_write import write_dir
+from playground.models.base_config import BaseConfig
+from playground.tasks import EOS, PAD, SOS, Vocabulary
+from playground.tasks.vocabulary import SPECIAL_TOKENS
 
 from .formats import (
     CAUSAL,

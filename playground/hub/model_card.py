@@ -22,15 +22,17 @@ from huggingface_hub import EvalResult, ModelCardData
 from torch import Tensor
 
 from playground.architectures.base import Seq2SeqModel
+from playground.checkpoints.checkpoint import iter_metrics, load_model
+from playground.checkpoints.manifest import Manifest, is_number
+from playground.checkpoints.train_command import training_command
+from playground.common.stats import wilson_interval
+from playground.datasets.pairs import DatasetError
+from playground.datasets.storage import dataset_origin
 from playground.evaluation import evaluate
 from playground.figures.training import cross_attention, save, training_curve
-from playground.stats import wilson_interval
 from playground.tasks import EOS, LOOKUP
 from playground.tasks.held_out import HELD_OUT_FRACTION, HeldOutSet, build_held_out_set
-from playground.tasks.rows import DatasetError, dataset_origin
 from playground.tasks.task import Task
-from playground.training.checkpoint import iter_metrics, load_model
-from playground.training.cli_command import training_command
 from playground.training.config import (
     RESULT_NEUTRAL_SETTINGS,
     RunConfig,
@@ -38,7 +40,6 @@ from playground.training.config import (
     config_at_step,
     field_named,
 )
-from playground.training.manifest import Manifest, is_number
 from playground.training.trainer import FINAL_EVAL_SIZE
 
 from .client import HubError, ensure_repo, ensure_revision

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from playground.runs.storage import BUNDLED_CHECKPOINTS
+from playground.common.storage import BUNDLED_CHECKPOINTS
 
 REPO_ROOT = Path(__file__).resolve().parents[2]
 ROOT_FILES = ("app.py", "requirements.txt", "README.md", "LICENSE")

@@ -91,7 +91,7 @@ def main(connection: Connection, task: HubTask, scratch: str) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(QUIET_ENV | ({"HF_ENDPOINT": task.endpoint} if task.endpoint else {}))
-    from playground.training.manifest import CheckpointError
+    from playground.checkpoints.manifest import CheckpointError
 
     from .client import Hub, HubError, configure_process
 
@@ -193,7 +193,7 @@ class HubTaskRunner:
         Raises:
             HubError: if it has no playground model, or a file is too large.
         """
-        from playground.training.manifest import read_manifest
+        from playground.checkpoints.manifest import read_manifest
 
         from .client import HubError, NotFoundError
         from .repo_ids import MANIFEST
@@ -329,9 +329,9 @@ class HubTaskRunner:
         """Evaluate a published model on as many held-out sequences as its card reports."""
         self.connect()
         self.report_loading()
+        from playground.checkpoints.checkpoint import load_model
         from playground.evaluation import evaluate
         from playground.tasks.held_out import build_held_out_set
-        from playground.training.checkpoint import load_model
 
         folder = self.scratch / "checkpoint"
         info = self._download(folder)
@@ -353,8 +353,8 @@ class HubTaskRunner:
 
     def _export(self) -> Path:
         """Copy the current checkpoint, because a running run may replace it during the job."""
+        from playground.checkpoints.manifest import CheckpointError
         from playground.runs.export import export_checkpoint
-        from playground.training.manifest import CheckpointError
 
         from .client import HubError
 
@@ -375,7 +375,7 @@ class HubTaskRunner:
     def build(self, checkpoint: Path) -> tuple[Path, Path | None]:
         """Write the package of the model and, on request, of its training set."""
         self.report_loading()
-        from playground.training.manifest import read_manifest
+        from playground.checkpoints.manifest import read_manifest
 
         from .export import build_package
         from .model_card import write_card
@@ -395,7 +395,7 @@ class HubTaskRunner:
             license=task.license,
         )
         if task.include_dataset:
-            from playground.data import export_dataset
+            from playground.hub.dataset_export import export_dataset
 
             self.report("Generating the training set", 600.0)
             data = self.scratch / "data"
@@ -419,7 +419,7 @@ class HubTaskRunner:
         Raises:
             HubError: if the token has no write access, or the repository has other content.
         """
-        from playground.training.manifest import read_manifest
+        from playground.checkpoints.manifest import read_manifest
 
         from .client import ensure_branch, ensure_repo
         from .formats import package_format
@@ -465,7 +465,7 @@ class HubTaskRunner:
 
     def preview(self) -> dict[str, Any]:
         """Return the files that a push would send, without an account or the network."""
-        from playground.training.manifest import read_manifest
+        from playground.checkpoints.manifest import read_manifest
 
         from .client import ensure_branch, ensure_repo, new_plan
 

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from playground.architectures.base import split_into_chunks
+from playground.checkpoints.checkpoint import build_model, load_weights
 from playground.tasks import PAD
 from playground.tasks.task import Batch, Task
-from playground.training.checkpoint import build_model, load_weights
 from playground.training.config import RunConfig
 
 from .attention_recording import record_teacher_forced

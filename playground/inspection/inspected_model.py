@@ -15,11 +15,11 @@ from torch import Tensor
 from playground.architectures import ARCHITECTURES
 from playground.architectures.base import Seq2SeqModel
 from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.checkpoints.checkpoint import load_model
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, SOS
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Batch, Task
-from playground.training.checkpoint import load_model
 from playground.training.config import RunConfig, TaskConfig
 
 MAX_HELD_OUT_SETS = 8

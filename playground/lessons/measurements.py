@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from playground import stats
+from playground.common import stats
 from playground.evaluation import exact_match_at_length
 from playground.inspection.ablation import Ablation
 from playground.inspection.attention_recording import record_teacher_forced

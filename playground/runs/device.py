@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from playground.training.devices import is_zero_gpu
+from playground.common.devices import is_zero_gpu
 from playground.training.trainer import resolve_device
 
 from .worker_process import usable_cores

@@ -9,7 +9,7 @@ import json
 import shutil
 from pathlib import Path
 
-from playground.training.manifest import read_manifest
+from playground.checkpoints.manifest import read_manifest
 
 from .weight_history import read_lines
 

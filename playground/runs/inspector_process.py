@@ -33,19 +33,19 @@ from typing import Any
 import torch
 
 from playground.architectures.base import Seq2SeqModel
-from playground.evaluation import annotated_transformer_loss, evaluate, exact_match_at_length
-from playground.models.transformer import Transformer
-from playground.tasks.held_out import build_held_out_set
-from playground.tasks.rows import DatasetError
-from playground.training.checkpoint import (
+from playground.checkpoints.checkpoint import (
     METRIC_NAMES,
     build_model,
     load_model,
     load_weights,
     resume_trainer,
 )
+from playground.checkpoints.manifest import CheckpointError, is_number
+from playground.datasets.pairs import DatasetError
+from playground.evaluation import annotated_transformer_loss, evaluate, exact_match_at_length
+from playground.models.transformer import Transformer
+from playground.tasks.held_out import build_held_out_set
 from playground.training.config import RunConfig
-from playground.training.manifest import CheckpointError, is_number
 from playground.training.trainer import FINAL_EVAL_SIZE
 
 from .metric_series import METRIC_COLUMNS

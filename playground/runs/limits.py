@@ -11,9 +11,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from playground.common.env import env_bytes, env_number
 from playground.models.config_fields import ConfigError, format_number
 from playground.training.config import RunConfig
-from playground.training.env import env_bytes, env_number
 
 from .run import UserError
 from .worker_process import usable_cores

@@ -28,8 +28,10 @@ from typing import Any
 import filelock
 import psutil
 
+from playground.checkpoints.manifest import Manifest, read_manifest
+from playground.common.atomic_write import clean_up_stale, remedy
+from playground.common.env import env_number
 from playground.models.config_fields import ConfigError
-from playground.training.atomic_write import clean_up_stale, remedy
 from playground.training.config import (
     MAX_CHANGES,
     RunConfig,
@@ -37,8 +39,6 @@ from playground.training.config import (
     add_change,
     config_at_step,
 )
-from playground.training.env import env_number
-from playground.training.manifest import Manifest, read_manifest
 
 from .addresses import CLIENT_ADDRESS as CLIENT_ADDRESS
 from .addresses import max_per_address, uses_full_share

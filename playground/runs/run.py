@@ -5,7 +5,7 @@ A run's folder contains:
     run.json                   the record: owner, configuration and status (this module)
     metrics.jsonl  history/    metrics and weights by step (`weight_history.py`)
     checkpoints/               a folder per checkpoint, named by its step; see
-                               `training/checkpoint.py`
+                               `checkpoints/checkpoint.py`
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from pathlib import Path
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
-from playground.compat import upgrade_run_record
-from playground.models.config_fields import short_repr
-from playground.training.atomic_write import write_file
-from playground.training.config import (
-    RESULT_NEUTRAL_SETTINGS,
-    RunConfig,
-    SettingChange,
-    config_at_step,
-)
-from playground.training.devices import ZERO_GPU, is_zero_gpu
-from playground.training.manifest import (
+from playground.checkpoints.manifest import (
     CheckpointError,
     Manifest,
     is_number,
     read_json,
     read_manifest,
     validate_scores,
+)
+from playground.common.atomic_write import write_file
+from playground.common.devices import ZERO_GPU, is_zero_gpu
+from playground.compat import upgrade_run_record
+from playground.models.config_fields import short_repr
+from playground.training.config import (
+    RESULT_NEUTRAL_SETTINGS,
+    RunConfig,
+    SettingChange,
+    config_at_step,
 )
 
 from .inspection_queue import Client

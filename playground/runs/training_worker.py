@@ -36,10 +36,7 @@ from typing import Any
 import filelock
 import torch
 
-from playground.evaluation import EvalResult
-from playground.models.config_fields import ConfigError
-from playground.training.atomic_write import clean_up_stale, is_read_only, remove_dir
-from playground.training.checkpoint import (
+from playground.checkpoints.checkpoint import (
     WeightsSerializer,
     metrics_record,
     restore_trainer,
@@ -47,8 +44,11 @@ from playground.training.checkpoint import (
     save_checkpoint,
     serialize_tensors,
 )
+from playground.checkpoints.manifest import CheckpointError
+from playground.common.atomic_write import clean_up_stale, is_read_only, remove_dir
+from playground.evaluation import EvalResult
+from playground.models.config_fields import ConfigError
 from playground.training.config import RunConfig, SettingChange
-from playground.training.manifest import CheckpointError
 from playground.training.thread_tuning import ThreadTuner
 from playground.training.trainer import MAX_THREADS, Metrics, Trainer, TrainingDivergedError
 

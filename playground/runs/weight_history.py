@@ -21,10 +21,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from playground.checkpoints.manifest import CheckpointError, parse_strict_json
+from playground.common.atomic_write import write_file
+from playground.common.env import env_bytes
 from playground.compat import upgrade_metrics
-from playground.training.atomic_write import write_file
-from playground.training.env import env_bytes
-from playground.training.manifest import CheckpointError, parse_strict_json
 
 # Weights stored per doubling of the step; the first value applies until the budget is full.
 WEIGHTS_PER_DOUBLING = (24, 12, 6, 3, 2, 1)

@@ -20,8 +20,8 @@ from typing import Any
 
 import psutil
 
-from playground.logs import configure_logging
-from playground.training.devices import usable_cores as usable_cores
+from playground.common.devices import usable_cores as usable_cores
+from playground.common.logs import configure_logging
 
 # The first optimizer of a process imports torch._dynamo.
 PRELOAD = [

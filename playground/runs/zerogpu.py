@@ -25,8 +25,8 @@ from contextlib import suppress
 from multiprocessing.connection import Client, Listener
 from types import SimpleNamespace
 
-from playground.training.devices import is_zero_gpu
-from playground.training.env import env_number
+from playground.common.devices import is_zero_gpu
+from playground.common.env import env_number
 
 from .run import WorkerSpec
 from .worker_process import OUTBOX_SIZE, WorkerProcess

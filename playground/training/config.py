@@ -12,7 +12,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from playground.architectures import ARCHITECTURES
+from playground.common.devices import ZERO_GPU
 from playground.compat import FOREIGN_DEFAULTS, setting_name, upgrade_settings
+from playground.datasets.pairs import MAX_LENGTH, SHA256_PATTERN, validate_vocabulary
 from playground.models.base_config import BaseConfig
 from playground.models.config import ModelConfig
 from playground.models.config_fields import (
@@ -23,10 +25,7 @@ from playground.models.config_fields import (
     validate_fields,
 )
 from playground.tasks import LOOKUP, TASKS, load_task
-from playground.tasks.rows import MAX_LENGTH, SHA256_PATTERN, validate_vocabulary
 from playground.tasks.vocabulary import ALPHABET, SPECIAL_TOKENS
-
-from .devices import ZERO_GPU
 
 if TYPE_CHECKING:
     from playground.tasks.task import Task
@@ -129,7 +128,7 @@ class TaskConfig:
         """Load the task. A dataset is read only when it is first needed."""
         if self.task != LOOKUP:
             return load_task(self.task, self.n_symbols)
-        from playground.tasks.lookup import LookupTask
+        from playground.datasets.lookup_task import LookupTask
 
         return LookupTask(
             self.dataset_sha256, tuple(self.dataset_symbols.split(" ")), self.max_target_length

@@ -12,11 +12,11 @@ from statistics import median
 
 import torch
 
+from playground.common.devices import usable_cores
+from playground.common.env import env_number
 from playground.tasks.held_out import sample_training_batch
 
 from .config import MAX_CHANGES
-from .devices import usable_cores
-from .env import env_number
 from .trainer import Trainer
 
 # A fixed number instead of measurements, for servers with many users; 0 measures.

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from playground.architectures import load_architecture
 from playground.architectures.base import Seq2SeqModel
+from playground.common.devices import is_zero_gpu
 from playground.evaluation import EvalResult, aggregate, count_correct
 from playground.models.config_fields import ConfigError
 from playground.tasks import LOOKUP, PAD
@@ -23,7 +24,6 @@ from playground.tasks.task import Batch
 
 from .config import MAX_CHANGES, RunConfig, SettingChange, TrainConfig, add_change, config_at_step
 from .cuda_graphs import RING_SIZE, CudaGraphSteps, StepResult
-from .devices import is_zero_gpu
 from .distributed import SINGLE_PROCESS, DistributedContext
 from .lr_schedule import learning_rate_at
 from .optimizers import build_optimizer, has_step_count, optimizer_state_keys

@@ -26,17 +26,17 @@ import gradio as gr
 from starlette.requests import Request
 
 from playground.architectures import ARCHITECTURES
+from playground.checkpoints.manifest import CheckpointError
+from playground.common.devices import ZERO_GPU, is_zero_gpu
+from playground.common.env import env_number
+from playground.common.stats import wilson_interval
 from playground.comparison.export import latest_rows
 from playground.compat import add_old_keys, upgrade_settings
 from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.registry import CLIENT_ADDRESS, Registry
 from playground.runs.run import ACTIVE_STATUSES, UserError
-from playground.stats import wilson_interval
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig, field_named, section_of_field
-from playground.training.devices import ZERO_GPU, is_zero_gpu
-from playground.training.env import env_number
-from playground.training.manifest import CheckpointError
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 
 from .hub_api import is_space

@@ -18,17 +18,17 @@ os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "50")
 
 import gradio as gr
 
+from playground.common.env import set_env_default, withhold_secrets
+from playground.common.logs import configure_logging
+from playground.common.storage import resolve_storage
 from playground.comparison.job_queue import JobQueue
 from playground.experiments.service import ExperimentService
 from playground.hub.publisher import AutoPublisher
 from playground.lessons.service import LessonService
-from playground.logs import configure_logging
 from playground.runs.limits import Limits
 from playground.runs.registry import Registry
-from playground.runs.storage import resolve_storage
 from playground.runs.worker_process import WorkerProcess, warm_up
 from playground.runs.zerogpu import find_slice_runner
-from playground.training.env import set_env_default, withhold_secrets
 
 from .api import Endpoints, has_mcp
 from .checkpoint_transfer import build_transfer_routes

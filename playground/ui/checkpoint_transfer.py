@@ -30,13 +30,13 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from playground.checkpoints.manifest import CheckpointError, read_manifest
+from playground.common.atomic_write import remedy
+from playground.common.env import env_bytes
 from playground.models.config_fields import ConfigError
 from playground.runs.export import CHECKPOINT_FILES, export_checkpoint
 from playground.runs.registry import Registry
 from playground.runs.run import MAX_NAME_LENGTH, Run, UserError
-from playground.training.atomic_write import remedy
-from playground.training.env import env_bytes
-from playground.training.manifest import CheckpointError, read_manifest
 
 from .rate_limit import resolve_client_address
 from .session import OWNER_KEY_PATTERN

@@ -16,11 +16,11 @@ from typing import Any
 import gradio as gr
 from starlette.requests import Request
 
+from playground.checkpoints.manifest import CheckpointError
 from playground.comparison.job_queue import JobQueue
 from playground.comparison.process import JobError
 from playground.runs.registry import Registry
 from playground.runs.run import owner_id
-from playground.training.manifest import CheckpointError
 
 from . import matched_parameters
 from .model_ref import non_negative_int, resolve_checkpoint, resolve_run

@@ -19,7 +19,7 @@ from typing import Any
 import uvicorn.config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from playground.logs import FORMAT, RepeatFilter, SafeFormatter
+from playground.common.logs import FORMAT, RepeatFilter, SafeFormatter
 
 from .rate_limit import network_of
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import psutil
 
-from playground.origins import from_bytes, from_hub
-from playground.tasks.rows import MAX_COUNTED, DatasetError, PairDataset, load_pairs
+from playground.datasets.pairs import MAX_COUNTED, DatasetError, PairDataset
+from playground.datasets.sources import from_bytes, from_hub
+from playground.datasets.storage import load_pairs, to_files
 
 try:
     import resource
@@ -40,7 +41,7 @@ def main(connection: Connection, request: dict[str, Any]) -> None:
         if "folder" in request:
             folder = Path(request["folder"])
             folder.mkdir()
-            for name, data in dataset.to_files().items():
+            for name, data in to_files(dataset).items():
                 (folder / name).write_bytes(data)
         response = describe_dataset(dataset) | {"content": dataset.sha256}
     except DatasetError as error:

@@ -31,21 +31,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from playground.common.atomic_write import remedy, write_dir
+from playground.common.env import env_number
+from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
+from playground.datasets.storage import datasets_dir, load_metadata
 from playground.runs.addresses import CLIENT_ADDRESS, max_amount_per_address, uses_full_share
 from playground.runs.inspector_client import set_result_if_pending
 from playground.runs.registry import Registry
 from playground.runs.run import UserError, flat_directory_size, owner_id
 from playground.runs.worker_process import WorkerProcess
 from playground.tasks import LOOKUP
-from playground.tasks.rows import (
-    SHA256_PATTERN,
-    DatasetError,
-    DatasetNotFoundError,
-    datasets_dir,
-    load_metadata,
-)
-from playground.training.atomic_write import remedy, write_dir
-from playground.training.env import env_number
 
 from .checkpoint_transfer import save_body
 from .mount import build_view

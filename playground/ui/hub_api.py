@@ -21,6 +21,8 @@ from typing import Any
 import gradio as gr
 from starlette.requests import Request
 
+from playground.checkpoints.manifest import CheckpointError, read_manifest
+from playground.common.env import secret
 from playground.hub.formats import NotPublishableError, package_format
 from playground.hub.publisher import AutoPublisher, HubBusyError, Job, cancel
 from playground.hub.repo_ids import LICENSES
@@ -28,8 +30,6 @@ from playground.hub.tasks import HubTask
 from playground.models.config_fields import ConfigError
 from playground.runs.registry import Registry
 from playground.runs.run import Run, UserError
-from playground.training.env import secret
-from playground.training.manifest import CheckpointError, read_manifest
 
 from .checkpoint_transfer import MAX_EXPANSION, MAX_UPLOAD_BYTES
 from .model_ref import RUN_PREFIX, resolve_checkpoint, resolve_run

@@ -17,12 +17,12 @@ from typing import Any
 import gradio as gr
 from starlette.requests import Request
 
+from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.runs.inspector_client import retryable
 from playground.runs.metric_series import MetricSeries
 from playground.runs.registry import Registry
 from playground.runs.run import Run
 from playground.runs.weight_history import read_lines
-from playground.training.manifest import CheckpointError, read_manifest
 
 from .model_ref import non_negative_int, resolve_checkpoint, resolve_client, resolve_run
 from .mount import build_view

@@ -17,9 +17,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from playground.checkpoints.manifest import parse_strict_json
 from playground.models.config_fields import ConfigError
 from playground.runs.run import UserError
-from playground.training.manifest import parse_strict_json
 
 from .origin import is_own_origin
 from .rate_limit import LoadLimits, resolve_client_address

@@ -11,6 +11,8 @@ from typing import Any
 
 from starlette.requests import Request
 
+from playground.checkpoints.manifest import CheckpointError, parse_strict_json
+from playground.common.atomic_write import remove_dir
 from playground.runs.registry import COMMANDS, Registry
 from playground.runs.run import (
     PINNED_SUFFIX,
@@ -21,9 +23,7 @@ from playground.runs.run import (
     flat_directory_size,
     task_label,
 )
-from playground.training.atomic_write import remove_dir
 from playground.training.config import RunConfig
-from playground.training.manifest import CheckpointError, parse_strict_json
 
 from .model_ref import CHECKPOINT_PREFIX, RUN_PREFIX, public_fields, resolve_checkpoint, resolve_run
 from .session import OWNER_KEY_PATTERN

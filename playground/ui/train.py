@@ -14,11 +14,11 @@ from typing import Any
 import gradio as gr
 
 from playground.architectures import ARCHITECTURES
+from playground.common.devices import ZERO_GPU, is_zero_gpu
 from playground.runs.registry import CLIENT_ADDRESS, Registry
 from playground.runs.run import UserError
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig, SettingChange
-from playground.training.devices import ZERO_GPU, is_zero_gpu
 from playground.training.presets import PRESETS
 
 from .datasets_api import panel_state

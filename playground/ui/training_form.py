@@ -10,13 +10,14 @@ from typing import Any
 import gradio as gr
 
 from playground.architectures import ARCHITECTURES
+from playground.common.devices import ZERO_GPU, is_zero_gpu
+from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
+from playground.datasets.storage import load_metadata
 from playground.models.config_fields import ConfigError
 from playground.runs.limits import Limits
 from playground.runs.memory import ensure_memory_available
 from playground.tasks import LOOKUP, TASKS
-from playground.tasks.rows import SHA256_PATTERN, DatasetError, DatasetNotFoundError, load_metadata
 from playground.training.config import RunConfig, field_named, section_of_field
-from playground.training.devices import ZERO_GPU, is_zero_gpu
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 
 from .datasets_api import dataset_panel, missing_dataset_message

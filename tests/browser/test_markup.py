@@ -15,12 +15,12 @@ from urllib.parse import quote, urlsplit
 import pytest
 from playwright.sync_api import expect
 
+from playground.checkpoints.checkpoint import save_checkpoint
+from playground.datasets.pairs import read_pairs
+from playground.datasets.storage import store
 from playground.experiments.service import ExperimentService
 from playground.figures.attention import write
-from playground.origins import store
 from playground.runs.registry import Registry
-from playground.tasks.rows import read_pairs
-from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui.session import machine_owner_key

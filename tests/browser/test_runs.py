@@ -9,7 +9,7 @@ import zipfile
 import pytest
 from playwright.sync_api import expect
 
-from playground.training.manifest import read_manifest
+from playground.checkpoints.manifest import read_manifest
 from tests.support.app_server import AppServer, wait_for
 from tests.support.browser_page import (
     SMALL_SETTINGS,

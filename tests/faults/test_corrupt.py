@@ -8,14 +8,14 @@ import shutil
 import pytest
 import safetensors.torch
 
-from playground.runs.registry import Registry
-from playground.training.checkpoint import (
+from playground.checkpoints.checkpoint import (
     load_checked_tensors,
     load_model,
     resume_trainer,
     save_checkpoint,
 )
-from playground.training.manifest import CheckpointError
+from playground.checkpoints.manifest import CheckpointError
+from playground.runs.registry import Registry
 from playground.training.trainer import Trainer
 from tests.support.small_runs import (
     assert_complete_series,

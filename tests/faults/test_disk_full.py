@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from playground.checkpoints.checkpoint import resume_trainer
 from playground.runs.run import UserError
-from playground.training.checkpoint import resume_trainer
 from tests.support.app_server import wait_for
 from tests.support.small_runs import (
     IN_CI,

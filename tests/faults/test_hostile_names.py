@@ -18,11 +18,12 @@ from starlette.requests import Request
 
 from playground.comparison.pretrained import validate_name
 from playground.comparison.process import JobError as NoModel
-from playground.data import stream_hub_columns
+from playground.datasets.hub_stream import stream_hub_columns
+from playground.datasets.pairs import DatasetError
+from playground.datasets.sources import from_cli_argument, from_text
+from playground.datasets.storage import load_metadata, load_pairs, store
 from playground.hub.client import Hub, HubError
 from playground.hub.repo_ids import is_repo, is_revision
-from playground.origins import from_cli_argument, from_text, store
-from playground.tasks.rows import DatasetError, load_metadata, load_pairs
 from playground.training.config import RunConfig
 from playground.ui.api import Endpoints
 from playground.ui.app import build_app

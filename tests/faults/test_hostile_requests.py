@@ -15,6 +15,12 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from playground.architectures import ARCHITECTURES
+from playground.checkpoints.checkpoint import (
+    build_model,
+    load_model,
+    resume_trainer,
+    save_checkpoint,
+)
 from playground.comparison import request_fields as comparison_asked
 from playground.comparison.job_queue import JobQueue
 from playground.comparison.process import JobError as NotAsked
@@ -29,7 +35,6 @@ from playground.runs.inspector_process import Inspector
 from playground.runs.metric_series import MAX_DELTA_POINTS, MetricSeries
 from playground.runs.registry import COMMANDS
 from playground.runs.snapshot import SnapshotBuilder
-from playground.training.checkpoint import build_model, load_model, resume_trainer, save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui import experiments_api as lab_page

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playground.architectures import ARCHITECTURES, load_architecture
+from playground.checkpoints.checkpoint import _expected_tensors
+from playground.checkpoints.manifest import CheckpointError, Manifest, read_manifest
 from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError
 from playground.runs.memory import ensure_memory_available
-from playground.training.checkpoint import _expected_tensors
 from playground.training.config import (
     MUTABLE_SETTINGS,
     SECTIONS,
@@ -25,7 +26,6 @@ from playground.training.config import (
     field_named,
     section_of_field,
 )
-from playground.training.manifest import CheckpointError, Manifest, read_manifest
 from playground.ui.runs_api import (
     MAX_SETTINGS_LENGTH,
     describe_config,

@@ -20,18 +20,18 @@ import torch
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from playground.comparison.pretrained import _parameter_count
-from playground.comparison.process import JobError
-from playground.hub.export import FILE_MAP, checkpoint_from_package
-from playground.runs.inspector_process import Inspector
-from playground.training import checkpoint
-from playground.training.checkpoint import (
+from playground.checkpoints import checkpoint
+from playground.checkpoints.checkpoint import (
     load_model,
     restore_trainer,
     save_checkpoint,
     weights_by_name,
 )
-from playground.training.manifest import CheckpointError
+from playground.checkpoints.manifest import CheckpointError
+from playground.comparison.pretrained import _parameter_count
+from playground.comparison.process import JobError
+from playground.hub.export import FILE_MAP, checkpoint_from_package
+from playground.runs.inspector_process import Inspector
 from playground.training.trainer import Trainer
 from playground.ui.checkpoint_transfer import CHECKPOINT_PATH, build_transfer_routes
 from playground.ui.session import new_owner_key

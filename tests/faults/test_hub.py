@@ -18,6 +18,7 @@ from huggingface_hub import constants, set_client_factory
 from huggingface_hub.utils import disable_progress_bars, enable_progress_bars, logging
 from huggingface_hub.utils._http import default_client_factory
 
+from playground.checkpoints.checkpoint import save_checkpoint
 from playground.hub import client as hub_client
 from playground.hub.client import (
     CONNECT_TIMEOUT_S,
@@ -29,7 +30,6 @@ from playground.hub.client import (
 from playground.hub.publisher import cancel, check_timeouts, start_job
 from playground.hub.tasks import HubTask
 from playground.runs.export import CHECKPOINT_FILES
-from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
 from tests.support.app_server import wait_for
 from tests.support.fake_hub import FakeHub

@@ -9,6 +9,13 @@ import time
 
 import pytest
 
+from playground.checkpoints.checkpoint import (
+    build_model,
+    load_weights,
+    restore_trainer,
+    resume_trainer,
+)
+from playground.common.atomic_write import clean_up_stale
 from playground.runs.run import Run, WorkerSpec
 from playground.runs.training_worker import N_AUTOMATIC_CHECKPOINTS, TrainingWorker
 from playground.runs.weight_history import (
@@ -19,13 +26,6 @@ from playground.runs.weight_history import (
     weights_path,
 )
 from playground.runs.worker_process import WorkerProcess, context
-from playground.training.atomic_write import clean_up_stale
-from playground.training.checkpoint import (
-    build_model,
-    load_weights,
-    restore_trainer,
-    resume_trainer,
-)
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 from tests.support.exit_at_call import ExitAtCall

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from playground.training.checkpoint import save_checkpoint
+from playground.checkpoints.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
 from tests.support.small_runs import tiny_config
@@ -18,7 +18,7 @@ STEPS = 12
 RESUME = """
 import sys
 from pathlib import Path
-from playground.training.checkpoint import resume_trainer
+from playground.checkpoints.checkpoint import resume_trainer
 from tests.support.trainer_fingerprint import fingerprint
 for folder in sys.argv[1:]:
     trainer, _ = resume_trainer(Path(folder))

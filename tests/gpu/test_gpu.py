@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from playground.architectures import ARCHITECTURES
+from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint
 from playground.tasks import TASKS
-from playground.training.checkpoint import resume_trainer, save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.cuda_graphs import CudaGraphSteps
 from playground.training.presets import architecture_preset

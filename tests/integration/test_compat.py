@@ -13,14 +13,14 @@ from click.testing import CliRunner
 from safetensors.torch import load_file
 
 from playground.__main__ import main
+from playground.checkpoints.checkpoint import load_model, resume_trainer
+from playground.checkpoints.manifest import SCHEMA_VERSION, read_manifest
+from playground.datasets.storage import load_pairs
 from playground.experiments.service import ExperimentService
 from playground.runs.registry import Registry
 from playground.runs.run import owner_id
-from playground.tasks.rows import load_pairs
 from playground.tasks.task import Batch
-from playground.training.checkpoint import load_model, resume_trainer
 from playground.training.config import RunConfig, SettingChange
-from playground.training.manifest import SCHEMA_VERSION, read_manifest
 from playground.ui.runs_api import parse_settings
 from tests.support.app_server import wait_for
 

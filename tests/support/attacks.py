@@ -21,7 +21,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from playground.training.checkpoint import save_checkpoint
+from playground.checkpoints.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
 from playground.ui.session import new_owner_key
 from tests.support.app_server import AppServer

@@ -15,8 +15,8 @@ from unittest.mock import patch
 import torch
 
 from playground.__main__ import run
+from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint
 from playground.cli.train import train_with_progress
-from playground.training.checkpoint import resume_trainer, save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.distributed import DistributedContext, init_distributed
 from playground.training.trainer import Trainer

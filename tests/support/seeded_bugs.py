@@ -43,10 +43,10 @@ BUGS = (
     ),
     Bug(
         "a write that is not atomic",
-        "playground/training/atomic_write.py",
+        "playground/common/atomic_write.py",
         '    try:\n        with open(staging, "xb")',
         '    path.write_bytes(data)\n    try:\n        with open(staging, "xb")',
-        ("unit/training/test_atomic_write.py",),
+        ("unit/common/test_atomic_write.py",),
     ),
     Bug(
         "token=None",

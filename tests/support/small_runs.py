@@ -8,12 +8,12 @@ import subprocess
 
 import pytest
 
+from playground.checkpoints.checkpoint import resume_trainer
+from playground.checkpoints.manifest import CheckpointError
 from playground.runs.registry import Registry
 from playground.runs.run import Run
 from playground.runs.weight_history import read_lines, weight_steps
-from playground.training.checkpoint import resume_trainer
 from playground.training.config import RunConfig
-from playground.training.manifest import CheckpointError
 from tests.support.app_server import wait_for
 
 IN_CI = os.environ.get("CI") == "true"

@@ -41,12 +41,13 @@ ONLY_IN = {
     "huggingface_hub": {
         "hub/client.py",
         "hub/model_card.py",
-        "data.py",
+        "hub/dataset_export.py",
+        "datasets/hub_stream.py",
         "ui/hub_api.py",
         "cli/hub.py",
         "comparison/pretrained.py",
     },
-    "datasets": {"data.py"},
+    "datasets": {"hub/dataset_export.py", "datasets/hub_stream.py"},
     "spaces": {"runs/zerogpu.py"},
 }
 
@@ -116,7 +117,7 @@ def test_files_in_models_import_each_other_from_their_own_folder_only():
         "architectures",
         "training.config",
         "training.presets",
-        "training.manifest",
+        "checkpoints.manifest",
         "inspection",
         "runs.registry",
         "comparison.job_queue",

@@ -139,7 +139,7 @@ def test_installed_package_keeps_checkpoints_in_the_working_directory(wheel_file
     for path, source in wheel_files.items():
         (site / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, site / path)
-    code = "from playground.runs.storage import resolve_storage; print(resolve_storage().root)"
+    code = "from playground.common.storage import resolve_storage; print(resolve_storage().root)"
     work = tmp_path / "work"
     work.mkdir()
     done = subprocess.run(

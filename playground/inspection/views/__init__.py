@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from playground.checkpoints.manifest import CheckpointError
+from playground.datasets.pairs import DatasetError
 from playground.inspection.inspected_model import InspectedModel, InspectionError
 from playground.tasks import UnknownSymbolError
-from playground.tasks.rows import DatasetError
-from playground.training.manifest import CheckpointError
 
 from . import attention, head_analysis, trace
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from playground.common.stats import format_percent
 from playground.inspection import head_patterns as scoring
 from playground.inspection.ablation import METHODS, NUM_SEQUENCES, Ablation, AblationEffect
 from playground.inspection.activation_patching import patch_heads
@@ -27,7 +28,6 @@ from playground.inspection.hooks import (
 )
 from playground.inspection.inspected_model import InspectedModel, InspectionError
 from playground.inspection.logit_lens import direct_logit_attribution, logit_lens
-from playground.stats import format_percent
 from playground.tasks.task import Batch
 
 from .attention import answer_fields

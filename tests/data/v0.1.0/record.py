@@ -10,12 +10,12 @@ from pathlib import Path
 
 import torch
 from playground.lab.laboratory import Laboratory
+from playground.training.checkpoint import save_checkpoint
 from safetensors.torch import save_file
 
 from playground import origins
 from playground.runs.registry import Registry
 from playground.tasks.held_out import held_out_set
-from playground.training.checkpoint import save_checkpoint
 from playground.training.config import Change, RunConfig
 from playground.training.trainer import Trainer
 

@@ -4,7 +4,7 @@ support/tiny_models.py.
 
 import pytest
 
-from playground.training.checkpoint import save_checkpoint
+from playground.checkpoints.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.tiny_models import cached_models

@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
+from playground.checkpoints.checkpoint import save_checkpoint
 from playground.comparison import finetune, pretrained, pretrained_families, process
 from playground.comparison.examples import Example
 from playground.comparison.pretrained_families import PretrainedFamilyConfig
@@ -21,7 +22,6 @@ from playground.comparison.process import JobCancelled, JobError, ProgressReport
 from playground.comparison.prompts import few_shot_prompt, masked_prompt
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import build_held_out_set
-from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
 from tests.support.command_runner import run_command
 

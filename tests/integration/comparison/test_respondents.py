@@ -15,6 +15,7 @@ from transformers import (
     GPT2LMHeadModel,
 )
 
+from playground.checkpoints.checkpoint import load_model
 from playground.comparison.benchmark import Benchmark, BenchmarkRequest
 from playground.comparison.examples import Example, choices_for, sample_examples
 from playground.comparison.metrics import MetricAccumulator
@@ -34,7 +35,6 @@ from playground.comparison.respondents import (
 from playground.evaluation import evaluate
 from playground.tasks import EOS, load_task
 from playground.tasks.held_out import build_held_out_set
-from playground.training.checkpoint import load_model
 from playground.training.config import TaskConfig
 
 DIGITS = "0123456789"

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from playground.__main__ import main
+from playground.checkpoints.checkpoint import save_checkpoint
 from playground.experiments.replications import CLAIMS, replication_config
-from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for

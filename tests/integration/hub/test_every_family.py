@@ -14,14 +14,14 @@ import torch
 import transformers
 
 from playground.architectures import ARCHITECTURES
+from playground.checkpoints.checkpoint import load_model, save_checkpoint
+from playground.checkpoints.manifest import CheckpointError
 from playground.hub.export import build_package, checkpoint_from_package
 from playground.hub.publisher import start_job
 from playground.hub.repo_ids import PACKAGE_FILES
 from playground.hub.tasks import HubTask
 from playground.runs.worker_process import warm_up
 from playground.tasks.held_out import build_held_out_set
-from playground.training.checkpoint import load_model, save_checkpoint
-from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
 from tests.support.small_configs import small_config
 

@@ -14,6 +14,8 @@ from huggingface_hub import CommitOperationAdd, HfApi
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, dynamic_module_utils
 
 from playground.architectures import ARCHITECTURES
+from playground.checkpoints.checkpoint import load_model, resume_trainer, save_checkpoint
+from playground.checkpoints.manifest import CheckpointError
 from playground.hub.export import (
     NotPublishableError,
     build_package,
@@ -25,8 +27,6 @@ from playground.models.config import ModelConfig
 from playground.tasks import EOS, PAD, UnknownSymbolError, Vocabulary, load_task
 from playground.tasks.held_out import build_held_out_set
 from playground.tasks.vocabulary import ALPHABET
-from playground.training.checkpoint import load_model, resume_trainer, save_checkpoint
-from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
 from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
 

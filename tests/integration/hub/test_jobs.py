@@ -16,6 +16,12 @@ from types import SimpleNamespace
 import pytest
 
 from playground.architectures import ARCHITECTURES
+from playground.checkpoints.checkpoint import (
+    resume_trainer,
+    save_checkpoint,
+    serialize_tensors,
+    weights_by_name,
+)
 from playground.hub import publisher as jobs_module
 from playground.hub.publisher import (
     AUTO_BRANCH,
@@ -33,12 +39,6 @@ from playground.runs.limits import Limits
 from playground.runs.registry import Registry
 from playground.runs.run import UserError
 from playground.runs.worker_process import warm_up
-from playground.training.checkpoint import (
-    resume_trainer,
-    save_checkpoint,
-    serialize_tensors,
-    weights_by_name,
-)
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 from tests.support.small_runs import (

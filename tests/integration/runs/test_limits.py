@@ -13,6 +13,15 @@ from dataclasses import replace
 import pytest
 import torch
 
+from playground.checkpoints.checkpoint import save_checkpoint
+from playground.common.env import (
+    DEPRECATED_NAMES,
+    ENV_NUMBERS,
+    EnvError,
+    env_number,
+    set_env_default,
+    validate_env,
+)
 from playground.experiments.service import ExperimentService
 from playground.models.config_fields import ConfigError
 from playground.runs.limits import MAX_METRICS_BYTES, Limits, estimated_run_bytes
@@ -21,16 +30,7 @@ from playground.runs.run import HISTORY_THINNED, WEIGHTS_EVICTED, Run, UserError
 from playground.runs.storage_quota import directory_size, surplus_weights
 from playground.runs.weight_history import read_lines, state_steps, weight_steps
 from playground.runs.worker_process import usable_cores, warm_up
-from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig, SettingChange
-from playground.training.env import (
-    DEPRECATED_NAMES,
-    ENV_NUMBERS,
-    EnvError,
-    env_number,
-    set_env_default,
-    validate_env,
-)
 from playground.training.presets import PRESETS, preset_config
 from playground.training.trainer import Trainer
 from playground.ui.matched_parameters import train_families

@@ -15,6 +15,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from playground.checkpoints.checkpoint import save_checkpoint
+from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.models.config_fields import ConfigError
 from playground.runs import registry as registry_module
 from playground.runs import run as run_module
@@ -24,9 +26,7 @@ from playground.runs.registry import MAX_QUEUED_PER_OWNER, UNDO_TTL_S, Registry
 from playground.runs.run import MAX_NAME_LENGTH, Run, UserError, owner_id
 from playground.runs.weight_history import read_lines, state_steps, weight_steps, weights_path
 from playground.runs.worker_process import WorkerProcess, warm_up
-from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig, SettingChange
-from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from playground.checkpoints.checkpoint import load_model, weights_by_name
 from playground.runs import registry as registry_module
 from playground.runs import zerogpu as zero_module
 from playground.runs.registry import Registry
@@ -22,7 +23,6 @@ from playground.runs.zerogpu import (
     run_slice,
     zerogpu_decorated,
 )
-from playground.training.checkpoint import load_model, weights_by_name
 from playground.training.config import RunConfig, SettingChange
 from playground.training.trainer import Trainer, resolve_device
 from playground.ui.training_form import component_for

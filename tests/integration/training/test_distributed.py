@@ -10,8 +10,8 @@ import psutil
 import pytest
 import torch
 
+from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint
 from playground.tasks.held_out import sample_training_batch
-from playground.training.checkpoint import resume_trainer, save_checkpoint
 from playground.training.distributed import (
     SINGLE_PROCESS,
     DistributedContext,

@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from playground.training.checkpoint import resume_trainer, save_checkpoint
+from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint
+from playground.checkpoints.manifest import CheckpointError
 from playground.training.config import SettingChange
-from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
 from tests.support.trainer_fingerprint import fingerprint
 
@@ -19,7 +19,7 @@ N = 14
 RESUME = """
 import sys
 from pathlib import Path
-from playground.training.checkpoint import resume_trainer
+from playground.checkpoints.checkpoint import resume_trainer
 from tests.support.trainer_fingerprint import fingerprint
 for folder in sys.argv[1:]:
     trainer, _ = resume_trainer(Path(folder))
@@ -30,7 +30,7 @@ for folder in sys.argv[1:]:
 TRAIN = """
 import json, os, signal, sys
 from pathlib import Path
-from playground.training.checkpoint import save_checkpoint
+from playground.checkpoints.checkpoint import save_checkpoint
 from playground.training.config import SettingChange, RunConfig
 from playground.training.trainer import Trainer
 from tests.support.trainer_fingerprint import fingerprint

@@ -12,11 +12,11 @@ from contextlib import suppress
 import pytest
 from starlette.applications import Starlette
 
+from playground.checkpoints.checkpoint import save_checkpoint
 from playground.runs import download_tokens as tickets_module
 from playground.runs.download_tokens import DownloadTokens
 from playground.runs.registry import Registry
 from playground.runs.run import UserError
-from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui.checkpoint_transfer import (

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from playground.architectures import ARCHITECTURES
+from playground.checkpoints.manifest import read_manifest
 from playground.comparison.job_queue import JobQueue
 from playground.runs.registry import Registry
 from playground.runs.run import owner_id
 from playground.training.config import RunConfig
-from playground.training.manifest import read_manifest
 from playground.ui import matched_parameters
 from playground.ui.compare import SHARED_MAX_EXAMPLES, ComparePage
 from playground.ui.model_ref import RUN_PREFIX

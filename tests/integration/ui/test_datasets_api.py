@@ -13,12 +13,13 @@ from urllib.parse import quote
 
 import pytest
 
-from playground.origins import from_text, store
+from playground.checkpoints.checkpoint import save_checkpoint
+from playground.datasets.pairs import DatasetError
+from playground.datasets.sources import from_text
+from playground.datasets.storage import load_metadata, load_pairs, store, to_files
 from playground.runs.registry import Registry
 from playground.runs.run import UserError, flat_directory_size
 from playground.tasks import TASKS
-from playground.tasks.rows import DatasetError, load_metadata, load_pairs
-from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui import task_info
@@ -330,7 +331,7 @@ class Shelf:
         rows = from_text("".join(f"{n:04d}{symbol}\t{symbol}{n:04d}\n" for n in range(300 * times)))
         folder = self.root / "rows" / f".{symbol}.tmp"
         (folder / "rows").mkdir(parents=True)
-        for name, data in rows.to_files().items():
+        for name, data in to_files(rows).items():
             (folder / "rows" / name).write_bytes(data)
         self.bringing._set_pending(owner, rows.sha256, folder)
         return rows.sha256

@@ -8,9 +8,9 @@ import pytest
 import torch
 from starlette.requests import Request
 
+from playground.checkpoints.checkpoint import load_model, save_checkpoint
 from playground.runs.inspector_process import Inspector
 from playground.runs.registry import Registry
-from playground.training.checkpoint import load_model, save_checkpoint
 from playground.training.trainer import Trainer
 from playground.ui.inspect_api import SLOW_VIEWS, inspect_handlers, load_view
 from playground.ui.live_api import live_handlers

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 from starlette.requests import Request
 
+from playground.checkpoints.checkpoint import save_checkpoint
+from playground.datasets.sources import from_text
+from playground.datasets.storage import load_pairs, store
 from playground.experiments.service import ExperimentService
 from playground.figures.report import write_report
-from playground.origins import from_text, store
 from playground.runs.registry import Registry
-from playground.tasks.rows import load_pairs
-from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui import inspect_api as inspect_page

@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 
 from playground.architectures import ARCHITECTURES, load_architecture
 from playground.architectures.causal_lm import left_pad
-from playground.models.config_fields import ConfigError
-from playground.tasks import load_task
-from playground.tasks.held_out import build_held_out_set
-from playground.tasks.task import Batch, make_batch
-from playground.training.checkpoint import (
+from playground.checkpoints.checkpoint import (
     WeightsSerializer,
     load_model,
     resume_trainer,
@@ -22,6 +18,10 @@ from playground.training.checkpoint import (
     serialize_tensors,
     weights_by_name,
 )
+from playground.models.config_fields import ConfigError
+from playground.tasks import load_task
+from playground.tasks.held_out import build_held_out_set
+from playground.tasks.task import Batch, make_batch
 from playground.training.config import RunConfig, field_named
 from playground.training.trainer import Trainer
 from tests.support.small_configs import MAX_STEPS, VARIANTS, small_config

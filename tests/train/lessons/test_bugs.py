@@ -8,6 +8,7 @@ import random
 import pytest
 import torch
 
+from playground.checkpoints.checkpoint import CheckpointError, save_checkpoint
 from playground.lessons import bug_injection
 from playground.lessons.bug_injection import (
     BuggyModel,
@@ -24,7 +25,6 @@ from playground.lessons.bugs import BUG_SETTINGS, BUGS, RANDOM_BUG, hint, resolv
 from playground.models.attention import scaled_dot_product_attention
 from playground.models.transformer import Transformer
 from playground.tasks.held_out import build_held_out_set
-from playground.training.checkpoint import CheckpointError, save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import load_soak
 from benchmarks.load_users import Phase, RunOwner, Scenario, Session
-from playground.training.checkpoint import save_checkpoint
+from playground.checkpoints.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
 from tests.support.small_runs import tiny_config
 

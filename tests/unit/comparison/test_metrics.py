@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from playground.common.stats import wilson_interval
 from playground.comparison.export import (
     RESULT_COLUMNS,
     examples_to_csv,
@@ -21,7 +22,6 @@ from playground.comparison.metrics import (
     rank_of,
 )
 from playground.comparison.prompts import first_line, max_fitting_examples
-from playground.stats import wilson_interval
 
 
 def test_wilsons_interval_is_the_published_one():

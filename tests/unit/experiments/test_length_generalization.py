@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.common.stats import wilson_interval
 from playground.evaluation import annotated_transformer_loss, exact_match_at_length
 from playground.experiments.length_generalization import (
     SCORES_FILE,
@@ -24,7 +25,6 @@ from playground.experiments.presets import EXPERIMENT_PRESETS, spec
 from playground.experiments.spec import Experiment
 from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError
-from playground.stats import wilson_interval
 from playground.tasks import PAD, load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out
 from playground.training.config import RunConfig

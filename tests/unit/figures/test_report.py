@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import pytest
 
 from playground.__main__ import run as command
+from playground.checkpoints.checkpoint import read_metrics, save_checkpoint
+from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.figures.report import CONTENT_SECURITY_POLICY, render_html, write_report
-from playground.training.checkpoint import read_metrics, save_checkpoint
-from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
 
@@ -143,7 +143,7 @@ def test_a_model_that_attends_to_nothing_and_has_no_curve_has_a_report_too(small
 
 
 def test_wrong_answers_are_told_with_the_right_ones(ages, small_run):
-    from playground.training.manifest import Manifest
+    from playground.checkpoints.manifest import Manifest
 
     scores = {
         "n": 10,
@@ -195,7 +195,7 @@ def test_a_broken_checkpoint_is_refused(tmp_path):
 )
 def test_the_axes_of_a_family_with_one_stack_are_its_one_row(small_run, family, says):
     from playground.architectures import load_architecture
-    from playground.training.manifest import Manifest
+    from playground.checkpoints.manifest import Manifest
 
     config = small_run.from_flat(
         {"architecture": family, "max_length": 4, "d_model": 8, "n_heads": 1, "n_layers": 1}

@@ -9,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 from matplotlib.text import Text
 
+from playground.common.stats import wilson_interval
 from playground.figures.training import (
     ATTENTION_CMAP,
     cross_attention,
@@ -16,7 +17,6 @@ from playground.figures.training import (
     save,
     training_curve,
 )
-from playground.stats import wilson_interval
 from tests.support.app_server import ROOT
 
 SHIPPED = ROOT / "checkpoints" / "reverse"

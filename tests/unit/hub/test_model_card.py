@@ -10,17 +10,18 @@ from huggingface_hub import CommitOperationAdd, HfApi, ModelCard
 from markdown_it import MarkdownIt
 
 from playground.__main__ import main
+from playground.checkpoints.checkpoint import load_model, save_checkpoint
+from playground.checkpoints.manifest import CheckpointError, Manifest, read_manifest
 from playground.cli.train import build_config
+from playground.datasets.pairs import DatasetError
+from playground.datasets.sources import from_text
+from playground.datasets.storage import store
 from playground.evaluation import evaluate
 from playground.hub.client import HubError
 from playground.hub.model_card import read_scores, training_command, write_card
-from playground.origins import from_text, store
 from playground.tasks import load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out
-from playground.tasks.rows import DatasetError
-from playground.training.checkpoint import load_model, save_checkpoint
 from playground.training.config import RunConfig, SettingChange
-from playground.training.manifest import CheckpointError, Manifest, read_manifest
 from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
 from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT

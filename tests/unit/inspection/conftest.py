@@ -1,8 +1,8 @@
 import pytest
 
+from playground.datasets.sources import from_text
+from playground.datasets.storage import load_pairs, store
 from playground.inspection.inspected_model import load_inspected_model
-from playground.origins import from_text, store
-from playground.tasks.rows import load_pairs
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import random_model
 

@@ -4,6 +4,8 @@ import math
 import pytest
 import torch
 
+from playground.checkpoints.checkpoint import serialize_tensors, weights_by_name
+from playground.checkpoints.manifest import CheckpointError
 from playground.inspection import head_patterns as heads_module
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.head_patterns import (
@@ -15,8 +17,6 @@ from playground.inspection.head_patterns import (
 from playground.inspection.hooks import Component, all_heads
 from playground.inspection.inspected_model import InspectedModel
 from playground.tasks.task import Task
-from playground.training.checkpoint import serialize_tensors, weights_by_name
-from playground.training.manifest import CheckpointError
 from tests.support.handcrafted_models import REVERSING_HEAD, random_model, reversing_model
 
 S = 6  # five symbols and EOS

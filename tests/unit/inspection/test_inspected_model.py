@@ -1,6 +1,8 @@
 import pytest
 import torch
 
+from playground.checkpoints.checkpoint import build_model
+from playground.checkpoints.manifest import CheckpointError
 from playground.inspection import inspected_model as subject_module
 from playground.inspection.inspected_model import (
     InspectedModel,
@@ -10,9 +12,7 @@ from playground.inspection.inspected_model import (
 from playground.inspection.views import VIEWS, render_view
 from playground.tasks import EOS, SOS, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
-from playground.training.checkpoint import build_model
 from playground.training.config import RunConfig
-from playground.training.manifest import CheckpointError
 
 
 def test_a_sequence_is_read_with_its_right_answer(mixed):

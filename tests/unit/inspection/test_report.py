@@ -3,6 +3,7 @@ import json
 import pytest
 import torch
 
+from playground.checkpoints.checkpoint import serialize_tensors, weights_by_name
 from playground.figures.attention import FIGURES
 from playground.inspection import attention_recording
 from playground.inspection.attention_recording import record_free_running
@@ -18,7 +19,6 @@ from playground.inspection.report import (
     single_head,
     sinusoidal_table,
 )
-from playground.training.checkpoint import serialize_tensors, weights_by_name
 from tests.support.handcrafted_models import random_model
 
 OF_TRAINING = {"loss", "exact-match-by-length"}  # they need a run, not a sequence

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from playground.checkpoints.checkpoint import build_model
 from playground.inspection.attention_recording import record_free_running, record_teacher_forced
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
 from playground.inspection.views import render_view
 from playground.tasks import EOS
-from playground.training.checkpoint import build_model
 from playground.training.config import RunConfig
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import random_model

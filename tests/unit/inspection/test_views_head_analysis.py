@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from playground.checkpoints.checkpoint import serialize_tensors, weights_by_name
 from playground.inspection.ablation import NUM_SEQUENCES, Ablation
 from playground.inspection.head_patterns import PATTERN_SENTENCES, PATTERNS, HeadScore, score_heads
 from playground.inspection.hooks import (
@@ -23,7 +24,6 @@ from playground.inspection.views.head_analysis import (
     log_spaced,
     sequences_within_budget,
 )
-from playground.training.checkpoint import serialize_tensors, weights_by_name
 from tests.support.handcrafted_models import (
     REVERSING_HEAD,
     random_model,

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from playground.checkpoints.checkpoint import save_checkpoint
 from playground.evaluation import exact_match_at_length
 from playground.inspection.hooks import Component
 from playground.lessons import lessons, measurements
@@ -21,7 +22,6 @@ from playground.lessons.lessons import (
 from playground.lessons.measurements import MEASURES, TrainedRun, same, same_multiset
 from playground.models.config_fields import ConfigError
 from playground.tasks import EOS, PAD
-from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.handcrafted_models import random_model, redundant_heads_model, reversing_model

@@ -7,6 +7,7 @@ import torch
 from transformers import AutoModelForSeq2SeqLM
 
 from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.checkpoints.checkpoint import serialize_tensors, weights_by_name
 from playground.generation import generate
 from playground.models import attention
 from playground.models.automodel import (
@@ -19,7 +20,6 @@ from playground.models.config_fields import ConfigError
 from playground.models.embeddings import InputEmbedding
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import build_held_out_set
-from playground.training.checkpoint import serialize_tensors, weights_by_name
 from tests.support.small_models import build_small
 
 FLAGS = ("share_embeddings", "tie_output_embeddings", "attention_bias")

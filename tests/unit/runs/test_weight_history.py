@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from playground.checkpoints.manifest import CheckpointError
 from playground.runs.weight_history import (
     STATE_EVERY_N_WEIGHTS,
     TRANSIENT_WEIGHTS,
@@ -28,7 +29,6 @@ from playground.runs.weight_history import (
     weight_steps,
     weights_path,
 )
-from playground.training.manifest import CheckpointError
 from tests.support.app_server import ROOT
 
 STEPS = st.integers(0, 10_000_000)

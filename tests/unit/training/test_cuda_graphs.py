@@ -9,10 +9,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from playground.architectures import ARCHITECTURES
+from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint
 from playground.tasks import TASKS
 from playground.training import cuda_graphs
 from playground.training import trainer as trainer_module
-from playground.training.checkpoint import resume_trainer, save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.cuda_graphs import WARMUP_STEPS, CudaGraphSteps
 from playground.training.presets import architecture_preset

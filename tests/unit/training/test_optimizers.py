@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from playground.training.checkpoint import CheckpointError, resume_trainer, save_checkpoint
+from playground.checkpoints.checkpoint import CheckpointError, resume_trainer, save_checkpoint
 from playground.training.config import RunConfig, TrainConfig
 from playground.training.optimizers import build_optimizer
 from playground.training.trainer import Trainer, TrainingDivergedError

@@ -1,9 +1,10 @@
 import pytest
 import torch
 
+from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint
+from playground.common import devices
 from playground.runs.worker_process import usable_cores
-from playground.training import devices, thread_tuning
-from playground.training.checkpoint import resume_trainer, save_checkpoint
+from playground.training import thread_tuning
 from playground.training.config import RunConfig, SettingChange
 from playground.training.thread_tuning import (
     ThreadTuner,

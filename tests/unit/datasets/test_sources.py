@@ -10,8 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playground import origins
-from playground.origins import (
+from playground.checkpoints.checkpoint import load_model, resume_trainer, save_checkpoint
+from playground.datasets import sources as origins
+from playground.datasets import storage
+from playground.datasets.pairs import DatasetError
+from playground.datasets.sources import (
     MAX_BYTES,
     from_bytes,
     from_cli_argument,
@@ -21,11 +24,9 @@ from playground.origins import (
     from_hub,
     from_text,
     is_dataset_argument,
-    store,
 )
+from playground.datasets.storage import dataset_origin, store
 from playground.runs.snapshot import SnapshotBuilder
-from playground.tasks.rows import DatasetError, dataset_origin
-from playground.training.checkpoint import load_model, resume_trainer, save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 
@@ -146,7 +147,7 @@ def test_keeping_twice_writes_once_and_leaves_nothing_half_written(tmp_path, mon
     rows = from_text(TEXT)
     folder = tmp_path / "checkpoints" / "rows"
     monkeypatch.setattr(
-        origins,
+        storage,
         "write_dir",
         lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")),
     )
@@ -356,7 +357,7 @@ def test_two_columns_of_a_dataset_are_streamed(streamed):
 
 
 def test_parquet_with_oversized_row_group_is_rejected_before_reading(streamed, monkeypatch):
-    monkeypatch.setattr("playground.data.MAX_ROW_GROUP_BYTES", 200_000)
+    monkeypatch.setattr("playground.datasets.hub_stream.MAX_ROW_GROUP_BYTES", 200_000)
     table = {
         "source": [f"{i:03d}" for i in range(300)],
         "target": [f"{i:03d}x" for i in range(300)],

@@ -1,9 +1,7 @@
-"""Sources and storage of datasets: text, files, the Hub, Python functions.
+"""Sources of datasets: text, files, the Hub, Python functions.
 
-All of them are checked by `tasks.rows.read_pairs` and stored in a folder that is named by the
-SHA-256 of the content, which also identifies the dataset in the settings of a run. No foreign code
-is executed, except the function that the owner of this machine names on the command line, and never
-on a hosted Space.
+`read_pairs` checks all of them. No foreign code is executed, except the function that the owner of
+this machine names on the command line. A hosted Space never executes it.
 """
 
 from __future__ import annotations
@@ -19,40 +17,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from playground.tasks.rows import (
-    MAX_FIELD_CHARS,
-    DatasetError,
-    PairDataset,
-    dataset_origin,
-    datasets_dir,
-    read_pairs,
-)
 from playground.tasks.vocabulary import ALPHABET
-from playground.training.atomic_write import write_dir
+
+from .pairs import MAX_FIELD_CHARS, DatasetError, PairDataset, read_pairs
 
 MAX_BYTES = 50_000_000  # bytes of a file or a text, and characters from the Hub
 FUNCTION_EXAMPLES = 20_000  # sequences that a function is called with
 MAX_DRAWS_FACTOR = 4  # at most this many times as many samples, because short sequences repeat
 CSV = (".csv",)
-
-
-def store(dataset: PairDataset, root: Path | None = None) -> str:
-    """Store a dataset on this machine, atomically; return the SHA-256 that identifies it.
-
-    Raises:
-        OSError: as the system reports it; no partial files are left.
-    """
-    folder = (root or datasets_dir()) / dataset.sha256
-    files = dataset.to_files()
-    origin = dataset_origin(dataset.sha256) if not dataset.origin and root is None else {}
-    if origin:  # the same data came from the Hub before
-        files = replace(dataset, origin=origin).to_files()
-    if any(
-        not (folder / name).is_file() or (folder / name).read_bytes() != data
-        for name, data in files.items()
-    ):
-        write_dir(folder, files)
-    return dataset.sha256
 
 
 def from_text(text: str, split_on_spaces: bool | None = None) -> PairDataset:
@@ -207,7 +179,7 @@ def from_hub(
     Raises:
         DatasetError: if it cannot be fetched, or for invalid data.
     """
-    from playground.data import license_of, stream_hub_columns
+    from .hub_stream import license_of, stream_hub_columns
 
     buffer = io.StringIO()
     numbers: list[int] = []
@@ -255,8 +227,7 @@ def from_function(
 
     Raises:
         DatasetError: on a hosted Space, if the file or function is missing, or if the function
-        fails
-            or returns something else.
+            fails or returns something else.
     """
     if is_hosted or "SPACE_ID" in os.environ:
         raise DatasetError(

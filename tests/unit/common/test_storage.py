@@ -3,9 +3,9 @@ import os
 
 import pytest
 
+from playground.checkpoints.manifest import read_manifest
+from playground.common.storage import BUNDLED_CHECKPOINTS, DEFAULT_ROOT, resolve_storage
 from playground.runs.registry import Registry
-from playground.runs.storage import BUNDLED_CHECKPOINTS, DEFAULT_ROOT, resolve_storage
-from playground.training.manifest import read_manifest
 from tests.support import app_server
 from tests.support.app_server import ROOT
 

@@ -2,8 +2,13 @@ import json
 
 import pytest
 
+from playground.checkpoints.manifest import (
+    CheckpointError,
+    Manifest,
+    parse_strict_json,
+    read_manifest,
+)
 from playground.training.config import SettingChange, TrainConfig
-from playground.training.manifest import CheckpointError, Manifest, parse_strict_json, read_manifest
 
 SCORES = {
     "n": 4,

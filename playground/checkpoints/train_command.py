@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from playground.models.config_fields import ConfigError
 from playground.tasks import LOOKUP
+from playground.training.config import RunConfig, TaskConfig
+from playground.training.presets import PRESETS, preset_config
 
-from .config import RunConfig, TaskConfig
 from .manifest import Manifest
-from .presets import PRESETS, preset_config
 
 
 def training_command(manifest: Manifest) -> str | None:

@@ -11,10 +11,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from playground.evaluation import evaluate
-from playground.tasks.held_out import build_held_out_set
-from playground.training import checkpoint
-from playground.training.checkpoint import (
+from playground.checkpoints import checkpoint
+from playground.checkpoints.checkpoint import (
     load_model,
     metrics_record,
     read_metrics,
@@ -23,8 +21,10 @@ from playground.training.checkpoint import (
     save_checkpoint,
     weights_by_name,
 )
+from playground.checkpoints.manifest import CheckpointError, read_manifest
+from playground.evaluation import evaluate
+from playground.tasks.held_out import build_held_out_set
 from playground.training.config import SettingChange
-from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.trainer import Metrics, Trainer
 from tests.support.trainer_fingerprint import fingerprint
 

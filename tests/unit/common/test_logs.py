@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from playground.logs import RepeatFilter, SafeFormatter, level_from_environment
+from playground.common.logs import RepeatFilter, SafeFormatter, level_from_environment
 
 TOKEN = "hf_" + "aBcD1234" * 4
 
@@ -57,7 +57,7 @@ def test_an_unknown_level_is_an_error_that_lists_the_levels(monkeypatch):
 
 def test_a_repeated_message_is_logged_once_a_minute(monkeypatch):
     now = 100.0
-    monkeypatch.setattr("playground.logs.time.monotonic", lambda: now)
+    monkeypatch.setattr("playground.common.logs.time.monotonic", lambda: now)
     repeats = RepeatFilter()
 
     def record(message, line=1):
@@ -101,7 +101,7 @@ def test_repeated_error_is_dropped_whatever_its_text():
 
 def test_an_exception_in_a_thread_is_logged_with_its_traceback():
     script = (
-        "import threading; from playground.logs import configure_logging\n"
+        "import threading; from playground.common.logs import configure_logging\n"
         "configure_logging(); configure_logging()\n"
         "def work(): raise RuntimeError('from the thread')\n"
         "thread = threading.Thread(target=work, name='worker-7'); thread.start(); thread.join()\n"

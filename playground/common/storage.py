@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playground import ASSETS_DIR, CHECKPOINTS_DIR, IS_INSTALLED
-from playground.training.atomic_write import write_dir
+
+from .atomic_write import write_dir
 
 DEFAULT_ROOT = CHECKPOINTS_DIR
 BUNDLED_CHECKPOINTS = ("copy", "reverse", "reverse-one-head")  # the bundled checkpoints
@@ -34,6 +35,11 @@ class Storage:
 
     root: Path
     note: str = ""
+
+
+def checkpoints_root() -> Path:
+    """Return the folder of checkpoints, runs and datasets that this process uses."""
+    return Path(os.environ.get("PLAYGROUND_CHECKPOINTS") or CHECKPOINTS_DIR)
 
 
 def resolve_storage(

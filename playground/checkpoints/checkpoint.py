@@ -27,16 +27,22 @@ from torch import Tensor
 
 from playground.architectures import load_architecture
 from playground.architectures.base import Seq2SeqModel
+from playground.common.atomic_write import wait_for_replacement, write_dir
 from playground.compat import old_weight_name, upgrade_metrics
 from playground.evaluation import EvalResult
 from playground.models.config_fields import short_repr
+from playground.training.config import RunConfig, TrainConfig
+from playground.training.distributed import SINGLE_PROCESS, DistributedContext
+from playground.training.optimizers import has_step_count, optimizer_state_keys
+from playground.training.trainer import MAX_THREADS, Metrics, Trainer
 
-from .atomic_write import wait_for_replacement, write_dir
-from .config import RunConfig, TrainConfig
-from .distributed import SINGLE_PROCESS, DistributedContext
-from .manifest import CheckpointError, Manifest, is_number, parse_strict_json, read_manifest
-from .optimizers import has_step_count, optimizer_state_keys
-from .trainer import MAX_THREADS, Metrics, Trainer
+from .manifest import (
+    CheckpointError,
+    Manifest,
+    is_number,
+    parse_strict_json,
+    read_manifest,
+)
 
 MAX_ATTEMPTS = 5  # at reading a checkpoint that another process replaces at the same time
 T = TypeVar("T")

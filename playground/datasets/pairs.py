@@ -1,4 +1,4 @@
-"""Datasets from users: pairs of a source and a target, read, checked and packed.
+"""Datasets from users: pairs of a source and a target, parsed, checked and packed.
 
 This file does not import torch, because forms use it too. Symbols are single characters if no line
 contains a space between symbols, else words separated by spaces; the user may choose. The data is
@@ -8,20 +8,16 @@ untrusted: sizes are limited, and errors are reported with line numbers.
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import re
-import sys
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from playground import CHECKPOINTS_DIR
+import numpy as np
 
-from .vocabulary import SPECIAL_TOKENS
+from playground.tasks.vocabulary import SPECIAL_TOKENS
 
 MAX_PAIRS = 1_000_000
 MAX_VOCAB_SIZE = 512
@@ -33,7 +29,13 @@ MAX_COUNTED = 20_000  # up to this many pairs the held-out ones are counted here
 RESERVED = {*SPECIAL_TOKENS, *(f"<{name}>" for name in SPECIAL_TOKENS)}
 SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_DATA_FILE, _METADATA_FILE = "rows.safetensors", "rows.json"
+
+TENSOR_DTYPES: dict[str, np.dtype[Any]] = {
+    "source": np.dtype("<u2"),
+    "target": np.dtype("<u2"),
+    "source_lengths": np.dtype("u1"),
+    "target_lengths": np.dtype("u1"),
+}
 
 # Yields the number and the fields of each line; every call starts at the first line.
 LineSource = Callable[[], Iterable[tuple[int, Sequence[str]]]]
@@ -45,7 +47,7 @@ class DatasetError(ValueError):
     lines     the problems of the first invalid lines, a sentence each; `count` is the number of all
               invalid lines
     columns   the columns that can be selected, if the error is about columns
-    dataset      the valid pairs, for a preview next to the error
+    dataset   the valid pairs, for a preview next to the error
     """
 
     def __init__(
@@ -58,12 +60,10 @@ class DatasetError(ValueError):
         dataset: PairDataset | None = None,
     ) -> None:
         super().__init__(message)
-        self.lines, self.count, self.columns, self.dataset = (
-            list(lines),
-            count,
-            list(columns),
-            dataset,
-        )
+        self.lines = list(lines)
+        self.count = count
+        self.columns = list(columns)
+        self.dataset = dataset
 
 
 class DatasetNotFoundError(DatasetError):
@@ -96,7 +96,11 @@ class PairDataset:
     @cached_property
     def sha256(self) -> str:
         """Return the SHA-256 that identifies the pairs, whatever the format of their file."""
-        return content_sha256(self.vocabulary, [self._bytes(name) for name in PARTS])
+        return content_sha256(self.vocabulary, self.tensors())
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Return the token ids and the lengths, by the names of the stored tensors."""
+        return {name: np.array(getattr(self, name), TENSOR_DTYPES[name]) for name in TENSOR_DTYPES}
 
     def preview(self, n: int = 8) -> list[tuple[list[str], list[str]]]:
         """Return the first pairs as symbols, source and target."""
@@ -126,21 +130,6 @@ class PairDataset:
             "max_length": max(self.source_lengths),
         }
 
-    def to_files(self) -> dict[str, bytes]:
-        """Return the files that store the dataset."""
-        metadata = {
-            "rows": len(self),
-            "vocabulary": list(self.vocabulary),
-            "longest_source": max(self.source_lengths),
-            "longest_target": max(self.target_lengths),
-            "duplicates": self.duplicates,
-            "contradictions": self.conflicts,
-        } | ({"origin": self.origin} if self.origin else {})
-        return {
-            _DATA_FILE: _packed({name: self._bytes(name) for name in PARTS}),
-            _METADATA_FILE: json.dumps(metadata, indent=1).encode() + b"\n",
-        }
-
     def summary(self) -> list[str]:
         """Summarize the dataset, a sentence each."""
         n_held_out, size = self.count_held_out(), len(self.vocabulary)
@@ -165,12 +154,6 @@ class PairDataset:
             )
         return messages
 
-    def _bytes(self, name: str) -> bytes:
-        values = array(getattr(self, name).typecode, getattr(self, name))
-        if sys.byteorder == "big":
-            values.byteswap()
-        return values.tobytes()
-
     def _decode(self, tokens: array[int], place: tuple[int, int]) -> Iterable[str]:
         return (self.vocabulary[token - len(SPECIAL_TOKENS)] for token in tokens[slice(*place)])
 
@@ -181,140 +164,15 @@ class PairDataset:
             s, t = s + source, t + target
 
 
-PARTS = {  # with their types in the safetensors format
-    "source": "U16",
-    "target": "U16",
-    "source_lengths": "U8",
-    "target_lengths": "U8",
-}
-
-
-def content_sha256(vocabulary: Sequence[str], parts: Iterable[bytes]) -> str:
+def content_sha256(vocabulary: Sequence[str], tensors: Mapping[str, np.ndarray]) -> str:
     """Return the SHA-256 of a dataset: its symbols, then its tensors, each after its size."""
+    parts = [" ".join(vocabulary).encode()]
+    parts += [tensors[name].tobytes() for name in TENSOR_DTYPES]
     digest = hashlib.sha256()
-    for part in (" ".join(vocabulary).encode(), *parts):
+    for part in parts:
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.hexdigest()
-
-
-def _packed(parts: dict[str, bytes]) -> bytes:
-    """Build a safetensors file: the size of the header, the header as JSON, the tensors.
-
-    It is written here, because the writers of the library need torch.
-    """
-    header: dict[str, Any] = {}
-    end = 0
-    for name, data in parts.items():
-        size = len(data) // (2 if PARTS[name] == "U16" else 1)
-        header[name] = {
-            "dtype": PARTS[name],
-            "shape": [size],
-            "data_offsets": [end, end + len(data)],
-        }
-        end += len(data)
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return b"".join([len(text).to_bytes(8, "little"), text, *parts.values()])
-
-
-def datasets_dir() -> Path:
-    """Return the folder of datasets on this machine, inside the folder of checkpoints."""
-    return Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS_DIR)) / "rows"
-
-
-def dataset_path(sha256: str) -> Path:
-    """Return the file of the dataset with this SHA-256.
-
-    Raises:
-        DatasetNotFoundError: if it is not stored here.
-    """
-    path = datasets_dir() / sha256 / _DATA_FILE
-    if not SHA256_PATTERN.fullmatch(sha256) or not path.is_file():
-        raise DatasetNotFoundError(
-            f"the dataset of this task ({sha256[:12]}…) is not stored here; add it with "
-            "`python -m playground rows FILE`, which recognizes the same data by its SHA-256"
-        )
-    return path
-
-
-def load_pairs(sha256: str) -> PairDataset:
-    """Load the dataset with this SHA-256.
-
-    Raises:
-        DatasetNotFoundError: if it is not stored here.
-        DatasetError: if the stored files are damaged.
-    """
-    path = dataset_path(sha256)
-    try:
-        with open(path, "rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-            parts = {name: array("H" if kind == "U16" else "B") for name, kind in PARTS.items()}
-            for name, values in parts.items():
-                values.frombytes(
-                    file.read(header[name]["data_offsets"][1] - header[name]["data_offsets"][0])
-                )
-                if sys.byteorder == "big":
-                    values.byteswap()
-        vocabulary = tuple(load_metadata(sha256)["vocabulary"])
-        dataset = PairDataset(
-            vocabulary,
-            parts["source"],
-            parts["source_lengths"],
-            parts["target"],
-            parts["target_lengths"],
-        )
-        if dataset.sha256 != sha256:
-            raise ValueError("its SHA-256 is not the one it was stored under")
-    except (OSError, ValueError, KeyError, TypeError, MemoryError, OverflowError) as error:
-        raise DatasetError(
-            f"the dataset {sha256[:12]}… is damaged ({error}); remove it and add it again"
-        ) from None
-    return dataset
-
-
-def load_metadata(sha256: str) -> dict[str, Any]:
-    """Load the metadata of a dataset: `rows`, `vocabulary`, `longest_source` and more.
-
-    Raises:
-        DatasetNotFoundError: if the dataset is not stored here.
-        DatasetError: if the stored files are damaged.
-    """
-    path = dataset_path(sha256).with_name(_METADATA_FILE)
-    try:
-        metadata = json.loads(path.read_bytes())
-        validate_vocabulary(" ".join(metadata["vocabulary"]))
-        if not all(
-            type(metadata[name]) is int and metadata[name] > 0
-            for name in ("rows", "longest_source", "longest_target")
-        ):
-            raise ValueError("its counts must be positive whole numbers")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DatasetError(
-            f"{path.parent.name[:12]}…/{_METADATA_FILE} is damaged ({error}); remove its folder "
-            "and add the dataset again"
-        ) from None
-    return dict(metadata)
-
-
-def dataset_origin(sha256: str) -> dict[str, str]:
-    """Return the `dataset` on the Hub that the pairs come from, and its `license` if it has one.
-
-    The result is empty if the origin is unknown.
-    """
-    try:
-        origin = load_metadata(sha256).get("origin")
-    except DatasetError:
-        return {}
-    if not isinstance(origin, dict) or not re.fullmatch(
-        r"\w[\w.-]*/\w[\w.-]*", str(origin.get("dataset")), re.ASCII
-    ):
-        return {}
-    license_id = str(origin.get("license") or "")
-    return {
-        "dataset": str(origin["dataset"]),
-        "license": license_id if re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,39}", license_id) else "",
-    }
 
 
 def validate_vocabulary(text: str) -> tuple[str, ...]:
@@ -342,9 +200,8 @@ def read_pairs(lines: LineSource, split_on_spaces: bool | None = None) -> PairDa
     characters; None to detect it.
 
     Raises:
-        DatasetError: for invalid lines (all are counted, the first are listed), or if either no
-        pair
-            or every pair is held out.
+        DatasetError: for invalid lines (all are counted, the first are listed), or if no pair or
+            every pair is held out.
     """
     errors = LineErrors()
     has_spaces = False

@@ -11,17 +11,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playground.origins import store
-from playground.tasks import EOS, load_task
-from playground.tasks.held_out import build_held_out_set, is_held_out, sample_training_batch
-from playground.tasks.lookup import LookupTask
-from playground.tasks.rows import (
+from playground.datasets.lookup_task import LookupTask
+from playground.datasets.pairs import (
     DatasetError,
     DatasetNotFoundError,
-    datasets_dir,
     read_pairs,
     validate_vocabulary,
 )
+from playground.datasets.storage import datasets_dir, store
+from playground.tasks import EOS, load_task
+from playground.tasks.held_out import build_held_out_set, is_held_out, sample_training_batch
 from playground.training.config import RunConfig
 from tests.support.app_server import ROOT
 
@@ -238,10 +237,11 @@ def test_the_file_is_one_that_safetensors_reads(kept):
 
 def test_reading_rows_and_their_settings_loads_no_torch():
     code = (
-        "import sys; from playground.origins import from_text; from playground.training.config "
-        "import RunConfig;"
+        "import sys; from playground.datasets.sources import from_text; "
+        "from playground.datasets.storage import to_files; "
+        "from playground.training.config import RunConfig; "
         "rows = from_text(''.join(f'{i:03d}\\t{i}\\n' for i in range(200))); "
-        "RunConfig.from_flat(rows.task_settings()); rows.to_files();"
+        "RunConfig.from_flat(rows.task_settings()); to_files(rows);"
         "sys.exit('torch' in sys.modules or 'datasets' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playground.stats import (
+from playground.common.stats import (
     censored_summary,
     five_number_summary,
     floor_to,

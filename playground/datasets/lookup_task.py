@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import safetensors.torch
 import torch
 from torch import Tensor
 
-from .hashing import sequence_hash
-from .held_out import is_held_out
-from .rows import PARTS, DatasetError, content_sha256, dataset_path, symbol_hashes
-from .task import Task
-from .vocabulary import Vocabulary
+from playground.tasks.hashing import sequence_hash
+from playground.tasks.held_out import is_held_out
+from playground.tasks.task import Task
+from playground.tasks.vocabulary import Vocabulary
+
+from .pairs import DatasetError, symbol_hashes
+from .storage import load_tensors
 
 HASH_CHUNK = 100_000  # pairs that are padded together while all are hashed
 
@@ -26,29 +27,12 @@ class PairTable:
     """Pairs as tensors: all tokens, the start of each sequence, and its length."""
 
     def __init__(self, sha256: str, vocabulary: tuple[str, ...]) -> None:
-        path = dataset_path(sha256)
-        try:
-            parts = safetensors.torch.load_file(path)
-            if (
-                content_sha256(vocabulary, [parts[name].numpy().tobytes() for name in PARTS])
-                != sha256
-            ):
-                raise ValueError("its SHA-256 is not the one it was stored under")
-        except (
-            safetensors.SafetensorError,
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            RuntimeError,
-        ) as error:
-            raise DatasetError(
-                f"{path} is damaged ({error}); remove its folder and add the dataset again"
-            ) from None
-        self.source, self.target = (parts[name].view(torch.int16) for name in ("source", "target"))
-        self.source_lengths_N, self.target_lengths_N = (
-            parts[f"{name}_lengths"].long() for name in ("source", "target")
-        )
+        tensors = load_tensors(sha256, vocabulary)
+        # Token ids are below 2**15, and torch has few operations on unsigned integers.
+        self.source = torch.from_numpy(tensors["source"].astype("int16"))
+        self.target = torch.from_numpy(tensors["target"].astype("int16"))
+        self.source_lengths_N = torch.from_numpy(tensors["source_lengths"]).long()
+        self.target_lengths_N = torch.from_numpy(tensors["target_lengths"]).long()
         self.source_starts_N = self.source_lengths_N.cumsum(0) - self.source_lengths_N
         self.target_starts_N = self.target_lengths_N.cumsum(0) - self.target_lengths_N
         hash_ids_V = torch.tensor(symbol_hashes(vocabulary))

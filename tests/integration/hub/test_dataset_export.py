@@ -10,21 +10,22 @@ import pytest
 import torch
 from huggingface_hub import DatasetCard
 
-from playground import data
-from playground.data import (
+from playground.checkpoints.manifest import Manifest, read_manifest
+from playground.datasets import hub_stream
+from playground.datasets.hub_stream import stream_hub_columns
+from playground.datasets.pairs import DatasetError
+from playground.datasets.sources import from_text
+from playground.datasets.storage import store
+from playground.hub.dataset_export import (
     MAX_EXPORT_ROWS,
     evaluation_examples,
     export_dataset,
-    stream_hub_columns,
     training_dataset,
 )
-from playground.origins import from_text, store
 from playground.tasks import load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out
-from playground.tasks.rows import DatasetError
 from playground.training import trainer as training
 from playground.training.config import RunConfig
-from playground.training.manifest import Manifest, read_manifest
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
 
@@ -287,7 +288,7 @@ def test_an_unexpected_error_of_the_hub_is_reported_and_logged(monkeypatch, capl
     def fail(self, repo):
         raise KeyError("sha")
 
-    monkeypatch.setattr(data.HfApi, "dataset_info", fail)
+    monkeypatch.setattr(hub_stream.HfApi, "dataset_info", fail)
     with pytest.raises(DatasetError, match="the dataset ada/x cannot be read: KeyError: 'sha'"):
         next(stream_hub_columns("ada/x", (), lambda names, _: names))
     assert "Traceback" in caplog.text

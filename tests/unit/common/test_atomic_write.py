@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from playground.training.atomic_write import clean_up_stale, restore_previous, write_dir, write_file
+from playground.common.atomic_write import clean_up_stale, restore_previous, write_dir, write_file
 
 ROOT = Path(__file__).resolve().parents[3]
 OLD, NEW = (
@@ -15,7 +15,7 @@ OLD, NEW = (
 DIE = """
 import os, shutil, sys
 from pathlib import Path
-from playground.training.atomic_write import write_dir
+from playground.common.atomic_write import write_dir
 from tests.support.exit_at_call import ExitAtCall
 mortal = ExitAtCall(int(sys.argv[2])).wrap
 os.fsync, os.rename, os.mkdir = map(mortal, (os.fsync, os.rename, os.mkdir))
@@ -195,7 +195,7 @@ def test_an_interrupt_while_writing_leaves_the_old_folder(tmp_path, monkeypatch)
 REPLACE = """
 import sys
 from pathlib import Path
-from playground.training.atomic_write import write_file
+from playground.common.atomic_write import write_file
 while True:
     for letter in b"ab":
         write_file(Path(sys.argv[1]), bytes([letter]) * 200_000, flush=False)

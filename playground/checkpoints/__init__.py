@@ -1,0 +1,1 @@
+"""Checkpoints: their manifest, their tensors, saving, loading and resuming."""

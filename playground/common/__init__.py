@@ -1,0 +1,1 @@
+"""What every package uses: atomic writes, environment, devices, statistics, logs, storage."""

@@ -1,0 +1,1 @@
+"""Datasets from users: sources, checks, storage, and the task that learns them."""

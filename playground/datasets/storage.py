@@ -1,0 +1,181 @@
+"""Datasets on this machine: a folder each, named by the SHA-256 of its content.
+
+This file does not import torch, because forms use it too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from playground.common.atomic_write import write_dir
+from playground.common.storage import checkpoints_root
+
+from .pairs import (
+    SHA256_PATTERN,
+    TENSOR_DTYPES,
+    DatasetError,
+    DatasetNotFoundError,
+    PairDataset,
+    content_sha256,
+    validate_vocabulary,
+)
+
+_DATA_FILE, _METADATA_FILE = "rows.safetensors", "rows.json"
+
+
+def store(dataset: PairDataset, root: Path | None = None) -> str:
+    """Store a dataset on this machine, atomically; return the SHA-256 that identifies it.
+
+    Raises:
+        OSError: as the system reports it; no partial files are left.
+    """
+    folder = (root or datasets_dir()) / dataset.sha256
+    files = to_files(dataset)
+    origin = dataset_origin(dataset.sha256) if not dataset.origin and root is None else {}
+    if origin:  # the same data came from the Hub before
+        files = to_files(replace(dataset, origin=origin))
+    if any(
+        not (folder / name).is_file() or (folder / name).read_bytes() != data
+        for name, data in files.items()
+    ):
+        write_dir(folder, files)
+    return dataset.sha256
+
+
+def to_files(dataset: PairDataset) -> dict[str, bytes]:
+    """Return the files that store a dataset, by name."""
+    metadata = {
+        "rows": len(dataset),
+        "vocabulary": list(dataset.vocabulary),
+        "longest_source": max(dataset.source_lengths),
+        "longest_target": max(dataset.target_lengths),
+        "duplicates": dataset.duplicates,
+        "contradictions": dataset.conflicts,
+    }
+    if dataset.origin:
+        metadata["origin"] = dataset.origin
+    return {
+        _DATA_FILE: safetensors.numpy.save(dataset.tensors()),
+        _METADATA_FILE: json.dumps(metadata, indent=1).encode() + b"\n",
+    }
+
+
+def datasets_dir() -> Path:
+    """Return the folder of datasets on this machine."""
+    return checkpoints_root() / "rows"
+
+
+def dataset_path(sha256: str) -> Path:
+    """Return the file of the dataset with this SHA-256.
+
+    Raises:
+        DatasetNotFoundError: if it is not stored here.
+    """
+    path = datasets_dir() / sha256 / _DATA_FILE
+    if not SHA256_PATTERN.fullmatch(sha256) or not path.is_file():
+        raise DatasetNotFoundError(
+            f"the dataset of this task ({sha256[:12]}…) is not stored here; add it with "
+            "`python -m playground rows FILE`, which recognizes the same data by its SHA-256"
+        )
+    return path
+
+
+def load_pairs(sha256: str) -> PairDataset:
+    """Load the dataset with this SHA-256.
+
+    Raises:
+        DatasetNotFoundError: if it is not stored here.
+        DatasetError: if the stored files are damaged.
+    """
+    vocabulary = tuple(load_metadata(sha256)["vocabulary"])
+    tensors = load_tensors(sha256, vocabulary)
+    return PairDataset(
+        vocabulary,
+        source=array("H", tensors["source"].tolist()),
+        source_lengths=array("B", tensors["source_lengths"].tolist()),
+        target=array("H", tensors["target"].tolist()),
+        target_lengths=array("B", tensors["target_lengths"].tolist()),
+    )
+
+
+def load_tensors(sha256: str, vocabulary: Sequence[str]) -> dict[str, np.ndarray]:
+    """Load the token ids and the lengths of the dataset with this SHA-256.
+
+    Raises:
+        DatasetNotFoundError: if it is not stored here.
+        DatasetError: if the stored file is damaged, or belongs to another vocabulary.
+    """
+    path = dataset_path(sha256)
+    try:
+        loaded = safetensors.numpy.load_file(path)
+        tensors = {
+            name: loaded[name].astype(dtype, casting="equiv", copy=False)
+            for name, dtype in TENSOR_DTYPES.items()
+        }
+        if content_sha256(vocabulary, tensors) != sha256:
+            raise ValueError("its SHA-256 is not the one it was stored under")
+    except (
+        safetensors.SafetensorError,
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        MemoryError,
+    ) as error:
+        raise DatasetError(
+            f"{path} is damaged ({error}); remove its folder and add the dataset again"
+        ) from None
+    return tensors
+
+
+def load_metadata(sha256: str) -> dict[str, Any]:
+    """Load the metadata of a dataset: `rows`, `vocabulary`, `longest_source` and more.
+
+    Raises:
+        DatasetNotFoundError: if the dataset is not stored here.
+        DatasetError: if the stored files are damaged.
+    """
+    path = dataset_path(sha256).with_name(_METADATA_FILE)
+    try:
+        metadata = json.loads(path.read_bytes())
+        validate_vocabulary(" ".join(metadata["vocabulary"]))
+        if not all(
+            type(metadata[name]) is int and metadata[name] > 0
+            for name in ("rows", "longest_source", "longest_target")
+        ):
+            raise ValueError("its counts must be positive whole numbers")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DatasetError(
+            f"{path.parent.name[:12]}…/{_METADATA_FILE} is damaged ({error}); remove its folder "
+            "and add the dataset again"
+        ) from None
+    return dict(metadata)
+
+
+def dataset_origin(sha256: str) -> dict[str, str]:
+    """Return the `dataset` on the Hub that the pairs come from, and its `license` if it has one.
+
+    The result is empty if the origin is unknown.
+    """
+    try:
+        origin = load_metadata(sha256).get("origin")
+    except DatasetError:
+        return {}
+    if not isinstance(origin, dict) or not re.fullmatch(
+        r"\w[\w.-]*/\w[\w.-]*", str(origin.get("dataset")), re.ASCII
+    ):
+        return {}
+    license_id = str(origin.get("license") or "")
+    return {
+        "dataset": str(origin["dataset"]),
+        "license": license_id if re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,39}", license_id) else "",
+    }
