@@ -14,23 +14,20 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import os
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import safetensors.torch
 import torch
 from torch import Tensor
 
 from playground.architectures import load_architecture
 from playground.architectures.base import Seq2SeqModel
 from playground.common.atomic_write import wait_for_replacement, write_dir
-from playground.compat import old_weight_name, upgrade_metrics
+from playground.compat import upgrade_metrics
 from playground.evaluation import EvalResult
-from playground.models.config_fields import short_repr
 from playground.training.config import RunConfig, TrainConfig
 from playground.training.distributed import SINGLE_PROCESS, DistributedContext
 from playground.training.optimizers import has_step_count, optimizer_state_keys
@@ -43,18 +40,14 @@ from .manifest import (
     parse_strict_json,
     read_manifest,
 )
+from .tensors import Expected, load_checked_tensors, serialize_tensors, validate_header
 
 MAX_ATTEMPTS = 5  # at reading a checkpoint that another process replaces at the same time
 T = TypeVar("T")
-# types and shapes of tensors by name
-Expected = dict[str, tuple[torch.dtype, tuple[int, ...] | None]]
-MAX_HEADER_BYTES = 1_000_000  # bytes; safetensors allows 100 MB, a model here needs about 20,000
-MAX_DIMENSIONS = 4  # weights have at most two; the product of 50,000 dimensions takes seconds
 MAX_METRICS_BYTES = 300_000_000  # bytes; enough for the metrics of a million steps
 MAX_LINE_BYTES = 10_000  # bytes of the metrics of a step
 MAX_STEPS = TrainConfig.__dataclass_fields__["max_steps"].metadata["high"]
 METRIC_NAMES = {each.name for each in dataclasses.fields(Metrics)}
-DTYPES = {"F32": torch.float32, "I64": torch.int64, "U8": torch.uint8}
 
 
 def save_checkpoint(
@@ -191,7 +184,7 @@ def _resume_trainer(
             f"{folder} holds weights only and cannot be resumed; train a new run instead"
         )
     # The header is checked before a model of an untrusted config is built.
-    validate_header(folder / "model.safetensors", _expected_tensors(manifest.config))
+    validate_header(folder / "model.safetensors", expected_tensors(manifest.config))
     changes = [change for change in manifest.changes if change.setting not in settings]
     trainer = Trainer(
         manifest.config.replace(**settings) if settings else manifest.config,
@@ -334,159 +327,6 @@ def weights_by_name(model: Seq2SeqModel) -> dict[str, Tensor]:
     return dict(model.named_parameters())
 
 
-def load_checked_tensors(
-    path: Path, expected: Expected, optional: Set[str] = frozenset()
-) -> dict[str, Tensor]:
-    """Load a safetensors file that contains exactly the expected tensors.
-
-    Names, types, shapes (None: any) must match, and all numbers must be finite. Tensors that are
-    `optional` may be absent. The header is checked against `expected` and against the size of the
-    file before anything is allocated.
-
-    Raises:
-        CheckpointError: for the first mismatch, with the name of the file.
-    """
-    stored = validate_header(path, expected, optional)
-    try:
-        tensors = safetensors.torch.load_file(path)
-    except (
-        safetensors.SafetensorError,
-        OSError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-        OverflowError,
-    ) as error:
-        raise CheckpointError(f"{path} is damaged: {error}") from None
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise CheckpointError(
-                f"{path}: tensor {name!r} holds NaN or infinity; use another checkpoint"
-            )
-    return tensors if stored is expected else _upgrade_tensors(tensors, expected)
-
-
-def _old_tensors(expected: Expected) -> Expected:
-    """Return the tensors that version 0.1.0 stored: old names, keys and values in one tensor."""
-    old: Expected = {}
-    for name, (dtype, shape) in expected.items():
-        old_name = old_weight_name(name)
-        if shape and old_name in old:
-            shape = ((old[old_name][1] or (0,))[0] + shape[0], *shape[1:])
-        old[old_name] = dtype, shape
-    return old
-
-
-def _upgrade_tensors(tensors: Mapping[str, Tensor], expected: Expected) -> dict[str, Tensor]:
-    """Return the tensors of version 0.1.0 under their present names, as `expected`."""
-    upgraded: dict[str, Tensor] = {}
-    first_row: dict[str, int] = {}
-    for name, (_, shape) in expected.items():
-        old_name = old_weight_name(name)
-        if old_name not in tensors:  # optional
-            continue
-        tensor = tensors[old_name]
-        if shape and tensor.shape != shape:
-            start = first_row.get(old_name, 0)
-            first_row[old_name] = start + shape[0]
-            tensor = tensor[start : start + shape[0]]
-        upgraded[name] = tensor
-    return upgraded
-
-
-def validate_header(path: Path, expected: Expected, optional: Set[str] = frozenset()) -> Expected:
-    """Check the header of a safetensors file against `expected` and the file's size.
-
-    Nothing is allocated. Returns `expected`, or what a file of version 0.1.0 holds instead.
-
-    Raises:
-        CheckpointError: for the first mismatch, with the name of the file.
-    """
-    try:
-        size = path.stat().st_size
-        with open(path, "rb") as file:
-            prefix = file.read(8)
-            length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else 0
-            if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
-                raise CheckpointError(
-                    f"{path} is cut off or not a safetensors file: its header claims "
-                    f"{length:,} bytes"
-                )
-            header = parse_strict_json(file.read(length))
-    except OSError as error:
-        raise CheckpointError(f"could not read {path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise (
-            error
-            if isinstance(error, CheckpointError)
-            else CheckpointError(f"{path} has an invalid header: {error}")
-        ) from None
-    if not isinstance(header, dict):
-        raise CheckpointError(f"{path} has an invalid header: it is not an object")
-    header.pop("__metadata__", None)
-    old = _old_tensors(expected)
-    if set(old) - optional <= set(header) <= set(old) and old.keys() != expected.keys():
-        expected = old
-    if not set(expected) - optional <= set(header) <= set(expected):
-        odd = sorted((set(header) ^ set(expected)) - optional)[0]
-        verb = "lacks" if odd in expected else "holds the unexpected"
-        raise CheckpointError(
-            f"{path} {verb} tensor {odd[:80]!r}; it does not belong to this configuration"
-        )
-    places = []
-    for name, entry in header.items():
-        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-            raise CheckpointError(
-                f"{path}: tensor {name!r} is not described by a type, a shape and offsets"
-            )
-        dtype, shape = expected[name]
-        dtype_of_entry = DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
-        if (
-            dtype_of_entry != dtype
-            or not _is_shape(entry["shape"])
-            or (shape is not None and entry["shape"] != list(shape))
-        ):
-            expected_tensor = f"{dtype} {list(shape) if shape is not None else 'of any shape'}"
-            raise CheckpointError(
-                f"{path}: tensor {name!r} is {short_repr(entry['dtype'])} "
-                f"{short_repr(entry['shape'])}, expected {expected_tensor}"
-            )
-        offsets = entry["data_offsets"]
-        if (
-            not isinstance(offsets, list)
-            or len(offsets) != 2
-            or not all(type(offset) is int and offset >= 0 for offset in offsets)
-        ):
-            raise CheckpointError(f"{path}: tensor {name!r} has no valid offsets")
-        if offsets[1] - offsets[0] != dtype.itemsize * math.prod(entry["shape"]):
-            raise CheckpointError(
-                f"{path}: tensor {name!r} has offsets {short_repr(offsets)}, which do not fit its "
-                "type and shape"
-            )
-        places.append((*offsets, name))
-    end = 0
-    for start, stop, name in sorted(places):
-        if start != end:
-            raise CheckpointError(
-                f"{path}: tensor {name!r} begins at byte {start:,} of the data, expected {end:,}"
-            )
-        end = stop
-    if end != size - 8 - length:
-        raise CheckpointError(
-            f"{path} has {size:,} bytes, but its header describes {8 + length + end:,}; the file "
-            f"is cut off or has extra bytes"
-        )
-    return expected
-
-
-def _is_shape(shape: object) -> bool:
-    return (
-        isinstance(shape, list)
-        and len(shape) <= MAX_DIMENSIONS
-        and all(type(n) is int and 0 <= n < 2**63 for n in shape)
-    )
-
-
 class WeightsSerializer:
     """Serializes the weights of one model repeatedly, in a tenth of the time of `pack`.
 
@@ -537,11 +377,6 @@ def build_model(config: RunConfig) -> Seq2SeqModel:
     return load_architecture(config.architecture)(config.model)
 
 
-def shapes_of(config: RunConfig) -> dict[str, tuple[torch.dtype, tuple[int, ...] | None]]:
-    """Return the types and shapes of a model's weights by name, without building it."""
-    return _expected_tensors(config)
-
-
 def load_weights(model: Seq2SeqModel, path: Path) -> None:
     """Load the weights of a file into a model.
 
@@ -549,39 +384,25 @@ def load_weights(model: Seq2SeqModel, path: Path) -> None:
         CheckpointError: if the file does not contain exactly this model's weights; the model is
             unchanged then.
     """
-    _copy_weights(
-        model,
-        load_checked_tensors(
-            path,
-            {
-                name: (weight.dtype, tuple(weight.shape))
-                for name, weight in weights_by_name(model).items()
-            },
-        ),
-    )
-
-
-def serialize_tensors(tensors: Mapping[str, Tensor]) -> bytes:
-    """Serialize tensors as a safetensors file."""
-    return safetensors.torch.save(
-        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    )
+    _copy_weights(model, load_checked_tensors(path, _describe_weights(model)))
 
 
 def _load_weights(config: RunConfig, folder: Path) -> Seq2SeqModel:
-    tensors = load_checked_tensors(folder / "model.safetensors", _expected_tensors(config))
+    tensors = load_checked_tensors(folder / "model.safetensors", expected_tensors(config))
     model = build_model(config)
     _copy_weights(model, tensors)
     return model
 
 
-def _expected_tensors(config: RunConfig) -> Expected:
-    """Return the types and shapes of the weights without building the model."""
+def expected_tensors(config: RunConfig) -> Expected:
+    """Return the types and shapes of a model's weights by name, without building it."""
     with torch.device("meta"):
-        return {
-            name: (weight.dtype, tuple(weight.shape))
-            for name, weight in weights_by_name(build_model(config)).items()
-        }
+        return _describe_weights(build_model(config))
+
+
+def _describe_weights(model: Seq2SeqModel) -> Expected:
+    weights = weights_by_name(model)
+    return {name: (weight.dtype, tuple(weight.shape)) for name, weight in weights.items()}
 
 
 def _copy_weights(model: Seq2SeqModel, tensors: Mapping[str, Tensor]) -> None:

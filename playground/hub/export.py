@@ -36,14 +36,9 @@ from transformers.dynamic_module_utils import get_relative_import_files
 
 from playground import ASSETS_DIR
 from playground.architectures.base import Seq2SeqModel
-from playground.checkpoints.checkpoint import (
-    load_checked_tensors,
-    load_model,
-    serialize_tensors,
-    shapes_of,
-    weights_by_name,
-)
+from playground.checkpoints.checkpoint import expected_tensors, load_model, weights_by_name
 from playground.checkpoints.manifest import CheckpointError, Manifest, read_manifest
+from playground.checkpoints.tensors import load_checked_tensors, serialize_tensors
 from playground.common.atomic_write import write_dir
 from playground.models.base_config import BaseConfig
 from playground.tasks import EOS, PAD, SOS, Vocabulary
@@ -161,7 +156,8 @@ def checkpoint_from_package(package: Path, folder: Path) -> None:
             and WEIGHTS_FILE in files
         ):
             expected = {
-                name.removeprefix(WEIGHT_PREFIX): shape for name, shape in shapes_of(config).items()
+                name.removeprefix(WEIGHT_PREFIX): shape
+                for name, shape in expected_tensors(config).items()
             }
             tensors = load_checked_tensors(folder / WEIGHTS_FILE, expected)
             (folder / WEIGHTS_FILE).write_bytes(

@@ -42,9 +42,9 @@ from playground.checkpoints.checkpoint import (
     restore_trainer,
     resume_trainer,
     save_checkpoint,
-    serialize_tensors,
 )
 from playground.checkpoints.manifest import CheckpointError
+from playground.checkpoints.tensors import serialize_tensors
 from playground.common.atomic_write import clean_up_stale, is_read_only, remove_dir
 from playground.evaluation import EvalResult
 from playground.models.config_fields import ConfigError

@@ -8,13 +8,9 @@ import shutil
 import pytest
 import safetensors.torch
 
-from playground.checkpoints.checkpoint import (
-    load_checked_tensors,
-    load_model,
-    resume_trainer,
-    save_checkpoint,
-)
+from playground.checkpoints.checkpoint import load_model, resume_trainer, save_checkpoint
 from playground.checkpoints.manifest import CheckpointError
+from playground.checkpoints.tensors import load_checked_tensors
 from playground.runs.registry import Registry
 from playground.training.trainer import Trainer
 from tests.support.small_runs import (

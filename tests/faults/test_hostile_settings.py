@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playground.architectures import ARCHITECTURES, load_architecture
-from playground.checkpoints.checkpoint import _expected_tensors
+from playground.checkpoints.checkpoint import expected_tensors
 from playground.checkpoints.manifest import CheckpointError, Manifest, read_manifest
 from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError
@@ -396,7 +396,7 @@ def test_largest_valid_settings_are_estimated_without_allocation():
     """What passes as settings may still describe more than any machine has: no number of it is
     allocated until the file was seen.
     """
-    _expected_tensors(RunConfig())  # what torch and a family import is not what is measured
+    expected_tensors(RunConfig())  # what torch and a family import is not what is measured
     for family in ARCHITECTURES:
         load_architecture(family)
         kind = ARCHITECTURES[family].config_class
@@ -420,4 +420,4 @@ def test_largest_valid_settings_are_estimated_without_allocation():
         )
         with in_little_memory():
             assert config.estimate_memory() > 10**9
-            assert _expected_tensors(config)
+            assert expected_tensors(config)

@@ -123,10 +123,9 @@ def many(header, data):
 
 
 def one_missing(header, data):
-    return join(
-        {name: entry for name, entry in header.items() if entry["data_offsets"][1] != len(data)},
-        data,
-    )
+    last = max(header, key=lambda name: header[name]["data_offsets"])
+    begin, _ = header[last]["data_offsets"]
+    return join({name: entry for name, entry in header.items() if name != last}, data[:begin])
 
 
 def one_more(header, data):
@@ -138,7 +137,7 @@ HANDMADE = {
     "NaN": (first_number(float("nan")), "holds NaN or infinity"),
     "infinite": (first_number(float("-inf")), "holds NaN or infinity"),
     "a key twice": (a_key_twice, "a key occurs twice"),
-    "huge shape": (described(shape=[2**40, 2**40]), "expected torch.float32 [13, 8]"),
+    "huge shape": (described(shape=[2**40, 2**40]), "overflow computing buffer size"),
     "header of 90 MB": (
         lambda header, data: join(b'{"a": "' + b"x" * 90_000_000 + b'"}', data),
         "its header claims 90,000,009 bytes",
@@ -148,18 +147,18 @@ HANDMADE = {
         "its header claims 18,446,744,073,709,551,615 bytes",
     ),
     "200,000 tensors": (many, "bytes"),
-    "wrong type": (described(dtype="F64"), "is 'F64'"),
-    "overlapping": (overlapping, "of the data, expected"),
+    "wrong type": (described(dtype="F64"), "invalid shape, data type, or offset"),
+    "overlapping": (overlapping, "invalid offset for tensor"),
     "a gap": (
         lambda header, data: join(moved(header, 64), bytes(64) + data),
-        "begins at byte 64 of the data, expected 0",
+        "invalid offset for tensor",
     ),
     "trailing bytes": (
         lambda header, data: join(header, data + bytes(64)),
-        "cut off or has extra bytes",
+        "file not fully covered",
     ),
-    "negative offsets": (described(data_offsets=[-416, 0]), "has no valid offsets"),
-    "reversed offsets": (described(data_offsets=[416, 0]), "do not fit its type and shape"),
+    "negative offsets": (described(data_offsets=[-416, 0]), "expected usize"),
+    "reversed offsets": (described(data_offsets=[416, 0]), "invalid offset for tensor"),
     "no JSON": (
         lambda header, data: join(b"\x80\x04hello, I am a pickle", data),
         "has an invalid header",
@@ -167,7 +166,7 @@ HANDMADE = {
     "a tensor missing": (one_missing, "lacks tensor"),
     "a tensor too many": (one_more, "holds the unexpected tensor 'payload'"),
     "empty and endless": (empty_and_endless, "holds the unexpected tensor 'payload'"),
-    "cut off": (lambda header, data: join(header, data[:-4]), "cut off or has extra bytes"),
+    "cut off": (lambda header, data: join(header, data[:-4]), "file not fully covered"),
 }
 ONLY_IN_THE_NUMBERS = ("NaN", "infinite")  # what no header tells
 
@@ -196,7 +195,7 @@ def test_crafted_hub_weights_are_rejected_before_memory_mapping(
         (package / FILE_MAP[each]).write_bytes(data)
     mapped, load = [], safetensors.torch.load_file
     monkeypatch.setattr(
-        checkpoint.safetensors.torch, "load_file", lambda path: mapped.append(path) or load(path)
+        safetensors.torch, "load_file", lambda path: mapped.append(path) or load(path)
     )
     with pytest.raises(CheckpointError, match=WEIGHTS) as caught:
         checkpoint_from_package(package, tmp_path / "pulled")
@@ -410,7 +409,7 @@ def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch,
     build = cache(checkpoint.build_model)
     build(trainer.config)
     monkeypatch.setattr(checkpoint, "build_model", build)
-    monkeypatch.setattr(checkpoint, "_expected_tensors", cache(checkpoint._expected_tensors))
+    monkeypatch.setattr(checkpoint, "expected_tensors", cache(checkpoint.expected_tensors))
     config = json.loads(files["config.json"])
     folders = {}
     for name, sums in (("summed", config["sha256"]), ("unsummed", {})):

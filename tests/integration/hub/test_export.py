@@ -197,7 +197,7 @@ def test_a_broken_checkpoint_is_not_packed(tmp_path):
     broken = shutil.copytree(REVERSE, tmp_path / "broken")
     with open(broken / "model.safetensors", "r+b") as file:
         file.truncate(100_000)
-    with pytest.raises(CheckpointError, match="cut off"):
+    with pytest.raises(CheckpointError, match="file not fully covered"):
         build_package(broken, tmp_path / "package")
     with pytest.raises(CheckpointError, match="not a checkpoint"):
         build_package(tmp_path / "nowhere", tmp_path / "package")

@@ -16,12 +16,8 @@ from types import SimpleNamespace
 import pytest
 
 from playground.architectures import ARCHITECTURES
-from playground.checkpoints.checkpoint import (
-    resume_trainer,
-    save_checkpoint,
-    serialize_tensors,
-    weights_by_name,
-)
+from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint, weights_by_name
+from playground.checkpoints.tensors import serialize_tensors
 from playground.hub import publisher as jobs_module
 from playground.hub.publisher import (
     AUTO_BRANCH,

@@ -15,9 +15,9 @@ from playground.checkpoints.checkpoint import (
     load_model,
     resume_trainer,
     save_checkpoint,
-    serialize_tensors,
     weights_by_name,
 )
+from playground.checkpoints.tensors import serialize_tensors
 from playground.models.config_fields import ConfigError
 from playground.tasks import load_task
 from playground.tasks.held_out import build_held_out_set

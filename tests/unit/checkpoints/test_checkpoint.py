@@ -421,7 +421,7 @@ def test_every_flipped_byte_of_the_header_is_refused(folder, flip):
 def test_a_file_that_has_grown_is_refused(folder):
     with open(folder / "model.safetensors", "ab") as file:
         file.write(b"\0" * 4)
-    assert "the file is cut off or has extra bytes" in refusal(folder)
+    assert "file not fully covered" in refusal(folder)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
@@ -694,8 +694,9 @@ def test_a_giant_header_is_refused_unread(folder, length):
     path = folder / "model.safetensors"
     header, data = split(path)
     path.write_bytes(join(header, data, length))
-    os.truncate(path, 3_000_000_000)  # sparse: it takes no room
-    assert f"its header claims {length:,} bytes" in refusal(folder)
+    os.truncate(path, 3_000_000_000)  # sparse: it takes no space on disk
+    problem = "has an invalid header" if length < 2 else f"its header claims {length:,} bytes"
+    assert problem in refusal(folder)
 
 
 def test_metadata_as_other_tools_write_it_does_no_harm(folder):

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playground.checkpoints.checkpoint import load_model, resume_trainer, save_checkpoint
-from playground.datasets import sources as origins
 from playground.datasets import storage
 from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import (

@@ -4,8 +4,9 @@ import math
 import pytest
 import torch
 
-from playground.checkpoints.checkpoint import serialize_tensors, weights_by_name
+from playground.checkpoints.checkpoint import weights_by_name
 from playground.checkpoints.manifest import CheckpointError
+from playground.checkpoints.tensors import serialize_tensors
 from playground.inspection import head_patterns as heads_module
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.head_patterns import (

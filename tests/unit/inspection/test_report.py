@@ -3,7 +3,8 @@ import json
 import pytest
 import torch
 
-from playground.checkpoints.checkpoint import serialize_tensors, weights_by_name
+from playground.checkpoints.checkpoint import weights_by_name
+from playground.checkpoints.tensors import serialize_tensors
 from playground.figures.attention import FIGURES
 from playground.inspection import attention_recording
 from playground.inspection.attention_recording import record_free_running

@@ -5,7 +5,8 @@ import json
 import pytest
 import torch
 
-from playground.checkpoints.checkpoint import serialize_tensors, weights_by_name
+from playground.checkpoints.checkpoint import weights_by_name
+from playground.checkpoints.tensors import serialize_tensors
 from playground.inspection.ablation import NUM_SEQUENCES, Ablation
 from playground.inspection.head_patterns import PATTERN_SENTENCES, PATTERNS, HeadScore, score_heads
 from playground.inspection.hooks import (

@@ -7,7 +7,8 @@ import torch
 from transformers import AutoModelForSeq2SeqLM
 
 from playground.architectures.encoder_decoder import EncoderDecoder
-from playground.checkpoints.checkpoint import serialize_tensors, weights_by_name
+from playground.checkpoints.checkpoint import weights_by_name
+from playground.checkpoints.tensors import serialize_tensors
 from playground.generation import generate
 from playground.models import attention
 from playground.models.automodel import (

@@ -1,0 +1,145 @@
+"""Files of tensors in the safetensors format, checked before anything is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from playground.compat import old_weight_name
+from playground.models.config_fields import short_repr
+
+from .manifest import CheckpointError, parse_strict_json
+
+# types and shapes of tensors by name; without a shape, any is accepted
+Expected = dict[str, tuple[torch.dtype, tuple[int, ...] | None]]
+MAX_HEADER_BYTES = 1_000_000  # the library allows 100 MB; a model here needs about 20,000
+DTYPES = {"F32": torch.float32, "I64": torch.int64, "U8": torch.uint8}
+READ_ERRORS = (
+    safetensors.SafetensorError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    OverflowError,
+)
+
+
+def load_checked_tensors(
+    path: Path, expected: Expected, optional: Set[str] = frozenset()
+) -> dict[str, Tensor]:
+    """Load a safetensors file that contains exactly the expected tensors.
+
+    Names, types, shapes (None: any) must match, and all numbers must be finite. Tensors that are
+    `optional` may be absent. The header is checked against `expected` and against the size of the
+    file before anything is allocated.
+
+    Raises:
+        CheckpointError: for the first mismatch, with the name of the file.
+    """
+    stored = validate_header(path, expected, optional)
+    try:
+        tensors = safetensors.torch.load_file(path)
+    except READ_ERRORS as error:
+        raise CheckpointError(f"{path} is damaged ({error}); use another checkpoint") from None
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise CheckpointError(
+                f"{path}: tensor {name!r} holds NaN or infinity; use another checkpoint"
+            )
+    return tensors if stored is expected else _upgrade_tensors(tensors, expected)
+
+
+def validate_header(path: Path, expected: Expected, optional: Set[str] = frozenset()) -> Expected:
+    """Check the header of a safetensors file against `expected`.
+
+    The library checks offsets, sizes and the length of the file. No tensor is allocated. Returns
+    `expected`, or what a file of version 0.1.0 contains instead.
+
+    Raises:
+        CheckpointError: for the first mismatch, with the name of the file.
+    """
+    _check_header_text(path)
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            stored = {name: (s.get_dtype(), tuple(s.get_shape())) for name, s in slices.items()}
+    except READ_ERRORS as error:
+        raise CheckpointError(f"{path} is damaged ({error}); use another checkpoint") from None
+    old = _old_tensors(expected)
+    if set(old) - optional <= set(stored) <= set(old) and old.keys() != expected.keys():
+        expected = old
+    if not set(expected) - optional <= set(stored) <= set(expected):
+        odd = sorted((set(stored) ^ set(expected)) - optional)[0]
+        verb = "lacks" if odd in expected else "holds the unexpected"
+        raise CheckpointError(
+            f"{path} {verb} tensor {odd[:80]!r}; it does not belong to this configuration"
+        )
+    for name, (dtype_name, stored_shape) in stored.items():
+        dtype, shape = expected[name]
+        if DTYPES.get(dtype_name) != dtype or shape not in (None, stored_shape):
+            expected_tensor = f"{dtype} {list(shape) if shape is not None else 'of any shape'}"
+            raise CheckpointError(
+                f"{path}: tensor {name!r} is {dtype_name} {short_repr(list(stored_shape))}, "
+                f"expected {expected_tensor}"
+            )
+    return expected
+
+
+def _check_header_text(path: Path) -> None:
+    """Raise CheckpointError for what the library accepts: a huge header, or a key that repeats."""
+    try:
+        with open(path, "rb") as file:
+            n_bytes = int.from_bytes(file.read(8), "little")
+            if n_bytes > MAX_HEADER_BYTES:
+                raise CheckpointError(
+                    f"{path}: its header claims {n_bytes:,} bytes; at most {MAX_HEADER_BYTES:,} "
+                    "are read"
+                )
+            parse_strict_json(file.read(n_bytes))
+    except OSError as error:
+        raise CheckpointError(f"could not read {path}: {error.strerror or error}") from None
+    except CheckpointError:
+        raise
+    except ValueError as error:
+        raise CheckpointError(
+            f"{path} has an invalid header ({error}); use another checkpoint"
+        ) from None
+
+
+def _old_tensors(expected: Expected) -> Expected:
+    """Return the tensors that version 0.1.0 stored: old names, keys and values in one tensor."""
+    old: Expected = {}
+    for name, (dtype, shape) in expected.items():
+        old_name = old_weight_name(name)
+        if shape and old_name in old:
+            shape = ((old[old_name][1] or (0,))[0] + shape[0], *shape[1:])
+        old[old_name] = dtype, shape
+    return old
+
+
+def _upgrade_tensors(tensors: Mapping[str, Tensor], expected: Expected) -> dict[str, Tensor]:
+    """Return the tensors of version 0.1.0 under their present names, as `expected`."""
+    upgraded: dict[str, Tensor] = {}
+    first_row: dict[str, int] = {}
+    for name, (_, shape) in expected.items():
+        old_name = old_weight_name(name)
+        if old_name not in tensors:  # optional
+            continue
+        tensor = tensors[old_name]
+        if shape and tensor.shape != shape:
+            start = first_row.get(old_name, 0)
+            first_row[old_name] = start + shape[0]
+            tensor = tensor[start : start + shape[0]]
+        upgraded[name] = tensor
+    return upgraded
+
+
+def serialize_tensors(tensors: Mapping[str, Tensor]) -> bytes:
+    """Serialize tensors as a safetensors file."""
+    return safetensors.torch.save(
+        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    )
