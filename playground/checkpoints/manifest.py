@@ -19,13 +19,8 @@ import playground
 from playground.architectures import ARCHITECTURES
 from playground.compat import upgrade_manifest
 from playground.models.config_fields import ConfigError, short_repr
-from playground.training.config import (
-    RunConfig,
-    SettingChange,
-    TaskConfig,
-    TrainConfig,
-    drop_foreign_defaults,
-)
+from playground.training.config import RunConfig, TaskConfig, TrainConfig, drop_foreign_defaults
+from playground.training.setting_changes import SettingChange
 
 SCHEMA_VERSION = 2
 MANIFEST_KEYS = {

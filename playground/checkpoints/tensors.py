@@ -44,7 +44,9 @@ def load_checked_tensors(
     try:
         tensors = safetensors.torch.load_file(path)
     except READ_ERRORS as error:
-        raise CheckpointError(f"{path} is damaged ({error}); use another checkpoint") from None
+        raise CheckpointError(
+            f"{path} is not a complete safetensors file ({error}); use another checkpoint"
+        ) from None
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise CheckpointError(
@@ -68,7 +70,9 @@ def validate_header(path: Path, expected: Expected, optional: Set[str] = frozens
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             stored = {name: (s.get_dtype(), tuple(s.get_shape())) for name, s in slices.items()}
     except READ_ERRORS as error:
-        raise CheckpointError(f"{path} is damaged ({error}); use another checkpoint") from None
+        raise CheckpointError(
+            f"{path} is not a complete safetensors file ({error}); use another checkpoint"
+        ) from None
     old = _old_tensors(expected)
     if set(old) - optional <= set(stored) <= set(old) and old.keys() != expected.keys():
         expected = old
@@ -106,7 +110,8 @@ def _check_header_text(path: Path) -> None:
         raise
     except ValueError as error:
         raise CheckpointError(
-            f"{path} has an invalid header ({error}); use another checkpoint"
+            f"{path} is not a complete safetensors file: its header is invalid ({error}); use "
+            "another checkpoint"
         ) from None
 
 

@@ -26,12 +26,12 @@ from playground.tasks import TASKS
 from playground.training.config import (
     RunConfig,
     TaskConfig,
-    config_at_step,
     default_max_length,
     field_named,
     section_of_field,
 )
 from playground.training.presets import PRESETS, architecture_preset, preset_config
+from playground.training.setting_changes import config_at_step
 
 from .common import (
     check_output_dir,

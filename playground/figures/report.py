@@ -34,7 +34,8 @@ from playground.runs.snapshot import SnapshotBuilder
 from playground.runs.weight_history import read_lines
 from playground.tasks import LOOKUP
 from playground.tasks.held_out import build_held_out_set
-from playground.training.config import RESULT_NEUTRAL_SETTINGS, field_named
+from playground.training.config import field_named
+from playground.training.setting_changes import RESULT_NEUTRAL_SETTINGS
 from playground.training.trainer import FINAL_EVAL_SIZE
 
 STYLE = Path(__file__).with_suffix(".css")

@@ -7,6 +7,7 @@ the model.
 from __future__ import annotations
 
 import re
+import secrets
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset, Features, Value  # type: ignore[import-untyped]
-from datasets.arrow_writer import ArrowWriter  # type: ignore[import-untyped]
+from datasets.exceptions import DatasetGenerationError  # type: ignore[import-untyped]
 from huggingface_hub import DatasetCardData
 
 from playground.checkpoints.manifest import Manifest
@@ -45,25 +46,31 @@ def training_dataset(config: RunConfig, steps: int, cache_dir: Path) -> Dataset:
     """Build the training set of the first `steps` updates.
 
     Each example has its step (from 1), and source and target as text. Sampled sequences of the
-    held-out set do not train, so they are left out. The examples are written directly to a file in
-    `cache_dir`, which must outlive the dataset. A GPU samples other sequences than a CPU: on
-    `device` auto, this machine's device counts. For a run that was resumed on the other kind of
-    device, the sequences cannot be reproduced.
+    held-out set do not train, so they are left out. The examples are in a file in `cache_dir`,
+    which must outlive the dataset. A GPU samples other sequences than a CPU: on `device` auto, this
+    machine's device counts. For a run that was resumed on the other kind of device, the sequences
+    cannot be reproduced.
 
     Raises:
         ValueError: for more examples than the limit, or a device that this machine lacks.
     """
     check_export_size(config, steps)
-    with tempfile.NamedTemporaryFile(
-        dir=cache_dir, prefix="train-", suffix=".arrow", delete=False
-    ) as file:
-        path = file.name
     task = config.task.load()
-    with ArrowWriter(features=FEATURES, path=path) as writer:
+
+    def examples() -> Iterator[dict[str, Any]]:
         for step, batch in enumerate(_training_batches(task, config, steps), start=1):
-            writer.write_batch(_columns(task, batch.select(batch.loss_weight_B > 0), step))
-        writer.finalize()
-    return Dataset.from_file(path)
+            columns = _columns(task, batch.select(batch.loss_weight_B > 0), step)
+            for values in zip(*columns.values(), strict=True):
+                yield dict(zip(columns, values, strict=True))
+
+    # The fingerprint names the cache file; the library would compute it from the pickled task.
+    fingerprint = secrets.token_hex(8)
+    try:
+        return Dataset.from_generator(
+            examples, features=FEATURES, cache_dir=str(cache_dir), fingerprint=fingerprint
+        )
+    except DatasetGenerationError as error:
+        raise (error.__cause__ or error) from None
 
 
 def evaluation_examples(manifest: Manifest) -> HeldOutSet:

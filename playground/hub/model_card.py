@@ -33,13 +33,8 @@ from playground.figures.training import cross_attention, save, training_curve
 from playground.tasks import EOS, LOOKUP
 from playground.tasks.held_out import HELD_OUT_FRACTION, HeldOutSet, build_held_out_set
 from playground.tasks.task import Task
-from playground.training.config import (
-    RESULT_NEUTRAL_SETTINGS,
-    RunConfig,
-    TaskConfig,
-    config_at_step,
-    field_named,
-)
+from playground.training.config import RunConfig, TaskConfig, field_named
+from playground.training.setting_changes import RESULT_NEUTRAL_SETTINGS, config_at_step
 from playground.training.trainer import FINAL_EVAL_SIZE
 
 from .client import HubError, ensure_repo, ensure_revision

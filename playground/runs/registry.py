@@ -32,9 +32,9 @@ from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.common.atomic_write import clean_up_stale, remedy
 from playground.common.env import env_number
 from playground.models.config_fields import ConfigError
-from playground.training.config import (
+from playground.training.config import RunConfig
+from playground.training.setting_changes import (
     MAX_CHANGES,
-    RunConfig,
     SettingChange,
     add_change,
     config_at_step,

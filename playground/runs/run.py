@@ -38,9 +38,9 @@ from playground.common.atomic_write import write_file
 from playground.common.devices import ZERO_GPU, is_zero_gpu
 from playground.compat import upgrade_run_record
 from playground.models.config_fields import short_repr
-from playground.training.config import (
+from playground.training.config import RunConfig
+from playground.training.setting_changes import (
     RESULT_NEUTRAL_SETTINGS,
-    RunConfig,
     SettingChange,
     config_at_step,
 )

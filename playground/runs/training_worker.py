@@ -48,7 +48,8 @@ from playground.checkpoints.tensors import serialize_tensors
 from playground.common.atomic_write import clean_up_stale, is_read_only, remove_dir
 from playground.evaluation import EvalResult
 from playground.models.config_fields import ConfigError
-from playground.training.config import RunConfig, SettingChange
+from playground.training.config import RunConfig
+from playground.training.setting_changes import SettingChange
 from playground.training.thread_tuning import ThreadTuner
 from playground.training.trainer import MAX_THREADS, Metrics, Trainer, TrainingDivergedError
 

@@ -6,14 +6,14 @@ This file does not import torch, because forms use it too.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from playground.architectures import ARCHITECTURES
 from playground.common.devices import ZERO_GPU
-from playground.compat import FOREIGN_DEFAULTS, setting_name, upgrade_settings
+from playground.compat import FOREIGN_DEFAULTS, upgrade_settings
 from playground.datasets.pairs import MAX_LENGTH, SHA256_PATTERN, validate_vocabulary
 from playground.models.base_config import BaseConfig
 from playground.models.config import ModelConfig
@@ -21,7 +21,6 @@ from playground.models.config_fields import (
     ConfigError,
     config_field,
     short_repr,
-    validate_field,
     validate_fields,
 )
 from playground.tasks import LOOKUP, TASKS, load_task
@@ -404,105 +403,6 @@ class RunConfig:
             * (4 * m.d_model + 8 * inside + 2 * d_ff + 4 * n_heads * width)
         )
         return 16 * m.parameter_count() + 4 * (training + scoring)
-
-
-# Settings that may change during a run. Speed is not a setting of the run: it only limits the speed
-# for viewers.
-MUTABLE_SETTINGS = ("learning_rate", "max_steps", "stop_at_exact_match", "speed", "num_threads")
-RESULT_NEUTRAL_SETTINGS = ("speed", "num_threads")  # those that do not affect what is learned
-MAX_CHANGES = 1000  # of a run
-MAX_SPEED = 1000.0  # steps per second; the maximum of a speed limit
-
-
-@dataclass(frozen=True)
-class SettingChange:
-    """A setting change during a run: from the update after `step` on, `setting` is `value`.
-
-    `learning_rate` is the base of the schedule, `max_steps` the length of the run,
-    `stop_at_exact_match` the exact match for early stopping, `speed` the maximum number of steps
-    per second (0: no limit).
-
-    Raises:
-        ConfigError: for a setting that cannot change, or an invalid value.
-    """
-
-    step: int
-    setting: str
-    value: float
-
-    def __post_init__(self) -> None:
-        if self.setting not in MUTABLE_SETTINGS:
-            raise ConfigError(
-                "setting",
-                f"{short_repr(self.setting)} cannot change during a run; these can: "
-                f"{', '.join(MUTABLE_SETTINGS)}",
-            )
-        if type(self.step) is not int or not 0 <= self.step < 2**31:
-            raise ConfigError(
-                "step",
-                f"step is {short_repr(self.step)}; it must be a whole number from 0 to "
-                "2,147,483,647",
-            )
-        value = self.value
-        if self.setting == "speed":
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int | float)
-                or not 0 <= value <= MAX_SPEED
-            ):
-                raise ConfigError(
-                    "speed",
-                    f"speed is {short_repr(value)}; it must be a number of steps per second from 0 "
-                    f"(full speed) to 1,000",
-                )
-            value = float(value)
-        else:
-            value = validate_field(TrainConfig.__dataclass_fields__[self.setting], value)
-        object.__setattr__(self, "value", value)
-
-    @classmethod
-    def parse(cls, lines: Any) -> list[SettingChange]:
-        """Parse the changes that `to_list` wrote, from untrusted input.
-
-        Raises:
-            ValueError: for an invalid list of changes.
-        """
-        if isinstance(lines, list) and len(lines) > MAX_CHANGES:
-            raise ValueError(
-                f"there are {len(lines):,} changes; at most {MAX_CHANGES:,} are accepted"
-            )
-        if not isinstance(lines, list) or not all(
-            isinstance(line, list) and len(line) == 3 for line in lines
-        ):
-            raise ValueError(
-                f"changes are {short_repr(lines)}; they must be a list of [step, setting, value]"
-            )
-        changes = (
-            cls(step, setting_name(setting) if isinstance(setting, str) else setting, value)
-            for step, setting, value in lines
-        )
-        return sorted(changes, key=lambda change: change.step)
-
-    def to_list(self) -> list[Any]:
-        return [self.step, self.setting, self.value]
-
-
-def add_change(changes: Iterable[SettingChange], change: SettingChange) -> list[SettingChange]:
-    """Add a change in order of steps; it replaces later changes of the same setting."""
-    remaining = [
-        each for each in changes if each.setting != change.setting or each.step < change.step
-    ]
-    return sorted([*remaining, change], key=lambda each: each.step)
-
-
-def config_at_step(
-    training: TrainConfig, changes: Iterable[SettingChange], step: int
-) -> TrainConfig:
-    """Return the settings in effect for the update after `step`, without speed."""
-    values: dict[str, Any] = {
-        c.setting: c.value for c in changes if c.step <= step and c.setting != "speed"
-    }
-    return dataclasses.replace(training, **values) if values else training
 
 
 SECTIONS: dict[str, tuple[Any, ...]] = {

@@ -16,7 +16,7 @@ from playground.common.devices import usable_cores
 from playground.common.env import env_number
 from playground.tasks.held_out import sample_training_batch
 
-from .config import MAX_CHANGES
+from .setting_changes import MAX_CHANGES
 from .trainer import Trainer
 
 # A fixed number instead of measurements, for servers with many users; 0 measures.

@@ -22,11 +22,12 @@ from playground.tasks import LOOKUP, PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set, sample_training_batch
 from playground.tasks.task import Batch
 
-from .config import MAX_CHANGES, RunConfig, SettingChange, TrainConfig, add_change, config_at_step
+from .config import RunConfig, TrainConfig
 from .cuda_graphs import RING_SIZE, CudaGraphSteps, StepResult
 from .distributed import SINGLE_PROCESS, DistributedContext
 from .lr_schedule import learning_rate_at
 from .optimizers import build_optimizer, has_step_count, optimizer_state_keys
+from .setting_changes import MAX_CHANGES, SettingChange, add_change, config_at_step
 from .train_step import train_step
 
 FINAL_EVAL_SIZE = 2000  # held-out sequences of a final evaluation

@@ -18,8 +18,9 @@ from playground.common.devices import ZERO_GPU, is_zero_gpu
 from playground.runs.registry import CLIENT_ADDRESS, Registry
 from playground.runs.run import UserError
 from playground.tasks import LOOKUP, TASKS
-from playground.training.config import RunConfig, SettingChange
+from playground.training.config import RunConfig
 from playground.training.presets import PRESETS
+from playground.training.setting_changes import SettingChange
 
 from .datasets_api import panel_state
 from .live_api import live_view

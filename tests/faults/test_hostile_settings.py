@@ -18,14 +18,8 @@ from playground.checkpoints.manifest import CheckpointError, Manifest, read_mani
 from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError
 from playground.runs.memory import ensure_memory_available
-from playground.training.config import (
-    MUTABLE_SETTINGS,
-    SECTIONS,
-    RunConfig,
-    SettingChange,
-    field_named,
-    section_of_field,
-)
+from playground.training.config import SECTIONS, RunConfig, field_named, section_of_field
+from playground.training.setting_changes import MUTABLE_SETTINGS, SettingChange
 from playground.ui.runs_api import (
     MAX_SETTINGS_LENGTH,
     describe_config,

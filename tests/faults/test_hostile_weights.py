@@ -161,7 +161,7 @@ HANDMADE = {
     "reversed offsets": (described(data_offsets=[416, 0]), "invalid offset for tensor"),
     "no JSON": (
         lambda header, data: join(b"\x80\x04hello, I am a pickle", data),
-        "has an invalid header",
+        "its header is invalid",
     ),
     "a tensor missing": (one_missing, "lacks tensor"),
     "a tensor too many": (one_more, "holds the unexpected tensor 'payload'"),

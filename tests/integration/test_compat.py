@@ -20,7 +20,8 @@ from playground.experiments.service import ExperimentService
 from playground.runs.registry import Registry
 from playground.runs.run import owner_id
 from playground.tasks.task import Batch
-from playground.training.config import RunConfig, SettingChange
+from playground.training.config import RunConfig
+from playground.training.setting_changes import SettingChange
 from playground.ui.runs_api import parse_settings
 from tests.support.app_server import wait_for
 

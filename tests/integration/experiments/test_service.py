@@ -16,7 +16,8 @@ from playground.runs.registry import Registry
 from playground.runs.run import WEIGHTS_EVICTED, UserError
 from playground.runs.storage_quota import all_weights
 from playground.runs.worker_process import warm_up
-from playground.training.config import RunConfig, SettingChange
+from playground.training.config import RunConfig
+from playground.training.setting_changes import SettingChange
 from tests.support.app_server import wait_for
 
 SMALL = {

@@ -96,10 +96,9 @@ def test_the_rows_are_those_that_a_trainer_consumes_in_its_order(
 def test_longer_training_set_extends_shorter_one_in_its_own_file(tmp_path, small_run):
     few, more = training_dataset(small_run, 3, tmp_path), training_dataset(small_run, 5, tmp_path)
     assert more.to_list()[: len(few)] == few.to_list()
-    assert {file["filename"] for each in (few, more) for file in each.cache_files} == {
-        str(path) for path in tmp_path.iterdir()
-    }
-    assert len(list(tmp_path.iterdir())) == 2
+    paths = {file["filename"] for each in (few, more) for file in each.cache_files}
+    assert paths == {str(path) for path in tmp_path.rglob("*.arrow")}
+    assert len(paths) == 2
 
 
 def test_torchs_own_generator_is_left_alone(tmp_path, small_run):

@@ -352,10 +352,13 @@ def hostile(hub, published):
         ),
         "altered": ({"model.safetensors": with_first_weight(weights, 0.5)}, "its checksum differs"),
         "other-shapes": ({"model.safetensors": other}, "expected torch.float32"),
-        "cut-off": ({"model.safetensors": weights[:-4]}, "cut off"),
-        "empty": ({"model.safetensors": b""}, "cut off or not a safetensors file"),
-        "pickle": ({"model.safetensors": PICKLE}, "not a safetensors file"),
-        "cut-state": ({"training.safetensors": published["training.safetensors"][:-4]}, "cut off"),
+        "cut-off": ({"model.safetensors": weights[:-4]}, "not a complete safetensors file"),
+        "empty": ({"model.safetensors": b""}, "not a complete safetensors file"),
+        "pickle": ({"model.safetensors": PICKLE}, "its header claims"),
+        "cut-state": (
+            {"training.safetensors": published["training.safetensors"][:-4]},
+            "not a complete safetensors file",
+        ),
         "metrics": ({"metrics.jsonl": b'{"step": 1, "loss": NaN}\n'}, "metrics.jsonl, line 1"),
         "too-few-metrics": (
             {"metrics.jsonl": json.dumps(many[0]).encode()},

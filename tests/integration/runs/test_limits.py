@@ -30,8 +30,9 @@ from playground.runs.run import HISTORY_THINNED, WEIGHTS_EVICTED, Run, UserError
 from playground.runs.storage_quota import directory_size, surplus_weights
 from playground.runs.weight_history import read_lines, state_steps, weight_steps
 from playground.runs.worker_process import usable_cores, warm_up
-from playground.training.config import RunConfig, SettingChange
+from playground.training.config import RunConfig
 from playground.training.presets import PRESETS, preset_config
+from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer
 from playground.ui.matched_parameters import train_families
 from playground.ui.runs_api import _run_action

@@ -26,7 +26,8 @@ from playground.runs.registry import MAX_QUEUED_PER_OWNER, UNDO_TTL_S, Registry
 from playground.runs.run import MAX_NAME_LENGTH, Run, UserError, owner_id
 from playground.runs.weight_history import read_lines, state_steps, weight_steps, weights_path
 from playground.runs.worker_process import WorkerProcess, warm_up
-from playground.training.config import RunConfig, SettingChange
+from playground.training.config import RunConfig
+from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 
@@ -812,7 +813,8 @@ def test_workers_save_after_server_kill_and_next_server_resumes(serve, tmp_path)
 import sys, time
 from pathlib import Path
 from playground.runs.registry import Registry
-from playground.training.config import SettingChange, RunConfig
+from playground.training.config import RunConfig
+from playground.training.setting_changes import SettingChange
 if __name__ == "__main__":
     registry = Registry(Path({str(tmp_path)!r}), slots=1)
     config = RunConfig.from_flat({SMALL | {"max_steps": 60, "dropout": 0.1}!r})

@@ -23,7 +23,8 @@ from playground.runs.zerogpu import (
     run_slice,
     zerogpu_decorated,
 )
-from playground.training.config import RunConfig, SettingChange
+from playground.training.config import RunConfig
+from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer, resolve_device
 from playground.ui.training_form import component_for
 from tests.support.app_server import ROOT, AppServer, wait_for

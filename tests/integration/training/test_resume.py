@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint
 from playground.checkpoints.manifest import CheckpointError
-from playground.training.config import SettingChange
+from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer
 from tests.support.trainer_fingerprint import fingerprint
 
@@ -31,7 +31,8 @@ TRAIN = """
 import json, os, signal, sys
 from pathlib import Path
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.training.config import SettingChange, RunConfig
+from playground.training.config import RunConfig
+from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer
 from tests.support.trainer_fingerprint import fingerprint
 order = json.loads(sys.argv[1])

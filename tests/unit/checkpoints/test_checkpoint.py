@@ -24,7 +24,7 @@ from playground.checkpoints.checkpoint import (
 from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.evaluation import evaluate
 from playground.tasks.held_out import build_held_out_set
-from playground.training.config import SettingChange
+from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Metrics, Trainer
 from tests.support.trainer_fingerprint import fingerprint
 
@@ -695,7 +695,7 @@ def test_a_giant_header_is_refused_unread(folder, length):
     header, data = split(path)
     path.write_bytes(join(header, data, length))
     os.truncate(path, 3_000_000_000)  # sparse: it takes no space on disk
-    problem = "has an invalid header" if length < 2 else f"its header claims {length:,} bytes"
+    problem = "its header is invalid" if length < 2 else f"its header claims {length:,} bytes"
     assert problem in refusal(folder)
 
 

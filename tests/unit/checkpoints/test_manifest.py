@@ -8,7 +8,8 @@ from playground.checkpoints.manifest import (
     parse_strict_json,
     read_manifest,
 )
-from playground.training.config import SettingChange, TrainConfig
+from playground.training.config import TrainConfig
+from playground.training.setting_changes import SettingChange
 
 SCORES = {
     "n": 4,

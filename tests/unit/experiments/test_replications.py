@@ -16,8 +16,8 @@ from playground.experiments.replications import (
 )
 from playground.models.config_fields import ConfigError
 from playground.runs.run import Run
-from playground.training.config import SettingChange
 from playground.training.lr_schedule import learning_rate_at
+from playground.training.setting_changes import SettingChange
 
 
 def test_every_claim_has_source_criterion_deviations_and_command():

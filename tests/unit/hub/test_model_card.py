@@ -21,8 +21,9 @@ from playground.hub.client import HubError
 from playground.hub.model_card import read_scores, training_command, write_card
 from playground.tasks import load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out
-from playground.training.config import RunConfig, SettingChange
+from playground.training.config import RunConfig
 from playground.training.presets import preset_config
+from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer
 from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
 

@@ -16,7 +16,8 @@ from playground.runs.run import (
     to_summary,
 )
 from playground.runs.weight_history import WeightHistory, weights_path
-from playground.training.config import RunConfig, SettingChange
+from playground.training.config import RunConfig
+from playground.training.setting_changes import SettingChange
 from tests.support.app_server import wait_for
 
 SMALL = {

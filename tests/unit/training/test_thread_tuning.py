@@ -5,7 +5,8 @@ from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint
 from playground.common import devices
 from playground.runs.worker_process import usable_cores
 from playground.training import thread_tuning
-from playground.training.config import RunConfig, SettingChange
+from playground.training.config import RunConfig
+from playground.training.setting_changes import SettingChange
 from playground.training.thread_tuning import (
     ThreadTuner,
     benchmark_thread_counts,

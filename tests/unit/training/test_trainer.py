@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from playground.tasks.held_out import build_held_out_set, sample_training_batch
-from playground.training.config import SettingChange
+from playground.training.setting_changes import SettingChange
 from playground.training.train_step import global_grad_norm as joint_norm
 from playground.training.trainer import Metrics, Trainer, TrainingDivergedError, resolve_device
 from tests.support.trainer_fingerprint import fingerprint
