@@ -6,6 +6,7 @@ New letter of shapes: W the tokens of a sequence that holds source and target.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -45,12 +46,12 @@ class CausalLM(TeacherForcedModel):
     @torch.no_grad()
     def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         check_lengths(self.config, source_BS, max_tokens)
-
-        def next_token(decoder_input_BT: Tensor) -> Tensor:
-            return self.target_logits(source_BS, decoder_input_BT)[:, -1]
-
         with eval_mode(self):
-            return greedy_decode(next_token, source_BS, max_tokens)
+            return greedy_decode(self.next_token(source_BS, max_tokens), source_BS, max_tokens)
+
+    def next_token(self, source_BS: Tensor, max_tokens: int) -> Callable[[Tensor], Tensor]:
+        """Return the function that `greedy_decode` calls for the logits of the next token."""
+        return lambda decoder_input_BT: self.target_logits(source_BS, decoder_input_BT)[:, -1]
 
     @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:
@@ -68,6 +69,16 @@ class DecoderOnlyLM(DecoderOnly, CausalLM):
     """The decoder-only transformer from scratch."""
 
     config: DecoderOnlyConfig
+
+    def next_token(self, source_BS: Tensor, max_tokens: int) -> Callable[[Tensor], Tensor]:
+        cache = self.new_cache(len(source_BS), source_BS.shape[1] + max_tokens)
+
+        def next_token(decoder_input_BT: Tensor) -> Tensor:
+            tokens_BW = concat_source_and_target(source_BS, decoder_input_BT[:, 1:])
+            new_BT = tokens_BW[:, cache[0].length :]
+            return self(new_BT, cache=cache, is_token_BW=tokens_BW != PAD)[:, -1]
+
+        return next_token
 
 
 def left_pad(source_BS: Tensor) -> Tensor:

@@ -32,6 +32,7 @@ PACKAGE_FILES = {
     "base_config.py",
     "automodel.py",
     "automodel_base.py",
+    "automodel_cache.py",
     "automodel_decoder_only.py",
     "automodel_encoder_only.py",
     "automodel_generation.py",

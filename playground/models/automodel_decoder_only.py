@@ -14,14 +14,17 @@ from torch import Tensor, nn
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    Cache,
+    DynamicCache,
     GenerationConfig,
     GenerationMixin,
     PreTrainedModel,
     StoppingCriteriaList,
 )
-from transformers.modeling_outputs import CausalLMOutput
+from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from .automodel_base import (
+    PAD,
     SPECIAL_TOKEN_IDS,
     ArchitectureConfig,
     MaxPositionsCriteria,
@@ -29,6 +32,7 @@ from .automodel_base import (
     check_length,
     cross_entropy,
 )
+from .automodel_cache import LayerCache
 from .decoder_only import DecoderOnly, DecoderOnlyEmbedding
 from .embeddings import sinusoidal_positions
 from .variant_configs import DecoderOnlyConfig
@@ -46,9 +50,7 @@ class PlaygroundDecoderOnlyConfig(ArchitectureConfig):
 
     def default_generation_config(self) -> GenerationConfig:
         """Return the default generation: greedy, up to the last position."""
-        return GenerationConfig(
-            **SPECIAL_TOKEN_IDS, max_new_tokens=self.max_positions, use_cache=False
-        )
+        return GenerationConfig(**SPECIAL_TOKEN_IDS, max_new_tokens=self.max_positions)
 
 
 class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
@@ -71,6 +73,7 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
             if config.tie_output_embeddings
             else {}
         )
+        self.n_layers = self.network.config.n_layers
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -104,27 +107,46 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        use_cache: bool | None = None,
         output_attentions: bool | None = None,
         **unused: Any,
-    ) -> CausalLMOutput:
+    ) -> CausalLMOutputWithPast:
         """Return the logits (BWV) of the token that follows each position.
 
         With `labels` (BW), the mean cross-entropy is returned as well. As in transformers, labels
-        are the sequence itself, with -100 at positions that the loss ignores.
+        are the sequence itself, with -100 at positions that the loss ignores. With `use_cache` or
+        `past_key_values`, `input_ids` follow the tokens of the cache, which is extended and
+        returned; `attention_mask` then describes cached and new tokens. In training mode there is
+        no cache, because dropout would stay in it.
 
         Raises:
             ValueError: for sequences longer than the model has positions for.
         """
-        check_length("input_ids", input_ids, self.max_sequence_length)
+        cache = None
+        if not self.training and (use_cache or past_key_values is not None):
+            cache = past_key_values if past_key_values is not None else DynamicCache()
+        n_cached = 0 if cache is None else int(cache.get_seq_length())
+        check_length("input_ids", input_ids, self.max_sequence_length, n_cached)
+        if attention_mask is None:
+            attention_mask = F.pad(input_ids != PAD, (n_cached, 0), value=True)
         weights: list[Tensor] | None = [] if output_attentions else None
-        logits_BWV = self.network(apply_attention_mask(input_ids, attention_mask), weights)
+        logits_BWV = self.network(
+            apply_attention_mask(input_ids, attention_mask[:, n_cached:]),
+            weights,
+            None if cache is None else [LayerCache(cache, i) for i in range(self.n_layers)],
+            attention_mask != 0,
+        )
         loss = (
             None
             if labels is None
             else cross_entropy(logits_BWV, F.pad(labels[:, 1:], (0, 1), value=0))
         )
-        return CausalLMOutput(
-            loss=loss, logits=logits_BWV, attentions=tuple(weights) if weights is not None else None
+        return CausalLMOutputWithPast(
+            loss=loss,
+            logits=logits_BWV,
+            past_key_values=cache,
+            attentions=tuple(weights) if weights is not None else None,
         )
 
     def generate(
@@ -142,13 +164,18 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        use_cache: bool | None = None,
         output_attentions: bool | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return the inputs of a step: the whole sequence, since there is no cache."""
+        """Return the inputs of a step: only the tokens that are not in the cache yet."""
+        n_cached = 0 if past_key_values is None else int(past_key_values.get_seq_length())
         return {
-            "input_ids": input_ids,
+            "input_ids": input_ids[:, n_cached:],
             "attention_mask": attention_mask,
+            "past_key_values": past_key_values,
+            "use_cache": use_cache,
             "output_attentions": output_attentions,
         }
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor, nn
-from transformers import Cache, EncoderDecoderCache
+from transformers import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
 from .attention import padding_mask
 from .automodel_base import apply_attention_mask, check_length
-from .layers import KVCache
+from .automodel_cache import LayerCache
 from .transformer import AttentionWeights, Transformer
 
 
@@ -41,19 +41,6 @@ class EncoderForGenerate(nn.Module):
         )
         attentions = None if record is None else tuple(record.encoder)
         return BaseModelOutput(last_hidden_state=memory_BSD, attentions=attentions)
-
-
-class LayerCache(KVCache):
-    """One decoder layer's part of a transformers cache, which beam search can reorder."""
-
-    def __init__(self, cache: Cache, layer: int) -> None:
-        self.cache, self.layer = cache, layer
-        self.length = int(cache.get_seq_length(layer))
-
-    def append(self, key_BGTK: Tensor, value_BGTK: Tensor) -> tuple[Tensor, Tensor]:
-        self.length += key_BGTK.shape[2]
-        key_BGMK, value_BGMK = self.cache.update(key_BGTK, value_BGTK, self.layer)
-        return key_BGMK[:, :, : self.length], value_BGMK[:, :, : self.length]
 
 
 def decode_with_cache(

@@ -6,13 +6,14 @@ New letter of shapes: W the tokens of a sequence that holds source and target.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from .attention import causal_mask, padding_mask
 from .embeddings import build_token_embedding, sinusoidal_positions
-from .layers import EncoderLayer, build_norm
+from .layers import EncoderLayer, KVCache, build_norm
 from .variant_configs import DecoderOnlyConfig
 
 
@@ -40,10 +41,12 @@ class DecoderOnlyEmbedding(nn.Module):
             )
             self.register_buffer("position_embedding", sinusoidal_PD, persistent=False)
 
-    def forward(self, tokens_BT: Tensor) -> Tensor:
+    def forward(self, tokens_BT: Tensor, is_token_BW: Tensor) -> Tensor:
+        """Return the vectors (BTD) of the last T of the positions that `is_token_BW` describes."""
         x_BTD = self.token_embedding(tokens_BT) * self.scale
         if self.position_embedding is not None:
-            x_BTD = x_BTD + self.position_embedding[left_padded_position_ids(tokens_BT)]
+            position_BT = left_padded_position_ids(is_token_BW)[:, -tokens_BT.shape[1] :]
+            x_BTD = x_BTD + self.position_embedding[position_BT]
         return self.dropout(x_BTD)
 
 
@@ -67,23 +70,41 @@ class DecoderOnly(nn.Module):
         if config.tie_output_embeddings:
             self.output_proj.weight = self.embedding.token_embedding.weight
 
-    def forward(self, tokens_BT: Tensor, weights: list[Tensor] | None = None) -> Tensor:
-        """Return the logits (BWV) of the token that follows each position.
+    def forward(
+        self,
+        tokens_BT: Tensor,
+        weights: list[Tensor] | None = None,
+        cache: Sequence[KVCache] | None = None,
+        is_token_BW: Tensor | None = None,
+    ) -> Tensor:
+        """Return the logits (BTV) of the token that follows each position.
 
-        Each layer appends its attention weights (BHWW) to `weights`. Left padding attends to itself
-        only; a row of the mask with no True entry would make the softmax NaN.
+        Each layer appends its attention weights (BHTW) to `weights`. With a `cache`, tokens_BT are
+        the new tokens only, and `is_token_BW` marks the tokens among all W positions, cached ones
+        first; without a cache, W = T. Left padding attends to itself only; a row of the mask with
+        no True entry would make the softmax NaN.
         """
-        length = tokens_BT.shape[1]
-        identity_TT = torch.eye(length, dtype=torch.bool, device=tokens_BT.device)
-        attn_mask = causal_mask(length, tokens_BT.device) & padding_mask(tokens_BT) | identity_TT
-        x_BTD = self.embedding(tokens_BT)
-        for layer in self.layers:
-            x_BTD, weights_BHTT = layer(x_BTD, attn_mask, need_weights=weights is not None)
+        if is_token_BW is None:
+            is_token_BW = tokens_BT != 0
+        length, n_cached = is_token_BW.shape[1], is_token_BW.shape[1] - tokens_BT.shape[1]
+        causal_TW = causal_mask(length, tokens_BT.device)[n_cached:]
+        identity_TW = torch.eye(length, dtype=torch.bool, device=tokens_BT.device)[n_cached:]
+        attn_mask = causal_TW & padding_mask(is_token_BW) | identity_TW
+        x_BTD = self.embedding(tokens_BT, is_token_BW)
+        for i, layer in enumerate(self.layers):
+            x_BTD, weights_BHTW = layer(
+                x_BTD, attn_mask, cache[i] if cache else None, need_weights=weights is not None
+            )
             if weights is not None:
-                weights.append(weights_BHTT)
+                weights.append(weights_BHTW)
         return self.output_proj(self.norm(x_BTD))
 
+    def new_cache(self, batch_size: int, n_positions: int) -> list[KVCache]:
+        """Allocate the caches of all layers, for `n_positions` tokens."""
+        like = self.output_proj.weight  # the same device and type
+        return [KVCache(self.config, batch_size, n_positions, like) for _ in self.layers]
 
-def left_padded_position_ids(tokens_BT: Tensor) -> Tensor:
-    """Return the position ids (BW) from the first token on; left padding has 0."""
-    return ((tokens_BT != 0).cumsum(1) - 1).clamp(min=0)
+
+def left_padded_position_ids(tokens_BW: Tensor) -> Tensor:
+    """Return the position ids (BW) from the first token on; left padding (0) has 0."""
+    return ((tokens_BW != 0).cumsum(1) - 1).clamp(min=0)

@@ -42,39 +42,10 @@ class ResidualNorm(nn.Module):
         return sum_BSD if self.norm_first else self.norm(sum_BSD)
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention, then the feed-forward network.
-
-    A decoder layer without cross-attention has the same parts. With `causal`, T5's position bias
-    uses all buckets for the past; the caller still passes the causal mask.
-    """
-
-    def __init__(self, config: StackConfig, causal: bool = False) -> None:
-        super().__init__()
-        self.self_attn = MultiHeadAttention(config, build_position_encoding(config, causal))
-        self.self_attn_residual = ResidualNorm(config)
-        self.feed_forward = build_feed_forward(config)
-        self.feed_forward_residual = ResidualNorm(config)
-
-    def forward(
-        self, x_BSD: Tensor, attn_mask: Tensor | None, need_weights: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return the output (BSD) and, if `need_weights`, the attention weights (BHSS)."""
-        y_BSD = self.self_attn_residual.sublayer_input(x_BSD)
-        key_BGSK, value_BGSK = self.self_attn.project_kv(y_BSD)
-        y_BSD, weights_BHSS = self.self_attn(
-            y_BSD, key_BGSK, value_BGSK, attn_mask, need_weights=need_weights
-        )
-        x_BSD = self.self_attn_residual.add(x_BSD, y_BSD)
-
-        y_BSD = self.feed_forward(self.feed_forward_residual.sublayer_input(x_BSD))
-        return self.feed_forward_residual.add(x_BSD, y_BSD), weights_BHSS
-
-
 class KVCache:
-    """Key-value cache of one decoder layer, for the target positions decoded so far.
+    """Key-value cache of one layer, for the positions decoded so far.
 
-    The tensors are allocated once, for the longest target.
+    The tensors are allocated once, for the longest sequence.
     """
 
     def __init__(
@@ -92,6 +63,44 @@ class KVCache:
         self.key_BGMK[:, :, start : self.length] = key_BGTK
         self.value_BGMK[:, :, start : self.length] = value_BGTK
         return self.key_BGMK[:, :, : self.length], self.value_BGMK[:, :, : self.length]
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then the feed-forward network.
+
+    A decoder layer without cross-attention has the same parts. With `causal`, T5's position bias
+    uses all buckets for the past; the caller still passes the causal mask.
+    """
+
+    def __init__(self, config: StackConfig, causal: bool = False) -> None:
+        super().__init__()
+        self.self_attn = MultiHeadAttention(config, build_position_encoding(config, causal))
+        self.self_attn_residual = ResidualNorm(config)
+        self.feed_forward = build_feed_forward(config)
+        self.feed_forward_residual = ResidualNorm(config)
+
+    def forward(
+        self,
+        x_BSD: Tensor,
+        attn_mask: Tensor | None,
+        cache: KVCache | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the output (BSD) and, if `need_weights`, the attention weights (BHSM).
+
+        With a `cache`, x_BSD holds only the new positions; without one, M = S.
+        """
+        y_BSD = self.self_attn_residual.sublayer_input(x_BSD)
+        key_BGMK, value_BGMK = self.self_attn.project_kv(y_BSD, cache.length if cache else 0)
+        if cache is not None:
+            key_BGMK, value_BGMK = cache.append(key_BGMK, value_BGMK)
+        y_BSD, weights_BHSM = self.self_attn(
+            y_BSD, key_BGMK, value_BGMK, attn_mask, need_weights=need_weights
+        )
+        x_BSD = self.self_attn_residual.add(x_BSD, y_BSD)
+
+        y_BSD = self.feed_forward(self.feed_forward_residual.sublayer_input(x_BSD))
+        return self.feed_forward_residual.add(x_BSD, y_BSD), weights_BHSM
 
 
 class DecoderLayer(nn.Module):

@@ -45,6 +45,7 @@ PUBLISHED = [
     "attention.py",
     "automodel.py",
     "automodel_base.py",
+    "automodel_cache.py",
     "automodel_generation.py",
     "base_config.py",
     "config.json",

@@ -25,6 +25,7 @@ COMPARING = {f"comparison/{path.name}" for path in (HOUSE / "comparison").glob("
 AUTOMODELS = (
     "",
     "_base",
+    "_cache",
     "_decoder_only",
     "_encoder_only",
     "_generation",

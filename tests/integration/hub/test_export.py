@@ -35,6 +35,7 @@ CODE = {
     "attention.py",
     "automodel.py",
     "automodel_base.py",
+    "automodel_cache.py",
     "automodel_generation.py",
     "base_config.py",
     "config.py",

@@ -1,8 +1,16 @@
 import pytest
 import torch
 
+from playground.models.automodel_decoder_only import (
+    PlaygroundDecoderOnlyConfig,
+    PlaygroundDecoderOnlyForCausalLM,
+)
 from playground.models.config_fields import ConfigError
-from playground.models.decoder_only import DecoderOnly, left_padded_position_ids
+from playground.models.decoder_only import (
+    DecoderOnly,
+    DecoderOnlyEmbedding,
+    left_padded_position_ids,
+)
 from playground.models.variant_configs import DecoderOnlyConfig
 
 
@@ -72,3 +80,43 @@ def test_places_that_only_an_encoder_decoder_has_are_refused():
             match="choose one of learned, sinusoidal, none",
         ):
             model(position_type=positions)
+
+
+@pytest.mark.parametrize("position_type", ["learned", "sinusoidal", "none", "rope", "alibi", "t5"])
+@torch.no_grad()
+def test_logits_with_a_cache_equal_those_without(position_type):
+    decoder = model(position_type=position_type)
+    tokens_BW = torch.tensor([[3, 4, 5, 2, 4, 3], [0, 0, 6, 2, 5, 5]])
+    cache = decoder.new_cache(batch_size=2, n_positions=6)
+    parts = [
+        decoder(tokens_BW[:, start:end], cache=cache, is_token_BW=tokens_BW[:, :end] != 0)
+        for start, end in [(0, 3), (3, 4), (4, 6)]
+    ]
+    torch.testing.assert_close(torch.cat(parts, dim=1), decoder(tokens_BW), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3}])
+@torch.no_grad()
+def test_published_model_generates_with_a_cache_one_position_at_a_time(monkeypatch, options):
+    torch.manual_seed(0)
+    published = PlaygroundDecoderOnlyForCausalLM(
+        PlaygroundDecoderOnlyConfig(d_model=16, n_heads=2, d_ff=16)
+    ).eval()
+    n_positions = []
+    embed = DecoderOnlyEmbedding.forward
+
+    def count_positions(self, tokens_BT, is_token_BW):
+        n_positions.append(tokens_BT.shape[1])
+        return embed(self, tokens_BT, is_token_BW)
+
+    monkeypatch.setattr(DecoderOnlyEmbedding, "forward", count_positions)
+    prompt = {
+        "input_ids": torch.tensor([[3, 4, 5, 2], [0, 0, 6, 2]]),
+        "attention_mask": torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]]),
+    }
+    options = options | {"max_new_tokens": 6, "suppress_tokens": [2]}
+    cached = published.generate(**prompt, **options)
+    assert n_positions == [4, 1, 1, 1, 1, 1]
+    n_positions.clear()
+    assert torch.equal(published.generate(**prompt, **options, use_cache=False), cached)
+    assert n_positions == [4, 5, 6, 7, 8, 9]
