@@ -3,28 +3,29 @@
 The layers of the package, lowest first. A module imports only from layers below its own, or from
 its own folder.
 
-    0  tasks/         vocabulary, batches, tasks, the held-out set
+    0  errors         errors that a user can correct
     0  models/        the transformer from scratch
     0  compat         names of version 0.1.0, accepted for one release
+    1  tasks/         vocabulary, batches, tasks, the held-out set
     1  common/        atomic writes, environment, devices, statistics, logs, storage
-    1  generation     generation token by token, with a key-value cache
-    2  architectures/ the models that the Trainer trains
-    2  datasets/      datasets from users: sources, checks, storage, their task
-    3  evaluation     exact match and token accuracy on held-out sequences
-    4  training/      settings, presets, the Trainer
-    5  checkpoints/   saving, loading and resuming; every file is checked before use
-    6  inspection/    attention weights, ablation, activation patching, the logit lens
-    7  runs/          a worker process per run, the run registry, model inspection
-    8  figures/       figures for papers and model cards
-    8  experiments/   experiments, length generalization, published claims
-    8  lessons/       lessons with measurements, and models with a bug to find
-    9  hub/           publishing and downloading models, a task's data as a dataset
-   10  comparison/    benchmarks of pretrained models, fine-tuning, probing
-   11  ui/            the page and its server
-   12  cli/           the commands of the command line
-   13  __main__       the entry point of `python -m playground`
-   13  examples/      programs that use a served page
-   14  entry_point    the command of an installed package
+    2  generation     generation token by token, with a key-value cache
+    3  architectures/ the models that the Trainer trains
+    3  datasets/      datasets from users: sources, checks, storage, their task
+    4  evaluation     exact match and token accuracy on held-out sequences
+    5  training/      settings, presets, the Trainer
+    6  checkpoints/   saving, loading and resuming; every file is checked before use
+    7  inspection/    attention weights, ablation, activation patching, the logit lens
+    8  runs/          a worker process per run, the run registry, model inspection
+    9  figures/       figures for papers and model cards
+    9  experiments/   experiments, length generalization, published claims
+    9  lessons/       lessons with measurements, and models with a bug to find
+   10  hub/           publishing and downloading models, a task's data as a dataset
+   11  comparison/    benchmarks of pretrained models, fine-tuning, probing
+   12  ui/            the page and its server
+   13  cli/           the commands of the command line
+   14  __main__       the entry point of `python -m playground`
+   14  examples/      programs that use a served page
+   15  entry_point    the command of an installed package
 """
 
 from pathlib import Path

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import playground
 from playground.architectures import ARCHITECTURES
 from playground.compat import upgrade_manifest
+from playground.errors import UserError
 from playground.models.config_fields import ConfigError, short_repr
 from playground.training.config import RunConfig, TaskConfig, TrainConfig, drop_foreign_defaults
 from playground.training.setting_changes import SettingChange
@@ -43,7 +44,7 @@ MAX_ENTRY_CHARS = 200  # characters
 MAX_JSON_BYTES = 1_000_000  # bytes; a valid file has about 2,000
 
 
-class CheckpointError(ValueError):
+class CheckpointError(UserError):
     """A checkpoint cannot be read or written; the message has the file, problem and remedy."""
 
 

@@ -100,8 +100,8 @@ def _check_header_text(path: Path) -> None:
             n_bytes = int.from_bytes(file.read(8), "little")
             if n_bytes > MAX_HEADER_BYTES:
                 raise CheckpointError(
-                    f"{path}: its header claims {n_bytes:,} bytes; at most {MAX_HEADER_BYTES:,} "
-                    "are read"
+                    f"{path} is not a complete safetensors file: its header claims {n_bytes:,} "
+                    f"bytes; at most {MAX_HEADER_BYTES:,} are read"
                 )
             parse_strict_json(file.read(n_bytes))
     except OSError as error:

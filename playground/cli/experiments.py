@@ -370,10 +370,11 @@ def run_experiment(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, A
     Results of the same experiment in `out` are reused. A signal saves and ends. `flags` maps
     settings to their own options.
     """
+    from playground.errors import UserError
     from playground.experiments.service import ExperimentService
     from playground.experiments.spec import Experiment
     from playground.runs.registry import Registry
-    from playground.runs.run import UserError, owner_id
+    from playground.runs.run import owner_id
 
     owner = "the command line"
     interrupted: list[int] = []

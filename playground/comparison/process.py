@@ -26,6 +26,9 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
 
+from playground.errors import UserError
+from playground.models.config_fields import ConfigError
+
 log = logging.getLogger(__name__)
 
 ENTRY_POINTS = {
@@ -63,15 +66,8 @@ class JobCancelled(Exception):
     """The job was cancelled."""
 
 
-class JobError(ValueError):
-    """The request cannot be fulfilled; the message is for the user.
-
-    `retryable`: a later attempt may succeed.
-    """
-
-    def __init__(self, message: str, retryable: bool = False) -> None:
-        super().__init__(message)
-        self.retryable = retryable
+class JobError(UserError):
+    """The request cannot be fulfilled."""
 
 
 class ProgressReporter:
@@ -179,10 +175,8 @@ def to_job_error(error: Exception, model: str = "") -> JobError:
             f"{where}there is not enough memory now; choose a smaller model, or end a run first",
             retryable=True,
         )
-    if type(error).__name__ in ("HubError", "NotFoundError"):
-        return JobError(f"{where}{error}", retryable=bool(getattr(error, "retryable", False)))
-    if type(error).__name__ in ("CheckpointError", "ConfigError", "UnknownSymbolError"):
-        return JobError(f"{where}{error}")
+    if isinstance(error, UserError | ConfigError):
+        return JobError(f"{where}{error}", retryable=getattr(error, "retryable", False))
     if isinstance(error, OSError) and error.strerror:
         return JobError(
             f"{where}the system reported an error: {error.strerror}; free disk space and try again",

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from playground.errors import UserError
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 
 MAX_PAIRS = 1_000_000
@@ -41,7 +42,7 @@ TENSOR_DTYPES: dict[str, np.dtype[Any]] = {
 LineSource = Callable[[], Iterable[tuple[int, Sequence[str]]]]
 
 
-class DatasetError(ValueError):
+class DatasetError(UserError):
     """An invalid dataset; the message contains the lines, the problem and what to do.
 
     lines     the problems of the first invalid lines, a sentence each; `count` is the number of all

@@ -41,6 +41,8 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
 from huggingface_hub.utils._http import hf_request_event_hook, parse_ratelimit_headers
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
+from playground.errors import UserError
+
 from .repo_ids import MANIFEST, PACKAGE_FILES, TAG, Phase, is_branch, is_repo, is_revision
 from .space import is_deployed_path
 
@@ -55,12 +57,8 @@ LFS_SUFFIXES = (".safetensors", ".png", ".parquet")
 MAX_REVISIONS = 50
 
 
-class HubError(RuntimeError):
-    """An error of an operation on the Hub. `retryable`: a later retry may succeed."""
-
-    def __init__(self, message: str, retryable: bool = False) -> None:
-        super().__init__(message)
-        self.retryable = retryable
+class HubError(UserError):
+    """An error of an operation on the Hub."""
 
 
 class HubUnreachable(Exception):

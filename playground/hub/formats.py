@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from playground.errors import UserError
+
 MASKED, CAUSAL, SEQ2SEQ = "AutoModelForMaskedLM", "AutoModelForCausalLM", "AutoModelForSeq2SeqLM"
 
 
-class NotPublishableError(ValueError):
+class NotPublishableError(UserError):
     """An error for a model that the Auto classes of transformers cannot load."""
 
 

@@ -22,9 +22,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from playground.errors import UserError
 from playground.runs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 from playground.runs.registry import Registry
-from playground.runs.run import ACTIVE_STATUSES, Run, UserError
+from playground.runs.run import ACTIVE_STATUSES, Run
 from playground.runs.worker_process import WorkerProcess
 
 from .repo_ids import Phase, is_repo
@@ -43,10 +44,6 @@ INTERVAL_RANGE_MIN = (1, 120)  # accepted minutes between two pushes during trai
 AUTO_BRANCH = "while-training"
 
 log = logging.getLogger(__name__)
-
-
-class HubBusyError(UserError):
-    """An error for too many running jobs; a retry may succeed soon."""
 
 
 @dataclass
@@ -221,7 +218,7 @@ class AutoPublisher:
         """Start a job for an owner; without `refresh`, a recent public gallery is returned again.
 
         Raises:
-            HubBusyError: if the owner, the address or the server has too many running jobs.
+            UserError: if the owner, the address or the server has too many running jobs.
         """
         with self._lock:
             listing = task.kind == "gallery"
@@ -237,16 +234,19 @@ class AutoPublisher:
                 not shared
                 and sum(job.owner == owner for job in jobs_of_owner) >= MAX_TASKS_PER_OWNER
             ):
-                raise HubBusyError("other Hub jobs are still running; try again in a moment")
+                raise UserError(
+                    "other Hub jobs are still running; try again in a moment", retryable=True
+                )
             # A local instance has one user, who may use every slot.
             is_local = bool(getattr(self.registry, "single_owner", ""))
             if not is_local and uses_full_share(
                 (job.address for job in jobs_of_owner), MAX_CONCURRENT_TASKS
             ):
                 limit = max_per_address(MAX_CONCURRENT_TASKS)
-                raise HubBusyError(
+                raise UserError(
                     f"{limit} Hub jobs from your address are still running, which is the limit; "
-                    "try again in a moment"
+                    "try again in a moment",
+                    retryable=True,
                 )
             finished = [job for job in self._jobs.values() if job.finished.is_set()]
             for job in finished[: max(0, len(finished) - MAX_FINISHED_JOBS)]:

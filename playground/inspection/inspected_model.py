@@ -16,6 +16,7 @@ from playground.architectures import ARCHITECTURES
 from playground.architectures.base import Seq2SeqModel
 from playground.architectures.encoder_decoder import EncoderDecoder
 from playground.checkpoints.checkpoint import load_model
+from playground.errors import UserError
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, SOS
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
@@ -27,7 +28,7 @@ MAX_HELD_OUT_SETS = 8
 _held_out_sets: dict[tuple[type[Task], TaskConfig, int], HeldOutSet] = {}
 
 
-class InspectionError(ValueError):
+class InspectionError(UserError):
     """An inspection that is not possible for this model or input; the message states what is."""
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playground.common.env import env_bytes, env_number
+from playground.errors import UserError
 from playground.models.config_fields import ConfigError, format_number
 from playground.training.config import RunConfig
 
-from .run import UserError
 from .worker_process import usable_cores
 
 LIMIT_ENV_NAMES = {

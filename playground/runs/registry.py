@@ -31,6 +31,7 @@ import psutil
 from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.common.atomic_write import clean_up_stale, remedy
 from playground.common.env import env_number
+from playground.errors import UserError
 from playground.models.config_fields import ConfigError
 from playground.training.config import RunConfig
 from playground.training.setting_changes import (
@@ -65,7 +66,6 @@ from .run import (
     task_label,
     to_summary,
 )
-from .run import UserError as UserError  # callers of the registry import it from here
 from .storage_quota import StorageQuota, directory_size
 from .weight_history import weights_path
 from .worker_process import WorkerProcess, cpu_seconds

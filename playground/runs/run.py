@@ -61,10 +61,6 @@ HISTORY_THINNED, WEIGHTS_EVICTED = ("thinned", "emptied")
 PINNED_SUFFIX = "-kept"  # suffix of the folder of a checkpoint that the owner saved
 
 
-class UserError(RuntimeError):
-    """A request that cannot be carried out now; the message states the reason."""
-
-
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value) and value.isprintable()
 

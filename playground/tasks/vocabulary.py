@@ -15,13 +15,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from playground.errors import UserError
+
 PAD, SOS, EOS = 0, 1, 2
 SPECIAL_TOKENS = ("PAD", "SOS", "EOS")
 MAX_LISTED = 12  # symbols that are listed one by one in messages
 ALPHABET = string.digits + string.ascii_lowercase + string.ascii_uppercase
 
 
-class UnknownSymbolError(ValueError):
+class UnknownSymbolError(UserError):
     """A text contains a symbol that is not in the vocabulary."""
 
 

@@ -32,9 +32,10 @@ from playground.common.env import env_number
 from playground.common.stats import wilson_interval
 from playground.comparison.export import latest_rows
 from playground.compat import add_old_keys, upgrade_settings
+from playground.errors import UserError
 from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.registry import CLIENT_ADDRESS, Registry
-from playground.runs.run import ACTIVE_STATUSES, UserError
+from playground.runs.run import ACTIVE_STATUSES
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig, field_named, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config

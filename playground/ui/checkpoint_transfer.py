@@ -33,10 +33,11 @@ from starlette.types import Message, Receive, Scope, Send
 from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.common.atomic_write import remedy
 from playground.common.env import env_bytes
+from playground.errors import UserError
 from playground.models.config_fields import ConfigError
 from playground.runs.export import CHECKPOINT_FILES, export_checkpoint
 from playground.runs.registry import Registry
-from playground.runs.run import MAX_NAME_LENGTH, Run, UserError
+from playground.runs.run import MAX_NAME_LENGTH, Run
 
 from .rate_limit import resolve_client_address
 from .session import OWNER_KEY_PATTERN

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,14 @@ from starlette.requests import Request
 
 from playground.checkpoints.manifest import CheckpointError
 from playground.comparison.job_queue import JobQueue
-from playground.comparison.process import JobError
+from playground.errors import UserError
 from playground.runs.registry import Registry
 from playground.runs.run import owner_id
 
 from . import matched_parameters
 from .model_ref import non_negative_int, resolve_checkpoint, resolve_run
 from .mount import build_view
-from .routes import Handler
-from .session import OWNER_KEY_PATTERN
+from .routes import Handler, require_owner, respond_with_errors
 
 SHARED_SCRIPTS = ("common.js", "strings.js", "dom.js", "canvas.js", "heatmap.js", "compare.js")
 VIEW_SCRIPTS = (
@@ -53,7 +51,7 @@ def compare_view() -> gr.HTML:
 
 
 class ComparePage:
-    """Handlers of the tab\'s requests."""
+    """Handlers of the tab's requests."""
 
     def __init__(self, registry: Registry, job_queue: JobQueue) -> None:
         self.registry, self.job_queue = registry, job_queue
@@ -69,25 +67,24 @@ class ComparePage:
             "architectures/curves": self.family_curves,
         }
 
+    @respond_with_errors
     async def submit(self, payload: object, _: Request) -> dict[str, Any]:
         """Queue a job; return its id as `job`, or an `error` and whether to try `again`."""
         payload = payload if isinstance(payload, dict) else {}
+        owner, kind = require_owner(payload), payload.get("kind")
+        if not isinstance(kind, str):
+            raise UserError("the request names no job type; reload the page and try again")
         try:
-            owner, kind = require_owner(payload), payload.get("kind")
-            if not isinstance(kind, str):
-                raise JobError("the request names no job type; reload the page and try again")
             job_request = await asyncio.to_thread(self._job_request, payload, kind)
-            return {"job": await asyncio.to_thread(self.job_queue.submit, kind, job_request, owner)}
-        except JobError as error:
-            return {"error": str(error), "again": error.retryable}
         except (CheckpointError, OSError) as error:
-            return {"error": str(error), "again": True}
+            raise UserError(str(error), retryable=True) from None
+        return {"job": await asyncio.to_thread(self.job_queue.submit, kind, job_request, owner)}
 
     def _job_request(self, payload: dict[str, Any], kind: str) -> dict[str, Any]:
         """Return the job request: the user's fields and the folder of the selected model.
 
         Raises:
-            JobError: for a request above the limits, or for a model of another owner.
+            UserError: for a request above the limits, or for a model of another owner.
         """
         requested = payload.get("what")
         job_request = (
@@ -98,13 +95,13 @@ class ComparePage:
         if len(json.dumps(job_request)) > (
             MAX_REQUEST_LENGTH_WITH_DATA if kind in KINDS_WITH_UPLOAD else MAX_REQUEST_LENGTH
         ):
-            raise JobError("the request is too long; shorten the text")
+            raise UserError("the request is too long; shorten the text")
         if (
             self.job_queue.hosted
             and kind == "table"
             and non_negative_int(job_request.get("n")) > SHARED_MAX_EXAMPLES
         ):
-            raise JobError(
+            raise UserError(
                 f"{job_request['n']:,} examples are too many on a shared instance; "
                 f"use at most {SHARED_MAX_EXAMPLES}"
             )
@@ -121,65 +118,53 @@ class ComparePage:
         if run:
             checkpoints = run.checkpoints()
             if not checkpoints:
-                raise JobError(
+                raise UserError(
                     f"{run.name} has no checkpoint yet; pause it, or wait for the first one",
                     retryable=True,
                 )
             return run.name, checkpoints[0][0]
         folder = resolve_checkpoint(self.registry, payload)
         if folder is None:
-            raise JobError(
+            raise UserError(
                 "this model is not on this server, or not yours; select another one above"
             )
         return folder.name, folder
 
+    @respond_with_errors
     async def poll(self, payload: object, _: Request) -> dict[str, Any]:
         """Return the status of a job with its rows from `cursor` on.
 
         The response has an `error` if the owner has no such job.
         """
         payload = payload if isinstance(payload, dict) else {}
-        try:
-            return self.job_queue.poll(
-                str(payload.get("job")),
-                require_owner(payload),
-                non_negative_int(payload.get("cursor")),
-            )
-        except JobError as error:
-            return {"error": str(error)}
+        cursor = non_negative_int(payload.get("cursor"))
+        return self.job_queue.poll(str(payload.get("job")), require_owner(payload), cursor)
 
+    @respond_with_errors
     async def cancel(self, payload: object, _: Request) -> dict[str, Any]:
         payload = payload if isinstance(payload, dict) else {}
-        try:
-            await asyncio.to_thread(
-                self.job_queue.cancel, str(payload.get("job")), require_owner(payload)
-            )
-            return {}
-        except JobError as error:
-            return {"error": str(error)}
+        owner = require_owner(payload)
+        await asyncio.to_thread(self.job_queue.cancel, str(payload.get("job")), owner)
+        return {}
 
     async def model_facts(self, payload: object, _: Request) -> dict[str, Any]:
         return matched_parameters.family_facts()
 
+    @respond_with_errors
     async def matched_families(self, payload: object, _: Request) -> dict[str, Any]:
         """Return the architectures at the size of the selected model, or an `error`."""
         payload = payload if isinstance(payload, dict) else {}
-        try:
-            return await asyncio.to_thread(
-                matched_parameters.available_families, self.registry, payload
-            )
-        except (ValueError, OSError) as error:
-            return {"error": str(error)}
+        return await asyncio.to_thread(
+            matched_parameters.available_families, self.registry, payload
+        )
 
+    @respond_with_errors
     async def train_families(self, payload: object, _: Request) -> dict[str, Any]:
         """Start runs of these architectures; return them as `runs`, and problems as `error`."""
         payload = payload if isinstance(payload, dict) else {}
-        try:
-            return await asyncio.to_thread(
-                matched_parameters.train_families, self.registry, require_owner(payload), payload
-            )
-        except (ValueError, OSError) as error:
-            return {"error": str(error)}
+        return await asyncio.to_thread(
+            matched_parameters.train_families, self.registry, require_owner(payload), payload
+        )
 
     async def family_curves(self, payload: object, _: Request) -> dict[str, Any]:
         return await asyncio.to_thread(
@@ -187,15 +172,3 @@ class ComparePage:
             self.registry,
             payload if isinstance(payload, dict) else {},
         )
-
-
-def require_owner(payload: Mapping[str, Any]) -> str:
-    """Return the owner key of a request.
-
-    Raises:
-        JobError: if the request has none.
-    """
-    owner = payload.get("owner")
-    if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
-        raise JobError("the request has no owner key; reload the page and try again")
-    return owner

@@ -35,10 +35,11 @@ from playground.common.atomic_write import remedy, write_dir
 from playground.common.env import env_number
 from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
 from playground.datasets.storage import datasets_dir, load_metadata
+from playground.errors import UserError
 from playground.runs.addresses import CLIENT_ADDRESS, max_amount_per_address, uses_full_share
 from playground.runs.inspector_client import set_result_if_pending
 from playground.runs.registry import Registry
-from playground.runs.run import UserError, flat_directory_size, owner_id
+from playground.runs.run import flat_directory_size, owner_id
 from playground.runs.worker_process import WorkerProcess
 from playground.tasks import LOOKUP
 

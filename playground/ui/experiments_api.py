@@ -18,6 +18,7 @@ import gradio as gr
 from starlette.requests import Request
 
 from playground.architectures import ARCHITECTURES
+from playground.errors import UserError
 from playground.experiments.presets import list_presets, spec
 from playground.experiments.replications import (
     CLAIMS,
@@ -41,7 +42,7 @@ from playground.experiments.spec import (
 from playground.models.config_fields import ConfigError, format_number, short_repr
 from playground.runs.inspector_client import set_result_if_pending
 from playground.runs.registry import Registry
-from playground.runs.run import Run, UserError, owner_id
+from playground.runs.run import Run, owner_id
 from playground.runs.worker_process import WorkerProcess
 from playground.tasks import LOOKUP
 from playground.training.config import field_named, section_of_field

@@ -21,21 +21,21 @@ from typing import Any
 import gradio as gr
 from starlette.requests import Request
 
-from playground.checkpoints.manifest import CheckpointError, read_manifest
+from playground.checkpoints.manifest import read_manifest
 from playground.common.env import secret
-from playground.hub.formats import NotPublishableError, package_format
-from playground.hub.publisher import AutoPublisher, HubBusyError, Job, cancel
+from playground.errors import UserError
+from playground.hub.formats import package_format
+from playground.hub.publisher import AutoPublisher, Job, cancel
 from playground.hub.repo_ids import LICENSES
 from playground.hub.tasks import HubTask
 from playground.models.config_fields import ConfigError
 from playground.runs.registry import Registry
-from playground.runs.run import Run, UserError
+from playground.runs.run import Run
 
 from .checkpoint_transfer import MAX_EXPANSION, MAX_UPLOAD_BYTES
 from .model_ref import RUN_PREFIX, resolve_checkpoint, resolve_run
 from .mount import build_view
-from .routes import Handler
-from .session import OWNER_KEY_PATTERN
+from .routes import Handler, require_owner, respond_with_errors
 
 SCRIPTS = ("common.js", "hub.js")
 MAX_FIELD_LENGTH = 200  # characters of a name or a token
@@ -135,24 +135,17 @@ class HubPage:
             "lasting": not is_space() or os.path.isdir("/data"),
         }
 
+    @respond_with_errors
     async def start(self, payload: object, request: Request) -> dict[str, Any]:
         """Start a job; the response contains the `job_status` id or an `error`."""
         payload = payload if isinstance(payload, dict) else {}
-        try:
-            owner = _text_field(payload, "owner")
-            if not OWNER_KEY_PATTERN.fullmatch(owner):
-                raise UserError("the request has no valid owner key; reload the page and try again")
-            token = await asyncio.to_thread(
-                resolve_token, payload, request.scope.get("session", {}), self.is_single_user
-            )
-            task, on_done = await asyncio.to_thread(self._build_task, payload, owner, token)
-            return {
-                "job": self.publisher.start(
-                    task, owner, on_done, refresh=payload.get("again") is True
-                ).id
-            }
-        except (UserError, NotPublishableError, CheckpointError, OSError) as error:
-            return {"error": str(error), "again": isinstance(error, HubBusyError)}
+        owner = require_owner(payload)
+        token = await asyncio.to_thread(
+            resolve_token, payload, request.scope.get("session", {}), self.is_single_user
+        )
+        task, on_done = await asyncio.to_thread(self._build_task, payload, owner, token)
+        job = self.publisher.start(task, owner, on_done, refresh=payload.get("again") is True)
+        return {"job": job.id}
 
     def _build_task(self, payload: dict[str, Any], owner: str, token: str) -> tuple[HubTask, Any]:
         kind, repo, revision = (
@@ -232,7 +225,7 @@ class HubPage:
         try:
             run = self.registry.import_checkpoint(folder, owner, name)
             job.result["subject"] = RUN_PREFIX + run.id
-        except (UserError, CheckpointError, ConfigError, OSError) as error:
+        except (UserError, ConfigError, OSError) as error:
             job.status, job.message, job.result = (
                 "failed",
                 f"downloaded, but it could not be imported: {error}",
@@ -289,7 +282,7 @@ class HubPage:
                     interval_minutes=minutes,
                     license=requested_license(payload),
                 )
-        except (UserError, NotPublishableError) as error:
+        except UserError as error:
             return {"error": str(error), "auto_publish": self.publisher.auto_publish_status(run)}
         return {"auto_publish": self.publisher.auto_publish_status(run)}
 

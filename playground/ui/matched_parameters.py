@@ -13,10 +13,10 @@ from typing import Any
 from playground.architectures import ARCHITECTURES
 from playground.comparison.model_facts import ARCHITECTURE_TREE
 from playground.comparison.model_facts import FAMILIES as MODEL_FAMILIES
+from playground.errors import UserError
 from playground.models.config_fields import ConfigError
 from playground.runs.registry import Registry
 from playground.runs.run import Run, task_label
-from playground.runs.run import UserError as Full
 from playground.training.config import RunConfig
 from playground.training.matched_size import match_parameter_count
 
@@ -124,7 +124,7 @@ def train_families(registry: Registry, owner: str, payload: dict[str, Any]) -> d
                     "subject": RUN_PREFIX + run.id,
                 }
             )
-        except (Full, ConfigError) as error:
+        except (UserError, ConfigError) as error:
             errors.append(f"{ARCHITECTURES[name].title}: {error}")
     return {"runs": started_runs, "error": "; ".join(errors)}
 

@@ -10,9 +10,10 @@ from typing import Any
 
 from starlette.requests import Request
 
+from playground.errors import UserError
 from playground.runs.inspector_client import set_result_if_pending
 from playground.runs.registry import Registry
-from playground.runs.run import Run, UserError
+from playground.runs.run import Run
 from playground.runs.worker_process import WorkerProcess, describe_exit
 
 from .live_api import await_result

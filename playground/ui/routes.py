@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
 from typing import Any
 
 from starlette.requests import Request
@@ -18,8 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from playground.checkpoints.manifest import parse_strict_json
-from playground.models.config_fields import ConfigError
-from playground.runs.run import UserError
+from playground.errors import UserError, error_response
 
 from .origin import is_own_origin
 from .rate_limit import LoadLimits, resolve_client_address
@@ -30,6 +30,7 @@ OLD_ROUTE_PREFIX = "/playground/ask/"  # of version 0.1.0
 MAX_INLINE_PARSE_BYTES = 64_000  # a larger body is parsed in a thread
 MAX_BRACKETS = 5000  # in JSON; a megabyte of nested lists takes almost a second to parse
 Handler = Callable[[object, Request], Awaitable[dict[str, Any]]]
+MethodHandler = Callable[..., Awaitable[dict[str, Any]]]
 
 # The load of a request in milliseconds (rate_limit.LoadLimits): the time of the server process.
 # Requests that start a process or a job have a higher load, which limits their rate.
@@ -121,15 +122,35 @@ def call_owner_handler(
 ) -> dict[str, Any]:
     """Call a handler with the owner key of the request.
 
-    Errors of the user become a response with `error` and `field`.
+    Errors of the user become a response.
     """
     payload = payload if isinstance(payload, dict) else {}
+    try:
+        return handler(require_owner(payload), payload)
+    except (ValueError, OSError) as error:
+        return error_response(error)
+
+
+def respond_with_errors(handler: MethodHandler) -> MethodHandler:
+    """Decorate a handler: an error of the user, such as a `UserError`, becomes a response."""
+
+    @wraps(handler)
+    async def wrapper(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        try:
+            return await handler(*args, **kwargs)
+        except (ValueError, OSError) as error:
+            return error_response(error)
+
+    return wrapper
+
+
+def require_owner(payload: Mapping[str, Any]) -> str:
+    """Return the owner key of a request.
+
+    Raises:
+        UserError: if the request has none.
+    """
     owner = payload.get("owner")
     if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
-        return {"error": "the request has no owner key; reload the page and try again"}
-    try:
-        return handler(owner, payload)
-    except ConfigError as error:
-        return {"error": str(error), "field": error.field}
-    except (UserError, ValueError, OSError, TimeoutError) as error:
-        return {"error": str(error) or "this took too long; try again"}
+        raise UserError("the request has no owner key; reload the page and try again")
+    return owner

@@ -13,11 +13,11 @@ from starlette.requests import Request
 
 from playground.checkpoints.manifest import CheckpointError, parse_strict_json
 from playground.common.atomic_write import remove_dir
+from playground.errors import UserError
 from playground.runs.registry import COMMANDS, Registry
 from playground.runs.run import (
     PINNED_SUFFIX,
     Run,
-    UserError,
     architecture_suffix,
     cached_manifest,
     flat_directory_size,
@@ -26,6 +26,7 @@ from playground.runs.run import (
 from playground.training.config import RunConfig
 
 from .model_ref import CHECKPOINT_PREFIX, RUN_PREFIX, public_fields, resolve_checkpoint, resolve_run
+from .routes import respond_with_errors
 from .session import OWNER_KEY_PATTERN
 
 MAX_TEXT_LENGTH = 400
@@ -77,6 +78,7 @@ def _list_runs(registry: Registry, owner: str) -> dict[str, Any]:
     return response | {"device": registry.device_summary, "note": registry.storage_note}
 
 
+@respond_with_errors
 async def run_action(
     registry: Registry, payload: object, request: Request | None = None
 ) -> dict[str, Any]:
@@ -88,10 +90,7 @@ async def run_action(
     run, is_owner = resolve_run(registry, payload)
     if run is None or not is_owner:
         return {"error": "this run is not yours, or no longer on the server"}
-    try:
-        return await asyncio.to_thread(_run_action, registry, run, payload) or {}
-    except (UserError, ValueError, OSError) as error:
-        return {"error": str(error)}
+    return await asyncio.to_thread(_run_action, registry, run, payload) or {}
 
 
 def _run_action(registry: Registry, run: Run, payload: dict[str, Any]) -> dict[str, Any] | None:

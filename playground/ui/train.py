@@ -15,8 +15,8 @@ import gradio as gr
 
 from playground.architectures import ARCHITECTURES
 from playground.common.devices import ZERO_GPU, is_zero_gpu
+from playground.errors import UserError
 from playground.runs.registry import CLIENT_ADDRESS, Registry
-from playground.runs.run import UserError
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig
 from playground.training.presets import PRESETS

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from playground.runs.run import UserError
+from playground.errors import UserError
 
 GRACE_PERIOD_S = 3.0  # before a transfer can count as slow
 MIN_BYTES_PER_S = 20_000  # bytes per second

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from playground.checkpoints.checkpoint import resume_trainer
-from playground.runs.run import UserError
+from playground.errors import UserError
 from tests.support.app_server import wait_for
 from tests.support.small_runs import (
     IN_CI,

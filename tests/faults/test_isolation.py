@@ -9,8 +9,8 @@ import string
 
 import pytest
 
+from playground.errors import UserError
 from playground.runs.registry import COMMANDS, MAX_QUEUED_PER_OWNER
-from playground.runs.run import UserError
 from playground.ui.live_api import HANDLERS, poll_model
 from playground.ui.runs_api import list_runs, run_action
 from playground.ui.session import new_owner_key

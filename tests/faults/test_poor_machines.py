@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from playground.checkpoints.checkpoint import resume_trainer
-from playground.runs.run import UserError, WorkerSpec
+from playground.errors import UserError
+from playground.runs.run import WorkerSpec
 from playground.runs.training_worker import TrainingWorker
 from playground.runs.worker_process import context
 from playground.ui.session import new_owner_key

@@ -14,8 +14,8 @@ import psutil
 import pytest
 from huggingface_hub import constants
 
+from playground.errors import UserError
 from playground.hub.publisher import AutoPublisher
-from playground.runs.run import UserError
 from playground.ui.hub_api import HubPage, resolve_token
 from playground.ui.session import new_owner_key
 from tests.support.app_server import AppServer, wait_for

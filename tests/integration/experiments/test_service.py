@@ -5,6 +5,7 @@ from concurrent.futures import Future
 
 import pytest
 
+from playground.errors import UserError
 from playground.experiments.length_generalization import SCORES_FILE
 from playground.experiments.service import (
     MAX_EXPERIMENTS_PER_OWNER,
@@ -13,7 +14,7 @@ from playground.experiments.service import (
 )
 from playground.models.config_fields import ConfigError
 from playground.runs.registry import Registry
-from playground.runs.run import WEIGHTS_EVICTED, UserError
+from playground.runs.run import WEIGHTS_EVICTED
 from playground.runs.storage_quota import all_weights
 from playground.runs.worker_process import warm_up
 from playground.training.config import RunConfig

@@ -122,12 +122,12 @@ def repositories(own, gpt2, canary, folder):
         ),
         "pickle-in-disguise": (
             own | gpt2 | {"model.safetensors": zipped_pickle(pickled, folder)},
-            "not a safetensors file",
+            "not a complete safetensors file",
             "is not a complete safetensors file",
         ),
         "pickle-as-header": (
             own | gpt2 | {"model.safetensors": header},
-            "has an invalid header",
+            "its header is invalid",
             "is not a complete safetensors file",
         ),
         "auto-map": (

@@ -22,11 +22,12 @@ from playground.common.env import (
     set_env_default,
     validate_env,
 )
+from playground.errors import UserError
 from playground.experiments.service import ExperimentService
 from playground.models.config_fields import ConfigError
 from playground.runs.limits import MAX_METRICS_BYTES, Limits, estimated_run_bytes
 from playground.runs.registry import Registry
-from playground.runs.run import HISTORY_THINNED, WEIGHTS_EVICTED, Run, UserError, owner_id
+from playground.runs.run import HISTORY_THINNED, WEIGHTS_EVICTED, Run, owner_id
 from playground.runs.storage_quota import directory_size, surplus_weights
 from playground.runs.weight_history import read_lines, state_steps, weight_steps
 from playground.runs.worker_process import usable_cores, warm_up

@@ -16,9 +16,9 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 from playground.comparison.job_queue import JobQueue
+from playground.errors import UserError
 from playground.hub.publisher import AutoPublisher
 from playground.runs.registry import Registry
-from playground.runs.run import UserError
 from playground.ui.api import Endpoints
 from playground.ui.compare import ComparePage
 from playground.ui.hub_api import HubPage

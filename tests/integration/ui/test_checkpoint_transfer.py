@@ -13,10 +13,10 @@ import pytest
 from starlette.applications import Starlette
 
 from playground.checkpoints.checkpoint import save_checkpoint
+from playground.errors import UserError
 from playground.runs import download_tokens as tickets_module
 from playground.runs.download_tokens import DownloadTokens
 from playground.runs.registry import Registry
-from playground.runs.run import UserError
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui.checkpoint_transfer import (
@@ -133,11 +133,11 @@ HOSTILE = {
     ),
     "cut weights": (
         lambda files: zipped(files, **{"model.safetensors": files["model.safetensors"][:-9]}),
-        "model.safetensors has",
+        "model.safetensors is not a complete",
     ),
     "cut state": (
         lambda files: zipped(files, **{"training.safetensors": files["training.safetensors"][:-9]}),
-        "training.safetensors has",
+        "training.safetensors is not a complete",
     ),
     "missing steps": (
         lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"].split(b"\n", 1)[1]}),

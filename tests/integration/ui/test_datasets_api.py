@@ -17,8 +17,9 @@ from playground.checkpoints.checkpoint import save_checkpoint
 from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import from_text
 from playground.datasets.storage import load_metadata, load_pairs, store, to_files
+from playground.errors import UserError
 from playground.runs.registry import Registry
-from playground.runs.run import UserError, flat_directory_size
+from playground.runs.run import flat_directory_size
 from playground.tasks import TASKS
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer

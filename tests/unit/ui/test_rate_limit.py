@@ -8,7 +8,7 @@ import re
 import pytest
 from starlette.requests import Request
 
-from playground.runs.run import UserError
+from playground.errors import UserError
 from playground.ui.api import Endpoints
 from playground.ui.middleware import RouteFilterMiddleware
 from playground.ui.rate_limit import (
