@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from playground.jobs.process import warm_up
 from playground.runs.registry import Registry
-from playground.runs.worker_process import warm_up
 from playground.training.config import RunConfig
 
 ROOT = Path(__file__).resolve().parent.parent

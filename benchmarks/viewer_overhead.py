@@ -119,8 +119,8 @@ def measure() -> dict[str, Any]:
     training, serving = cores[0], cores[-1]
     os.environ["PLAYGROUND_IDLE_TIMEOUT_S"] = "0"
     from playground.experiments.service import ExperimentService
+    from playground.jobs.process import warm_up
     from playground.runs.registry import Registry
-    from playground.runs.worker_process import warm_up
     from playground.training.config import RunConfig
     from playground.ui.api import Endpoints
     from playground.ui.app import build_app, build_handlers, launch_options

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from playground.runs import worker_process
+from playground.jobs import process as worker_process
 from playground.runs.registry import CLIENT_ADDRESS
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer

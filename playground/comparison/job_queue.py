@@ -19,8 +19,8 @@ from typing import Any
 
 from playground.common.env import is_env_set
 from playground.common.storage import checkpoints_root
-from playground.runs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
-from playground.runs.worker_process import WorkerProcess
+from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
+from playground.jobs.process import WorkerProcess
 
 from .process import CONCURRENT_KINDS, ENTRY_POINTS, QUIET_ENV, JobError
 

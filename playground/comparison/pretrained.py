@@ -693,7 +693,7 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
         )
     import torch
 
-    from playground.runs.worker_process import usable_cores
+    from playground.common.devices import usable_cores
 
     torch.set_num_threads(max(1, usable_cores() // 2))  # the other half is for training
     key = (task, resolved.folder)

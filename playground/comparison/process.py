@@ -17,7 +17,6 @@ import json
 import logging
 import math
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from playground.errors import UserError
+from playground.jobs.entry import prepare_process
 from playground.models.config_fields import ConfigError
 
 log = logging.getLogger(__name__)
@@ -193,11 +193,8 @@ def to_job_error(error: Exception, model: str = "") -> JobError:
 
 def main(connection: Connection, settings: dict[str, str]) -> None:
     """Run the process; `settings` enter its environment before any heavy import."""
-    # Ctrl-C reaches the whole process group; the parent decides when to end
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prepare_process(nice=10)  # the page must respond even if this process uses every core
     os.environ.update(settings)
-    if hasattr(os, "nice"):
-        os.nice(10)  # the page must respond even if this process uses every core
     sending = threading.Lock()
     jobs: dict[str, threading.Event] = {}
     threads: dict[str, threading.Thread] = {}

@@ -29,8 +29,8 @@ from typing import Any
 from playground.checkpoints.manifest import read_json
 from playground.common.atomic_write import clean_up_stale, remedy, write_file
 from playground.errors import UserError
+from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 from playground.models.config_fields import ConfigError, short_repr
-from playground.runs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.registry import MAX_RUNS_PER_OWNER, SLOW_VIEW_TIMEOUT_S, VIEWER_TTL_S, Registry
 from playground.runs.run import WEIGHTS_EVICTED, Run, owner_id

@@ -8,12 +8,9 @@ from __future__ import annotations
 import base64
 import dataclasses
 import io
-import signal
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +67,11 @@ def export_figures(
     ]
 
 
-def main(connection: Connection, model_ref: dict[str, Any], sequence: str, n: int) -> None:
-    """Run the export process of the page; send {"zip": base64} or {"error": message}.
+def export_model(model_ref: dict[str, Any], sequence: str, n: int) -> dict[str, str]:
+    """Return {"zip": base64}: the call of the page, in a process of its own.
 
     `model_ref` identifies the model, as for the inspector.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
 
     from playground.checkpoints.manifest import read_manifest
@@ -83,65 +79,49 @@ def main(connection: Connection, model_ref: dict[str, Any], sequence: str, n: in
     from playground.runs.weight_history import read_lines, subsample, weight_steps, weights_path
 
     torch.set_num_threads(1)
-    try:
-        run = Path(model_ref["run"]) if "run" in model_ref else None
-        opened = (
-            Inspector().load_at_step(model_ref)
-            if run
-            else Inspector().checkpoint(Path(model_ref["checkpoint"]))
+    run = Path(model_ref["run"]) if "run" in model_ref else None
+    opened = (
+        Inspector().load_at_step(model_ref)
+        if run
+        else Inspector().checkpoint(Path(model_ref["checkpoint"]))
+    )
+    folder = run or Path(model_ref["checkpoint"])
+    lines = [line for line in read_lines(folder) if line["step"] <= opened.step]
+    history = (
+        {
+            step: weights_path(folder, step)
+            for step in subsample([s for s in weight_steps(folder) if s <= opened.step])
+        }
+        if run
+        else None
+    )
+    scores = None if run else read_manifest(folder).scores
+    with tempfile.TemporaryDirectory() as scratch:
+        _, files = export_figures(
+            Path(scratch),
+            opened.config,
+            opened.model,
+            sequence,
+            n,
+            lines=lines,
+            scores=scores,
+            history=history,
         )
-        folder = run or Path(model_ref["checkpoint"])
-        lines = [line for line in read_lines(folder) if line["step"] <= opened.step]
-        history = (
-            {
-                step: weights_path(folder, step)
-                for step in subsample([s for s in weight_steps(folder) if s <= opened.step])
-            }
-            if run
-            else None
-        )
-        scores = None if run else read_manifest(folder).scores
-        with tempfile.TemporaryDirectory() as scratch:
-            _, files = export_figures(
-                Path(scratch),
-                opened.config,
-                opened.model,
-                sequence,
-                n,
-                lines=lines,
-                scores=scores,
-                history=history,
-            )
-            response = {"zip": zip_base64(files)}
-    except (ValueError, OSError) as error:
-        response = {"error": str(error)}
-    with suppress(OSError):
-        connection.send((response,))
-    connection.close()
+        return {"zip": zip_base64(files)}
 
 
-def export_experiment(connection: Connection, results: Mapping[str, Mapping[str, Any]]) -> None:
-    """Run the export process of an experiment; send {"zip": base64} or {"error": message}.
+def export_experiment(results: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return {"zip": base64} of an experiment: the call of the page, in a process of its own.
 
     `results` is the data of each figure by the name of the figure.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with tempfile.TemporaryDirectory() as scratch:
-            response = {
-                "zip": zip_base64(
-                    [
-                        path
-                        for name, data in results.items()
-                        for path in experiments.write(Path(scratch), name, data)
-                    ]
-                )
-            }
-    except (ValueError, OSError) as error:
-        response = {"error": str(error)}
-    with suppress(OSError):
-        connection.send((response,))
-    connection.close()
+    with tempfile.TemporaryDirectory() as scratch:
+        files = [
+            path
+            for name, data in results.items()
+            for path in experiments.write(Path(scratch), name, data)
+        ]
+        return {"zip": zip_base64(files)}
 
 
 def zip_base64(files: Sequence[Path]) -> str:

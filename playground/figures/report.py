@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import signal
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from html import escape
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +21,7 @@ import torch
 from playground.architectures import ARCHITECTURES
 from playground.architectures.base import Seq2SeqModel
 from playground.checkpoints.checkpoint import load_model
-from playground.checkpoints.manifest import CheckpointError, Manifest
+from playground.checkpoints.manifest import Manifest
 from playground.checkpoints.train_command import training_command
 from playground.common.stats import wilson_interval
 from playground.evaluation import evaluate
@@ -459,18 +456,7 @@ def _plural(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def main(
-    connection: Connection, checkpoint: str, run: str, name: str, for_viewer: bool = False
-) -> None:
-    """Run the report process of the page; send {"html": text} or {"error": message}."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def render_report(checkpoint: str, run: str, name: str, for_viewer: bool) -> dict[str, str]:
+    """Return {"html": text}: the call of the page, in a process of its own."""
     torch.set_num_threads(1)
-    try:
-        response = {
-            "html": write_report(Path(checkpoint), Path(run) if run else None, name, for_viewer)
-        }
-    except (CheckpointError, ValueError, OSError) as error:
-        response = {"error": str(error)}
-    with suppress(OSError):
-        connection.send((response,))
-    connection.close()
+    return {"html": write_report(Path(checkpoint), Path(run) if run else None, name, for_viewer)}

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from playground.errors import UserError
-from playground.runs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
+from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
+from playground.jobs.process import WorkerProcess
 from playground.runs.registry import Registry
 from playground.runs.run import ACTIVE_STATUSES, Run
-from playground.runs.worker_process import WorkerProcess
 
 from .repo_ids import Phase, is_repo
 from .tasks import LOADING_TIMEOUT_S, HubTask

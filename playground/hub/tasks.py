@@ -23,8 +23,6 @@ import logging
 import os
 import re
 import shutil
-import signal
-import threading
 import time
 import traceback
 from contextlib import suppress
@@ -33,6 +31,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from playground.jobs.entry import exit_with_parent, prepare_process
 from playground.runs.limits import Limits
 
 from .repo_ids import Phase
@@ -89,7 +88,7 @@ def main(connection: Connection, task: HubTask, scratch: str) -> None:
 
     The caller creates the empty folder `scratch`, and removes it when the process has ended.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prepare_process(nice=10)  # the priority of training, which is below that of the page
     os.environ.update(QUIET_ENV | ({"HF_ENDPOINT": task.endpoint} if task.endpoint else {}))
     from playground.checkpoints.manifest import CheckpointError
 
@@ -97,9 +96,7 @@ def main(connection: Connection, task: HubTask, scratch: str) -> None:
 
     try:
         configure_process()
-        threading.Thread(target=_exit_when_parent_dies, args=(connection,), daemon=True).start()
-        if hasattr(os, "nice"):
-            os.nice(10)  # the priority of training, which is below that of the page
+        exit_with_parent(connection)
         if task.kind not in TASK_KINDS:
             raise HubError(f"{task.kind!r} is not a Hub job; use one of {', '.join(TASK_KINDS)}")
         runner = HubTaskRunner(Hub(task.token, task.endpoint), task, connection, Path(scratch))
@@ -129,13 +126,6 @@ def main(connection: Connection, task: HubTask, scratch: str) -> None:
     with suppress(OSError):
         connection.send(message)
     connection.close()
-
-
-def _exit_when_parent_dies(connection: Connection) -> None:
-    """End this process when the process that started it has ended."""
-    with suppress(EOFError, OSError):
-        connection.recv()
-    os._exit(1)
 
 
 class HubTaskRunner:

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from playground.errors import UserError
+from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
+from playground.jobs.process import WorkerProcess
 from playground.models.config_fields import ConfigError, short_repr
-from playground.runs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 from playground.runs.registry import Registry
 from playground.runs.run import WEIGHTS_EVICTED, Run, owner_id
-from playground.runs.worker_process import WorkerProcess
 from playground.training.config import RunConfig
 
 from . import lessons

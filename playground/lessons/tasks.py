@@ -7,13 +7,13 @@ through the pipe, and at the end ("result", dictionary) or ("failed", message).
 from __future__ import annotations
 
 import logging
-import os
-import signal
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from playground.jobs.entry import prepare_process
 
 from .bug_injection import compare
 from .measurements import MEASURES, TrainedRun
@@ -27,10 +27,7 @@ def main(connection: Connection, kind: str, request: dict[str, Any]) -> None:
     `request` depends on `kind`. "bug": {"name", "seed", "steps"};
     "stop": {"measure", "options", "runs": [[label, run, checkpoint]]}.
     """
-    # Ctrl-C reaches the whole process group; the parent handles it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(os, "nice"):
-        os.nice(5)  # the page and its runs have priority
+    prepare_process(nice=5)  # the page and its runs have priority
     torch.set_num_threads(1)
     try:
         connection.send(("result", _compute(connection, kind, request)))

@@ -6,16 +6,10 @@ occupies GPU memory until the process ends.
 
 from __future__ import annotations
 
-import signal
-from contextlib import suppress
-from multiprocessing.connection import Connection
-
 import torch
 
-from playground.common.devices import is_zero_gpu
+from playground.common.devices import is_zero_gpu, usable_cores
 from playground.training.trainer import resolve_device
-
-from .worker_process import usable_cores
 
 
 def device_summary() -> str:
@@ -44,9 +38,6 @@ def plural(number: int, noun: str) -> str:
     return f"{number} {noun}" + "s" * (number != 1)
 
 
-def main(connection: Connection) -> None:
-    """Send the device summary through the pipe: the entry point of the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(OSError):  # the server has closed the pipe
-        connection.send((device_summary(),))
-    connection.close()
+def report_device() -> dict[str, str]:
+    """Return {"summary": line}: the call of the server, in a process of its own."""
+    return {"summary": device_summary()}

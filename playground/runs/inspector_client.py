@@ -5,15 +5,14 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from .inspection_queue import NO_CLIENT, Client, InspectionQueue, InspectionRequest
-from .worker_process import WorkerProcess, describe_exit
+from playground.jobs.call import Response, set_result_if_pending
+from playground.jobs.fair_queue import NO_CLIENT, Client, InspectionQueue, InspectionRequest
+from playground.jobs.process import WorkerProcess, describe_exit
 
-Response = dict[str, Any]
 BUSY_MESSAGE = "the model is busy with earlier requests; try again in a moment"
 
 
@@ -154,9 +153,3 @@ class InspectorClient:
 def retryable(error: str) -> Response:
     """Return a temporary error. The page repeats the request by itself."""
     return {"error": error, "again": True}
-
-
-def set_result_if_pending(future: Future[Response], response: Response) -> None:
-    """Set the result of a future, unless it is already cancelled or resolved."""
-    with suppress(InvalidStateError):
-        future.set_result(response)

@@ -23,8 +23,6 @@ import dataclasses
 import json
 import logging
 import math
-import os
-import signal
 from collections import OrderedDict
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -43,6 +41,7 @@ from playground.checkpoints.checkpoint import (
 from playground.checkpoints.manifest import CheckpointError, is_number
 from playground.datasets.pairs import DatasetError
 from playground.evaluation import annotated_transformer_loss, evaluate, exact_match_at_length
+from playground.jobs.entry import prepare_process
 from playground.models.transformer import Transformer
 from playground.tasks.held_out import build_held_out_set
 from playground.training.config import RunConfig
@@ -277,9 +276,7 @@ def is_finite(value: object) -> bool:
 
 def main(connection: Connection) -> None:
     """Handle requests until the server closes the pipe: the entry point of the process."""
-    if hasattr(os, "nice"):
-        os.nice(5)  # priority: the server, then inspection, then training
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prepare_process(nice=5)  # priority: the server, then inspection, then training
     torch.set_num_threads(1)
     inspector = Inspector()
     while True:

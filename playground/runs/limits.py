@@ -11,12 +11,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from playground.common.devices import usable_cores
 from playground.common.env import env_bytes, env_number
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError, format_number
 from playground.training.config import RunConfig
-
-from .worker_process import usable_cores
 
 LIMIT_ENV_NAMES = {
     "d_model": "MAX_D_MODEL",

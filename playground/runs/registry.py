@@ -32,6 +32,11 @@ from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.common.atomic_write import clean_up_stale, remedy
 from playground.common.env import env_number
 from playground.errors import UserError
+from playground.jobs.addresses import CLIENT_ADDRESS as CLIENT_ADDRESS
+from playground.jobs.addresses import max_per_address, uses_full_share
+from playground.jobs.call import set_result_if_pending
+from playground.jobs.fair_queue import NO_CLIENT, Client
+from playground.jobs.process import WorkerProcess, cpu_seconds
 from playground.models.config_fields import ConfigError
 from playground.training.config import RunConfig
 from playground.training.setting_changes import (
@@ -41,12 +46,9 @@ from playground.training.setting_changes import (
     config_at_step,
 )
 
-from .addresses import CLIENT_ADDRESS as CLIENT_ADDRESS
-from .addresses import max_per_address, uses_full_share
 from .download_tokens import DownloadTokens
 from .inspection_cost import min_seconds
-from .inspection_queue import NO_CLIENT, Client
-from .inspector_client import BUSY_MESSAGE, InspectorClient, retryable, set_result_if_pending
+from .inspector_client import BUSY_MESSAGE, InspectorClient, retryable
 from .limits import TIME_WARNING_S, Limits, default_slots, estimated_run_bytes
 from .memory import ensure_memory_available
 from .metric_series import MetricSeries
@@ -68,7 +70,6 @@ from .run import (
 )
 from .storage_quota import StorageQuota, directory_size
 from .weight_history import weights_path
-from .worker_process import WorkerProcess, cpu_seconds
 from .zerogpu import SLICE_SECONDS, SliceRunner, ZeroGpuWorker, describe_error
 
 log = logging.getLogger(__name__)

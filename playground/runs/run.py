@@ -37,6 +37,8 @@ from playground.checkpoints.manifest import (
 from playground.common.atomic_write import write_file
 from playground.common.devices import ZERO_GPU, is_zero_gpu
 from playground.compat import upgrade_run_record
+from playground.jobs.fair_queue import Client
+from playground.jobs.process import WorkerProcess
 from playground.models.config_fields import short_repr
 from playground.training.config import RunConfig
 from playground.training.setting_changes import (
@@ -45,10 +47,8 @@ from playground.training.setting_changes import (
     config_at_step,
 )
 
-from .inspection_queue import Client
 from .metric_series import MetricSeries
 from .weight_history import read_lines, weight_steps
-from .worker_process import WorkerProcess
 
 ACTIVE_STATUSES = ("starting", "training", "stopping")  # statuses with an active worker
 TERMINAL_STATUSES = ("done", "stopped", "failed")

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import filelock
 
 from playground.errors import UserError
+from playground.jobs.addresses import CLIENT_ADDRESS, max_amount_per_address
 
-from .addresses import CLIENT_ADDRESS, max_amount_per_address
 from .limits import estimated_run_bytes, format_bytes
 from .run import HISTORY_THINNED, WEIGHTS_EVICTED, Run
 from .weight_history import STATE_SUFFIX, is_retained, weight_steps, weights_path

@@ -47,6 +47,7 @@ from playground.checkpoints.manifest import CheckpointError
 from playground.checkpoints.tensors import serialize_tensors
 from playground.common.atomic_write import clean_up_stale, is_read_only, remove_dir
 from playground.evaluation import EvalResult
+from playground.jobs.entry import prepare_process
 from playground.models.config_fields import ConfigError
 from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange
@@ -82,10 +83,7 @@ def main(connection: Connection, spec: WorkerSpec) -> None:
             raise SystemExit(0)
         worker.request_exit("paused")
 
-    if hasattr(os, "nice"):
-        os.nice(10)  # the server must respond even if training uses every core
-    # The terminal sends Ctrl-C to the whole process group; the parent handles it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prepare_process(nice=10)  # the server must respond even if training uses every core
     signal.signal(signal.SIGTERM, end)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, end)

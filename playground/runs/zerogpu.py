@@ -27,9 +27,9 @@ from types import SimpleNamespace
 
 from playground.common.devices import is_zero_gpu
 from playground.common.env import env_number
+from playground.jobs.process import OUTBOX_SIZE, WorkerProcess
 
 from .run import WorkerSpec
-from .worker_process import OUTBOX_SIZE, WorkerProcess
 
 log = logging.getLogger(__name__)
 

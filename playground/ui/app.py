@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,10 +25,11 @@ from playground.common.storage import resolve_storage
 from playground.comparison.job_queue import JobQueue
 from playground.experiments.service import ExperimentService
 from playground.hub.publisher import AutoPublisher
+from playground.jobs.call import ProcessCall
+from playground.jobs.process import warm_up
 from playground.lessons.service import LessonService
 from playground.runs.limits import Limits
 from playground.runs.registry import Registry
-from playground.runs.worker_process import WorkerProcess, warm_up
 from playground.runs.zerogpu import find_slice_runner
 
 from .api import Endpoints, has_mcp
@@ -268,13 +270,15 @@ def report_device(registry: Registry) -> None:
     A process with torch determines the device after the launch.
     """
 
-    def on_message(summary: str) -> None:
-        registry.device_summary = summary
-        print(summary, flush=True)
+    def on_done(future: Future[dict[str, Any]]) -> None:
+        if summary := future.result().get("summary"):
+            registry.device_summary = summary
+            print(summary, flush=True)
 
-    WorkerProcess(
-        "playground.runs.device:main", "device", on_message=on_message, on_exit=lambda code: None
+    call = ProcessCall(
+        "playground.runs.device:report_device", name="device", description="the device process"
     )
+    call.future.add_done_callback(on_done)
 
 
 def serve(

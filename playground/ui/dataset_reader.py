@@ -1,14 +1,12 @@
 """The process that reads an uploaded dataset.
 
-A separate process keeps a file of 50 MB, or a hostile one, off the event loop. It receives one
-request and sends one report; a valid dataset is then in a folder, ready to be stored.
+A separate process keeps a file of 50 MB, or a hostile one, off the event loop. A valid dataset is
+then in a folder, ready to be stored.
 """
 
 from __future__ import annotations
 
-import signal
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +26,12 @@ PREVIEW_ROWS = 6
 MAX_PREVIEW_TOKENS = 60  # of a source or a target
 
 
-def main(connection: Connection, request: dict[str, Any]) -> None:
-    """Run the process.
+def read_dataset(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the report of a dataset: the call of the page, in a process of its own.
 
-    `request` has `kept` (the content hash of a stored dataset), `hub` (user/dataset) or `file` with
-    its `name`; and `columns`, `words` and `folder`, the output folder.
+    `request` has `dataset` (the SHA-256 of a stored one), `hub` (user/dataset) or `file` with its
+    `name`; and `columns`, `words` and `folder`, the output folder.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _limit_memory()
     try:
         dataset = _load_dataset(request)
@@ -43,7 +40,7 @@ def main(connection: Connection, request: dict[str, Any]) -> None:
             folder.mkdir()
             for name, data in to_files(dataset).items():
                 (folder / name).write_bytes(data)
-        response = describe_dataset(dataset) | {"content": dataset.sha256}
+        return describe_dataset(dataset) | {"content": dataset.sha256}
     except DatasetError as error:
         response = {
             "error": str(error),
@@ -51,12 +48,11 @@ def main(connection: Connection, request: dict[str, Any]) -> None:
             "bad": error.count,
             "columns": error.columns[:100],
         }
-        response |= describe_dataset(error.dataset) if error.dataset else {}
+        return response | (describe_dataset(error.dataset) if error.dataset else {})
     except OSError as error:
-        response = {"error": f"the rows cannot be kept: {error.strerror or error}; try again later"}
+        return {"error": f"the pairs cannot be stored: {error.strerror or error}; try again later"}
     except MemoryError:
-        response = {"error": "these rows need more memory than is free; bring fewer"}
-    connection.send((response,))
+        return {"error": "these pairs need more memory than is free; use fewer"}
 
 
 def _limit_memory() -> None:

@@ -20,7 +20,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Container
-from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,11 +35,10 @@ from playground.common.env import env_number
 from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
 from playground.datasets.storage import datasets_dir, load_metadata
 from playground.errors import UserError
-from playground.runs.addresses import CLIENT_ADDRESS, max_amount_per_address, uses_full_share
-from playground.runs.inspector_client import set_result_if_pending
+from playground.jobs.addresses import CLIENT_ADDRESS, max_amount_per_address, uses_full_share
+from playground.jobs.call import ProcessCall
 from playground.runs.registry import Registry
 from playground.runs.run import flat_directory_size, owner_id
-from playground.runs.worker_process import WorkerProcess
 from playground.tasks import LOOKUP
 
 from .checkpoint_transfer import save_body
@@ -90,7 +88,7 @@ class DatasetUploads:
             UPLOAD_TIMEOUT_S,
             "others are bringing rows just now; try again in a moment",
         )
-        self._reader_processes: dict[str, WorkerProcess] = {}
+        self._reader_calls: dict[str, ProcessCall] = {}
         # by marker: address of the client, since the start of the server
         self._addresses: dict[Path, str] = {}
         self._latest_request: dict[str, object] = {}  # by owner: the number of the latest request
@@ -124,7 +122,7 @@ class DatasetUploads:
             )
         # it replaces the earlier upload of this owner
         if previous := self._active_uploads.pop(owner, None):
-            self._slots.end(previous, "newer rows came meanwhile")
+            self._slots.end(previous, "a newer upload replaced this one")
         try:
             async with self._slots.hold(resolve_client_address(request)) as transfer:
                 return JSONResponse(
@@ -136,7 +134,7 @@ class DatasetUploads:
             return JSONResponse(
                 {
                     "error": transfer.reason
-                    or f"the rows did not arrive within {UPLOAD_TIMEOUT_S} s; bring fewer"
+                    or f"the upload took longer than {UPLOAD_TIMEOUT_S} s; upload fewer pairs"
                 }
             )
 
@@ -170,7 +168,7 @@ class DatasetUploads:
             report = {"error": str(error)}
         except OSError as error:
             report = {
-                "error": f"the rows could not be stored: {error.strerror or error}; "
+                "error": f"the dataset could not be stored: {error.strerror or error}; "
                 f"{remedy(error)} and try again"
             }
         except BaseException:
@@ -198,44 +196,33 @@ class DatasetUploads:
 
         A new upload of the same visitor cancels the earlier one.
         """
-        if previous := self._reader_processes.pop(owner, None):
+        if previous := self._reader_calls.pop(owner, None):
             previous.kill()
         request_token = self._latest_request[owner] = object()
         try:
             async with self._read_slots.slot():
                 if self._latest_request.get(owner) is not request_token:
-                    return {"error": "newer rows came meanwhile"}
-                future = Future[dict[str, Any]]()
-                self._reader_processes[owner] = process = WorkerProcess(
-                    "playground.ui.dataset_reader:main",
-                    "rows",
+                    return {"error": "a newer upload replaced this one"}
+                call = ProcessCall(
+                    "playground.ui.dataset_reader:read_dataset",
                     read_request,
-                    on_message=lambda answer: set_result_if_pending(future, answer),
-                    on_exit=lambda code: set_result_if_pending(
-                        future,
-                        {
-                            "error": "the process "
-                            "that reads rows "
-                            "ended (exit "
-                            "code "
-                            f"{code}); "
-                            "try again"
-                        },
-                    ),
+                    name="dataset-reader",
+                    description="the process that reads the dataset",
                 )
+                self._reader_calls[owner] = call
                 try:
-                    return await asyncio.wait_for(asyncio.wrap_future(future), READ_TIMEOUT_S)
+                    return await asyncio.wait_for(asyncio.wrap_future(call.future), READ_TIMEOUT_S)
                 except TimeoutError:
                     return {
-                        "error": f"these rows could not be read within {READ_TIMEOUT_S} s; bring "
+                        "error": f"these pairs could not be read within {READ_TIMEOUT_S} s; use "
                         "fewer"
                     }
                 finally:
-                    process.kill()
+                    call.kill()
         finally:
             if self._latest_request.get(owner) is request_token:
                 del self._latest_request[owner]
-                self._reader_processes.pop(owner, None)
+                self._reader_calls.pop(owner, None)
 
     def _set_pending(self, owner: str, content: str, folder: Path) -> None:
         """Store an upload until `keep`; it replaces the visitor's earlier one."""
@@ -278,8 +265,8 @@ class DatasetUploads:
             return {"error": str(error)}
         except OSError as error:
             return {
-                "error": f"the rows could not be kept: {error.strerror or error}; {remedy(error)} "
-                "and try again"
+                "error": f"the dataset could not be stored: {error.strerror or error}; "
+                f"{remedy(error)} and try again"
             }
 
     async def _preview(self, owner: str, content: str) -> dict[str, Any]:
@@ -287,7 +274,7 @@ class DatasetUploads:
             self._preview_addresses, MAX_CONCURRENT_PREVIEWS
         ):
             return {
-                "error": "other rows are being read just now; try again in a moment",
+                "error": "other datasets are being read; try again in a moment",
                 "again": True,
             }
         self._preview_addresses.append(address := CLIENT_ADDRESS.get())
@@ -371,9 +358,9 @@ class DatasetUploads:
         with self._lock:
             marker = self._owner_markers(owner) / content
             if not owns_machine and not marker.exists():
-                raise UserError("these rows are not on your list")
+                raise UserError("this dataset is not yours, or was removed")
             if self._in_use(content) and owns_machine:
-                raise UserError("runs on this machine are made of these rows; delete those first")
+                raise UserError("runs on this machine use this dataset; delete those first")
             self._remove_marker(marker)
             if not self._in_use(content) and not any(datasets_dir().glob(f".owners/*/{content}")):
                 shutil.rmtree(datasets_dir() / content, ignore_errors=True)
@@ -411,7 +398,7 @@ class DatasetUploads:
             raise UserError(
                 f"you keep {sum(dataset_sizes) / MB:.1f} MB of rows here and these "
                 f"have {size / MB:.1f} MB; "
-                f"{self.own_mb:g} MB are possible, so remove some or bring fewer"
+                f"{self.own_mb:g} MB are possible, so remove some or upload fewer pairs"
             )
         if new_bytes and not self._evict_for_address(new_bytes):
             raise UserError(

@@ -11,7 +11,6 @@ import json
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from typing import Any
 
 import gradio as gr
@@ -40,16 +39,15 @@ from playground.experiments.spec import (
     to_json_value,
 )
 from playground.models.config_fields import ConfigError, format_number, short_repr
-from playground.runs.inspector_client import set_result_if_pending
 from playground.runs.registry import Registry
 from playground.runs.run import Run, owner_id
-from playground.runs.worker_process import WorkerProcess
 from playground.tasks import LOOKUP
 from playground.training.config import field_named, section_of_field
 
 from .live_api import await_result
 from .model_ref import RUN_PREFIX, resolve_client, resolve_config
 from .mount import build_view
+from .process_calls import call_in_process
 from .rate_limit import FairSemaphoreQueue, resolve_client_address
 from .routes import Handler, call_owner_handler
 from .runs_api import describe_config, settings_for_viewer
@@ -73,10 +71,6 @@ MAX_WAITING_FIGURES = 4  # queued requests
 OUTCOME_TIMEOUT_S = 150
 MAX_OUTCOMES_PER_CLIENT, MAX_OUTCOMES_TOTAL = 2, 16  # pending outcomes
 MAX_CACHED_OUTCOMES = 256  # in memory
-FIGURE_PROCESS_EXITED = "the process that draws ended"
-FIGURE_PROCESS_NOT_STARTED = (
-    "no process could be started on this machine to draw them; end a run and try again"
-)
 LENGTH_FIELDS = ("times", "n")
 
 
@@ -266,30 +260,14 @@ class LabPage:
     async def _render_figures(
         self, figure_data: dict[str, Any], request: Request | None
     ) -> dict[str, Any]:
-        future = Future[dict[str, Any]]()
-        process = None
-        try:
-            process = WorkerProcess(
-                "playground.figures.export:export_experiment",
-                "figures",
-                figure_data,
-                on_message=lambda answer: set_result_if_pending(future, answer),
-                on_exit=lambda code: set_result_if_pending(
-                    future,
-                    {
-                        "error": FIGURE_PROCESS_NOT_STARTED
-                        if code is None
-                        else f"{FIGURE_PROCESS_EXITED} (exit code {code}); try again"
-                    },
-                ),
-            )
-            return await await_result(future, FIGURES_TIMEOUT_S, request)
-        except (OSError, RuntimeError):  # no thread or file descriptor is free
-            log.exception("The process that draws figures could not be started")
-            return {"error": FIGURE_PROCESS_NOT_STARTED}
-        finally:
-            if process:
-                process.kill()
+        return await call_in_process(
+            "playground.figures.export:export_experiment",
+            figure_data,
+            name="figures",
+            description="the process that draws the figures",
+            timeout_s=FIGURES_TIMEOUT_S,
+            request=request,
+        )
 
     def _figure_data(self, owner: str, payload: dict[str, Any]) -> dict[str, Any]:
         experiment = self._require_experiment(owner, payload)

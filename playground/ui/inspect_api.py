@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from starlette.requests import Request
 
-from playground.runs.inspector_client import set_result_if_pending
 from playground.runs.registry import Registry
 from playground.runs.run import Run
-from playground.runs.worker_process import WorkerProcess, describe_exit
 
 from .live_api import RESPONSE_TIMEOUT_S, await_result
 from .model_ref import non_negative_int, resolve_checkpoint, resolve_client, resolve_run
 from .mount import build_view
+from .process_calls import call_in_process
 from .routes import Handler
 
 SHARED_SCRIPTS = ("common.js", "strings.js", "dom.js", "canvas.js", "heatmap.js", "inspect.js")
@@ -112,19 +110,12 @@ async def export_figures(registry: Registry, payload: object) -> dict[str, Any]:
         model_ref = {"checkpoint": str(folder)} if folder else None
     if model_ref is None:
         return {"error": "this model has no weights yet; select another one above"}
-    future = Future[dict[str, Any]]()
-    child = WorkerProcess(
-        "playground.figures.export:main",
-        "figures",
+    return await call_in_process(
+        "playground.figures.export:export_model",
         model_ref,
         text,
         FIGURE_SEQUENCES,
-        on_message=lambda answer: set_result_if_pending(future, answer),
-        on_exit=lambda code: set_result_if_pending(
-            future, {"error": f"{describe_exit('the process that draws', code)}; try again"}
-        ),
+        name="figures",
+        description="the process that draws the figures",
+        timeout_s=SLOW_VIEW_TIMEOUT_S,
     )
-    try:
-        return await await_result(future, SLOW_VIEW_TIMEOUT_S)
-    finally:
-        child.kill()

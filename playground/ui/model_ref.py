@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from playground.runs.inspection_queue import VIEWER, Client
+from playground.jobs.fair_queue import VIEWER, Client
 from playground.runs.registry import Registry
 from playground.runs.run import Run, cached_manifest, owner_id
 from playground.tasks import LOOKUP

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from playground.common.env import env_number, is_env_set
 from playground.errors import UserError
-from playground.runs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
+from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 
 BURST_DURATION_S = 10.0  # a full bucket holds the load of this duration
 MAX_BUCKETS = 10_000  # the least recently used one is dropped first

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
 
 from playground.errors import UserError
-from playground.runs.inspector_client import set_result_if_pending
 from playground.runs.registry import Registry
 from playground.runs.run import Run
-from playground.runs.worker_process import WorkerProcess, describe_exit
 
-from .live_api import await_result
 from .model_ref import resolve_checkpoint, resolve_run
+from .process_calls import call_in_process
 from .rate_limit import FairSemaphoreQueue
 from .routes import Handler
 
@@ -65,23 +62,16 @@ def report_handlers(registry: Registry) -> dict[str, Handler]:
         run: Run | None, is_owner: bool, folder: Path, name: str, request: Request | None
     ) -> dict[str, Any]:
         async with report_slots.slot():
-            future = Future[dict[str, Any]]()
-            process = WorkerProcess(
-                "playground.figures.report:main",
-                "report",
+            return await call_in_process(
+                "playground.figures.report:render_report",
                 str(folder),
                 str(run.folder) if run else "",
                 name,
                 bool(run) and not is_owner,
-                on_message=lambda answer: set_result_if_pending(future, answer),
-                on_exit=lambda code: set_result_if_pending(
-                    future,
-                    {"error": f"{describe_exit('the process that writes it', code)}; try again"},
-                ),
+                name="report",
+                description="the process that writes the report",
+                timeout_s=REPORT_TIMEOUT_S,
+                request=request,
             )
-            try:
-                return await await_result(future, REPORT_TIMEOUT_S, request)
-            finally:
-                process.kill()
 
     return {"runs/report": report_handler}

@@ -319,7 +319,7 @@ def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
     if isinstance(min_length, int | float) and min_length > max_source_length:
         raise ConfigError(
             "min_length",
-            f"min_length is {min_length}, but the longest source of these rows has "
+            f"min_length is {min_length}, but the longest source of this dataset has "
             f"{max_source_length} symbols; lower it",
         )
     return {

@@ -2,8 +2,8 @@
 
 import pytest
 
+from playground.jobs.process import warm_up
 from playground.runs.registry import Registry
-from playground.runs.worker_process import warm_up
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -37,8 +37,6 @@ from playground.runs.registry import COMMANDS
 from playground.runs.snapshot import SnapshotBuilder
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from playground.ui import experiments_api as lab_page
-from playground.ui import inspect_api as inspect_page
 from playground.ui.app import build_handlers, launch_options
 from playground.ui.middleware import MAX_DATA_BODY_BYTES
 from playground.ui.routes import ROUTE_PREFIX
@@ -106,8 +104,7 @@ def server(registries, checkpoint, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr(JobQueue, "_schedule", lambda self: None)
     monkeypatch.setattr(publisher, "start_job", no_errand)
-    monkeypatch.setattr(inspect_page, "WorkerProcess", nothing_drawn)
-    monkeypatch.setattr(lab_page, "WorkerProcess", nothing_drawn)
+    monkeypatch.setattr("playground.jobs.call.WorkerProcess", nothing_drawn)
     monkeypatch.setattr(head_analysis, "TIME_BUDGET", 0.0)
     monkeypatch.setattr(LessonService, "_measure", lambda self, question, what: None)
     registry = registries()

@@ -16,9 +16,9 @@ import pytest
 
 from playground.checkpoints.checkpoint import resume_trainer
 from playground.errors import UserError
+from playground.jobs.process import context
 from playground.runs.run import WorkerSpec
 from playground.runs.training_worker import TrainingWorker
-from playground.runs.worker_process import context
 from playground.ui.session import new_owner_key
 from tests.support.app_server import ROOT, AppServer, wait_for
 from tests.support.page_client import PageClient, run_folders, zipped_small_checkpoint

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from playground.runs.worker_process import WorkerProcess, _run_entry, context
+from playground.jobs.process import WorkerProcess, _run_entry, context
 from tests.support.app_server import ROOT
 
 COMMAND = [sys.executable, "-W", "error::UserWarning", "-m", "playground"]

@@ -57,8 +57,8 @@ def served_hub():
 @pytest.fixture
 def registry(tmp_path):
     """A registry with two training places, in a folder of its own."""
+    from playground.jobs.process import warm_up
     from playground.runs.registry import Registry
-    from playground.runs.worker_process import warm_up
 
     warm_up().join()
     registry = Registry(tmp_path, slots=2)

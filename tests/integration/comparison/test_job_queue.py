@@ -24,7 +24,7 @@ from playground.comparison.process import (
     to_job_error,
     to_json_safe,
 )
-from playground.runs.worker_process import warm_up
+from playground.jobs.process import warm_up
 from tests.support.app_server import ROOT, wait_for
 
 

@@ -12,11 +12,11 @@ from playground.experiments.service import (
     MAX_QUEUED_RUNS,
     ExperimentService,
 )
+from playground.jobs.process import warm_up
 from playground.models.config_fields import ConfigError
 from playground.runs.registry import Registry
 from playground.runs.run import WEIGHTS_EVICTED
 from playground.runs.storage_quota import all_weights
-from playground.runs.worker_process import warm_up
 from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange
 from tests.support.app_server import wait_for

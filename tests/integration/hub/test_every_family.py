@@ -20,7 +20,7 @@ from playground.hub.export import build_package, checkpoint_from_package
 from playground.hub.publisher import start_job
 from playground.hub.repo_ids import PACKAGE_FILES
 from playground.hub.tasks import HubTask
-from playground.runs.worker_process import warm_up
+from playground.jobs.process import warm_up
 from playground.tasks.held_out import build_held_out_set
 from playground.training.trainer import Trainer
 from tests.support.small_configs import small_config

@@ -30,10 +30,10 @@ from playground.hub.publisher import (
     start_job,
 )
 from playground.hub.tasks import HubTask
+from playground.jobs.process import warm_up
 from playground.runs.export import CHECKPOINT_FILES
 from playground.runs.limits import Limits
 from playground.runs.registry import Registry
-from playground.runs.worker_process import warm_up
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 from tests.support.small_runs import (

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from playground.checkpoints.checkpoint import save_checkpoint
+from playground.common.devices import usable_cores
 from playground.common.env import (
     DEPRECATED_NAMES,
     ENV_NUMBERS,
@@ -24,13 +25,13 @@ from playground.common.env import (
 )
 from playground.errors import UserError
 from playground.experiments.service import ExperimentService
+from playground.jobs.process import warm_up
 from playground.models.config_fields import ConfigError
 from playground.runs.limits import MAX_METRICS_BYTES, Limits, estimated_run_bytes
 from playground.runs.registry import Registry
 from playground.runs.run import HISTORY_THINNED, WEIGHTS_EVICTED, Run, owner_id
 from playground.runs.storage_quota import directory_size, surplus_weights
 from playground.runs.weight_history import read_lines, state_steps, weight_steps
-from playground.runs.worker_process import usable_cores, warm_up
 from playground.training.config import RunConfig
 from playground.training.presets import PRESETS, preset_config
 from playground.training.setting_changes import SettingChange

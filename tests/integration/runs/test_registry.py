@@ -18,15 +18,15 @@ import pytest
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.errors import UserError
+from playground.jobs.fair_queue import MAX_PER_CLIENT
+from playground.jobs.process import WorkerProcess, warm_up
 from playground.models.config_fields import ConfigError
 from playground.runs import registry as registry_module
 from playground.runs import run as run_module
-from playground.runs.inspection_queue import MAX_PER_CLIENT
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.registry import MAX_QUEUED_PER_OWNER, UNDO_TTL_S, Registry
 from playground.runs.run import MAX_NAME_LENGTH, Run, owner_id
 from playground.runs.weight_history import read_lines, state_steps, weight_steps, weights_path
-from playground.runs.worker_process import WorkerProcess, warm_up
 from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer

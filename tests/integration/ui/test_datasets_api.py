@@ -125,7 +125,7 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
     assert {**told, "duplicates": 0, "contradictions": 0, "contradicted": []} == ask(
         app, "show", other, content
     )
-    assert "not on your list" in ask(app, "remove", other, content)["error"]
+    assert "not yours, or was removed" in ask(app, "remove", other, content)["error"]
     assert ask(app, "use", other, content) == {}  # a link led there
     assert ask(app, "remove", owner, content) == {}
     assert (app.checkpoints / "rows" / content).is_dir()
@@ -244,9 +244,9 @@ def test_slow_upload_times_out_and_each_visitor_holds_one_slot(tmp_path, monkeyp
     with ThreadPoolExecutor(1) as thread:
         full, replaced, late, left = thread.submit(asyncio.run, scene()).result(30)
     assert full.status_code == 503
-    assert json.loads(replaced.body) == {"error": "newer rows came meanwhile"}
+    assert json.loads(replaced.body) == {"error": "a newer upload replaced this one"}
     assert {json.loads(answer.body)["error"] for answer in late} == {
-        "the rows did not arrive within 2 s; bring fewer"
+        "the upload took longer than 2 s; upload fewer pairs"
     }
     assert (left, sorted(ended), list((tmp_path / "rows").iterdir())) == (
         0,
@@ -278,15 +278,13 @@ def test_the_process_that_reads_takes_so_much_memory_and_no_more():
     """
     script = """
 from playground.ui import dataset_reader
-class Pipe:
-    send = staticmethod(print)
-dataset_reader._load_dataset = lambda order: bytearray(8 * dataset_reader.MAX_MEMORY_BYTES)
-dataset_reader.main(Pipe, {})
+dataset_reader._load_dataset = lambda request: bytearray(8 * dataset_reader.MAX_MEMORY_BYTES)
+print(dataset_reader.read_dataset({}))
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=200
     )
-    assert "these rows need more memory than is free" in done.stdout, done.stderr
+    assert "these pairs need more memory than is free" in done.stdout, done.stderr
 
 
 def test_more_than_50_mb_are_refused_before_they_are_read(app):
@@ -311,7 +309,7 @@ def test_a_visitor_has_room_for_so_many_rows_and_makes_room_by_removing(app):
         first = first or content
         if answer := ask(app, "use", owner, content):
             break
-    assert answer["error"].endswith(f"{CAP} MB are possible, so remove some or bring fewer")
+    assert answer["error"].endswith(f"{CAP} MB are possible, so remove some or upload fewer pairs")
     assert not (app.checkpoints / "rows" / content).exists()
     assert ask(app, "use", new_owner_key(), first) == {}  # others have room of their own
     assert ask(app, "remove", owner, first) == {}
@@ -487,7 +485,7 @@ def test_the_form_trains_on_rows_that_are_kept_here(kept):
     assert "a model of" in estimate_and_validate(values)[0]
     wrong = values | {"min_length": 4, "max_length": 9}
     assert (
-        "longest source of these rows has 3"
+        "longest source of this dataset has 3"
         in validate_form(list(wrong), list(wrong.values()))["min_length"]
     )
 
@@ -577,11 +575,12 @@ class Readers:
 
     def __init__(self, monkeypatch):
         self.going, self.begun = [], []
-        monkeypatch.setattr("playground.ui.datasets_api.WorkerProcess", self.begin)
+        monkeypatch.setattr("playground.jobs.call.WorkerProcess", self.begin)
 
-    def begin(self, _, __, order, on_message, on_exit):
-        self.begun.append(order["name"])
-        self.going.append((order["name"], on_message))
+    def begin(self, _entry, _name, _target, arguments, on_message, on_exit):
+        (request,) = arguments
+        self.begun.append(request["name"])
+        self.going.append((request["name"], on_message))
         return SimpleNamespace(kill=lambda: None)
 
     def end(self, name):

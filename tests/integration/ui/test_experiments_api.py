@@ -316,10 +316,10 @@ def test_figures_that_could_not_be_begun_keep_nobody_from_drawing_theirs(page, m
     def none_left(*_, **__):
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("playground.ui.experiments_api.WorkerProcess", none_left)
+    monkeypatch.setattr("playground.jobs.call.WorkerProcess", none_left)
     monkeypatch.setattr(page, "_figure_data", lambda *_: {})
     for _ in range(2):
-        assert "no process could be started" in ask(page, "experiments/figures")["error"]
+        assert "could not be started" in ask(page, "experiments/figures")["error"]
 
 
 @pytest.fixture

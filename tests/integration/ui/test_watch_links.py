@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shutil
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,12 +12,10 @@ from playground.checkpoints.checkpoint import save_checkpoint
 from playground.datasets.sources import from_text
 from playground.datasets.storage import load_pairs, store
 from playground.experiments.service import ExperimentService
-from playground.figures.report import write_report
+from playground.figures.report import render_report
 from playground.runs.registry import Registry
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from playground.ui import inspect_api as inspect_page
-from playground.ui import report_api as report_page
 from playground.ui.app import build_handlers
 from playground.ui.model_ref import resolve_config
 from playground.ui.session import new_owner_key
@@ -109,19 +106,17 @@ def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
     registry, run, owner, content, routes = shared
     viewer, subject = new_owner_key(), f"watch:{run.share_id}"
 
-    def not_drawn(*arguments, on_message, on_exit, **_):
-        on_message({"error": "nothing is drawn here"})
-        raise OSError("no process for figures")
+    def call_here(entry, name, target, arguments, on_message, on_exit):
+        """Call a target in this process.
 
-    def written_here(entry, name, checkpoint, run, *arguments, on_message, on_exit):
-        """In this process: a fork server that an earlier test started knows another folder of
-        rows.
+        A fork server that an earlier test started has another folder of datasets.
         """
-        on_message({"html": write_report(Path(checkpoint), Path(run), *arguments)})
+        if target != "playground.figures.report:render_report":
+            raise OSError("no process for figures")
+        on_message(render_report(*arguments))
         return SimpleNamespace(kill=lambda: None)
 
-    monkeypatch.setattr(inspect_page, "WorkerProcess", not_drawn)
-    monkeypatch.setattr(report_page, "WorkerProcess", written_here)
+    monkeypatch.setattr("playground.jobs.call.WorkerProcess", call_here)
 
     async def walk():
         told = {}

@@ -5,21 +5,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from playground.jobs.call import ProcessCall
 from playground.runs import device
 from playground.runs.device import device_summary
-from playground.runs.worker_process import WorkerProcess
 from playground.training.trainer import resolve_device
-from tests.support.app_server import wait_for
 
 
 def test_it_is_told_by_a_process_of_its_own():
-    heard, codes = [], []
-    WorkerProcess(
-        "playground.runs.device:main", "device", on_message=heard.append, on_exit=codes.append
-    )
-    wait_for(lambda: codes, description="the end of that process")
-    assert codes == [0]
-    (line,) = heard
+    call = ProcessCall("playground.runs.device:report_device", name="device", description="it")
+    line = call.future.result(timeout=100)["summary"]
     assert line.startswith(f"Training on {resolve_device('auto').type}")
 
 

@@ -3,7 +3,7 @@ import torch
 
 from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint
 from playground.common import devices
-from playground.runs.worker_process import usable_cores
+from playground.common.devices import usable_cores
 from playground.training import thread_tuning
 from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange

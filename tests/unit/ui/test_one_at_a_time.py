@@ -21,12 +21,11 @@ def answer(request, monkeypatch, tmp_path):
         going.append(on_message)
         return SimpleNamespace(kill=lambda: None)
 
+    monkeypatch.setattr("playground.jobs.call.WorkerProcess", begin)
     if request.param == "report":
-        monkeypatch.setattr(report_api, "WorkerProcess", begin)
         monkeypatch.setattr(report_api, "resolve_checkpoint", lambda *_: tmp_path)
         ask = report_api.report_handlers(None)["runs/report"]
     else:
-        monkeypatch.setattr(experiments_api, "WorkerProcess", begin)
         monkeypatch.setattr(ExperimentService, "__init__", lambda *_: None)
         page = experiments_api.LabPage(None, ExperimentService(None))
         monkeypatch.setattr(page, "_figure_data", lambda *_: {})

@@ -8,15 +8,15 @@ from typing import ClassVar
 import pytest
 from starlette.requests import Request
 
-from playground.runs import inspector_client as eyes_module
-from playground.runs import inspector_process
-from playground.runs.inspection_queue import (
+from playground.jobs.fair_queue import (
     MAX_PER_ADDRESS,
     MAX_PER_CLIENT,
     Client,
     InspectionQueue,
     InspectionRequest,
 )
+from playground.runs import inspector_client as eyes_module
+from playground.runs import inspector_process
 from playground.runs.inspector_client import InspectorClient
 from playground.ui.live_api import await_result
 from tests.support.coroutines import run_in_thread
@@ -225,7 +225,7 @@ def test_an_unexpected_error_of_a_view_is_answered_and_logged(monkeypatch, caplo
     def fail(*_):
         raise ZeroDivisionError("a defect of a view")
 
-    monkeypatch.setattr(inspector_process.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(inspector_process, "prepare_process", lambda nice: None)
     monkeypatch.setattr(inspector_process.Inspector, "dispatch", fail)
     inspector_process.main(SimpleNamespace(recv=receive, send=answers.append))
     assert answers == [(1, {"error": "ZeroDivisionError: a defect of a view"})]

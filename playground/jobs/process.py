@@ -20,8 +20,9 @@ from typing import Any
 
 import psutil
 
-from playground.common.devices import usable_cores as usable_cores
 from playground.common.logs import configure_logging
+
+from .entry import load_target
 
 # The first optimizer of a process imports torch._dynamo.
 PRELOAD = [
@@ -274,8 +275,5 @@ def _report_failures(calls: queue.SimpleQueue[Callable[[], None]]) -> None:
 
 
 def _run_entry(entry: str, connection: Connection, *arguments: Any) -> None:
-    from importlib import import_module
-
     configure_logging()
-    module, function = entry.split(":")
-    getattr(import_module(module), function)(connection, *arguments)
+    load_target(entry)(connection, *arguments)

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from playground.runs import worker_process
+from playground.jobs import process as worker_process
+from playground.jobs.process import WorkerProcess, cpu_seconds
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.registry import Registry
-from playground.runs.worker_process import WorkerProcess, cpu_seconds
 from playground.training.config import RunConfig
 from playground.ui.inspect_api import inspect_handlers
 from playground.ui.report_api import report_handlers

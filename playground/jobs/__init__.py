@@ -1,0 +1,1 @@
+"""Background work: processes, and the queue in front of them. It knows nothing of runs."""
