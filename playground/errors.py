@@ -6,7 +6,7 @@ from typing import Any
 
 
 class UserError(ValueError):
-    """A request that cannot be carried out; the message says why and what to do.
+    """A request that cannot be carried out; the message has the reason and the remedy.
 
     `field` names the invalid setting, if there is one. `retryable`: the same request may succeed
     later.

@@ -5,154 +5,46 @@ module (the attention scores before and after the mask, the scaled token embeddi
 with the same expression. The lines of code are located in the source of the functions, so they
 follow every edit; a stage whose line is missing raises LookupError.
 
-Shapes: S source, T target, Q queries, M memory, H heads, K head size, D d_model, F d_ff,
+Shapes: S source, T target, X either, Q queries, M keys, H heads, K head size, D d_model, F d_ff,
 V vocabulary; there is no batch dimension for one sequence.
 """
 
 from __future__ import annotations
 
-import inspect
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-import playground
-from playground.models.attention import (
-    MultiHeadAttention,
-    causal_mask,
-    padding_mask,
-    scaled_dot_product_attention,
-    split_heads,
-)
+from playground.models.attention import MultiHeadAttention
 from playground.models.embeddings import InputEmbedding
 from playground.models.layers import ResidualNorm
-from playground.models.position_encoding import (
-    ALiBi,
-    RelativePositionEncoding,
-    T5RelativePositionBias,
-    apply_rotary_emb,
-)
 from playground.models.transformer import Transformer
 from playground.tasks.task import Batch
 
-from .hooks import ATTENTION_KINDS, Component, ModuleCall, record_activations
+from .embeddings import wavelength
+from .hooks import Component, ModuleCall, record_activations
 from .inspected_model import InspectionError
+from .trace_attention import AttentionCall
+from .trace_stage import (
+    Explain,
+    TraceStage,
+    explain_equation,
+    explain_linear,
+    explain_norm,
+    explain_softmax,
+    find_source_line,
+)
 
 # The activation of the feed-forward network: its name and formula.
 ACTIVATIONS = {
-    "relu": ("ReLU", "a = max(0, a)"),
-    "gelu": ("GELU", "a = a · P(standard normal variable ≤ a)"),
-    "swiglu": ("SwiGLU", "a = g · sigmoid(g) · a"),
+    "relu": ("ReLU", "h = max(0, a)"),
+    "gelu": ("GELU", "h = a · P(standard normal variable ≤ a)"),
+    "swiglu": ("SwiGLU", "h = g · sigmoid(g) · a"),
 }
-# The position bias that is added to the attention scores: its class and formula.
-POSITION_BIASES: dict[str, tuple[type[RelativePositionEncoding], str]] = {
-    "alibi": (ALiBi, "bias = -slope of the head · |query position - key position|"),
-    "t5": (
-        T5RelativePositionBias,
-        "bias = learned bias of the head for the bucket of the distance",
-    ),
-}
-AXIS_NAMES = {
-    "S": "source",
-    "T": "target",
-    "Q": "query",
-    "M": "memory",
-    "H": "head",
-    "K": "head size",
-    "D": "d_model",
-    "F": "d_ff",
-    "V": "vocabulary",
-}
-
-
-@dataclass(frozen=True)
-class SourceLine:
-    """A line of this project's source code.
-
-    `file` is relative to the project's folder, and `line` counts from 1.
-    """
-
-    file: str
-    line: int
-    text: str
-
-
-@dataclass(frozen=True)
-class TraceStage:
-    """One tensor of the forward pass.
-
-    `shape` has one letter per dimension (see `AXIS_NAMES`); `block` is the part of the model.
-    """
-
-    block: str
-    name: str
-    formula: str
-    shape: str
-    tensor: Tensor
-    code: SourceLine
-
-    @property
-    def size(self) -> str:
-        """Return the shape in letters and numbers: "H Q M = 4 × 6 × 6"."""
-        return f"{' '.join(self.shape)} = {' × '.join(map(str, self.tensor.shape))}"
-
-
-@dataclass(frozen=True)
-class DotProduct:
-    """The computation of one attention score: score = sum(products_K) / root + bias.
-
-    The bias is that of ALiBi or T5 for the distance, or None. With RoPE, the query and the key are
-    already rotated. `attended` is False if the mask blocks the score.
-    """
-
-    query_K: Tensor
-    key_K: Tensor
-    products_K: Tensor
-    root: float
-    bias: float | None
-    score: float
-    attended: bool
-
-
-@dataclass(frozen=True)
-class _AttentionInputs:
-    """The inputs of one attention, for every head.
-
-    unrotated_query_HQK  queries before the rotation of RoPE
-    unrotated_key_HMK    keys before the rotation of RoPE
-    query_HQK            queries of the scores
-    key_HMK              keys of the scores
-    value_HMK            values
-    bias_HQM             position bias of the scores, or None
-    attn_mask_QM         attention mask, True = may attend
-    """
-
-    unrotated_query_HQK: Tensor
-    unrotated_key_HMK: Tensor
-    query_HQK: Tensor
-    key_HMK: Tensor
-    value_HMK: Tensor
-    bias_HQM: Tensor | None
-    attn_mask_QM: Tensor
-
-
-@dataclass(frozen=True)
-class WeightedSum:
-    """One head's output at one position: the weighted sum of the values.
-
-    `result_K` is the sum of the rows of `terms_MK`, each a weight times a value.
-    """
-
-    weights_M: Tensor
-    values_MK: Tensor
-    terms_MK: Tensor
-    result_K: Tensor
+# Stages of a part of the model; the result is the residual stream after it.
+Stages = Generator[TraceStage, None, Tensor]
 
 
 class ForwardTrace:
@@ -171,10 +63,8 @@ class ForwardTrace:
                 "time"
             )
         self.model = model
-        self.source, self.decoder_input = (
-            batch.source_BS[0].tolist(),
-            batch.decoder_input_BT[0].tolist(),
-        )
+        self.source: list[int] = batch.source_BS[0].tolist()
+        self.decoder_input: list[int] = batch.decoder_input_BT[0].tolist()
         with torch.no_grad(), record_activations(model) as calls:
             model(batch.source_BS, batch.decoder_input_BT)
             self._calls = calls
@@ -191,389 +81,261 @@ class ForwardTrace:
                 return each
         raise KeyError(f"there is no stage {name!r} in the block {block!r}")
 
-    def score(self, head: Component, query: int, memory: int) -> DotProduct:
-        """Return an attention score as a dot product.
-
-        Raises:
-            IndexError: for a position outside of the sequence.
-        """
-        inputs = self._attention(head)
-        query_K, key_K = inputs.query_HQK[head.head, query], inputs.key_HMK[head.head, memory]
-        root = math.sqrt(len(query_K))
-        products_K = query_K * key_K
-        bias = None if inputs.bias_HQM is None else float(inputs.bias_HQM[head.head, query, memory])
-        score = float(products_K.sum()) / root + (bias or 0.0)
-        return DotProduct(
-            query_K, key_K, products_K, root, bias, score, bool(inputs.attn_mask_QM[query, memory])
-        )
-
-    def weighted_sum(self, head: Component, query: int) -> WeightedSum:
-        """Return a head's output at one position as a weighted sum.
-
-        Raises:
-            IndexError: for a position outside of the sequence.
-        """
-        weights_M = self._call(head.module_name).output[1][0, head.head, query]
-        values_MK = self._attention(head).value_HMK[head.head]
-        terms_MK = weights_M[:, None] * values_MK
-        return WeightedSum(weights_M, values_MK, terms_MK, terms_MK.sum(0))
-
     @property
     def _norm_name(self) -> str:
         return "RMSNorm" if self.model.config.norm_type == "rms" else "LayerNorm"
 
-    def _bias_term(self, bias: str) -> str:
-        return f" + {bias}" if self.model.config.bias else ""
+    @property
+    def _is_pre_norm(self) -> bool:
+        return self.model.config.norm_placement == "pre"
 
     def _call(self, module: str) -> ModuleCall:
         return self._calls[module][-1]
 
-    @torch.no_grad()
-    def _attention(self, part: Component) -> _AttentionInputs:
-        if part.kind not in ATTENTION_KINDS or part.module_name not in self._calls:
-            raise InspectionError(f"this model has no {part.name}; choose one of its heads")
-        attention = cast(MultiHeadAttention, self.model.get_submodule(part.module_name))
-        _, key_BGMK, value_BGMK, attn_mask = self._call(part.module_name).inputs
-        query_BQD = self._call(f"{part.module_name}.q_proj").output
-        key_BMD = self._call(f"{part.module_name}.k_proj").output
-        unrotated_query_BHQK = split_heads(query_BQD, attention.n_heads)
-        query_BHQK = attention.position_encoding.rotate(unrotated_query_BHQK)
-        n_queries, n_keys = query_BHQK.shape[2], key_BGMK.shape[2]
-        return _AttentionInputs(
-            unrotated_query_HQK=unrotated_query_BHQK[0],
-            unrotated_key_HMK=attention.repeat_kv(split_heads(key_BMD, attention.n_kv_heads))[0],
-            query_HQK=query_BHQK[0],
-            key_HMK=attention.repeat_kv(key_BGMK)[0],
-            value_HMK=attention.repeat_kv(value_BGMK)[0],
-            bias_HQM=attention.position_encoding.bias(n_queries, n_keys, query_BHQK.device),
-            attn_mask_QM=attn_mask.expand(1, 1, n_queries, n_keys)[0, 0],
-        )
-
     def _trace(self) -> Iterator[TraceStage]:
-        config = self.model.config
-        yield from self._embedding("source", self.source)
-        for i in range(config.n_layers):
-            layer = f"encoder_layers.{i}"
-            ends = [self._residual_input(layer, "feed_forward"), self._call(layer).output[0][0]]
-            yield from self._sublayer_stages(layer, "self_attn", Component("encoder", i), ends[0])
-            yield from self._sublayer_stages(
-                layer, "feed_forward", Component("encoder feed-forward", i), ends[1]
+        n_layers = self.model.config.n_layers
+        x_SD = yield from self._embedding("source", self.source)
+        for i in range(n_layers):
+            x_SD = yield from self._sublayer("self_attn", Component("encoder", i), x_SD)
+            x_SD = yield from self._sublayer(
+                "feed_forward", Component("encoder feed-forward", i), x_SD
             )
-        if config.norm_placement == "pre":
-            yield self._final_norm(
-                "encoder", f"memory = {self._norm_name}(x)", Transformer.encode, "S"
+        if self._is_pre_norm:
+            formula = f"memory = {self._norm_name}(x)"
+            x_SD = yield from self._final_norm("encoder", formula, Transformer.encode, x_SD)
+        x_TD = yield from self._embedding("target", self.decoder_input)
+        for i in range(n_layers):
+            x_TD = yield from self._sublayer("self_attn", Component("decoder", i), x_TD)
+            x_TD = yield from self._sublayer("cross_attn", Component("cross", i), x_TD, x_SD)
+            x_TD = yield from self._sublayer(
+                "feed_forward", Component("decoder feed-forward", i), x_TD
             )
-        yield from self._embedding("target", self.decoder_input)
-        for i in range(config.n_layers):
-            layer = f"decoder_layers.{i}"
-            ends = [
-                self._residual_input(layer, "cross_attn"),
-                self._residual_input(layer, "feed_forward"),
-                self._call(layer).output[0][0],
-            ]
-            yield from self._sublayer_stages(layer, "self_attn", Component("decoder", i), ends[0])
-            yield from self._sublayer_stages(layer, "cross_attn", Component("cross", i), ends[1])
-            yield from self._sublayer_stages(
-                layer, "feed_forward", Component("decoder feed-forward", i), ends[2]
-            )
-        if config.norm_placement == "pre":
-            yield self._final_norm("decoder", f"x = {self._norm_name}(x)", Transformer._decode, "T")
-        output = self._call("output_proj")
-        code = find_source_line(Transformer.forward, "self.output_proj(")
-        yield TraceStage(
-            "output",
-            "logits",
-            "logits = x W_out" + self._bias_term("b_out"),
-            "TV",
-            output.output[0],
-            code,
-        )
-        log_BTV = self.model.log_probs(output.inputs[0])
-        code = find_source_line(Transformer.log_probs, "log_softmax")
-        yield TraceStage(
-            "output",
-            "probabilities",
-            "p(v) = exp(logit_v) / sum over all tokens of exp(logit)",
-            "TV",
-            log_BTV[0].exp(),
-            code,
-        )
+        if self._is_pre_norm:
+            formula = f"x = {self._norm_name}(x)"
+            x_TD = yield from self._final_norm("decoder", formula, Transformer._decode, x_TD)
+        yield from self._output(x_TD)
 
-    def _embedding(self, side: str, tokens: list[int]) -> Iterator[TraceStage]:
-        block, letter = f"{side} embedding", side[0].upper()
+    def _embedding(self, side: str, tokens: list[int]) -> Stages:
+        block, shape = f"{side} embedding", f"{side[0].upper()}D"
         embedding = self.model.source_embedding if side == "source" else self.model.target_embedding
-        symbols_XD = embedding.token_embedding.weight[tokens] * embedding.scale
-        code = find_source_line(
-            InputEmbedding.forward, "self.token_embedding(tokens_BS) * self.scale"
+        token_table = embedding.token_embedding.weight
+        symbols_XD = token_table[tokens] * embedding.scale
+        explain = explain_equation(
+            "E · scale",
+            symbols_XD,
+            lambda _head, row, column: {
+                "E, learned": float(token_table[tokens[row], column]),
+                "scale: square root of d_model": embedding.scale,
+            },
         )
-        yield TraceStage(
-            block, "token embeddings", "E[token] · sqrt(d_model)", f"{letter}D", symbols_XD, code
-        )
-        position_vectors = embedding.position_vectors(
-            torch.tensor([tokens], device=symbols_XD.device)
-        )
-        if position_vectors is None:
-            return
-        positions_XD = position_vectors[0] if position_vectors.dim() == 3 else position_vectors
+        formula = "E[token] · sqrt(d_model)"
+        fragment = "self.token_embedding(tokens_BS) * self.scale"
+        code = find_source_line(InputEmbedding.forward, fragment)
+        yield TraceStage(block, "token embeddings", formula, shape, symbols_XD, code, explain)
+        tokens_BX = torch.tensor([tokens], device=symbols_XD.device)
+        positions_XD = embedding.position_vectors(tokens_BX)
+        if positions_XD is None:
+            return symbols_XD
+        if positions_XD.dim() == 3:
+            positions_XD = positions_XD[0]
         formula = _positions_formula(self.model.config.position_type, side)
-        yield TraceStage(
-            block,
-            "position vectors",
-            formula,
-            f"{letter}D",
-            positions_XD,
-            find_source_line(InputEmbedding.forward, "positions_SD = "),
+        explain = self._explain_position(embedding, tokens_BX, positions_XD)
+        code = find_source_line(InputEmbedding.forward, "positions_SD = ")
+        yield TraceStage(block, "position vectors", formula, shape, positions_XD, code, explain)
+        x_XD = self._call(f"{side}_embedding").output[0]
+        explain = explain_equation(
+            "token embedding + position vector",
+            x_XD,
+            lambda _head, row, column: {
+                "token embeddings": float(symbols_XD[row, column]),
+                "position vectors": float(positions_XD[row, column]),
+            },
         )
+        formula = "x = token embeddings + position vectors"
         code = find_source_line(InputEmbedding.forward, "+ positions_SD")
-        yield TraceStage(
-            block,
-            "sum",
-            "x = token embeddings + position vectors",
-            f"{letter}D",
-            self._call(f"{side}_embedding").output[0],
-            code,
-        )
+        yield TraceStage(block, "sum", formula, shape, x_XD, code, explain)
+        return cast(Tensor, x_XD)
+
+    def _explain_position(
+        self, embedding: InputEmbedding, tokens_BX: Tensor, positions_XD: Tensor
+    ) -> Explain:
+        config = self.model.config
+        if config.position_type == "sinusoidal":
+            explain_cosine, explain_sine = (
+                explain_equation(
+                    f"factor · {wave}(2π · position / wavelength)",
+                    positions_XD,
+                    lambda _head, row, column: {
+                        "factor": config.sinusoidal_scale,
+                        "position, from 0": row,
+                        "wavelength of this dimension": wavelength(column, config.d_model),
+                    },
+                )
+                for wave in ("cos", "sin")
+            )
+            return lambda head, row, column: (explain_cosine if column % 2 else explain_sine)(
+                head, row, column
+            )
+        position_ids = embedding.position_ids(tokens_BX)
+
+        def variables(_head: int, row: int, _column: int) -> dict[str, float]:
+            index = row if isinstance(position_ids, slice) else int(position_ids.flatten()[row])
+            return {"row of the table, from 0": index}
+
+        return explain_equation("learned, a row of the position table", positions_XD, variables)
 
     def _final_norm(
-        self, stack: str, formula: str, where: Callable[..., Any], letter: str
-    ) -> TraceStage:
-        code = find_source_line(where, f"self.{stack}_norm(")
-        return TraceStage(
-            f"{stack} final norm",
-            "norm",
-            formula,
-            f"{letter}D",
-            self._call(f"{stack}_norm").output[0],
-            code,
-        )
+        self, stack: str, formula: str, where: Callable[..., Any], x_XD: Tensor
+    ) -> Stages:
+        name = f"{stack}_norm"
+        code = find_source_line(where, f"self.{name}(")
+        output_XD = self._call(name).output[0]
+        explain = explain_norm(getattr(self.model, name), x_XD, output_XD)
+        shape = "SD" if stack == "encoder" else "TD"
+        yield TraceStage(f"{stack} final norm", "norm", formula, shape, output_XD, code, explain)
+        return cast(Tensor, output_XD)
 
-    def _residual_input(self, layer: str, part: str) -> Tensor:
-        """Return the input of a sublayer (XD), before its norm in a pre-norm model."""
-        if self.model.config.norm_placement == "pre":
-            return self._call(f"{layer}.{part}_residual.norm").inputs[0][0]
-        return self._call(f"{layer}.{part}").inputs[0][0]
-
-    def _sublayer_stages(
-        self, layer: str, part: str, component: Component, end_XD: Tensor
-    ) -> Iterator[TraceStage]:
-        """Yield the stages of a sublayer with its norm and residual connection.
-
-        `end_XD` is the residual stream after this sublayer.
-        """
-        pre, letter = self.model.config.norm_placement == "pre", component.side[0].upper()
-        norm = self._call(f"{layer}.{part}_residual.norm")
-        shape = f"{letter}D"
-        if pre:
+    def _sublayer(
+        self, part: str, component: Component, x_XD: Tensor, memory_SD: Tensor | None = None
+    ) -> Stages:
+        """Yield the stages of a sublayer with its norm and residual connection."""
+        block, shape = component.name, f"{component.side[0].upper()}D"
+        residual = cast(ResidualNorm, self.model.get_submodule(f"{component.module_name}_residual"))
+        norm = self._call(f"{component.module_name}_residual.norm")
+        y_XD = x_XD
+        if self._is_pre_norm:
+            y_XD = norm.output[0]
+            explain = explain_norm(residual.norm, x_XD, y_XD)
             code = find_source_line(ResidualNorm.sublayer_input, "self.norm(x_BSD)")
-            yield TraceStage(
-                component.name, "norm", f"y = {self._norm_name}(x)", shape, norm.output[0], code
+            yield TraceStage(block, "norm", f"y = {self._norm_name}(x)", shape, y_XD, code, explain)
+        if part == "feed_forward":
+            output_XD = yield from self._feed_forward(component, y_XD)
+        else:
+            attention = AttentionCall(
+                component,
+                self.model.config,
+                cast(MultiHeadAttention, self.model.get_submodule(component.module_name)),
+                self._calls,
+                query_input_XD=y_XD,
+                memory_XD=y_XD if memory_SD is None else memory_SD,
+                source=self.source,
             )
-        yield from (
-            self._feed_forward(layer, component, letter, "y" if pre else "x")
-            if part == "feed_forward"
-            else self._attention_stages(component, pre)
+            yield from attention.stages()
+            output_XD = attention.call("out_proj").output[0]
+        sum_XD = self._residual_sum(component, part, norm)
+        explain = explain_equation(
+            "x + output",
+            sum_XD,
+            lambda _head, row, column: {
+                "x": float(x_XD[row, column]),
+                "output": float(output_XD[row, column]),
+            },
         )
         code = find_source_line(ResidualNorm.add, "sum_BSD = ")
+        yield TraceStage(block, "residual", "x = x + output", shape, sum_XD, code, explain)
+        if self._is_pre_norm:
+            return sum_XD
+        normed_XD = norm.output[0]
+        explain = explain_norm(residual.norm, sum_XD, normed_XD)
+        code = find_source_line(ResidualNorm.add, "self.norm(sum_BSD)")
         yield TraceStage(
-            component.name,
-            "residual",
-            "x = x + output",
-            shape,
-            end_XD if pre else norm.inputs[0][0],
-            code,
+            block, "norm", f"x = {self._norm_name}(x)", shape, normed_XD, code, explain
         )
-        if not pre:
-            yield TraceStage(
-                component.name,
-                "norm",
-                f"x = {self._norm_name}(x)",
-                shape,
-                end_XD,
-                find_source_line(ResidualNorm.add, "self.norm(sum_BSD)"),
-            )
+        return cast(Tensor, normed_XD)
 
-    def _feed_forward(
-        self, layer: str, component: Component, letter: str, input_symbol: str
-    ) -> Iterator[TraceStage]:
-        module, activation, shape = (
-            f"{layer}.feed_forward",
-            self.model.config.activation,
-            f"{letter}F",
-        )
-        network = self.model.get_submodule(module)
+    def _residual_sum(self, component: Component, part: str, norm: ModuleCall) -> Tensor:
+        """Return the recorded sum of a residual connection (XD)."""
+        if not self._is_pre_norm:
+            return cast(Tensor, norm.inputs[0][0])
+        layer = component.module_name.rpartition(".")[0]
+        parts = ["self_attn", "cross_attn", "feed_forward"]
+        if component.side == "source":
+            parts.remove("cross_attn")
+        if part == parts[-1]:
+            return cast(Tensor, self._call(layer).output[0][0])
+        following = parts[parts.index(part) + 1]
+        return cast(Tensor, self._call(f"{layer}.{following}_residual.norm").inputs[0][0])
+
+    def _feed_forward(self, component: Component, y_XD: Tensor) -> Stages:
+        block, letter, module = component.name, component.side[0].upper(), component.module_name
+        network: Any = self.model.get_submodule(module)
         code = find_source_line(type(network).forward, "self.down_proj(")
-        narrow = self._call(f"{module}.down_proj")
-        wide_XF, inside_XF = self._call(f"{module}.up_proj").output[0], narrow.inputs[0][0]
+        activation = self.model.config.activation
+
+        def project(name: str, formula: str, shape: str, layer: str, input_XD: Tensor) -> Stages:
+            linear: nn.Linear = getattr(network, layer)
+            output = self._call(f"{module}.{layer}").output[0]
+            if linear.bias is not None:
+                formula += f" + {formula.split()[-1].replace('W', 'b')}"
+            explain = explain_linear(linear, input_XD, output)
+            yield TraceStage(block, name, formula, shape, output, code, explain)
+            return cast(Tensor, output)
+
+        y, wide = "y" if self._is_pre_norm else "x", f"{letter}F"
+        gate_XF = y_XD
         if activation == "swiglu":
-            yield TraceStage(
-                component.name,
-                "gate projection",
-                f"g = {input_symbol} W_g" + self._bias_term("b_g"),
-                shape,
-                self._call(f"{module}.gate_proj").output[0],
-                code,
-            )
-        yield TraceStage(
-            component.name,
-            "up projection",
-            f"a = {input_symbol} W_1" + self._bias_term("b_1"),
-            shape,
-            wide_XF,
-            code,
-        )
+            gate_XF = yield from project("gate projection", f"g = {y} W_g", wide, "gate_proj", y_XD)
+        up_XF = yield from project("up projection", f"a = {y} W_1", wide, "up_proj", y_XD)
+        hidden_XF = self._call(f"{module}.down_proj").inputs[0][0]
         name, formula = ACTIVATIONS[activation]
-        yield TraceStage(component.name, name, formula, shape, inside_XF, code)
-        yield TraceStage(
-            component.name,
-            "down projection",
-            "output = a W_2" + self._bias_term("b_2"),
-            f"{letter}D",
-            narrow.output[0],
-            code,
+        explain = _explain_activation(activation, up_XF, gate_XF, hidden_XF)
+        yield TraceStage(block, name, formula, wide, hidden_XF, code, explain)
+        return (
+            yield from project(
+                "down projection", "output = h W_2", f"{letter}D", "down_proj", hidden_XF
+            )
         )
 
-    def _attention_stages(self, component: Component, pre: bool) -> Iterator[TraceStage]:
-        """Yield the stages of scaled dot-product attention, all heads at once."""
-        block, across = component.name, component.kind == "cross"
-        inputs = self._attention(component)
-        _, weights_BHQM = self._call(component.module_name).output
-        config, attn_mask_QM = self.model.config, inputs.attn_mask_QM
-        bias = config.bias and config.attention_bias
-        query_input = "y" if pre else "x"
-        key_input = "memory" if across else query_input
-        sharing = config.n_heads // config.n_kv_heads_resolved
-
-        def projection(input_symbol: str, letter: str) -> str:
-            shared = f", each shared by {sharing} heads" if sharing > 1 and letter != "Q" else ""
-            return (
-                f"{letter} = {input_symbol} W_{letter}"
-                + (f" + b_{letter}" if bias else "")
-                + ", split into heads"
-                + shared
-            )
-
-        code = find_source_line(MultiHeadAttention.forward, "self.q_proj(x_BQD)")
-        yield TraceStage(
-            block, "queries", projection(query_input, "Q"), "HQK", inputs.unrotated_query_HQK, code
-        )
-        code = find_source_line(MultiHeadAttention.project_kv, "self.k_proj(memory_BMD)")
-        yield TraceStage(
-            block, "keys", projection(key_input, "K"), "HMK", inputs.unrotated_key_HMK, code
-        )
-        code = find_source_line(MultiHeadAttention.project_kv, "self.v_proj(memory_BMD)")
-        yield TraceStage(block, "values", projection(key_input, "V"), "HMK", inputs.value_HMK, code)
-        if config.position_type == "rope" and not across:
-            formula = "pairs (i, i + K/2) rotated by position · 10000^(-2i/K)"
-            code = find_source_line(apply_rotary_emb, "torch.cat(")
-            yield TraceStage(block, "rotated queries", formula, "HQK", inputs.query_HQK, code)
-            yield TraceStage(block, "rotated keys", formula, "HMK", inputs.key_HMK, code)
-        scores_HQM = (
-            inputs.query_HQK
-            @ inputs.key_HMK.transpose(-2, -1)
-            / math.sqrt(inputs.query_HQK.shape[-1])
-        )
-        yield TraceStage(
-            block,
-            "scores",
-            "scores = Q Kᵀ / sqrt(head size)",
-            "HQM",
-            scores_HQM,
-            find_source_line(scaled_dot_product_attention, "scores_BHQM = query"),
-        )
-        if inputs.bias_HQM is not None:
-            scores_HQM = scores_HQM + inputs.bias_HQM
-            relation, formula = POSITION_BIASES[config.position_type]
-            yield TraceStage(
-                block,
-                "position bias",
-                formula,
-                "HQM",
-                inputs.bias_HQM,
-                find_source_line(relation.bias, "return "),
-            )
-            yield TraceStage(
-                block,
-                "biased scores",
-                "scores + bias",
-                "HQM",
-                scores_HQM,
-                find_source_line(scaled_dot_product_attention, "+ bias_HQM"),
-            )
-        if component.kind == "decoder":
-            rule, code = (
-                "a position attends to itself and to earlier positions",
-                find_source_line(causal_mask, "tril()"),
-            )
-        else:
-            rule, code = (
-                "no query attends to padding",
-                find_source_line(padding_mask, "tokens_BM != 0"),
-            )
-        yield TraceStage(block, "mask", f"true = may attend: {rule}", "QM", attn_mask_QM, code)
-        masked_HQM = scores_HQM.masked_fill(~attn_mask_QM, -torch.inf)
-        code = find_source_line(scaled_dot_product_attention, "masked_fill")
-        yield TraceStage(
-            block, "masked scores", "-infinity where the mask is false", "HQM", masked_HQM, code
-        )
-        yield TraceStage(
-            block,
-            "softmax",
-            "weights = exp(scores) / sum over the keys of exp(scores)",
-            "HQM",
-            weights_BHQM[0],
-            find_source_line(scaled_dot_product_attention, "scores_BHQM.softmax("),
-        )
-        joined = self._call(f"{component.module_name}.out_proj")
-        head_outputs_HQK = (
-            joined.inputs[0][0].unflatten(-1, (self.model.config.n_heads, -1)).transpose(0, 1)
-        )
-        yield TraceStage(
-            block,
-            "weighted sum",
-            "weighted sum = weights V",
-            "HQK",
-            head_outputs_HQK,
-            find_source_line(scaled_dot_product_attention, "weights_BHQM @ value_BHMK"),
-        )
-        formula = "output = concatenated heads W_O" + (" + b_O" if bias else "")
-        code = find_source_line(MultiHeadAttention.forward, "self.out_proj(")
-        yield TraceStage(
-            block,
-            "output projection",
-            formula,
-            f"{component.side[0].upper()}D",
-            joined.output[0],
-            code,
-        )
+    def _output(self, x_TD: Tensor) -> Iterator[TraceStage]:
+        layer, logits_BTV = self.model.output_proj, self._call("output_proj").output
+        formula = "logits = x W_out" + ("" if layer.bias is None else " + b_out")
+        code = find_source_line(Transformer.forward, "self.output_proj(")
+        explain = explain_linear(layer, x_TD, logits_BTV[0])
+        yield TraceStage("output", "logits", formula, "TV", logits_BTV[0], code, explain)
+        log_probs_BTV = self.model.log_probs(self._call("output_proj").inputs[0])
+        probs_TV = log_probs_BTV[0].exp()
+        formula = "p(v) = exp(logit_v) / sum over all tokens of exp(logit)"
+        code = find_source_line(Transformer.log_probs, "log_softmax")
+        explain = explain_softmax(probs_TV, logits_BTV[0], "logit", "all tokens")
+        yield TraceStage("output", "probabilities", formula, "TV", probs_TV, code, explain)
 
 
-def _positions_formula(positions: str, side: str) -> str:
-    if positions == "learned-from-end" and side == "source":
+def _explain_activation(
+    activation: str, up_XF: Tensor, gate_XF: Tensor, hidden_XF: Tensor
+) -> Explain:
+    """Explain a number of the activation of the feed-forward network."""
+    if activation == "relu":
+        return explain_equation(
+            "max(0, a)", hidden_XF, lambda _head, row, column: {"a": float(up_XF[row, column])}
+        )
+    if activation == "gelu":
+        return explain_equation(
+            "a · probability",
+            hidden_XF,
+            lambda _head, row, column: {
+                "a": float(up_XF[row, column]),
+                "P(standard normal variable ≤ a)": float(torch.special.ndtr(up_XF[row, column])),
+            },
+        )
+    return explain_equation(
+        "g · sigmoid(g) · a",
+        hidden_XF,
+        lambda _head, row, column: {
+            "g": float(gate_XF[row, column]),
+            "sigmoid(g)": float(gate_XF[row, column].sigmoid()),
+            "a": float(up_XF[row, column]),
+        },
+    )
+
+
+def _positions_formula(position_type: str, side: str) -> str:
+    if position_type == "learned-from-end" and side == "source":
         return "P[i], a learned vector for each position i, counted from the end"
-    if positions == "randomized":
+    if position_type == "randomized":
         return (
             "P[i · vectors / positions], learned vectors, evenly spaced in a table with more "
             "vectors than positions"
         )
-    if positions != "sinusoidal":
+    if position_type != "sinusoidal":
         return "P[i], a learned vector for each position i"
     return "P[i, 2j] = sin(i / 10000^(2j/d_model)), P[i, 2j+1] = cos(i / 10000^(2j/d_model))"
-
-
-@cache
-def find_source_line(function: Callable[..., Any], fragment: str) -> SourceLine:
-    """Return the only line of a function that contains `fragment`.
-
-    Raises:
-        LookupError: if no line of the function contains it, or several do.
-    """
-    lines, first = inspect.getsourcelines(function)
-    matches = [(first + i, line.strip()) for i, line in enumerate(lines) if fragment in line]
-    if len(matches) != 1:
-        raise LookupError(
-            f"{function.__qualname__} has {len(matches)} lines with {fragment!r}; the trace needs "
-            "exactly one"
-        )
-    root = Path(playground.__file__).resolve().parent.parent
-    file = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").resolve().relative_to(root)
-    return SourceLine(file.as_posix(), *matches[0])

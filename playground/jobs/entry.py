@@ -38,8 +38,8 @@ def exit_with_parent(connection: Connection) -> None:
 def load_target(target: str) -> Callable[..., Any]:
     """Import the function of a target, "module:function"."""
     module, function = target.split(":")
-    found: Callable[..., Any] = getattr(import_module(module), function)
-    return found
+    loaded: Callable[..., Any] = getattr(import_module(module), function)
+    return loaded
 
 
 def run_call(connection: Connection, target: str, arguments: tuple[Any, ...]) -> None:

@@ -42,8 +42,16 @@ from playground.tasks import PAD
 from playground.tasks.task import Batch
 
 from .attention import answer_fields
-from .origin import MAX_COLUMNS, MAX_ROWS
-from .request import choice_field, int_field, json_array, json_number, source_text, text_field
+from .request import (
+    MAX_COLUMNS,
+    MAX_ROWS,
+    choice_field,
+    int_field,
+    json_array,
+    json_number,
+    source_text,
+    text_field,
+)
 
 # The numbers of positions and d_model in the figures of tutorials.
 SINUSOID_SIZES = {"50 x 64": (50, 64), "200 x 64": (200, 64), "100 x 128": (100, 128)}

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from playground.inspection.inspected_model import InspectionError
 
+MAX_ROWS, MAX_COLUMNS = 80, 128  # of a displayed tensor
+
 
 def source_text(request: dict[str, Any]) -> str:
     """Return the sequence that the user entered.

@@ -11,15 +11,29 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from playground.compat import stage_id
 from playground.inspection.hooks import Component
 from playground.inspection.inspected_model import Example, InspectedModel, InspectionError
-from playground.inspection.trace import ForwardTrace, TraceStage
+from playground.inspection.trace import ForwardTrace
+from playground.inspection.trace_stage import (
+    CellOrigin,
+    DotProduct,
+    TraceStage,
+    WeightedSum,
+)
 
 from . import embeddings_and_masks
-from .origin import MAX_COLUMNS, MAX_ROWS, Origin, labels, queries_are_source
-from .request import int_field, json_array, json_number, source_text, text_field
+from .request import (
+    MAX_COLUMNS,
+    MAX_ROWS,
+    int_field,
+    json_array,
+    json_number,
+    source_text,
+    text_field,
+)
 
 AXIS_WORDS = {
     "S": "source tokens",
@@ -54,7 +68,7 @@ def trace(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     head = min(int_field(request, "head", 0, 63), subject.transformer.config.n_heads - 1)
     batch = subject.encode_text(source_text(request))
     path = ForwardTrace(subject.transformer, batch)
-    at = next((i for i, stage in enumerate(path.stages) if _stage_id(stage) == stage_name), 0)
+    at = next((i for i, stage in enumerate(path.stages) if stage.key == stage_name), 0)
     return {
         "steps": _chapter_fields(subject, path, batch, head),
         "stages": [_stage_fields(stage) for stage in path.stages],
@@ -89,7 +103,7 @@ def trace_cell(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
         int_field(request, "column", 0, 1_000_000),
     )
     path = ForwardTrace(subject.transformer, subject.encode_text(source_text(request)))
-    at = next((i for i, stage in enumerate(path.stages) if _stage_id(stage) == stage_name), None)
+    at = next((i for i, stage in enumerate(path.stages) if stage.key == stage_name), None)
     if at is None:
         raise InspectionError(f"this model has no stage {stage_name!r}; choose one of the list")
     stage = path.stages[at]
@@ -103,7 +117,8 @@ def trace_cell(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
         raise InspectionError(
             f"there is no cell in row {row + 1}, column {column + 1}; {stage.name} is {shape}"
         )
-    return {"row": row, "column": column, **Origin(subject, path, at).of(head, row, column)}
+    origin = stage.explain(head, row, column)
+    return {"row": row, "column": column, **_origin_fields(subject, path, stage, origin, column)}
 
 
 def _stage_fields(stage: TraceStage) -> dict[str, Any]:
@@ -137,12 +152,12 @@ def _tensor_fields(
     subject: InspectedModel, path: ForwardTrace, stage: TraceStage, head: int
 ) -> dict[str, Any]:
     """Return the tensor of a stage as a table with labels; one head if it has heads."""
-    table = (stage.tensor[head] if stage.shape.startswith("H") else stage.tensor).float()
+    table = (stage.tensor[head] if stage.has_heads else stage.tensor).float()
     n_rows, n_columns = table.shape
     visible = table[:MAX_ROWS, :MAX_COLUMNS]
     letters = stage.shape[-2:]
     rows, columns = (
-        labels(subject, path, stage.block, letter, n)
+        _labels(subject, path, stage.block, letter, n)
         for letter, n in zip(letters, table.shape, strict=True)
     )
     finite = table[table.isfinite()]
@@ -151,7 +166,7 @@ def _tensor_fields(
     if stage.name in ("masked scores", "softmax"):
         possible = path.stage(stage.block, "mask").tensor[:MAX_ROWS, :MAX_COLUMNS].int().tolist()
     return {
-        "heads": subject.transformer.config.n_heads if stage.shape.startswith("H") else 0,
+        "heads": subject.transformer.config.n_heads if stage.has_heads else 0,
         "rows": rows[:MAX_ROWS],
         "columns": columns[:MAX_COLUMNS],
         "axes": [_axis_title(stage.block, letter) for letter in letters],
@@ -169,6 +184,106 @@ def _tensor_fields(
     }
 
 
+def _origin_fields(
+    subject: InspectedModel,
+    path: ForwardTrace,
+    stage: TraceStage,
+    origin: CellOrigin,
+    column: int,
+) -> dict[str, Any]:
+    """Return the computation of one number as JSON; see `trace_cell` for the kinds."""
+    if isinstance(origin, DotProduct):
+        return _dot_product_fields(subject, path, stage, origin)
+    if isinstance(origin, WeightedSum):
+        names = list(origin.names) or _labels(subject, path, stage.block, "M", 0)
+        return _weighted_sum_fields(origin, names, column)
+    fields: dict[str, Any] = {
+        "kind": "parts",
+        "equation": origin.formula,
+        "parts": [[name, json_number(value)] for name, value in origin.variables.items()],
+        "value": json_number(origin.value),
+    }
+    if origin.score is not None:
+        fields["score"] = _dot_product_fields(subject, path, stage, origin.score)
+    return fields
+
+
+def _dot_product_fields(
+    subject: InspectedModel, path: ForwardTrace, stage: TraceStage, origin: DotProduct
+) -> dict[str, Any]:
+    """Return a dot product; only its largest terms if there are very many."""
+    products = origin.left_K * origin.right_K
+    keep = products.abs().argsort(descending=True)[:MAX_COLUMNS].sort().values
+    names = list(origin.names)
+    if origin.query is not None and origin.key is not None:
+        queries, keys = (_labels(subject, path, stage.block, letter, 0) for letter in "QM")
+        names = [f"query of {queries[origin.query]}", f"key of {keys[origin.key]}"]
+    fields = {
+        "kind": "product",
+        "names": names,
+        "at": keep.tolist(),
+        "left": json_array(origin.left_K[keep]),
+        "right": json_array(origin.right_K[keep]),
+        "products": json_array(products[keep]),
+        "terms": len(products),
+        "sum": json_number(float(products.sum())),
+        "root": json_number(origin.root) if origin.root is not None else None,
+        "bias": json_number(origin.bias) if origin.bias is not None else None,
+        "value": json_number(origin.value),
+    }
+    if origin.attended is not None:
+        fields["attended"] = origin.attended
+    return fields
+
+
+def _weighted_sum_fields(origin: WeightedSum, names: list[str], column: int) -> dict[str, Any]:
+    """Return rows and their sum.
+
+    If there are very many rows, the last ones are merged into one, so that the displayed rows add
+    up to the result.
+    """
+    terms, weights = origin.terms_RN, origin.weights_R
+    others = max(0, len(terms) - MAX_ROWS)
+    if others:
+        names = [*names[:MAX_ROWS], f"the other {others}"]
+        terms = _merge_last_rows(terms)
+        weights = None if weights is None else _merge_last_rows(weights)
+    return {
+        "kind": "mixed",
+        "rows": names,
+        "others": others,
+        "weights": None if weights is None else json_array(weights),
+        "terms": json_array(terms[:, :MAX_COLUMNS]),
+        "result": json_array(origin.result_N[:MAX_COLUMNS]),
+        "value": json_number(float(origin.result_N[column])),
+    }
+
+
+def _merge_last_rows(rows: Tensor) -> Tensor:
+    return torch.cat([rows[:MAX_ROWS], rows[MAX_ROWS:].sum(0, keepdim=True)])
+
+
+def _queries_are_source(block: str) -> bool:
+    """Return whether the queries of a block are source positions."""
+    return block.startswith(("encoder", "source"))
+
+
+def _labels(
+    subject: InspectedModel, path: ForwardTrace, block: str, letter: str, n: int
+) -> list[str]:
+    """Return the labels of a tensor dimension of size `n`, which `letter` names."""
+    if letter == "V":
+        return subject.token_names(list(range(n)))
+    if letter in "KDF":
+        return [str(i) for i in range(n)]
+    source = (
+        letter == "S"
+        or (letter == "Q" and _queries_are_source(block))
+        or (letter == "M" and not block.startswith("decoder"))
+    )
+    return subject.token_names(path.source if source else path.decoder_input)
+
+
 def _axis_title(block: str, letter: str) -> str:
     names = {
         "S": "source tokens",
@@ -178,7 +293,7 @@ def _axis_title(block: str, letter: str) -> str:
         "F": "dimensions of the hidden layer",
     }
     if letter == "Q":
-        return f"queries ({'source' if queries_are_source(block) else 'decoder input'})"
+        return f"queries ({'source' if _queries_are_source(block) else 'decoder input'})"
     if letter == "M":
         return f"keys ({'decoder input' if block.startswith('decoder') else 'source'})"
     return names.get(letter, "dimensions of the vector")
@@ -250,7 +365,7 @@ def _chapter_fields(
             f"{_join_tokens(subject.token_names(written))}.",
         ),
     ]
-    names = [_stage_id(stage) for stage in path.stages]
+    names = [stage.key for stage in path.stages]
     return [
         {"title": title, "stage": names.index(key), "head": at, "description": text}
         for title, (at, key, text) in zip(CHAPTERS, result, strict=True)
@@ -272,10 +387,6 @@ def _best_aligned_head(subject: InspectedModel, path: ForwardTrace, length: int)
     share_LH = weights_LHQM[:, :, range(len(places)), places].mean(-1)
     layer, head = divmod(int(share_LH.argmax()), subject.transformer.config.n_heads)
     return blocks[layer], head
-
-
-def _stage_id(stage: TraceStage) -> str:
-    return f"{stage.block}/{stage.name}"
 
 
 def _join_tokens(names: list[str]) -> str:

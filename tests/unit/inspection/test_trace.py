@@ -3,11 +3,12 @@ import itertools
 import pytest
 import torch
 
-from playground.inspection import trace as walk_module
+from playground.inspection import trace_attention
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.hooks import Component, all_heads
 from playground.inspection.inspected_model import InspectionError
-from playground.inspection.trace import AXIS_NAMES, ForwardTrace, find_source_line
+from playground.inspection.trace import ForwardTrace
+from playground.inspection.trace_stage import AXIS_NAMES, Equation, find_source_line
 from playground.models.attention import scaled_dot_product_attention
 from playground.models.feed_forward import FeedForward
 from tests.support.app_server import ROOT
@@ -288,65 +289,96 @@ def test_a_line_that_is_gone_or_is_there_twice_fails_loudly():
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-def test_any_score_is_the_dot_product_that_made_it(kind):
+def test_any_score_is_the_dot_product_of_its_query_and_key(kind):
     _, _, walk = trace_of("5 3 9 1")
-    for layer, head, query, memory in itertools.product(range(2), range(4), range(5), range(5)):
-        part = Component(kind, layer, head)
-        product = walk.score(part, query, memory)
-        block = Component(kind, layer).name
-        assert product.score == pytest.approx(
-            float(walk.stage(block, "scores").tensor[head, query, memory]), abs=1e-5
-        )
-        assert product.score == pytest.approx(
-            sum(product.products_K.tolist()) / product.root, abs=1e-5
-        )
-        assert torch.equal(product.products_K, product.query_K * product.key_K)
-        assert product.root == 2
-        assert product.attended == (kind != "decoder" or memory <= query)
+    for layer, head, query, key in itertools.product(range(2), range(4), range(5), range(5)):
+        stage = walk.stage(Component(kind, layer).name, "scores")
+        product = stage.explain(head, query, key)
+        assert product.value == pytest.approx(float(stage.tensor[head, query, key]), abs=1e-5)
+        total = float((product.left_K * product.right_K).sum())
+        assert product.value == pytest.approx(total / product.root, abs=1e-5)
+        assert (product.root, product.query, product.key) == (2, query, key)
+        assert product.attended == (kind != "decoder" or key <= query)
 
 
-@pytest.mark.parametrize("positions", ["rope", "alibi", "t5"])
-def test_a_score_holds_what_self_attention_is_told_of_places(positions):
-    _, _, walk = trace_of("5 3 9 1", position_type=positions, n_kv_heads=2)
-    for kind, query, memory in itertools.product(
-        ("encoder", "decoder", "cross"), range(5), range(5)
-    ):
-        product = walk.score(Component(kind, 1, 3), query, memory)
-        name = "biased scores" if positions != "rope" and kind != "cross" else "scores"
-        shown = float(walk.stage(Component(kind, 1).name, name).tensor[3, query, memory])
-        assert product.score == pytest.approx(shown, abs=1e-5)
+@pytest.mark.parametrize("position_type", ["rope", "alibi", "t5"])
+def test_a_score_includes_the_position_encoding_of_self_attention(position_type):
+    _, _, walk = trace_of("5 3 9 1", position_type=position_type, n_kv_heads=2)
+    for kind, query, key in itertools.product(("encoder", "decoder", "cross"), range(5), range(5)):
+        name = "biased scores" if position_type != "rope" and kind != "cross" else "scores"
+        stage = walk.stage(Component(kind, 1).name, name)
+        product = stage.explain(3, query, key)
+        assert product.value == pytest.approx(float(stage.tensor[3, query, key]), abs=1e-5)
         assert (product.bias is not None) == (name != "scores")
-        assert product.score == pytest.approx(
-            sum(product.products_K.tolist()) / product.root + (product.bias or 0), abs=1e-5
-        )
+        total = float((product.left_K * product.right_K).sum())
+        expected = total / product.root + (product.bias or 0)
+        assert product.value == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-def test_any_output_is_its_weighted_sum(kind):
+def test_any_head_output_is_its_weighted_sum(kind):
     _, _, walk = trace_of("5 3 9 1")
     for layer, head, query in itertools.product(range(2), range(4), range(5)):
-        total = walk.weighted_sum(Component(kind, layer, head), query)
-        shown = walk.stage(Component(kind, layer).name, "weighted sum").tensor[head, query]
-        torch.testing.assert_close(total.result_K, shown, atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(
-            total.result_K, total.weights_M @ total.values_MK, atol=1e-5, rtol=1e-5
-        )
-        assert total.terms_MK.shape == (5, 4)
+        stage = walk.stage(Component(kind, layer).name, "weighted sum")
+        total = stage.explain(head, query, 0)
+        expected = stage.tensor[head, query]
+        torch.testing.assert_close(total.result_N, expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(total.terms_RN.sum(0), expected, atol=1e-5, rtol=1e-5)
+        weights = walk.stage(stage.block, "softmax").tensor[head, query]
+        assert torch.equal(total.weights_R, weights)
+        assert total.terms_RN.shape == (5, 4)
+
+
+def test_every_equation_gives_the_value_of_its_stage():
+    """The variables of every kind of equation, put into the formula, give the number."""
+    formulas = {
+        "E · scale": lambda e, scale: e * scale,
+        "token embedding + position vector": lambda token, position: token + position,
+        "x + output": lambda x, output: x + output,
+        "max(0, a)": lambda a: max(0.0, a),
+        "a · probability": lambda a, probability: a * probability,
+        "g · sigmoid(g) · a": lambda g, sigmoid, a: g * sigmoid * a,
+        "x / RMS · weight": lambda x, rms, weight: x / rms * weight,
+        "(x − mean) / deviation · weight": lambda x, mean, std, weight: (x - mean) / std * weight,
+        "(x − mean) / deviation · weight + bias": lambda x, mean, std, weight, bias: (
+            (x - mean) / std * weight + bias
+        ),
+        "exp(score − maximum) / sum": lambda exp, total: exp / total,
+        "exp(logit − maximum) / sum": lambda exp, total: exp / total,
+        "first · cosine − second · sine": lambda a, b, cos, sin: a * cos - b * sin,
+        "second · cosine + first · sine": lambda a, b, cos, sin: b * cos + a * sin,
+        "−slope · distance": lambda slope, distance: -slope * distance,
+    }
+    seen = set()
+    for settings in (
+        {},
+        {"norm_placement": "post", "activation": "gelu", "position_type": "alibi"},
+        {"norm_type": "rms", "activation": "swiglu", "position_type": "rope"},
+        {"bias": False},
+    ):
+        for stage in trace_of("5 3 9 1", **settings)[2].stages:
+            for row, column in itertools.product(range(3), range(3)):
+                origin = stage.explain(1, row, column)
+                if isinstance(origin, Equation) and origin.formula in formulas:
+                    seen.add(origin.formula)
+                    value = formulas[origin.formula](*origin.variables.values())
+                    assert value == pytest.approx(origin.value, abs=1e-5)
+    assert seen == set(formulas)
 
 
 def test_what_is_not_there_is_refused(mixed):
     _, _, walk = trace_of()
     with pytest.raises(KeyError, match="no stage 'colour'"):
         walk.stage("output", "colour")
-    with pytest.raises(InspectionError, match="this model has no cross-attention, layer 3, head 1"):
-        walk.score(Component("cross", 2, 0), 0, 0)
+    with pytest.raises(KeyError, match="cross-attention, layer 3"):
+        walk.stage(Component("cross", 2).name, "scores")
     with pytest.raises(IndexError):
-        walk.score(Component("cross", 0, 0), 9, 0)
+        walk.stage(Component("cross", 0).name, "scores").explain(0, 9, 0)
     with pytest.raises(InspectionError, match="the batch has 2 sequences"):
         ForwardTrace(mixed.transformer, mixed.held_out(2).batch)
 
 
 def test_a_walk_needs_every_line_it_names(monkeypatch):
-    monkeypatch.setattr(walk_module, "scaled_dot_product_attention", FeedForward.forward)
+    monkeypatch.setattr(trace_attention, "scaled_dot_product_attention", FeedForward.forward)
     with pytest.raises(LookupError, match="forward has 0 lines with 'scores_BHQM = query'"):
         trace_of()

@@ -6,13 +6,12 @@ import pytest
 import torch
 
 from playground.inspection.attention_recording import record_teacher_forced
-from playground.inspection.hooks import Component
 from playground.inspection.masks import TUTORIAL_EXAMPLE
 from playground.inspection.parameter_counts import PUBLISHED_BASE
 from playground.inspection.trace import ForwardTrace
 from playground.inspection.views import VIEWS, render_view, trace
 from playground.inspection.views.embeddings_and_masks import SINUSOID_SIZES
-from playground.inspection.views.origin import MAX_COLUMNS, MAX_ROWS
+from playground.inspection.views.request import MAX_COLUMNS, MAX_ROWS
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import NON_STANDARD_SETTINGS, random_model
 
@@ -283,10 +282,10 @@ def test_a_score_is_the_dot_product_of_its_query_and_its_key():
     origin = ask(
         subject, "walk-cell", stage="cross-attention, layer 2/scores", head=1, row=2, column=0
     )
-    product = path.score(Component("cross", 1, 1), 2, 0)
+    product = path.stage("cross-attention, layer 2", "scores").explain(1, 2, 0)
     assert origin["names"] == ["query of 3", "key of 5"]
-    assert origin["left"] == close(product.query_K.tolist())
-    assert (origin["root"], origin["value"]) == (2, close(product.score))
+    assert origin["left"] == close(product.left_K.tolist())
+    assert (origin["root"], origin["value"]) == (2, close(product.value))
 
 
 @pytest.mark.parametrize(

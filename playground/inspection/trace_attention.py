@@ -1,0 +1,291 @@
+"""The stages of scaled dot-product attention in a trace, all heads at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from playground.models.attention import (
+    MultiHeadAttention,
+    causal_mask,
+    padding_mask,
+    scaled_dot_product_attention,
+    split_heads,
+)
+from playground.models.config import ModelConfig
+from playground.models.position_encoding import (
+    ALiBi,
+    RelativePositionEncoding,
+    RotaryEmbedding,
+    T5RelativePositionBias,
+    apply_rotary_emb,
+    relative_position_bucket,
+)
+
+from .hooks import Component, ModuleCall
+from .trace_stage import (
+    DotProduct,
+    Equation,
+    Explain,
+    TraceStage,
+    WeightedSum,
+    explain_equation,
+    explain_linear,
+    explain_softmax,
+    find_source_line,
+)
+
+# The position bias that is added to the attention scores: its class and formula.
+POSITION_BIASES: dict[str, tuple[type[RelativePositionEncoding], str]] = {
+    "alibi": (ALiBi, "bias = -slope of the head · |query position - key position|"),
+    "t5": (
+        T5RelativePositionBias,
+        "bias = learned bias of the head for the bucket of the distance",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class AttentionCall:
+    """One attention of a recorded forward pass, and the inputs of its stages.
+
+    query_input_XD  the input of the queries; of keys and values too in self-attention
+    memory_XD       the input of keys and values
+    source          the tokens of the source
+    """
+
+    component: Component
+    config: ModelConfig
+    attention: MultiHeadAttention
+    calls: dict[str, list[ModuleCall]]
+    query_input_XD: Tensor
+    memory_XD: Tensor
+    source: list[int]
+
+    def call(self, part: str = "") -> ModuleCall:
+        name = self.component.module_name
+        return self.calls[f"{name}.{part}" if part else name][-1]
+
+    def stages(self) -> Iterator[TraceStage]:
+        """Yield the stages in order."""
+        block, attention = self.component.name, self.attention
+        _, key_BGMK, value_BGMK, attn_mask = self.call().inputs
+        query_BHQK = split_heads(self.call("q_proj").output, attention.n_heads)
+        unrotated_key_BGMK = split_heads(self.call("k_proj").output, attention.n_kv_heads)
+        unrotated_key_HMK = attention.repeat_kv(unrotated_key_BGMK)[0]
+        unrotated_query_HQK = query_BHQK[0]
+        query_HQK = attention.position_encoding.rotate(query_BHQK)[0]
+        key_HMK = attention.repeat_kv(key_BGMK)[0]
+        value_HMK = attention.repeat_kv(value_BGMK)[0]
+        yield from self._projections(unrotated_query_HQK, unrotated_key_HMK, value_HMK)
+        if isinstance(attention.position_encoding, RotaryEmbedding):
+            yield self._rotated("queries", "HQK", unrotated_query_HQK, query_HQK)
+            yield self._rotated("keys", "HMK", unrotated_key_HMK, key_HMK)
+
+        n_queries, n_keys = query_HQK.shape[1], key_HMK.shape[1]
+        root = math.sqrt(query_HQK.shape[-1])
+        bias_HQM = attention.position_encoding.bias(n_queries, n_keys, query_HQK.device)
+        attn_mask_QM = attn_mask.expand(1, 1, n_queries, n_keys)[0, 0]
+
+        def explain_score(has_bias: bool = False, is_masked: bool = False) -> Explain:
+            def explain(head: int, query: int, key: int) -> DotProduct:
+                query_K, key_K = query_HQK[head, query], key_HMK[head, key]
+                bias = None
+                if has_bias and bias_HQM is not None:
+                    bias = float(bias_HQM[head, query, key])
+                attended = bool(attn_mask_QM[query, key])
+                value = float((query_K * key_K).sum()) / root + (bias or 0.0)
+                if is_masked and not attended:
+                    value = -math.inf
+                return DotProduct(
+                    query_K,
+                    key_K,
+                    ("query", "key"),
+                    value,
+                    root=root,
+                    bias=bias,
+                    query=query,
+                    key=key,
+                    attended=attended,
+                )
+
+            return explain
+
+        scores_HQM = query_HQK @ key_HMK.transpose(-2, -1) / root
+        code = find_source_line(scaled_dot_product_attention, "scores_BHQM = query")
+        formula = "scores = Q Kᵀ / sqrt(head size)"
+        yield TraceStage(block, "scores", formula, "HQM", scores_HQM, code, explain_score())
+        if bias_HQM is not None:
+            yield self._position_bias(bias_HQM)
+            scores_HQM = scores_HQM + bias_HQM
+            code = find_source_line(scaled_dot_product_attention, "+ bias_HQM")
+            explain = explain_score(has_bias=True)
+            yield TraceStage(
+                block, "biased scores", "scores + bias", "HQM", scores_HQM, code, explain
+            )
+        yield self._mask(attn_mask_QM)
+        masked_HQM = scores_HQM.masked_fill(~attn_mask_QM, -torch.inf)
+        code = find_source_line(scaled_dot_product_attention, "masked_fill")
+        formula = "-infinity where the mask is false"
+        explain_masked = explain_score(has_bias=True, is_masked=True)
+        yield TraceStage(block, "masked scores", formula, "HQM", masked_HQM, code, explain_masked)
+
+        weights_HQM = self.call().output[1][0]
+
+        def explain_weight(head: int, query: int, key: int) -> Equation:
+            explain = explain_softmax(weights_HQM[head], masked_HQM[head], "score", "the row")
+            equation = cast(Equation, explain(0, query, key))
+            score = cast(DotProduct, explain_masked(head, query, key))
+            return Equation(equation.formula, equation.variables, equation.value, score)
+
+        formula = "weights = exp(scores) / sum over the keys of exp(scores)"
+        code = find_source_line(scaled_dot_product_attention, "scores_BHQM.softmax(")
+        yield TraceStage(block, "softmax", formula, "HQM", weights_HQM, code, explain_weight)
+
+        def explain_weighted_sum(head: int, query: int, _column: int) -> WeightedSum:
+            weights_M = weights_HQM[head, query]
+            terms_MK = weights_M[:, None] * value_HMK[head]
+            return WeightedSum(terms_MK, terms_MK.sum(0), weights_R=weights_M)
+
+        joined_QV = self.call("out_proj").inputs[0][0]
+        head_outputs_HQK = joined_QV.unflatten(-1, (attention.n_heads, -1)).transpose(0, 1)
+        code = find_source_line(scaled_dot_product_attention, "weights_BHQM @ value_BHMK")
+        yield TraceStage(
+            block,
+            "weighted sum",
+            "weighted sum = weights V",
+            "HQK",
+            head_outputs_HQK,
+            code,
+            explain_weighted_sum,
+        )
+        yield self._output_projection(head_outputs_HQK)
+
+    def _projections(
+        self, query_HQK: Tensor, key_HMK: Tensor, value_HMK: Tensor
+    ) -> Iterator[TraceStage]:
+        """Yield queries, keys and values, before the rotation of RoPE."""
+        config, attention = self.config, self.attention
+        query_input = "y" if config.norm_placement == "pre" else "x"
+        key_input = "memory" if self.component.kind == "cross" else query_input
+        sharing = attention.n_heads // attention.n_kv_heads
+        shared = f", each shared by {sharing} heads" if sharing > 1 else ""
+        lines = {
+            "q_proj": find_source_line(MultiHeadAttention.forward, "self.q_proj(x_BQD)"),
+            "k_proj": find_source_line(MultiHeadAttention.project_kv, "self.k_proj(memory_BMD)"),
+            "v_proj": find_source_line(MultiHeadAttention.project_kv, "self.v_proj(memory_BMD)"),
+        }
+        for name, layer_name, source, input_XD, output, shape, n_heads in [
+            ("queries", "q_proj", query_input, self.query_input_XD, query_HQK, "HQK", 0),
+            ("keys", "k_proj", key_input, self.memory_XD, key_HMK, "HMK", attention.n_kv_heads),
+            ("values", "v_proj", key_input, self.memory_XD, value_HMK, "HMK", attention.n_kv_heads),
+        ]:
+            layer = getattr(attention, layer_name)
+            letter = name[0].upper()
+            formula = f"{letter} = {source} W_{letter}"
+            formula += "" if layer.bias is None else f" + b_{letter}"
+            formula += ", split into heads" + (shared if n_heads else "")
+            explain = explain_linear(layer, input_XD, output, n_heads or attention.n_heads)
+            code = lines[layer_name]
+            yield TraceStage(self.component.name, name, formula, shape, output, code, explain)
+
+    def _rotated(self, name: str, shape: str, before_HXK: Tensor, after_HXK: Tensor) -> TraceStage:
+        """RoPE: rotate a pair of numbers, half a vector apart, by its angle at this position."""
+        encoding = cast(RotaryEmbedding, self.attention.position_encoding)
+
+        def explain(head: int, row: int, column: int) -> Equation:
+            before_K = before_HXK[head, row]
+            half = len(before_K) // 2
+            angles_Pk = encoding.rotation_angles(row + 1, before_K.device)
+            angle = float(angles_Pk[row, column % half])
+            formula = "second · cosine + first · sine"
+            if column < half:
+                formula = "first · cosine − second · sine"
+            variables = {
+                "first of the pair": float(before_K[column % half]),
+                "second of the pair": float(before_K[column % half + half]),
+                "cosine of the angle": math.cos(angle),
+                "sine of the angle": math.sin(angle),
+            }
+            return Equation(formula, variables, float(after_HXK[head, row, column]))
+
+        formula = "pairs (i, i + K/2) rotated by position · 10000^(-2i/K)"
+        code = find_source_line(apply_rotary_emb, "torch.cat(")
+        name = f"rotated {name}"
+        return TraceStage(self.component.name, name, formula, shape, after_HXK, code, explain)
+
+    def _position_bias(self, bias_HQM: Tensor) -> TraceStage:
+        encoding = self.attention.position_encoding
+        if isinstance(encoding, ALiBi):
+            slope_H = encoding.slopes(bias_HQM.device)
+            explain = explain_equation(
+                "−slope · distance",
+                bias_HQM,
+                lambda head, query, key: {
+                    "slope of this head": float(slope_H[head]),
+                    "distance in positions": abs(key - query),
+                },
+            )
+        else:
+            is_causal = cast(T5RelativePositionBias, encoding).causal
+
+            def variables(_head: int, query: int, key: int) -> dict[str, float]:
+                bucket = relative_position_bucket(torch.tensor([[key - query]]), is_causal)
+                return {
+                    "positions to the right": key - query,
+                    "bucket of this distance": int(bucket),
+                }
+
+            formula = "learned bias of this head for this bucket"
+            explain = explain_equation(formula, bias_HQM, variables)
+        bias_class, formula = POSITION_BIASES[self.config.position_type]
+        code = find_source_line(bias_class.bias, "return ")
+        return TraceStage(
+            self.component.name, "position bias", formula, "HQM", bias_HQM, code, explain
+        )
+
+    def _mask(self, attn_mask_QM: Tensor) -> TraceStage:
+        if self.component.kind == "decoder":
+            rule = "a position attends to itself and to earlier positions"
+            code = find_source_line(causal_mask, "tril()")
+            explain = explain_equation(
+                "1 where column ≤ row",
+                attn_mask_QM,
+                lambda _head, row, column: {"row": row + 1, "column": column + 1},
+            )
+        else:
+            rule = "no query attends to padding"
+            code = find_source_line(padding_mask, "tokens_BM != 0")
+            explain = explain_equation(
+                "1 where the token is not PAD (id 0)",
+                attn_mask_QM,
+                lambda _head, _row, column: {"token id": self.source[column]},
+            )
+        formula = f"true = may attend: {rule}"
+        return TraceStage(self.component.name, "mask", formula, "QM", attn_mask_QM, code, explain)
+
+    def _output_projection(self, head_outputs_HQK: Tensor) -> TraceStage:
+        layer, output_QD = self.attention.out_proj, self.call("out_proj").output[0]
+        n_heads = self.attention.n_heads
+        names = tuple(f"head {i + 1}" for i in range(n_heads))
+
+        def explain(_head: int, row: int, _column: int) -> WeightedSum:
+            """Return the heads' outputs times their columns of the projection, and the bias."""
+            weight_HDK = layer.weight.unflatten(1, (n_heads, -1)).transpose(0, 1)
+            terms_RD = torch.einsum("hk,hdk->hd", head_outputs_HQK[:, row], weight_HDK)
+            if layer.bias is None:
+                return WeightedSum(terms_RD, output_QD[row], names)
+            terms_RD = torch.cat([terms_RD, layer.bias[None]])
+            return WeightedSum(terms_RD, output_QD[row], (*names, "bias"))
+
+        formula = "output = concatenated heads W_O" + ("" if layer.bias is None else " + b_O")
+        code = find_source_line(MultiHeadAttention.forward, "self.out_proj(")
+        shape = f"{self.component.side[0].upper()}D"
+        return TraceStage(
+            self.component.name, "output projection", formula, shape, output_QD, code, explain
+        )
