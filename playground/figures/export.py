@@ -50,7 +50,7 @@ def export_figures(
     """
     from playground.evaluation import evaluate
     from playground.inspection.inspected_model import InspectedModel
-    from playground.inspection.report import build_report
+    from playground.inspection.views.export import build_report
 
     subject = InspectedModel.from_model(config, model)
     figures = build_report(subject, sequence, n, history, report_progress)

@@ -29,7 +29,7 @@ from playground.inspection.ablation import Ablation
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.hooks import all_heads
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
-from playground.inspection.views.head_analysis import MIN_EXACT_MATCH, describe_redundant_heads
+from playground.inspection.views.ablation import MIN_EXACT_MATCH, describe_redundant_heads
 from playground.runs.weight_history import read_lines
 from playground.tasks import EOS, PAD
 from playground.training.config import RunConfig

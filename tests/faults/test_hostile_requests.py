@@ -27,7 +27,7 @@ from playground.comparison.process import JobError as NotAsked
 from playground.experiments.service import ExperimentService
 from playground.hub import publisher
 from playground.inspection.ablation import NUM_SEQUENCES
-from playground.inspection.views import VIEWS, head_analysis
+from playground.inspection.views import VIEWS, ablation, head_scores
 from playground.lessons.bugs import BUGS, RANDOM_BUG
 from playground.lessons.lessons import LESSONS
 from playground.lessons.service import LessonService
@@ -105,7 +105,8 @@ def server(registries, checkpoint, tmp_path, monkeypatch):
     monkeypatch.setattr(JobQueue, "_schedule", lambda self: None)
     monkeypatch.setattr(publisher, "start_job", no_errand)
     monkeypatch.setattr("playground.jobs.call.WorkerProcess", nothing_drawn)
-    monkeypatch.setattr(head_analysis, "TIME_BUDGET", 0.0)
+    for module in (ablation, head_scores):
+        monkeypatch.setattr(module, "TIME_BUDGET", 0.0)
     monkeypatch.setattr(LessonService, "_measure", lambda self, question, what: None)
     registry = registries()
     registry._schedule = lambda: None

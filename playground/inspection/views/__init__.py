@@ -9,16 +9,21 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from playground.checkpoints.manifest import CheckpointError
-from playground.datasets.pairs import DatasetError
-from playground.inspection.inspected_model import InspectedModel, InspectionError
-from playground.tasks import UnknownSymbolError
+from playground.errors import UserError
+from playground.inspection.inspected_model import InspectedModel
 
-from . import attention, head_analysis, trace
+from . import ablation, attention, attribution, embeddings_and_masks, head_scores, trace
 
 log = logging.getLogger(__name__)
 ViewFunction = Callable[[InspectedModel, dict[str, Any]], dict[str, Any]]
-VIEWS: dict[str, ViewFunction] = {**attention.VIEWS, **head_analysis.VIEWS, **trace.VIEWS}
+VIEWS: dict[str, ViewFunction] = {
+    **attention.VIEWS,
+    **head_scores.VIEWS,
+    **ablation.VIEWS,
+    **attribution.VIEWS,
+    **trace.VIEWS,
+    **embeddings_and_masks.VIEWS,
+}
 # Views for which `request["history"]` is {step: file of weights}.
 NEEDS_HISTORY = ("heads-over-training",)
 
@@ -33,7 +38,7 @@ def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) 
         return {"error": f"{str(view)[:40]!r} is not a view; choose one of {', '.join(VIEWS)}"}
     try:
         return VIEWS[view](subject, request)
-    except (UnknownSymbolError, InspectionError, CheckpointError, DatasetError) as error:
+    except UserError as error:
         return {"error": str(error)}
     except ValueError:
         log.exception("view %s failed", view)

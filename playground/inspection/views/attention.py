@@ -1,12 +1,11 @@
 """Attention views: all heads on one sequence, and decoding step by step.
 
-Shapes: L layers, H heads, Q queries, M memory.
+Shapes: L layers, H heads, Q queries, M keys.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,6 +27,9 @@ from playground.inspection.inspected_model import Example, InspectedModel, Inspe
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, SOS
 from playground.tasks.task import Batch
+
+from .common import answer_fields, attention_labels
+from .request import choice_field, source_text
 
 ANSWER_MODES = {
     "own": "free-running, greedy",
@@ -52,15 +54,7 @@ def attention(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any
         return _attention_of_any_model(subject, request, kind, mode)
     batch = subject.encode_text(source_text(request))
     recording, at, written = _record_answer(subject, batch, request, mode)
-    source, decoder_input = (
-        subject.token_names(recording.source_BS[0].tolist()),
-        subject.token_names(recording.decoder_input_BT[0].tolist()),
-    )
-    rows, columns = {
-        "encoder": (source, source),
-        "decoder": (at, decoder_input),
-        "cross": (at, source),
-    }[kind]
+    rows, columns = attention_labels(subject, recording, kind, at)
     weights_LHQM = recording.attention_weights[kind][:, 0]
     return {
         "kind": kind,
@@ -212,30 +206,6 @@ def _require_target(batch: Example) -> Example:
     return batch
 
 
-def answer_fields(subject: InspectedModel, batch: Example, generated: list[str]) -> dict[str, Any]:
-    """Return the fields that every view has: the model's output, the target, and a note.
-
-    The target is None if it is unknown.
-    """
-    low, high = subject.config.task.min_length, subject.config.task.max_length
-    n = batch.source_BS.shape[1] - 1
-    notes = (
-        []
-        if low <= n <= high
-        else [
-            f"the sequence has {n} symbols; the model was trained on "
-            f"{low if low == high else f'{low} to {high}'} only"
-        ]
-    )
-    if not batch.has_target:
-        notes.append("the target is unknown: the dataset has no pair with this source")
-    return {
-        "written": generated,
-        "answer": subject.token_names(batch.labels_BT[0].tolist()) if batch.has_target else None,
-        "note": "; ".join(notes),
-    }
-
-
 def _sampling_options(request: dict[str, Any], mode: str) -> dict[str, Any]:
     if mode != "drawn":
         return {}
@@ -254,20 +224,6 @@ def _sampling_options(request: dict[str, Any], mode: str) -> dict[str, Any]:
     return {"temperature": float(temperature), "seed": seed}
 
 
-def source_text(request: dict[str, Any]) -> str:
-    text = request.get("text")
-    if not isinstance(text, str) or len(text) > 2000:
-        raise InspectionError("type a sequence of at most 2,000 characters")
-    return text
-
-
-def choice_field(request: dict[str, Any], name: str, choices: tuple[str, ...], default: str) -> str:
-    value = request.get(name, default)
-    if value not in choices:
-        raise InspectionError(f"{name} is {str(value)[:20]!r}; choose one of {', '.join(choices)}")
-    return str(value)
-
-
 def pack_uint16(weights: Tensor) -> str:
     """Encode weights from 0 to 1 as thousandths, two bytes each, in base64."""
     return base64.b64encode(
@@ -279,7 +235,4 @@ def _quantize(weights: Tensor) -> list[list[int]]:
     return (WEIGHT_SCALE * weights).round().int().tolist()
 
 
-VIEWS: dict[str, Callable[[InspectedModel, dict[str, Any]], dict[str, Any]]] = {
-    "attention": attention,
-    "steps": steps,
-}
+VIEWS = {"attention": attention, "steps": steps}

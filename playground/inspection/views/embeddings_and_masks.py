@@ -5,7 +5,6 @@ Shapes: B batch, S source, H heads, Q queries, M memory, D d_model, P positions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any, cast
 
@@ -41,7 +40,7 @@ from playground.models.embeddings import InputEmbedding, sinusoidal_positions
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
-from .attention import answer_fields
+from .common import answer_fields
 from .request import (
     MAX_COLUMNS,
     MAX_ROWS,
@@ -315,7 +314,7 @@ def _cached_parameter_counts(config: ModelConfig) -> list[Any]:
     return compare_with_torch(config)
 
 
-VIEWS: dict[str, Callable[[InspectedModel, dict[str, Any]], dict[str, Any]]] = {
+VIEWS = {
     "symbols": symbols,
     "sizes": sizes,
 }

@@ -52,13 +52,15 @@ def int_field(request: dict[str, Any], name: str, low: int, high: int, default: 
     return value
 
 
-def choice_field(request: dict[str, Any], name: str, choices: tuple[str, ...]) -> str:
-    """Return a choice field; the first choice is the default.
+def choice_field(
+    request: dict[str, Any], name: str, choices: tuple[str, ...], default: str = ""
+) -> str:
+    """Return a choice field; without a `default`, it is the first choice.
 
     Raises:
         InspectionError: for any other value.
     """
-    value = request.get(name, choices[0])
+    value = request.get(name, default or choices[0])
     if value not in choices:
         raise InspectionError(f"{name} is {str(value)[:20]!r}; choose one of {', '.join(choices)}")
     return str(value)

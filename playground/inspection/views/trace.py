@@ -7,7 +7,6 @@ V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -393,8 +392,4 @@ def _join_tokens(names: list[str]) -> str:
     return " ".join(names[:8]) + (" …" if len(names) > 8 else "")
 
 
-VIEWS: dict[str, Callable[[InspectedModel, dict[str, Any]], dict[str, Any]]] = {
-    "walk": trace,
-    "walk-cell": trace_cell,
-    **embeddings_and_masks.VIEWS,
-}
+VIEWS = {"walk": trace, "walk-cell": trace_cell}

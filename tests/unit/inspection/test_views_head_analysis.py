@@ -17,14 +17,10 @@ from playground.inspection.hooks import (
     replace_outputs,
 )
 from playground.inspection.inspected_model import InspectedModel
-from playground.inspection.report import head_table
-from playground.inspection.views import VIEWS, head_analysis, render_view
-from playground.inspection.views.head_analysis import (
-    MAX_STEPS,
-    MIN_SEQUENCES,
-    log_spaced,
-    sequences_within_budget,
-)
+from playground.inspection.views import VIEWS, render_view
+from playground.inspection.views import ablation as ablation_views
+from playground.inspection.views.ablation import MIN_SEQUENCES, sequences_within_budget
+from playground.inspection.views.head_scores import MAX_STEPS, head_table, log_spaced
 from tests.support.handcrafted_models import (
     REVERSING_HEAD,
     random_model,
@@ -261,8 +257,8 @@ def test_sequence_budget_counts_only_the_time_of_passes(handmade, monkeypatch):
             self.passes += 1
             return super().score(replacements)
 
-    monkeypatch.setattr(head_analysis, "Ablation", Slow)
-    monkeypatch.setattr(head_analysis.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(ablation_views, "Ablation", Slow)
+    monkeypatch.setattr(ablation_views.time, "perf_counter", lambda: now[0])
     assert sequences_within_budget(handmade, 1, 10.0) == 10 * MIN_SEQUENCES
 
 

@@ -5,7 +5,8 @@ from concurrent.futures import Future
 import pytest
 
 from playground.inspection import head_patterns
-from playground.inspection.views import head_analysis
+from playground.inspection.views.ablation import MIN_SEQUENCES
+from playground.inspection.views.head_scores import MIN_STEPS
 from playground.runs import inspection_cost
 from playground.runs.inspection_cost import min_seconds
 from playground.runs.limits import Limits
@@ -25,7 +26,7 @@ LARGE = {
 
 def test_prices_follow_what_the_views_measure_on():
     assert head_patterns.NUM_SEQUENCES == inspection_cost.HEAD_SCORE_SEQUENCES
-    assert (head_analysis.MIN_SEQUENCES, head_analysis.MIN_STEPS) == (
+    assert (MIN_SEQUENCES, MIN_STEPS) == (
         inspection_cost.ABLATION_SEQUENCES,
         inspection_cost.TRAINING_STEPS,
     )

@@ -10,12 +10,11 @@ from playground.inspection import attention_recording
 from playground.inspection.attention_recording import record_free_running
 from playground.inspection.hooks import Component
 from playground.inspection.inspected_model import InspectionError
-from playground.inspection.report import (
+from playground.inspection.views.attribution import contribution_table, lens_table
+from playground.inspection.views.export import (
     attention,
     build_report,
-    contribution_table,
     cross_attention_by_step,
-    lens,
     positions,
     single_head,
     sinusoidal_table,
@@ -103,7 +102,7 @@ def test_stepwise_attention_has_prefix_next_token_and_target(mixed):
 
 
 def test_the_lens_names_the_likeliest_symbol_of_each_layer(mixed):
-    found = lens(mixed, mixed.encode_text("3 1 4"))
+    found = lens_table(mixed, mixed.encode_text("3 1 4"))
     assert (found["layers"], found["columns"]) == (
         ["embedding", "layer 1", "layer 2"],
         ["4", "1", "3", "EOS"],
@@ -172,7 +171,7 @@ def test_nothing_is_called_right_where_nobody_knows_it(rowed):
     assert {step["right"] for step in found["cross-attention-by-step"]["steps"]} == {None}
     assert (
         found["logit-lens"]["has_target"],
-        lens(rowed, rowed.encode_text("a b"))["has_target"],
+        lens_table(rowed, rowed.encode_text("a b"))["has_target"],
     ) == (
         False,
         True,

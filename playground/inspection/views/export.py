@@ -5,26 +5,26 @@ Every value can be serialized as JSON. Tables are lists of rows with the same ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from playground.inspection.ablation import METHODS, NUM_SEQUENCES, Ablation
+from playground.inspection.attention_recording import AttentionRecording, record_free_running
+from playground.inspection.embeddings import position_vectors, wavelength
+from playground.inspection.generation_steps import recorded_steps
+from playground.inspection.head_patterns import score_heads, scores_over_training
+from playground.inspection.hooks import ATTENTION_KINDS, Component, all_heads
+from playground.inspection.inspected_model import Example, InspectedModel
 from playground.models.embeddings import sinusoidal_positions
 from playground.tasks.task import Batch
 
-from .ablation import METHODS, NUM_SEQUENCES, Ablation, AblationEffect
-from .attention_recording import AttentionRecording, record_free_running
-from .embeddings import position_vectors, wavelength
-from .generation_steps import recorded_steps
-from .head_patterns import PATTERNS, HeadScore, score_heads, scores_over_training
-from .hooks import ATTENTION_KINDS, Component, all_heads
-from .inspected_model import Example, InspectedModel
-from .logit_lens import direct_logit_attribution, logit_lens
-
-DECIMALS = 6
-
+from .ablation import ablation_table
+from .attribution import contribution_table, lens_table
+from .common import DECIMALS, attention_labels, rounded_list
+from .head_scores import head_table, head_table_over_training
 
 Answer = tuple[AttentionRecording, torch.Tensor]  # a recorded free-running decoding, and its tokens
 
@@ -45,24 +45,19 @@ def attention(
     reused.
     """
     recording, written_BT = answer or own_answer(subject, batch)
-    source, decoder_input = (
-        subject.token_names(batch.source_BS[0].tolist()),
-        subject.token_names(recording.decoder_input_BT[0].tolist()),
-    )
     written = subject.token_names(written_BT[0].tolist())
-    labels = {
-        "encoder": (source, source),
-        "decoder": (written, decoder_input),
-        "cross": (written, source),
-    }
-    return {
-        kind: {
+    tables = {}
+    for kind in ATTENTION_KINDS:
+        rows, columns = attention_labels(subject, recording, kind, written)
+        tables[kind] = {
             "kind": kind,
             "title": Component(kind).name,
-            **_attention_fields(recording, kind, *labels[kind]),
+            "rows": rows,
+            "columns": columns,
+            "weights": rounded_list(recording.attention_weights[kind][:, 0]),
+            "possible": recording.attn_mask[kind][0].tolist(),
         }
-        for kind in ATTENTION_KINDS
-    }
+    return tables
 
 
 def single_head(
@@ -104,108 +99,6 @@ def cross_attention_by_step(
         "heads": [part.name.removeprefix("cross-attention, ") for part in heads],
         "steps": steps,
     }
-
-
-def ablation_table(effects: Iterable[AblationEffect], n: int) -> list[dict[str, Any]]:
-    """Return one row per effect: the ablation, and both measures before and after it.
-
-    The measures are over `n` sequences.
-    """
-    return [
-        {
-            "name": effect.name,
-            "how": effect.method,
-            "keep_only": effect.keep_only,
-            "n": n,
-            "exact_match_before": effect.baseline.exact_match,
-            "exact_match": effect.ablated.exact_match,
-            "log_probability_before": round(effect.baseline.log_prob, DECIMALS),
-            "log_probability": round(effect.ablated.log_prob, DECIMALS),
-            "log_probability_lost": round(effect.log_prob_drop, DECIMALS),
-        }
-        for effect in effects
-    ]
-
-
-def head_table(scores: Iterable[HeadScore]) -> list[dict[str, Any]]:
-    """Return one row per head.
-
-    A row has the head's pattern and its description, the fraction of attention on each pattern,
-    the entropy, and the distance to the task's alignment.
-    """
-    return [
-        {
-            "name": score.head.name,
-            "kind": score.head.kind,
-            "best": score.best_pattern,
-            "description": score.description,
-            **{name: rounded(score.patterns[name]) for name in PATTERNS},
-            "entropy": rounded(score.entropy),
-            "max_entropy": rounded(score.max_entropy),
-            "aligned": rounded(score.alignment_fraction),
-            "distance": rounded(score.alignment_distance),
-        }
-        for score in scores
-    ]
-
-
-def heads_over_training(scores: Mapping[int, list[HeadScore]]) -> list[dict[str, Any]]:
-    """Return the rows of `head_table` for each training step, with the step."""
-    return [
-        {"step": step, **row}
-        for step, step_scores in scores.items()
-        for row in head_table(step_scores)
-    ]
-
-
-def lens(subject: InspectedModel, batch: Example) -> dict[str, Any]:
-    """Return the logit lens of a teacher-forced pass.
-
-    For each layer ([0] is the embedding) and position: the most likely token, its probability, and
-    the probability of the target. If `known` is false, the model's output replaces the target.
-    """
-    probabilities_LTV = logit_lens(subject.transformer, batch)[:, 0].softmax(-1)
-    labels = batch.labels_BT[0]
-    best_LT = probabilities_LTV.max(-1)
-    right_LT = probabilities_LTV[:, torch.arange(len(labels), device=labels.device), labels]
-    return {
-        "layers": [
-            "embedding",
-            *(f"layer {layer + 1}" for layer in range(subject.transformer.config.n_layers)),
-        ],
-        "columns": subject.token_names(labels.tolist()),
-        "has_target": batch.has_target,
-        "symbols": [subject.token_names(row) for row in best_LT.indices.tolist()],
-        "probability": rounded_list(best_LT.values),
-        "right": rounded_list(right_LT),
-    }
-
-
-def contribution_table(
-    subject: InspectedModel, batch: Batch, position: int | None = None
-) -> list[dict[str, Any]]:
-    """Return one row per contribution to the logit difference of the two most likely tokens.
-
-    The default position is the one with the smallest difference.
-    """
-    with torch.no_grad():
-        best_T2 = subject.transformer(batch.source_BS, batch.decoder_input_BT)[0].topk(2)
-    if position is None:
-        position = int((best_T2.values[:, 0] - best_T2.values[:, 1]).argmin())
-    best = best_T2.indices[position].tolist()
-    token, against = subject.token_names(best)
-    return [
-        {
-            "name": each.name,
-            "position": position,
-            "token": token,
-            "against": against,
-            "logit": round(each.logit, DECIMALS),
-        }
-        for each in direct_logit_attribution(
-            subject.transformer, batch, position, best[0], baseline_token=best[1]
-        )
-    ]
 
 
 def positions(subject: InspectedModel) -> dict[str, Any] | None:
@@ -254,7 +147,7 @@ def build_report(
 
     n         held-out sequences for the ablations
     history   the weights of earlier training steps, {step: file}
-    progress      called with a message at each stage
+    progress  called with a message at each stage
 
     Raises:
         UnknownSymbolError, InspectionError: for an invalid sequence.
@@ -266,7 +159,7 @@ def build_report(
         f"{kind}-attention": data for kind, data in attention(subject, batch, answer).items()
     }
     figures["cross-attention-by-step"] = cross_attention_by_step(subject, batch, answer)
-    figures["logit-lens"] = lens(subject, batch)
+    figures["logit-lens"] = lens_table(subject, batch)
     if subject.transformer.config.norm_placement == "pre":
         figures["contributions"] = contribution_table(subject, batch)
     vectors = positions(subject)
@@ -296,27 +189,7 @@ def build_report(
     )
     if history:
         progress(f"scoring heads at {len(history)} steps of the run")
-        figures["heads-over-training"] = heads_over_training(
+        figures["heads-over-training"] = head_table_over_training(
             scores_over_training(subject.config, history)
         )
     return figures
-
-
-def _attention_fields(
-    recording: AttentionRecording, kind: str, rows: list[str], columns: list[str]
-) -> dict[str, Any]:
-    return {
-        "rows": rows,
-        "columns": columns,
-        "weights": rounded_list(recording.attention_weights[kind][:, 0]),
-        "possible": recording.attn_mask[kind][0].tolist(),
-    }
-
-
-def rounded_list(tensor: torch.Tensor) -> Any:
-    """Convert a tensor to nested lists of numbers with six decimals."""
-    return (tensor.double() * 10**DECIMALS).round().div(10**DECIMALS).tolist()
-
-
-def rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, DECIMALS)

@@ -1,0 +1,189 @@
+"""Activation patching, the logit lens and direct logit attribution of one sequence.
+
+Shapes: L layers, T target, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from playground.inspection.activation_patching import patch_heads
+from playground.inspection.inspected_model import Example, InspectedModel, InspectionError
+from playground.inspection.logit_lens import direct_logit_attribution, logit_lens
+from playground.tasks.task import Batch
+
+from .common import DECIMALS, answer_fields, head_id, rounded_list
+from .request import int_field, json_number, source_text
+
+TOP_K = 3
+
+
+def activation_patching(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the activation patching of one source token.
+
+    The default replacement is the next symbol of the vocabulary.
+    """
+    text, symbol, vocabulary = source_text(request), request.get("symbol"), subject.task.vocabulary
+    tokens = subject.encode_text(text).source_BS[0, :-1].tolist()
+    place = int_field(request, "source_position", 0, len(tokens) - 1)
+    if symbol is None:
+        symbol = vocabulary.symbols[
+            (vocabulary.symbols.index(vocabulary.token_name(tokens[place])) + 1)
+            % len(vocabulary.symbols)
+        ]
+    if not isinstance(symbol, str):
+        raise InspectionError(f"symbol is {str(symbol)[:20]}; give one of {vocabulary.describe()}")
+    patching_result = patch_heads(subject, text, place, symbol)
+    return {
+        "source": subject.token_names(patching_result.clean_source),
+        "changed": subject.token_names(patching_result.corrupted_source),
+        "source_position": place,
+        "symbol": vocabulary.token_name(patching_result.corrupted_source[place]),
+        "position": patching_result.position,
+        "token": vocabulary.token_name(patching_result.clean_token),
+        "other": vocabulary.token_name(patching_result.corrupted_token),
+        "before": json_number(patching_result.clean_logit_diff),
+        "after": json_number(patching_result.corrupted_logit_diff),
+        "heads": [
+            {**head_id(head), "recovered": json_number(share)}
+            for head, share in patching_result.recovered_fraction.items()
+        ],
+    }
+
+
+def lens(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the logit lens of a teacher-forced pass; layer 0 is the embedding."""
+    batch = subject.encode_text(source_text(request))
+    probabilities_LTV = logit_lens(subject.transformer, batch)[:, 0].softmax(-1)
+    best = probabilities_LTV.topk(min(TOP_K, probabilities_LTV.shape[-1]))
+    right_LT = probabilities_LTV.gather(
+        -1, batch.labels_BT[0].expand(len(probabilities_LTV), -1)[..., None]
+    )[..., 0]
+    layers = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return {
+        "layers": _layer_names(subject),
+        "decoder_input": subject.token_names(batch.decoder_input_BT[0].tolist()),
+        "right": subject.token_names(batch.labels_BT[0].tolist()),
+        "vocabulary": subject.token_names(list(range(probabilities_LTV.shape[-1]))),
+        "candidates": [
+            [
+                list(zip(subject.token_names(tokens), map(json_number, values), strict=True))
+                for tokens, values in zip(*layer, strict=True)
+            ]
+            for layer in layers
+        ],
+        "of_right": [[json_number(p) for p in row] for row in right_LT.tolist()],
+        **answer_fields(subject, batch, subject.generated_tokens(batch)),
+    }
+
+
+def logit_attribution(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the direct logit attribution of `symbol` at an output position.
+
+    The default `symbol` is the target. With `against`, it is that of the logit difference; the
+    default `against` is the most likely other token, and "" is none.
+    """
+    batch = subject.encode_text(source_text(request))
+    names, labels = (
+        subject.token_names(list(range(subject.transformer.config.target_vocab_size))),
+        batch.labels_BT[0].tolist(),
+    )
+    position = int_field(request, "position", 0, len(labels) - 1)
+    with torch.no_grad():
+        logits_V = subject.transformer(batch.source_BS, batch.decoder_input_BT)[0, position]
+    token = token_id_field(request, "symbol", names, labels[position])
+    runner_up = next(
+        other for other in logits_V.topk(min(2, len(names))).indices.tolist() if other != token
+    )
+    against = (
+        None
+        if request.get("against") == ""
+        else token_id_field(request, "against", names, runner_up)
+    )
+    if against == token:
+        raise InspectionError(
+            f"symbol and against are both {names[token]}; compare with another symbol"
+        )
+    parts = direct_logit_attribution(subject.transformer, batch, position, token, against)
+    return {
+        "position": position,
+        "symbol": names[token],
+        "against": None if against is None else names[against],
+        "runner_up": names[runner_up],
+        "parts": [{"name": part.name, "logit": json_number(part.logit)} for part in parts],
+        "sum": json_number(sum(part.logit for part in parts)),
+        "logit": json_number(
+            float(logits_V[token] - (0 if against is None else logits_V[against]))
+        ),
+    }
+
+
+def token_id_field(request: dict[str, Any], name: str, names: list[str], default: int) -> int:
+    """Return the id of a token that the request names; `default` is the default."""
+    value = request.get(name)
+    if value is None:
+        return default
+    if value not in names:
+        raise InspectionError(f"{name} is {str(value)[:20]!r}; choose one of {' '.join(names)}")
+    return names.index(value)
+
+
+def lens_table(subject: InspectedModel, batch: Example) -> dict[str, Any]:
+    """Return the logit lens of a teacher-forced pass.
+
+    For each layer ([0] is the embedding) and position: the most likely token, its probability, and
+    the probability of the target. If `known` is false, the model's output replaces the target.
+    """
+    probabilities_LTV = logit_lens(subject.transformer, batch)[:, 0].softmax(-1)
+    labels = batch.labels_BT[0]
+    best_LT = probabilities_LTV.max(-1)
+    right_LT = probabilities_LTV[:, torch.arange(len(labels), device=labels.device), labels]
+    return {
+        "layers": _layer_names(subject),
+        "columns": subject.token_names(labels.tolist()),
+        "has_target": batch.has_target,
+        "symbols": [subject.token_names(row) for row in best_LT.indices.tolist()],
+        "probability": rounded_list(best_LT.values),
+        "right": rounded_list(right_LT),
+    }
+
+
+def _layer_names(subject: InspectedModel) -> list[str]:
+    n_layers = subject.transformer.config.n_layers
+    return ["embedding", *(f"layer {layer + 1}" for layer in range(n_layers))]
+
+
+def contribution_table(
+    subject: InspectedModel, batch: Batch, position: int | None = None
+) -> list[dict[str, Any]]:
+    """Return one row per contribution to the logit difference of the two most likely tokens.
+
+    The default position is the one with the smallest difference.
+    """
+    with torch.no_grad():
+        best_T2 = subject.transformer(batch.source_BS, batch.decoder_input_BT)[0].topk(2)
+    if position is None:
+        position = int((best_T2.values[:, 0] - best_T2.values[:, 1]).argmin())
+    best = best_T2.indices[position].tolist()
+    token, against = subject.token_names(best)
+    return [
+        {
+            "name": each.name,
+            "position": position,
+            "token": token,
+            "against": against,
+            "logit": round(each.logit, DECIMALS),
+        }
+        for each in direct_logit_attribution(
+            subject.transformer, batch, position, best[0], baseline_token=best[1]
+        )
+    ]
+
+
+VIEWS = {
+    "patch": activation_patching,
+    "lens": lens,
+    "contributions": logit_attribution,
+}

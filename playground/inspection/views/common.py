@@ -1,0 +1,83 @@
+"""Fields that several views share, and the rounding of exported files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from playground.inspection.attention_recording import AttentionRecording
+from playground.inspection.hooks import Component
+from playground.inspection.inspected_model import Example, InspectedModel
+
+from .request import json_number
+
+DECIMALS = 6  # of numbers in exported files
+
+
+def answer_fields(subject: InspectedModel, batch: Example, generated: list[str]) -> dict[str, Any]:
+    """Return the fields that every view has: the model's output, the target, and a note.
+
+    The target is None if it is unknown.
+    """
+    low, high = subject.config.task.min_length, subject.config.task.max_length
+    n = batch.source_BS.shape[1] - 1
+    notes = (
+        []
+        if low <= n <= high
+        else [
+            f"the sequence has {n} symbols; the model was trained on "
+            f"{low if low == high else f'{low} to {high}'} only"
+        ]
+    )
+    if not batch.has_target:
+        notes.append("the target is unknown: the dataset has no pair with this source")
+    return {
+        "written": generated,
+        "answer": subject.token_names(batch.labels_BT[0].tolist()) if batch.has_target else None,
+        "note": "; ".join(notes),
+    }
+
+
+def attention_labels(
+    subject: InspectedModel, recording: AttentionRecording, kind: str, output_names: list[str]
+) -> tuple[list[str], list[str]]:
+    """Return the names of the queries and of the keys of one kind of attention.
+
+    `output_names` are the tokens at the output positions: the generated ones or the targets.
+    """
+    source = subject.token_names(recording.source_BS[0].tolist())
+    if kind == "encoder":
+        return source, source
+    if kind == "cross":
+        return output_names, source
+    return output_names, subject.token_names(recording.decoder_input_BT[0].tolist())
+
+
+def head_id(head: Component) -> dict[str, Any]:
+    """Return the fields that identify a head; layers and heads count from 1, as in its name."""
+    return {
+        "name": head.name,
+        "kind": head.kind,
+        "layer": (head.layer or 0) + 1,
+        "head": (head.head or 0) + 1,
+    }
+
+
+def json_numbers(values: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {name: json_number(value) for name, value in values.items()}
+
+
+def length_range(subject: InspectedModel) -> list[int]:
+    """Return the minimum and maximum length of the held-out sequences."""
+    return [subject.config.task.min_length, subject.config.task.max_length]
+
+
+def rounded_list(tensor: Tensor) -> Any:
+    """Convert a tensor to nested lists of numbers with six decimals."""
+    return (tensor.double() * 10**DECIMALS).round().div(10**DECIMALS).tolist()
+
+
+def rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, DECIMALS)

@@ -1,0 +1,144 @@
+"""The scores of attention heads on known patterns, after training and over it.
+
+They are computed on held-out sequences, so they do not depend on the user's sequence.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from playground.inspection import head_patterns as scoring
+from playground.inspection.head_patterns import PATTERNS, HeadScore
+from playground.inspection.hooks import all_heads
+from playground.inspection.inspected_model import InspectedModel, InspectionError
+
+from .common import head_id, json_numbers, length_range, rounded
+from .request import json_number
+
+MAX_STEPS, MIN_STEPS = 24, 6
+# seconds; a slow model is measured at fewer steps
+TIME_BUDGET = 60.0
+
+
+def head_scores(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the scores of every head over held-out sequences, and a description of each."""
+    batch = subject.held_out(scoring.NUM_SEQUENCES).batch
+    rows = [
+        {
+            **head_id(score.head),
+            "patterns": json_numbers(score.patterns),
+            "chance": json_numbers(score.uniform_baseline),
+            "entropy": json_number(score.entropy),
+            "max_entropy": json_number(score.max_entropy),
+            "aligned": json_number(score.alignment_fraction),
+            "distance": json_number(score.alignment_distance),
+            "best": score.best_pattern,
+            "description": score.description,
+        }
+        for score in scoring.score_heads_on_batch(subject, batch)
+    ]
+    return {
+        "sequences": len(batch.source_BS),
+        "lengths": length_range(subject),
+        "patterns": scoring.PATTERNS,
+        "heads": rows,
+    }
+
+
+def heads_over_training(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the scores at up to `MAX_STEPS` training steps, or fewer for a slow model.
+
+    The steps are log-spaced, because most changes happen early.
+
+    Raises:
+        InspectionError: for a model without stored weights of earlier steps.
+    """
+    history: Mapping[int, Path] = request.get("history") or {}
+    if len(history) < 2:
+        raise InspectionError(
+            "only runs store the weights of earlier steps; this model has only its current weights"
+        )
+    batch = subject.held_out(scoring.NUM_SEQUENCES).batch
+    scoring.score_heads_on_batch(subject, batch)
+    start = time.perf_counter()
+    scoring.score_heads_on_batch(subject, batch)
+    affordable = int(TIME_BUDGET / (time.perf_counter() - start))
+    steps = log_spaced(sorted(history), max(MIN_STEPS, min(MAX_STEPS, affordable)))
+    scores_by_step = scoring.scores_over_training(
+        subject.config, {step: history[step] for step in steps}
+    )
+    rows = []
+    for at, head in enumerate(all_heads(subject.transformer.config)):
+        over = [scores_by_step[step][at] for step in steps]
+        rows.append(
+            {
+                **head_id(head),
+                "patterns": {
+                    name: [json_number(score.patterns[name]) for score in over]
+                    for name in scoring.PATTERNS
+                },
+                "chance": json_numbers(over[-1].uniform_baseline),
+                "aligned": [json_number(score.alignment_fraction) for score in over],
+                "entropy": [json_number(score.entropy) for score in over],
+            }
+        )
+    return {
+        "sequences": len(batch.source_BS),
+        "lengths": length_range(subject),
+        "n_steps": len(history),
+        "steps": steps,
+        "heads": rows,
+    }
+
+
+def log_spaced(steps: list[int], max_count: int) -> list[int]:
+    """Select at most `max_count` of the sorted steps, about evenly spaced in log(1 + step).
+
+    The first and the last step are always included.
+    """
+    if len(steps) <= max_count:
+        return steps
+    low, high = steps[0] + 1, steps[-1] + 1
+    chosen = {0, len(steps) - 1}
+    for i in range(1, max_count - 1):
+        step = low * (high / low) ** (i / (max_count - 1)) - 1
+        free = [at for at in range(len(steps)) if at not in chosen]
+        chosen.add(min(free, key=lambda at: abs(steps[at] - step)))
+    return [steps[at] for at in sorted(chosen)]
+
+
+def head_table(scores: Iterable[HeadScore]) -> list[dict[str, Any]]:
+    """Return one row per head.
+
+    A row has the head's pattern and its description, the fraction of attention on each pattern,
+    the entropy, and the distance to the task's alignment.
+    """
+    return [
+        {
+            "name": score.head.name,
+            "kind": score.head.kind,
+            "best": score.best_pattern,
+            "description": score.description,
+            **{name: rounded(score.patterns[name]) for name in PATTERNS},
+            "entropy": rounded(score.entropy),
+            "max_entropy": rounded(score.max_entropy),
+            "aligned": rounded(score.alignment_fraction),
+            "distance": rounded(score.alignment_distance),
+        }
+        for score in scores
+    ]
+
+
+def head_table_over_training(scores: Mapping[int, list[HeadScore]]) -> list[dict[str, Any]]:
+    """Return the rows of `head_table` for each training step, with the step."""
+    return [
+        {"step": step, **row}
+        for step, step_scores in scores.items()
+        for row in head_table(step_scores)
+    ]
+
+
+VIEWS = {"heads": head_scores, "heads-over-training": heads_over_training}
