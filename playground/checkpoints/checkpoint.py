@@ -30,7 +30,7 @@ from playground.compat import upgrade_metrics
 from playground.evaluation import EvalResult
 from playground.training.config import RunConfig, TrainConfig
 from playground.training.distributed import SINGLE_PROCESS, DistributedContext
-from playground.training.optimizers import has_step_count, optimizer_state_keys
+from playground.training.optimizers import optimizer_state_keys
 from playground.training.trainer import MAX_THREADS, Metrics, Trainer
 
 from .manifest import (
@@ -68,7 +68,7 @@ def save_checkpoint(
         CheckpointError: if it cannot be written (disk full, no permission); the earlier one stays.
     """
     scored = dataclasses.asdict(scores) if scores else None
-    tensors = {"model.safetensors": serialize_tensors(weights_by_name(trainer.model))}
+    tensors = {"model.safetensors": serialize_tensors(weights_by_name(trainer.eval_model))}
     if resumable:
         tensors["training.safetensors"] = serialize_tensors(trainer.state_dict())
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in tensors.items()}
@@ -198,10 +198,7 @@ def _resume_trainer(
             f"instead"
         )
     before, now = manifest.config.training, trainer.config.training
-    if (optimizer_state_keys(before), has_step_count(before)) != (
-        optimizer_state_keys(now),
-        has_step_count(now),
-    ):
+    if optimizer_state_keys(before, trainer.model) != optimizer_state_keys(now, trainer.model):
         needs = (
             f"{now.optimizer} with momentum {now.momentum:g}"
             if now.optimizer == "sgd"
@@ -210,6 +207,11 @@ def _resume_trainer(
         raise CheckpointError(
             f"{folder} contains the optimizer state of {before.optimizer}, not that of {needs}; "
             f"keep optimizer and momentum, or train a new run instead"
+        )
+    if before.weight_averaging != now.weight_averaging:
+        raise CheckpointError(
+            f"{folder} was trained with weight_averaging {before.weight_averaging}, not "
+            f"{now.weight_averaging}; keep weight_averaging, or train a new run instead"
         )
     restore_trainer(trainer, folder / "model.safetensors", path, manifest.step, manifest.device)
     # The checksums come last, because the other checks give more specific errors.
@@ -236,12 +238,13 @@ def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, dev
     }
     if device == "cuda":
         expected["generator.cuda"] = (torch.uint8, None)
-    training = trainer.config.training
-    for name, weight in trainer.model.named_parameters() if step else ():
-        if has_step_count(training):
-            expected[f"optimizer.step.{name}"] = (torch.float32, ())
-        for key in optimizer_state_keys(training):
-            expected[f"optimizer.{key}.{name}"] = (torch.float32, tuple(weight.shape))
+    keys = optimizer_state_keys(trainer.config.training, trainer.model)
+    for name, weight in trainer.model.named_parameters():
+        for key in keys[name] if step else ():
+            shape = () if key == "step" else tuple(weight.shape)
+            expected[f"optimizer.{key}.{name}"] = (torch.float32, shape)
+        if trainer.average is not None:
+            expected[f"weight.{name}"] = (torch.float32, tuple(weight.shape))
     tensors = load_checked_tensors(state, expected, optional={"finished"})
     if int(tensors["step"]) != step:
         raise CheckpointError(
@@ -256,7 +259,7 @@ def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, dev
                 f"{state}: tensor {name!r} contains values that Adam never has; use another "
                 f"checkpoint"
             )
-    load_weights(trainer.model, weights)
+    load_weights(trainer.eval_model, weights)
     try:
         trainer.load_state_dict(tensors, same_device=device == trainer.device.type)
     except (RuntimeError, TypeError) as error:

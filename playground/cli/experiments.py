@@ -334,7 +334,7 @@ def train_and_measure(
     facts = facts_of_lines(
         config, [metrics_record(line) for line in metrics], dataclasses.asdict(scores)
     )
-    if measure == "symbol_loss" and isinstance(trainer.model, Transformer):
+    if measure == "symbol_loss" and isinstance(trainer.eval_model, Transformer):
         from playground.evaluation import annotated_transformer_loss
         from playground.tasks.held_out import build_held_out_set
         from playground.training.trainer import FINAL_EVAL_SIZE
@@ -342,7 +342,7 @@ def train_and_measure(
         held_out = build_held_out_set(
             trainer.task, FINAL_EVAL_SIZE, config.task.min_length, config.task.max_length
         )
-        facts["symbol_loss"] = annotated_transformer_loss(trainer.model.cpu(), held_out)
+        facts["symbol_loss"] = annotated_transformer_loss(trainer.eval_model.cpu(), held_out)
     return facts
 
 

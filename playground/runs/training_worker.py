@@ -152,7 +152,7 @@ class TrainingWorker:
         self.history = WeightHistory(self.folder)
         self.write_error = ""  # the message about a failed write
         self.trainer, note, is_new = self.prepare(spec)
-        self.packed_weights = WeightsSerializer(self.trainer.model)
+        self.packed_weights = WeightsSerializer(self.trainer.eval_model)
         self.thread_choice = ThreadTuner(self.trainer)
         # A branch pauses once, at the step where it leaves its origin.
         branch_step = spec.branched_from[1] if spec.branched_from else -1

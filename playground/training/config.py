@@ -164,26 +164,40 @@ class TrainConfig:
     )
     optimizer: str = config_field(
         "adam",
-        "Optimizer: Adam, AdamW, or SGD with momentum.",
-        choices=("adam", "adamw", "sgd"),
+        "Optimizer: Adam, AdamW, SGD with momentum, or Muon for the hidden matrices with AdamW for "
+        "all other weights.",
+        choices=("adam", "adamw", "sgd", "muon"),
     )
     weight_decay: float = config_field(
         0.0,
-        "Weight decay; Adam and SGD add it to the gradient, AdamW applies it separately.",
+        "Weight decay; Adam and SGD add it to the gradient, AdamW and Muon apply it separately.",
         low=0,
         high=10,
     )
     momentum: float = config_field(
-        0.9, "SGD only: momentum, the fraction of the last update that is kept.", low=0, high=0.9999
+        0.9,
+        "SGD and Muon: momentum, the fraction of the last update that is kept.",
+        low=0,
+        high=0.9999,
+    )
+    muon_lr_ratio: float = config_field(
+        7.5,
+        "Muon only: learning rate of the hidden matrices as a multiple of the learning rate, which "
+        "all other weights have.",
+        low=1e-3,
+        high=1000,
     )
     adam_beta1: float = config_field(
-        0.9, "Adam and AdamW: decay rate of the gradient's mean.", low=0, high=0.9999
+        0.9, "Adam, AdamW and Muon: decay rate of the gradient's mean.", low=0, high=0.9999
     )
     adam_beta2: float = config_field(
-        0.98, "Adam and AdamW: decay rate of the squared gradient's mean.", low=0, high=0.999999
+        0.98,
+        "Adam, AdamW and Muon: decay rate of the squared gradient's mean.",
+        low=0,
+        high=0.999999,
     )
     adam_eps: float = config_field(
-        1e-9, "Adam and AdamW: constant that prevents division by zero.", low=1e-16, high=1
+        1e-9, "Adam, AdamW and Muon: constant that prevents division by zero.", low=1e-16, high=1
     )
     label_smoothing: float = config_field(
         0.0,
@@ -196,6 +210,11 @@ class TrainConfig:
         "Maximum gradient norm; larger gradients are scaled down. 0 turns clipping off.",
         low=0,
         high=1e6,
+    )
+    weight_averaging: bool = config_field(
+        False,
+        "Scores, the live view and saved models use a running average of the weights, in which "
+        "recent steps count more.",
     )
     eval_every: int = config_field(10, "Steps between two evaluations.", low=1, high=1_000_000)
     eval_size: int = config_field(
@@ -380,9 +399,9 @@ class RunConfig:
     def estimate_memory(self) -> int:
         """Estimate the bytes that training needs in addition to torch itself.
 
-        They consist of weights, gradient and Adam's two averages (16 bytes for each parameter), the
-        activations of a step for its backward pass, and the evaluation of a chunk of held-out
-        sequences.
+        They consist of weights, gradient and Adam's two averages (16 bytes for each parameter, 20
+        with averaged weights), the activations of a step for its backward pass, and the evaluation
+        of a chunk of held-out sequences.
         """
         m, rows = self.model, self.training.batch_size
         width = m.sequence_length(
@@ -402,7 +421,8 @@ class RunConfig:
             * width
             * (4 * m.d_model + 8 * inside + 2 * d_ff + 4 * n_heads * width)
         )
-        return 16 * m.parameter_count() + 4 * (training + scoring)
+        bytes_per_parameter = 20 if self.training.weight_averaging else 16
+        return bytes_per_parameter * m.parameter_count() + 4 * (training + scoring)
 
 
 SECTIONS: dict[str, tuple[Any, ...]] = {

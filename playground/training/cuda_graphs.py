@@ -24,6 +24,7 @@ from playground.tasks.task import Batch
 
 from .config import TrainConfig
 from .train_step import train_step
+from .weight_averaging import WeightAverage, averaging_rate
 
 RING_SIZE = 256  # maximum number of steps before the results are read from the device
 WARMUP_STEPS = 3  # eager steps before the capture, in which libraries and optimizer initialize
@@ -56,6 +57,7 @@ class CudaGraphSteps:
         device: torch.device,
         generators: Sequence[torch.Generator] = (),
         capture: Callable[[StepFunction, Sequence[torch.Generator]], StepFunction] | None = None,
+        average: WeightAverage | None = None,
     ) -> None:
         self.model, self.optimizer, self.training, self.next_batch = (
             model,
@@ -68,7 +70,9 @@ class CudaGraphSteps:
             generators,
             capture or capture_cuda_graph,
         )
+        self.average = average
         self.lrs_R = torch.zeros(RING_SIZE, device=device)
+        self.averaging_rates_R = torch.zeros(RING_SIZE, device=device)
         self.results_R3 = torch.zeros(RING_SIZE, 3, dtype=torch.double, device=device)
         # index of the step in the ring
         self.index = torch.zeros(1, dtype=torch.long, device=device)
@@ -79,13 +83,16 @@ class CudaGraphSteps:
         self.replay: StepFunction | None = None
         self.capture_error = ""  # why the capture failed, if it did; the steps then run eagerly
 
-    def run(self, lrs: Sequence[float]) -> list[StepResult]:
-        """Run a step at each of these learning rates, at most RING.
+    def run(self, lrs: Sequence[float], first_step: int = 1) -> list[StepResult]:
+        """Run a step at each of these learning rates, at most RING; `first_step` is the first.
 
         If a step is not finite, its result is the last one, and the weights are those before it.
         """
         count = len(lrs)
         self.lrs_R[:count] = torch.tensor(lrs)
+        self.averaging_rates_R[:count] = torch.tensor(
+            [averaging_rate(first_step + i) for i in range(count)]
+        )
         self.index.zero_()
         self.diverged.zero_()
         for _ in lrs:
@@ -116,6 +123,9 @@ class CudaGraphSteps:
             self.model, self.optimizer, batch, self.training, self.lr, self.diverged
         )
         self.diverged |= ~is_finite
+        if self.average is not None:
+            rate = self.averaging_rates_R.index_select(0, self.index)[0]
+            self.average.update(rate * ~self.diverged)
         result_3 = torch.stack(
             [loss.double(), grad_norm.double(), (batch.labels_BT != PAD).sum().double()]
         )

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any, cast
 
 import torch
 from torch import nn
 
+from playground.models.decoder_only import DecoderOnlyEmbedding
+from playground.models.embeddings import InputEmbedding
+
 from .config import TrainConfig
+from .muon import Muon
 
 
-def build_optimizer(config: TrainConfig, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
     """Build the optimizer of a run's settings.
 
     adam    Kingma and Ba 2015, algorithm 1; weight decay is added to the gradient
     adamw   Adam with decoupled weight decay on all weights (Loshchilov and Hutter 2019,
             algorithm 2)
     sgd     with momentum (Polyak 1964); weight decay is added to the gradient
+    muon    Muon on the hidden matrices (Jordan et al. 2024), AdamW on all other weights
 
     Weight decay applies to norms, biases and embeddings, too; minGPT and nanoGPT decay matrices
     only.
@@ -24,7 +29,7 @@ def build_optimizer(config: TrainConfig, weights: Iterable[nn.Parameter]) -> tor
     Raises:
         RuntimeError: if torch's optimizers do not accept the gradient scale and mask of `update`.
     """
-    optimizer = _build(config, list(weights))
+    optimizer = _build(config, model)
     if not getattr(optimizer, "_step_supports_amp_scaling", False):
         raise RuntimeError(
             f"torch {torch.__version__} is not supported; install the version in requirements.txt"
@@ -32,8 +37,12 @@ def build_optimizer(config: TrainConfig, weights: Iterable[nn.Parameter]) -> tor
     return optimizer
 
 
-def _build(config: TrainConfig, weights: list[nn.Parameter]) -> torch.optim.Optimizer:
-    lr, decay = config.learning_rate, config.weight_decay
+def _build(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
+    lr, decay, weights = config.learning_rate, config.weight_decay, list(model.parameters())
+    adam: dict[str, Any] = {
+        "betas": (config.adam_beta1, config.adam_beta2),
+        "eps": config.adam_eps,
+    }
     if config.optimizer == "sgd":
         sgd = torch.optim.SGD(
             weights, lr=lr, momentum=config.momentum, weight_decay=decay, fused=True
@@ -43,20 +52,70 @@ def _build(config: TrainConfig, weights: list[nn.Parameter]) -> torch.optim.Opti
             # skipped. Otherwise zeros make no difference.
             sgd.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
         return sgd
+    if config.optimizer == "muon":
+        return Muon(
+            hidden_matrices(model),
+            _adam_groups(model),
+            lr,
+            config.muon_lr_ratio,
+            config.momentum,
+            decay,
+            **adam,
+        )
     optimizer_class = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    betas = (config.adam_beta1, config.adam_beta2)
-    return optimizer_class(
-        weights, lr=lr, betas=betas, eps=config.adam_eps, weight_decay=decay, fused=True
-    )
+    return optimizer_class(weights, lr=lr, weight_decay=decay, fused=True, **adam)
 
 
-def optimizer_state_keys(config: TrainConfig) -> tuple[str, ...]:
-    """Return the names of the optimizer's tensors that are as large as the weight."""
+def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
+    """Return the matrices between embeddings and output layer, with their numbers of blocks.
+
+    They are the weights of all linear layers but the last one, the output layer, and but those that
+    are embeddings, too. A block is a matrix of its own: PyTorch's attention stores those of
+    queries, keys and values as one weight.
+    """
+    modules = list(model.modules())
+    embeddings = {each.weight for each in modules if isinstance(each, nn.Embedding)}
+    hidden_layers = [each for each in modules if isinstance(each, nn.Linear)][:-1]
+    matrices: dict[nn.Parameter, int] = {
+        cast(nn.Parameter, each.weight): 1
+        for each in hidden_layers
+        if each.weight not in embeddings
+    }
+    for each in modules:
+        if isinstance(each, nn.MultiheadAttention):
+            matrices[each.in_proj_weight] = 3
+    return matrices
+
+
+def _adam_groups(model: nn.Module) -> list[dict[str, Any]]:
+    """Return the parameter groups of the weights that Muon does not update.
+
+    A model may multiply token embeddings by a scale when it reads them. They are smaller by that
+    factor than other weights, and so is their learning rate.
+    """
+    scales = {
+        each.token_embedding.weight: each.scale
+        for each in model.modules()
+        if isinstance(each, InputEmbedding | DecoderOnlyEmbedding)
+    }
+    matrices = hidden_matrices(model)
+    groups: dict[float, list[nn.Parameter]] = {}
+    for weight in model.parameters():
+        if weight not in matrices:
+            groups.setdefault(1 / scales.get(weight, 1.0), []).append(weight)
+    return [{"params": weights, "lr_scale": scale} for scale, weights in groups.items()]
+
+
+def optimizer_state_keys(config: TrainConfig, model: nn.Module) -> dict[str, tuple[str, ...]]:
+    """Return the names of the tensors that the optimizer stores for each weight, by its name.
+
+    "step" is a number; all others are as large as the weight.
+    """
+    momentum = ("momentum_buffer",)
     if config.optimizer == "sgd":
-        return ("momentum_buffer",) if config.momentum else ()
-    return ("exp_avg", "exp_avg_sq")
-
-
-def has_step_count(config: TrainConfig) -> bool:
-    """Return whether the optimizer also stores a number of steps for each weight."""
-    return config.optimizer != "sgd"
+        return {name: momentum if config.momentum else () for name, _ in model.named_parameters()}
+    matrices = hidden_matrices(model) if config.optimizer == "muon" else {}
+    return {
+        name: momentum if weight in matrices else ("step", "exp_avg", "exp_avg_sq")
+        for name, weight in model.named_parameters()
+    }

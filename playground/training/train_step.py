@@ -57,7 +57,7 @@ def train_step(
     skip = ~is_finite if diverged is None else ~is_finite | diverged
     optimizer.found_inf = skip.float()  # type: ignore[attr-defined]
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group.get("lr_scale", 1.0)
     optimizer.step()
     return loss, grad_norm, is_finite
 

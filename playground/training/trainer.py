@@ -26,9 +26,10 @@ from .config import RunConfig, TrainConfig
 from .cuda_graphs import RING_SIZE, CudaGraphSteps, StepResult
 from .distributed import SINGLE_PROCESS, DistributedContext
 from .lr_schedule import learning_rate_at
-from .optimizers import build_optimizer, has_step_count, optimizer_state_keys
+from .optimizers import build_optimizer, optimizer_state_keys
 from .setting_changes import MAX_CHANGES, SettingChange, add_change, config_at_step
 from .train_step import train_step
+from .weight_averaging import WeightAverage, averaging_rate
 
 FINAL_EVAL_SIZE = 2000  # held-out sequences of a final evaluation
 MAX_THREADS = 256  # the maximum of the setting
@@ -112,7 +113,8 @@ class Trainer:
         self._loss = dist.wrap_loss(self.model)
         dist.seed_rank(config.training.seed)
         training = config.training
-        self.optimizer = build_optimizer(training, self.model.parameters())
+        self.optimizer = build_optimizer(training, self.model)
+        self.average = WeightAverage(self.model) if training.weight_averaging else None
         self.step_count = 0
         self.seconds = 0.0
         # the step whose evaluation confirmed that `stop_at_exact_match` is reached
@@ -155,8 +157,15 @@ class Trainer:
         )
         if not is_finite:
             raise self._divergence_error(loss.item(), grad_norm.item())
+        if self.average is not None:
+            self.average.update(averaging_rate(self.step_count + 1))
         result = StepResult(loss.item(), grad_norm.item(), int((batch.labels_BT != PAD).sum()))
         return self._finish_step(result, lr, time.perf_counter() - started)
+
+    @property
+    def eval_model(self) -> Seq2SeqModel:
+        """Return the model that is scored and saved: with averaged weights, if they are on."""
+        return self.model if self.average is None else self.average.model
 
     def _next_batch(self) -> Batch:
         """Sample the next batch, on the device."""
@@ -213,7 +222,7 @@ class Trainer:
         return aggregate(
             held_out,
             self.dist.all_reduce_sum(
-                count_correct(self.model, held_out, self.dist.rank, self.dist.world_size)
+                count_correct(self.eval_model, held_out, self.dist.rank, self.dist.world_size)
             ),
         )
 
@@ -304,7 +313,7 @@ class Trainer:
             self.step_count + 1 + min(max_steps, RING_SIZE, self._steps_until_event()),
         )
         lrs = [learning_rate_at(training, self.config.model.d_model, step) for step in steps]
-        results = self.cuda_graph.run(lrs)
+        results = self.cuda_graph.run(lrs, steps[0])
         seconds_per_step = (time.perf_counter() - started) / len(results)
         metrics: list[Metrics] = []
         for result, lr in zip(results, lrs, strict=False):
@@ -340,6 +349,7 @@ class Trainer:
             self._next_batch,
             self.device,
             [self.data_generator],
+            average=self.average,
         )
 
     def _divergence_error(self, loss: float, grad_norm: float) -> TrainingDivergedError:
@@ -351,7 +361,10 @@ class Trainer:
         )
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the state of a run in addition to the weights: optimizer, generators, step."""
+        """Return the state of a run in addition to the weights of `eval_model`.
+
+        It holds optimizer, generators and step, and the weights in training if they are others.
+        """
         state = {
             "generator.data": self.data_generator.get_state(),
             "generator.torch": torch.get_rng_state(),
@@ -361,13 +374,15 @@ class Trainer:
         state["step"] = torch.tensor(self.step_count)
         if self._confirmed_at == self.step_count:
             state["finished"] = torch.tensor(1, dtype=torch.uint8)
-        for name, weight in self.model.named_parameters() if self.step_count else ():
-            for key, value in self.optimizer.state[weight].items():
+        for name, weight in self.model.named_parameters():
+            for key, value in self.optimizer.state[weight].items() if self.step_count else ():
                 state[f"optimizer.{key}.{name}"] = value
+            if self.average is not None:
+                state[f"weight.{name}"] = weight.detach()
         return state
 
     def load_state_dict(self, state: dict[str, Tensor], same_device: bool = True) -> None:
-        """Restore the state of a run. The weights are loaded separately.
+        """Restore the state of a run. The weights of `eval_model` are loaded separately.
 
         The states of GPU and CPU generators are incompatible. On another kind of device the
         generators are seeded from seed and step, and the run continues with other batches than it
@@ -376,18 +391,16 @@ class Trainer:
         self.step_count = int(state["step"])
         self._confirmed_at = self.step_count if int(state.get("finished", 0)) else -1
         training = self.config.training
-        self.optimizer = build_optimizer(training, self.model.parameters())
+        self.optimizer = build_optimizer(training, self.model)
         # a captured graph contains the old optimizer
         self.cuda_graph = self._build_cuda_graph() if self.cuda_graph else None
-        keys = (
-            (*(["step"] if has_step_count(training) else []), *optimizer_state_keys(training))
-            if self.step_count
-            else ()
-        )
+        keys = optimizer_state_keys(training, self.model)
         for name, weight in self.model.named_parameters():
-            for key in keys:
+            for key in keys[name] if self.step_count else ():
                 value = state[f"optimizer.{key}.{name}"].clone()
                 self.optimizer.state[weight][key] = value.to(self.device)
+            if self.average is not None:
+                weight.data.copy_(state[f"weight.{name}"])
         if not same_device:
             torch.manual_seed(self.config.training.seed + self.step_count)
             self.data_generator.manual_seed(self.config.training.seed + self.step_count)

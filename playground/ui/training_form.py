@@ -66,11 +66,13 @@ ADVANCED_SETTINGS = {
         "optimizer",
         "weight_decay",
         "momentum",
+        "muon_lr_ratio",
         "adam_beta1",
         "adam_beta2",
         "adam_eps",
         "label_smoothing",
         "max_grad_norm",
+        "weight_averaging",
     ),
     "Data, scoring and machine": (
         "n_symbols",
@@ -114,6 +116,7 @@ LABELS = {
     "lr_schedule": "Schedule",
     "lr_decay_steps": "Decay steps",
     "min_lr_ratio": "Final learning rate",
+    "muon_lr_ratio": "Muon rate ratio",
     "adam_beta1": "Beta 1",
     "adam_beta2": "Beta 2",
     "adam_eps": "Epsilon",
@@ -141,6 +144,7 @@ CHOICE_LABELS = {
     "adam": "Adam",
     "adamw": "AdamW",
     "sgd": "SGD",
+    "muon": "Muon",
 }
 SLIDER_STEPS = {
     "dropout": 0.05,
@@ -151,6 +155,7 @@ SLIDER_STEPS = {
     "adam_beta2": 0.01,
     "weight_decay": 0.01,
     "momentum": 0.05,
+    "muon_lr_ratio": 0.5,
     "adam_eps": 1e-9,
     "label_smoothing": 0.05,
     "max_grad_norm": 0.5,

@@ -617,7 +617,8 @@ SMALL = {
     "attention_bias": st.booleans(),
     "bias": st.booleans(),
     "learning_rate": st.floats(1e-5, 1e-2),
-    "optimizer": st.sampled_from(["adam", "adamw", "sgd"]),
+    "optimizer": st.sampled_from(["adam", "adamw", "sgd", "muon"]),
+    "weight_averaging": st.booleans(),
     "lr_schedule": st.sampled_from(["constant", "cosine", "noam"]),
     "seed": st.integers(0, 2**31 - 1),
     "max_grad_norm": st.floats(0, 5),
@@ -640,7 +641,7 @@ def test_what_is_saved_is_what_is_loaded(tmp_path_factory, count):
         again, told = resume_trainer(folder / "a")
         assert manifest == written or manifest.seconds == round(written.seconds, 3)
         assert manifest.config == again.config == config
-        for name, weight in trainer.model.named_parameters():
+        for name, weight in trainer.eval_model.named_parameters():
             assert torch.equal(weight, dict(family.named_parameters())[name])
         before, after = trainer.state_dict(), again.state_dict()
         assert before.keys() == after.keys()

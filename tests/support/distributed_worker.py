@@ -31,7 +31,7 @@ def digest(trainer):
         for name, tensor in trainer.state_dict().items()
         if not name.startswith("generator")
     }
-    parts = sorted([*trainer.model.state_dict().items(), *state.items()])
+    parts = sorted([*trainer.eval_model.state_dict().items(), *state.items()])
     return hashlib.sha256(
         b"".join(name.encode() + tensor.numpy().tobytes() for name, tensor in parts)
     ).hexdigest()
@@ -77,6 +77,21 @@ def with_dropout(ranks, config, folder):
     return summarize(trainer, list(trainer)) | {
         "drawn": torch.rand(4).tolist(),
         "again": summarize(resumed_trainer, list(resumed_trainer))["digest"],
+    }
+
+
+def averaged_muon(ranks, config, folder):
+    """Without a cut, and resumed from a checkpoint after five steps."""
+    config = config.replace(optimizer="muon", weight_averaging=True)
+    trainer = Trainer(config, dist=ranks)
+    metrics = [trainer.train_step() for _ in range(5)]
+    if ranks.is_main:
+        save_checkpoint(folder / "averaged", trainer, metrics)
+    ranks.all_reduce_max(0)
+    resumed_trainer, _ = resume_trainer(folder / "averaged", ranks)
+    return {
+        "uncut": summarize(trainer, list(trainer)),
+        "resumed": summarize(resumed_trainer, list(resumed_trainer)),
     }
 
 
@@ -204,6 +219,7 @@ def main(folder):
         resumed,
         resumed_from_single_process,
         with_dropout,
+        averaged_muon,
         ends_early,
         loss_is_nan_on_one_rank,
         gradient_is_infinite_on_one_rank,

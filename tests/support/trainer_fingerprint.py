@@ -6,10 +6,12 @@ import torch
 
 
 def fingerprint(trainer):
-    """Over every weight, Adam's averages and step counts, the generators and the step."""
+    """Over the weights in training and their average, the optimizer's tensors, the generators and
+    the step.
+    """
     digest = hashlib.sha256()
     for name, tensor in sorted(
-        [*trainer.model.state_dict().items(), *trainer.state_dict().items()]
+        [*trainer.eval_model.state_dict().items(), *trainer.state_dict().items()]
     ):
         digest.update(
             name.encode()

@@ -64,7 +64,7 @@ def in_rows(worker: TrainingWorker) -> list[int]:
         lambda work, generators: work,
     )
     run = steps.run
-    steps.run = lambda rates: rows.append(len(rates)) or run(rates)
+    steps.run = lambda rates, step: rows.append(len(rates)) or run(rates, step)
     trainer.cuda_graph = steps
     return rows
 

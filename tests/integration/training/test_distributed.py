@@ -176,6 +176,12 @@ def test_dropout_differs_between_the_processes_and_the_weights_do_not(saw):
     assert first["metrics"] == second["metrics"]
 
 
+def test_muon_with_averages_is_equal_on_both_and_resumes_exactly(saw):
+    first, second = (each["averaged_muon"] for each in saw[0])
+    assert first == second
+    assert first["resumed"] == first["uncut"]
+
+
 def test_a_score_that_is_reached_ends_all_at_the_same_step(saw, run, tmp_path):
     (first, second), _, _ = saw
     expected = ends_early(SINGLE_PROCESS, run, tmp_path)
@@ -231,6 +237,7 @@ def test_the_command_speaks_with_one_voice_and_writes_once(saw):
         "uncut",
         "cut",
         "dropping",
+        "averaged",
         "told",
         "alone",
     }

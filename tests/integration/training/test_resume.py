@@ -94,19 +94,25 @@ def forget_nothing(trainer, fresh):
 
 @pytest.mark.smoke
 def test_run_resumed_in_new_process_is_bit_identical_to_uncut_run(dropping, tmp_path):
-    cuts = [(dropout, steps) for dropout in (0.0, 0.1) for steps in (0, 1, 9)]
+    variants = {
+        "plain": {"dropout": 0.0},
+        "dropout": {"dropout": 0.1},
+        "muon": {"optimizer": "muon", "weight_averaging": True},
+    }
+    cuts = [(name, steps) for name in variants for steps in (0, 1, 9)]
     folders = [
-        saved(dropping.replace(dropout=dropout), steps, tmp_path / f"{dropout}-{steps}")
-        for dropout, steps in cuts
+        saved(dropping.replace(**variants[name]), steps, tmp_path / f"{name}-{steps}")
+        for name, steps in cuts
     ]
     command = [sys.executable, "-W", "error", "-c", RESUME, *map(str, folders)]
     resumed = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
     ).stdout.split()
     uncut = {
-        dropout: fingerprint(finished(dropping.replace(dropout=dropout))) for dropout in (0.0, 0.1)
+        name: fingerprint(finished(dropping.replace(**changes)))
+        for name, changes in variants.items()
     }
-    assert resumed == [uncut[dropout] for dropout, _ in cuts]
+    assert resumed == [uncut[name] for name, _ in cuts]
 
 
 def train(run, until=N, scheduled=(), by_hand=(), folder=None):

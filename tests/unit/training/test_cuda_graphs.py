@@ -49,6 +49,7 @@ def trainer_with_graphs(capture=identity_capture, **values):
         trainer.device,
         (),
         capture,
+        trainer.average,
     )
     trainer._build_cuda_graph = lambda: steps
     trainer.cuda_graph = steps
@@ -70,6 +71,8 @@ def trained(trainer, most=9):
         {"optimizer": "sgd"},
         {"max_grad_norm": 0.0},
         {"precision": "bfloat16"},
+        {"optimizer": "muon"},
+        {"optimizer": "muon", "weight_averaging": True, "muon_lr_ratio": 8.0},
     ],
 )
 def test_steps_in_a_row_are_the_same_steps_to_the_bit(values):

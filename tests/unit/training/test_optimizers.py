@@ -30,6 +30,9 @@ KINDS = [
     {"optimizer": "sgd", "learning_rate": 0.2, "momentum": 0.0},
 ]
 
+AVERAGED_MUON = {"optimizer": "muon", "weight_averaging": True}
+STATEFUL_KINDS = [*KINDS, {"optimizer": "muon"}, AVERAGED_MUON]
+
 
 def trainer(**changes):
     return Trainer(RunConfig.from_flat(SMALL | changes))
@@ -68,7 +71,7 @@ def test_an_update_is_that_of_the_formula(kind):
             weights[name] = weight.detach().double()
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("kind", STATEFUL_KINDS, ids=str)
 def test_a_resumed_run_is_the_run_that_went_on_to_the_bit(kind, tmp_path):
     whole = trainer(**kind, dropout=0.1)
     for _ in range(6):
@@ -85,7 +88,7 @@ def test_a_resumed_run_is_the_run_that_went_on_to_the_bit(kind, tmp_path):
     assert fingerprint(resumed) == fingerprint(whole)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("kind", STATEFUL_KINDS, ids=str)
 def test_a_first_update_that_is_not_finite_leaves_nothing_behind(kind):
     """torch's own momentum would begin with whatever lay in memory."""
     mine, fresh = trainer(**kind), trainer(**kind)
@@ -116,6 +119,8 @@ def test_what_one_optimizer_remembers_does_not_serve_another(tmp_path):
         match=r"contains the optimizer state of adam, not that of sgd with momentum 0\.9",
     ):
         resume_trainer(tmp_path / "adam", optimizer="sgd")
+    with pytest.raises(CheckpointError, match="not that of muon; keep optimizer"):
+        resume_trainer(tmp_path / "adam", optimizer="muon")
     # these two remember the same
     other, _ = resume_trainer(tmp_path / "adam", optimizer="adamw", weight_decay=0.01)
     other.train_step()
@@ -137,7 +142,8 @@ def test_torchs_optimizers_take_a_scale_and_a_mask(optimizer):
     """
     weight = torch.nn.Parameter(torch.zeros(4))
     built = build_optimizer(
-        TrainConfig(optimizer=optimizer, learning_rate=0.5, momentum=0.0), [weight]
+        TrainConfig(optimizer=optimizer, learning_rate=0.5, momentum=0.0),
+        torch.nn.ParameterList([weight]),
     )
     assert built._step_supports_amp_scaling
 
@@ -157,7 +163,7 @@ def test_a_torch_whose_optimizers_take_no_scale_is_refused(monkeypatch):
         torch.optim, "Adam", lambda weights, fused, **settings: torch.optim.Adagrad(weights)
     )
     with pytest.raises(RuntimeError, match=r"install the version in requirements\.txt"):
-        build_optimizer(TrainConfig(), [torch.nn.Parameter(torch.zeros(4))])
+        build_optimizer(TrainConfig(), torch.nn.Linear(2, 2))
 
 
 def test_installed_torch_is_the_pinned_version():

@@ -1,0 +1,148 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from playground.architectures import ARCHITECTURES
+from playground.checkpoints.checkpoint import build_model
+from playground.training.config import TrainConfig
+from playground.training.muon import Muon, orthogonalize
+from playground.training.optimizers import build_optimizer, hidden_matrices
+from playground.training.presets import architecture_preset
+
+SHAPES = [(8, 8), (8, 8), (16, 8), (8, 16), (3, 5), (1, 6)]
+
+
+def matrices(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [nn.Parameter(torch.randn(shape, generator=generator)) for shape in SHAPES]
+
+
+def set_gradients(weights, seed):
+    generator = torch.Generator().manual_seed(seed)
+    for weight in weights:
+        weight.grad = torch.randn(weight.shape, generator=generator)
+
+
+def muon(weights, n_blocks=1, momentum=0.9, weight_decay=0.0):
+    return Muon(
+        dict.fromkeys(weights, n_blocks),
+        [{"params": [nn.Parameter(torch.zeros(2))]}],
+        0.02,
+        1.0,
+        momentum,
+        weight_decay,
+    )
+
+
+def test_orthogonalized_matrix_keeps_singular_vectors_with_values_near_one():
+    matrix_NRC = torch.randn(5, 12, 20, generator=torch.Generator().manual_seed(0))
+    left, values, right = torch.linalg.svd(matrix_NRC, full_matrices=False)
+    assert values.min() < 0.4 * values.max()
+    core = left.mT @ orthogonalize(matrix_NRC) @ right.mT
+    diagonal = core.diagonal(dim1=1, dim2=2)
+    assert 0.6 < diagonal.min() < diagonal.max() < 1.3
+    torch.testing.assert_close(core, torch.diag_embed(diagonal), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_updates_are_those_of_torchs_muon(monkeypatch, momentum, weight_decay):
+    ours, theirs = matrices(), matrices()
+    mine = muon(ours, momentum=momentum, weight_decay=weight_decay)
+    reference = torch.optim.Muon(
+        theirs,
+        lr=0.02,
+        momentum=momentum,
+        weight_decay=weight_decay,
+        adjust_lr_fn="match_rms_adamw",
+    )
+    # torch computes the iterations in bfloat16
+    monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone)
+    for step in range(4):
+        for weights in (ours, theirs):
+            set_gradients(weights, step)
+        mine.step()
+        reference.step()
+    for one, other, start in zip(ours, theirs, matrices(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+        assert (one - start).abs().max() > 1e-3
+
+
+def test_blocks_of_rows_are_updated_as_separate_matrices():
+    whole = nn.Parameter(torch.randn(12, 4, generator=torch.Generator().manual_seed(0)))
+    parts = [nn.Parameter(part.detach().clone()) for part in whole.chunk(3)]
+    one, separate = muon([whole], n_blocks=3), muon(parts)
+    for step in range(3):
+        set_gradients([whole], step)
+        for part, gradient in zip(parts, whole.grad.chunk(3), strict=True):
+            part.grad = gradient.clone()
+        one.step()
+        separate.step()
+    torch.testing.assert_close(whole, torch.cat(parts))
+
+
+def test_gradient_scale_divides_and_mask_skips_an_update():
+    scaled, plain = matrices(), matrices()
+    optimizers = [muon(scaled), muon(plain)]
+    set_gradients(plain, 0)
+    for one, other in zip(scaled, plain, strict=True):
+        one.grad = 4 * other.grad
+    optimizers[0].grad_scale = torch.tensor(4.0)
+    for optimizer in optimizers:
+        optimizer.step()
+    assert all(torch.equal(one, other) for one, other in zip(scaled, plain, strict=True))
+
+    before = copy.deepcopy((scaled, [optimizers[0].state[each] for each in scaled]))
+    for weight in scaled:
+        weight.grad.fill_(torch.nan)
+    optimizers[0].found_inf = torch.tensor(1.0)
+    optimizers[0].step()
+    assert all(torch.equal(one, other) for one, other in zip(scaled, before[0], strict=True))
+    for weight, state in zip(scaled, before[1], strict=True):
+        buffer = optimizers[0].state[weight]["momentum_buffer"]
+        assert torch.equal(buffer, state["momentum_buffer"])
+        assert buffer.any()
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_hidden_matrices_are_neither_embeddings_nor_output_layer(name):
+    config = architecture_preset(name, max_length=4, d_model=16)
+    model = build_model(config)
+    matrices, vocabulary = hidden_matrices(model), config.model.target_vocab_size
+    names = [name for name, weight in model.named_parameters() if weight in matrices]
+    assert all(weight.dim() == 2 for weight in matrices)
+    assert not [weight.shape for weight in matrices if vocabulary in weight.shape]
+    assert not [name for name in names if "embed" in name or "position" in name]
+    optimizer = build_optimizer(TrainConfig(optimizer="muon"), model)
+    updated = [weight for group in optimizer.param_groups for weight in group["params"]]
+    assert len({id(weight) for weight in updated}) == len(updated)
+    assert {id(weight) for weight in updated} == {id(weight) for weight in model.parameters()}
+
+
+def test_all_projections_of_the_transformer_are_hidden_matrices():
+    model = build_model(architecture_preset("transformer", n_layers=1))
+    matrices = hidden_matrices(model)
+    others = {name for name, weight in model.named_parameters() if weight not in matrices}
+    assert len(matrices) == 6 + 10
+    assert {name for name in others if model.get_parameter(name).dim() > 1} == {
+        "source_embedding.token_embedding.weight",
+        "source_embedding.position_embedding",
+        "target_embedding.token_embedding.weight",
+        "target_embedding.position_embedding",
+        "output_proj.weight",
+    }
+
+
+def test_scaled_token_embeddings_have_a_smaller_learning_rate():
+    model = build_model(architecture_preset("transformer", d_model=16, max_length=4))
+    optimizer = build_optimizer(TrainConfig(optimizer="muon", muon_lr_ratio=5.0), model)
+    scale_of = {
+        weight: group["lr_scale"] for group in optimizer.param_groups for weight in group["params"]
+    }
+    for side in (model.source_embedding, model.target_embedding):
+        assert scale_of[side.token_embedding.weight] == pytest.approx(1 / 4)
+        assert scale_of[side.position_embedding] == 1
+    assert scale_of[model.output_proj.weight] == scale_of[model.output_proj.bias] == 1
+    assert scale_of[model.encoder_layers[0].self_attn.q_proj.weight] == 5
