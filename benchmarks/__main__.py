@@ -47,11 +47,11 @@ ACCURACY_NOTE = (
 )
 REFERENCES_NOTE = (
     "Models of the same size (d_model 64, 4 heads, 2+2 layers, d_ff 128) train on the same batches "
-    "with the same Adam, clipping and warm-up. They are evaluated every 10 steps on the same 256 "
-    "held-out sequences, and on 2,000 to confirm. Ours is the unchanged fast preset. Each "
-    "reference has its own best learning rate of five, and the better of two decay lengths. Runs "
-    "alternate, seed by seed, on one thread; seconds are CPU seconds. Ratios use seconds without "
-    "evaluation, and compare only models without dropout."
+    "with the same clipping. They are evaluated every 10 steps on the same 256 held-out sequences, "
+    "and on 2,000 to confirm. Ours is the unchanged fast preset. A reference has the preset adam "
+    "with its own best learning rate of five, and the better of two decay lengths. Runs alternate, "
+    "seed by seed, on one thread; seconds are CPU seconds. Ratios use seconds without evaluation, "
+    "and compare only models without dropout."
 )
 # Each subset: a module with `measure()` and `table(rows)`, a title, and a note on all rows.
 SUBSETS: dict[str, tuple[Any, str, str]] = {

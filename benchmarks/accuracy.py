@@ -29,9 +29,9 @@ class Setting:
 
 LONGER = {"max_length": 20, "max_steps": 600, "lr_decay_steps": 480, "learning_rate": 4e-3}
 SETTINGS = (
-    Setting("reverse, length 10", 10, 60, "fast", {"min_length": 10}),
-    Setting("copy, length 10", 10, 100, "fast", {"task": "copy", "min_length": 10}),
-    Setting("reverse, lengths 1 to 10", 5, 200, "fast", {}),
+    Setting("reverse, length 10", 10, 40, "fast", {"min_length": 10}),
+    Setting("copy, length 10", 10, 40, "fast", {"task": "copy", "min_length": 10}),
+    Setting("reverse, lengths 1 to 10", 10, 130, "fast", {}),
     Setting("copy, lengths 1 to 10", 5, None, "fast", {"task": "copy"}),
     Setting(
         "reverse, lengths 1 to 20, learning rate 4e-3 falling over 480 of 600 steps",

@@ -1,11 +1,12 @@
 """Steps and seconds to 99.9 % exact match: ours and the reference models.
 
 All train on the same batches, and are evaluated on the same held-out sequences. Ours uses the fast
-preset. A reference model has the same batches, Adam, clipping and warm-up, a cosine schedule, a
+preset. A reference model has the same batches, Adam, clipping, warm-up, a cosine schedule, a
 budget of 600 steps, and its own learning rate: of five rates, with the cosine over 480 steps, the
-one that needs the fewest steps (or scores highest at the end). Then that rate is tried with our
-shorter cosine, and the better one is used. The sweep has its own seed. A run of the sweep ends as
-soon as it cannot win. Seconds are CPU seconds of one thread, so other processes do not count.
+one that needs the fewest steps (or scores highest at the end). Then that rate is tried with the
+shorter cosine of the preset adam, and the better one is used. The sweep has its own seed. A run of
+the sweep ends as soon as it cannot win. Seconds are CPU seconds of one thread, so other processes
+do not count.
 """
 
 from __future__ import annotations
@@ -63,9 +64,10 @@ class Setting:
     def reference_configs(
         self, seed: int, rate: float, decay: int, budget: int = MAX_STEPS
     ) -> RunConfig:
-        return self.own_config(seed).replace(
-            learning_rate=rate, lr_decay_steps=decay, max_steps=budget
-        )
+        """Return the run of a reference model: Adam, as in its users' scripts."""
+        settings = {"seed": seed, "stop_at_exact_match": TARGET_SCORE, "device": "cpu"}
+        tuned = {"learning_rate": rate, "lr_decay_steps": decay, "max_steps": budget}
+        return preset_config("adam", {**self.fields, **settings, **tuned})
 
 
 def train_until(
@@ -216,9 +218,8 @@ class Comparison:
 
         for rate in self.rates:
             attempt(rate, self.budget * 4 // 5)
-        attempt(
-            max(tried, key=sort_key)["rate"], setting.own_config(SWEEP_SEED).training.lr_decay_steps
-        )
+        short = preset_config("adam", setting.fields).training.lr_decay_steps
+        attempt(max(tried, key=sort_key)["rate"], short)
         best = max(tried, key=sort_key)
         return best["rate"], best["decay"]
 

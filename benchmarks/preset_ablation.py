@@ -18,6 +18,8 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "an embedding for each side (shared instead)": {"share_embeddings": True},
     "a separate output layer (tied instead)": {"tie_output_embeddings": True},
     "training without dropout (0.1 instead)": {"dropout": 0.1},
+    "Muon (Adam at 6e-3 instead)": {"optimizer": "adam", "learning_rate": 6e-3},
+    "averaged weights": {"weight_averaging": False},
     "warm-up": {"warmup_steps": 0},
     "the falling learning rate (constant instead)": {"lr_schedule": "constant"},
     "clipping": {"max_grad_norm": 0.0},

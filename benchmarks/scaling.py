@@ -45,7 +45,7 @@ def trainer(length: int, width: int) -> Trainer:
         "learning_rate": 1e-5,
         "device": "cpu",
     }
-    return Trainer(preset_config("fast", sizes | endless))
+    return Trainer(preset_config("adam", sizes | endless))
 
 
 def peak_tensor_bytes(step: Trainer) -> int:

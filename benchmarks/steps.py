@@ -59,7 +59,7 @@ class Setting:
             "learning_rate": 1e-4,
         }
         return preset_config(
-            "fast", {**sizes, **lengths, **endless, "device": "cpu", "num_threads": threads}
+            "adam", {**sizes, **lengths, **endless, "device": "cpu", "num_threads": threads}
         )
 
 

@@ -49,6 +49,13 @@ ARCHITECTURES = {
         "Transformer",
         "Encoder and decoder, as in the paper: the encoder reads the source, the decoder generates "
         "the target token by token.",
+        {
+            "optimizer": "muon",
+            "learning_rate": 3e-3,
+            "warmup_steps": 5,
+            "lr_decay_steps": 800,
+            "weight_averaging": True,
+        },
     ),
     "torch-transformer": ArchitectureSpec(
         "playground.architectures.encoder_decoder:TorchEncoderDecoder",

@@ -92,10 +92,11 @@ def translating_option_names(error: ConfigError, **flags: str) -> str:
 
 def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add an option for every setting of a run; the config validates the values."""
+    defaults = preset_config("fast").to_flat()
     for name in reversed([n for n in section_of_field() if n not in OPTION_NAMES]):
         field = field_named(name)
         kind = type(field.default)
-        help_text = f"{field.metadata['help']} [{field.default}]"
+        help_text = f"{field.metadata['help']} [{defaults.get(name, field.default)}]"
         if kind is bool:
             command = click.option(
                 f"{option_name(name)}/--no-{name.replace('_', '-')}",

@@ -25,7 +25,13 @@ PRESETS = {
     "fast": Preset(
         "Fast",
         "Learns within seconds: pre-norm, learned positions at the scale of the token embeddings, "
-        "cosine learning rate.",
+        "Muon, averaged weights.",
+        ARCHITECTURES["transformer"].overrides,
+    ),
+    "adam": Preset(
+        "Adam",
+        "The same model with Adam and a learning rate that decays along a cosine, without averaged "
+        "weights. It needs twice as many steps.",
     ),
     "one-head": Preset(
         "One head",

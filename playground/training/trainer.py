@@ -71,7 +71,7 @@ def resolve_device(name: str) -> torch.device:
 class Trainer:
     """Trains one model on one task.
 
-        for metrics in Trainer(RunConfig()):
+        for metrics in Trainer(preset_config("fast")):
             print(metrics.step, metrics.loss, metrics.exact_match)
 
     It seeds torch's global generator, which weight initialization and dropout use, and sets the

@@ -161,6 +161,7 @@ SLIDER_STEPS = {
     "max_grad_norm": 0.5,
     "stop_at_exact_match": 0.001,
 }
+DEFAULTS = preset_config("fast").to_flat()  # the values of a new form
 NO_LIMITS = Limits.unlimited()
 MAX_RADIO_CHOICES = 4  # more choices become a dropdown
 # the Model field selects the architecture
@@ -186,7 +187,7 @@ def label_of(name: str) -> str:
 
 def component_for(name: str, explain: bool = True) -> Any:
     """Return the Gradio component of a setting, with default, range and help."""
-    setting = field_named(name)
+    setting, default = field_named(name), DEFAULTS.get(name, field_named(name).default)
     common = {
         "label": label_of(name),
         "info": setting.metadata["help"] if explain else None,
@@ -200,13 +201,13 @@ def component_for(name: str, explain: bool = True) -> Any:
             if c != ZERO_GPU or is_zero_gpu()
         ]
         if len(choices) > MAX_RADIO_CHOICES:
-            return gr.Dropdown(choices, value=setting.default, **common)
-        return gr.Radio(choices, value=setting.default, **common)
-    if isinstance(setting.default, str):
-        return gr.Textbox(setting.default, **common)
-    if isinstance(setting.default, bool):
-        return gr.Checkbox(setting.default, **common)
-    return gr.Number(setting.default, step=SLIDER_STEPS.get(name, 1), min_width=80, **common)
+            return gr.Dropdown(choices, value=default, **common)
+        return gr.Radio(choices, value=default, **common)
+    if isinstance(default, str):
+        return gr.Textbox(default, **common)
+    if isinstance(default, bool):
+        return gr.Checkbox(default, **common)
+    return gr.Number(default, step=SLIDER_STEPS.get(name, 1), min_width=80, **common)
 
 
 def is_used_by_architecture(name: str, family: str) -> bool:

@@ -68,7 +68,7 @@ def test_a_sweep_ends_what_cannot_win_and_the_best_goes_on_with_every_seed(asked
     sweep = [run[2:] for run in asked if run[0] == BART and run[1] == SWEEP_SEED]
     assert sweep == [(2e-3, 80, None), (4e-3, 80, 60), (1e-3, 80, 40), (4e-3, 160, 40)]
     assert [run[:4] for run in asked if run[1] == 1] == [
-        (OURS, 1, 6e-3, 160),
+        (OURS, 1, 3e-3, 800),
         *((peer, 1, 4e-3, 160) for peer in REFERENCES),
     ]
     line = next(line for line in COMPARISON.table(rows).splitlines() if f"| {BART} | 0.004" in line)

@@ -3,7 +3,7 @@ import pytest
 from playground.architectures import ARCHITECTURES
 from playground.experiments.spec import MAX_RUNS, Experiment, parse_value, positions_for
 from playground.models.config_fields import ConfigError
-from playground.training.config import RunConfig
+from playground.training.presets import preset_config
 
 
 def make(base=None, grid=None, **more) -> Experiment:
@@ -59,8 +59,8 @@ def test_grid_plans_all_variants_of_one_seed_before_the_next_seed():
     assert planned == [(label, 5) for label in labels] + [(label, 7) for label in labels]
     assert asked.n_runs == 12 == len({key for key, _, _ in asked.planned_runs()})
     config = asked.variants[3].config(7)
-    assert config == RunConfig.from_flat(
-        {"max_steps": 30, "n_heads": 2, "norm_placement": "post", "seed": 7}
+    assert config == preset_config(
+        "fast", {"max_steps": 30, "n_heads": 2, "norm_placement": "post", "seed": 7}
     )
 
 

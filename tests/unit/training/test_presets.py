@@ -76,6 +76,27 @@ def test_a_family_comes_with_its_recipe_and_values_lie_over_it():
         architecture_preset("mamba")
 
 
+def test_fast_preset_is_the_default_of_the_transformer():
+    run = preset_config("fast")
+    assert run == architecture_preset("transformer")
+    training = run.training
+    assert (training.optimizer, training.weight_averaging) == ("muon", True)
+
+
+def test_adam_preset_is_the_recipe_of_version_0_2():
+    training = preset_config("adam").training
+    assert (training.optimizer, training.learning_rate, training.weight_averaging) == (
+        "adam",
+        6e-3,
+        False,
+    )
+    assert (training.lr_schedule, training.warmup_steps, training.lr_decay_steps) == (
+        "cosine",
+        20,
+        160,
+    )
+
+
 def test_one_head_learns():
     run = preset_config(
         "one-head",
@@ -111,7 +132,7 @@ def test_the_papers_recipe_is_the_papers():
 
 
 def test_an_unknown_preset_is_refused_with_the_names_of_the_known():
-    with pytest.raises(ValueError, match="preset is 'slow'; choose one of fast, one-head"):
+    with pytest.raises(ValueError, match="preset is 'slow'; choose one of fast, adam, one-head"):
         preset_config("slow")
 
 

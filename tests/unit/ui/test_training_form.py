@@ -3,8 +3,8 @@ import math
 import pytest
 
 from playground.architectures import ARCHITECTURES
-from playground.training.config import RunConfig, field_named, section_of_field
-from playground.training.presets import PRESETS, architecture_preset
+from playground.training.config import field_named, section_of_field
+from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.ui import training_form
 from playground.ui.training_form import (
     ADVANCED_SETTINGS,
@@ -24,7 +24,7 @@ NAMES = [*BASIC_SETTINGS, *(name for names in ADVANCED_SETTINGS.values() for nam
 
 
 def values(**changed):
-    fields = preset_values("fast") | RunConfig().to_flat() | {"preset": "fast"} | changed
+    fields = preset_values("fast") | preset_config("fast").to_flat() | {"preset": "fast"} | changed
     return [fields[name] for name in NAMES]
 
 
@@ -35,19 +35,20 @@ def test_every_setting_of_a_run_has_one_component_and_no_other_exists():
     )
 
 
-def test_every_component_has_a_label_a_sentence_and_the_settings_default():
+def test_every_component_has_label_sentence_and_default_of_fast_preset():
+    defaults = preset_config("fast").to_flat()
     for name in set(NAMES) - {"preset", "architecture"}:
         component = training_form.component_for(name)
         assert component.label
         assert component.info.endswith(".")
-        assert component.value == field_named(name).default
+        assert component.value == defaults.get(name, field_named(name).default)
 
 
 def test_the_form_as_it_opens_describes_the_default_run():
-    assert run_config(dict(zip(NAMES, values(), strict=True))) == RunConfig()
+    assert run_config(dict(zip(NAMES, values(), strict=True))) == preset_config("fast")
     assert validate_form(NAMES, values()) == {}
     weight, problem = estimate_and_validate(dict(zip(NAMES, values(), strict=True)))
-    assert f"a model of {RunConfig().model.parameter_count():,} parameters" in weight
+    assert f"a model of {preset_config('fast').model.parameter_count():,} parameters" in weight
     assert problem == ""
     assert estimate_and_validate(dict(zip(NAMES, values(task="<b>"), strict=True)))[1].startswith(
         "Task is &#x27;&lt;b&gt;"
