@@ -18,10 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from playground.architectures.base import Seq2SeqModel, eval_mode, split_into_chunks
+from playground.architectures.packed_rows import can_pack, packed_exact_match
 from playground.models.transformer import Transformer
 from playground.tasks import PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
-from playground.tasks.task import Task
+from playground.tasks.task import Batch, Task
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 
 
@@ -73,7 +74,7 @@ def count_correct(
     correct_2N = torch.zeros(2, len(held_out.lengths_B), dtype=torch.long)
     for rows in split_into_chunks(model.config, held_out.batch, start, stride):
         batch = held_out.batch.select(rows.to(held_out.batch.source_BS.device))
-        exact_match_B = model.is_exact_match(batch)
+        exact_match_B = is_exact_match(model, batch)
         match_BT = batch.labels_BT != PAD
         if not bool(exact_match_B.all()):
             missed = batch.select(~exact_match_B)
@@ -81,6 +82,11 @@ def count_correct(
             match_BT[~exact_match_B] &= generated_BT == missed.labels_BT
         correct_2N[:, rows] = torch.stack((match_BT.sum(1), exact_match_B)).cpu()
     return correct_2N
+
+
+def is_exact_match(model: Seq2SeqModel, batch: Batch) -> Tensor:
+    """Return the result of `Seq2SeqModel.is_exact_match`, from packed rows where that works."""
+    return packed_exact_match(model, batch) if can_pack(model) else model.is_exact_match(batch)
 
 
 def aggregate(held_out: HeldOutSet, correct_2N: Tensor) -> EvalResult:
@@ -128,7 +134,7 @@ def exact_match_at_length(model: Seq2SeqModel, task: Task, length: int, n: int) 
     device = next(model.parameters()).device
     n_correct = 0
     for rows in split_into_chunks(model.config, held_out.batch):
-        n_correct += int(model.is_exact_match(held_out.batch.select(rows).to(device)).sum())
+        n_correct += int(is_exact_match(model, held_out.batch.select(rows).to(device)).sum())
     return n_correct, len(held_out.lengths_B)
 
 

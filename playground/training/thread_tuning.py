@@ -163,7 +163,7 @@ def benchmark_thread_counts(trainer: Trainer, counts: list[int]) -> dict[int, fl
                 ]:
                     torch.set_num_threads(count)
                     started = time.perf_counter()
-                    trainer.model.loss(batch, config.training.label_smoothing).backward()
+                    trainer.loss_fn(batch, config.training.label_smoothing).backward()
                     seconds_by_count[count].append(time.perf_counter() - started)
                     trainer.optimizer.zero_grad()
     finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from playground.architectures import load_architecture
 from playground.architectures.base import Seq2SeqModel
+from playground.architectures.packed_rows import can_pack, packed_loss
 from playground.common.devices import is_zero_gpu
 from playground.evaluation import EvalResult, aggregate, count_correct
 from playground.models.config_fields import ConfigError
@@ -85,6 +87,7 @@ class Trainer:
     `dist`: the processes that train together (distributed.py). Each has a Trainer, and all of them
     run the same steps.
     `max_threads`: the maximum number of threads, whatever the settings are.
+    `pack`: whether sequences share rows where that works (packed_rows.py).
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Trainer:
         capture: bool = True,
         dist: DistributedContext = SINGLE_PROCESS,
         max_threads: int = MAX_THREADS,
+        pack: bool = True,
     ) -> None:
         self.config = config
         self.changes = list(changes)  # setting changes, past and scheduled
@@ -110,7 +114,9 @@ class Trainer:
         self.model = (
             load_architecture(config.architecture)(config.model) if model is None else model
         ).to(self.device)
-        self._loss = dist.wrap_loss(self.model)
+        self.loss_fn = dist.wrap_loss(self.model)
+        if pack and dist.world_size == 1 and can_pack(self.model):
+            self.loss_fn = partial(packed_loss, self.model)
         dist.seed_rank(config.training.seed)
         training = config.training
         self.optimizer = build_optimizer(training, self.model)
@@ -153,7 +159,7 @@ class Trainer:
         lr = learning_rate_at(training, self.config.model.d_model, self.step_count + 1)
         batch = self._next_batch()
         loss, grad_norm, is_finite = train_step(
-            self.model, self.optimizer, batch, training, lr, loss_fn=self._loss, dist=self.dist
+            self.model, self.optimizer, batch, training, lr, loss_fn=self.loss_fn, dist=self.dist
         )
         if not is_finite:
             raise self._divergence_error(loss.item(), grad_norm.item())
