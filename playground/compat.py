@@ -107,6 +107,22 @@ STAGES = {
 }
 
 
+JOB_KINDS = {
+    "about": "model-info",
+    "cached": "cached-models",
+    "table": "benchmark",
+    "free": "inference",
+    "mismatch": "tokenizer-mismatch",
+    "banks": "word-in-context",
+    "sizes": "model-sizes",
+}
+
+
+def job_kind(name: str) -> str:
+    """Return the present name of a kind of job of the Compare tab."""
+    return JOB_KINDS.get(name, name)
+
+
 def stage_id(name: str) -> str:
     """Return the present "block/stage" of a stage of a trace."""
     block, slash, stage = name.rpartition("/")

@@ -102,7 +102,7 @@ def compare(
         "shots": shots,
         "rank": rank,
     }
-    result, status = run_job("table", request, events)
+    result, status = run_job("benchmark", request, events)
     if result is None:
         click.echo("playground: stopped by a signal; the rows so far:", err=True)
     rows = latest_rows(events)

@@ -28,8 +28,16 @@ from playground.checkpoints.checkpoint import load_model
 from playground.common.stats import format_percent
 from playground.training.config import TaskConfig
 
+from .baselines import (
+    CopyBaseline,
+    MajoritySymbolBaseline,
+    MajorityTargetBaseline,
+    RandomBaseline,
+    elimination_baseline,
+)
 from .examples import MAX_FEW_SHOT_EXAMPLES, Example, ExampleSet, choices_for, sample_examples
 from .metrics import MetricAccumulator, correct_positions, exact_match, first_credit, rank_of
+from .models import BenchmarkModel, CheckpointModel, PretrainedCausalLM, PretrainedMaskedLM
 from .pretrained import (
     ResolvedModel,
     kind_of,
@@ -41,17 +49,6 @@ from .pretrained import (
     resolve,
 )
 from .process import JobCancelled, JobError, ProgressReporter, to_job_error
-from .respondents import (
-    BenchmarkModel,
-    CausalLM,
-    CheckpointModel,
-    CopyBaseline,
-    MajoritySymbolBaseline,
-    MajorityTargetBaseline,
-    MaskedLM,
-    RandomBaseline,
-    elimination_baseline,
-)
 
 MAX_EXAMPLES = 500
 MAX_MODELS = 6
@@ -397,13 +394,13 @@ class Benchmark:
                 return memory_used() - base
 
             if kind == "causal":
-                self.evaluate(CausalLM(*arguments), memory_delta=memory_delta_of)
+                self.evaluate(PretrainedCausalLM(*arguments), memory_delta=memory_delta_of)
                 return
             at_once = self.evaluate(
-                MaskedLM(*arguments, fills_jointly=True), memory_delta=memory_delta_of
+                PretrainedMaskedLM(*arguments, fills_jointly=True), memory_delta=memory_delta_of
             )
             one_by_one = self.evaluate(
-                MaskedLM(*arguments, fills_jointly=False), memory_delta=memory_delta_of
+                PretrainedMaskedLM(*arguments, fills_jointly=False), memory_delta=memory_delta_of
             )
             self.elimination_gain(resolved.name, at_once, one_by_one)
         except JobCancelled:

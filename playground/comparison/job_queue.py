@@ -19,6 +19,7 @@ from typing import Any
 
 from playground.common.env import is_env_set
 from playground.common.storage import checkpoints_root
+from playground.compat import job_kind
 from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 from playground.jobs.process import WorkerProcess
 
@@ -128,6 +129,7 @@ class JobQueue:
             JobError: for an unknown kind, or if the owner, the address or all users have too
                 many jobs.
         """
+        kind = job_kind(kind)
         if kind not in ENTRY_POINTS or not isinstance(request, dict):
             raise JobError(
                 f"{str(kind)[:40]!r} is not a kind of job; choose one of {', '.join(ENTRY_POINTS)}"

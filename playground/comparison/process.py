@@ -32,21 +32,25 @@ from playground.models.config_fields import ConfigError
 log = logging.getLogger(__name__)
 
 ENTRY_POINTS = {
-    "about": "playground.comparison.pretrained:describe_models",
-    "cached": "playground.comparison.pretrained:list_cached",
-    "table": "playground.comparison.benchmark:run_benchmark",
+    "model-info": "playground.comparison.pretrained:describe_models",
+    "cached-models": "playground.comparison.pretrained:list_cached",
+    "benchmark": "playground.comparison.benchmark:run_benchmark",
     "finetune": "playground.comparison.finetune:finetune",
     "finetune-plan": "playground.comparison.finetune:plan",
-    "free": "playground.comparison.inference:run_inference",
+    "inference": "playground.comparison.inference:run_inference",
     "classify": "playground.comparison.classifier:classify",
     "train-classifier": "playground.comparison.classifier:train_classifier",
-    "mismatch": "playground.comparison.tokenizer_mismatch:compare_tokenizers",
+    "tokenizer-mismatch": "playground.comparison.tokenizer_mismatch:compare_tokenizers",
     "attention": "playground.comparison.attention_probe:attention",
     "analogy": "playground.comparison.embeddings:analogy",
-    "banks": "playground.comparison.embeddings:word_in_context",
-    "sizes": "playground.comparison.model_facts:model_sizes",
+    "word-in-context": "playground.comparison.embeddings:word_in_context",
+    "model-sizes": "playground.comparison.model_facts:model_sizes",
 }
-CONCURRENT_KINDS = {"about", "cached", "finetune-plan"}  # queries that may run beside a heavy job
+CONCURRENT_KINDS = {
+    "model-info",
+    "cached-models",
+    "finetune-plan",
+}  # queries that may run beside a heavy job
 # The environment of a process that uses pretrained models; set before huggingface_hub and
 # transformers are imported.
 QUIET_ENV = {

@@ -444,7 +444,7 @@ class Endpoints:
         key = model_ref["owner"] or new_owner_key()
         response = await self._call_handler(
             "jobs/submit",
-            model_ref | {"owner": key, "kind": "table", "what": job_request},
+            model_ref | {"owner": key, "kind": "benchmark", "what": job_request},
             request,
         )
         return await self._wait_for_job(COMPARE_PREFIX + response["job"], key, seconds, request)

@@ -302,7 +302,7 @@ async function loadModelFacts(names, force = false) {
     notifyListeners();
   };
   try {
-    const response = await runBackgroundJob("about", { models: missing }, onRow);
+    const response = await runBackgroundJob("model-info", { models: missing }, onRow);
     localPathsAllowed = response.folders;
     response.models.forEach((row, i) => modelFacts.set(missing[i], row));
   } catch (error) {
@@ -313,7 +313,7 @@ async function loadModelFacts(names, force = false) {
 }
 async function listLocalModels() {
   try {
-    const response = await runBackgroundJob("cached", {});
+    const response = await runBackgroundJob("cached-models", {});
     cachedModels = response.models.map((row) => row.name);
     localPathsAllowed = response.folders;
   } catch (error) {

@@ -17,6 +17,7 @@ from starlette.requests import Request
 
 from playground.checkpoints.manifest import CheckpointError
 from playground.comparison.job_queue import JobQueue
+from playground.compat import job_kind
 from playground.errors import UserError
 from playground.runs.registry import Registry
 from playground.runs.run import owner_id
@@ -74,6 +75,7 @@ class ComparePage:
         owner, kind = require_owner(payload), payload.get("kind")
         if not isinstance(kind, str):
             raise UserError("the request names no job type; reload the page and try again")
+        kind = job_kind(kind)
         try:
             job_request = await asyncio.to_thread(self._job_request, payload, kind)
         except (CheckpointError, OSError) as error:
@@ -98,7 +100,7 @@ class ComparePage:
             raise UserError("the request is too long; shorten the text")
         if (
             self.job_queue.hosted
-            and kind == "table"
+            and kind == "benchmark"
             and non_negative_int(job_request.get("n")) > SHARED_MAX_EXAMPLES
         ):
             raise UserError(

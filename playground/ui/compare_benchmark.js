@@ -329,7 +329,7 @@ function runBenchmark() {
     { n, shots, rank } = currentNumbers();
   loadModelFacts(benchmarkForm.models.map((each) => each.name));
   benchmarkJob.run(
-    "table",
+    "benchmark",
     { models, n, shots, rank: Math.min(n, rank), of: state.subject },
     state.subject,
   );
@@ -666,7 +666,7 @@ function renderResults(response = null) {
 function retryModel(name) {
   const { n, shots, rank } = benchmarkResults.what;
   benchmarkJob.run(
-    "table",
+    "benchmark",
     { models: [name], n, shots, rank, retry: name },
     benchmarkResults.subject,
   );

@@ -64,7 +64,7 @@ function createWordInContextForm(name) {
     title: "Word in context",
     about: "One word with two meanings, by layer",
     button: "Run",
-    kind: "banks",
+    kind: "word-in-context",
     models: [["Model", "bert-base-uncased"]],
     controls: [
       [
@@ -424,7 +424,10 @@ async function loadSizes() {
     own = currentModel();
   if (!part.stale || !own || !owner || part.runner.busy) return;
   part.stale = false;
-  await runJob(part.runner, "sizes", { parameters: own.parameters, name: own.name.slice(0, 80) });
+  await runJob(part.runner, "model-sizes", {
+    parameters: own.parameters,
+    name: own.name.slice(0, 80),
+  });
 }
 function renderSizes() {
   const { models } = embeddingsView.sizes,

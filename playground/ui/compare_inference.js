@@ -272,7 +272,7 @@ function createFillMaskForm(name) {
     title: "Fill-mask",
     about: "The fill-mask pipeline: predictions for each masked token",
     button: "Run",
-    kind: "free",
+    kind: "inference",
     models: [["Model", "bert-base-uncased"]],
     controls: [
       ["text", "Text with [MASK]", createTextBox("The capital of France is [MASK].")],
@@ -322,7 +322,7 @@ function createGenerationForm(name) {
     title: "Text generation",
     about: "The text-generation pipeline, with alternatives for each token",
     button: "Generate",
-    kind: "free",
+    kind: "inference",
     models: [["Model", "gpt2"]],
     controls: [
       ["text", "Text", createTextBox("The capital of France is")],
@@ -760,7 +760,7 @@ function createTokenizerMismatchForm(name) {
     title: "Tokenizer mismatch",
     about: "A model with the tokenizer of another model",
     button: "Run",
-    kind: "mismatch",
+    kind: "tokenizer-mismatch",
     models: [
       ["Model", "gpt2"],
       ["Tokenizer of", "bert-base-uncased"],

@@ -213,10 +213,11 @@ PLAUSIBLE = {
             "preview",
             "plan",
             "push",
+            "model-info",
+            "cached-models",
+            "benchmark",
+            "inference",
             "about",
-            "cached",
-            "table",
-            "free",
             "finetune",
         ]
     ),
@@ -328,7 +329,7 @@ def begin_something(client, owner):
     def asked(name, **more):
         return client.post(ROUTE_PREFIX + name, content=json.dumps({"owner": owner} | more)).json()
 
-    job = {"job": asked("jobs/submit", kind="cached", what={})["job"]}
+    job = {"job": asked("jobs/submit", kind="cached-models", what={})["job"]}
     experiment = asked(
         "experiments/submit", form={"grid": [["d_model", "8, 16"]], "seeds": "0, 1"}
     )["experiment"]
@@ -460,7 +461,7 @@ def test_a_question_nested_nearly_too_deep_is_no_error_of_the_server(server, dep
     for name in ("inspect/view", "jobs/submit", "experiments/plan", "runs/poll"):
         body = (
             f'{{"owner": "{owner}", "subject": "run:{run.id}", "view": "attention", "text": '
-            '"123", "kind": "free", '
+            '"123", "kind": "inference", '
         )
         body += (
             f'"options": {{"kind": {deep}}}, "what": {{"a": {deep}}}, "form": {{"a": '

@@ -78,10 +78,10 @@ BUGS = (
     ),
     Bug(
         "a wrong chance level",
-        "playground/comparison/respondents.py",
+        "playground/comparison/baselines.py",
         '"token_accuracy": 1 / symbols,',
         '"token_accuracy": 1 / (symbols + 3),',
-        ("integration/comparison/test_respondents.py",),
+        ("integration/comparison/test_models.py",),
     ),
     Bug(
         "a held-out sequence in the training batch",

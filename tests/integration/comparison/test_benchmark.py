@@ -23,7 +23,7 @@ def told_by(what, until=None):
             cancelled.set()
 
     try:
-        result = run("table", what, ProgressReporter(hear, cancelled))
+        result = run("benchmark", what, ProgressReporter(hear, cancelled))
     except JobCancelled:
         result = None
     return (
@@ -185,7 +185,7 @@ def test_where_strangers_share_the_machine_few_items_are_ranked(monkeypatch):
 
 def test_a_checkpoint_that_cannot_be_used_is_refused_at_once(tmp_path):
     with pytest.raises(JobError, match=r"config\.json"):
-        run("table", {"checkpoint": str(tmp_path), "models": []}, ProgressReporter())
+        run("benchmark", {"checkpoint": str(tmp_path), "models": []}, ProgressReporter())
 
 
 def test_a_line_in_a_terminal_does_not_round_up_to_all():

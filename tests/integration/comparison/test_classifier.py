@@ -54,7 +54,7 @@ def test_a_head_learns_and_the_folder_that_it_leaves_is_a_model(kind, request, t
     assert Path(result["folder"]).parent == tmp_path / "runs" / "classifiers"
     assert [path.name for path in Path(result["folder"]).parent.glob(".*")] == []
     again = run(
-        "free",
+        "inference",
         {"task": "text-classification", "model": result["folder"], "text": QUICK["sentence"]},
         ProgressReporter(),
     )

@@ -18,7 +18,7 @@ def test_two_banks_begin_as_one_word_and_layers_draw_them_apart():
     In this encoder, trained to make sentences alike or not, the last layers bring them together
     again.
     """
-    found = run("banks", {"model": ENCODER}, ProgressReporter())
+    found = run("word-in-context", {"model": ENCODER}, ProgressReporter())
     assert [found["tokens"][i] for place in found["places"] for i in place] == ["bank", "bank"]
     # before positions are added it is one vector
     assert found["word_vectors"] == pytest.approx(1, abs=1e-6)
@@ -32,7 +32,7 @@ def test_two_banks_begin_as_one_word_and_layers_draw_them_apart():
 
 
 def test_river_bank_embedding_is_nearer_to_shore_than_loan_bank():
-    found = run("banks", {"model": ENCODER, "references": ["shore"]}, ProgressReporter())
+    found = run("word-in-context", {"model": ENCODER, "references": ["shore"]}, ProgressReporter())
     assert found["references"] == ["shore"]
     assert all(
         layer["references"][0][0] > layer["references"][0][1] for layer in found["layers"][1:]
@@ -42,7 +42,9 @@ def test_river_bank_embedding_is_nearer_to_shore_than_loan_bank():
 @pytest.mark.smoke
 def test_cosines_equal_those_by_hand(tiny_bert):
     text = "the bank refused my loan. the bank by the river was steep."
-    found = run("banks", {"model": tiny_bert, "text": text, "references": []}, ProgressReporter())
+    found = run(
+        "word-in-context", {"model": tiny_bert, "text": text, "references": []}, ProgressReporter()
+    )
     inside = load_for_inspection(tiny_bert, ProgressReporter())
     with torch.no_grad():
         hidden = inside.model(
@@ -55,7 +57,7 @@ def test_cosines_equal_those_by_hand(tiny_bert):
 
 def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
     found = run(
-        "banks",
+        "word-in-context",
         {"model": tiny_gpt2, "text": "a zebra saw the zebra", "word": "Zebra", "references": []},
         ProgressReporter(),
     )
@@ -75,7 +77,7 @@ def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
 )
 def test_what_cannot_be_compared_is_said(tiny_bert, what, said):
     with pytest.raises(JobError, match=said):
-        run("banks", {"model": tiny_bert, **what}, ProgressReporter())
+        run("word-in-context", {"model": tiny_bert, **what}, ProgressReporter())
 
 
 def test_king_minus_man_plus_woman_in_a_real_encoder():
@@ -151,7 +153,9 @@ def test_ranks_count_who_is_nearer(monkeypatch, tiny_bert, queen, ranks):
 def test_reference_word_has_leading_space_and_is_not_first_token(tiny_gpt2):
     text = "the bank refused my loan. the bank by the river was steep."
     found = run(
-        "banks", {"model": tiny_gpt2, "text": text, "references": ["river"]}, ProgressReporter()
+        "word-in-context",
+        {"model": tiny_gpt2, "text": text, "references": ["river"]},
+        ProgressReporter(),
     )
     inside = load_for_inspection(tiny_gpt2, ProgressReporter())
     read = [
@@ -174,7 +178,9 @@ def test_reference_word_has_leading_space_and_is_not_first_token(tiny_gpt2):
 
 def test_other_pairs_are_without_the_very_first_token(tiny_gpt2):
     text = "the bank by the river, the bank and my loan"
-    found = run("banks", {"model": tiny_gpt2, "text": text, "references": []}, ProgressReporter())
+    found = run(
+        "word-in-context", {"model": tiny_gpt2, "text": text, "references": []}, ProgressReporter()
+    )
     inside = load_for_inspection(tiny_gpt2, ProgressReporter())
     ids = inside.tokenizer(text)["input_ids"]
     with torch.no_grad():
@@ -192,7 +198,7 @@ def test_states_after_final_norm_are_not_compared_with_earlier_ones(tiny_gpt2, t
     """transformers gives the last layer of a GPT-2 behind its final norm only; a BERT has none."""
     text = "the bank refused my loan. the bank by the river was steep."
     causal, masked = (
-        run("banks", {"model": name, "text": text, "references": []}, ProgressReporter())
+        run("word-in-context", {"model": name, "text": text, "references": []}, ProgressReporter())
         for name in (tiny_gpt2, tiny_bert)
     )
     assert any("after the final norm" in note for note in causal["notes"])
@@ -203,7 +209,7 @@ def test_states_after_final_norm_are_not_compared_with_earlier_ones(tiny_gpt2, t
 def test_a_word_at_the_very_beginning_is_said_to_be_unlike_others(tiny_gpt2, tiny_bert):
     for name, said in ((tiny_gpt2, True), (tiny_bert, False)):
         notes = run(
-            "banks",
+            "word-in-context",
             {"model": name, "text": "bank by the river, bank", "references": []},
             ProgressReporter(),
         )["notes"]

@@ -116,7 +116,7 @@ def test_finetuned_model_beats_few_shot_and_joins_the_benchmark(fixture, asked, 
     assert os.listdir(root / "compared") == [f"{fixture}-reverse-3-4"]
 
     table = process.run(
-        "table",
+        "benchmark",
         asked(models=[asked(fixture)["model"], told["model"]], n=12, shots=4, rank=0),
         ProgressReporter(),
     )

@@ -26,7 +26,7 @@ def rows_of(messages):
 @pytest.mark.smoke
 def test_a_gap_is_filled_as_the_grammar_says_with_probabilities(tiny_bert):
     found = run(
-        "free",
+        "inference",
         {
             "task": "fill-mask",
             "model": tiny_bert,
@@ -49,7 +49,7 @@ def test_a_gap_is_filled_as_the_grammar_says_with_probabilities(tiny_bert):
 
 def test_several_gaps_are_filled_each_by_itself_and_that_is_said(tiny_bert):
     found = run(
-        "free",
+        "inference",
         {"task": "fill-mask", "model": tiny_bert, "text": "the capital of [MASK] is [MASK]."},
         ProgressReporter(),
     )
@@ -68,7 +68,7 @@ def test_text_is_written_token_by_token_as_generate_writes_it(tiny_gpt2):
         "new_tokens": 12,
         "top_k": 4,
     }
-    found = run("free", what, ProgressReporter(lambda *message: messages.append(message)))
+    found = run("inference", what, ProgressReporter(lambda *message: messages.append(message)))
     pipe = opened("text-generation", tiny_gpt2)
     own = pipe(what["text"], max_new_tokens=12, do_sample=False, return_full_text=False)[0][
         "generated_text"
@@ -97,19 +97,19 @@ def test_a_text_ends_where_the_model_ends_it_or_can_read_no_more(tiny_gpt2):
         "text": "The capital of France is",
         "new_tokens": 20,
     }
-    found = run("free", what, ProgressReporter())
+    found = run("inference", what, ProgressReporter())
     assert (found["continuation"], found["ended"]) == (" Paris.", "the model ended the text")
     assert (
-        run("free", what | {"new_tokens": 1}, ProgressReporter())["ended"]
+        run("inference", what | {"new_tokens": 1}, ProgressReporter())["ended"]
         == "stopped at the limit of 1 new tokens"
     )
-    full = run("free", what | {"text": " 1" * 250}, ProgressReporter())
+    full = run("inference", what | {"text": " 1" * 250}, ProgressReporter())
     assert (
         len(full["tokens"]) + len(full["written"]) == 256
         or full["ended"] == "the model ended the text"
     )
     with pytest.raises(JobError, match="has 300 tokens and this model accepts at most 256"):
-        run("free", what | {"text": " 1" * 300}, ProgressReporter())
+        run("inference", what | {"text": " 1" * 300}, ProgressReporter())
 
 
 def test_drawing_repeats_with_its_seed_and_narrows_to_greedy(tiny_gpt2):
@@ -122,9 +122,9 @@ def test_drawing_repeats_with_its_seed_and_narrows_to_greedy(tiny_gpt2):
     }
 
     def drawn(**more):
-        return run("free", what | more, ProgressReporter())["continuation"]
+        return run("inference", what | more, ProgressReporter())["continuation"]
 
-    greedy = run("free", what | {"way": "greedy"}, ProgressReporter())["continuation"]
+    greedy = run("inference", what | {"way": "greedy"}, ProgressReporter())["continuation"]
     assert drawn(seed=1) == drawn(seed=1)
     assert len({drawn(seed=seed) for seed in range(5)}) > 1
     assert drawn(top_p=0.01) == greedy == drawn(temperature=0.01)
@@ -153,7 +153,7 @@ def test_letters_of_several_bytes_come_whole(tiny_gpt2):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inference, "generate_tokens", lambda *_: iter(written))
         found = run(
-            "free",
+            "inference",
             {"task": "text-generation", "model": tiny_gpt2, "text": "x", "new_tokens": 3},
             ProgressReporter(),
         )
@@ -163,7 +163,7 @@ def test_letters_of_several_bytes_come_whole(tiny_gpt2):
 
 def test_a_head_that_nobody_trained_is_called_chance(tiny_bert):
     found = run(
-        "free",
+        "inference",
         {"task": "text-classification", "model": tiny_bert, "text": "what a good film."},
         ProgressReporter(),
     )
@@ -183,7 +183,7 @@ def test_writing_stops_when_it_is_cancelled(tiny_gpt2):
 
     what = {"task": "text-generation", "model": tiny_gpt2, "text": "Input:", "new_tokens": 100}
     with pytest.raises(JobCancelled):
-        run("free", what, ProgressReporter(send, cancelled))
+        run("inference", what, ProgressReporter(send, cancelled))
     assert len(rows_of(messages)) == 3
 
 
@@ -204,7 +204,7 @@ def test_writing_stops_when_it_is_cancelled(tiny_gpt2):
 def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, said):
     with pytest.raises(JobError, match=said):
         run(
-            "free",
+            "inference",
             {"task": "fill-mask", "model": tiny_bert, "text": "a [MASK].", **what},
             ProgressReporter(),
         )
@@ -214,6 +214,6 @@ def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, said):
     "text", ["\ud800 [MASK]", "\x00[MASK]\x07", "‮[MASK]", "👩‍👩‍👧 [MASK]", "[MASK]" + "א" * 50]
 )
 def test_any_text_is_read(tiny_bert, text):
-    assert run("free", {"task": "fill-mask", "model": tiny_bert, "text": text}, ProgressReporter())[
-        "gaps"
-    ]
+    assert run(
+        "inference", {"task": "fill-mask", "model": tiny_bert, "text": text}, ProgressReporter()
+    )["gaps"]

@@ -82,7 +82,7 @@ def table(digits, *models, **more):
 @pytest.mark.smoke
 def test_a_table_with_the_models_of_the_hub(comparer, served, digits):
     job = comparer.submit(
-        "table", table(digits, "gpt2", "nobody/nothing", "bert-base-uncased"), "ada"
+        "benchmark", table(digits, "gpt2", "nobody/nothing", "bert-base-uncased"), "ada"
     )
     answer = over(comparer, job)
     assert answer["status"] == "done", answer["message"]
@@ -106,7 +106,7 @@ def test_a_table_with_the_models_of_the_hub(comparer, served, digits):
     assert served.received_tokens() == set()
     assert comparer.poll(job, "ada", 10**9)["rows"] == []
     with served.record_requests() as seen:  # the process keeps what it has loaded
-        again = over(comparer, comparer.submit("table", table(digits, "gpt2"), "ada"))
+        again = over(comparer, comparer.submit("benchmark", table(digits, "gpt2"), "ada"))
     assert again["status"] == "done"
     assert seen == []
 
@@ -116,13 +116,13 @@ def test_a_download_that_hangs_is_cancelled_at_once_and_the_next_job_works(
 ):
     served.put("ben/hangs", files_of(tiny_gpt2))
     with served.fault(served.STORAGE, "hang", method="GET"):
-        job = comparer.submit("table", table(digits, "ben/hangs"), "ada")
+        job = comparer.submit("benchmark", table(digits, "ben/hangs"), "ada")
         working(comparer, job, "Downloading ben/hangs")
-        behind = comparer.submit("table", table(digits), "ben")
+        behind = comparer.submit("benchmark", table(digits), "ben")
         assert comparer.poll(behind, "ben")["status"] == "waiting"
         assert comparer.poll(behind, "ben")["queue_position"] == 1
         # what only asks need not wait
-        light = over(comparer, comparer.submit("cached", {}, "cy"), "cy")
+        light = over(comparer, comparer.submit("cached-models", {}, "cy"), "cy")
         assert "gpt2" in [row["name"] for row in light["result"]["models"]]
         at = time.monotonic()
         comparer.cancel(job, "ada")
@@ -142,8 +142,8 @@ def test_a_download_that_hangs_is_cancelled_at_once_and_the_next_job_works(
 def test_the_process_is_killed_and_the_next_job_has_a_new_one(comparer, served, digits, tiny_gpt2):
     served.put("ben/dies", files_of(tiny_gpt2))
     with served.fault(served.STORAGE, "hang", method="GET"):
-        job = comparer.submit("table", table(digits, "ben/dies"), "ada")
-        behind = comparer.submit("table", table(digits, "gpt2"), "ada")
+        job = comparer.submit("benchmark", table(digits, "ben/dies"), "ada")
+        behind = comparer.submit("benchmark", table(digits, "gpt2"), "ada")
         working(comparer, job, "Downloading ben/dies")
         first = comparer.process_id
         os.kill(first, signal.SIGKILL)
@@ -162,25 +162,25 @@ def test_the_process_is_killed_and_the_next_job_has_a_new_one(comparer, served, 
 
 
 def test_a_job_that_is_deaf_costs_its_process_only(comparer, digits, monkeypatch):
-    job = comparer.submit("table", table(digits, n=400, rank=400), "ada")
+    job = comparer.submit("benchmark", table(digits, n=400, rank=400), "ada")
     working(comparer, job, "Evaluating digits")
     first = comparer.process_id
     os.kill(first, signal.SIGSTOP)  # hears nothing, says nothing
     monkeypatch.setattr(jobs_module, "CANCEL_TIMEOUT_S", 0.5)
     comparer.cancel(job, "ada")
-    behind = comparer.submit("table", table(digits), "ben")
+    behind = comparer.submit("benchmark", table(digits), "ben")
     assert over(comparer, behind, "ben")["status"] == "done"
     assert comparer.process_id != first
 
 
 def test_jobs_are_their_owners_and_only_so_many(comparer, digits):
-    first = comparer.submit("table", table(digits, n=400, rank=400), "ada")
-    second = comparer.submit("table", table(digits), "ada")
+    first = comparer.submit("benchmark", table(digits, n=400, rank=400), "ada")
+    second = comparer.submit("benchmark", table(digits), "ada")
     with pytest.raises(
         JobError, match=f"{MAX_JOBS_PER_OWNER} of your jobs are still queued or running"
     ):
-        comparer.submit("table", table(digits), "ada")
-    comparer.submit("cached", {}, "ada")  # what only asks does not count
+        comparer.submit("benchmark", table(digits), "ada")
+    comparer.submit("cached-models", {}, "ada")  # what only asks does not count
     for act in (comparer.poll, comparer.cancel):
         for owner in ("ben", "", "ada "):
             with pytest.raises(JobError, match="no longer stored"):
@@ -192,7 +192,7 @@ def test_jobs_are_their_owners_and_only_so_many(comparer, digits):
     assert comparer.poll(second, "ada")["status"] == "cancelled"
     comparer.cancel(first, "ada")
     comparer.cancel(first, "ada")
-    assert over(comparer, comparer.submit("cached", {}, "ada"))["status"] == "done"
+    assert over(comparer, comparer.submit("cached-models", {}, "ada"))["status"] == "done"
     with pytest.raises(JobError, match="is not a kind of job"):
         comparer.submit("shell", {}, "ada")
 
@@ -202,11 +202,11 @@ def test_what_nobody_asks_for_makes_way_and_is_forgotten(
 ):
     served.put("ben/hangs", files_of(tiny_gpt2))
     with served.fault(served.STORAGE, "hang", method="GET"):
-        left = comparer.submit("table", table(digits, "ben/hangs"), "ada")
+        left = comparer.submit("benchmark", table(digits, "ben/hangs"), "ada")
         working(comparer, left, "Downloading ben/hangs")
         monkeypatch.setattr(jobs_module, "UNPOLLED_TIMEOUT_S", 1.0)
         assert (
-            over(comparer, comparer.submit("table", table(digits), "ben"), "ben")["status"]
+            over(comparer, comparer.submit("benchmark", table(digits), "ben"), "ben")["status"]
             == "done"
         )
     assert "its page no longer polls" in comparer.poll(left, "ada")["message"]
@@ -215,17 +215,19 @@ def test_what_nobody_asks_for_makes_way_and_is_forgotten(
 
 
 def test_an_idle_process_gives_its_memory_back(comparer, monkeypatch):
-    assert over(comparer, comparer.submit("cached", {}, "ada"))["status"] == "done"
+    assert over(comparer, comparer.submit("cached-models", {}, "ada"))["status"] == "done"
     assert comparer.process_id
     monkeypatch.setattr(jobs_module, "IDLE_TIMEOUT_S", 0.5)
     wait_for(lambda: comparer.process_id is None, 60, "the end of the idle process")
-    assert over(comparer, comparer.submit("cached", {}, "ada"))["status"] == "done"
+    assert over(comparer, comparer.submit("cached-models", {}, "ada"))["status"] == "done"
 
 
 def test_hosted_comparer_rejects_local_folders_and_limits_downloads(served, digits, tiny_gpt2):
     comparer = JobQueue(hosted=True)
     try:
-        told = over(comparer, comparer.submit("about", {"models": [tiny_gpt2]}, "ada"))["result"]
+        told = over(comparer, comparer.submit("model-info", {"models": [tiny_gpt2]}, "ada"))[
+            "result"
+        ]
         assert "is not the name of a model" in told["models"][0]["message"]
         assert (told["folders"], told["max_bytes"]) == (False, 600_000_000)
     finally:
@@ -239,7 +241,7 @@ from playground.comparison.job_queue import JobQueue
 from playground.comparison.export import to_csv
 if __name__ == "__main__":
     comparer = JobQueue()
-    job = comparer.submit("about", {"models": ["../odd"]}, "ada")
+    job = comparer.submit("model-info", {"models": ["../odd"]}, "ada")
     while (answer := comparer.poll(job, "ada"))["status"] not in ("done", "failed"):
         time.sleep(0.05)
     assert "is not the name of a model" in answer["result"]["models"][0]["message"], answer
@@ -322,7 +324,7 @@ def test_a_poll_does_not_wait_for_another_thread_that_holds_the_lock():
     """Polls run on the event loop of the page."""
     comparer = Idle()
     job, answered, release = (
-        comparer.submit("table", {}, "ada"),
+        comparer.submit("benchmark", {}, "ada"),
         threading.Event(),
         threading.Event(),
     )
@@ -422,7 +424,7 @@ def test_cancelled_fine_tuning_is_over_when_its_weights_are_on_the_disk(
         "cancelled; the results so far are available",
     )
     assert 0 < told["result"]["steps"] < 5000
-    known = comparer.submit("about", {"models": [told["result"]["model"]]}, "ada")
+    known = comparer.submit("model-info", {"models": [told["result"]["model"]]}, "ada")
     assert not over(comparer, known)["result"]["models"][0]["message"]
 
 
@@ -481,11 +483,11 @@ def test_fine_tuning_is_kept_when_the_server_is_killed(digits, tiny_gpt2, tmp_pa
 )
 def test_hosted_job_is_cancelled_after_its_turn_if_other_owners_wait(hosted, behind, ends):
     comparer = Idle(hosted=hosted)
-    long = comparer._jobs[comparer.submit("table", {}, "ada")]
+    long = comparer._jobs[comparer.submit("benchmark", {}, "ada")]
     long.status, long.running, long.started_at = "working", True, time.monotonic()
     comparer._housekeep(long.started_at + 2 * jobs_module.MAX_TURN_S)
     assert long.status == "working"  # nobody waits
-    comparer.submit("table", {}, behind)
+    comparer.submit("benchmark", {}, behind)
     for job in comparer._jobs.values():
         job.polled_at = long.started_at + jobs_module.MAX_TURN_S
     comparer._housekeep(long.started_at + jobs_module.MAX_TURN_S - 1)
@@ -519,19 +521,19 @@ def test_one_address_holds_at_most_half_of_the_comparison_jobs(client_address, m
     crowded, half = JobQueue(), jobs_module.MAX_CONCURRENT_JOBS // 2
     client_address.set("192.0.2.1")
     for number in range(half):
-        crowded.submit("table", {}, f"invented {number}")
+        crowded.submit("benchmark", {}, f"invented {number}")
     with pytest.raises(
         JobError, match="from your address are still queued or running, the maximum; wait for one"
     ) as refused:
-        crowded.submit("table", {}, "invented too")
+        crowded.submit("benchmark", {}, "invented too")
     assert refused.value.retryable
     client_address.set("192.0.2.2")
-    assert crowded.submit("table", {}, "ada")
+    assert crowded.submit("benchmark", {}, "ada")
     client_address.set("")  # a command has no address, and no share
     for number in range(half - 1):
-        crowded.submit("table", {}, f"command {number}")
+        crowded.submit("benchmark", {}, f"command {number}")
     with pytest.raises(JobError, match="too many jobs"):
-        crowded.submit("table", {}, "late")
+        crowded.submit("benchmark", {}, "late")
     crowded.close()
 
 
@@ -540,8 +542,8 @@ def test_single_owner_at_an_address_keeps_the_owner_limit(client_address, monkey
     alone = JobQueue()
     client_address.set("127.0.0.1")
     for kind, most in (
-        ("table", MAX_JOBS_PER_OWNER),
-        ("cached", jobs_module.MAX_LIGHT_JOBS_PER_OWNER),
+        ("benchmark", MAX_JOBS_PER_OWNER),
+        ("cached-models", jobs_module.MAX_LIGHT_JOBS_PER_OWNER),
     ):
         for _ in range(most):
             alone.submit(kind, {}, "ada")

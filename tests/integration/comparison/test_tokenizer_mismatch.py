@@ -11,7 +11,7 @@ from playground.comparison.tokenizer_mismatch import mean_nll
 @pytest.mark.smoke
 def test_the_wrong_tokenizer_spoils_a_continuation(tiny_gpt2, tiny_bert):
     found = run(
-        "mismatch",
+        "tokenizer-mismatch",
         {"model": tiny_gpt2, "tokenizer": tiny_bert, "text": "The capital of France is"},
         ProgressReporter(),
     )
@@ -39,7 +39,7 @@ def test_surprise_is_the_loss_of_the_model_itself(tiny_gpt2):
 
 def test_ids_beyond_the_embedding_are_counted_and_left_out(tiny_gpt2, tiny_bert):
     found = run(
-        "mismatch",
+        "tokenizer-mismatch",
         {"model": tiny_bert, "tokenizer": tiny_gpt2, "text": "the capital of [MASK] is Paris."},
         ProgressReporter(),
     )
@@ -59,7 +59,7 @@ def test_ids_beyond_the_embedding_are_counted_and_left_out(tiny_gpt2, tiny_bert)
 
 def test_the_right_tokenizer_under_another_name_spoils_nothing(tiny_gpt2):
     found = run(
-        "mismatch",
+        "tokenizer-mismatch",
         {"model": tiny_gpt2, "tokenizer": tiny_gpt2, "text": "The capital of Japan is"},
         ProgressReporter(),
     )
@@ -70,7 +70,7 @@ def test_the_right_tokenizer_under_another_name_spoils_nothing(tiny_gpt2):
 def test_a_text_without_a_gap_is_refused(tiny_gpt2, tiny_bert):
     with pytest.raises(JobError, match="no mask"):
         run(
-            "mismatch",
+            "tokenizer-mismatch",
             {"model": tiny_bert, "tokenizer": tiny_gpt2, "text": "the capital of France"},
             ProgressReporter(),
         )

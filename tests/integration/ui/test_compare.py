@@ -8,6 +8,7 @@ import pytest
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.manifest import read_manifest
 from playground.comparison.job_queue import JobQueue
+from playground.compat import JOB_KINDS
 from playground.runs.registry import Registry
 from playground.runs.run import owner_id
 from playground.training.config import RunConfig
@@ -55,7 +56,7 @@ def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, regist
     told = ask(
         page,
         "jobs/submit",
-        {"owner": OWNER, "kind": "table", "subject": "checkpoint:reverse", "what": wished},
+        {"owner": OWNER, "kind": "benchmark", "subject": "checkpoint:reverse", "what": wished},
     )
     assert job_of(page, told).request == {
         "models": ["gpt2"],
@@ -63,7 +64,7 @@ def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, regist
         "checkpoint": str(registry.root / "reverse"),
         "name": "reverse",
     }
-    told = ask(page, "jobs/submit", {"owner": OWNER, "kind": "table", "what": wished})
+    told = ask(page, "jobs/submit", {"owner": OWNER, "kind": "benchmark", "what": wished})
     assert job_of(page, told).request == {"models": ["gpt2"], "n": 4}
 
 
@@ -81,7 +82,7 @@ def test_a_run_is_compared_by_its_newest_checkpoint_and_by_nobody_else(page, reg
     )
     run = registry.start(config, OWNER, name="mine")
     wait_for(lambda: run.status == "done", description="the end of the run")
-    what = {"kind": "table", "subject": RUN_PREFIX + run.id, "what": {}}
+    what = {"kind": "benchmark", "subject": RUN_PREFIX + run.id, "what": {}}
     told = ask(page, "jobs/submit", what | {"owner": OWNER})
     assert job_of(page, told).request == {
         "checkpoint": str(run.checkpoints()[0][0]),
@@ -90,9 +91,22 @@ def test_a_run_is_compared_by_its_newest_checkpoint_and_by_nobody_else(page, reg
     assert "not yours" in ask(page, "jobs/submit", what | {"owner": OTHER})["error"]
 
 
+@pytest.mark.parametrize(("old", "new"), JOB_KINDS.items())
+def test_old_kind_of_a_job_still_works(page, old, new):
+    response = ask(page, "jobs/submit", {"owner": OWNER, "kind": old, "what": {}})
+    assert job_of(page, response).kind == new
+
+
+def test_old_kind_of_a_benchmark_has_the_same_limit(page):
+    page.job_queue.hosted = True
+    for kind in ("table", "benchmark"):
+        request = {"owner": OWNER, "kind": kind, "what": {"n": SHARED_MAX_EXAMPLES + 1}}
+        assert "too many on a shared instance" in ask(page, "jobs/submit", request)["error"]
+
+
 @pytest.mark.smoke
 def test_only_its_owner_hears_of_a_job(page):
-    job = ask(page, "jobs/submit", {"owner": OWNER, "kind": "cached", "what": {}})["job"]
+    job = ask(page, "jobs/submit", {"owner": OWNER, "kind": "cached-models", "what": {}})["job"]
     assert ask(page, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "waiting"
     for route in ("jobs/poll", "jobs/cancel"):
         assert set(ask(page, route, {"owner": OTHER, "job": job})) == {"error"}
@@ -105,7 +119,7 @@ def test_where_strangers_share_the_machine_a_table_is_short(registry):
         page = ComparePage(registry, Noted(hosted=hosted))
         what = {
             "owner": OWNER,
-            "kind": "table",
+            "kind": "benchmark",
             "subject": "checkpoint:reverse",
             "what": {"n": SHARED_MAX_EXAMPLES + 1},
         }
@@ -119,15 +133,15 @@ HOSTILE = [
     [],
     {},
     {"owner": OWNER},
-    {"owner": "short", "kind": "about"},
-    {"owner": OWNER, "kind": ["about"]},
+    {"owner": "short", "kind": "model-info"},
+    {"owner": OWNER, "kind": ["model-info"]},
     {"owner": OWNER, "kind": "nothing"},
     {"owner": OWNER, "kind": "__class__", "what": {}},
-    {"owner": {}, "kind": "about", "what": {}},
-    {"owner": OWNER, "kind": "table", "what": {"models": ["x" * 30_000]}},
-    {"owner": OWNER, "kind": "table", "subject": "checkpoint:../x"},
-    {"owner": OWNER, "kind": "table", "subject": 3},
-    {"owner": OWNER, "kind": "table", "subject": "run:x"},
+    {"owner": {}, "kind": "model-info", "what": {}},
+    {"owner": OWNER, "kind": "benchmark", "what": {"models": ["x" * 30_000]}},
+    {"owner": OWNER, "kind": "benchmark", "subject": "checkpoint:../x"},
+    {"owner": OWNER, "kind": "benchmark", "subject": 3},
+    {"owner": OWNER, "kind": "benchmark", "subject": "run:x"},
 ]
 
 

@@ -88,8 +88,10 @@ def test_a_comparison_job_fails_with_a_sentence(comparer, kind, fail):
 def test_comparison_jobs_go_on_after_a_failed_start(comparer, fail, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     with failing(fail, comparison):
-        check_sentence(over(comparer.poll, comparer.submit("cached", {}, OWNER), OWNER))
-    assert over(comparer.poll, comparer.submit("cached", {}, OWNER), OWNER)["status"] == "done"
+        check_sentence(over(comparer.poll, comparer.submit("cached-models", {}, OWNER), OWNER))
+    assert (
+        over(comparer.poll, comparer.submit("cached-models", {}, OWNER), OWNER)["status"] == "done"
+    )
 
 
 @FAILURES
@@ -136,5 +138,7 @@ def test_without_a_thread_for_its_housekeeping_the_comparer_takes_no_job(compare
     with monkeypatch.context() as patch:
         patch.setattr(comparison.threading, "Thread", NoThread)
         with pytest.raises(Exception, match="thread"):
-            comparer.submit("cached", {}, OWNER)
-    assert over(comparer.poll, comparer.submit("cached", {}, OWNER), OWNER)["status"] == "done"
+            comparer.submit("cached-models", {}, OWNER)
+    assert (
+        over(comparer.poll, comparer.submit("cached-models", {}, OWNER), OWNER)["status"] == "done"
+    )

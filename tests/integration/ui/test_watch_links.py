@@ -76,7 +76,7 @@ KINDS = [  # what routes ask for beside the subject; each route reads what it kn
         "do": "download",
         "text": "a b",
         "view": "attention",
-        "kind": "table",
+        "kind": "benchmark",
         "what": {"n": 4, "models": []},
         "n_points": 0,
         "series_id": -1,

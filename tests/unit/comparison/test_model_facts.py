@@ -10,7 +10,7 @@ from playground.comparison.process import JobError, ProgressReporter, run
 
 
 def test_counts_are_those_of_the_published_weights():
-    found = run("sizes", {"parameters": 200_000, "name": "mine"}, ProgressReporter())
+    found = run("model-sizes", {"parameters": 200_000, "name": "mine"}, ProgressReporter())
     sizes = {row["name"]: row for row in found["models"]}
     assert sizes["GPT-2"]["parameters"] == 124_439_808
     assert sizes["BERT base"]["parameters"] == 109_482_240
@@ -22,13 +22,13 @@ def test_counts_are_those_of_the_published_weights():
     counts = [row["parameters"] for row in found["models"]]
     assert counts == sorted(counts)
     assert "this model" not in {
-        row["name"] for row in run("sizes", {}, ProgressReporter())["models"]
+        row["name"] for row in run("model-sizes", {}, ProgressReporter())["models"]
     }
 
 
 def test_odd_sizes_are_refused():
     with pytest.raises(JobError, match="parameters is many"):
-        run("sizes", {"parameters": "many"}, ProgressReporter())
+        run("model-sizes", {"parameters": "many"}, ProgressReporter())
 
 
 def test_the_families_and_the_tree_are_whole():

@@ -1,4 +1,4 @@
-"""The models of the benchmark: the checkpoint, pretrained language models and baselines.
+"""The models of the benchmark: the checkpoint and pretrained language models.
 
 Each predicts an answer for an example and, if it can, scores every candidate with its
 log-probability (natural logarithm). Shapes: B batch, C candidates, P tokens of a prompt, T
@@ -21,14 +21,13 @@ from playground.models.transformer import Transformer
 from playground.tasks import PAD
 from playground.tasks.task import Task
 
-from .examples import Example, choices_for, commonest_target, majority_symbol, make_batch
+from .examples import Example, choices_for, make_batch
 from .metrics import parse_answer
 from .process import JobError, ProgressReporter
 from .prompts import few_shot_prompt, first_line, masked_prompt, max_fitting_examples
 
-EXTRA_NEW_TOKENS = (
-    4  # extra tokens beyond the longest answer, to see if the model would have stopped
-)
+# Tokens beyond the longest answer, which show whether the model would have stopped.
+EXTRA_NEW_TOKENS = 4
 BATCH_SIZE = 16  # sequences in one forward pass
 
 
@@ -81,72 +80,6 @@ class BenchmarkModel:
         return None
 
 
-# Baselines
-
-
-class CopyBaseline(BenchmarkModel):
-    """A baseline that copies the input."""
-
-    name, kind, decoding, can_rank = "copy the input", "baseline", "copies the input", True
-
-    def generate(self, example: Example) -> Output:
-        return Output("", [], [], example.prompt, example.source)
-
-    def loglikelihoods(self, example: Example, choices: Sequence[tuple[str, ...]]) -> list[float]:
-        return [0.0 if each == example.source else float("-inf") for each in choices]
-
-
-class MajoritySymbolBaseline(BenchmarkModel):
-    """A baseline that repeats the most frequent symbol of the input, as long as the target is."""
-
-    name, kind, decoding = (
-        "most frequent symbol",
-        "baseline",
-        "the input's most frequent symbol, repeated",
-    )
-
-    def generate(self, example: Example) -> Output:
-        read = (majority_symbol(example.source),) * len(example.answer)
-        return Output("", [], [], " ".join(read), read)
-
-
-class MajorityTargetBaseline(BenchmarkModel):
-    """A baseline that always predicts the most frequent target of the examples."""
-
-    name, kind, can_rank = "commonest target", "baseline", True
-
-    def __init__(self, items: Sequence[Example]) -> None:
-        self.target = commonest_target(items)
-        self.decoding = "always the most frequent target of these sequences"
-
-    def generate(self, example: Example) -> Output:
-        return Output("", [], [], " ".join(self.target), self.target)
-
-    def loglikelihoods(self, example: Example, choices: Sequence[tuple[str, ...]]) -> list[float]:
-        return [0.0 if each == self.target else float("-inf") for each in choices]
-
-
-class RandomBaseline:
-    """The expected scores of random guessing, calculated.
-
-    Every symbol that occurs in targets is equally likely, and so is every candidate.
-    """
-
-    name, kind, decoding = "chance", "baseline", "calculated"
-
-    @staticmethod
-    def scores(
-        items: Sequence[Example], symbols: int, ranked: Sequence[Example]
-    ) -> dict[str, float | None]:
-        """Return the scores; `symbols` is the number of different symbols in targets."""
-        chances = [1 / len(choices_for(item, items)) for item in ranked]
-        return {
-            "exact_match": sum(symbols ** -len(item.answer) for item in items) / len(items),
-            "token_accuracy": 1 / symbols,
-            "rank_accuracy": sum(chances) / len(chances) if chances else None,
-        }
-
-
 # From scratch
 
 
@@ -187,10 +120,10 @@ class CheckpointModel(BenchmarkModel):
         return _sequence_log_probs(logits_CTV, batch.labels_BT, batch.labels_BT != PAD)
 
 
-def _sequence_log_probs(logits_BTV: Tensor, labels_BT: Tensor, counts_BT: Tensor) -> list[float]:
-    """Return for each sequence the sum of the labels' log-probabilities where they count."""
+def _sequence_log_probs(logits_BTV: Tensor, labels_BT: Tensor, is_scored_BT: Tensor) -> list[float]:
+    """Return the sum of the labels' log-probabilities of each sequence, where they are scored."""
     chosen_BT = logits_BTV.float().log_softmax(-1).gather(-1, labels_BT[..., None])[..., 0]
-    summed: list[float] = torch.where(counts_BT, chosen_BT, 0.0).sum(1).tolist()
+    summed: list[float] = torch.where(is_scored_BT, chosen_BT, 0.0).sum(1).tolist()
     return summed
 
 
@@ -203,19 +136,17 @@ class PretrainedModel(BenchmarkModel):
     def __init__(
         self, name: str, kind: str, pipe: Any, symbols: Sequence[str], progress: ProgressReporter
     ) -> None:
-        self.name, self.kind, self.pipe, self.symbols, self.progress = (
-            name,
-            kind,
-            pipe,
-            tuple(symbols),
-            progress,
-        )
+        self.name = name
+        self.kind = kind
+        self.pipe = pipe
+        self.symbols = tuple(symbols)
+        self.progress = progress
         self.model, self.tokenizer = pipe.model, pipe.tokenizer
         self.parameters = sum(each.numel() for each in self.model.parameters())
         self.weights = sum(each.numel() * each.element_size() for each in self.model.parameters())
 
     @property
-    def positions(self) -> int:
+    def context_length(self) -> int:
         """Return how many tokens the model can attend to at once."""
         limits = [
             getattr(self.model.config, "max_position_embeddings", None),
@@ -223,22 +154,23 @@ class PretrainedModel(BenchmarkModel):
         ]
         return min([each for each in limits if isinstance(each, int) and each > 0], default=512)
 
-    def fit_few_shot(self, examples: Sequence[Example], n_requested: int, tokens_with: Any) -> None:
+    def fit_few_shot(
+        self, examples: Sequence[Example], n_requested: int, count_tokens: Any
+    ) -> None:
         """Take as many examples as there are positions for, and note if they are fewer."""
         n_requested = min(n_requested, len(examples))
-        max_examples = max_fitting_examples(n_requested, self.positions, tokens_with)
+        max_examples = max_fitting_examples(n_requested, self.context_length, count_tokens)
         if max_examples is None:
             raise JobError(
-                f"{self.name} has {self.positions:,} positions and the longest input takes "
-                f"{tokens_with(0):,} tokens; choose a checkpoint of shorter sequences, or a "
+                f"{self.name} has {self.context_length:,} positions and the longest input takes "
+                f"{count_tokens(0):,} tokens; choose a checkpoint of shorter sequences, or a "
                 "model with more positions"
             )
         self.examples = tuple(examples[:max_examples])
         if max_examples < n_requested:
             self.caveat = (
                 f"{max_examples} few-shot examples instead of {n_requested}: more do not fit into "
-                "its "
-                f"{self.positions:,} positions"
+                f"its {self.context_length:,} positions"
             )
 
     def token_ids(self, text: str) -> list[int]:
@@ -256,7 +188,7 @@ class PretrainedModel(BenchmarkModel):
         return torch.tensor(rows, device=self.model.device)
 
 
-class CausalLM(PretrainedModel):
+class PretrainedCausalLM(PretrainedModel):
     """A causal language model: greedy generation after the prompt, to the end of the line."""
 
     can_rank = True
@@ -335,19 +267,21 @@ class CausalLM(PretrainedModel):
 
         return StoppingCriteriaList([StopAtNewline()])
 
-    def _continuations(self, prompt: str, candidates: Sequence[tuple[str, ...]]) -> list[list[int]]:
+    def _continuation_ids(
+        self, prompt: str, candidates: Sequence[tuple[str, ...]]
+    ) -> list[list[int]]:
         """Return the tokens of each candidate after the prompt."""
         ids = self.token_ids(prompt)
-        tails = []
+        continuations = []
         for each in candidates:
             whole = self.token_ids(f"{prompt} {' '.join(each)}")
             plain = whole[: len(ids)] == ids and len(whole) > len(ids)
-            tails.append(
+            continuations.append(
                 whole[len(ids) :]
                 if plain
                 else self.tokenizer.encode(f" {' '.join(each)}", add_special_tokens=False)
             )
-        return tails
+        return continuations
 
     @torch.no_grad()
     def loglikelihoods(self, example: Example, choices: Sequence[tuple[str, ...]]) -> list[float]:
@@ -357,23 +291,28 @@ class CausalLM(PretrainedModel):
         """
         prompt = few_shot_prompt(example, self.examples)
         prompt_1P = self.tensor([self.token_ids(prompt)])
-        tails = self._continuations(prompt, choices)
-        read = self.model(prompt_1P, use_cache=True)
+        continuations = self._continuation_ids(prompt, choices)
+        output = self.model(prompt_1P, use_cache=True)
         scores: list[float] = []
-        for start in range(0, len(tails), BATCH_SIZE):
+        for start in range(0, len(continuations), BATCH_SIZE):
             self.progress.raise_if_cancelled()
-            part = tails[start : start + BATCH_SIZE]
-            widest = max(map(len, part))
-            tails_CT = self.tensor([tail + [0] * (widest - len(tail)) for tail in part])
-            counts_CT = self.tensor(
-                [[1] * len(tail) + [0] * (widest - len(tail)) for tail in part]
+            part = continuations[start : start + BATCH_SIZE]
+            max_length = max(map(len, part))
+            continuation_CT = self.tensor(
+                [continuation + [0] * (max_length - len(continuation)) for continuation in part]
+            )
+            is_scored_CT = self.tensor(
+                [
+                    [1] * len(continuation) + [0] * (max_length - len(continuation))
+                    for continuation in part
+                ]
             ).bool()
-            first_CV = read.logits[:, -1].expand(len(part), -1)
-            past = copy.deepcopy(read.past_key_values)  # the forward pass extends it in place
+            first_CV = output.logits[:, -1].expand(len(part), -1)
+            past = copy.deepcopy(output.past_key_values)  # the forward pass extends it in place
             past.batch_repeat_interleave(len(part))
             rest_CTV = (
-                self.model(tails_CT[:, :-1], past_key_values=past, use_cache=True).logits
-                if widest > 1
+                self.model(continuation_CT[:, :-1], past_key_values=past, use_cache=True).logits
+                if max_length > 1
                 else None
             )
             logits_CTV = (
@@ -381,7 +320,7 @@ class CausalLM(PretrainedModel):
                 if rest_CTV is None
                 else torch.cat((first_CV[:, None], rest_CTV), 1)
             )
-            scores += _sequence_log_probs(logits_CTV, tails_CT, counts_CT)
+            scores += _sequence_log_probs(logits_CTV, continuation_CT, is_scored_CT)
         return scores
 
     @torch.no_grad()
@@ -391,15 +330,16 @@ class CausalLM(PretrainedModel):
         ids_1P = self.tensor([self.token_ids(few_shot_prompt(examples[0], self.examples))])
         self.progress.raise_if_cancelled()
         started = time.perf_counter()
-        read = self.model(ids_1P, use_cache=True)
+        output = self.model(ids_1P, use_cache=True)
         forward = time.perf_counter() - started
         started = time.perf_counter()
-        self.model(ids_1P[:, -1:], past_key_values=read.past_key_values, use_cache=True)
+        self.model(ids_1P[:, -1:], past_key_values=output.past_key_values, use_cache=True)
         step = time.perf_counter() - started
-        a_token = forward / ids_1P.shape[1]
+        seconds_per_token = forward / ids_1P.shape[1]
         chosen = sum(
             forward
-            + a_token * sum(map(len, (each.symbols for each in choices_for(item, examples))))
+            + seconds_per_token
+            * sum(map(len, (each.symbols for each in choices_for(item, examples))))
             for item in ranked
         )
         return len(examples) * (
@@ -407,7 +347,7 @@ class CausalLM(PretrainedModel):
         ) + chosen, f"one forward pass of {ids_1P.shape[1]} tokens took {forward:.2f} s"
 
 
-class MaskedLM(PretrainedModel):
+class PretrainedMaskedLM(PretrainedModel):
     """A masked language model: predicts masked positions of the answer, whose length is given.
 
     `fills_jointly` masks all of them. Otherwise one position at a time is masked and the others
@@ -448,14 +388,14 @@ class MaskedLM(PretrainedModel):
             else "one position masked at a time, the others show the target (this leaks)"
         )
         self.decoding = f"fill-mask after {len(self.examples)} few-shot examples, {masking}"
-        same = [
+        ambiguous = [
             symbol
             for symbol, token in self.token_by_symbol.items()
             if list(self.token_by_symbol.values()).index(token) != symbols.index(symbol)
         ]
-        if same:
+        if ambiguous:
             self.add_caveat(
-                f"its tokenizer maps {' '.join(same)} to the same token as another symbol"
+                f"its tokenizer maps {' '.join(ambiguous)} to the same token as another symbol"
             )
 
     def _token_id(self, symbol: str) -> int:
@@ -479,12 +419,14 @@ class MaskedLM(PretrainedModel):
         inputs = self.pipe.preprocess(text)
         ids = inputs["input_ids"][0].tolist()
         outputs = self.pipe.forward(inputs)
-        gaps = [place for place, token in enumerate(ids) if token == self.tokenizer.mask_token_id]
+        mask_positions = [
+            place for place, token in enumerate(ids) if token == self.tokenizer.mask_token_id
+        ]
         filled = self.pipe.postprocess(outputs, top_k=1)
         best = [each[0] for each in filled] if isinstance(filled[0], list) else filled
         return (
             [each["token_str"].strip() for each in best],
-            outputs["logits"][0, gaps].float().log_softmax(-1),
+            outputs["logits"][0, mask_positions].float().log_softmax(-1),
             ids,
         )
 
@@ -493,18 +435,18 @@ class MaskedLM(PretrainedModel):
         places = range(len(example.answer))
         hidden = [set(places)] if self.fills_jointly else [{place} for place in places]
         right = torch.tensor([self.token_by_symbol[symbol] for symbol in example.answer])
-        written: list[str] = []
+        predicted: list[str] = []
         summed, first = 0.0, None
         for each in hidden:
             text = masked_prompt(example, self.examples, self.mask, each)
-            best, log_GV, ids = self._predict_masks(text)
+            best, log_probs_GV, ids = self._predict_masks(text)
             first = first or (text, ids)
-            written += best
-            summed += float(log_GV.cpu().gather(1, right[sorted(each)][:, None]).sum())
+            predicted += best
+            summed += float(log_probs_GV.cpu().gather(1, right[sorted(each)][:, None]).sum())
         assert first is not None  # an answer has at least one symbol
-        parsed = tuple(each if each in self.symbols else None for each in written)
+        parsed = tuple(each if each in self.symbols else None for each in predicted)
         return Output(
-            first[0], self.token_strings(first[1]), first[1], " ".join(written), parsed, summed
+            first[0], self.token_strings(first[1]), first[1], " ".join(predicted), parsed, summed
         )
 
     @torch.no_grad()
@@ -514,24 +456,26 @@ class MaskedLM(PretrainedModel):
         Each symbol of a candidate is predicted from all its other symbols; the results are summed.
         """
         ids = self.token_ids(masked_prompt(example, self.examples, self.mask))
-        slots = [place for place, token in enumerate(ids) if token == self.tokenizer.mask_token_id]
+        mask_positions = [
+            place for place, token in enumerate(ids) if token == self.tokenizer.mask_token_id
+        ]
         rows, labels, owners = [], [], []
         for number, candidate in enumerate(choices):
             visible_ids = list(ids)
-            for slot, symbol in zip(slots, candidate, strict=True):
-                visible_ids[slot] = self.token_by_symbol[symbol]
-            for slot in slots:
-                rows.append([*visible_ids[:slot], ids[slot], *visible_ids[slot + 1 :]])
-                labels.append((slot, visible_ids[slot]))
+            for position, symbol in zip(mask_positions, candidate, strict=True):
+                visible_ids[position] = self.token_by_symbol[symbol]
+            for position in mask_positions:
+                rows.append([*visible_ids[:position], ids[position], *visible_ids[position + 1 :]])
+                labels.append((position, visible_ids[position]))
                 owners.append(number)
         scores = [0.0] * len(choices)
         for start in range(0, len(rows), BATCH_SIZE):
             self.progress.raise_if_cancelled()
             part = slice(start, start + BATCH_SIZE)
             logits_BPV = self.model(self.tensor(rows[part])).logits
-            for row, (slot, token) in enumerate(labels[part]):
+            for row, (position, token) in enumerate(labels[part]):
                 scores[owners[start + row]] += float(
-                    logits_BPV[row, slot].float().log_softmax(-1)[token]
+                    logits_BPV[row, position].float().log_softmax(-1)[token]
                 )
         return scores
 
@@ -557,19 +501,3 @@ class MaskedLM(PretrainedModel):
                 f"{passes:,} are needed"
             ),
         )
-
-
-def elimination_baseline(example: Example) -> tuple[str | None, ...]:
-    """Predict each symbol from the others alone, given that the target permutes the input.
-
-    The result at a position is the one symbol of the input that is left over, or None if there
-    are several.
-    """
-    filled: list[str | None] = []
-    for place in range(len(example.answer)):
-        left = list(example.source)
-        for other, symbol in enumerate(example.answer):
-            if other != place and symbol in left:
-                left.remove(symbol)
-        filled.append(left[0] if len(left) == 1 else None)
-    return tuple(filled)

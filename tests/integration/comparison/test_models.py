@@ -16,22 +16,20 @@ from transformers import (
 )
 
 from playground.checkpoints.checkpoint import load_model
-from playground.comparison.benchmark import Benchmark, BenchmarkRequest
-from playground.comparison.examples import Example, choices_for, sample_examples
-from playground.comparison.metrics import MetricAccumulator
-from playground.comparison.pretrained import open_pipeline, resolve
-from playground.comparison.process import JobCancelled, JobError, ProgressReporter
-from playground.comparison.prompts import few_shot_prompt, masked_prompt
-from playground.comparison.respondents import (
-    CausalLM,
-    CheckpointModel,
+from playground.comparison.baselines import (
     CopyBaseline,
     MajoritySymbolBaseline,
     MajorityTargetBaseline,
-    MaskedLM,
     RandomBaseline,
     elimination_baseline,
 )
+from playground.comparison.benchmark import Benchmark, BenchmarkRequest
+from playground.comparison.examples import Example, choices_for, sample_examples
+from playground.comparison.metrics import MetricAccumulator
+from playground.comparison.models import CheckpointModel, PretrainedCausalLM, PretrainedMaskedLM
+from playground.comparison.pretrained import open_pipeline, resolve
+from playground.comparison.process import JobCancelled, JobError, ProgressReporter
+from playground.comparison.prompts import few_shot_prompt, masked_prompt
 from playground.evaluation import evaluate
 from playground.tasks import EOS, load_task
 from playground.tasks.held_out import build_held_out_set
@@ -91,13 +89,13 @@ def masked(tiny_bert):
 
 
 def writer(pipe, shots=4, items=QUESTIONS.items, examples=QUESTIONS.examples, tell=None):
-    return CausalLM(
+    return PretrainedCausalLM(
         "stub", "pretrained", pipe, DIGITS, tell or ProgressReporter(), items, examples, shots
     )
 
 
 def filler(pipe, at_once, shots=4, items=QUESTIONS.items):
-    return MaskedLM(
+    return PretrainedMaskedLM(
         "stub",
         "pretrained",
         pipe,
@@ -190,7 +188,7 @@ def test_ranking_what_is_written_on_equals_a_sum_over_tokens(tiny_gpt2, tokenize
 
 @torch.no_grad()
 def test_choice_log_probs_are_independent_of_batching(tiny_gpt2, tokenizer, causal, monkeypatch):
-    monkeypatch.setattr("playground.comparison.respondents.BATCH_SIZE", 2)
+    monkeypatch.setattr("playground.comparison.models.BATCH_SIZE", 2)
     item = Example(("3", "1", "4"), ("4", "1", "3"))
     candidates = [("4",), ("4", "1", "3"), ("4", "1"), ("9", "9", "9", "9", "9")]
     together = writer(causal).loglikelihoods(item, candidates)
@@ -470,12 +468,14 @@ def test_rank_ties_from_float_noise_score_at_chance_level():
 
 def test_a_tokenizer_that_cannot_tell_symbols_apart_is_named(masked):
     upper = [Example(("a", "B"), ("B", "a"))]
-    stub = MaskedLM(
+    stub = PretrainedMaskedLM(
         "lower", "", masked, "abAB", ProgressReporter(), upper, [], 0, fills_jointly=True
     )
     assert "maps A B to the same token" in stub.caveat
     with pytest.raises(JobError, match="no single token for '☃'"):
-        MaskedLM("lower", "", masked, "a☃", ProgressReporter(), upper, [], 0, fills_jointly=True)
+        PretrainedMaskedLM(
+            "lower", "", masked, "a☃", ProgressReporter(), upper, [], 0, fills_jointly=True
+        )
 
 
 def test_a_job_that_is_cancelled_ends_in_the_middle_of_an_answer(causal):

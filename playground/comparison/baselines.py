@@ -1,0 +1,87 @@
+"""Baselines of the benchmark: copying, majority, random guessing and elimination."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .examples import Example, choices_for, commonest_target, majority_symbol
+from .models import BenchmarkModel, Output
+
+
+class CopyBaseline(BenchmarkModel):
+    """A baseline that copies the input."""
+
+    name, kind, decoding, can_rank = "copy the input", "baseline", "copies the input", True
+
+    def generate(self, example: Example) -> Output:
+        return Output("", [], [], example.prompt, example.source)
+
+    def loglikelihoods(self, example: Example, choices: Sequence[tuple[str, ...]]) -> list[float]:
+        return [0.0 if each == example.source else float("-inf") for each in choices]
+
+
+class MajoritySymbolBaseline(BenchmarkModel):
+    """A baseline that repeats the most frequent symbol of the input, as long as the target is."""
+
+    name, kind, decoding = (
+        "most frequent symbol",
+        "baseline",
+        "the input's most frequent symbol, repeated",
+    )
+
+    def generate(self, example: Example) -> Output:
+        symbols = (majority_symbol(example.source),) * len(example.answer)
+        return Output("", [], [], " ".join(symbols), symbols)
+
+
+class MajorityTargetBaseline(BenchmarkModel):
+    """A baseline that always predicts the most frequent target of the examples."""
+
+    name, kind, can_rank = "commonest target", "baseline", True
+
+    def __init__(self, items: Sequence[Example]) -> None:
+        self.target = commonest_target(items)
+        self.decoding = "always the most frequent target of these sequences"
+
+    def generate(self, example: Example) -> Output:
+        return Output("", [], [], " ".join(self.target), self.target)
+
+    def loglikelihoods(self, example: Example, choices: Sequence[tuple[str, ...]]) -> list[float]:
+        return [0.0 if each == self.target else float("-inf") for each in choices]
+
+
+class RandomBaseline:
+    """The expected scores of random guessing, calculated.
+
+    Every symbol that occurs in targets is equally likely, and so is every candidate.
+    """
+
+    name, kind, decoding = "chance", "baseline", "calculated"
+
+    @staticmethod
+    def scores(
+        items: Sequence[Example], symbols: int, ranked: Sequence[Example]
+    ) -> dict[str, float | None]:
+        """Return the scores; `symbols` is the number of different symbols in targets."""
+        chances = [1 / len(choices_for(item, items)) for item in ranked]
+        return {
+            "exact_match": sum(symbols ** -len(item.answer) for item in items) / len(items),
+            "token_accuracy": 1 / symbols,
+            "rank_accuracy": sum(chances) / len(chances) if chances else None,
+        }
+
+
+def elimination_baseline(example: Example) -> tuple[str | None, ...]:
+    """Predict each symbol from the others alone, given that the target permutes the input.
+
+    The result at a position is the one symbol of the input that is left over, or None if there
+    are several.
+    """
+    filled: list[str | None] = []
+    for place in range(len(example.answer)):
+        left = list(example.source)
+        for other, symbol in enumerate(example.answer):
+            if other != place and symbol in left:
+                left.remove(symbol)
+        filled.append(left[0] if len(left) == 1 else None)
+    return tuple(filled)
