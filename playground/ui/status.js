@@ -111,7 +111,7 @@ function formatStatus() {
             "Waiting for the next slice of the GPU · step " +
             step +
             ofTotal +
-            " · slices go on while this run is on show" +
+            " · slices continue while this page shows the run" +
             details
         : messagePrefix
           ? messagePrefix + "The run starts automatically"
@@ -127,9 +127,9 @@ function formatStatus() {
       return lastResponse.uses_zerogpu ? "Requesting a GPU from ZeroGPU" : "Starting a worker";
     case "training":
       return lastResponse.branched_from_step && step < lastResponse.branched_from_step
-        ? "Going to step " +
+        ? "Replaying the first steps exactly, up to step " +
             lastResponse.branched_from_step +
-            " again, to the bit (" +
+            " (" +
             step +
             ")" +
             details
