@@ -12,6 +12,7 @@ from benchmarks import (
     accuracy_vs_references,
     decoding,
     distributed,
+    fast_preset,
     gpu,
     inspection_latency,
     lengths,
@@ -56,6 +57,13 @@ REFERENCES_NOTE = (
 # Each subset: a module with `measure()` and `table(rows)`, a title, and a note on all rows.
 SUBSETS: dict[str, tuple[Any, str, str]] = {
     "accuracy": (accuracy, "Steps to 99.9 % exact match", ACCURACY_NOTE),
+    "fast-preset": (
+        fast_preset,
+        "The fast preset against version 0.2.0",
+        "Reversal. Version 0.2.0 is the preset adam with padded batches, in the same code. Short "
+        "interleaved turns on one thread; a run of the second table ends after "
+        f"{fast_preset.MAX_STEPS} steps.",
+    ),
     "ingredients": (
         preset_ablation,
         "Ablation of the fast preset",

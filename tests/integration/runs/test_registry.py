@@ -42,6 +42,7 @@ SMALL = {
     "eval_size": 32,
     "eval_every": 50,
 }
+AVERAGED_MUON = {"optimizer": "muon", "weight_averaging": True}
 SLOWLY = [SettingChange(0, "speed", 40)]  # leaves the machine to the others
 ENDLESS = 100_000
 
@@ -238,10 +239,11 @@ def test_pause_holds_the_run_step_moves_it_by_one_and_resume_lets_it_go(registry
 
 
 @pytest.mark.smoke
-def test_stopped_run_saves_predicts_and_resumes_bit_exactly(registry):
+@pytest.mark.parametrize("settings", [{}, AVERAGED_MUON], ids=str)
+def test_stopped_run_saves_predicts_and_resumes_bit_exactly(registry, settings):
     run, undisturbed = (
-        start(registry, changes=SLOWLY, max_steps=60, dropout=0.1),
-        start(registry, max_steps=60, dropout=0.1),
+        start(registry, changes=SLOWLY, max_steps=60, dropout=0.1, **settings),
+        start(registry, max_steps=60, dropout=0.1, **settings),
     )
     wait_for_steps(run)
     registry.control(run, "stop")
@@ -930,10 +932,10 @@ def test_where_no_checkpoint_can_be_used_the_run_goes_on_from_its_history(regist
 # Branches
 
 
-def test_branch_repeats_its_parent_unless_a_setting_changes(registry):
-    parent = wait_for_the_end(
-        wait_for_status(start(registry, max_steps=60, dropout=0.1, eval_every=10), "done")
-    )
+@pytest.mark.parametrize("settings", [{}, AVERAGED_MUON], ids=str)
+def test_branch_repeats_its_parent_unless_a_setting_changes(registry, settings):
+    parent = start(registry, max_steps=60, dropout=0.1, eval_every=10, **settings)
+    parent = wait_for_the_end(wait_for_status(parent, "done"))
     for step in (0, 16, 23):  # before the first, with a state, without one
         same, other = registry.branch(parent, step, "ada"), registry.branch(parent, step, "ada")
         for branch in (same, other):

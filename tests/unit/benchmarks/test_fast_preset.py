@@ -1,0 +1,55 @@
+from unittest.mock import patch
+
+from benchmarks import fast_preset
+from benchmarks.fast_preset import PaddedTrainer
+from playground.architectures import packed_rows
+from playground.training.presets import preset_config
+
+TINY = {
+    "task": "copy",
+    "n_symbols": 4,
+    "min_length": 2,
+    "max_length": 4,
+    "d_model": 16,
+    "n_layers": 1,
+    "d_ff": 16,
+    "batch_size": 16,
+    "eval_every": 2,
+    "eval_size": 16,
+}
+
+
+def test_padded_trainer_neither_trains_nor_scores_packed_rows():
+    config = preset_config("adam", TINY | {"max_steps": 2, "device": "cpu"})
+    with patch.object(packed_rows, "pack") as pack:
+        list(PaddedTrainer(config))
+    assert not pack.called
+
+
+def test_both_presets_run_with_the_same_seeds_and_the_table_compares_them(monkeypatch):
+    monkeypatch.setattr(fast_preset, "SECONDS", 0)
+    monkeypatch.setattr(fast_preset, "STEP_SETTINGS", {"tiny": TINY})
+    monkeypatch.setattr(fast_preset, "GOALS", {"tiny copy": TINY | {"max_steps": 4}})
+    rows = fast_preset.measure(seeds=2)
+    [steps], [goal] = rows["steps"], rows["goals"]
+    assert steps["rounds"] >= 5
+    assert set(steps["milliseconds"]) == {"padded", "packed", "fast"}
+    assert [run["steps"] for run in goal["adam"] + goal["fast"]] == [4, 4, 4, 4]
+    table = fast_preset.table(rows)
+    assert "| tiny copy | version 0.2.0 | 0 of 2 | not reached |" in table
+    assert len(table.splitlines()) == 3 + 1 + 2 + 2
+
+
+def test_share_is_the_median_over_seeds_of_seconds_with_scoring():
+    def run(seconds, steps):
+        return {"steps": steps, "reached": True, "seconds": seconds, "scoring": 1.0}
+
+    goal = {
+        "setting": "copy",
+        "seeds": 3,
+        "adam": [run(9.0, 100), run(9.0, 110), run(9.0, 90)],
+        "fast": [run(1.0, 40), run(4.0, 60), run(2.0, 50)],
+    }
+    lines = fast_preset.table({"steps": [], "goals": [goal]}).splitlines()
+    assert lines[-1] == "| copy | fast preset | 3 of 3 | 50 (60) | 2.00 | 1.00 | 0.30 |"
+    assert lines[-2].endswith("| 100 (110) | 9.00 | 1.00 |  |")
