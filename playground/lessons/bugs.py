@@ -42,7 +42,7 @@ class Bug:
     location         the function that contains it: "module:function" or "module:Class.method"
     correct_line     the correct line
     buggy_line       the line of the buggy copy
-    source          the kind of source in which the bug occurs
+    source           the kind of source in which the bug occurs
     why              the effect of the bug, and how to find it
     settings         settings that make the bug visible, in addition to `BUG_SETTINGS`
     silent_settings  settings with which the bug raises no error; `silent_when` describes that case
@@ -201,6 +201,5 @@ def hint(result: Mapping[str, Any]) -> str:
     return (
         f"It learns, but ends at a loss of {broken['loss']:.2f} against {right['loss']:.4f}. Of "
         f"its outputs {broken['free_running']:.0%} are correct, and {broken['symbols']:.0%} have "
-        "the "
-        "correct tokens in any order: which of the two did it fail to learn, and how far?"
+        "the correct tokens in any order: which of the two did it fail to learn, and how far?"
     )

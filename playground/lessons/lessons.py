@@ -68,9 +68,9 @@ LESSONS = {
     "stop-1": Lesson(
         "Watch it learn",
         "The model reads up to ten digits and has to write them in reverse order. It "
-        "starts with random weights and receives no rule. It sees only examples, 128 in "
-        "each update, and every update reduces its error on them a little. An output "
-        "counts as correct only when every token in it is correct.",
+        "starts with random weights and receives no rule, only examples: 128 in each "
+        "update, which reduces its error on them a little. An output counts as correct "
+        "only when every token in it is correct.",
         "Train the model and watch the curve.",
         "At which step will the model first generate half of the held-out sequences exactly right?",
         NUMBER,
