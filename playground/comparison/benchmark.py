@@ -215,8 +215,7 @@ class Benchmark:
             f"{name} ({parameters:,} parameters) was trained on exactly this task, {task.task} "
             f"of {lengths} symbols. Pretrained models were trained on text and get up to "
             f"{self.settings.shots} few-shot examples, unless their row is marked fine-tuned. So "
-            "the "
-            "models do not compete on equal terms: the table shows what training on the task "
+            "the models do not compete on equal terms: the table shows what training on the task "
             "achieves with a small model, and how far pretraining on text carries a large one. "
             "An answer counts only as symbols separated by spaces; masked models are given its "
             "length. Brackets: 95 % intervals (Wilson), those of tokens as if each were "
@@ -452,8 +451,7 @@ class Benchmark:
             "symbols": visible.symbols,
             "message": (
                 f"{name}: with the target visible at the other positions, {100 * after:.1f} % of "
-                "the "
-                f"positions are correct, with all of them masked {100 * before:.1f} %; each symbol "
+                f"the positions are correct, with all of them masked {100 * before:.1f} %; each symbol "
                 f"of the target becomes {_likelihood_ratio(gained)}. Choosing the one symbol of "
                 f"the input that is left over gets {100 * guessed:.1f} % without knowing the rule: "
                 "only the row with all positions masked is comparable with the other models."

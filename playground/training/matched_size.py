@@ -76,8 +76,7 @@ def match_parameter_count(config: RunConfig, architecture: str) -> RunConfig:
         raise ConfigError(
             "architecture",
             f"architecture is {architecture!r}, which has no size near {target_count:,} parameters "
-            "on "
-            "this task; use a larger model",
+            "on this task; use a larger model",
         )
     return result
 
