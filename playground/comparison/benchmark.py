@@ -451,8 +451,8 @@ class Benchmark:
             "symbols": visible.symbols,
             "message": (
                 f"{name}: with the target visible at the other positions, {100 * after:.1f} % of "
-                f"the positions are correct, with all of them masked {100 * before:.1f} %; each symbol "
-                f"of the target becomes {_likelihood_ratio(gained)}. Choosing the one symbol of "
+                f"the positions are correct, with all of them masked {100 * before:.1f} %; each "
+                f"symbol of the target becomes {_likelihood_ratio(gained)}. Choosing the symbol of "
                 f"the input that is left over gets {100 * guessed:.1f} % without knowing the rule: "
                 "only the row with all positions masked is comparable with the other models."
             ),
