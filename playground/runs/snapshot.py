@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from playground.architectures.base import Seq2SeqModel
+from playground.architectures.base import Seq2SeqModel, TeacherForcedModel, eval_mode
 from playground.tasks import EOS, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
 from playground.tasks.task import Batch, Task
@@ -79,7 +79,8 @@ class SnapshotBuilder:
     def snapshot(self, model: Seq2SeqModel, step: int) -> dict[str, Any]:
         """Return the attention weights on the probe and the predictions for the samples.
 
-        The weights are in thousandths, `[kind][layer][head]`, each matrix row by row.
+        The weights are in thousandths, `[kind][layer][head]`, each matrix row by row. `probe` has
+        the target tokens of the probe, and for each the predicted token with its probability.
         """
         record = model.attention_weights(self.probe_batch)
         layers = {
@@ -105,7 +106,30 @@ class SnapshotBuilder:
                 strict=True,
             )
         ]
-        return {"step": step, "attention": attention, "samples": samples}
+        return {
+            "step": step,
+            "attention": attention,
+            "samples": samples,
+            "probe": self._predict_probe(model),
+        }
+
+    @torch.no_grad()
+    def _predict_probe(self, model: Seq2SeqModel) -> dict[str, Any] | None:
+        """Predict each target token of the probe from the source and the tokens before it.
+
+        Probabilities are in thousandths. The result is None for a model without such logits.
+        """
+        if not isinstance(model, TeacherForcedModel):
+            return None
+        with eval_mode(model):
+            probabilities_TV = model.logits(self.probe_batch)[0].softmax(-1)
+        best_T = probabilities_TV.max(-1)
+        names = self.task.vocabulary.token_name
+        return {
+            "target": [names(token) for token in self.probe_batch.labels_BT[0].tolist()],
+            "predicted": [names(token) for token in best_T.indices.tolist()],
+            "probability": (1000 * best_T.values).round().int().tolist(),
+        }
 
     def predict(self, model: Seq2SeqModel, text: str) -> dict[str, Any]:
         """Return the model's prediction for a sequence, and the target.

@@ -36,6 +36,7 @@ SCRIPTS = (
     "status.js",
     "canvas.js",
     "train_charts.js",
+    "model_diagram.js",
     "live.js",
     "timeline.js",
     "runs.js",

@@ -108,7 +108,7 @@ function paintSelectedHead() {
     c.lineWidth = 2;
     c.strokeRect(left + hoverCell[1] * size, top + hoverCell[0] * size, size, size);
   }
-  const caption = $("figcaption"),
+  const caption = $(".focus figcaption"),
     where = "Layer " + (selectedHead[0] + 1) + ", head " + (selectedHead[1] + 1) + ". ";
   if (hoverCell && hoverCell[0] < rows.length && hoverCell[1] < columns.length) {
     const [r, k] = hoverCell,
@@ -457,12 +457,14 @@ function scheduleRender() {
     for (const button of $(".kinds").children) button.hidden = !kinds.includes(button.dataset.kind);
     $(".attention").classList.toggle("none", !kinds.length);
     if (!kinds.length) {
-      $("figcaption").textContent =
+      $(".diagram").hidden = true;
+      $(".focus figcaption").textContent =
         "This architecture has no attention; it passes the input on as one vector.";
       return;
     }
     if (!kinds.includes(selectedKind)) selectKind(kinds[0]);
     renderHeads();
+    renderDiagram();
     paintSelectedHead();
   });
 }

@@ -60,6 +60,22 @@ def test_nothing_is_cut_off_at_any_width(page, width):
         assert tops == sorted(tops)
 
 
+@pytest.mark.smoke
+def test_diagram_shows_the_model_and_selects_its_heads(page):
+    canvas = page.locator(".diagram-canvas")
+    expect(canvas).to_have_attribute("aria-label", re.compile("8 heads of cross-attention"))
+    expect(canvas).to_have_attribute(
+        "aria-label", re.compile("11 of 11 predicted tokens are right")
+    )
+    expect(page.locator(".diagram-note")).to_contain_text("Cross-attention, layer 2, head 1")
+    canvas.click(position={"x": 20, "y": 50})  # the first head of the upper encoder block
+    expect(page.locator(".diagram-note")).to_contain_text("Encoder self-attention, layer 2, head 1")
+    expect(page.locator("[data-kind=encoder]")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".head[data-layer='1'][data-head='0']")).to_have_attribute(
+        "aria-pressed", "true"
+    )
+
+
 def test_kinds_heads_and_cells_can_be_chosen_by_keyboard(page):
     page.focus("[data-kind=decoder]")
     page.keyboard.press("Enter")

@@ -1,0 +1,26 @@
+"""The live snapshot: attention weights and predictions on the probe, for every architecture."""
+
+import pytest
+import torch
+
+from playground.checkpoints.checkpoint import build_model
+from playground.runs.snapshot import SnapshotBuilder
+from tests.support.small_configs import VARIANTS, small_config
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_predictions_on_the_probe_are_those_of_the_model(name):
+    torch.manual_seed(0)
+    config = small_config(name)
+    model, task = build_model(config), config.task.load()
+    builder = SnapshotBuilder(task, config, torch.device("cpu"))
+    model.train()
+    probe = builder.snapshot(model, 3)["probe"]
+    assert model.training
+    with torch.no_grad():
+        probabilities_TV = model.eval().logits(builder.probe_batch)[0].softmax(-1)
+    names = task.vocabulary.token_name
+    assert probe["target"] == [names(token) for token in builder.probe_batch.labels_BT[0].tolist()]
+    assert probe["predicted"] == [names(int(token)) for token in probabilities_TV.argmax(-1)]
+    expected = [round(1000 * float(value)) for value in probabilities_TV.amax(-1)]
+    assert probe["probability"] == pytest.approx(expected, abs=1)
