@@ -1,6 +1,6 @@
 // ---------------------------------------------------------------- the diagram of the model
-// Tokens, blocks with their heads, and links as thick as the attention weights of the selected head,
-// all on the probe sequence. It is drawn again only if something that it shows has changed.
+// Tokens, blocks with their heads, and links as thick as the attention weights of the selected
+// head, all on the probe sequence. It is drawn again only if something that it shows has changed.
 const DIAGRAM_COLORS = {
   encoder: ["#00795a", "#2fd6a5"],
   decoder: ["#5b3fc4", "#b7a4ff"],
