@@ -35,7 +35,8 @@ IN_TRAINER, PLAIN = "in our Trainer", "in a plain loop"
 class Setting:
     """A size of the step.
 
-    Each turn takes `calls` steps, and all turns together `seconds`.
+    Each turn takes `calls` steps, and all turns together `seconds`. With `min_length`, the lengths
+    are mixed.
     """
 
     d_model: int
@@ -43,15 +44,17 @@ class Setting:
     length: int
     seconds: float
     calls: int = 5
+    min_length: int = 0
 
     @property
     def name(self) -> str:
-        return f"d_model {self.d_model}, batch {self.batch_size}, length {self.length}"
+        lengths = f"lengths {self.min_length} to" if self.min_length else "length"
+        return f"d_model {self.d_model}, batch {self.batch_size}, {lengths} {self.length}"
 
     def config(self, threads: int = 1) -> RunConfig:
         """Return reversal with a learning rate that never diverges, without evaluations."""
         sizes = {"d_model": self.d_model, "d_ff": 2 * self.d_model, "batch_size": self.batch_size}
-        lengths = {"min_length": self.length, "max_length": self.length}
+        lengths = {"min_length": self.min_length or self.length, "max_length": self.length}
         endless = {
             "max_steps": 1_000_000,
             "eval_every": 1_000_000,
@@ -66,6 +69,7 @@ class Setting:
 SETTINGS = (
     Setting(64, 32, 10, seconds=90),
     Setting(64, 128, 10, seconds=120),
+    Setting(64, 128, 10, seconds=120, min_length=1),
     Setting(128, 128, 20, seconds=240, calls=2),
 )
 

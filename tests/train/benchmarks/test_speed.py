@@ -50,6 +50,12 @@ def test_the_flops_of_a_step_are_those_of_its_products():
     assert counted_flops(Trainer(setting.config())) == pytest.approx(3 * forward, rel=0.02)
 
 
+def test_packed_rows_need_fewer_products_than_padded_batches():
+    config = steps.Setting(64, 32, 10, seconds=0, min_length=1).config()
+    packed, padded = (counted_flops(Trainer(config, pack=each)) for each in (True, False))
+    assert 0.4 * padded < packed < 0.8 * padded
+
+
 def test_everybody_draws_the_same_batches(monkeypatch):
     drawn = []
     real = steps.sample_training_batch
