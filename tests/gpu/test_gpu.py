@@ -12,7 +12,7 @@ from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint
 from playground.tasks import TASKS
 from playground.training.config import RunConfig
 from playground.training.cuda_graphs import CudaGraphSteps
-from playground.training.presets import architecture_preset
+from playground.training.presets import architecture_preset, preset_config
 from playground.training.trainer import Trainer
 
 pytestmark = [
@@ -41,9 +41,10 @@ def trained(trainer):
     return metrics
 
 
-def test_captured_steps_are_the_plain_ones():
-    plain = trained(Trainer(RunConfig.from_flat(FIELDS), capture=False))
-    trainer = Trainer(RunConfig.from_flat(FIELDS))
+@pytest.mark.parametrize("changes", [{}, {"optimizer": "muon", "weight_averaging": True}], ids=str)
+def test_captured_steps_are_the_plain_ones(changes):
+    plain = trained(Trainer(RunConfig.from_flat(FIELDS | changes), capture=False))
+    trainer = Trainer(RunConfig.from_flat(FIELDS | changes))
     captured = trained(trainer)
     assert trainer.cuda_graph.capture_error == ""
     assert [m.loss for m in captured] == pytest.approx([m.loss for m in plain], rel=1e-4)
@@ -51,7 +52,7 @@ def test_captured_steps_are_the_plain_ones():
 
 
 def test_the_fast_recipe_learns():
-    trainer = Trainer(RunConfig.from_flat({"stop_at_exact_match": 0.99}))
+    trainer = Trainer(preset_config("fast", {"stop_at_exact_match": 0.99}))
     trained(trainer)
     assert trainer.stopped_early
 

@@ -310,6 +310,15 @@ def silent_steps(config):
         steps._parse_step()
 
 
+def test_muon_and_the_average_do_not_read_from_the_device():
+    config = RunConfig.from_flat(SMALL | {"optimizer": "muon", "weight_averaging": True})
+    steps = trainer_with_graphs(**config.to_flat()).cuda_graph
+    steps.run([1e-3] * (WARMUP_STEPS + 1))
+    steps.optimizer.adam.step = lambda: None  # torch's, which reads the rate on a CPU
+    with Silent():
+        steps._parse_step()
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_no_task_asks_the_device(task):
     silent_steps(RunConfig.from_flat(SMALL | {"task": task, "n_layers": 1, "min_length": 3}))
