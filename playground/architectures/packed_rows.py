@@ -20,7 +20,12 @@ from torch import Tensor
 
 from playground.models.attention import causal_mask
 from playground.models.embeddings import InputEmbedding
-from playground.models.position_encoding import POSITION_ENCODINGS, RelativePositionEncoding
+from playground.models.position_encoding import (
+    ALiBi,
+    RelativePositionEncoding,
+    RotaryEmbedding,
+    T5RelativePositionBias,
+)
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
@@ -34,8 +39,9 @@ SUFFICIENT_FILL = 0.85  # with this fraction of used positions, no wider rows ar
 GROUP_SIZE = 256  # sequences that are packed together, to limit the time of the search
 
 # Position encodings that depend on distances within a sequence only, which stay the same in a row.
-# The position vectors of the input come from the padded batch.
-DISTANCE_ENCODINGS = {RelativePositionEncoding, *POSITION_ENCODINGS.values()}
+# The position vectors of the input come from the padded batch. An encoding that is not listed here,
+# for example a new one, is computed on padded batches.
+DISTANCE_ENCODINGS = {RelativePositionEncoding, RotaryEmbedding, ALiBi, T5RelativePositionBias}
 
 
 def can_pack(model: Seq2SeqModel) -> TypeGuard[EncoderDecoder]:
