@@ -225,7 +225,7 @@ function renderObservations(result) {
   const rows = [
     ["mean loss of the last 10 steps", (c) => formatNumber(c.loss)],
     ["exact match, teacher-forced", (c) => formatShare(c.teacher_forced)],
-    ["exact match, free-running", (c) => formatShare(c.alone)],
+    ["exact match, free-running", (c) => formatShare(c.free_running)],
     ["correct tokens, in any order", (c) => formatShare(c.symbols)],
     ["mean probability of the predicted token", (c) => formatShare(c.sure)],
     [

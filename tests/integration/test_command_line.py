@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 
 from playground.__main__ import main
-from playground.cli import train as commands
 from playground.cli.train import build_config
 from playground.training.presets import architecture_preset
 from playground.training.trainer import Trainer
@@ -146,7 +145,7 @@ def seed_of(checkpoint):
 def test_runs_that_start_in_the_same_second_get_folders_of_their_own(
     run_here, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(commands, "CHECKPOINTS_ROOT", tmp_path)
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr(time, "strftime", lambda form: "20260102-030405")
     for seed in (1, 2):
         done = run_here("train", "--length", 4, "--max-steps", 2, "--seed", seed, "--json", *TINY)
