@@ -39,8 +39,9 @@ def killed(registry, run):
 def out_of_memory(registry, run):
     registry.control(run, "pause")
     wait_for_status(run, "paused")
-    now = psutil.Process(pid(run)).memory_info().vms
-    resource.prlimit(pid(run), resource.RLIMIT_AS, (now, now))
+    # Below the present use, since a step may reuse the memory of the one before.
+    limit = psutil.Process(pid(run)).memory_info().vms // 2
+    resource.prlimit(pid(run), resource.RLIMIT_AS, (limit, limit))
     registry.control(run, "resume")
     return "out of memory"
 
