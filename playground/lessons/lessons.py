@@ -68,8 +68,8 @@ LESSONS = {
     "stop-1": Lesson(
         "Watch it learn",
         "The model reads up to ten digits and has to write them in reverse order. It "
-        "starts with random weights and receives no rule, only examples: 128 in each "
-        "update, which reduces its error on them a little. An output counts as correct "
+        "starts with random weights and receives no rule, only examples. Each update uses "
+        "128 of them and changes the weights to reduce the error. An output counts as correct "
         "only when every token in it is correct.",
         "Train the model and watch the curve.",
         "At which step will the model first generate half of the held-out sequences exactly right?",
@@ -118,7 +118,8 @@ LESSONS = {
     ),
     "stop-4": Lesson(
         "One head against four",
-        "Several heads can attend to several positions at once. A single head of the "
+        "Each head has its own attention weights, so several heads can use several "
+        "attention patterns for the same token. A single head of the "
         "same total width has more dimensions to compare vectors with. Both models below "
         "have the same number of parameters.",
         "Predict which model learns faster, then train both.",
@@ -134,8 +135,8 @@ LESSONS = {
     ),
     "stop-5": Lesson(
         "Change the learning rate during training",
-        "The learning rate scales each update. A constant learning rate stays the same from start "
-        "to end. A cosine schedule lowers it, so updates are large at first and small at the end.",
+        "The learning rate scales each update. Both runs first increase it for 20 steps "
+        "(warm-up). Then one run keeps it constant, and the other lowers it along a cosine curve.",
         "Predict which run ends with the lower loss, then train both.",
         "Which schedule ends with the lower training loss, over the last 20 steps?",
         CHOICE,

@@ -345,7 +345,7 @@ function renderLesson() {
   setText(
     $(".stop .verdict"),
     result.answer === null
-      ? "There was no prediction."
+      ? "There is no measured value to compare with your prediction."
       : result.right
         ? "✓ Correct" + (stop.within ? ", within " + stop.within + "." : ".")
         : "Not correct.",
