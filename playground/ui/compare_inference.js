@@ -422,7 +422,7 @@ function onGeneratedTokens(part, rows, payload) {
     part.text.append(token);
   }
   part.ended.textContent =
-    "Darker tokens have a higher probability. Hover over a token or use the arrow keys.";
+    "A stronger background means a higher probability. Hover over a token or use the arrow keys.";
   if (part.written.length)
     selectToken(
       part,

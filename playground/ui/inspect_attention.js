@@ -188,7 +188,7 @@ VIEWS.attention = {
         ? "Rows: heads as layer.head. Columns: keys of this one query."
         : (data.kinds.includes("cross")
             ? KIND_CAPTIONS[data.kind]
-            : SINGLE_STACK_CAPTIONS[data.family] || SINGLE_STACK_CAPTIONS[data.kind]) +
+            : SINGLE_STACK_CAPTIONS[data.architecture] || SINGLE_STACK_CAPTIONS[data.kind]) +
           (document.body.classList.contains("dark")
             ? " Dark is 0, bright is 1."
             : " White is 0, dark is 1.");
@@ -560,5 +560,5 @@ function startPlayback() {
   next();
   decodingState.playing = setInterval(next, 900);
   queryView("steps", ".steps-play").textContent = "❚❚";
-  queryView("steps", ".steps-play").title = "Stop";
+  queryView("steps", ".steps-play").title = "Pause";
 }

@@ -74,7 +74,7 @@ let selectedKind = "cross",
   hoverStep = null,
   hoverCell = null,
   renderScheduled = false;
-const overlays = new Map(); // subject -> {colour, curve}: overlaid runs
+const overlays = new Map(); // model reference -> {place, curve} of an overlaid run
 
 const formatQueuePosition = (n) =>
   (n === 1 ? "next" : n === 2 ? "second" : n === 3 ? "third" : n + "th") + " in the queue";

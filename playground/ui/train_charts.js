@@ -347,7 +347,7 @@ function paintCharts() {
       : null;
   $(".score-value").textContent = q ? formatPercent(q[1]) + atStep(q[0]) : "";
   $(".score-value").title = q
-    ? "of " + pluralize(q[3], "held-out sequence") + "; symbols " + formatPercent(q[2])
+    ? "of " + pluralize(q[3], "held-out sequence") + "; token accuracy " + formatPercent(q[2])
     : "";
 }
 // Return the index of the value nearest to `step` in a sorted list; ties take the later one.
