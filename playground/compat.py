@@ -118,6 +118,19 @@ JOB_KINDS = {
 }
 
 
+DECODING_MODES = {"own": "free-running", "right": "teacher-forced", "drawn": "sampled"}
+
+
+def upgrade_view_request(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request of a view with `mode` in place of `way`."""
+    upgraded = dict(request)
+    if "way" in upgraded:
+        way = upgraded.pop("way")
+        mode = DECODING_MODES.get(way, way) if isinstance(way, str) else way
+        upgraded.setdefault("mode", mode)
+    return upgraded
+
+
 def job_kind(name: str) -> str:
     """Return the present name of a kind of job of the Compare tab."""
     return JOB_KINDS.get(name, name)

@@ -29,23 +29,25 @@ class ExperimentPreset:
 EXPERIMENT_PRESETS = {
     "positions": ExperimentPreset(
         "Which positions reach length 50?",
-        "Trained on 1 to 10 tokens and tested on up to 50: beyond length 10, a learned table has "
-        "vectors that no step trained; the other encodings are defined for every position.",
+        "Trained on 1 to 10 tokens and tested on up to 50: beyond length 10, no "
+        "training step updates the vectors of a learned table. The other encodings are defined for "
+        "every position.",
         BASE_SETTINGS | {"max_steps": 1000, "lr_decay_steps": 1000, "eval_every": 50},
         {"position_type": ["learned", "sinusoidal", "rope", "alibi", "t5"]},
         LENGTHS,
     ),
     "heads": ExperimentPreset(
         "One head or four?",
-        "The heads share d_model between them, so the number of parameters stays the "
-        "same. More heads can attend to several positions at once.",
+        "Each head has d_model / n_heads dimensions, so the number of parameters stays the "
+        "same. With more heads, a layer can attend to several positions at once.",
         LONG_SETTINGS,
         {"n_heads": [1, 2, 4]},
     ),
     "warm-up": ExperimentPreset(
-        "What does warm-up buy?",
-        "With the norm after each sublayer, the first gradients are large. Post-norm reportedly "
-        "need a learning rate that rises slowly; pre-norm reportedly works without it.",
+        "Does training need a warm-up?",
+        "With the norm after each sublayer, the first gradients are large. Post-norm models "
+        "are reported to need a learning rate that rises slowly; pre-norm models are reported not "
+        "to need it.",
         LONG_SETTINGS,
         {"norm_placement": ["pre", "post"], "warmup_steps": [0, 20, 100]},
     ),
@@ -56,29 +58,30 @@ EXPERIMENT_PRESETS = {
         {"norm_placement": ["pre", "post"]},
     ),
     "learning-rate": ExperimentPreset(
-        "How large a step?",
-        "Too small a rate is slow, and too large a rate does not converge: the same "
-        "model at rates from 0.0005 to 0.03.",
+        "Which learning rate?",
+        "With a small learning rate, training is slow; with a large one, it does not "
+        "converge. This experiment trains the same model at rates from 0.0005 to 0.03.",
         LONG_SETTINGS,
         {"learning_rate": [5e-4, 2e-3, 6e-3, 1.5e-2, 3e-2]},
     ),
     "size": ExperimentPreset(
         "Deeper or wider?",
-        "Two ways to spend parameters on the same task.",
+        "More layers and wider layers both add parameters. This experiment compares them on the "
+        "same task.",
         LONG_SETTINGS,
         {"n_layers": [1, 2, 3], "d_model": [32, 64]},
     ),
     "length": ExperimentPreset(
         "What does a longer sequence cost?",
-        "Each additional token must also be right: steps to 99 % exact match as the "
-        "maximum length grows.",
+        "Exact match counts a sequence only if every token is correct. This experiment "
+        "measures the steps to 99 % exact match as the maximum length grows.",
         {"task": "reverse", "min_length": 1, "max_steps": 1000, "lr_decay_steps": 1000},
         {"max_length": [5, 10, 15]},
     ),
     "recurrent": ExperimentPreset(
         "Where do recurrent models break?",
-        "From recurrent models to the transformer on one task: a single state, a gated "
-        "state, and attention; and the length at which each fails beyond training.",
+        "A plain recurrent model, gated ones, two with attention and a transformer learn the "
+        "same task. The experiment measures the length at which each of them fails.",
         BASE_SETTINGS,
         {
             "variant": [

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from playground.models.attention import MultiHeadAttention
+from playground.models.config import ModelConfig
 from playground.models.embeddings import InputEmbedding
 from playground.models.layers import ResidualNorm
 from playground.models.transformer import Transformer
@@ -138,7 +139,7 @@ class ForwardTrace:
             return symbols_XD
         if positions_XD.dim() == 3:
             positions_XD = positions_XD[0]
-        formula = _positions_formula(self.model.config.position_type, side)
+        formula = _positions_formula(self.model.config, side)
         explain = self._explain_position(embedding, tokens_BX, positions_XD)
         code = find_source_line(InputEmbedding.forward, "positions_SD = ")
         yield TraceStage(block, "position vectors", formula, shape, positions_XD, code, explain)
@@ -328,14 +329,17 @@ def _explain_activation(
     )
 
 
-def _positions_formula(position_type: str, side: str) -> str:
+def _positions_formula(config: ModelConfig, side: str) -> str:
+    position_type = config.position_type
     if position_type == "learned-from-end" and side == "source":
         return "P[i], a learned vector for each position i, counted from the end"
     if position_type == "randomized":
         return (
-            "P[i · vectors / positions], learned vectors, evenly spaced in a table with more "
-            "vectors than positions"
+            "P[floor(i · vectors / positions)], learned vectors, evenly spaced in a table with "
+            "more vectors than positions"
         )
     if position_type != "sinusoidal":
         return "P[i], a learned vector for each position i"
-    return "P[i, 2j] = sin(i / 10000^(2j/d_model)), P[i, 2j+1] = cos(i / 10000^(2j/d_model))"
+    factor = "" if config.sinusoidal_scale == 1 else f"{config.sinusoidal_scale:g} · "
+    angle = "(i / 10000^(2j/d_model))"
+    return f"P[i, 2j] = {factor}sin{angle}, P[i, 2j+1] = {factor}cos{angle}"

@@ -190,6 +190,7 @@ class AttentionCall:
             formula = f"{letter} = {source} W_{letter}"
             formula += "" if layer.bias is None else f" + b_{letter}"
             formula += ", split into heads" + (shared if n_heads else "")
+            formula += "; memory: the encoder output" if source == "memory" else ""
             explain = explain_linear(layer, input_XD, output, n_heads or attention.n_heads)
             code = lines[layer_name]
             yield TraceStage(self.component.name, name, formula, shape, output, code, explain)

@@ -84,8 +84,10 @@ LESSONS = {
     "stop-2": Lesson(
         "See what it attends to",
         "Through cross-attention the decoder reads the source while it generates. For every output "
-        "token, each head distributes a total weight of one over the positions of the source. In "
-        "the figure, rows are output tokens (queries) and columns are source positions (keys).",
+        "token, each head distributes a total weight of one over the positions of the source. A "
+        "query is the vector of the position that reads; a key is the vector of a position that "
+        "can be read. The weight grows with their dot product. In the figure, rows are output "
+        "tokens (queries) and columns are source positions (keys).",
         "Enter your own digits, and think about the first output token.",
         "When the model generates the first output token, which source position receives "
         "the largest attention weight, averaged over all cross-attention heads? The "
@@ -155,7 +157,8 @@ LESSONS = {
         "and runs the same sequences again. The model has 24 heads of three kinds.",
         "Predict which kind of head the model depends on most, then ablate every head, "
         "one at a time.",
-        "Which kind is the head whose ablation lowers the probability of the correct tokens most?",
+        "Of which kind is the head whose ablation lowers the probability of the correct tokens "
+        "most?",
         CHOICE,
         _default_run,
         "rank_heads",
@@ -169,7 +172,7 @@ LESSONS = {
         "Train short, test long",
         f"This model is trained on sequences of up to {TRAIN_MAX_LENGTH} digits and then tested on "
         f"longer ones, up to {EVAL_MAX_LENGTH}. Whether it has learned to reverse any sequence, or "
-        "only sequences of the lengths it has seen, depends on its position encoding.",
+        "only sequences of the lengths it has seen, depends mostly on its position encoding.",
         "Choose a position encoding, predict how far the model generalizes, then train "
         "and test it.",
         f"At which length does exact match first fall below 50 %? Enter {EVAL_MAX_LENGTH + 1} if "

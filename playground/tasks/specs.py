@@ -77,8 +77,8 @@ TASKS = {
     ),
     "caesar": TaskSpec(
         "playground.tasks.rules:Caesar",
-        "Replace each symbol by the one three further on; after the last symbol the alphabet "
-        "starts again (with fewer than four symbols: by the one before).",
+        "Replace each symbol by the symbol three places later; the last symbol is followed by the "
+        "first (with fewer than four symbols: replace it by the symbol before it).",
         ("3 1 9", "6 4 2"),
     ),
     "dedupe": TaskSpec(
@@ -88,8 +88,8 @@ TASKS = {
     ),
     "histogram": TaskSpec(
         "playground.tasks.rules:Histogram",
-        "Write for each symbol how often it occurs in the sequence; counts above the last symbol "
-        "are written as the last symbol.",
+        "Write for each position how often its symbol occurs in the sequence. The largest symbol "
+        "stands for all larger counts.",
         ("3 1 3", "2 1 2"),
     ),
     "parity": TaskSpec(
@@ -110,7 +110,7 @@ TASKS = {
     ),
     "addition": TaskSpec(
         "playground.tasks.arithmetic:Addition",
-        "Add two numbers; the sum has one digit more than the longer of them.",
+        "Add two numbers. The sum is written with one digit more than the longer number.",
         ("3 8 + 7 5", "1 1 3"),
         extra_symbols="+",
         min_length=3,

@@ -17,11 +17,11 @@ const DISPLAY_CAPTIONS = {
     "blue is positive, orange negative.",
   token: "Rows: heads of the selected layer. Columns: keys of this token.",
 };
-// Captions for the user's model. Single-stack architectures have source and answer in one sequence.
+// Captions for the user's model. Models with one stack process source and output as one sequence.
 const OWN_CAPTIONS = {
-  cross: "Rows: the generated tokens. Columns: the source.",
-  encoder: "Rows: the source. Columns: the source.",
-  decoder: "Rows: the generated tokens. Columns: the tokens before them.",
+  cross: "Rows: the decoder tokens. Columns: the source.",
+  encoder: ENCODER_CAPTION,
+  decoder: "Rows: the decoder tokens. Columns: the tokens up to each of them.",
 };
 // `line`: panels that wait for their request
 const attentionView = { shape: "map", panels: [], line: [], isRunning: false };
@@ -323,7 +323,7 @@ async function loadOwnAttention(panel) {
       subject: state.subject,
       text: panel.sequence.value,
       view: "attention",
-      options: { kind: kind ? kind.dataset.value : "cross", way: "own" },
+      options: { kind: kind ? kind.dataset.value : "cross", mode: "free-running" },
     });
   } catch (error) {
     response = { error: NO_RESPONSE };

@@ -155,7 +155,7 @@ VIEWS.table = {
         ...METRIC_COLUMNS.map(([, , title]) => title),
         "Evaluated held-out sequences",
         "Trained parameters",
-        "Seconds per answer, without ranking",
+        "Seconds per output, without the time for ranking",
         "Memory of the weights; below, the growth of the model process",
       ];
     const head = el(

@@ -94,8 +94,8 @@ function createWordInContextForm(name) {
         .filter(Boolean),
     }),
     empty:
-      "Cosine similarity of the two occurrences after each layer. Both start with the same " +
-      "vector; their contexts separate them.",
+      "Cosine similarity of the two occurrences after each layer. Both start from the same " +
+      "token embedding; position and context separate them.",
     onFinish(part, response) {
       if (response.status !== "done") return "";
       embeddingsView.banks = response.result;
@@ -320,7 +320,7 @@ function createAnalogyForm(name) {
     }),
     empty:
       "The tokens nearest to the sum, and the rank of the expected word: among all tokens, " +
-      "without the three input words, and without any arithmetic.",
+      "among all tokens except the three input words, and by similarity to one input word alone.",
     onFinish(part, response) {
       if (response.status !== "done") return "";
       const { result } = response,

@@ -469,7 +469,8 @@ function createClassifyForm(name) {
   return createInferenceForm(name, {
     title: "Classify",
     about:
-      "The text-classification pipeline; without a trained head, ten randomly initialized heads",
+      "Runs the text-classification pipeline. A model without a trained head gets ten " +
+      "randomly initialized ones.",
     button: "Classify",
     kind: "classify",
     models: [["Model", "bert-base-uncased"]],
@@ -479,7 +480,7 @@ function createClassifyForm(name) {
       "The predicted labels. A model without a classification head, such as " +
       "bert-base-uncased, gets ten randomly initialized heads, whose predictions are " +
       "meaningless. distilbert/distilbert-base-uncased-finetuned-sst-2-english has a " +
-      "trained head; Train a head trains one.",
+      'trained head. The view "Train a head" trains one.',
     onFinish(part, response) {
       if (response.status !== "done") return "";
       const { result } = response;

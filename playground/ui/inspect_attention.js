@@ -7,12 +7,23 @@ const KIND_CAPTIONS = {
     "positions are hatched.",
 };
 const DECODING_MODES = [
-  ["own", "free-running", "The decoder continues from its own output"],
-  ["right", "teacher-forced", "As in training: the decoder input is the target, shifted right"],
-  ["drawn", "sampled", "Each token is sampled from the predicted probabilities"],
+  ["free-running", "free-running", "The decoder continues from its own output"],
+  [
+    "teacher-forced",
+    "teacher-forced",
+    "As in training: the decoder input is the target, shifted right",
+  ],
+  ["sampled", "sampled", "Each token is sampled from the predicted probabilities"],
 ];
 
-const attentionState = { kind: "cross", way: "own", layer: 1, head: 0, shape: "map", token: null };
+const attentionState = {
+  kind: "cross",
+  mode: "free-running",
+  layer: 1,
+  head: 0,
+  shape: "map",
+  token: null,
+};
 VIEWS.attention = {
   title: "Attention",
   explain:
@@ -39,9 +50,9 @@ VIEWS.attention = {
           {},
           createSegmentedControl(
             DECODING_MODES.slice(0, 2),
-            attentionState.way,
+            attentionState.mode,
             (value) => {
-              attentionState.way = value;
+              attentionState.mode = value;
               scheduleRefresh("attention");
             },
             "Decoder input",
@@ -114,9 +125,14 @@ VIEWS.attention = {
       true,
     );
   },
-  options: () => ({ kind: attentionState.kind, way: attentionState.way }),
+  options: () => ({ kind: attentionState.kind, mode: attentionState.mode }),
   take(options) {
-    for (const name of ["kind", "way"])
+    // Links of version 0.1.0 have `way` in place of `mode`.
+    if (options.way)
+      options.mode = { own: "free-running", right: "teacher-forced", drawn: "sampled" }[
+        options.way
+      ];
+    for (const name of ["kind", "mode"])
       if (typeof options[name] === "string") {
         attentionState[name] = options[name];
         for (const box of VIEWS.attention.box.querySelectorAll(".choice"))
@@ -344,7 +360,7 @@ function paintAttentionLines(canvas, data) {
 }
 
 // ---------------------------------------------------------------- decoding
-const decodingState = { way: "own", at: 0, playing: null, temperature: 1, seed: 0 };
+const decodingState = { mode: "free-running", at: 0, playing: null, temperature: 1, seed: 0 };
 VIEWS.steps = {
   title: "Decoding",
   explain:
@@ -380,10 +396,10 @@ VIEWS.steps = {
         { className: "row" },
         createSegmentedControl(
           DECODING_MODES,
-          decodingState.way,
+          decodingState.mode,
           (value) => {
-            decodingState.way = value;
-            chance.hidden = value !== "drawn";
+            decodingState.mode = value;
+            chance.hidden = value !== "sampled";
             stopPlayback();
             scheduleRefresh("steps");
           },
@@ -458,8 +474,8 @@ VIEWS.steps = {
       });
   },
   options: () => ({
-    way: decodingState.way,
-    ...(decodingState.way === "drawn"
+    mode: decodingState.mode,
+    ...(decodingState.mode === "sampled"
       ? { temperature: decodingState.temperature, seed: decodingState.seed }
       : {}),
   }),

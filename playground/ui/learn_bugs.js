@@ -252,7 +252,7 @@ function renderObservations(result) {
     $(".unnoticed"),
     !silentVariant
       ? ""
-      : "Python does not always raise an error: if " +
+      : "Python does not always raise an error. When " +
           silentVariant.when +
           ", nothing fails. After " +
           silentVariant.steps +
@@ -262,7 +262,7 @@ function renderObservations(result) {
           formatNumber(silentVariant.right.loss) +
           ")" +
           (silentVariant.broken && silentVariant.broken.leaks && !silentVariant.right.leaks
-            ? ". The reason for a low loss is an information leak: later target tokens " +
+            ? ". This loss is low because of an information leak: later target tokens " +
               "change earlier predictions."
             : "."),
   );

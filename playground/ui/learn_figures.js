@@ -82,7 +82,7 @@ function renderMap(figure, p) {
   caption.dataset.resting =
     p.rest ||
     "Rows: " +
-      (p.written ? "generated tokens" : "decoder input") +
+      (p.written ? "generated tokens" : "decoder input tokens") +
       " (queries). Columns: source (keys). Hover over a cell to read its weight.";
   mountMatrix(
     canvas,

@@ -3,18 +3,18 @@ const EXACT_MATCH_TITLE = "Exact match on held-out sequences";
 const TOKEN_HINT = "Click a row of the map to select the token";
 // The options of a control: value, label, title.
 const ATTENTION_KIND_OPTIONS = [
-  ["cross", "cross", "Generated tokens attend to source tokens"],
+  ["cross", "cross", "Decoder tokens attend to source tokens"],
   ["encoder", "encoder", "Source tokens attend to source tokens"],
-  ["decoder", "decoder", "Generated tokens attend to earlier generated tokens"],
+  ["decoder", "decoder", "Decoder tokens attend to earlier decoder tokens"],
 ];
 const ENCODER_CAPTION = "Rows: source tokens (queries). Columns: source tokens (keys).";
 // Architectures with one stack process source and output as one sequence. The keys are those of
 // architectures or of attention kinds.
 const SINGLE_STACK_CAPTIONS = {
   encoder:
-    "Rows and columns: the input positions, where the output is predicted (SOS: blanks if " +
-    "it is longer).",
-  bert: "Rows and columns: the input tokens, then the blanks (SOS) for the output.",
+    "Rows and columns: the input positions. The model predicts the output at the same " +
+    "positions; SOS marks added positions when the output is longer.",
+  bert: "Rows and columns: the input tokens, then one SOS token for each output token to predict.",
   decoder:
     "Rows and columns: the input tokens, then the tokens generated so far. Masked positions are " +
     "hatched.",

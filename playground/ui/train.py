@@ -147,7 +147,7 @@ def build_train_tab(
                 fields = form_updates(parse_settings(query["settings"]))
             except ValueError as error:
                 error_message = (
-                    f"The settings of this link were not taken: {html.escape(str(error))}."
+                    f"The form ignores the settings of this link: {html.escape(str(error))}."
                 )
         model_ref = (
             SHARE_PREFIX + query["watch"]
@@ -185,9 +185,7 @@ def build_train_tab(
         values = architecture_values(family)
         preset = next((name for name in FORM_PRESETS if preset_values(name) == values), None)
         info = (
-            PRESETS[preset].description
-            if preset
-            else "Settings with which this kind of model learns well."
+            PRESETS[preset].description if preset else "The default settings of this architecture."
         )
         return [
             gr.Radio(value=preset, info=info),

@@ -461,7 +461,7 @@ def test_settings_travel_as_a_link_and_as_json(app, open_page):
     wait_until(other, "document.querySelector('#field-max_length input')?.value === '5'")
     broken = open_page(app.url + "/?settings={%22d_model%22:-1}")
     expect(broken.locator("#problem")).to_contain_text(
-        "The settings of this link were not taken: d_model is -1"
+        "The form ignores the settings of this link: d_model is -1"
     )
 
 

@@ -427,7 +427,7 @@ def test_a_link_of_such_words_opens_a_page_and_shows_them_escaped(watched):
         assert json.loads(inspect)["link"] == wanted
         assert json.loads(live)["subject"] == f"watch:{wanted}"
         assert all(set(json.loads(view)) == {"owner"} for view in views)
-        assert trouble.startswith("The settings of this link were not taken")
+        assert trouble.startswith("The form ignores the settings of this link")
         assert not set("<>\"'") & set(trouble)
 
 

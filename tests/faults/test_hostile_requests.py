@@ -165,7 +165,7 @@ ODD = st.one_of(
 SEQUENCE = st.one_of(st.text("0123456789", min_size=1, max_size=5), st.text(max_size=30))
 OPTIONS = {
     "kind": st.sampled_from(["encoder", "decoder", "cross"]),
-    "way": st.sampled_from(["own", "right", "drawn"]),
+    "mode": st.sampled_from(["free-running", "teacher-forced", "sampled"]),
     "temperature": st.floats(0.1, 5),
     "seed": st.integers(0, 9),
     "layer": st.integers(0, 1),

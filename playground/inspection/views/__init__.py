@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from playground import compat
 from playground.errors import UserError
 from playground.inspection.inspected_model import InspectedModel
 
@@ -37,7 +38,7 @@ def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) 
     if not isinstance(view, str) or view not in VIEWS:
         return {"error": f"{str(view)[:40]!r} is not a view; choose one of {', '.join(VIEWS)}"}
     try:
-        return VIEWS[view](subject, request)
+        return VIEWS[view](subject, compat.upgrade_view_request(request))
     except UserError as error:
         return {"error": str(error)}
     except ValueError:

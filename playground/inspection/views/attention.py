@@ -31,10 +31,10 @@ from playground.tasks.task import Batch
 from .common import answer_fields, attention_labels
 from .request import choice_field, source_text
 
-ANSWER_MODES = {
-    "own": "free-running, greedy",
-    "right": "teacher-forced",
-    "drawn": "free-running, sampled",
+DECODING_MODES = {
+    "free-running": "free-running, greedy",
+    "teacher-forced": "teacher-forced",
+    "sampled": "free-running, sampled",
 }
 MAX_TEMPERATURE = 5.0  # maximum temperature
 WEIGHT_SCALE = 1000
@@ -48,7 +48,7 @@ def attention(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any
     """
     kind, mode = (
         choice_field(request, "kind", ATTENTION_KINDS, "cross"),
-        choice_field(request, "way", tuple(ANSWER_MODES), "own"),
+        choice_field(request, "mode", tuple(DECODING_MODES), "free-running"),
     )
     if not isinstance(subject.model, Transformer):
         return _attention_of_any_model(subject, request, kind, mode)
@@ -77,7 +77,7 @@ def _attention_of_any_model(
 
     The weights are those of one pass over the model's output or over the target.
     """
-    if mode == "drawn":
+    if mode == "sampled":
         raise InspectionError(
             "only the encoder-decoder transformer from scratch supports sampling here; choose "
             "free-running or teacher-forced"
@@ -88,7 +88,7 @@ def _attention_of_any_model(
     own = Batch(
         question.source_BS, F.pad(generated_BT[:, :n], (1, 0), value=SOS), question.loss_weight_B
     )
-    batch = own if mode == "own" else _require_target(question)
+    batch = own if mode == "free-running" else _require_target(question)
     record, axes = subject.model.attention_weights(batch), subject.model.attention_tokens(batch)
     layers = {each: getattr(record, each) for each in ATTENTION_KINDS}
     kinds = [each for each in ("cross", "encoder", "decoder") if layers[each]]
@@ -122,11 +122,11 @@ def steps(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     Each has the prefix, the most likely next tokens, and the weights of every head (LHM).
     """
     mode, batch = (
-        choice_field(request, "way", tuple(ANSWER_MODES), "own"),
+        choice_field(request, "mode", tuple(DECODING_MODES), "free-running"),
         subject.encode_text(source_text(request)),
     )
     generation_steps: list[GenerationStep]
-    if mode == "right":
+    if mode == "teacher-forced":
         generation_steps = teacher_forced_steps(subject.transformer, _require_target(batch))
     else:
         generation_steps = free_running_steps(
@@ -158,7 +158,7 @@ def steps(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     ]
     written = (
         subject.generated_tokens(batch)
-        if mode == "right"
+        if mode == "teacher-forced"
         else [step["chosen"] for step in step_fields]
     )
     return {
@@ -177,7 +177,7 @@ def _record_answer(
     Returns the recording, the token names of the output positions, and those of the model's output.
     Both are the same unless the pass is teacher-forced.
     """
-    if mode == "right":
+    if mode == "teacher-forced":
         return (
             record_teacher_forced(subject.transformer, _require_target(batch)),
             subject.token_names(batch.labels_BT[0].tolist()),
@@ -207,7 +207,7 @@ def _require_target(batch: Example) -> Example:
 
 
 def _sampling_options(request: dict[str, Any], mode: str) -> dict[str, Any]:
-    if mode != "drawn":
+    if mode != "sampled":
         return {}
     temperature, seed = request.get("temperature", 1.0), request.get("seed", 0)
     if (

@@ -27,14 +27,14 @@ def weights_of(told):
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-@pytest.mark.parametrize("way", ["own", "right"])
-def test_attention_is_what_was_recorded(subject, kind, way):
-    told = render_view(subject, "attention", {"text": "3 1 4 1 5", "kind": kind, "way": way})
+@pytest.mark.parametrize("mode", ["free-running", "teacher-forced"])
+def test_attention_is_what_was_recorded(subject, kind, mode):
+    told = render_view(subject, "attention", {"text": "3 1 4 1 5", "kind": kind, "mode": mode})
     batch = subject.encode_text("3 1 4 1 5")
     max_tokens = subject.max_new_tokens(batch)
     recording = (
         record_teacher_forced(subject.transformer, batch)
-        if way == "right"
+        if mode == "teacher-forced"
         else record_free_running(subject.transformer, batch.source_BS, max_tokens)[0]
     )
     np.testing.assert_allclose(
@@ -72,7 +72,7 @@ def test_steps_are_the_answer_with_its_probabilities(subject):
 
 def test_drawn_steps_follow_their_seed(subject):
     def drawn(seed):
-        asked = {"text": "3 1 4 1 5", "way": "drawn", "temperature": 5.0, "seed": seed}
+        asked = {"text": "3 1 4 1 5", "mode": "sampled", "temperature": 5.0, "seed": seed}
         return [step["chosen"] for step in render_view(subject, "steps", asked)["steps"]]
 
     assert drawn(1) == drawn(1)
@@ -83,7 +83,8 @@ def test_drawn_steps_follow_their_seed(subject):
 def test_the_right_answer_that_is_given_is_not_taken_for_the_models_own(view):
     untrained = random_model()
     own, given = (
-        render_view(untrained, view, {"text": "3 1 4", "way": way}) for way in ("own", "right")
+        render_view(untrained, view, {"text": "3 1 4", "mode": mode})
+        for mode in ("free-running", "teacher-forced")
     )
     assert given["written"] == own["written"] != given["answer"] == ["4", "1", "3", "EOS"]
     at = given["rows"] if view == "attention" else [step["chosen"] for step in given["steps"]]
@@ -95,8 +96,8 @@ def test_nor_is_it_of_another_family(family):
     config = RunConfig.from_flat({"architecture": family})
     untrained = InspectedModel.from_model(config, build_model(config))
     own, given = (
-        render_view(untrained, "attention", {"text": "3 1 4", "way": way})
-        for way in ("own", "right")
+        render_view(untrained, "attention", {"text": "3 1 4", "mode": mode})
+        for mode in ("free-running", "teacher-forced")
     )
     assert given["written"] == own["written"] != given["answer"] == ["4", "1", "3", "EOS"]
     assert given["architecture"] == family  # the page's caption goes by it
@@ -127,7 +128,7 @@ def test_whether_an_answer_is_right_is_not_said_where_nobody_knows(rowed):
 def test_a_right_answer_that_nobody_knows_cannot_be_given(rowed, view):
     assert (
         "the target is unknown"
-        in render_view(rowed, view, {"text": "b a", "way": "right"})["error"]
+        in render_view(rowed, view, {"text": "b a", "mode": "teacher-forced"})["error"]
     )
 
 
@@ -138,3 +139,12 @@ def test_output_beyond_the_training_length_is_not_truncated():
     for text, n in (("3 1 4", 4), ("3 1 4 1 5 9 2", 8), ("3 1 4 1 5 9 2 6", 9)):
         for view in ("attention", "steps", "lens", "away-answer", "walk"):
             assert len(render_view(subject, view, {"text": text})["written"]) == n, view
+
+
+def test_requests_of_version_0_1_0_have_way_in_place_of_mode(subject):
+    for way, mode in (("own", "free-running"), ("right", "teacher-forced")):
+        old, new = (
+            render_view(subject, "attention", {"text": "3 1 4", **option})
+            for option in ({"way": way}, {"mode": mode})
+        )
+        assert old == new
