@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.app_server import ROOT, free_port, wait_for
 
-RECIPES = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", RECIPES, re.M | re.S))
+VARIANTS = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", VARIANTS, re.M | re.S))
 EDIT = re.compile(
     r"^(At the end of|The file|In) `([^`]+)`(?:, (below|above|instead of) "
     r"`([^`]+)`)?:\n\n```\w+\n(.*?)```",
@@ -68,7 +68,7 @@ def test_there_is_a_recipe_for_each_thing_that_can_be_added():
 
 @pytest.mark.smoke
 def test_every_line_that_a_recipe_replaces_is_in_the_code():
-    for _, name, where, anchor, _ in EDIT.findall(RECIPES):
+    for _, name, where, anchor, _ in EDIT.findall(VARIANTS):
         if where:
             assert (ROOT / name).read_text(encoding="utf-8").count(anchor + "\n") == 1, (
                 name,
@@ -102,16 +102,16 @@ def test_a_tab_that_a_recipe_adds_is_served_and_answers(copy):
         try:
             wait_for(lambda: answers(f"http://127.0.0.1:{port}/"), description="the page")
             page = urllib.request.urlopen(f"http://127.0.0.1:{port}/config").read().decode()
-            asked = urllib.request.Request(
+            requested = urllib.request.Request(
                 f"http://127.0.0.1:{port}/playground/api/clock/time",
                 b"{}",
                 {"Content-Type": "application/json"},
             )
-            told = json.load(urllib.request.urlopen(asked))
+            result = json.load(urllib.request.urlopen(requested))
         finally:
             server.terminate()
     assert "What time is it?" in page
-    assert re.fullmatch(r"\d\d:\d\d:\d\d", told["time"])
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", result["time"])
 
 
 def answers(url):

@@ -74,8 +74,8 @@ def test_the_front_matter_says_what_the_hub_understands():
     assert len(card["short_description"]) <= 60  # what the Hub shows of it
     assert len(card["emoji"]) == 1
     assert all(re.fullmatch(r"[\w.-]+/[\w.-]+", name) for name in card["models"])
-    told = SpaceCardData(**card).to_dict()
-    assert {name: told[name] for name in card} == card
+    result = SpaceCardData(**card).to_dict()
+    assert {name: result[name] for name in card} == card
     assert TAG in card["tags"]  # by which a deployment knows a Space of the playground's
 
 
@@ -134,10 +134,10 @@ def test_the_tree_in_the_architecture_document_is_the_tree_of_the_repo():
         for path in (ROOT / "playground").iterdir()
         if path.suffix == ".py" or (path / "__init__.py").exists()
     }
-    told = {
+    result = {
         path.split("/")[1].removesuffix(".py") for path in paths if path.startswith("playground/")
     }
-    assert modules - {"__init__"} == told
+    assert modules - {"__init__"} == result
 
 
 def test_the_licence_is_the_one_that_the_front_matter_names():
@@ -206,12 +206,12 @@ def sentences(text):
 
 @pytest.mark.parametrize("path", PROSE, ids=lambda path: path.name)
 def test_sentences_of_the_documents_are_short(path):
-    found = [
+    actual = [
         each
         for each in sentences(path.read_text(encoding="utf-8"))
         if len(each.split()) > MAX_WORDS
     ]
-    assert found == []
+    assert actual == []
 
 
 @pytest.mark.parametrize("path", PROSE, ids=lambda path: path.name)
@@ -236,9 +236,9 @@ def test_no_large_file_is_kept():
             and not any(p.startswith(".") and p != ".github" for p in parts)
         )
 
-    kept = [path for path in ROOT.rglob("*") if ours(path)]
-    assert len(kept) > 50
-    assert [str(path) for path in kept if path.stat().st_size > 1_000_000] == []
+    stored = [path for path in ROOT.rglob("*") if ours(path)]
+    assert len(stored) > 50
+    assert [str(path) for path in stored if path.stat().st_size > 1_000_000] == []
 
 
 def anchors(path):
@@ -267,7 +267,7 @@ def test_every_link_in_the_documents_leads_somewhere():
 def test_every_variable_of_the_environment_is_told():
     """Those that the playground reads, and no others."""
     hosting = (ROOT / "docs" / "hosting.md").read_text(encoding="utf-8")
-    told = set(re.findall(r"^\| `(PLAYGROUND_\w+)`", hosting, re.M))
+    result = set(re.findall(r"^\| `(PLAYGROUND_\w+)`", hosting, re.M))
     renames = re.findall(r"^\| `(PLAYGROUND_\w+)` \| `(PLAYGROUND_\w+)` \|$", hosting, re.M)
     new_name = {old: new for new, old in renames}
     assert new_name == {
@@ -276,5 +276,5 @@ def test_every_variable_of_the_environment_is_told():
     read = {f"PLAYGROUND_{name}" for name in ENV_NUMBERS}
     for path in (ROOT / "playground").rglob("*.py"):
         read |= set(re.findall(r"PLAYGROUND_[A-Z_]+[A-Z]", path.read_text(encoding="utf-8")))
-    assert read - told == set()
-    assert told - read == set()
+    assert read - result == set()
+    assert result - read == set()

@@ -57,42 +57,42 @@ def test_a_family_that_is_always_wrong_scores_zero():
 
 
 def test_each_length_has_its_own_scores():
-    asked = build_held_out_set(REVERSE, 1500, 1, 8)
-    scores = evaluate(Oracle(lambda lengths_B: lengths_B % 2 == 0), asked)
+    requested = build_held_out_set(REVERSE, 1500, 1, 8)
+    scores = evaluate(Oracle(lambda lengths_B: lengths_B % 2 == 0), requested)
     assert [each.exact_match for each in scores.by_length] == [0.0, 1.0] * 4
     assert [each.token_accuracy for each in scores.by_length] == [0.0, 1.0] * 4
     assert [each.length for each in scores.by_length] == list(range(1, 9))
-    assert [each.n for each in scores.by_length] == torch.bincount(asked.lengths_B).tolist()[1:]
-    assert {each.length: each.available for each in scores.by_length} == asked.num_available
-    even_B = asked.lengths_B % 2 == 0
+    assert [each.n for each in scores.by_length] == torch.bincount(requested.lengths_B).tolist()[1:]
+    assert {each.length: each.available for each in scores.by_length} == requested.num_available
+    even_B = requested.lengths_B % 2 == 0
     assert scores.exact_match == pytest.approx(even_B.float().mean().item())
     assert scores.token_accuracy == pytest.approx(
-        ((asked.lengths_B + 1) * even_B).sum().item() / (asked.lengths_B + 1).sum().item()
+        ((requested.lengths_B + 1) * even_B).sum().item() / (requested.lengths_B + 1).sum().item()
     )
 
 
 def test_token_accuracy_is_by_position_and_counts_missing_as_wrong():
-    asked = build_held_out_set(REVERSE, 300, 1, 5)
+    requested = build_held_out_set(REVERSE, 300, 1, 5)
     right = tokens = 0
-    for row in asked.batch.source_BS.tolist():
+    for row in requested.batch.source_BS.tolist():
         symbols = [token for token in row if token > 2]
         right += sum(symbol == symbols[0] for symbol in symbols)
         tokens += len(symbols) + 1  # EOS, which the stutterer never writes
-    assert evaluate(Stutterer(NEVER.knows), asked).token_accuracy == right / tokens
+    assert evaluate(Stutterer(NEVER.knows), requested).token_accuracy == right / tokens
     assert 0 < right < tokens
 
 
 def test_scores_equal_a_count_by_hand_of_free_running_answers_at_every_age(ages):
-    asked = build_held_out_set(REVERSE, 600, 1, 5)
+    requested = build_held_out_set(REVERSE, 600, 1, 5)
     seen = []
     for model in ages.values():
-        answers = model.generate(asked.batch.source_BS, 6).tolist()
+        answers = model.generate(requested.batch.source_BS, 6).tolist()
         rows = right_rows = tokens = right_tokens = 0
-        for label, answer in zip(asked.batch.labels_BT.tolist(), answers, strict=True):
+        for label, answer in zip(requested.batch.labels_BT.tolist(), answers, strict=True):
             real = [(a, b) for a, b in zip(label, answer, strict=True) if a != PAD]
             rows, right_rows = rows + 1, right_rows + all(a == b for a, b in real)
             tokens, right_tokens = tokens + len(real), right_tokens + sum(a == b for a, b in real)
-        scores = evaluate(model, asked)
+        scores = evaluate(model, requested)
         assert (scores.n, scores.exact_match, scores.token_accuracy) == (
             rows,
             right_rows / rows,

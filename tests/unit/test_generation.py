@@ -81,7 +81,7 @@ def test_decoding_rotates_each_position_once(monkeypatch):
 @pytest.mark.parametrize("training", [True, False])
 def test_decoding_that_fails_leaves_the_mode_as_it_was(monkeypatch, training):
     model = untrained().train(training)
-    monkeypatch.setattr(model, "decode_step", lambda *given: 1 / 0)
+    monkeypatch.setattr(model, "decode_step", lambda *inputs: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         generate(model, sources(), 3)
     assert model.training == training

@@ -61,7 +61,7 @@ def row(**changes):
 
 
 @pytest.mark.parametrize(
-    ("steps", "seeds", "shown"),
+    ("steps", "seeds", "rendered"),
     [
         ([450, 460, 490, 550], 5, "| 490 (550 and more) |"),
         ([160], 3, "| not reached (160 and more) |"),
@@ -70,14 +70,14 @@ def row(**changes):
         ([], 3, "| not reached |"),
     ],
 )
-def test_seeds_that_never_reach_the_goal_count_in_the_median(steps, seeds, shown):
-    assert shown in accuracy.table(
+def test_seeds_that_never_reach_the_goal_count_in_the_median(steps, seeds, rendered):
+    assert rendered in accuracy.table(
         [row(steps=steps, seeds=seeds, reached=len(steps), seconds=[1.0] * len(steps))]
     )
 
 
 def test_tasks_count_seeds_that_never_reach_the_goal_too():
-    told = tasks.table(
+    result = tasks.table(
         [
             {
                 "task": "copy",
@@ -89,25 +89,25 @@ def test_tasks_count_seeds_that_never_reach_the_goal_too():
             }
         ]
     )
-    assert "| copy | 2 of 3 | 60 (60 and more) |" in told
+    assert "| copy | 2 of 3 | 60 (60 and more) |" in result
 
 
 @pytest.mark.smoke
 def test_every_table_names_the_commit_it_was_measured_at(elsewhere):
     _results.save_results("accuracy", [row()])
-    kept = json.loads((elsewhere / "accuracy.json").read_text())
+    stored = json.loads((elsewhere / "accuracy.json").read_text())
     head = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     ).stdout.strip()
     if not head:
-        assert (kept["commit"], kept["clean"]) == (None, None)
+        assert (stored["commit"], stored["clean"]) == (None, None)
         return
-    assert head.startswith(kept["commit"])
-    assert isinstance(kept["clean"], bool)
+    assert head.startswith(stored["commit"])
+    assert isinstance(stored["clean"], bool)
     command.write_results()
     results = (elsewhere / "RESULTS.md").read_text()
-    assert f"at commit {kept['commit']}" in results
-    assert ("with uncommitted changes" in results) == (not kept["clean"])
+    assert f"at commit {stored['commit']}" in results
+    assert ("with uncommitted changes" in results) == (not stored["clean"])
 
 
 def test_a_table_without_a_commit_says_so(elsewhere):
@@ -146,17 +146,17 @@ def test_a_task_measured_alone_replaces_its_row_and_says_when(fake, elsewhere):
         "tasks", [tasks.measure_task("copy"), tasks.measure_task("brackets") | {"scores": [0.1]}]
     )
     _results.replace_row("tasks", "task", tasks.measure_task("brackets"))
-    found = _results.load_results("tasks")["rows"]
-    assert [(each["task"], each["scores"], each["lengths"]) for each in found] == [
+    actual = _results.load_results("tasks")["rows"]
+    assert [(each["task"], each["scores"], each["lengths"]) for each in actual] == [
         ("copy", [1.0], [1, 10]),
         ("brackets", [1.0], [1, 16]),
     ]
-    assert "Measured again alone: brackets on" in tasks.table(found)
+    assert "Measured again alone: brackets on" in tasks.table(actual)
 
 
 def test_a_table_of_the_lab_that_is_cut_off_keeps_its_runs_and_its_seconds(monkeypatch, tmp_path):
     monkeypatch.setattr(lengths.tempfile, "gettempdir", lambda: str(tmp_path))
-    told = {"rows": [], "summary": "done"}
+    result = {"rows": [], "summary": "done"}
     folders = []
 
     def carry_out(whole, **options):
@@ -164,7 +164,7 @@ def test_a_table_of_the_lab_that_is_cut_off_keeps_its_runs_and_its_seconds(monke
         folders[-1].mkdir(parents=True, exist_ok=True)
         if len(folders) == 1:
             raise KeyboardInterrupt
-        return SimpleNamespace(stdout=json.dumps(told) + "\n")
+        return SimpleNamespace(stdout=json.dumps(result) + "\n")
 
     monkeypatch.setattr(lengths.subprocess, "run", carry_out)
     clock = iter([0.0, 100.0, 500.0, 530.0])

@@ -82,9 +82,9 @@ def alone(run, tmp_path_factory):
     return uninterrupted(SINGLE_PROCESS, run, folder), folder / "uncut"
 
 
-def numbers(told):
+def numbers(result):
     """Loss, gradient norm and scores of every step."""
-    return [value for line in told["metrics"] for value in line if value is not None]
+    return [value for line in result["metrics"] for value in line if value is not None]
 
 
 def assert_close(trainer, other):
@@ -148,8 +148,8 @@ def test_every_family_trains_on_two_processes_as_on_one(saw, run, tmp_path):
     expected = families(SINGLE_PROCESS, run, tmp_path)
     assert first["families"] == second["families"]
     assert len(expected) == 4
-    for name, told_by_one in expected.items():
-        assert numbers(first["families"][name]) == pytest.approx(numbers(told_by_one), **CLOSE)
+    for name, reported_by_one in expected.items():
+        assert numbers(first["families"][name]) == pytest.approx(numbers(reported_by_one), **CLOSE)
 
 
 def test_two_processes_resume_to_the_bits_of_the_uncut_run(saw):
@@ -281,14 +281,14 @@ def test_a_signal_to_torchrun_saves_a_checkpoint_that_one_process_takes_up(saw, 
                 120,
             )
             run.send_signal(signal.SIGTERM)
-            printed, said = run.communicate(timeout=60)
+            printed, message = run.communicate(timeout=60)
         finally:
             for process in (*torchrun.children(), run) if run.poll() is None else ():
                 process.kill()
     trainer, lines = resume_trainer(tmp_path / "cut", max_steps=100_000)
     assert printed == ""
     cut = f"stopped by a signal at step {trainer.step_count}; saved to {tmp_path / 'cut'}"
-    assert said.count("stopped by a signal") == said.count(cut) == 1
+    assert message.count("stopped by a signal") == message.count(cut) == 1
     assert len(lines) == trainer.step_count > 3
     assert trainer.train_step().step == trainer.step_count == len(lines) + 1
 

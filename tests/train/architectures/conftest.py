@@ -9,19 +9,19 @@ from tests.support.small_configs import MAX_STEPS, small_config
 
 
 @pytest.fixture(scope="session")
-def grown():
+def trained():
     """The small member of each family at several ages, {steps: family}, trained when it is
     first asked for. Do not train these.
     """
-    kept = {}
+    stored = {}
 
     def ages(name):
-        if name not in kept:
+        if name not in stored:
             trainer = Trainer(small_config(name))
-            kept[name] = {0: copy.deepcopy(trainer.model).eval()}
+            stored[name] = {0: copy.deepcopy(trainer.model).eval()}
             for metrics in trainer:
                 if metrics.step in (30, 60, MAX_STEPS):
-                    kept[name][metrics.step] = copy.deepcopy(trainer.model).eval()
-        return kept[name]
+                    stored[name][metrics.step] = copy.deepcopy(trainer.model).eval()
+        return stored[name]
 
     return ages

@@ -98,12 +98,12 @@ def test_the_parameter_count_is_that_of_the_model_that_is_built(name, data):
         )
         if each in config.__dataclass_fields__
     }
-    asked = {
+    requested = {
         each: values
         for each, values in (one | two | choices).items()
         if each in config.__dataclass_fields__
     }
-    sizes = data.draw(st.fixed_dictionaries(asked))
+    sizes = data.draw(st.fixed_dictionaries(requested))
     if name != "transformer":
         sizes["target_vocab_size"] = sizes["source_vocab_size"]
     try:
@@ -176,12 +176,12 @@ def test_a_run_that_was_saved_goes_on_to_the_bit_as_one_that_was_not(name, tmp_p
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_solves_equals_free_running_solve_row_by_row_at_every_age(name, grown):
-    asked = build_held_out_set(REVERSE, 200, 1, 4).batch
+def test_solves_equals_free_running_solve_row_by_row_at_every_age(name, trained_model):
+    requested = build_held_out_set(REVERSE, 200, 1, 4).batch
     shares = []
-    for model in grown(name).values():
-        right_B = (model.generate(asked.source_BS, 5) == asked.labels_BT).all(1)
-        assert torch.equal(model.is_exact_match(asked), right_B)
+    for model in trained_model(name).values():
+        right_B = (model.generate(requested.source_BS, 5) == requested.labels_BT).all(1)
+        assert torch.equal(model.is_exact_match(requested), right_B)
         shares.append(right_B.float().mean().item())
     assert shares[0] < 0.1
     assert any(0 < share < 1 for share in shares)
@@ -190,8 +190,8 @@ def test_solves_equals_free_running_solve_row_by_row_at_every_age(name, grown):
 @pytest.mark.parametrize("name", VARIANTS)
 @settings(max_examples=10)
 @given(data=st.data())
-def test_solves_is_solve_compared_whatever_is_asked(name, grown, data):
-    model = grown(name)[data.draw(st.sampled_from([30, 60, MAX_STEPS]))]
+def test_solves_is_solve_compared_whatever_is_asked(name, trained_model, data):
+    model = trained_model(name)[data.draw(st.sampled_from([30, 60, MAX_STEPS]))]
     lengths = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
     sequences = [
         data.draw(st.lists(st.integers(3, 6), min_size=n, max_size=n)) + [0] * (4 - n)
@@ -205,20 +205,20 @@ def test_solves_is_solve_compared_whatever_is_asked(name, grown, data):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("name", VARIANTS)
-def test_an_answer_is_the_same_alone_and_in_a_padded_batch(name, grown):
-    model, batch = grown(name)[60], rows()
+def test_an_answer_is_the_same_alone_and_in_a_padded_batch(name, trained_model):
+    model, batch = trained_model(name)[60], rows()
     padded, record = wider(batch, 3), weights_of(model.attention_weights(wider(batch, 3)))
-    given_BT = model.generate(padded.source_BS, 8)
+    input_BT = model.generate(padded.source_BS, 8)
     for b in range(4):
         single = alone(batch, b)
-        assert torch.equal(model.generate(single.source_BS, 8)[0], given_BT[b])
+        assert torch.equal(model.generate(single.source_BS, 8)[0], input_BT[b])
         trained = Batch(single.source_BS, single.target_BT, torch.ones(1))
         others = Batch(padded.source_BS, padded.target_BT, torch.eye(4)[b])
         torch.testing.assert_close(model.loss(trained), model.loss(others), atol=1e-5, rtol=1e-5)
         for kind, layers in weights_of(model.attention_weights(single)).items():
             rows_Q, columns_M = model.attention_tokens(single)[kind]
             wide_Q, wide_M = model.attention_tokens(padded)[kind]
-            queries, memory = kept(rows_Q[0], wide_Q[b]), kept(columns_M[0], wide_M[b])
+            queries, memory = stored(rows_Q[0], wide_Q[b]), stored(columns_M[0], wide_M[b])
             for weights_BHQM, wide_BHQM in zip(layers, record[kind], strict=True):
                 assert_same = torch.testing.assert_close
                 assert_same(
@@ -226,7 +226,7 @@ def test_an_answer_is_the_same_alone_and_in_a_padded_batch(name, grown):
                 )
 
 
-def kept(tokens_Q, wide_Q):
+def stored(tokens_Q, wide_Q):
     """Where the tokens of a row without padding stand in the padded one: padding is in front,
     behind, or in the middle of blanks.
     """
@@ -235,8 +235,8 @@ def kept(tokens_Q, wide_Q):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_attention_sums_to_one_leaves_out_padding_and_fits_its_axes(name, grown):
-    model, batch = grown(name)[MAX_STEPS], rows()
+def test_attention_sums_to_one_leaves_out_padding_and_fits_its_axes(name, trained_model):
+    model, batch = trained_model(name)[MAX_STEPS], rows()
     axes, layers = model.attention_tokens(batch), weights_of(model.attention_weights(batch))
     assert set(axes) == set(layers)
     for kind, weights in layers.items():
@@ -257,11 +257,11 @@ def test_attention_sums_to_one_leaves_out_padding_and_fits_its_axes(name, grown)
 @pytest.mark.parametrize(
     "name", [name for name in VARIANTS if name not in ("encoder-only", "bert")]
 )
-def test_a_later_symbol_of_the_answer_changes_nothing_before_it(name, grown):
+def test_a_later_symbol_of_the_answer_changes_nothing_before_it(name, trained_model):
     """By the loss of the first tokens: later ones are changed, and where they are not asked
     for, nobody can tell.
     """
-    model, batch = grown(name)[60], rows().select(torch.tensor([0, 3]))
+    model, batch = trained_model(name)[60], rows().select(torch.tensor([0, 3]))
     changed_BT = batch.target_BT.clone()
     changed_BT[:, 3:] = torch.tensor([[5, 5, 6], [6, 6, 6]])
     both = [
@@ -297,8 +297,8 @@ def first_scores(model, batch):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_what_is_longer_than_the_positions_is_refused_with_both_numbers(name, grown):
-    model, source_BS = grown(name)[0], rows().source_BS
+def test_what_is_longer_than_the_positions_is_refused_with_both_numbers(name, trained_model):
+    model, source_BS = trained_model(name)[0], rows().source_BS
     with pytest.raises(ValueError, match="max_tokens is 9, but the model has max_positions 8"):
         model.generate(source_BS, 9)
     with pytest.raises(
@@ -313,8 +313,8 @@ def test_what_is_longer_than_the_positions_is_refused_with_both_numbers(name, gr
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_held_out_rows_and_padding_teach_nothing(name, grown):
-    model, batch = grown(name)[30], rows()
+def test_held_out_rows_and_padding_teach_nothing(name, trained_model):
+    model, batch = trained_model(name)[30], rows()
     changed_BT = batch.target_BT.clone()
     changed_BT[2, 1] = 6
     other = wider(Batch(batch.source_BS, changed_BT, batch.loss_weight_B), 2)
@@ -324,8 +324,8 @@ def test_held_out_rows_and_padding_teach_nothing(name, grown):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_inference_disables_dropout_and_leaves_model_state_unchanged(name, grown):
-    quiet = grown(name)[30]
+def test_inference_disables_dropout_and_leaves_model_state_unchanged(name, trained_model):
+    quiet = trained_model(name)[30]
     model = load_architecture(VARIANTS[name]["architecture"])(
         small_config(name, dropout=0.5).model
     ).train()
@@ -346,11 +346,13 @@ def test_inference_disables_dropout_and_leaves_model_state_unchanged(name, grown
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_answers_stop_at_eos(name, grown):
-    given_BT = grown(name)[60].generate(build_held_out_set(REVERSE, 100, 1, 4).batch.source_BS, 8)
-    behind_BT = (given_BT == 2).cumsum(1) - (given_BT == 2).long() > 0
+def test_answers_stop_at_eos(name, trained_model):
+    input_BT = trained_model(name)[60].generate(
+        build_held_out_set(REVERSE, 100, 1, 4).batch.source_BS, 8
+    )
+    behind_BT = (input_BT == 2).cumsum(1) - (input_BT == 2).long() > 0
     assert behind_BT.any()
-    assert not given_BT[behind_BT].any()
+    assert not input_BT[behind_BT].any()
 
 
 def test_sources_end_together_with_their_padding_in_front():

@@ -67,14 +67,14 @@ def test_everybody_draws_the_same_batches(monkeypatch):
 
     monkeypatch.setattr(steps, "sample_training_batch", noting)
     monkeypatch.setattr("playground.training.trainer.sample_training_batch", noting)
-    asked = steps.candidates(steps.Setting(16, 4, 3, seconds=0))
+    requested = steps.candidates(steps.Setting(16, 4, 3, seconds=0))
     for name in (
         f"{OURS}, {steps.IN_TRAINER}",
         f"x-transformers, {steps.PLAIN}",
         steps.TWO_THREADS,
     ):
-        asked[name]()
-        asked[name]()
+        requested[name]()
+        requested[name]()
     first, second = drawn[:2]
     assert not torch.equal(first, second)
     assert all(torch.equal(batch, (first, second)[n % 2]) for n, batch in enumerate(drawn))
@@ -106,7 +106,7 @@ def test_training_memory_is_reproducible_and_covers_adam_state():
 
 def test_growth_is_told_beside_the_theory():
     rows = scaling.measure(lengths=(4, 8, 16), widths=(8, 16, 32), seconds=0)
-    told = scaling.table(rows)
-    assert "| length | 16 | 3 |" in told
-    assert f"| width | {rows['exponents']['width']['seconds']:.2f} |" in told
+    result = scaling.table(rows)
+    assert "| length | 16 | 3 |" in result
+    assert f"| width | {rows['exponents']['width']['seconds']:.2f} |" in result
     assert rows["exponents"]["length"]["flops"] > 1

@@ -57,8 +57,10 @@ def compared(small):
 
     def result(name, seed=0, steps=80):
         if (name, seed, steps) not in results:
-            told = []
-            results[name, seed, steps] = compare(name, seed, steps, told.append) | {"told": told}
+            response = []
+            results[name, seed, steps] = compare(name, seed, steps, response.append) | {
+                "told": response
+            }
         return results[name, seed, steps]
 
     return result
@@ -212,11 +214,11 @@ def test_loud_embeddings_drown_the_sine_waves():
     right = reference_model(config)
     torch.manual_seed(0)
     wrong = buggy_model(config, BUGS["loud-embeddings"])
-    loudness = (
+    scale = (
         wrong.source_embedding.token_embedding.weight.std()
         / right.source_embedding.token_embedding.weight.std()
     ).detach()
-    assert float(loudness) == pytest.approx(config.d_model**0.5, rel=1e-5)
+    assert float(scale) == pytest.approx(config.d_model**0.5, rel=1e-5)
 
 
 def test_loud_embeddings_learn_worse(compared):
@@ -237,8 +239,8 @@ def test_free_running_is_what_counts_for_a_copy():
         reference_model(config.model).eval(),
         build_held_out_set(config.task.load(), 40, 1, 3),
     )
-    given, alone = bug_injection.exact_match(family, held_out)
-    assert given == alone  # for a decoder that cannot look ahead, both ways agree
+    inputs, alone = bug_injection.exact_match(family, held_out)
+    assert inputs == alone  # for a decoder that cannot look ahead, both ways agree
     assert isinstance(family, Transformer)
 
 

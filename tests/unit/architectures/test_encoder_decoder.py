@@ -65,9 +65,11 @@ def test_held_out_rows_teach_nothing_whatever_they_hold():
 
 def test_a_held_out_row_weighs_as_much_as_a_row_that_is_not_there():
     model, rows = family(), batch()
-    kept = rows.select(torch.tensor([0, 2, 3]))
-    torch.testing.assert_close(model.loss(rows), model.loss(kept))
-    torch.testing.assert_close(gradients(model, rows), gradients(model, kept), atol=1e-6, rtol=1e-5)
+    stored = rows.select(torch.tensor([0, 2, 3]))
+    torch.testing.assert_close(model.loss(rows), model.loss(stored))
+    torch.testing.assert_close(
+        gradients(model, rows), gradients(model, stored), atol=1e-6, rtol=1e-5
+    )
 
 
 def test_a_batch_of_held_out_rows_alone_has_a_loss_and_gradient_of_zero():
@@ -105,11 +107,11 @@ def test_one_batch_is_learned_by_heart(changes):
 
 
 def test_solves_equals_free_running_solve_row_by_row_at_every_age(ages):
-    asked = build_held_out_set(REVERSE, 600, 1, 5).batch
+    requested = build_held_out_set(REVERSE, 600, 1, 5).batch
     shares = []
     for model in ages.values():
-        right_B = (model.generate(asked.source_BS, 6) == asked.labels_BT).all(1)
-        assert torch.equal(model.is_exact_match(asked), right_B)
+        right_B = (model.generate(requested.source_BS, 6) == requested.labels_BT).all(1)
+        assert torch.equal(model.is_exact_match(requested), right_B)
         shares.append(right_B.float().mean().item())
     assert shares[0] == 0
     assert any(0.1 < share < 0.9 for share in shares)

@@ -25,7 +25,7 @@ COMPARISON = Comparison("tried", (COPY,), seconds=60, seeds=2, rates=(2e-3, 4e-3
 STEPS_AT = {2e-3: 60, 4e-3: 40, 1e-3: 90}
 
 
-def goes(config, beaten_at=None):
+def continues(config, beaten_at=None):
     """A run that takes as many steps as its learning rate says; in the sweep it ends when it is
     beaten.
     """
@@ -41,7 +41,7 @@ def goes(config, beaten_at=None):
 
 
 @pytest.fixture
-def asked(monkeypatch, tmp_path):
+def requested(monkeypatch, tmp_path):
     """Every run that is trained, as it was asked for; results go elsewhere."""
     runs = []
 
@@ -56,18 +56,18 @@ def asked(monkeypatch, tmp_path):
                     beaten_at,
                 )
             )
-        return goes(config, beaten_at)
+        return continues(config, beaten_at)
 
     monkeypatch.setattr(accuracy_vs_references, "train_until", fake)
     monkeypatch.setattr(_results, "RESULTS_DIR", tmp_path)
     return runs
 
 
-def test_a_sweep_ends_what_cannot_win_and_the_best_goes_on_with_every_seed(asked):
+def test_a_sweep_ends_what_cannot_win_and_the_best_goes_on_with_every_seed(requested):
     rows = COMPARISON.measure()
-    sweep = [run[2:] for run in asked if run[0] == BART and run[1] == SWEEP_SEED]
+    sweep = [run[2:] for run in requested if run[0] == BART and run[1] == SWEEP_SEED]
     assert sweep == [(2e-3, 80, None), (4e-3, 80, 60), (1e-3, 80, 40), (4e-3, 160, 40)]
-    assert [run[:4] for run in asked if run[1] == 1] == [
+    assert [run[:4] for run in requested if run[1] == 1] == [
         (OURS, 1, 3e-3, 800),
         *((peer, 1, 4e-3, 160) for peer in REFERENCES),
     ]
@@ -76,7 +76,7 @@ def test_a_sweep_ends_what_cannot_win_and_the_best_goes_on_with_every_seed(asked
     assert "| 3.00 (3.00 to 3.00) |" in line  # ours takes ten steps, this takes thirty
 
 
-def test_the_table_quotes_no_ratio_between_different_dropouts(asked):
+def test_the_table_quotes_no_ratio_between_different_dropouts(requested):
     line = next(
         line
         for line in COMPARISON.table(COMPARISON.measure()).splitlines()
@@ -86,9 +86,9 @@ def test_the_table_quotes_no_ratio_between_different_dropouts(asked):
     assert CANDIDATES[TUTORIAL].changes["dropout"] == 0.1
 
 
-def test_an_interrupted_measurement_goes_on_where_it_was(asked, monkeypatch):
+def test_an_interrupted_measurement_goes_on_where_it_was(requested, monkeypatch):
     def tired(name, config, seconds, beaten_at=None):
-        if len(asked) == 7:
+        if len(requested) == 7:
             raise KeyboardInterrupt
         return fake(name, config, seconds, beaten_at)
 
@@ -104,18 +104,18 @@ def test_an_interrupted_measurement_goes_on_where_it_was(asked, monkeypatch):
     rows = COMPARISON.measure()
     assert (
         len(rows["runs"])
-        == len(asked)
-        == len(set(asked))
+        == len(requested)
+        == len(set(requested))
         == 4 * len(REFERENCES) + 2 * (1 + len(REFERENCES))
     )
 
 
-def test_what_was_measured_on_other_terms_is_not_gone_on_with(asked):
+def test_what_was_measured_on_other_terms_is_not_gone_on_with(requested):
     COMPARISON.measure()
-    trained_once = len(asked)
+    trained_once = len(requested)
     other = Comparison("tried", (COPY,), seconds=61, seeds=2, rates=COMPARISON.rates, budget=100)
     other.measure()
-    assert len(asked) == 2 * trained_once
+    assert len(requested) == 2 * trained_once
     _results.save_results("tried", other.measure())  # finished: the next one begins anew
     assert _results.load_unfinished("tried") is None
 

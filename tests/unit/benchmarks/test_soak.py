@@ -64,18 +64,18 @@ def run_folder(tmp_path):
 
 
 def test_what_is_whole_counts_as_whole(run_folder):
-    told = load_soak.check([run_folder])
-    assert (told["points"], told["points_missing"], told["points_twice"]) == (3, 0, 0)
-    assert (told["checkpoints"], told["checkpoints_unreadable"]) == (1, 0)
+    result = load_soak.check([run_folder])
+    assert (result["points"], result["points_missing"], result["points_twice"]) == (3, 0, 0)
+    assert (result["checkpoints"], result["checkpoints_unreadable"]) == (1, 0)
 
 
 def test_a_lost_point_and_a_damaged_checkpoint_count(run_folder):
     lines = (run_folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     (run_folder / "metrics.jsonl").write_text(lines[0] + lines[2])
     (run_folder / "checkpoints" / "0000003" / "model.safetensors").write_bytes(b"half of it")
-    told = load_soak.check([run_folder])
-    assert (told["points"], told["points_missing"]) == (2, 1)
-    assert told["checkpoints_unreadable"] == 1
+    result = load_soak.check([run_folder])
+    assert (result["points"], result["points_missing"]) == (2, 1)
+    assert result["checkpoints_unreadable"] == 1
 
 
 def test_session_counts_duplicate_steps_and_only_live_server_errors():
@@ -133,8 +133,8 @@ def test_fault_by_fault_the_table_tells_what_was_survived():
         "tracebacks": 0,
         "exit_codes": {"0": 1},
     }
-    told = load_soak.table(rows)
-    assert "| a worker hangs | 2 | 1 | 2, 2 | 3 |" in told
-    assert "| in all | 2 | 1 | | 3 | 20 | 30 | 30 | 1 |" in told
-    assert "Errors: 500: 1." in told
-    assert "No disk could be mounted here" in told
+    result = load_soak.table(rows)
+    assert "| a worker hangs | 2 | 1 | 2, 2 | 3 |" in result
+    assert "| in all | 2 | 1 | | 3 | 20 | 30 | 30 | 1 |" in result
+    assert "Errors: 500: 1." in result
+    assert "No disk could be mounted here" in result

@@ -101,8 +101,8 @@ def test_a_loaded_model_has_the_same_bits_and_gives_the_same_scores(pristine, tr
         torch.equal(weight, trainer.model.state_dict()[name])
         for name, weight in family.state_dict().items()
     )
-    asked = build_held_out_set(trainer.task, 50, 1, 5)
-    assert evaluate(family, asked) == evaluate(trainer.model, asked)
+    requested = build_held_out_set(trainer.task, 50, 1, 5)
+    assert evaluate(family, requested) == evaluate(trainer.model, requested)
 
 
 @pytest.mark.parametrize(
@@ -191,11 +191,11 @@ def test_changes_on_the_way_come_back_those_that_are_still_to_come_too(tiny, tmp
     resumed, _ = resume_trainer(tmp_path / "x")
     assert resumed.changes == trainer.changes
     assert resumed.config == tiny
-    told = list(resumed)
-    assert [each.learning_rate for each in told] == pytest.approx(
+    result = list(resumed)
+    assert [each.learning_rate for each in result] == pytest.approx(
         [0.01 * step / 20 for step in range(3, 9)]
     )
-    assert told[-1].step == 8
+    assert result[-1].step == 8
 
 
 def test_a_setting_given_anew_counts_and_what_had_changed_of_it_does_not(tiny, tmp_path):

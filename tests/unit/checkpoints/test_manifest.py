@@ -86,10 +86,10 @@ def test_a_folder_without_config_json_is_no_checkpoint(tmp_path):
     assert "is not a checkpoint: it has no config.json" in refusal(tmp_path / "file")
 
 
-@pytest.mark.parametrize("found", [0, 3, "1", True, None, [1]])
-def test_another_schema_is_refused_with_both_versions(folder, found):
-    edit(folder, "schema_version", to=found)
-    assert f"has schema_version {found!r}; this version of the playground reads 1 to 2" in refusal(
+@pytest.mark.parametrize("actual", [0, 3, "1", True, None, [1]])
+def test_another_schema_is_refused_with_both_versions(folder, actual):
+    edit(folder, "schema_version", to=actual)
+    assert f"has schema_version {actual!r}; this version of the playground reads 1 to 2" in refusal(
         folder
     )
 

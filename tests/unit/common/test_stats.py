@@ -41,8 +41,8 @@ def test_of_nothing_there_is_no_spread():
 
 
 def test_what_was_not_over_is_longer_than_everything_that_was():
-    told = censored_summary([120, None, 80])
-    assert (told["n"], told["reached"], told["low"], told["median"], told["high"]) == (
+    result = censored_summary([120, None, 80])
+    assert (result["n"], result["reached"], result["low"], result["median"], result["high"]) == (
         3,
         2,
         80,
@@ -119,7 +119,7 @@ def test_the_rank_test_agrees_with_published_values():
 
 
 @pytest.mark.parametrize(
-    ("share", "said"),
+    ("share", "message"),
     [
         (1, "100 %"),
         (1 - 1e-12, "100 %"),
@@ -130,8 +130,8 @@ def test_the_rank_test_agrees_with_published_values():
         (0, "0 %"),
     ],
 )
-def test_a_share_that_falls_short_of_all_is_not_called_all(share, said):
-    assert format_percent(share) == said
+def test_a_share_that_falls_short_of_all_is_not_called_all(share, message):
+    assert format_percent(share) == message
 
 
 def test_a_share_is_rounded_down():

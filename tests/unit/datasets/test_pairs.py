@@ -51,7 +51,7 @@ def numbers(n=400, length=3):
 
 
 @pytest.fixture
-def kept(tmp_path, monkeypatch):
+def stored(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     rows = rows_of(numbers())
     store(rows)
@@ -200,11 +200,11 @@ def test_duplicates_and_contradictions_are_told_with_their_lines():
         2,
         (102, 103),
     )
-    told = " ".join(rows.summary())
-    assert "1 pair was a duplicate and was left out" in told
+    result = " ".join(rows.summary())
+    assert "1 pair was a duplicate and was left out" in result
     assert (
         "2 pairs had another target than an earlier pair with the same source (line 102, 103); the "
-        "first target is used" in told
+        "first target is used" in result
     )
     assert rows.preview(2)[1] == (["zero", "zero", "one"], ["1", "0", "0"])
 
@@ -217,8 +217,8 @@ def test_the_content_is_that_of_the_rows_and_not_of_the_file():
     assert rows.sha256 != rows_of([(a, b.replace("9", "N")) for a, b in numbers()]).sha256
 
 
-def test_the_file_is_one_that_safetensors_reads(kept):
-    path = datasets_dir() / kept.sha256 / "rows.safetensors"
+def test_the_file_is_one_that_safetensors_reads(stored):
+    path = datasets_dir() / stored.sha256 / "rows.safetensors"
     with safetensors.safe_open(path, "pt") as file:
         assert {name: len(file.get_tensor(name)) for name in list(file.keys())} == {
             "source": 1200,
@@ -230,7 +230,7 @@ def test_the_file_is_one_that_safetensors_reads(kept):
     assert (about["rows"], about["longest_source"], about["vocabulary"]) == (
         400,
         3,
-        list(kept.vocabulary),
+        list(stored.vocabulary),
     )
     assert struct.unpack("<Q", path.read_bytes()[:8])[0] % 8 == 0
 
@@ -250,9 +250,9 @@ def test_reading_rows_and_their_settings_loads_no_torch():
 # The task
 
 
-def test_every_row_is_answered_as_it_says_and_no_other(kept):
-    task = task_of(kept)
-    for source, target in kept.preview(400):
+def test_every_row_is_answered_as_it_says_and_no_other(stored):
+    task = task_of(stored)
+    for source, target in stored.preview(400):
         assert (
             task.vocabulary.decode(task.target_for(task.vocabulary.encode(" ".join(source))))
             == target
@@ -267,24 +267,29 @@ def test_every_row_is_answered_as_it_says_and_no_other(kept):
     assert task.example_source() == "zero zero zero"
 
 
-def test_training_rows_come_about_equally_often_and_none_of_them_is_asked(kept):
-    task = task_of(kept)
+def test_training_rows_come_about_equally_often_and_none_of_them_is_asked(stored):
+    task = task_of(stored)
     batch = sample_training_batch(task, 40_000, 3, 3, torch.Generator().manual_seed(0))
     seen = {tuple(row): 0 for row in batch.source_BS.tolist()}
     for row in batch.source_BS.tolist():
         seen[tuple(row)] += 1
-    asked = build_held_out_set(task, 1000, 3, 3)
-    held = {tuple(row) for row in asked.batch.source_BS.tolist()}
+    requested = build_held_out_set(task, 1000, 3, 3)
+    held = {tuple(row) for row in requested.batch.source_BS.tolist()}
     assert batch.loss_weight_B.min() == 1
     assert not held & set(seen)
-    assert len(held) == len(asked.lengths_B) == asked.num_available[3] == kept.count_held_out()
+    assert (
+        len(held)
+        == len(requested.lengths_B)
+        == requested.num_available[3]
+        == stored.count_held_out()
+    )
     assert len(held) + len(seen) == 400
     assert min(seen.values()) > 60
     for source, target in zip(
-        asked.batch.source_BS.tolist(), asked.batch.labels_BT.tolist(), strict=True
+        requested.batch.source_BS.tolist(), requested.batch.labels_BT.tolist(), strict=True
     ):
         words = task.vocabulary.decode(source)
-        assert (words, task.vocabulary.decode(target)) in kept.preview(400)
+        assert (words, task.vocabulary.decode(target)) in stored.preview(400)
         assert target[3] == EOS
     again = sample_training_batch(task, 40_000, 3, 3, torch.Generator().manual_seed(0))
     assert torch.equal(again.target_BT, batch.target_BT)
@@ -307,9 +312,9 @@ def test_rows_of_other_lengths_are_left_out_and_too_few_are_refused(tmp_path, mo
         run.task.load().check_lengths(1, 1)
 
 
-def test_rows_that_are_not_here_are_named_with_the_way_to_bring_them(kept, tmp_path, monkeypatch):
+def test_rows_that_are_not_here_are_named_with_the_way_to_bring_them(stored, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "elsewhere"))
-    task = task_of(kept)
+    task = task_of(stored)
     assert task.vocabulary.encode("nine 9") == [
         task.vocabulary.token_ids["nine"],
         task.vocabulary.token_ids["9"],
@@ -317,17 +322,17 @@ def test_rows_that_are_not_here_are_named_with_the_way_to_bring_them(kept, tmp_p
     assert task.target_for([3, 4]) is None
     with pytest.raises(
         DatasetNotFoundError,
-        match=rf"{kept.sha256[:12]}…\) is not stored here; add it with `python -m playground rows "
-        r"FILE`",
+        match=rf"{stored.sha256[:12]}…\) is not stored here; add it with `python -m playground "
+        r"rows FILE`",
     ):
         task.check_lengths(3, 3)
-    store(kept)
+    store(stored)
     task.check_lengths(3, 3)
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed", "grown", "no tensors"])
-def test_rows_that_are_not_what_was_kept_are_refused(kept, harm):
-    path = datasets_dir() / kept.sha256 / "rows.safetensors"
+def test_rows_that_are_not_what_was_kept_are_refused(stored, harm):
+    path = datasets_dir() / stored.sha256 / "rows.safetensors"
     data = path.read_bytes()
     path.write_bytes(
         {
@@ -338,9 +343,9 @@ def test_rows_that_are_not_what_was_kept_are_refused(kept, harm):
         }[harm]
     )
     with pytest.raises(DatasetError, match=r"is damaged .* add the dataset again"):
-        task_of(kept).check_lengths(3, 3)
-    store(kept)  # mends it
-    task_of(kept).check_lengths(3, 3)
+        task_of(stored).check_lengths(3, 3)
+    store(stored)  # mends it
+    task_of(stored).check_lengths(3, 3)
 
 
 @pytest.mark.parametrize(

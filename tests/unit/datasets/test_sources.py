@@ -67,7 +67,7 @@ def test_text_csv_and_files_of_the_same_rows_are_the_same_rows(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("table", "columns", "says"),
+    ("table", "columns", "expected_message"),
     [
         ("a,b,c\n1,2,3\n", [], "there are 3 columns \\(a, b, c\\); name the two"),
         ("a,b,c\n1,2,3\n", ["a", "d"], "columns are a, d; name two of a, b, c"),
@@ -88,13 +88,13 @@ def test_text_csv_and_files_of_the_same_rows_are_the_same_rows(tmp_path):
         ),
     ],
 )
-def test_a_table_that_cannot_be_taken_says_why(table, columns, says):
-    with pytest.raises(DatasetError, match=says):
+def test_a_table_that_cannot_be_taken_says_why(table, columns, expected_message):
+    with pytest.raises(DatasetError, match=expected_message):
         from_csv(table, columns)
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "expected_message"),
     [
         (b"\xff\xfea\x00\t\x00b\x00", "UTF-16 text; save it as UTF-8"),
         (b"a\tb\nc\td\n\xe9\tx\n", "line 3 is not UTF-8 text \\(byte 0xe9\\)"),
@@ -106,8 +106,8 @@ def test_a_table_that_cannot_be_taken_says_why(table, columns, says):
     ],
     ids=["utf-16", "latin-1", "nul", "zip", "large", "bidi", "empty"],
 )
-def test_bytes_that_cannot_be_taken_say_why(data, says):
-    with pytest.raises(DatasetError, match=says):
+def test_bytes_that_cannot_be_taken_say_why(data, expected_message):
+    with pytest.raises(DatasetError, match=expected_message):
         from_bytes(data, "rows.tsv")
 
 
@@ -257,7 +257,7 @@ def test_a_function_is_asked_once_and_its_answers_become_rows(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "expected_message"),
     [
         ("def answer(symbols):\n    return symbols[5]\n", "failed on .*IndexError"),
         (
@@ -274,8 +274,8 @@ def test_a_function_is_asked_once_and_its_answers_become_rows(tmp_path):
         ("def other(symbols):\n    return symbols\n", "has no function answer"),
     ],
 )
-def test_a_function_that_is_no_task_says_why(tmp_path, body, says):
-    with pytest.raises(DatasetError, match=says):
+def test_a_function_that_is_no_task_says_why(tmp_path, body, expected_message):
+    with pytest.raises(DatasetError, match=expected_message):
         from_function(function(tmp_path, body), max_length=3, n=200)
 
 

@@ -154,9 +154,9 @@ def test_many_sequences_at_a_time_or_few_give_the_same_scores(mixed, monkeypatch
     ablation = Ablation(mixed, 100)
     together = ablation.baseline
     monkeypatch.setattr(type(mixed.transformer.config), "max_batch_size", lambda config, width: 7)
-    apart = Ablation(mixed, 100).baseline
-    assert apart.exact_match == together.exact_match
-    assert apart.log_prob == pytest.approx(together.log_prob, abs=1e-6)
+    separate = Ablation(mixed, 100).baseline
+    assert separate.exact_match == together.exact_match
+    assert separate.log_prob == pytest.approx(together.log_prob, abs=1e-6)
 
 
 def test_the_answer_without_a_head_is_what_the_model_then_writes(handmade):

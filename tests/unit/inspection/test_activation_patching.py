@@ -33,10 +33,10 @@ def test_the_share_is_of_the_way_back_to_the_logit_difference_before(one_head):
         "5",
         3,
     )
-    given_BT = one_head.encode_text("2718").decoder_input_BT
+    input_BT = one_head.encode_text("2718").decoder_input_BT
 
     def difference(text):
-        logits_V = family(one_head.encode_text(text).source_BS, given_BT)[0, 3].detach()
+        logits_V = family(one_head.encode_text(text).source_BS, input_BT)[0, 3].detach()
         return float(logits_V[patching.clean_token] - logits_V[patching.corrupted_token])
 
     assert patching.clean_logit_diff == pytest.approx(difference("2718"))
@@ -45,7 +45,7 @@ def test_the_share_is_of_the_way_back_to_the_logit_difference_before(one_head):
     cross = Component("cross", 0, 0)
     mixes = []
     handle = family.decoder_layers[0].cross_attn.out_proj.register_forward_pre_hook(
-        lambda module, given: mixes.append(given[0])
+        lambda module, inputs: mixes.append(inputs[0])
     )
     difference("2718")
     handle.remove()
@@ -60,7 +60,7 @@ def test_the_share_is_of_the_way_back_to_the_logit_difference_before(one_head):
 
 
 @pytest.mark.parametrize(
-    ("place", "symbol", "says"),
+    ("place", "symbol", "expected_message"),
     [
         (3, "7", "position is 3; this sequence has the positions 0 to 2"),
         (-1, "7", "position is -1"),
@@ -69,8 +69,8 @@ def test_the_share_is_of_the_way_back_to_the_logit_difference_before(one_head):
         (1, "23", "give one symbol of 0–9"),
     ],
 )
-def test_a_replacement_that_says_nothing_is_refused(mixed, place, symbol, says):
-    with pytest.raises(InspectionError, match=says):
+def test_a_replacement_that_says_nothing_is_refused(mixed, place, symbol, expected_message):
+    with pytest.raises(InspectionError, match=expected_message):
         patch_heads(mixed, "3 1 4", place, symbol)
 
 

@@ -13,7 +13,7 @@ from tests.support.handcrafted_models import random_model
 from tests.support.numpy_reference import reference_attention
 
 KINDS = ("encoder", "decoder", "cross")
-RECIPES = [
+VARIANTS = [
     {"norm_placement": "pre", "position_type": "learned"},
     {"norm_placement": "post", "position_type": "sinusoidal", "attention_bias": False},
     {
@@ -28,9 +28,9 @@ RECIPES = [
 ]
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_recorded_attention_is_what_follows_from_the_weights_by_hand(recipe):
-    subject = random_model(**recipe)
+@pytest.mark.parametrize("overrides", VARIANTS)
+def test_recorded_attention_is_what_follows_from_the_weights_by_hand(overrides):
+    subject = random_model(**overrides)
     batch = subject.held_out(8).batch  # of every length from 1 to 6, so padded
     assert (batch.source_BS == PAD).any()
     recording = record_teacher_forced(subject.transformer, batch)
@@ -69,9 +69,9 @@ def test_shipped_model_attention_matches_reference_computation(mixed):
         )
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_rows_sum_to_one_and_are_zero_exactly_where_one_cannot_look(recipe):
-    subject = random_model(**recipe)
+@pytest.mark.parametrize("overrides", VARIANTS)
+def test_rows_sum_to_one_and_are_zero_exactly_where_one_cannot_look(overrides):
+    subject = random_model(**overrides)
     batch = subject.held_out(8).batch
     free, _ = record_free_running(subject.transformer, batch.source_BS, 7)
     for recording in (record_teacher_forced(subject.transformer, batch), free):

@@ -53,13 +53,13 @@ def test_neighbours_are_ordered_by_the_cosine_of_the_learned_vectors():
     with torch.no_grad():
         table = subject.transformer.source_embedding.token_embedding.weight
         table[6], table[7] = 3 * table[5] + 1e-3, -table[5]  # 2, 3, 4
-    found = nearest_tokens(subject, "source", "2")
-    assert (found[0][0], found[-1][0]) == ("3", "4")
-    assert found[0][1] == pytest.approx(1, abs=1e-3)
-    assert found[-1][1] == pytest.approx(-1)
-    assert [s for _, s in found] == sorted((s for _, s in found), reverse=True)
-    assert len(found) == 11
-    assert {name for name, _ in found} == {"SOS", "EOS", *"013456789"}
+    actual = nearest_tokens(subject, "source", "2")
+    assert (actual[0][0], actual[-1][0]) == ("3", "4")
+    assert actual[0][1] == pytest.approx(1, abs=1e-3)
+    assert actual[-1][1] == pytest.approx(-1)
+    assert [s for _, s in actual] == sorted((s for _, s in actual), reverse=True)
+    assert len(actual) == 11
+    assert {name for name, _ in actual} == {"SOS", "EOS", *"013456789"}
 
 
 def test_the_map_keeps_what_lies_in_two_directions():

@@ -31,11 +31,11 @@ def scored(monkeypatch):
         subject = random_model(n_layers=1, n_heads=1, min_length=1, max_length=5)
         batch = subject.encode_text("31415")
         recording = record_teacher_forced(subject.transformer, batch)
-        said = dict(recording.attention_weights) | {kind: weights_QM[None, None, None]}
+        message = dict(recording.attention_weights) | {kind: weights_QM[None, None, None]}
         monkeypatch.setattr(
             heads_module,
             "record_teacher_forced",
-            lambda family, batch: dataclasses.replace(recording, attention_weights=said),
+            lambda family, batch: dataclasses.replace(recording, attention_weights=message),
         )
         return next(s for s in score_heads_on_batch(subject, batch) if s.head.kind == kind)
 

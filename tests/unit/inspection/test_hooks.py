@@ -71,9 +71,9 @@ def test_parts_of_models_of_other_parts_are_replaced_as_well(part):
         logits(subject.transformer, batch)
     with replace_outputs(subject.transformer, component_outputs(subject.transformer, calls)):
         assert torch.allclose(logits(subject.transformer, batch), plain_BTV, atol=1e-5)
-    found = mean_outputs(subject.transformer, batch)
-    assert list(found) == all_components(config)
-    with replace_outputs(subject.transformer, found):
+    actual = mean_outputs(subject.transformer, batch)
+    assert list(actual) == all_components(config)
+    with replace_outputs(subject.transformer, actual):
         assert logits(subject.transformer, batch).isfinite().all()
 
 
@@ -118,16 +118,16 @@ def test_position_replacements_match_step_by_step_decoding(side):
     part = next(part for part in all_components(family.config) if part.kind == side)
     values = {part: 3 * torch.randn(9, width, generator=torch.Generator().manual_seed(5))}
     with replace_outputs(family, values), torch.no_grad():
-        given_BT = torch.randint(
+        input_BT = torch.randint(
             3, 13, (len(batch.source_BS), 7), generator=torch.Generator().manual_seed(6)
         )
-        together_BTD = family.decode(given_BT, family.encode(batch.source_BS), batch.source_BS)
+        together_BTD = family.decode(input_BT, family.encode(batch.source_BS), batch.source_BS)
         keys, past = (
             family.project_memory(family.encode(batch.source_BS)),
             family.new_cache(len(batch.source_BS), 7),
         )
         steps = [
-            family.decode_step(given_BT[:, t : t + 1], keys, padding_mask(batch.source_BS), past)
+            family.decode_step(input_BT[:, t : t + 1], keys, padding_mask(batch.source_BS), past)
             for t in range(7)
         ]
     torch.testing.assert_close(torch.cat(steps, dim=1), together_BTD, atol=1e-5, rtol=1e-5)
@@ -136,9 +136,9 @@ def test_position_replacements_match_step_by_step_decoding(side):
 def test_mean_outputs_average_real_tokens_at_each_position():
     subject = random_model()
     family, batch = subject.transformer, subject.held_out(40).batch
-    found = mean_outputs(family, batch)
-    assert list(found) == all_components(family.config)
-    own = {part: [[] for _ in range(9)] for part in found}
+    actual = mean_outputs(family, batch)
+    assert list(actual) == all_components(family.config)
+    own = {part: [[] for _ in range(9)] for part in actual}
     for row in range(len(batch.source_BS)):  # one by one, without padding
         one = batch.select(torch.tensor([row]))
         n = int((one.source_BS != PAD).sum())
@@ -147,20 +147,20 @@ def test_mean_outputs_average_real_tokens_at_each_position():
         for part, output_BQX in component_outputs(family, calls).items():
             for q in range(n):
                 own[part][q].append(output_BQX[0, q].detach())
-    for part in list(found)[:-2]:
+    for part in list(actual)[:-2]:
         for q in range(7):
             torch.testing.assert_close(
-                found[part][q], torch.stack(own[part][q]).mean(0), atol=1e-5, rtol=1e-4
+                actual[part][q], torch.stack(own[part][q]).mean(0), atol=1e-5, rtol=1e-4
             )
         everywhere = torch.stack([x for rows in own[part] for x in rows]).mean(0)
         # held-out sequences have six symbols and EOS; the model has places for nine tokens
         for q in (7, 8):
-            torch.testing.assert_close(found[part][q], everywhere, atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(actual[part][q], everywhere, atol=1e-5, rtol=1e-4)
     for side, embedding in (
         ("source", family.source_embedding),
         ("target", family.target_embedding),
     ):
-        mean_PD = found[Component(f"{side} positions")]
+        mean_PD = actual[Component(f"{side} positions")]
         torch.testing.assert_close(
             mean_PD, embedding.position_embedding[:7].detach().mean(0).expand(9, 16)
         )
@@ -171,8 +171,8 @@ def test_means_of_many_sequences_at_a_time_or_few_are_the_same(monkeypatch):
     batch = subject.held_out(40).batch
     together = mean_outputs(subject.transformer, batch)
     monkeypatch.setattr(type(subject.transformer.config), "max_batch_size", lambda config, width: 7)
-    for part, apart_PX in mean_outputs(subject.transformer, batch).items():
-        torch.testing.assert_close(apart_PX, together[part], atol=1e-5, rtol=1e-5)
+    for part, separate_PX in mean_outputs(subject.transformer, batch).items():
+        torch.testing.assert_close(separate_PX, together[part], atol=1e-5, rtol=1e-5)
 
 
 def test_nothing_is_left_on_the_model_even_when_the_block_fails():
@@ -219,12 +219,12 @@ def test_components_are_named_as_people_count():
 
 
 def test_groups_hold_every_head_of_a_kind_in_a_layer_and_in_all(mixed, one_head):
-    found = component_groups(mixed.transformer.config)
-    assert found["cross-attention, layer 2"] == [Component("cross", 1, head) for head in range(4)]
-    assert found["decoder self-attention, every layer"] == all_heads(
+    actual = component_groups(mixed.transformer.config)
+    assert actual["cross-attention, layer 2"] == [Component("cross", 1, head) for head in range(4)]
+    assert actual["decoder self-attention, every layer"] == all_heads(
         mixed.transformer.config, "decoder"
     )
-    assert found["encoder feed-forward, every layer"] == [
+    assert actual["encoder feed-forward, every layer"] == [
         Component("encoder feed-forward", 0),
         Component("encoder feed-forward", 1),
     ]
@@ -263,7 +263,7 @@ def test_passes_respect_the_attention_score_limit_for_short_targets(measure):
     sizes = []
     family = subject.transformer
     family.encoder_layers[0].register_forward_pre_hook(
-        lambda module, given: sizes.append(given[0].shape[:2])
+        lambda module, inputs: sizes.append(inputs[0].shape[:2])
     )
     batch = subject.held_out(100).batch
     if measure == "heads":

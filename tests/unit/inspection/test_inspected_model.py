@@ -56,14 +56,14 @@ def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
 def test_other_architectures_have_attention_and_explain_other_views():
     config = RunConfig.from_flat({"architecture": "encoder-only"})
     subject = InspectedModel.from_model(config, build_model(config))
-    told = render_view(subject, "attention", {"text": "3 1 4", "kind": "cross"})
-    assert (told["kind"], told["kinds"], told["layers"], told["heads"]) == (
+    result = render_view(subject, "attention", {"text": "3 1 4", "kind": "cross"})
+    assert (result["kind"], result["kinds"], result["layers"], result["heads"]) == (
         "encoder",
         ["encoder"],
         2,
         4,
     )
-    assert told["rows"][:4] == ["3", "1", "4", "EOS"]
+    assert result["rows"][:4] == ["3", "1", "4", "EOS"]
     with pytest.raises(
         InspectionError,
         match="needs the encoder-decoder transformer from scratch; for the architecture 'Encoder "
@@ -71,8 +71,8 @@ def test_other_architectures_have_attention_and_explain_other_views():
     ):
         _ = subject.transformer
     for view in VIEWS:
-        told = render_view(subject, view, {"text": "3 1 4"})
-        assert "error" in told or view in ("attention", "sizes", "masks", "waves"), view
+        result = render_view(subject, view, {"text": "3 1 4"})
+        assert "error" in result or view in ("attention", "sizes", "masks", "waves"), view
 
 
 def test_unknown_target_is_replaced_by_the_generated_tokens(rowed):

@@ -126,14 +126,14 @@ def test_where_one_head_does_all_the_work_it_alone_speaks_for_the_symbol():
     subject = reversing_model()
     batch = subject.encode_text("31415")
     for position, (right, wrong) in enumerate([(8, 3), (4, 8), (7, 5), (4, 9), (6, 3), (2, 3)]):
-        found = {
+        actual = {
             part.component or part.name: part.logit
             for part in direct_logit_attribution(
                 subject.transformer, batch, position, right, baseline_token=wrong
             )
         }
-        assert found.pop(Component("cross", *REVERSING_HEAD)) > 10
-        assert all(abs(logit) < 0.01 for logit in found.values())
+        assert actual.pop(Component("cross", *REVERSING_HEAD)) > 10
+        assert all(abs(logit) < 0.01 for logit in actual.values())
 
 
 def test_a_part_that_says_nothing_contributes_nothing():
@@ -141,13 +141,13 @@ def test_a_part_that_says_nothing_contributes_nothing():
     layer = subject.transformer.decoder_layers[1]
     with torch.no_grad():
         layer.cross_attn.out_proj.weight[:, 8:12] = 0
-    found = {
+    actual = {
         part.component: part.logit
         for part in direct_logit_attribution(subject.transformer, subject.encode_text("314"), 2, 6)
         if part.component
     }
-    assert found.pop(Component("cross", 1, 2)) == 0
-    assert all(logit != 0 for logit in found.values())
+    assert actual.pop(Component("cross", 1, 2)) == 0
+    assert all(logit != 0 for logit in actual.values())
 
 
 def test_post_norm_attribution_is_rejected_with_alternatives():
@@ -160,11 +160,11 @@ def test_post_norm_attribution_is_rejected_with_alternatives():
 
 
 @pytest.mark.parametrize(
-    ("position", "token", "says"),
+    ("position", "token", "expected_message"),
     [(4, 5, "the positions 0 to 3"), (-1, 5, "position is -1"), (0, 13, "the tokens are 0 to 12")],
 )
-def test_a_position_or_token_that_there_is_not_is_refused(mixed, position, token, says):
-    with pytest.raises(InspectionError, match=says):
+def test_a_position_or_token_that_there_is_not_is_refused(mixed, position, token, expected_message):
+    with pytest.raises(InspectionError, match=expected_message):
         direct_logit_attribution(mixed.transformer, mixed.encode_text("314"), position, token)
     with pytest.raises(InspectionError, match="the batch has 2 sequences"):
         direct_logit_attribution(mixed.transformer, mixed.held_out(2).batch, 0, 5)

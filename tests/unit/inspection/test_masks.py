@@ -22,11 +22,11 @@ def test_the_look_ahead_mask_is_one_below_and_on_the_diagonal():
 
 
 def test_the_softmax_without_and_with_the_mask_is_the_published_one():
-    found = masked_softmax(TUTORIAL_EXAMPLE["scores"])
-    assert found.is_token == [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]
+    actual = masked_softmax(TUTORIAL_EXAMPLE["scores"])
+    assert actual.is_token == [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]
     for rows, published in (
-        (found.unmasked, TUTORIAL_EXAMPLE["plain"]),
-        (found.masked, TUTORIAL_EXAMPLE["masked"]),
+        (actual.unmasked, TUTORIAL_EXAMPLE["plain"]),
+        (actual.masked, TUTORIAL_EXAMPLE["masked"]),
     ):
         for row, expected in zip(rows, published, strict=True):
             assert row == pytest.approx(expected, abs=6e-5)  # published to four digits
@@ -38,7 +38,7 @@ def test_scores_may_be_negative():
 
 
 @pytest.mark.parametrize(
-    ("scores", "says"),
+    ("scores", "expected_message"),
     [
         ([], "type 1 to 64 rows"),
         ([[]], "type 1 to 64 rows"),
@@ -49,8 +49,8 @@ def test_scores_may_be_negative():
         ([[1, 2], [0, 0]], "only zeros"),
     ],
 )
-def test_scores_that_are_none_are_refused(scores, says):
-    with pytest.raises(InspectionError, match=says):
+def test_scores_that_are_none_are_refused(scores, expected_message):
+    with pytest.raises(InspectionError, match=expected_message):
         masked_softmax(scores)
 
 

@@ -123,10 +123,10 @@ def test_the_shape_table_is_that_of_the_model_at_hand():
 
 
 def test_the_quadratic_table():
-    found = [
+    actual = [
         (cost.length, cost.num_scores, cost.bytes, cost.published) for cost in attention_memory()
     ]
-    assert found == [
+    assert actual == [
         (512, 262_144, 1 * 2**20, "1 MB"),
         (2_048, 4_194_304, 16 * 2**20, "16 MB"),
         (8_192, 67_108_864, 256 * 2**20, "256 MB"),

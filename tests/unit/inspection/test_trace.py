@@ -14,7 +14,7 @@ from playground.models.feed_forward import FeedForward
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import NON_STANDARD_SETTINGS, random_model
 
-RECIPES = [
+VARIANTS = [
     {"norm_placement": "pre"},
     {"norm_placement": "post", "position_type": "sinusoidal", "attention_bias": False},
     {
@@ -68,10 +68,10 @@ def blocks(walk):
     }
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_the_stages_stand_in_the_order_in_which_the_model_computes_them(recipe):
-    subject, _, walk = trace_of(**recipe)
-    found = {block: [stage.name for stage in stages] for block, stages in blocks(walk).items()}
+@pytest.mark.parametrize("overrides", VARIANTS)
+def test_the_stages_stand_in_the_order_in_which_the_model_computes_them(overrides):
+    subject, _, walk = trace_of(**overrides)
+    actual = {block: [stage.name for stage in stages] for block, stages in blocks(walk).items()}
     config = subject.transformer.config
     pre, network, own = (
         config.norm_placement == "pre",
@@ -102,16 +102,16 @@ def test_the_stages_stand_in_the_order_in_which_the_model_computes_them(recipe):
         expected[f"decoder feed-forward, layer {i}"] = sublayer(network)
     expected |= {"decoder final norm": ["norm"]} if pre else {}
     expected |= {"output": ["logits", "probabilities"]}
-    assert found == expected
-    assert list(found) == list(expected)
+    assert actual == expected
+    assert list(actual) == list(expected)
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_every_stage_follows_from_the_stages_before_it(recipe):
+@pytest.mark.parametrize("overrides", VARIANTS)
+def test_every_stage_follows_from_the_stages_before_it(overrides):
     """Each formula applied to the tensors on show, sublayer by sublayer, gives the next tensor
     on show.
     """
-    subject, _, walk = trace_of(**recipe)
+    subject, _, walk = trace_of(**overrides)
     family, pre = subject.transformer, subject.transformer.config.norm_placement == "pre"
     close = {"atol": 1e-5, "rtol": 1e-5}
     x = memory = None
@@ -157,27 +157,27 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
             )
             around = family.get_submodule(f"{part.module_name}_residual")
             module = family.get_submodule(part.module_name)
-            given = tensor["norm"] if pre else x
+            inputs = tensor["norm"] if pre else x
             if pre:
                 torch.testing.assert_close(tensor["norm"], around.norm(x).detach(), **close)
             if "down projection" in tensor:
                 torch.testing.assert_close(
-                    tensor["up projection"], module.up_proj(given).detach(), **close
+                    tensor["up projection"], module.up_proj(inputs).detach(), **close
                 )
                 if "gate projection" in tensor:
                     inside = (
-                        torch.nn.functional.silu(module.gate_proj(given)) * tensor["up projection"]
+                        torch.nn.functional.silu(module.gate_proj(inputs)) * tensor["up projection"]
                     )
                 else:
                     inside = getattr(torch.nn.functional, family.config.activation)(
                         tensor["up projection"]
                     )
-                shown = tensor[NETWORK[family.config.activation][-2]]
-                torch.testing.assert_close(shown, inside.detach(), **close)
+                rendered = tensor[NETWORK[family.config.activation][-2]]
+                torch.testing.assert_close(rendered, inside.detach(), **close)
                 result = tensor["down projection"]
-                torch.testing.assert_close(result, module.down_proj(shown).detach(), **close)
+                torch.testing.assert_close(result, module.down_proj(rendered).detach(), **close)
             else:
-                key, value = module.project_kv((memory if part.kind == "cross" else given)[None])
+                key, value = module.project_kv((memory if part.kind == "cross" else inputs)[None])
                 sharing = family.config.n_heads // family.config.n_kv_heads_resolved
                 seen = tensor.get("rotated keys", tensor["keys"])
                 torch.testing.assert_close(
@@ -187,7 +187,7 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
                     tensor["values"], value[0].detach().repeat_interleave(sharing, 0), **close
                 )
                 queries = (
-                    module.q_proj(given).unflatten(-1, (family.config.n_heads, -1)).transpose(0, 1)
+                    module.q_proj(inputs).unflatten(-1, (family.config.n_heads, -1)).transpose(0, 1)
                 )
                 torch.testing.assert_close(tensor["queries"], queries.detach(), **close)
                 if "rotated queries" in tensor:
@@ -233,16 +233,16 @@ def map_networks(config):
     ]
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_trace_ends_at_model_logits_and_matches_recorded_attention(recipe):
-    subject, batch, walk = trace_of(**recipe)
+@pytest.mark.parametrize("overrides", VARIANTS)
+def test_trace_ends_at_model_logits_and_matches_recorded_attention(overrides):
+    subject, batch, walk = trace_of(**overrides)
     recording = record_teacher_forced(subject.transformer, batch)
     assert torch.equal(walk.stage("output", "logits").tensor, recording.logits_BTV[0])
     for kind, layer in itertools.product(
         ("encoder", "decoder", "cross"), range(subject.transformer.config.n_layers)
     ):
-        shown = walk.stage(Component(kind, layer).name, "softmax").tensor
-        assert torch.equal(shown, recording.attention_weights[kind][layer, 0])
+        rendered = walk.stage(Component(kind, layer).name, "softmax").tensor
+        assert torch.equal(rendered, recording.attention_weights[kind][layer, 0])
         assert torch.equal(
             walk.stage(Component(kind, layer).name, "mask").tensor, recording.attn_mask[kind][0]
         )
@@ -265,9 +265,9 @@ def test_shapes_are_told_in_letters_and_numbers():
         assert set(stage.shape) <= set(AXIS_NAMES)
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_every_stage_names_a_line_that_stands_in_the_source(recipe):
-    _, _, walk = trace_of(**recipe)
+@pytest.mark.parametrize("overrides", VARIANTS)
+def test_every_stage_names_a_line_that_stands_in_the_source(overrides):
+    _, _, walk = trace_of(**overrides)
     for stage in walk.stages:
         lines = (ROOT / stage.code.file).read_text(encoding="utf-8").splitlines()
         assert stage.code.file.startswith("playground/models/")

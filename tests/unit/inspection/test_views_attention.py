@@ -21,15 +21,17 @@ def subject():
     return load_inspected_model(ROOT / "checkpoints" / "reverse")
 
 
-def weights_of(told):
-    flat = np.frombuffer(base64.b64decode(told["weights"]), "<i2") / 1000
-    return flat.reshape(told["layers"], told["heads"], len(told["rows"]), len(told["columns"]))
+def weights_of(result):
+    flat = np.frombuffer(base64.b64decode(result["weights"]), "<i2") / 1000
+    return flat.reshape(
+        result["layers"], result["heads"], len(result["rows"]), len(result["columns"])
+    )
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 @pytest.mark.parametrize("mode", ["free-running", "teacher-forced"])
 def test_attention_is_what_was_recorded(subject, kind, mode):
-    told = render_view(subject, "attention", {"text": "3 1 4 1 5", "kind": kind, "mode": mode})
+    result = render_view(subject, "attention", {"text": "3 1 4 1 5", "kind": kind, "mode": mode})
     batch = subject.encode_text("3 1 4 1 5")
     max_tokens = subject.max_new_tokens(batch)
     recording = (
@@ -38,13 +40,13 @@ def test_attention_is_what_was_recorded(subject, kind, mode):
         else record_free_running(subject.transformer, batch.source_BS, max_tokens)[0]
     )
     np.testing.assert_allclose(
-        weights_of(told), recording.attention_weights[kind][:, 0].numpy(), atol=5.1e-4
+        weights_of(result), recording.attention_weights[kind][:, 0].numpy(), atol=5.1e-4
     )
-    assert told["possible"] == recording.attn_mask[kind][0].int().tolist()
-    assert told["rows"] == (
+    assert result["possible"] == recording.attn_mask[kind][0].int().tolist()
+    assert result["rows"] == (
         ["3", "1", "4", "1", "5", "EOS"] if kind == "encoder" else ["5", "1", "4", "1", "3", "EOS"]
     )
-    assert told["note"] == ""
+    assert result["note"] == ""
 
 
 def test_a_longer_sequence_than_it_was_trained_on_is_said(subject):
@@ -55,15 +57,17 @@ def test_a_longer_sequence_than_it_was_trained_on_is_said(subject):
 
 
 def test_steps_are_the_answer_with_its_probabilities(subject):
-    told = render_view(subject, "steps", {"text": "3 1 4"})
-    assert [step["chosen"] for step in told["steps"]] == ["4", "1", "3", "EOS"] == told["written"]
-    assert [step["prefix"] for step in told["steps"]] == [
+    result = render_view(subject, "steps", {"text": "3 1 4"})
+    assert (
+        [step["chosen"] for step in result["steps"]] == ["4", "1", "3", "EOS"] == result["written"]
+    )
+    assert [step["prefix"] for step in result["steps"]] == [
         ["SOS"],
         ["SOS", "4"],
         ["SOS", "4", "1"],
         ["SOS", "4", "1", "3"],
     ]
-    for step in told["steps"]:
+    for step in result["steps"]:
         assert step["candidates"][0][0] == step["chosen"]
         assert len(step["candidates"]) == 5
         assert np.shape(step["cross"]) == (8, 4)
@@ -72,8 +76,8 @@ def test_steps_are_the_answer_with_its_probabilities(subject):
 
 def test_drawn_steps_follow_their_seed(subject):
     def drawn(seed):
-        asked = {"text": "3 1 4 1 5", "mode": "sampled", "temperature": 5.0, "seed": seed}
-        return [step["chosen"] for step in render_view(subject, "steps", asked)["steps"]]
+        requested = {"text": "3 1 4 1 5", "mode": "sampled", "temperature": 5.0, "seed": seed}
+        return [step["chosen"] for step in render_view(subject, "steps", requested)["steps"]]
 
     assert drawn(1) == drawn(1)
     assert len({tuple(drawn(seed)) for seed in range(4)}) > 1
@@ -82,33 +86,33 @@ def test_drawn_steps_follow_their_seed(subject):
 @pytest.mark.parametrize("view", ["attention", "steps"])
 def test_the_right_answer_that_is_given_is_not_taken_for_the_models_own(view):
     untrained = random_model()
-    own, given = (
+    own, inputs = (
         render_view(untrained, view, {"text": "3 1 4", "mode": mode})
         for mode in ("free-running", "teacher-forced")
     )
-    assert given["written"] == own["written"] != given["answer"] == ["4", "1", "3", "EOS"]
-    at = given["rows"] if view == "attention" else [step["chosen"] for step in given["steps"]]
-    assert at == given["answer"]
+    assert inputs["written"] == own["written"] != inputs["answer"] == ["4", "1", "3", "EOS"]
+    at = inputs["rows"] if view == "attention" else [step["chosen"] for step in inputs["steps"]]
+    assert at == inputs["answer"]
 
 
 @pytest.mark.parametrize("family", ["torch-transformer", "decoder-only", "bert"])
 def test_nor_is_it_of_another_family(family):
     config = RunConfig.from_flat({"architecture": family})
     untrained = InspectedModel.from_model(config, build_model(config))
-    own, given = (
+    own, inputs = (
         render_view(untrained, "attention", {"text": "3 1 4", "mode": mode})
         for mode in ("free-running", "teacher-forced")
     )
-    assert given["written"] == own["written"] != given["answer"] == ["4", "1", "3", "EOS"]
-    assert given["architecture"] == family  # the page's caption goes by it
+    assert inputs["written"] == own["written"] != inputs["answer"] == ["4", "1", "3", "EOS"]
+    assert inputs["architecture"] == family  # the page's caption goes by it
 
 
 def test_whether_an_answer_is_right_is_not_said_where_nobody_knows(rowed):
     for view in ("attention", "steps", "lens", "away-answer", "walk", "sizes", "symbols"):
-        told = render_view(rowed, view, {"text": "b a"})
-        assert told["answer"] is None, view
-        assert told["written"], view
-        assert "the target is unknown" in told["note"], view
+        result = render_view(rowed, view, {"text": "b a"})
+        assert result["answer"] is None, view
+        assert result["written"], view
+        assert "the target is unknown" in result["note"], view
     assert {step["right"] for step in render_view(rowed, "steps", {"text": "b a"})["steps"]} == {
         None
     }

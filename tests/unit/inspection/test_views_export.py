@@ -27,19 +27,19 @@ OF_TRAINING = {"loss", "exact-match-by-length"}  # they need a run, not a sequen
 @pytest.fixture(scope="module")
 def reported(mixed, tmp_path_factory):
     """A report of the shipped model with two files of earlier weights."""
-    said, history = [], {}
+    message, history = [], {}
     for step in (0, 200):
         history[step] = tmp_path_factory.mktemp("history") / f"{step}.safetensors"
         history[step].write_bytes(serialize_tensors(weights_by_name(mixed.transformer)))
-    return build_report(mixed, "3 1 4 1 5", n=40, history=history, progress=said.append), said
+    return build_report(mixed, "3 1 4 1 5", n=40, history=history, progress=message.append), message
 
 
 def test_everything_has_a_figure_and_fits_into_json(reported):
-    found, said = reported
-    assert set(found) == set(FIGURES) - OF_TRAINING
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert any("40 held-out sequences" in sentence for sentence in said)
-    for table in (data for data in found.values() if isinstance(data, list)):
+    actual, message = reported
+    assert set(actual) == set(FIGURES) - OF_TRAINING
+    assert json.loads(json.dumps(actual, allow_nan=False)) == actual
+    assert any("40 held-out sequences" in sentence for sentence in message)
+    for table in (data for data in actual.values() if isinstance(data, list)):
         assert len({tuple(row) for row in table}) == 1  # the same columns in every row
 
 
@@ -50,12 +50,12 @@ def test_a_report_generates_the_answer_once(one_head, monkeypatch):
         "generate",
         lambda *args, **more: calls.append(args) or generate(*args, **more),
     )
-    found = build_report(one_head, "3 1 4", n=8)
+    actual = build_report(one_head, "3 1 4", n=8)
     assert len(calls) == 1
-    assert [step["next"] for step in found["cross-attention-by-step"]["steps"]] == found[
+    assert [step["next"] for step in actual["cross-attention-by-step"]["steps"]] == actual[
         "cross-attention"
     ]["rows"]
-    assert found["head"]["rows"] == found[f"{found['head']['kind']}-attention"]["rows"]
+    assert actual["head"]["rows"] == actual[f"{actual['head']['kind']}-attention"]["rows"]
 
 
 def test_the_attention_is_that_of_the_models_own_answer(mixed):
@@ -63,37 +63,37 @@ def test_the_attention_is_that_of_the_models_own_answer(mixed):
     attention_recording, _ = record_free_running(
         mixed.transformer, batch.source_BS, mixed.max_new_tokens(batch)
     )
-    found = attention(mixed, batch)
-    for kind, data in found.items():
-        shown = torch.tensor(data["weights"])
+    actual = attention(mixed, batch)
+    for kind, data in actual.items():
+        rendered = torch.tensor(data["weights"])
         torch.testing.assert_close(
-            shown, attention_recording.attention_weights[kind][:, 0], atol=1e-6, rtol=0
+            rendered, attention_recording.attention_weights[kind][:, 0], atol=1e-6, rtol=0
         )
         assert data["possible"] == attention_recording.attn_mask[kind][0].tolist()
-        assert shown.shape[2:] == (len(data["rows"]), len(data["columns"]))
-    assert (found["encoder"]["rows"], found["cross"]["columns"]) == (
+        assert rendered.shape[2:] == (len(data["rows"]), len(data["columns"]))
+    assert (actual["encoder"]["rows"], actual["cross"]["columns"]) == (
         ["3", "1", "4", "EOS"],
         ["3", "1", "4", "EOS"],
     )
-    assert (found["decoder"]["rows"], found["decoder"]["columns"]) == (
+    assert (actual["decoder"]["rows"], actual["decoder"]["columns"]) == (
         ["4", "1", "3", "EOS"],
         ["SOS", "4", "1", "3"],
     )
     one = single_head(mixed, batch, Component("cross", 1, 2))
-    assert one["weights"] == found["cross"]["weights"][1][2]
+    assert one["weights"] == actual["cross"]["weights"][1][2]
     assert one["title"] == "cross-attention, layer 2, head 3"
 
 
 def test_stepwise_attention_has_prefix_next_token_and_target(mixed):
-    found = cross_attention_by_step(mixed, mixed.encode_text("3 1"))
-    assert [(step["written"], step["next"], step["right"]) for step in found["steps"]] == [
+    actual = cross_attention_by_step(mixed, mixed.encode_text("3 1"))
+    assert [(step["written"], step["next"], step["right"]) for step in actual["steps"]] == [
         (["SOS"], "1", "1"),
         (["SOS", "1"], "3", "3"),
         (["SOS", "1", "3"], "EOS", "EOS"),
     ]
-    assert found["heads"][5] == "layer 2, head 2"
+    assert actual["heads"][5] == "layer 2, head 2"
     whole = attention(mixed, mixed.encode_text("3 1"))["cross"]["weights"]
-    for t, step in enumerate(found["steps"]):
+    for t, step in enumerate(actual["steps"]):
         assert step["candidates"][0][0] == step["next"]
         assert len(step["candidates"]) == 5
         assert step["weights"] == [
@@ -102,16 +102,16 @@ def test_stepwise_attention_has_prefix_next_token_and_target(mixed):
 
 
 def test_the_lens_names_the_likeliest_symbol_of_each_layer(mixed):
-    found = lens_table(mixed, mixed.encode_text("3 1 4"))
-    assert (found["layers"], found["columns"]) == (
+    actual = lens_table(mixed, mixed.encode_text("3 1 4"))
+    assert (actual["layers"], actual["columns"]) == (
         ["embedding", "layer 1", "layer 2"],
         ["4", "1", "3", "EOS"],
     )
-    assert found["symbols"][-1] == found["columns"]
-    assert found["probability"][-1] == found["right"][-1]
+    assert actual["symbols"][-1] == actual["columns"]
+    assert actual["probability"][-1] == actual["right"][-1]
     assert all(
         p >= q
-        for row, right in zip(found["probability"], found["right"], strict=True)
+        for row, right in zip(actual["probability"], actual["right"], strict=True)
         for p, q in zip(row, right, strict=True)
     )
 
@@ -136,15 +136,15 @@ def test_a_model_that_adds_no_positions_has_no_picture_of_them():
 
 def test_positions_are_the_models_as_far_as_its_sequences_reach():
     subject = random_model()  # six symbols; places for nine tokens
-    found = positions(subject)
-    assert found["kind"] == "learned"
+    actual = positions(subject)
+    assert actual["kind"] == "learned"
     torch.testing.assert_close(
-        torch.tensor(found["source"]),
+        torch.tensor(actual["source"]),
         subject.transformer.source_embedding.position_embedding[:7].detach(),
         atol=1e-6,
         rtol=0,
     )
-    assert len(found["target"]) == 7
+    assert len(actual["target"]) == 7
     waves = sinusoidal_table(200, 64, (0, 14))
     assert (len(waves["matrix"]), len(waves["matrix"][0])) == (200, 64)
     assert [(wave["dimension"], round(wave["wavelength"], 1)) for wave in waves["waves"]] == [
@@ -155,22 +155,22 @@ def test_positions_are_the_models_as_far_as_its_sequences_reach():
 
 def test_a_post_norm_model_has_a_report_without_contributions():
     subject = random_model(norm_placement="post", position_type="sinusoidal")
-    found = build_report(subject, "3 1 4", n=20)
-    assert set(FIGURES) - set(found) == {"contributions", "heads-over-training"} | OF_TRAINING
+    actual = build_report(subject, "3 1 4", n=20)
+    assert set(FIGURES) - set(actual) == {"contributions", "heads-over-training"} | OF_TRAINING
 
 
 def test_a_sequence_that_cannot_be_read_is_refused_before_anything_is_done(mixed):
-    said = []
+    message = []
     with pytest.raises(InspectionError, match="positions for 10"):
-        build_report(mixed, "12345678901", progress=said.append)
-    assert said == []
+        build_report(mixed, "12345678901", progress=message.append)
+    assert message == []
 
 
 def test_nothing_is_called_right_where_nobody_knows_it(rowed):
-    found = build_report(rowed, "b a", n=4)
-    assert {step["right"] for step in found["cross-attention-by-step"]["steps"]} == {None}
+    actual = build_report(rowed, "b a", n=4)
+    assert {step["right"] for step in actual["cross-attention-by-step"]["steps"]} == {None}
     assert (
-        found["logit-lens"]["has_target"],
+        actual["logit-lens"]["has_target"],
         lens_table(rowed, rowed.encode_text("a b"))["has_target"],
     ) == (
         False,

@@ -42,7 +42,7 @@ def doubled():
     return redundant_heads_model()
 
 
-def shown(subject, view, text="3 1 4 1 5", **options):
+def rendered(subject, view, text="3 1 4 1 5", **options):
     """A view's answer as it travels."""
     answer = json.loads(
         json.dumps(render_view(subject, view, {"text": text} | options), allow_nan=False)
@@ -56,7 +56,7 @@ def by_name(rows, value):
 
 
 def test_scores_of_heads_are_those_measured_on_256_held_out_sequences(mixed):
-    data = shown(mixed, "heads")
+    data = rendered(mixed, "heads")
     assert data["sequences"] == 256
     assert data["lengths"] == [1, 10]
     assert list(data["patterns"]) == list(PATTERNS) == list(PATTERN_SENTENCES)
@@ -78,14 +78,14 @@ def test_scores_of_heads_are_those_measured_on_256_held_out_sequences(mixed):
 
 def test_working_head_is_described_by_position_from_the_end(handmade, one_head):
     assert (
-        by_name(shown(handmade, "heads")["heads"], "description")[WORKING_HEAD.name]
+        by_name(rendered(handmade, "heads")["heads"], "description")[WORKING_HEAD.name]
         == "attends to its position counted from the end"
     )
-    assert shown(one_head, "heads")["heads"][-1]["best"] == "anti-diagonal"
+    assert rendered(one_head, "heads")["heads"][-1]["best"] == "anti-diagonal"
 
 
 @pytest.mark.parametrize(
-    ("shares", "says"),
+    ("shares", "expected_message"),
     [
         ({"previous": 0.9, "uniform": 0.3}, "attends to the previous position"),
         ({"previous": 0.2, "uniform": 0.95}, "attends uniformly"),
@@ -99,14 +99,14 @@ def test_working_head_is_described_by_position_from_the_end(handmade, one_head):
         ),
     ],
 )
-def test_in_words_a_head_is_what_most_of_its_attention_says(shares, says):
+def test_in_words_a_head_is_what_most_of_its_attention_says(shares, expected_message):
     patterns = (
         dict.fromkeys(PATTERNS) | dict.fromkeys(("diagonal", "previous", "first"), 0.01) | shares
     )
     chance = {name: None if name == "uniform" else 0.1 for name in PATTERNS}
     assert (
         HeadScore(Component("decoder", 0, 0), patterns, chance, 1.0, 2.0, None, None).description
-        == says
+        == expected_message
     )
 
 
@@ -121,7 +121,7 @@ def test_a_head_with_two_places_to_look_at_is_given_no_pattern(task, flat):
                 layer.self_attn.q_proj.bias.zero_()
     rows = [
         row
-        for row in shown(subject, "heads", "( )" if task == "brackets" else "1 2")["heads"]
+        for row in rendered(subject, "heads", "( )" if task == "brackets" else "1 2")["heads"]
         if row["kind"] == "decoder"
     ]
     assert rows
@@ -132,7 +132,7 @@ def test_a_head_with_two_places_to_look_at_is_given_no_pattern(task, flat):
 
 
 def test_the_page_and_the_table_of_the_command_line_name_heads_alike(mixed):
-    page = {row["name"]: row["best"] for row in shown(mixed, "heads")["heads"]}
+    page = {row["name"]: row["best"] for row in rendered(mixed, "heads")["heads"]}
     assert {row["name"]: row["best"] for row in head_table(score_heads(mixed))} == page
     assert "uniform" in page.values()
 
@@ -175,7 +175,7 @@ def test_log_spaced_steps_are_dense_early_and_include_both_ends():
 
 
 def test_ranking_names_the_working_head_and_the_unneeded_heads(handmade):
-    data = shown(handmade, "away")
+    data = rendered(handmade, "away")
     assert (data["sequences"], data["fewer"], data["how"], data["set"]) == (
         NUM_SEQUENCES,
         False,
@@ -200,7 +200,7 @@ def test_ranking_names_the_working_head_and_the_unneeded_heads(handmade):
 
 
 def test_jointly_ablated_duplicate_heads_are_called_redundant(doubled):
-    data = shown(doubled, "away")
+    data = rendered(doubled, "away")
     exact = by_name(data["rows"], "exact_match")
     assert {exact[head.name] for head in all_heads(doubled.transformer.config)} == {1}
     assert data["finding"].startswith(
@@ -211,7 +211,7 @@ def test_jointly_ablated_duplicate_heads_are_called_redundant(doubled):
 
 
 def test_groups_and_keep_only_are_ranked_with_a_sentence(handmade, doubled):
-    data = shown(handmade, "away", set="groups", how="mean")
+    data = rendered(handmade, "away", set="groups", how="mean")
     assert by_name(data["rows"], "parts") == {
         name: [p.name for p in parts]
         for name, parts in component_groups(handmade.transformer.config).items()
@@ -221,7 +221,7 @@ def test_groups_and_keep_only_are_ranked_with_a_sentence(handmade, doubled):
     assert "each of these groups lowers exact match by less than" in data["finding"]
     assert "cross-attention, layer 2" in data["finding"]
     assert "cross-attention, layer 1" not in data["finding"]
-    alone = shown(handmade, "away", set="keep")
+    alone = rendered(handmade, "away", set="keep")
     assert (
         alone["finding"]
         == f"{WORKING_HEAD.name} is sufficient: with this head only, exact match is 100 %."
@@ -232,7 +232,7 @@ def test_groups_and_keep_only_are_ranked_with_a_sentence(handmade, doubled):
 def test_ablation_summary_of_untrained_model_has_little_to_lose():
     assert (
         "a drop is not informative"
-        in shown(random_model(max_length=3), "away", set="groups")["finding"]
+        in rendered(random_model(max_length=3), "away", set="groups")["finding"]
     )
 
 
@@ -277,24 +277,26 @@ def test_internal_view_error_is_logged_and_not_blamed_on_the_user(mixed, monkeyp
 def test_a_share_is_written_as_everywhere_else(handmade, monkeypatch):
     least = dataclasses.replace(Ablation(handmade, 40).baseline, exact_match=1 / 2000)
     monkeypatch.setattr(Ablation, "baseline", least)
-    assert "only < 0.1 %, so" in shown(handmade, "away", set="groups")["finding"]
+    assert "only < 0.1 %, so" in rendered(handmade, "away", set="groups")["finding"]
 
 
 def test_ablated_answer_supports_removed_and_keep_only_heads(handmade):
-    data = shown(handmade, "away-answer")
+    data = rendered(handmade, "away-answer")
     assert data["source"] == [*"31415", "EOS"]
     assert data["whole"] == data["without"]
     assert data["written"] == data["answer"] == data["whole"]["written"] == [*"51413", "EOS"]
     assert data["parts"] == [part.name for part in all_components(handmade.transformer.config)]
     idle = [head.name for head in all_heads(handmade.transformer.config) if head != WORKING_HEAD]
-    assert shown(handmade, "away-answer", parts=idle)["without"]["written"] == data["answer"]
+    assert rendered(handmade, "away-answer", parts=idle)["without"]["written"] == data["answer"]
     assert (
-        shown(handmade, "away-answer", parts=[WORKING_HEAD.name], keep=True)["without"]["written"]
+        rendered(handmade, "away-answer", parts=[WORKING_HEAD.name], keep=True)["without"][
+            "written"
+        ]
         == data["answer"]
     )
     for how in ("zero", "mean"):
         for options in ({"parts": [WORKING_HEAD.name]}, {"parts": idle, "keep": True}):
-            without = shown(handmade, "away-answer", how=how, **options)["without"]
+            without = rendered(handmade, "away-answer", how=how, **options)["without"]
             assert without["written"] != data["answer"]
             assert without["log_probability"] < data["whole"]["log_probability"] - 5
 
@@ -308,13 +310,13 @@ def test_answer_log_prob_is_summed_over_all_its_tokens(mixed):
     ):
         log_TV = mixed.transformer(batch.source_BS, batch.decoder_input_BT)[0].log_softmax(-1)
     expected = sum(float(log_TV[t, token]) for t, token in enumerate(batch.labels_BT[0].tolist()))
-    assert shown(mixed, "away-answer", "27182", parts=[part.name])["without"][
+    assert rendered(mixed, "away-answer", "27182", parts=[part.name])["without"][
         "log_probability"
     ] == pytest.approx(expected, rel=1e-4)
 
 
 def test_patching_finds_the_working_head(handmade):
-    data = shown(handmade, "patch", source_position=1, symbol="7")
+    data = rendered(handmade, "patch", source_position=1, symbol="7")
     assert (data["changed"], data["position"], data["token"], data["other"]) == (
         [*"37415"],
         3,
@@ -325,7 +327,7 @@ def test_patching_finds_the_working_head(handmade):
     for row in data["heads"]:
         assert row["recovered"] == pytest.approx(float(row["name"] == WORKING_HEAD.name), abs=0.01)
     # the next one of the vocabulary, which ends at 9
-    assert shown(handmade, "patch", "90000", source_position=0)["symbol"] == "0"
+    assert rendered(handmade, "patch", "90000", source_position=0)["symbol"] == "0"
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -336,7 +338,7 @@ def test_the_lens_ends_with_what_the_model_says(norm):
         probabilities_TV = subject.transformer(batch.source_BS, batch.decoder_input_BT)[0].softmax(
             -1
         )
-    data = shown(subject, "lens", "314")
+    data = rendered(subject, "lens", "314")
     assert data["layers"] == ["embedding", "layer 1", "layer 2"]
     assert data["decoder_input"] == ["SOS", *"413"]
     assert data["right"] == [*"413", "EOS"]
@@ -350,7 +352,7 @@ def test_the_lens_ends_with_what_the_model_says(norm):
 
 
 def test_the_lens_shows_the_layer_in_which_the_working_head_writes(handmade):
-    data = shown(handmade, "lens")
+    data = rendered(handmade, "lens")
     right = [
         [candidates[0][0] == name for candidates, name in zip(row, data["right"], strict=True)]
         for row in data["candidates"]
@@ -359,16 +361,16 @@ def test_the_lens_shows_the_layer_in_which_the_working_head_writes(handmade):
 
 
 def test_attribution_view_sums_to_logit_and_defaults_to_runner_up(mixed):
-    usual = shown(mixed, "contributions", position=2)
+    usual = rendered(mixed, "contributions", position=2)
     assert usual["symbol"] == "4"
     assert usual["against"] == usual["runner_up"] != "4"
     assert usual["sum"] == pytest.approx(usual["logit"], abs=1e-4)
     assert sum(part["logit"] for part in usual["parts"]) == pytest.approx(usual["logit"], abs=1e-3)
-    plain = shown(mixed, "contributions", position=2, against="")
-    other = shown(mixed, "contributions", position=2, symbol=usual["runner_up"], against="")
+    plain = rendered(mixed, "contributions", position=2, against="")
+    other = rendered(mixed, "contributions", position=2, symbol=usual["runner_up"], against="")
     assert plain["against"] is None
     assert plain["logit"] - other["logit"] == pytest.approx(usual["logit"], abs=1e-3)
-    assert shown(mixed, "contributions", position=2, symbol=usual["runner_up"])["against"] == "4"
+    assert rendered(mixed, "contributions", position=2, symbol=usual["runner_up"])["against"] == "4"
 
 
 def test_a_post_norm_model_has_a_lens_and_for_contributions_a_sentence():
@@ -377,7 +379,7 @@ def test_a_post_norm_model_has_a_lens_and_for_contributions_a_sentence():
         "logit attribution needs a pre-norm model"
         in render_view(subject, "contributions", {"text": "314"})["error"]
     )
-    assert shown(subject, "lens", "314")["layers"][-1] == "layer 2"
+    assert rendered(subject, "lens", "314")["layers"][-1] == "layer 2"
 
 
 ODD = [None, True, -1, 99, 1.5, "half", [], [1], {}, "x" * 1000]

@@ -15,7 +15,7 @@ from playground.inspection.views.request import MAX_COLUMNS, MAX_ROWS
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import NON_STANDARD_SETTINGS, random_model
 
-RECIPES = [
+VARIANTS = [
     {"norm_placement": "pre"},
     {
         "norm_placement": "post",
@@ -35,10 +35,10 @@ RECIPES = [
 
 
 def ask(subject, view, text="5 3 9", **options):
-    found = render_view(subject, view, {"text": text, **options})
-    assert "error" not in found, found
-    json.dumps(found, allow_nan=False)  # no infinity, no tensor
-    return found
+    actual = render_view(subject, view, {"text": text, **options})
+    assert "error" not in actual, actual
+    json.dumps(actual, allow_nan=False)  # no infinity, no tensor
+    return actual
 
 
 @pytest.fixture
@@ -66,10 +66,10 @@ def close(value):
 # The walk-through.
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("overrides", VARIANTS)
 @pytest.mark.usefixtures("walks_once")
-def test_trace_lists_every_stage_in_order_and_renders_each_head(recipe):
-    subject = random_model(**recipe)
+def test_trace_lists_every_stage_in_order_and_renders_each_head(overrides):
+    subject = random_model(**overrides)
     path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
     stages = ask(subject, "walk")["stages"]
     assert [(stage["block"], stage["name"]) for stage in stages] == [
@@ -89,9 +89,10 @@ def test_trace_lists_every_stage_in_order_and_renders_each_head(recipe):
         )
         assert (len(chosen["rows"]), len(chosen["columns"])) == tuple(expected.shape)
         assert [len(row) for row in chosen["weights"]] == [expected.shape[1]] * len(expected)
-        for row, wanted in zip(chosen["weights"], expected.tolist(), strict=True):
+        for row, target_value in zip(chosen["weights"], expected.tolist(), strict=True):
             assert row == [
-                pytest.approx(x, rel=1e-3, abs=1e-9) if math.isfinite(x) else None for x in wanted
+                pytest.approx(x, rel=1e-3, abs=1e-9) if math.isfinite(x) else None
+                for x in target_value
             ]
         assert chosen["signed"] == bool((expected[expected.isfinite()] < 0).any())
         assert not chosen["cut"]
@@ -99,18 +100,18 @@ def test_trace_lists_every_stage_in_order_and_renders_each_head(recipe):
 
 def test_axes_carry_the_tokens_that_stand_there():
     subject = random_model()
-    source, given, symbols = (
+    source, inputs, symbols = (
         ["5", "3", "9", "EOS"],
         ["SOS", "9", "3", "5"],
         ["PAD", "SOS", "EOS", *"0123456789"],
     )
     for stage, rows, columns in [
         ("encoder self-attention, layer 2/scores", source, source),
-        ("decoder self-attention, layer 1/softmax", given, given),
-        ("cross-attention, layer 1/softmax", given, source),
+        ("decoder self-attention, layer 1/softmax", inputs, inputs),
+        ("cross-attention, layer 1/softmax", inputs, source),
         ("cross-attention, layer 1/keys", source, list("0123")),
-        ("decoder feed-forward, layer 1/ReLU", given, [str(i) for i in range(24)]),
-        ("output/logits", given, symbols),
+        ("decoder feed-forward, layer 1/ReLU", inputs, [str(i) for i in range(24)]),
+        ("output/logits", inputs, symbols),
     ]:
         chosen = ask(subject, "walk", stage=stage)["chosen"]
         assert (chosen["rows"], chosen["columns"]) == (rows, columns)
@@ -127,10 +128,10 @@ def test_what_cannot_be_looked_at_is_marked_and_is_no_number():
 
 
 def test_the_six_steps_tell_of_this_very_sequence(mixed):
-    found = ask(mixed, "walk")
-    steps = found["steps"]
+    actual = ask(mixed, "walk")
+    steps = actual["steps"]
     assert len(steps) == 6
-    assert [found["stages"][step["stage"]]["step"] for step in steps] == list(range(6))
+    assert [actual["stages"][step["stage"]]["step"] for step in steps] == list(range(6))
     assert "5 3 9 EOS: 4 vectors of size 64" in steps[0]["description"]
     assert "Decoder input SOS 9 3 5, target 9 3 5 EOS" in steps[3]["description"]
     assert "positions 3 2 1" in steps[4]["description"]  # backwards over the memory
@@ -143,7 +144,7 @@ def test_the_six_steps_tell_of_this_very_sequence(mixed):
     crossing = ask(
         mixed,
         "walk",
-        stage=found["stages"][steps[4]["stage"]]["block"] + "/softmax",
+        stage=actual["stages"][steps[4]["stage"]]["block"] + "/softmax",
         head=steps[4]["head"],
     )["chosen"]
     assert [row.index(max(row)) for row in crossing["weights"]][:3] == [2, 1, 0]
@@ -155,9 +156,9 @@ def test_unknown_stage_or_head_falls_back_to_an_existing_one(one_head):
 
 
 def test_wide_tensors_are_cut_and_say_so():
-    found = ask(random_model(d_model=160), "walk", stage="source embedding/sum")["chosen"]
-    assert [len(row) for row in found["weights"]] == [MAX_COLUMNS] * 4
-    assert found["cut"] == "the first 4 of 4 rows, 128 of 160 columns"
+    actual = ask(random_model(d_model=160), "walk", stage="source embedding/sum")["chosen"]
+    assert [len(row) for row in actual["weights"]] == [MAX_COLUMNS] * 4
+    assert actual["cut"] == "the first 4 of 4 rows, 128 of 160 columns"
     product = ask(
         random_model(d_model=160),
         "walk-cell",
@@ -169,13 +170,13 @@ def test_wide_tensors_are_cut_and_say_so():
     assert product["at"] == sorted(product["at"])
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("overrides", VARIANTS)
 @pytest.mark.usefixtures("walks_once")
-def test_any_number_of_any_stage_follows_from_what_is_shown_of_its_origin(recipe):
+def test_any_number_of_any_stage_follows_from_what_is_shown_of_its_origin(overrides):
     """Recomputed from the parts alone, without the model, every number comes out as the stage
     has it.
     """
-    subject = random_model(**recipe)
+    subject = random_model(**overrides)
     path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
     head = subject.transformer.config.n_heads - 1
     kinds = set()
@@ -240,7 +241,7 @@ def joined(origin, column):
         "second · cosine + first · sine": lambda first, second, cosine, sine: (
             second * cosine + first * sine
         ),
-        "−slope · distance": lambda slope, apart: -slope * apart,
+        "−slope · distance": lambda slope, separate: -slope * separate,
         "learned bias of this head for this bucket": lambda offset, bucket: origin["value"],
         "x + output": lambda x, result: x + result,
         "token embedding + position vector": lambda symbol, position: symbol + position,
@@ -289,7 +290,7 @@ def test_a_score_is_the_dot_product_of_its_query_and_its_key():
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "expected_message"),
     [
         ({"stage": 3}, "it must be text"),
         ({"stage": "x" * 101}, "it must be text"),
@@ -302,12 +303,12 @@ def test_a_score_is_the_dot_product_of_its_query_and_its_key():
         ({"text": "5 " * 9}, "positions for"),
     ],
 )
-def test_odd_requests_for_the_walk_are_refused(options, says):
-    assert says in refused(random_model(), "walk", **options)
+def test_odd_requests_for_the_walk_are_refused(options, expected_message):
+    assert expected_message in refused(random_model(), "walk", **options)
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "expected_message"),
     [
         ({"stage": "output/colour"}, "no stage 'output/colour'"),
         ({"stage": "output/logits", "row": 4}, "no cell in row 5, column 1; logits is 4 x 13"),
@@ -317,21 +318,21 @@ def test_odd_requests_for_the_walk_are_refused(options, says):
         ({"stage": "cross-attention, layer 1/scores", "head": 4}, "this model has 4 in each layer"),
     ],
 )
-def test_numbers_that_are_not_there_are_refused(options, says):
-    assert says in refused(random_model(), "walk-cell", **options)
+def test_numbers_that_are_not_there_are_refused(options, expected_message):
+    assert expected_message in refused(random_model(), "walk-cell", **options)
 
 
 # Positions and symbols.
 
 
 def test_waves_repeat_after_the_published_wavelengths():
-    found = ask(random_model(), "symbols")
-    first, second, third = found["dimensions"]
+    actual = ask(random_model(), "symbols")
+    first, second, third = actual["dimensions"]
     assert (first["dimension"], round(first["wavelength"], 1)) == (0, 6.3)
     assert (second["dimension"], round(second["wavelength"])) == (14, 47)
     assert second["values"][0] == pytest.approx(second["values"][47], abs=0.02)
     assert third["dimension"] == 30
-    assert found["dimensions"][0]["values"] == [close(math.sin(i)) for i in range(50)]
+    assert actual["dimensions"][0]["values"] == [close(math.sin(i)) for i in range(50)]
 
 
 @pytest.mark.parametrize("picture", SINUSOID_SIZES)
@@ -347,22 +348,22 @@ def test_positions_neighbours_and_map_use_the_requested_side():
     with torch.no_grad():
         table = subject.transformer.target_embedding.token_embedding.weight
         table[6] = 2 * table[5]  # 2 and 3
-    found = ask(subject, "symbols", side="target", symbol="2")
-    assert found["neighbours"][0] == ["3", close(1.0)]
-    assert len(found["neighbours"]) == 11
-    shown = torch.tensor(found["positions"]["weights"])
+    actual = ask(subject, "symbols", side="target", symbol="2")
+    assert actual["neighbours"][0] == ["3", close(1.0)]
+    assert len(actual["neighbours"]) == 11
+    rendered = torch.tensor(actual["positions"]["weights"])
     torch.testing.assert_close(
-        shown,
+        rendered,
         subject.transformer.target_embedding.position_embedding.detach(),
         rtol=1e-2,
         atol=1e-3,
     )
-    assert found["map"]["names"] == found["symbols"]
+    assert actual["map"]["names"] == actual["symbols"]
     assert ask(subject, "symbols", symbol="no longer there")["symbol"] == "0"
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"),
+    ("kind", "expected_message"),
     [
         ("none", "processes a set"),
         ("rope", "rotates queries and keys"),
@@ -370,26 +371,26 @@ def test_positions_neighbours_and_map_use_the_requested_side():
         ("t5", "learned bias for the distance"),
     ],
 )
-def test_model_without_position_vectors_describes_its_alternative(kind, says):
-    found = ask(random_model(position_type=kind), "symbols")["positions"]
-    assert (found["weights"], found["of"], found["rms"]) == ([], [0, 16], None)
-    assert found["description"].startswith("The model adds no position vectors: ")
-    assert says in found["description"]
+def test_model_without_position_vectors_describes_its_alternative(kind, expected_message):
+    actual = ask(random_model(position_type=kind), "symbols")["positions"]
+    assert (actual["weights"], actual["of"], actual["rms"]) == ([], [0, 16], None)
+    assert actual["description"].startswith("The model adds no position vectors: ")
+    assert expected_message in actual["description"]
 
 
 def test_positions_on_show_are_those_that_are_taken():
     ended = random_model(position_type="learned-from-end")
-    found = ask(ended, "symbols")["positions"]
-    assert "counted from the end" in found["description"]
+    actual = ask(ended, "symbols")["positions"]
+    assert "counted from the end" in actual["description"]
     assert (
         "counted from the end"
         not in ask(ended, "symbols", side="target")["positions"]["description"]
     )
     subject = random_model(position_type="randomized", randomized_range=27)
-    found = ask(subject, "symbols")["positions"]
-    assert found["of"] == [9, 16]
+    actual = ask(subject, "symbols")["positions"]
+    assert actual["of"] == [9, 16]
     torch.testing.assert_close(
-        torch.tensor(found["weights"]),
+        torch.tensor(actual["weights"]),
         subject.transformer.source_embedding.position_embedding.detach()[::3],
         rtol=1e-2,
         atol=1e-3,
@@ -405,7 +406,7 @@ def test_two_sentences_of_the_same_words_differ_by_their_places_alone():
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "expected_message"),
     [
         ({"side": "left"}, "choose one of source, target"),
         ({"side": ["source"]}, "choose one of"),
@@ -416,20 +417,20 @@ def test_two_sentences_of_the_same_words_differ_by_their_places_alone():
         ({"first": "word " * 401}, "at most 2,000"),
     ],
 )
-def test_odd_requests_for_symbols_are_refused(options, says):
-    assert says in refused(random_model(), "symbols", **options)
+def test_odd_requests_for_symbols_are_refused(options, expected_message):
+    assert expected_message in refused(random_model(), "symbols", **options)
 
 
 # Masks and sizes.
 
 
 def test_padding_and_causal_masks_match_the_sequence():
-    found = ask(random_model(), "sizes")
-    assert found["padding"]["names"] == ["5", "3", "9", "EOS", "PAD", "PAD", "PAD"]
-    assert found["padding"]["mask"] == [1, 1, 1, 1, 0, 0, 0]
-    assert found["padding"]["published"] == [[87, 600, 0, 0, 0], [1, 1, 0, 0, 0]]
-    assert found["padding"]["changed"] < 1e-4
-    assert found["causal"] == {
+    actual = ask(random_model(), "sizes")
+    assert actual["padding"]["names"] == ["5", "3", "9", "EOS", "PAD", "PAD", "PAD"]
+    assert actual["padding"]["mask"] == [1, 1, 1, 1, 0, 0, 0]
+    assert actual["padding"]["published"] == [[87, 600, 0, 0, 0], [1, 1, 0, 0, 0]]
+    assert actual["padding"]["changed"] < 1e-4
+    assert actual["causal"] == {
         "names": ["SOS", "9", "3", "5"],
         "mask": [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]],
     }
@@ -438,15 +439,15 @@ def test_padding_and_causal_masks_match_the_sequence():
 
 
 def test_the_typed_softmax_begins_with_the_published_rows():
-    found = ask(random_model(), "sizes")["softmax"]
+    actual = ask(random_model(), "sizes")["softmax"]
     for which in ("plain", "masked"):
-        assert found["published"][which] == TUTORIAL_EXAMPLE[which]
-        for row, published in zip(found[which], TUTORIAL_EXAMPLE[which], strict=True):
+        assert actual["published"][which] == TUTORIAL_EXAMPLE[which]
+        for row, published in zip(actual[which], TUTORIAL_EXAMPLE[which], strict=True):
             assert row == pytest.approx(published, abs=6e-5)
 
 
 @pytest.mark.parametrize(
-    ("typed", "says"),
+    ("typed", "expected_message"),
     [
         ("7 x", "'x' is not a number"),
         ("1 2\n3", "equal length"),
@@ -455,15 +456,15 @@ def test_the_typed_softmax_begins_with_the_published_rows():
         ("1 nan", "not finite"),
     ],
 )
-def test_invalid_softmax_scores_are_reported_and_the_rest_remains(typed, says):
-    found = ask(random_model(), "sizes", scores=typed)
-    assert says in found["softmax"]["error"]
-    assert found["parameters"]["rows"]
+def test_invalid_softmax_scores_are_reported_and_the_rest_remains(typed, expected_message):
+    actual = ask(random_model(), "sizes", scores=typed)
+    assert expected_message in actual["softmax"]["error"]
+    assert actual["parameters"]["rows"]
 
 
 def test_rows_of_scores_may_be_parted_by_lines_or_semicolons():
-    found = ask(random_model(), "sizes", scores="1, 1, 0; 2 0 0")["softmax"]
-    assert (found["masked"], found["published"]) == ([[0.5, 0.5, 0], [1, 0, 0]], None)
+    actual = ask(random_model(), "sizes", scores="1, 1, 0; 2 0 0")["softmax"]
+    assert (actual["masked"], actual["published"]) == ([[0.5, 0.5, 0], [1, 0, 0]], None)
 
 
 def test_four_kinds_stand_side_by_side():
@@ -484,9 +485,9 @@ def test_four_kinds_stand_side_by_side():
 
 def test_shapes_and_counts_cover_the_model_and_the_published_base():
     subject = random_model()
-    found = ask(subject, "sizes")
-    assert ["weights, all heads", "softmax(Q Kᵀ / sqrt(head size))", [4, 4, 4]] in found["shapes"]
-    assert sum(row[1] for row in found["parameters"]["rows"]) == sum(
+    actual = ask(subject, "sizes")
+    assert ["weights, all heads", "softmax(Q Kᵀ / sqrt(head size))", [4, 4, 4]] in actual["shapes"]
+    assert sum(row[1] for row in actual["parameters"]["rows"]) == sum(
         w.numel() for w in subject.transformer.parameters()
     )
     base = ask(subject, "sizes", of="base")["parameters"]
@@ -502,16 +503,16 @@ def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):
         "playground.inspection.views.embeddings_and_masks._cached_attention_benchmark",
         lambda length: [4 * length**2, 0.1] if length < 9000 else None,
     )
-    found = ask(random_model(), "sizes")["quadratic"]
-    assert [row[0] for row in found] == [4, 512, 2048, 8192, 128_000]
-    assert found[0] == [4, 16, 64, None, None]
-    assert found[-1] == [128_000, 16_384_000_000, 65_536_000_000, "64 GB", None]
+    actual = ask(random_model(), "sizes")["quadratic"]
+    assert [row[0] for row in actual] == [4, 512, 2048, 8192, 128_000]
+    assert actual[0] == [4, 16, 64, None, None]
+    assert actual[-1] == [128_000, 16_384_000_000, 65_536_000_000, "64 GB", None]
     measured = ask(random_model(), "sizes", measure="yes")["quadratic"]
     assert [row[4] and row[4][0] == row[2] for row in measured] == [True, True, True, True, None]
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "expected_message"),
     [
         ({"layer": -1}, "from 0 to 63"),
         ({"layer": "0"}, "whole number"),
@@ -521,22 +522,22 @@ def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):
         ({"scores": "1 " * 2000}, "at most 3,000"),
     ],
 )
-def test_odd_requests_for_sizes_are_refused(options, says):
-    assert says in refused(random_model(), "sizes", **options)
+def test_odd_requests_for_sizes_are_refused(options, expected_message):
+    assert expected_message in refused(random_model(), "sizes", **options)
 
 
 @pytest.mark.parametrize("view", ["walk", "symbols", "sizes"])
 def test_every_view_says_what_the_model_answers(mixed, view):
-    found = ask(mixed, view)
-    assert found["written"] == found["answer"] == ["9", "3", "5", "EOS"]
+    actual = ask(mixed, view)
+    assert actual["written"] == actual["answer"] == ["9", "3", "5", "EOS"]
 
 
 def test_the_range_of_a_stage_leaves_out_what_is_masked():
     subject = random_model()
     path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
-    for told, stage in zip(ask(subject, "walk")["stages"], path.stages, strict=True):
+    for response, stage in zip(ask(subject, "walk")["stages"], path.stages, strict=True):
         finite = stage.tensor[stage.tensor.isfinite()].float()
-        assert (told["low"], told["high"]) == (
+        assert (response["low"], response["high"]) == (
             close(float(finite.min().detach())),
             close(float(finite.max().detach())),
         )

@@ -104,7 +104,7 @@ def test_fused_kernel_equals_the_explicit_computation(look, biased, value_size):
         "back": causal_mask(6, tokens.device),
         "at symbols": padding_mask(tokens),
     }[look]
-    given = [each for each in (query, key, value, bias) if each is not None]
+    inputs = [each for each in (query, key, value, bias) if each is not None]
     upstream = torch.randn(2, 3, 6, value_size, generator=generator)
     slow, quick = (
         scaled_dot_product_attention(query, key, value, attn_mask, bias)[0],
@@ -112,8 +112,8 @@ def test_fused_kernel_equals_the_explicit_computation(look, biased, value_size):
     )
     assert torch.allclose(quick, slow, atol=1e-6)
     for one, other in zip(
-        torch.autograd.grad(quick, given, upstream),
-        torch.autograd.grad(slow, given, upstream),
+        torch.autograd.grad(quick, inputs, upstream),
+        torch.autograd.grad(slow, inputs, upstream),
         strict=True,
     ):
         assert torch.allclose(one, other, atol=1e-5)

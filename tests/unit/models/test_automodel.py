@@ -59,14 +59,14 @@ def known():
 @pytest.fixture(autouse=True)
 def quiet():
     """transformers logs where others warn; nothing here should make it."""
-    said = []
+    message = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: said.append(record.getMessage())
+    handler.emit = lambda record: message.append(record.getMessage())
     logger = logging.getLogger("transformers")
     logger.addHandler(handler)
     yield
     logger.removeHandler(handler)
-    assert said == []
+    assert message == []
 
 
 build = functools.partial(build_small, EncoderDecoder)
@@ -81,10 +81,10 @@ def loaded(model, folder):
     )
     config.save_pretrained(folder)
     config.default_generation_config().save_pretrained(folder)
-    theirs, told = AutoModelForSeq2SeqLM.from_pretrained(
+    theirs, result = AutoModelForSeq2SeqLM.from_pretrained(
         folder, output_loading_info=True, use_safetensors=True
     )
-    assert not any(told.values()), told
+    assert not any(result.values()), result
     return theirs
 
 
@@ -127,10 +127,10 @@ def test_it_computes_what_the_transformer_computes(changes, tmp_path):
     source_BS, target_BT = sources(8), targets(8)
     with torch.no_grad():
         logits_BTV, record = model.forward_with_attention(source_BS, target_BT)
-        told = theirs(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
-    assert torch.allclose(told.logits, logits_BTV, atol=1e-6, rtol=0)
+        result = theirs(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
+    assert torch.allclose(result.logits, logits_BTV, atol=1e-6, rtol=0)
     for name in ("encoder", "decoder", "cross"):
-        ours, attentions = getattr(record, name), told[f"{name}_attentions"]
+        ours, attentions = getattr(record, name), result[f"{name}_attentions"]
         assert len(attentions) == len(ours) == model.config.n_layers
         assert all(
             torch.allclose(a, b, atol=1e-6, rtol=0) for a, b in zip(attentions, ours, strict=True)
@@ -178,12 +178,12 @@ def test_padding_changes_nothing(pair):
             for weights_BHTS in recorded.cross_attentions
         )
     memory = theirs.get_encoder()(**inputs_of(source_BS))
-    given = theirs(
+    provided = theirs(
         encoder_outputs=memory,
         attention_mask=(source_BS != PAD).long(),
         decoder_input_ids=target_BT,
     )
-    assert torch.equal(given.logits, batched.logits)
+    assert torch.equal(provided.logits, batched.logits)
     unpadded = theirs(encoder_outputs=theirs.get_encoder()(noise_BS), decoder_input_ids=target_BT)
     assert torch.equal(
         unpadded.logits, theirs(input_ids=noise_BS, decoder_input_ids=target_BT).logits
@@ -216,21 +216,21 @@ def test_beams_find_the_most_likely_of_all_answers(tmp_path):
     theirs = loaded(model, tmp_path)
     source_BS = sources(6, 3, 5)
     settings = {"length_penalty": 0.0, "early_stopping": "never", "max_new_tokens": 3}
-    found_BT = theirs.generate(**inputs_of(source_BS), num_beams=100, **settings)[:, 1:]
+    detected_BT = theirs.generate(**inputs_of(source_BS), num_beams=100, **settings)[:, 1:]
     greedy_BT = theirs.generate(**inputs_of(source_BS), max_new_tokens=3)[:, 1:]
     every_AT = torch.tensor(
         [answer for answer in itertools.product(range(5), repeat=3) if ended_right(answer)]
     )
     better = 0
     for row in range(6):
-        given_AT = torch.nn.functional.pad(every_AT, (1, 0), value=SOS)[:, :-1]
+        input_AT = torch.nn.functional.pad(every_AT, (1, 0), value=SOS)[:, :-1]
         with torch.no_grad():
-            chances_ATV = model(source_BS[row].expand(len(every_AT), -1), given_AT).log_softmax(-1)
+            chances_ATV = model(source_BS[row].expand(len(every_AT), -1), input_AT).log_softmax(-1)
         chance_AT = chances_ATV.gather(2, every_AT[..., None])[..., 0]
         ended_AT = (every_AT == EOS).cumsum(1) - (every_AT == EOS).long() > 0
         best = every_AT[chance_AT.masked_fill(ended_AT, 0).sum(1).argmax()]
-        assert until_eos(found_BT[row]) == until_eos(best)
-        better += until_eos(found_BT[row]) != until_eos(greedy_BT[row])
+        assert until_eos(detected_BT[row]) == until_eos(best)
+        better += until_eos(detected_BT[row]) != until_eos(greedy_BT[row])
     assert better, "there is an answer that greedy decoding misses"
 
 
@@ -253,14 +253,14 @@ def test_no_answer_outgrows_the_positions(pair, beams):
     )
     assert written_BT.shape == (5, 12)
     assert not bool((written_BT == EOS).any())
-    for asked, width in (
+    for requested, width in (
         ({}, 12),
         ({"max_new_tokens": 4}, 5),
         ({"max_length": 4}, 4),
         ({"max_length": 40}, 12),
     ):
         assert theirs.generate(
-            **inputs_of(sources(5)), num_beams=beams, suppress_tokens=[EOS], **asked
+            **inputs_of(sources(5)), num_beams=beams, suppress_tokens=[EOS], **requested
         ).shape == (5, width)
 
 
@@ -278,31 +278,36 @@ def test_answers_may_be_sampled(pair):
 def test_attention_comes_back_from_generate(pair, beams):
     model, theirs = pair
     source_BS = sources(3)
-    asked = {
+    requested = {
         "num_beams": beams,
         "max_new_tokens": 6,
         "output_attentions": True,
         "return_dict_in_generate": True,
     }
-    told = theirs.generate(**inputs_of(source_BS), suppress_tokens=[EOS], **asked)
-    assert told.sequences.shape == (3, 7)
-    assert [tuple(weights.shape) for weights in told.encoder_attentions] == [(3, 4, 11, 11)] * 2
+    result = theirs.generate(**inputs_of(source_BS), suppress_tokens=[EOS], **requested)
+    assert result.sequences.shape == (3, 7)
+    assert [tuple(weights.shape) for weights in result.encoder_attentions] == [(3, 4, 11, 11)] * 2
     for step in range(6):
-        assert [tuple(weights.shape) for weights in told.decoder_attentions[step]] == [
+        assert [tuple(weights.shape) for weights in result.decoder_attentions[step]] == [
             (3 * beams, 4, 1, step + 1)
         ] * 2
-        assert [tuple(weights.shape) for weights in told.cross_attentions[step]] == [
+        assert [tuple(weights.shape) for weights in result.cross_attentions[step]] == [
             (3 * beams, 4, 1, 11)
         ] * 2
     if beams == 1:
-        _, record = model.forward_with_attention(source_BS, told.sequences[:, :-1])
-        last = [(record.decoder, told.decoder_attentions), (record.cross, told.cross_attentions)]
-        pairs = list(zip(told.encoder_attentions, record.encoder, strict=True))
+        _, record = model.forward_with_attention(source_BS, result.sequences[:, :-1])
+        last = [
+            (record.decoder, result.decoder_attentions),
+            (record.cross, result.cross_attentions),
+        ]
+        pairs = list(zip(result.encoder_attentions, record.encoder, strict=True))
         for ours, attentions in last:
             pairs += zip(attentions[-1], [weights[:, :, -1:] for weights in ours], strict=True)
         assert all(torch.allclose(a, b, atol=1e-6, rtol=0) for a, b in pairs)
-    whole = theirs.generate(**inputs_of(source_BS), suppress_tokens=[EOS], use_cache=False, **asked)
-    assert torch.equal(whole.sequences, told.sequences)
+    whole = theirs.generate(
+        **inputs_of(source_BS), suppress_tokens=[EOS], use_cache=False, **requested
+    )
+    assert torch.equal(whole.sequences, result.sequences)
     assert tuple(whole.decoder_attentions[-1][0].shape) == (3 * beams, 4, 6, 6)
 
 
@@ -312,13 +317,13 @@ def test_labels_give_the_loss_that_we_train_with(pair):
     batch = build_held_out_set(task, 40, 1, 10).batch
     ours = model.loss(batch)
     inputs = inputs_of(batch.source_BS)
-    told = theirs(**inputs, labels=batch.labels_BT)
-    assert torch.allclose(told.loss, ours, atol=1e-6)
-    assert torch.allclose(told.logits, model(batch.source_BS, batch.decoder_input_BT), atol=1e-6)
+    result = theirs(**inputs, labels=batch.labels_BT)
+    assert torch.allclose(result.loss, ours, atol=1e-6)
+    assert torch.allclose(result.logits, model(batch.source_BS, batch.decoder_input_BT), atol=1e-6)
     collated_BT = batch.labels_BT.masked_fill(batch.labels_BT == PAD, -100)
-    assert torch.equal(theirs(**inputs, labels=collated_BT).loss, told.loss)
+    assert torch.equal(theirs(**inputs, labels=collated_BT).loss, result.loss)
     assert theirs(**inputs, decoder_input_ids=batch.decoder_input_BT).loss is None
-    told.loss.backward()
+    result.loss.backward()
     assert all(weight.grad is not None for weight in theirs.parameters())
 
 
@@ -328,9 +333,9 @@ def counted(monkeypatch):
     counts = {"weights": 0, "positions": 0}
     attend, embed = attention.scaled_dot_product_attention, InputEmbedding.forward
 
-    def attend_and_count(*given):
+    def attend_and_count(*provided):
         counts["weights"] += 1
-        return attend(*given)
+        return attend(*provided)
 
     def embed_and_count(self, tokens_BS, *first, **named):
         counts["positions"] += tokens_BS.shape[1] * (self.side == "target")
@@ -355,12 +360,12 @@ def test_weights_are_computed_only_where_they_are_asked_for(pair, counted):
 @pytest.mark.parametrize("beams", [1, 3])
 def test_generation_computes_every_target_position_once(pair, counted, beams):
     _, theirs = pair
-    asked = {"num_beams": beams, "suppress_tokens": [EOS]}
-    written_BT = theirs.generate(**inputs_of(sources(5)), **asked)
+    requested = {"num_beams": beams, "suppress_tokens": [EOS]}
+    written_BT = theirs.generate(**inputs_of(sources(5)), **requested)
     assert written_BT.shape == (5, 12)
     assert counted["positions"] == 11
     assert torch.equal(
-        theirs.generate(**inputs_of(sources(5)), use_cache=False, **asked), written_BT
+        theirs.generate(**inputs_of(sources(5)), use_cache=False, **requested), written_BT
     )
     assert counted["positions"] == 11 + sum(range(1, 12))
 
@@ -400,11 +405,11 @@ def test_every_kind_of_positions_works_in_every_precision(kind, dtype, tmp_path)
     theirs = loaded(build(position_type=kind), tmp_path).to(dtype)
     source_BS, target_BT = sources(6), targets(6)
     with torch.no_grad():
-        asked = inputs_of(source_BS) | {"decoder_input_ids": target_BT}
-        recorded = theirs(**asked, output_attentions=True).logits
-        fused = theirs(**asked).logits
+        requested = inputs_of(source_BS) | {"decoder_input_ids": target_BT}
+        recorded = theirs(**requested, output_attentions=True).logits
+        fused = theirs(**requested).logits
         assert recorded.dtype == fused.dtype == dtype
-        full = theirs.float()(**asked).logits
+        full = theirs.float()(**requested).logits
     assert torch.allclose(fused.float(), full, atol=0.1, rtol=0)
     assert torch.allclose(recorded.float(), full, atol=0.1, rtol=0)
     assert theirs.to(dtype).generate(**inputs_of(source_BS), suppress_tokens=[EOS]).shape == (6, 12)

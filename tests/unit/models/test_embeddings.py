@@ -72,11 +72,11 @@ def test_a_position_beyond_the_last_one_is_refused(kind, side, training):
 
 
 def test_the_factor_on_the_sine_waves_makes_them_louder():
-    loud, plain = (
+    scaled, plain = (
         embedding(position_type="sinusoidal", sinusoidal_scale=scale).position_embedding
         for scale in (2.5, 1.0)
     )
-    torch.testing.assert_close(loud, 2.5 * plain)
+    torch.testing.assert_close(scaled, 2.5 * plain)
     torch.testing.assert_close(plain, sinusoidal_positions(11, 64))
 
 

@@ -97,7 +97,7 @@ def test_sine_waves_need_an_even_width():
 
 
 @pytest.mark.parametrize(
-    ("values", "field", "says"),
+    ("values", "field", "expected_message"),
     [
         (
             {"n_kv_heads": 3},
@@ -123,8 +123,8 @@ def test_sine_waves_need_an_even_width():
         ({"d_model": 10, "d_k": 4}, "n_heads", "does not divide d_model 10"),
     ],
 )
-def test_contradictory_settings_are_rejected_at_one_field(values, field, says):
-    with pytest.raises(ConfigError, match=says) as caught:
+def test_contradictory_settings_are_rejected_at_one_field(values, field, expected_message):
+    with pytest.raises(ConfigError, match=expected_message) as caught:
         ModelConfig(**values)
     assert caught.value.field == field
 

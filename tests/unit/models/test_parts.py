@@ -75,8 +75,8 @@ def test_rotary_score_depends_on_relative_position_only():
         rotary.rotate(random(1, 1, 1, K, seed=seed).expand(1, 1, P, K)) for seed in (0, 1)
     )
     scores_PP = (query @ key.mT)[0, 0]
-    for apart in (-7, 0, 3):
-        diagonal = scores_PP.diagonal(apart)
+    for separate in (-7, 0, 3):
+        diagonal = scores_PP.diagonal(separate)
         torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), atol=1e-4, rtol=1e-4)
     assert (scores_PP.diagonal(3)[0] - scores_PP.diagonal(-3)[0]).abs() > 1e-2  # left is not right
 

@@ -79,11 +79,11 @@ def test_the_prebuilt_network_is_the_one_from_scratch(norm):
     theirs, ours = both(norm)
     expected, record = ours.forward_with_attention(SOURCE_BS, TARGET_BT)
     torch.testing.assert_close(theirs(SOURCE_BS, TARGET_BT), expected, atol=1e-5, rtol=1e-5)
-    logits_BTV, found = theirs.forward_with_attention(SOURCE_BS, TARGET_BT)
+    logits_BTV, actual = theirs.forward_with_attention(SOURCE_BS, TARGET_BT)
     torch.testing.assert_close(logits_BTV, expected, atol=1e-5, rtol=1e-5)
     for kind in ("encoder", "decoder", "cross"):
-        assert len(getattr(found, kind)) == 2
-        for its, mine in zip(getattr(found, kind), getattr(record, kind), strict=True):
+        assert len(getattr(actual, kind)) == 2
+        for its, mine in zip(getattr(actual, kind), getattr(record, kind), strict=True):
             torch.testing.assert_close(its, mine, atol=1e-5, rtol=1e-5)
 
 

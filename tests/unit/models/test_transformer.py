@@ -26,7 +26,7 @@ PARTS = [
         "norm_placement": "post",
     },
 ]
-RECIPES = [
+VARIANTS = [
     dict(zip(("norm_placement", "position_type"), pair, strict=True))
     for pair in itertools.product(("pre", "post"), ("learned", "sinusoidal"))
 ] + PARTS
@@ -138,9 +138,9 @@ def test_it_equals_torchs_transformer_with_the_same_weights(norm, attention_bias
     torch.testing.assert_close(ours_BTV[real_BT], model.output_proj(result_BTD)[real_BT], **close)
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_changed_target_token_affects_only_logits_from_its_position(recipe):
-    model = build(**recipe)
+@pytest.mark.parametrize("overrides", VARIANTS)
+def test_changed_target_token_affects_only_logits_from_its_position(overrides):
+    model = build(**overrides)
     source_BS, target_BT = tokens()
     before_BTV = model(source_BS, target_BT)
     for t in range(T):
@@ -151,9 +151,9 @@ def test_changed_target_token_affects_only_logits_from_its_position(recipe):
         assert ((after_BTV[0, t:] - before_BTV[0, t:]).abs().amax(-1) > 1e-4).all()
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_every_source_token_reaches_every_target_position(recipe):
-    model = build(**recipe)
+@pytest.mark.parametrize("overrides", VARIANTS)
+def test_every_source_token_reaches_every_target_position(overrides):
+    model = build(**overrides)
     source_BS, target_BT = tokens()
     before_TV = model(source_BS, target_BT)[0]
     for s in range(S):
@@ -162,9 +162,9 @@ def test_every_source_token_reaches_every_target_position(recipe):
         assert ((model(changed_BS, target_BT)[0] - before_TV).abs().amax(-1) > 1e-5).all()
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_more_columns_of_padding_change_nothing(recipe):
-    model = build(**recipe)
+@pytest.mark.parametrize("overrides", VARIANTS)
+def test_more_columns_of_padding_change_nothing(overrides):
+    model = build(**overrides)
     source_BS, target_BT = tokens()
     wider_BS, wider_BT = (nn.functional.pad(x, (0, 4)) for x in (source_BS, target_BT))
     torch.testing.assert_close(
@@ -186,9 +186,9 @@ def test_rows_of_a_batch_do_not_see_each_other():
         )
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_attention_weights_sum_to_one_and_are_zero_where_masked(recipe):
-    model = build(n_layers=3, **recipe)
+@pytest.mark.parametrize("overrides", VARIANTS)
+def test_attention_weights_sum_to_one_and_are_zero_where_masked(overrides):
+    model = build(n_layers=3, **overrides)
     source_BS, target_BT = tokens()
     _, record = model.forward_with_attention(source_BS, target_BT)
     source_B11S = source_BS[:, None, None, :] != 0
@@ -215,21 +215,21 @@ def test_attention_weights_sum_to_one_and_are_zero_where_masked(recipe):
     assert not any(torch.equal(one, other) for one, other in itertools.combinations(every[:3], 2))
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_recording_gives_the_logits_of_a_plain_pass(recipe):
-    model = build(**recipe)
+@pytest.mark.parametrize("overrides", VARIANTS)
+def test_recording_gives_the_logits_of_a_plain_pass(overrides):
+    model = build(**overrides)
     logits_BTV, _ = model.forward_with_attention(*tokens())
     assert logits_BTV.shape == (3, T, 13)
     # a plain pass mixes without writing the weights down
     assert torch.allclose(logits_BTV, model(*tokens()), atol=1e-5)
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("overrides", VARIANTS)
 @pytest.mark.parametrize(
     "cuts", [range(1, T), [], [3]], ids=["one at a time", "at once", "in two parts"]
 )
-def test_decoding_in_parts_equals_decoding_together(recipe, cuts):
-    model = build(**recipe)
+def test_decoding_in_parts_equals_decoding_together(overrides, cuts):
+    model = build(**overrides)
     source_BS, target_BT = tokens()
     target_BT = target_BT.clamp(min=3)  # without padding, of which the next test speaks
     target_BT[:, 0] = 1

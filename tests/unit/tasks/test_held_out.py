@@ -104,13 +104,15 @@ def test_batch_sampling_is_independent_of_torch_global_generator():
     torch.manual_seed(1)
     before = torch.get_rng_state()
     batch = sample_training_batch(REVERSE, 8, 1, 6, generator)
-    asked = build_held_out_set(REVERSE, 50, 1, 8)
+    requested = build_held_out_set(REVERSE, 50, 1, 8)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
     assert torch.equal(
         sample_training_batch(REVERSE, 8, 1, 6, generator.manual_seed(5)).source_BS, batch.source_BS
     )
-    assert torch.equal(build_held_out_set(REVERSE, 50, 1, 8).batch.source_BS, asked.batch.source_BS)
+    assert torch.equal(
+        build_held_out_set(REVERSE, 50, 1, 8).batch.source_BS, requested.batch.source_BS
+    )
 
 
 def test_training_batches_have_even_lengths_symbols_and_one_width():
@@ -137,14 +139,14 @@ def test_no_sequence_that_trains_is_ever_asked():
     generator = torch.Generator().manual_seed(0)
     # nearly every sequence of up to 4 symbols
     batch = sample_training_batch(REVERSE, 20_000, 1, 4, generator)
-    asked = set(sequences_of(build_held_out_set(REVERSE, 2000, 1, 4).batch))
+    requested = set(sequences_of(build_held_out_set(REVERSE, 2000, 1, 4).batch))
     trained = {
         s
         for s, weight in zip(sequences_of(batch), batch.loss_weight_B.tolist(), strict=True)
         if weight
     }
-    assert asked & set(sequences_of(batch))
-    assert not asked & trained
+    assert requested & set(sequences_of(batch))
+    assert not requested & trained
 
 
 @pytest.mark.parametrize(
@@ -152,17 +154,17 @@ def test_no_sequence_that_trains_is_ever_asked():
     [(1, 1, 1), (30, 1, 5), (2000, 1, 10), (700, 3, 7), (100, 20, 24)],
 )
 def test_held_out_sequences_are_distinct_and_deterministic(n, min_length, max_length):
-    asked = build_held_out_set(REVERSE, n, min_length, max_length)
-    sequences = sequences_of(asked.batch)
+    requested = build_held_out_set(REVERSE, n, min_length, max_length)
+    sequences = sequences_of(requested.batch)
     assert len(set(sequences)) == len(sequences) == n
     assert is_held_out(*padded(sequences)).all()
-    assert [len(s) for s in sequences] == asked.lengths_B.tolist()
+    assert [len(s) for s in sequences] == requested.lengths_B.tolist()
     assert {min_length, max_length} >= {min(map(len, sequences)), max(map(len, sequences))}
-    assert asked.batch.source_BS.shape == (n, max_length + 1)
-    assert asked.batch.loss_weight_B.tolist() == [1.0] * n
+    assert requested.batch.source_BS.shape == (n, max_length + 1)
+    assert requested.batch.loss_weight_B.tolist() == [1.0] * n
     again = build_held_out_set(REVERSE, n, min_length, max_length)
-    assert torch.equal(again.batch.source_BS, asked.batch.source_BS)
-    assert torch.equal(again.batch.target_BT, asked.batch.target_BT)
+    assert torch.equal(again.batch.source_BS, requested.batch.source_BS)
+    assert torch.equal(again.batch.target_BT, requested.batch.target_BT)
 
 
 def test_reverse_and_copy_are_asked_the_same_sequences():
@@ -182,9 +184,9 @@ def test_available_counts_what_enumeration_finds(symbols):
 def test_counting_in_several_pieces_finds_the_same():
     every_NL = (torch.arange(2**17)[:, None] >> torch.arange(17)) % 2 + 3
     expected = int(is_held_out(every_NL, torch.full((2**17,), 17)).sum())
-    asked = build_held_out_set(load_task("copy", 2), 10**6, 17, 17)
-    assert asked.num_available == {17: expected}
-    assert len(set(sequences_of(asked.batch))) == len(asked.lengths_B) == expected
+    requested = build_held_out_set(load_task("copy", 2), 10**6, 17, 17)
+    assert requested.num_available == {17: expected}
+    assert len(set(sequences_of(requested.batch))) == len(requested.lengths_B) == expected
 
 
 def test_a_large_share_of_a_long_length_comes_back_distinct():
@@ -202,15 +204,17 @@ def test_lengths_with_too_many_sequences_to_list_are_not_counted():
 
 
 def test_a_short_length_may_have_no_held_out_sequence_at_all():
-    asked = build_held_out_set(load_task("copy", 2), 100, 1, 8)
-    assert asked.num_available[1] == asked.num_available[4] == asked.num_available[5] == 0
-    assert not {1, 4, 5} & set(asked.lengths_B.tolist())
+    requested = build_held_out_set(load_task("copy", 2), 100, 1, 8)
+    assert (
+        requested.num_available[1] == requested.num_available[4] == requested.num_available[5] == 0
+    )
+    assert not {1, 4, 5} & set(requested.lengths_B.tolist())
 
 
 def test_what_short_lengths_cannot_fill_goes_to_the_longer_ones():
-    asked = build_held_out_set(REVERSE, 2000, 1, 10)
-    n = torch.bincount(asked.lengths_B).tolist()[1:]
-    assert n[:3] == [asked.num_available[length] for length in (1, 2, 3)] == [1, 6, 67]
+    requested = build_held_out_set(REVERSE, 2000, 1, 10)
+    n = torch.bincount(requested.lengths_B).tolist()[1:]
+    assert n[:3] == [requested.num_available[length] for length in (1, 2, 3)] == [1, 6, 67]
     assert sum(n) == 2000
     assert max(n[3:]) - min(n[3:]) <= 1
 

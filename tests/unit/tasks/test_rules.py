@@ -66,7 +66,7 @@ fillers = st.lists(st.integers(0, 12), min_size=20, max_size=20)
 
 
 @st.composite
-def asked(draw, name):
+def requested(draw, name):
     """A task over some number of symbols, and sequences of values of the kind that may be asked
     of it.
     """
@@ -103,7 +103,7 @@ def test_every_task_has_its_answer_in_this_file():
 @pytest.mark.parametrize("name", TASKS)
 @given(data=st.data(), filler=fillers)
 def test_answers_equal_plain_python_whatever_stands_in_the_padding(name, data, filler):
-    n, sequences = data.draw(asked(name))
+    n, sequences = data.draw(requested(name))
     task = load_task(name, n)
     rows, lengths = padded([tokens_of(task, s) for s in sequences], filler)
     answer_BL, lengths_B = task.target(rows, lengths)
@@ -126,7 +126,7 @@ def test_answers_equal_plain_python_whatever_stands_in_the_padding(name, data, f
 @pytest.mark.parametrize("name", TASKS)
 @given(data=st.data(), filler=fillers)
 def test_batches_hold_no_trace_of_what_stood_in_the_padding(name, data, filler):
-    n, sequences = data.draw(asked(name))
+    n, sequences = data.draw(requested(name))
     task = load_task(name, n)
     rows = [tokens_of(task, s) for s in sequences]
     batch, clean = (
@@ -172,8 +172,8 @@ def test_the_example_and_the_question_of_a_task_are_what_the_task_does(name):
     assert task.name == name
     example = type(task).__doc__.split("\n")[0]
     assert ": " in example
-    asked, answered = example.split(": ", 1)[1].split("(as in")[0].strip(" .").split(" -> ")
-    assert task.target_for(task.vocabulary.encode(asked)) == task.vocabulary.encode(answered)
+    requested, answered = example.split(": ", 1)[1].split("(as in")[0].strip(" .").split(" -> ")
+    assert task.target_for(task.vocabulary.encode(requested)) == task.vocabulary.encode(answered)
     for symbols in (2, 3, 10, 62):
         task = load_task(name, symbols)
         assert task.validate_source(task.vocabulary.encode(task.example_source())) == ""
@@ -212,7 +212,7 @@ def test_batches_and_held_out_sets_share_no_sequence_and_count_right(name):
     batch = sample_training_batch(task, 3000, 1, 6, torch.Generator().manual_seed(1))
     again = sample_training_batch(task, 3000, 1, 6, torch.Generator().manual_seed(1))
     assert torch.equal(batch.source_BS, again.source_BS)
-    asked = build_held_out_set(task, 500, 1, 6)
+    requested = build_held_out_set(task, 500, 1, 6)
 
     def sources(tokens_BS):
         return [tuple(token for token in row if token > 2) for row in tokens_BS.tolist()]
@@ -222,7 +222,7 @@ def test_batches_and_held_out_sets_share_no_sequence_and_count_right(name):
         for row, weight in zip(sources(batch.source_BS), batch.loss_weight_B.tolist(), strict=True)
         if weight
     }
-    held = sources(asked.batch.source_BS)
+    held = sources(requested.batch.source_BS)
     assert len(set(held)) == len(held) > 4
     assert not trained & set(held)
     assert min(map(len, trained)) == TASKS[name].min_length
@@ -240,7 +240,7 @@ def test_batches_and_held_out_sets_share_no_sequence_and_count_right(name):
             if every
             else 0
         )
-        assert asked.num_available[length] == out
+        assert requested.num_available[length] == out
 
 
 def test_half_of_training_brackets_are_balanced_and_all_such_occur():
@@ -258,8 +258,8 @@ def test_half_of_training_brackets_are_balanced_and_all_such_occur():
 
 
 def test_half_of_held_out_brackets_are_balanced_if_enough_exist():
-    asked = build_held_out_set(load_task("brackets"), 20, 12, 12)
-    assert (asked.batch.labels_BT[:, 0] == 4).sum() == 10
+    requested = build_held_out_set(load_task("brackets"), 20, 12, 12)
+    assert (requested.batch.labels_BT[:, 0] == 4).sum() == 10
 
 
 def bincount_of_targets(batch):
@@ -271,32 +271,32 @@ def bincount_of_targets(batch):
 @pytest.mark.parametrize("name", TASKS)
 def test_constant_answer_matches_at_most_60_percent_of_held_out_set(name, n):
     run = RunConfig.from_flat({"task": name})
-    asked = build_held_out_set(run.task.load(), n, run.task.min_length, run.task.max_length)
-    counts = bincount_of_targets(asked.batch)
-    assert counts.max().item() <= 0.6 * len(asked.lengths_B)
+    requested = build_held_out_set(run.task.load(), n, run.task.min_length, run.task.max_length)
+    counts = bincount_of_targets(requested.batch)
+    assert counts.max().item() <= 0.6 * len(requested.lengths_B)
     if len(counts) == 2:  # enough of each that a few wrong answers are no large part of a score
         assert counts.min().item() >= 50
 
 
 @pytest.mark.parametrize(("low", "high"), [(1, 10), (4, 14), (16, 16), (18, 20), (17, 18)])
 def test_held_out_brackets_of_every_length_are_balanced_as_often_as_not(low, high):
-    asked = build_held_out_set(load_task("brackets"), 300, low, high)
-    balanced_B = asked.batch.labels_BT[:, 0] == 4
+    requested = build_held_out_set(load_task("brackets"), 300, low, high)
+    balanced_B = requested.batch.labels_BT[:, 0] == 4
     for length in range(low, high + 1):
-        of_length_B = asked.lengths_B == length
+        of_length_B = requested.lengths_B == length
         assert 2 * int((balanced_B & of_length_B).sum()) == int(of_length_B.sum())
-    assert len(asked.batch.source_BS.unique(dim=0)) == len(asked.lengths_B)
+    assert len(requested.batch.source_BS.unique(dim=0)) == len(requested.lengths_B)
 
 
 def test_held_out_brackets_of_an_odd_length_are_not_balanced():
     for length, n in ((9, 20), (21, 20)):
-        asked = build_held_out_set(load_task("brackets"), n, length, length)
-        assert len(asked.lengths_B) == n
-        assert set(asked.batch.labels_BT[:, 0].tolist()) == {3}
+        requested = build_held_out_set(load_task("brackets"), n, length, length)
+        assert len(requested.lengths_B) == n
+        assert set(requested.batch.labels_BT[:, 0].tolist()) == {3}
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "says"),
+    ("name", "text", "expected_message"),
     [
         ("addition", "314", "two numbers with one \\+ between them, as in 3 1 \\+ 4 1"),
         ("addition", "+1", "two numbers"),
@@ -305,9 +305,9 @@ def test_held_out_brackets_of_an_odd_length_are_not_balanced():
         ("brackets", "(0)", "type \\( and \\), as in \\( \\( \\) \\)"),
     ],
 )
-def test_what_is_no_question_of_a_task_is_said_to_be_none(name, text, says):
+def test_what_is_no_question_of_a_task_is_said_to_be_none(name, text, expected_message):
     task = load_task(name)
-    assert re.search(says, task.validate_source(task.vocabulary.encode(text)))
+    assert re.search(expected_message, task.validate_source(task.vocabulary.encode(text)))
 
 
 def test_random_mapping_is_uniform_and_depends_on_every_symbol():

@@ -83,7 +83,7 @@ def test_steps_in_a_row_are_the_same_steps_to_the_bit(values):
     trainer = trainer_with_graphs(**values)
     metrics = trained(trainer)
     assert fingerprint(trainer) == expected
-    told = [
+    result = [
         (
             m.step,
             m.loss,
@@ -95,7 +95,7 @@ def test_steps_in_a_row_are_the_same_steps_to_the_bit(values):
         )
         for m in metrics
     ]
-    assert told == [
+    assert result == [
         (
             m.step,
             m.loss,
@@ -253,7 +253,7 @@ class Silent(TorchDispatchMode):
     values, tensors from elsewhere.
     """
 
-    ASKING = (
+    REQUESTING = (
         "_local_scalar_dense",
         "nonzero",
         "masked_select",
@@ -279,7 +279,7 @@ class Silent(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = str(func).removeprefix("aten.")
         plain = name.split(".")[0].lstrip("_")
-        assert not name.startswith(self.ASKING), f"{name} makes the host wait"
+        assert not name.startswith(self.REQUESTING), f"{name} makes the host wait"
         if plain in ("index", "index_put", "index_put_"):
             assert not any(each is not None and each.dtype == torch.bool for each in args[1]), (
                 f"{name} by a mask: its size is a value"

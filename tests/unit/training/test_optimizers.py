@@ -93,13 +93,13 @@ def test_a_first_update_that_is_not_finite_leaves_nothing_behind(kind):
     """torch's own momentum would begin with whatever lay in memory."""
     mine, fresh = trainer(**kind), trainer(**kind)
     weight = mine.model.output_proj.weight
-    kept = weight.detach().clone()
+    stored = weight.detach().clone()
     with torch.no_grad():
         weight[0, 0] = math.inf
     with pytest.raises(TrainingDivergedError):
         mine.train_step()
     with torch.no_grad():
-        weight.copy_(kept)
+        weight.copy_(stored)
     for key, value in mine.optimizer.state[weight].items():
         assert not value.any(), key
     state = fresh.state_dict()

@@ -210,7 +210,7 @@ def test_tasks_of_structured_sources_say_how_long_they_must_be(name, fewest):
 
 
 def test_what_additive_alignment_keeps_for_its_backward_pass_is_estimated():
-    kept, estimated = {}, {}
+    stored, estimated = {}, {}
     for alignment in ("none", "additive"):
         run = RunConfig.from_flat(
             {
@@ -229,11 +229,11 @@ def test_what_additive_alignment_keeps_for_its_backward_pass_is_estimated():
 
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
             logits_BTV = RNNSeq2Seq(run.model)(tokens, tokens)
-        kept[alignment] = sum(storage.nbytes() for storage in saved.values())
+        stored[alignment] = sum(storage.nbytes() for storage in saved.values())
         estimated[alignment] = run.estimate_memory()
         assert logits_BTV.requires_grad
-        assert kept[alignment] <= estimated[alignment]
-    more = kept["additive"] - kept["none"]
+        assert stored[alignment] <= estimated[alignment]
+    more = stored["additive"] - stored["none"]
     assert 0.8 * more <= estimated["additive"] - estimated["none"] <= 2 * more
 
 

@@ -39,13 +39,13 @@ def tries(monkeypatch):
     monkeypatch.setattr(thread_tuning, "FIRST_TUNING_STEP", 2)
     monkeypatch.setattr(thread_tuning, "FORCED_THREADS", 0)
     monkeypatch.setattr(thread_tuning, "candidate_thread_counts", lambda: [1, 2, 4])
-    found, tried = {1: 3.0, 2: 2.0, 4: 2.5}, []
+    actual, tried = {1: 3.0, 2: 2.0, 4: 2.5}, []
     monkeypatch.setattr(
         thread_tuning,
         "benchmark_thread_counts",
-        lambda trainer, numbers: tried.append(numbers) or {n: found[n] for n in numbers},
+        lambda trainer, numbers: tried.append(numbers) or {n: actual[n] for n in numbers},
     )
-    yield found, tried
+    yield actual, tried
     torch.set_num_threads(1)
 
 
@@ -88,9 +88,9 @@ def test_it_is_tried_again_when_others_may_have_come_or_gone(trainer, tries):
     ]
 
 
-@pytest.mark.parametrize(("later", "kept"), [(0.05, True), (0.095, False), (0.2, False)])
+@pytest.mark.parametrize(("later", "stored"), [(0.05, True), (0.095, False), (0.2, False)])
 def test_a_number_that_does_not_make_the_run_quicker_is_taken_back(
-    trainer, tries, monkeypatch, later, kept
+    trainer, tries, monkeypatch, later, stored
 ):
     """Whose steps took a tenth of a second, and then as long as `later` says, but for those
     that score: they take a second.
@@ -106,8 +106,8 @@ def test_a_number_that_does_not_make_the_run_quicker_is_taken_back(
         if choice.maybe_tune():
             changed.append((step, trainer.changes[-1].value))
     tried_at = thread_tuning.CONTEXT_LENGTH
-    assert changed == ([(tried_at, 2)] if kept else [(tried_at, 2), (2 * tried_at, 1)])
-    assert choice.backoff == (1.0 if kept else 2.0)
+    assert changed == ([(tried_at, 2)] if stored else [(tried_at, 2), (2 * tried_at, 1)])
+    assert choice.backoff == (1.0 if stored else 2.0)
 
 
 def test_what_is_hardly_quicker_is_not_worth_a_change(trainer, tries):
@@ -136,10 +136,10 @@ def test_no_more_is_tried_than_there_are_cores(monkeypatch):
 def test_trying_changes_nothing_of_the_run(trainer):
     steps(trainer, 3)
     before = fingerprint(trainer)
-    taken = benchmark_thread_counts(trainer, [1, 2])
+    used = benchmark_thread_counts(trainer, [1, 2])
     assert fingerprint(trainer) == before
     assert torch.get_num_threads() == trainer.threads == 1
-    assert all(seconds > 0 for seconds in taken.values())
+    assert all(seconds > 0 for seconds in used.values())
     after = fingerprint(steps(trainer, 3))
     assert fingerprint(steps(Trainer(RunConfig.from_flat(SMALL)), 6)) == after
 

@@ -117,8 +117,8 @@ def test_looking_changes_nothing(small_run):
     rows = build_held_out_set(seeing.task, 50, 1, 5).batch
     for metrics in seeing:
         assert metrics.exact_match is not None
-        asked = seeing.evaluate(50)
-        assert asked == seeing.evaluate(50)
+        requested = seeing.evaluate(50)
+        assert requested == seeing.evaluate(50)
         seeing.model.attention_weights(rows)
         seeing.model.generate(rows.source_BS, 6)
         seeing.model.is_exact_match(rows)
@@ -209,16 +209,16 @@ def test_it_ends_early_only_once_the_score_is_confirmed_on_many_sequences(small_
         small_run.replace(stop_at_exact_match=until, eval_every=5, eval_size=1, learning_rate=1e-2),
         300,
     )
-    looks = [each for each in metrics if each.eval_size]
-    hopes = [each for each in looks if each.eval_size > 1]
+    attends = [each for each in metrics if each.eval_size]
+    hopes = [each for each in attends if each.eval_size > 1]
     assert trainer.stopped_early
     assert len(metrics) < 300
-    assert hopes[-1] is looks[-1] is metrics[-1]
+    assert hopes[-1] is attends[-1] is metrics[-1]
     assert metrics[-1].eval_size == 2000
     assert metrics[-1].exact_match >= until
     assert len(hopes) > 1
     assert all(each.exact_match < until for each in hopes[:-1])
-    assert all(each.exact_match == 0 for each in looks if each.eval_size == 1)
+    assert all(each.exact_match == 0 for each in attends if each.eval_size == 1)
 
 
 def test_without_until_it_goes_on_to_the_last_step(small_run):
@@ -285,13 +285,13 @@ def test_an_update_is_the_one_that_people_write_out(small_run, clip, optimizer):
     weights = list(other.model.parameters())
     theirs = plain(weights, **adam) if plain else torch.optim.SGD(weights, **sgd)
     for _ in range(4):
-        told = trainer.train_step()
+        result = trainer.train_step()
         theirs.zero_grad()
         other.model.loss(other._next_batch(), 0.0).backward()
         norm = torch.nn.utils.clip_grad_norm_(weights, clip or torch.inf)
         theirs.step()
-        assert told.grad_norm == pytest.approx(norm.item(), rel=1e-5)
-    assert clip != 0.5 or told.grad_norm > clip
+        assert result.grad_norm == pytest.approx(norm.item(), rel=1e-5)
+    assert clip != 0.5 or result.grad_norm > clip
     for one, two in zip(trainer.model.parameters(), weights, strict=True):
         assert torch.allclose(one, two, atol=1e-5)
 
