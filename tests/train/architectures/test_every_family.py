@@ -176,10 +176,10 @@ def test_a_run_that_was_saved_goes_on_to_the_bit_as_one_that_was_not(name, tmp_p
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_solves_equals_free_running_solve_row_by_row_at_every_age(name, trained_model):
+def test_solves_equals_free_running_solve_row_by_row_at_every_age(name, trained_models):
     requested = build_held_out_set(REVERSE, 200, 1, 4).batch
     shares = []
-    for model in trained_model(name).values():
+    for model in trained_models(name).values():
         right_B = (model.generate(requested.source_BS, 5) == requested.labels_BT).all(1)
         assert torch.equal(model.is_exact_match(requested), right_B)
         shares.append(right_B.float().mean().item())
@@ -190,8 +190,8 @@ def test_solves_equals_free_running_solve_row_by_row_at_every_age(name, trained_
 @pytest.mark.parametrize("name", VARIANTS)
 @settings(max_examples=10)
 @given(data=st.data())
-def test_solves_is_solve_compared_whatever_is_asked(name, trained_model, data):
-    model = trained_model(name)[data.draw(st.sampled_from([30, 60, MAX_STEPS]))]
+def test_solves_is_solve_compared_whatever_is_asked(name, trained_models, data):
+    model = trained_models(name)[data.draw(st.sampled_from([30, 60, MAX_STEPS]))]
     lengths = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
     sequences = [
         data.draw(st.lists(st.integers(3, 6), min_size=n, max_size=n)) + [0] * (4 - n)
@@ -205,8 +205,8 @@ def test_solves_is_solve_compared_whatever_is_asked(name, trained_model, data):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("name", VARIANTS)
-def test_an_answer_is_the_same_alone_and_in_a_padded_batch(name, trained_model):
-    model, batch = trained_model(name)[60], rows()
+def test_an_answer_is_the_same_alone_and_in_a_padded_batch(name, trained_models):
+    model, batch = trained_models(name)[60], rows()
     padded, record = wider(batch, 3), weights_of(model.attention_weights(wider(batch, 3)))
     input_BT = model.generate(padded.source_BS, 8)
     for b in range(4):
@@ -235,8 +235,8 @@ def stored(tokens_Q, wide_Q):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_attention_sums_to_one_leaves_out_padding_and_fits_its_axes(name, trained_model):
-    model, batch = trained_model(name)[MAX_STEPS], rows()
+def test_attention_sums_to_one_leaves_out_padding_and_fits_its_axes(name, trained_models):
+    model, batch = trained_models(name)[MAX_STEPS], rows()
     axes, layers = model.attention_tokens(batch), weights_of(model.attention_weights(batch))
     assert set(axes) == set(layers)
     for kind, weights in layers.items():
@@ -257,11 +257,11 @@ def test_attention_sums_to_one_leaves_out_padding_and_fits_its_axes(name, traine
 @pytest.mark.parametrize(
     "name", [name for name in VARIANTS if name not in ("encoder-only", "bert")]
 )
-def test_a_later_symbol_of_the_answer_changes_nothing_before_it(name, trained_model):
+def test_a_later_symbol_of_the_answer_changes_nothing_before_it(name, trained_models):
     """By the loss of the first tokens: later ones are changed, and where they are not asked
     for, nobody can tell.
     """
-    model, batch = trained_model(name)[60], rows().select(torch.tensor([0, 3]))
+    model, batch = trained_models(name)[60], rows().select(torch.tensor([0, 3]))
     changed_BT = batch.target_BT.clone()
     changed_BT[:, 3:] = torch.tensor([[5, 5, 6], [6, 6, 6]])
     both = [
@@ -297,8 +297,8 @@ def first_scores(model, batch):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_what_is_longer_than_the_positions_is_refused_with_both_numbers(name, trained_model):
-    model, source_BS = trained_model(name)[0], rows().source_BS
+def test_what_is_longer_than_the_positions_is_refused_with_both_numbers(name, trained_models):
+    model, source_BS = trained_models(name)[0], rows().source_BS
     with pytest.raises(ValueError, match="max_tokens is 9, but the model has max_positions 8"):
         model.generate(source_BS, 9)
     with pytest.raises(
@@ -313,8 +313,8 @@ def test_what_is_longer_than_the_positions_is_refused_with_both_numbers(name, tr
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_held_out_rows_and_padding_teach_nothing(name, trained_model):
-    model, batch = trained_model(name)[30], rows()
+def test_held_out_rows_and_padding_teach_nothing(name, trained_models):
+    model, batch = trained_models(name)[30], rows()
     changed_BT = batch.target_BT.clone()
     changed_BT[2, 1] = 6
     other = wider(Batch(batch.source_BS, changed_BT, batch.loss_weight_B), 2)
@@ -324,8 +324,8 @@ def test_held_out_rows_and_padding_teach_nothing(name, trained_model):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_inference_disables_dropout_and_leaves_model_state_unchanged(name, trained_model):
-    quiet = trained_model(name)[30]
+def test_inference_disables_dropout_and_leaves_model_state_unchanged(name, trained_models):
+    quiet = trained_models(name)[30]
     model = load_architecture(VARIANTS[name]["architecture"])(
         small_config(name, dropout=0.5).model
     ).train()
@@ -346,8 +346,8 @@ def test_inference_disables_dropout_and_leaves_model_state_unchanged(name, train
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_answers_stop_at_eos(name, trained_model):
-    input_BT = trained_model(name)[60].generate(
+def test_answers_stop_at_eos(name, trained_models):
+    input_BT = trained_models(name)[60].generate(
         build_held_out_set(REVERSE, 100, 1, 4).batch.source_BS, 8
     )
     behind_BT = (input_BT == 2).cumsum(1) - (input_BT == 2).long() > 0
