@@ -39,8 +39,8 @@ from benchmarks.load_users import (
 )
 from playground.checkpoints.checkpoint import resume_trainer
 from playground.checkpoints.manifest import CheckpointError
+from playground.runs.owner_keys import new_owner_key
 from playground.runs.weight_history import read_lines
-from playground.ui.session import new_owner_key
 from tests.support.app_server import ROOT, AppServer, wait_for
 from tests.support.fake_hub import FakeHub
 from tests.support.page_client import run_folders, zipped_small_checkpoint

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
-from playground.ui.session import new_owner_key
+from playground.runs.owner_keys import new_owner_key
 from tests.support.app_server import AppServer
 from tests.support.page_client import PageClient
 

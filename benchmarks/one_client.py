@@ -18,7 +18,7 @@ import psutil
 
 from benchmarks._results import save_results
 from benchmarks.load_soak import quantiles
-from playground.ui.session import new_owner_key
+from playground.runs.owner_keys import new_owner_key
 from tests.support.app_server import ROOT, AppServer
 from tests.support.attacks import ATTACKS, Attacker
 from tests.support.page_client import PageClient, PollingThread, zipped_small_checkpoint

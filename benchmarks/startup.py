@@ -76,7 +76,7 @@ def first_point_seconds() -> list[float]:
 def imported_modules() -> list[str]:
     """Return the heavy packages that the process of the page has imported."""
     heavy = ["torch", "transformers", "datasets", "matplotlib.pyplot"]
-    script = f"import sys, playground.ui.app; print(*[m for m in {heavy} if m in sys.modules])"
+    script = f"import sys, playground.server.app; print(*[m for m in {heavy} if m in sys.modules])"
     return subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
@@ -88,7 +88,7 @@ def import_profile() -> list[list[Any]]:
     The times come from `-X importtime`, by outermost package. The profiler slows everything, so
     only the shares matter.
     """
-    script = [sys.executable, "-X", "importtime", "-c", "import playground.ui.app"]
+    script = [sys.executable, "-X", "importtime", "-c", "import playground.server.app"]
     output = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=True).stderr
     own: dict[str, float] = {}
     for line in output.splitlines():

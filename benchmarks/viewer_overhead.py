@@ -121,9 +121,9 @@ def measure() -> dict[str, Any]:
     from playground.experiments.service import ExperimentService
     from playground.jobs.process import warm_up
     from playground.runs.registry import Registry
+    from playground.server.api import Endpoints
+    from playground.server.app import build_app, build_handlers, launch_options
     from playground.training.config import RunConfig
-    from playground.ui.api import Endpoints
-    from playground.ui.app import build_app, build_handlers, launch_options
 
     warm_up().join()
     context = multiprocessing.get_context("spawn")

@@ -22,11 +22,12 @@ its own folder.
     9  lessons/       lessons with measurements, and models with a bug to find
    10  hub/           publishing and downloading models, a task's data as a dataset
    11  comparison/    benchmarks of pretrained models, fine-tuning, probing
-   12  ui/            the page and its server
-   13  cli/           the commands of the command line
-   14  __main__       the entry point of `python -m playground`
-   14  examples/      programs that use a served page
-   15  entry_point    the command of an installed package
+   12  ui/            the page: its views, the form of a run, the Train tab
+   13  server/        the app, its middleware, the JSON routes, the public API
+   14  cli/           the commands of the command line
+   15  __main__       the entry point of `python -m playground`
+   15  examples/      programs that use a served page
+   16  entry_point    the command of an installed package
 """
 
 from pathlib import Path

@@ -42,6 +42,6 @@ def app(host: str | None, port: int | None, share: bool, browser: bool) -> None:
         validate_env()
     except EnvError as error:
         raise click.ClickException(str(error)) from None
-    from playground.ui.app import serve
+    from playground.server.app import serve
 
     serve(host, port, share=share, browser=browser)

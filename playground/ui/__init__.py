@@ -1,5 +1,4 @@
-"""Layer 10: the page.
+"""The page: its views, the form of a run, and the Train tab.
 
-app.py composes the tabs, with one module per tab. The .js and .css files of a view are beside its
-Python module.
+Scripts, styles and templates are beside the Python modules. `playground.server` serves them.
 """

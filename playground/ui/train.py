@@ -15,19 +15,16 @@ import gradio as gr
 
 from playground.architectures import ARCHITECTURES
 from playground.common.devices import ZERO_GPU, is_zero_gpu
+from playground.datasets.pairs import SHA256_PATTERN
 from playground.errors import UserError
+from playground.runs.model_ref import CHECKPOINT_PREFIX, RUN_PREFIX, SHARE_PREFIX, resolve_run
+from playground.runs.owner_keys import new_owner_key, owner_from_session, session_value
 from playground.runs.registry import CLIENT_ADDRESS, Registry
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig
 from playground.training.presets import PRESETS
 from playground.training.setting_changes import SettingChange
 
-from .datasets_api import panel_state
-from .live_api import live_view
-from .model_ref import CHECKPOINT_PREFIX, RUN_PREFIX, SHARE_PREFIX, resolve_run
-from .rate_limit import resolve_client_address
-from .runs_api import parse_settings
-from .session import new_owner_key, owner_from_session, session_value
 from .task_info import task_description_html
 from .training_form import (
     ADVANCED_SETTINGS,
@@ -38,11 +35,13 @@ from .training_form import (
     estimate_and_validate,
     form_values,
     is_used_by_architecture,
+    parse_settings,
     preset_values,
     run_config,
     suggested_max_length,
     validate_form,
 )
+from .views import live_view
 
 FIRST_CHECKPOINT = "reverse"
 SILENT_EVENT: dict[str, Any] = {
@@ -63,9 +62,13 @@ FORM_WITH_SPEED_JS = (
 
 
 def build_train_tab(
-    registry: Registry, browser_state: gr.BrowserState
+    registry: Registry,
+    browser_state: gr.BrowserState,
+    resolve_client_address: Callable[[Any], str],
 ) -> tuple[list[Any], Callable[..., Any]]:
     """Build the tab.
+
+    `resolve_client_address` returns the client address of a request.
 
     Returns the components that `on_load` fills when a page loads, and `on_load`.
     """
@@ -103,7 +106,7 @@ def build_train_tab(
         request: gr.Request, session_json: Any, speed: Any, *values: Any
     ) -> tuple[Any, Any, Any]:
         # Gradio's queue runs this outside the request
-        CLIENT_ADDRESS.set(resolve_client_address(request.request))
+        CLIENT_ADDRESS.set(resolve_client_address(request))
         owner = registry.single_owner or owner_from_session(session_json) or new_owner_key()
         try:
             speed_change = SettingChange(0, "speed", float(speed))
@@ -311,4 +314,15 @@ def live_view_value(owner: str, model_ref: str) -> str:
     """
     return json.dumps(
         {"owner": owner, "subject": model_ref, "first": CHECKPOINT_PREFIX + FIRST_CHECKPOINT}
+    )
+
+
+def panel_state(owner: str, content: Any) -> str:
+    return json.dumps(
+        {
+            "owner": owner,
+            "rows": content
+            if isinstance(content, str) and SHA256_PATTERN.fullmatch(content)
+            else "",
+        }
     )

@@ -10,6 +10,7 @@ from typing import Any
 import gradio as gr
 
 from playground.architectures import ARCHITECTURES
+from playground.checkpoints.manifest import parse_strict_json
 from playground.common.devices import ZERO_GPU, is_zero_gpu
 from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
 from playground.datasets.storage import load_metadata
@@ -20,8 +21,8 @@ from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig, field_named, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 
-from .datasets_api import dataset_panel, missing_dataset_message
 from .task_info import task_description_html
+from .views import dataset_panel
 
 BASIC_SETTINGS = (
     "task",
@@ -163,6 +164,7 @@ SLIDER_STEPS = {
 }
 DEFAULTS = preset_config("fast").to_flat()  # the values of a new form
 NO_LIMITS = Limits.unlimited()
+MAX_SETTINGS_LENGTH = 40_000  # characters; the vocabulary of a dataset may have half of them
 MAX_RADIO_CHOICES = 4  # more choices become a dropdown
 # the Model field selects the architecture
 FORM_PRESETS = tuple(
@@ -332,6 +334,38 @@ def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
         "dataset_symbols": " ".join(metadata["vocabulary"]),
         "max_target_length": metadata["longest_target"],
     }
+
+
+def missing_dataset_message(content: object) -> str:
+    """Return the message for a dataset that a link or a run names and that is missing."""
+    return (
+        f"This dataset ({str(content)[:12]}…) is not on this server; upload it below. Its "
+        "content hash identifies it"
+    )
+
+
+def parse_settings(text: str) -> RunConfig:
+    """Return the run that a link or a JSON text describes.
+
+    Raises:
+        ValueError: for any other text.
+    """
+    try:
+        content = (
+            parse_strict_json(text.encode("utf-8", "replace"))
+            if len(text) < MAX_SETTINGS_LENGTH
+            else None
+        )
+    except ValueError as error:
+        raise ValueError("they are no JSON; copy the whole of them") from error
+    if not isinstance(content, dict):
+        raise ValueError("these are no settings: a JSON object of names and values is expected")
+    try:
+        return RunConfig.from_flat(content)
+    except TypeError:  # a list in place of a name
+        raise ValueError(
+            "these are no settings: values must be numbers, texts, true or false"
+        ) from None
 
 
 def validate_form(

@@ -20,10 +20,10 @@ from playground.datasets.pairs import read_pairs
 from playground.datasets.storage import store
 from playground.experiments.service import ExperimentService
 from playground.figures.attention import write
+from playground.runs.owner_keys import machine_owner_key
 from playground.runs.registry import Registry
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from playground.ui.session import machine_owner_key
 from tests.support.app_server import AppServer
 from tests.support.browser_page import wait_until
 from tests.support.small_runs import TINY_SETTINGS

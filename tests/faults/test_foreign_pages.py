@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from playwright.sync_api import sync_playwright
 
-from playground.ui.session import new_owner_key
+from playground.runs.owner_keys import new_owner_key
 from tests.support.app_server import AppServer
 from tests.support.chromium import FLAGS, find_browser
 from tests.support.page_client import PageClient

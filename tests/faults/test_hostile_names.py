@@ -24,11 +24,15 @@ from playground.datasets.sources import from_cli_argument, from_text
 from playground.datasets.storage import load_metadata, load_pairs, store
 from playground.hub.client import Hub, HubError
 from playground.hub.repo_ids import is_repo, is_revision
+from playground.server.api import Endpoints
+from playground.server.app import build_app
+from playground.server.checkpoint_transfer import (
+    CHECKPOINT_FILES,
+    CHECKPOINT_PATH,
+    extract_checkpoint,
+)
+from playground.server.routes import ROUTE_PREFIX as ASK
 from playground.training.config import RunConfig
-from playground.ui.api import Endpoints
-from playground.ui.app import build_app
-from playground.ui.checkpoint_transfer import CHECKPOINT_FILES, CHECKPOINT_PATH, extract_checkpoint
-from playground.ui.routes import ROUTE_PREFIX as ASK
 from tests.faults.test_hostile_requests import checkpoint, server  # noqa: F401
 from tests.support.coroutines import run_in_thread
 
@@ -117,7 +121,7 @@ CODE = [
     "%s%s%s%n",
     "__import__('os').system('id')",
     "os:system",
-    "playground.ui.app:serve",
+    "playground.server.app:serve",
     "x.py:main",
     "hub:../x",
     "hub:a/b/c",
@@ -321,7 +325,7 @@ def test_no_member_of_a_zip_leads_out_of_its_folder(watched, tmp_path):
             archive.writestr(name + "/config.json", b"{}")
             archive.writestr(name.replace("/", "") + "\\..\\model.safetensors", b"x")
             archive.writestr(name, b"x")
-        # what is refused, and how, others test (tests/integration/ui/test_checkpoint_transfer.py)
+        # test_checkpoint_transfer.py tests which files are rejected, and how
         with suppress(Exception):
             extract_checkpoint(folder / "packed", folder / "inside")
         assert {path.relative_to(folder).as_posix() for path in folder.rglob("*")} <= {

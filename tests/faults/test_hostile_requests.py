@@ -33,14 +33,14 @@ from playground.lessons.lessons import LESSONS
 from playground.lessons.service import LessonService
 from playground.runs.inspector_process import Inspector
 from playground.runs.metric_series import MAX_DELTA_POINTS, MetricSeries
+from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import COMMANDS
 from playground.runs.snapshot import SnapshotBuilder
+from playground.server.app import build_handlers, launch_options
+from playground.server.middleware import MAX_DATA_BODY_BYTES
+from playground.server.routes import ROUTE_PREFIX
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from playground.ui.app import build_handlers, launch_options
-from playground.ui.middleware import MAX_DATA_BODY_BYTES
-from playground.ui.routes import ROUTE_PREFIX
-from playground.ui.session import new_owner_key
 from tests.support.small_runs import TINY_SETTINGS, repeat_counts, tiny_config
 
 FEWEST_ANSWERED = 5  # one request in so many must be answered

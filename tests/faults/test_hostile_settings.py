@@ -18,21 +18,18 @@ from playground.checkpoints.manifest import CheckpointError, Manifest, read_mani
 from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError
 from playground.runs.memory import ensure_memory_available
+from playground.server.runs_api import describe_config, settings_for_viewer
 from playground.training.config import SECTIONS, RunConfig, field_named, section_of_field
 from playground.training.setting_changes import MUTABLE_SETTINGS, SettingChange
-from playground.ui.runs_api import (
-    MAX_SETTINGS_LENGTH,
-    describe_config,
-    parse_settings,
-    settings_for_viewer,
-)
 from playground.ui.task_info import task_description_html
 from playground.ui.training_form import (
     ADVANCED_SETTINGS,
     BASIC_SETTINGS,
     DERIVED_SETTINGS,
+    MAX_SETTINGS_LENGTH,
     estimate_and_validate,
     form_values,
+    parse_settings,
     run_config,
     validate_form,
 )

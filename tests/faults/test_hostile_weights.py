@@ -32,9 +32,9 @@ from playground.comparison.pretrained import _parameter_count
 from playground.comparison.process import JobError
 from playground.hub.export import FILE_MAP, checkpoint_from_package
 from playground.runs.inspector_process import Inspector
+from playground.runs.owner_keys import new_owner_key
+from playground.server.checkpoint_transfer import CHECKPOINT_PATH, build_transfer_routes
 from playground.training.trainer import Trainer
-from playground.ui.checkpoint_transfer import CHECKPOINT_PATH, build_transfer_routes
-from playground.ui.session import new_owner_key
 from tests.faults.test_corrupt import refused
 from tests.support.small_runs import repeat_counts, tiny_config
 

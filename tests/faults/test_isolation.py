@@ -10,10 +10,10 @@ import string
 import pytest
 
 from playground.errors import UserError
+from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import COMMANDS, MAX_QUEUED_PER_OWNER
-from playground.ui.live_api import HANDLERS, poll_model
-from playground.ui.runs_api import list_runs, run_action
-from playground.ui.session import new_owner_key
+from playground.server.live_api import HANDLERS, poll_model
+from playground.server.runs_api import list_runs, run_action
 from tests.support.coroutines import run_in_thread
 from tests.support.small_runs import pause_and_wait, repeat_counts, start_run, wait_for
 

@@ -8,8 +8,8 @@ import time
 import psutil
 import pytest
 
+from playground.runs.owner_keys import new_owner_key
 from playground.runs.run import Run
-from playground.ui.session import new_owner_key
 from tests.support.app_server import AppServer, wait_for
 from tests.support.page_client import (
     PageClient,

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from playground.ui.inspect_api import load_view
-from playground.ui.live_api import predict
+from playground.server.inspect_api import load_view
+from playground.server.live_api import predict
 from tests.support.app_server import wait_for
 from tests.support.small_runs import start_run, wait_for_status
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from playground.ui.session import new_owner_key
+from playground.runs.owner_keys import new_owner_key
 from tests.support.app_server import AppServer
 from tests.support.attacks import ATTACKS, Attacker
 from tests.support.page_client import PageClient, PollingThread, zipped_small_checkpoint

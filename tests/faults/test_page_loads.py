@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import psutil
 import pytest
 
-from playground.ui.session import new_owner_key
+from playground.runs.owner_keys import new_owner_key
 from tests.support.app_server import AppServer, wait_for
 from tests.support.page_client import PageClient
 from tests.support.small_runs import repeat_counts

@@ -17,9 +17,9 @@ import pytest
 from playground.checkpoints.checkpoint import resume_trainer
 from playground.errors import UserError
 from playground.jobs.process import context
+from playground.runs.owner_keys import new_owner_key
 from playground.runs.run import WorkerSpec
 from playground.runs.training_worker import TrainingWorker
-from playground.ui.session import new_owner_key
 from tests.support.app_server import ROOT, AppServer, wait_for
 from tests.support.page_client import PageClient, run_folders, zipped_small_checkpoint
 from tests.support.small_runs import IN_CI, run_as_root, tiny_config

@@ -16,8 +16,8 @@ from huggingface_hub import constants
 
 from playground.errors import UserError
 from playground.hub.publisher import AutoPublisher
-from playground.ui.hub_api import HubPage, resolve_token
-from playground.ui.session import new_owner_key
+from playground.runs.owner_keys import new_owner_key
+from playground.server.hub_api import HubPage, resolve_token
 from tests.support.app_server import AppServer, wait_for
 from tests.support.coroutines import run_in_thread
 from tests.support.fake_hub import FakeHub

@@ -6,11 +6,11 @@ from contextlib import closing
 
 import pytest
 
+from playground.runs.owner_keys import new_owner_key, owner_from_session, session_value
 from playground.runs.registry import Registry
-from playground.ui.app import is_public
-from playground.ui.live_api import overlay_curves, poll_model, predict, snapshot
-from playground.ui.runs_api import list_runs, run_action, run_details
-from playground.ui.session import new_owner_key, owner_from_session, session_value
+from playground.server.app import is_public
+from playground.server.live_api import overlay_curves, poll_model, predict, snapshot
+from playground.server.runs_api import list_runs, run_action, run_details
 from tests.support.app_server import ROOT, AppServer
 from tests.support.coroutines import run_in_thread
 
@@ -53,7 +53,7 @@ def test_this_machine_is_served(app, host):
 @pytest.mark.smoke
 def test_building_the_page_imports_neither_torch_nor_transformers():
     script = (
-        "import sys, playground.ui.app; print(*[m for m in ('torch', 'transformers', "
+        "import sys, playground.server.app; print(*[m for m in ('torch', 'transformers', "
         "'datasets', 'matplotlib.pyplot') if m in sys.modules])"
     )
     done = subprocess.run(

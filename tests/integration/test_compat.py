@@ -22,7 +22,7 @@ from playground.runs.run import owner_id
 from playground.tasks.task import Batch
 from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange
-from playground.ui.runs_api import parse_settings
+from playground.ui.training_form import parse_settings
 from tests.support.app_server import wait_for
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "v0.1.0"

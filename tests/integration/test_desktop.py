@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from app import main
-from playground.ui.app import has_display, is_public
+from playground.server.app import has_display, is_public
 from tests.support.app_server import ROOT, free_port, wait_for
 
 
@@ -131,7 +131,7 @@ def test_ctrl_c_during_startup_ends_without_traceback(tmp_path):
 def test_the_options_reach_the_server(monkeypatch, words, asked):
     calls = []
     monkeypatch.setattr(
-        "playground.ui.app.serve",
+        "playground.server.app.serve",
         lambda host, port, *, share, browser: calls.append((host, port, share, browser)),
     )
     assert CliRunner().invoke(main, words).exit_code == 0

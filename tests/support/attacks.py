@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from playground.checkpoints.checkpoint import save_checkpoint
+from playground.runs.owner_keys import new_owner_key
 from playground.training.trainer import Trainer
-from playground.ui.session import new_owner_key
 from tests.support.app_server import AppServer
 from tests.support.small_runs import tiny_config
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from playground.checkpoints.checkpoint import save_checkpoint
+from playground.runs.owner_keys import session_value
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from playground.ui.session import session_value
 from tests.support.app_server import AppServer
 from tests.support.small_runs import tiny_config
 

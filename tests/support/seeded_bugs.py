@@ -92,10 +92,10 @@ BUGS = (
     ),
     Bug(
         "a missing rate limit",
-        "playground/ui/rate_limit.py",
+        "playground/server/rate_limit.py",
         "        return 0.0 if is_enough else (tokens - level) / self.per_second",
         "        return 0.0",
-        ("unit/ui", "integration/ui/test_api.py"),
+        ("unit/ui", "integration/server/test_api.py"),
     ),
     Bug(
         "an export without its first row",

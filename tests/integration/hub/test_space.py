@@ -56,7 +56,7 @@ def test_what_a_space_needs_is_in_it_and_nothing_else():
         "README.md",
         "LICENSE",
         THUMBNAIL,
-        "playground/ui/app.py",
+        "playground/server/app.py",
         "playground/ui/live.js",
     } <= names
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -12,9 +12,9 @@ from playground.jobs import process as worker_process
 from playground.jobs.process import WorkerProcess, cpu_seconds
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.registry import Registry
+from playground.server.inspect_api import inspect_handlers
+from playground.server.report_api import report_handlers
 from playground.training.config import RunConfig
-from playground.ui.inspect_api import inspect_handlers
-from playground.ui.report_api import report_handlers
 from tests.support.app_server import ROOT, wait_for
 from tests.support.coroutines import run_in_thread
 

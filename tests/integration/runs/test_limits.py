@@ -32,12 +32,12 @@ from playground.runs.registry import Registry
 from playground.runs.run import HISTORY_THINNED, WEIGHTS_EVICTED, Run, owner_id
 from playground.runs.storage_quota import directory_size, surplus_weights
 from playground.runs.weight_history import read_lines, state_steps, weight_steps
+from playground.server.matched_parameters import train_families
+from playground.server.runs_api import _run_action
 from playground.training.config import RunConfig
 from playground.training.presets import PRESETS, preset_config
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer
-from playground.ui.matched_parameters import train_families
-from playground.ui.runs_api import _run_action
 from playground.ui.training_form import estimate_and_validate, form_values, validate_form
 from tests.support.app_server import ROOT, wait_for
 

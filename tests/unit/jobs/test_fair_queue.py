@@ -18,7 +18,7 @@ from playground.jobs.fair_queue import (
 from playground.runs import inspector_client as eyes_module
 from playground.runs import inspector_process
 from playground.runs.inspector_client import InspectorClient
-from playground.ui.live_api import await_result
+from playground.server.live_api import await_result
 from tests.support.coroutines import run_in_thread
 
 ADA, BOB, EVE = Client("10.0.0.1", "ada"), Client("10.0.0.2", "bob"), Client("10.0.0.1", "eve")

@@ -1,0 +1,321 @@
+"""Compose the tabs of the page, and launch it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from concurrent.futures import Future
+from types import FrameType
+from typing import Any
+
+# By default Gradio summarizes each event with pandas, and sends usage statistics.
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "200")
+os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "50")
+
+import gradio as gr
+
+from playground.common.env import set_env_default, withhold_secrets
+from playground.common.logs import configure_logging
+from playground.common.storage import resolve_storage
+from playground.comparison.job_queue import JobQueue
+from playground.experiments.service import ExperimentService
+from playground.hub.publisher import AutoPublisher
+from playground.jobs.call import ProcessCall
+from playground.jobs.process import warm_up
+from playground.lessons.service import LessonService
+from playground.runs.limits import Limits
+from playground.runs.owner_keys import (
+    machine_owner_key,
+    new_owner_key,
+    owner_from_session,
+    session_value,
+)
+from playground.runs.registry import Registry
+from playground.runs.zerogpu import find_slice_runner
+from playground.ui.embedding import EMBED_HEAD, is_embedded
+from playground.ui.mount import UI_DIR
+from playground.ui.theme import build_theme
+from playground.ui.train import build_train_tab
+from playground.ui.views import compare_view, hub_view, inspect_view, lab_view, learn_view
+
+from .api import Endpoints, has_mcp
+from .checkpoint_transfer import build_transfer_routes
+from .client import resolve_client_address
+from .compare_api import ComparePage
+from .connections import bound_connections
+from .datasets_api import DatasetUploads
+from .experiments_api import LabPage
+from .gradio_patches import apply_patches, bound_sessions
+from .hub_api import HubPage, can_sign_in
+from .inspect_api import inspect_handlers
+from .lessons_api import LearnPage
+from .live_api import live_handlers
+from .middleware import build_middleware
+from .rate_limit import LoadLimits
+from .report_api import report_handlers
+from .routes import Handler, build_routes
+from .session import owner_from_cookie, session_handlers
+
+# Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
+MAX_QUEUE = 2000
+MAX_SESSIONS = 100  # of Gradio; the page stores no state in them
+TITLE = (
+    "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from "
+    "scratch, learns while you watch.</p>"
+)
+
+
+def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
+    """Build the page over a registry of runs.
+
+    No component holds a connection open (no gr.State, no unload).
+    """
+    with gr.Blocks(
+        title="Transformer Playground", analytics_enabled=False, fill_width=True
+    ) as page:
+        endpoints.register()  # first, so that no handler of the page takes its names
+        # Both arguments are fixed: the random defaults change with every restart, and browsers
+        # would lose their owner keys.
+        browser_state = gr.BrowserState(
+            "",
+            storage_key="transformer-playground",
+            secret="the browser's own memory, no secret kept from it",
+        )
+        gr.HTML(TITLE, elem_id="title", padding=False)
+        with gr.Tabs(elem_id="tabs"):
+            with gr.Tab("Train", id="train"):
+                train_outputs, on_train_load = build_train_tab(
+                    registry, browser_state, lambda request: resolve_client_address(request.request)
+                )
+            with gr.Tab("Inspect", id="inspect"):
+                inspect = inspect_view()
+            with gr.Tab("Compare", id="compare"):
+                compare = compare_view()
+            with gr.Tab("Lab", id="lab"):
+                lab = lab_view()
+            with gr.Tab("Hub", id="hub"):
+                if can_sign_in():
+                    gr.LoginButton(elem_id="sign-in", size="sm")
+                hub = hub_view()
+            with gr.Tab("Learn", id="learn"):
+                learn = learn_view()
+
+        def on_load(session_json: Any, request: gr.Request) -> list[Any]:
+            query = dict(request.query_params) if request else {}
+            embedded_view = is_embedded(query)
+            cookie_owner = owner_from_cookie(request.request) if request else ""
+            owner = (
+                ""
+                if embedded_view
+                else registry.single_owner
+                or owner_from_session(session_json)
+                or cookie_owner
+                or new_owner_key()
+            )
+            inspect_link = query.get("inspect", "")
+            owner_json, session_update = (
+                json.dumps({"owner": owner}),
+                gr.skip() if embedded_view else session_value(owner),
+            )
+            return [
+                session_update,
+                owner_json,
+                owner_json,
+                owner_json,
+                owner_json,
+                json.dumps({"owner": owner, "link": inspect_link}),
+                *on_train_load(owner, request),
+            ]
+
+        page.load(
+            on_load,
+            [browser_state],
+            [browser_state, learn, hub, lab, compare, inspect, *train_outputs],
+            show_progress="hidden",
+            concurrency_limit=None,
+            api_visibility="private",
+        )
+    page.queue(default_concurrency_limit=4, max_size=MAX_QUEUE)
+    bound_sessions(page._queue)
+    return page
+
+
+def build_handlers(
+    registry: Registry, experiments: ExperimentService, public: bool
+) -> dict[str, Handler]:
+    """Return the handlers of all tabs, by route name.
+
+    `public` means that other machines can reach the page.
+    """
+    pages = (
+        ComparePage(registry, JobQueue(hosted=public)),
+        LabPage(registry, experiments),
+        HubPage(registry, AutoPublisher(registry)),
+    )
+    handlers = (
+        session_handlers(registry.single_owner)
+        | live_handlers(registry)
+        | inspect_handlers(registry)
+        | report_handlers(registry)
+    )
+    for page in (*pages, LearnPage(registry, LessonService(registry))):
+        handlers |= page.handlers()
+    return handlers
+
+
+def launch_options(
+    registry: Registry,
+    handlers: dict[str, Handler],
+    host: str | None,
+    port: int | None,
+    share: bool = False,
+) -> dict[str, Any]:
+    """Return the options of `launch`.
+
+    With a `host`, with `share`, and on a Space, other machines can reach the page.
+    """
+    apply_patches()
+    host = host or os.environ.get("GRADIO_SERVER_NAME") or None
+    dataset_uploads, public = DatasetUploads(registry), is_public(host, share)
+    load = LoadLimits.from_environment(public)
+    return {
+        "theme": build_theme(),
+        "css": (UI_DIR / "theme.css").read_text(encoding="utf-8"),
+        "head": EMBED_HEAD,
+        "server_name": host,
+        "server_port": port,
+        "share": share,
+        "pwa": True,
+        "favicon_path": UI_DIR / "icon.svg",
+        "footer_links": [],
+        "max_file_size": "50mb",
+        "enable_monitoring": False,
+        "run_history": False,
+        "ssr_mode": False,
+        "state_session_capacity": MAX_SESSIONS,
+        # Gradio's own check fails if the first page takes 3 s, as on one core during the import of
+        # torch.
+        "_frontend": False,
+        "show_error": False,
+        "mcp_server": has_mcp(),
+        "app_kwargs": {
+            "middleware": build_middleware(public, can_sign_in(), load),
+            "routes": [
+                *build_routes(handlers | {"datasets/action": dataset_uploads.handle_action}, load),
+                *build_transfer_routes(registry),
+                *dataset_uploads.routes(),
+            ],
+        },
+    }
+
+
+def is_public(host: str | None, share: bool = False) -> bool:
+    """Return whether other machines can reach the page.
+
+    That is so on a Space, with a share link, and for a host name other than this machine's own.
+    """
+    return (
+        share
+        or "SPACE_ID" in os.environ
+        or (host or "localhost") not in ("localhost", "127.0.0.1", "::1")
+    )
+
+
+def has_display() -> bool:
+    """Return whether a browser that opens here would be visible."""
+    if "SSH_CONNECTION" in os.environ or not sys.stdout.isatty():
+        return False
+    return sys.platform in ("darwin", "win32") or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+
+
+def report_device(registry: Registry) -> None:
+    """Report where runs train, on the page and in the log.
+
+    A process with torch determines the device after the launch.
+    """
+
+    def on_done(future: Future[dict[str, Any]]) -> None:
+        if summary := future.result().get("summary"):
+            registry.device_summary = summary
+            print(summary, flush=True)
+
+    call = ProcessCall(
+        "playground.runs.device:report_device", name="device", description="the device process"
+    )
+    call.future.add_done_callback(on_done)
+
+
+def serve(
+    host: str | None = None, port: int | None = None, *, share: bool = False, browser: bool = False
+) -> None:
+    """Serve the page until a signal arrives; then save every run, and exit with 0.
+
+    `browser` opens a browser if there is a display. `share` creates a public link through Gradio's
+    tunnel. storage.py selects the folder of checkpoints and runs.
+    """
+    configure_logging()
+    withhold_secrets()  # Gradio reads its own secret on import
+    bound_connections()
+    share = share or os.environ.get("GRADIO_SHARE", "").lower() == "true"
+    public = is_public(host or os.environ.get("GRADIO_SERVER_NAME"), share)
+    if public:
+        set_env_default("IDLE_TIMEOUT_S", "180")
+        set_env_default("HISTORY_MB", "32")
+    slice_runner, note = find_slice_runner()
+    storage = resolve_storage()
+    try:
+        warm_up()
+    except ValueError as error:
+        sys.exit(str(error))
+    registry = Registry(
+        storage.root, limits=Limits.shared_instance() if public else Limits.unlimited()
+    )
+    registry.storage_note = " ".join(filter(None, (storage.note, note)))
+    registry.slice_runner = slice_runner
+    if note:
+        print(note, file=sys.stderr, flush=True)
+    for warning in filter(None, (registry.storage_error(), registry.lock_storage())):
+        print(warning, file=sys.stderr, flush=True)
+    report_device(registry)
+    registry.inspector.warm_up()
+    if not public:
+        registry.single_owner = machine_owner_key(registry.root)
+    if public:
+        registry.slots_per_owner = max(1, registry.slots - 1)  # one visitor cannot hold every slot
+    experiments = ExperimentService(registry)
+
+    def shut_down() -> None:
+        experiments.close()
+        saved, killed = registry.shutdown()
+        if saved or killed:
+            unsaved = f"; ended without saving what came after their last checkpoint: {killed}"
+            print(f"Runs saved: {saved}" + unsaved * (killed > 0))
+        sys.stdout.flush()
+        os._exit(0)  # the threads hold no unsaved state
+
+    shutdown = threading.Thread(target=shut_down, name="shutdown")
+
+    def on_signal(signal_number: int, frame: FrameType | None) -> None:
+        # In its own thread: this one may hold a lock that the shutdown needs.
+        if shutdown.ident is None:
+            shutdown.start()
+
+    # These signals skip atexit, so the handlers are set before the launch.
+    for number in (
+        signal.SIGTERM,
+        signal.SIGINT,
+        *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []),
+    ):
+        signal.signal(number, on_signal)
+    handlers = build_handlers(registry, experiments, public)
+    page, inbrowser = (
+        build_app(registry, Endpoints(registry, handlers, public)),
+        browser and not public and has_display(),
+    )
+    page.launch(**launch_options(registry, handlers, host, port, share), inbrowser=inbrowser)

@@ -1,0 +1,52 @@
+"""Which client sent a request: its address, and the quota that the request counts for."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from functools import lru_cache
+
+from starlette.requests import HTTPConnection, Request
+
+from playground.common.env import env_number, is_env_set
+from playground.jobs.fair_queue import VIEWER, Client
+from playground.runs.model_ref import SHARE_PREFIX
+from playground.runs.run import owner_id
+
+
+def resolve_client_address(connection: HTTPConnection) -> str:
+    """Return the address of the client that sent a request; of IPv6 the network of 64 bits.
+
+    A proxy appends the address of its own client to X-Forwarded-For, so the entries before those of
+    the trusted proxies may be forged. The header counts on a Space, and where API_PROXIES is set.
+    """
+    address = connection.client.host if connection.client else ""
+    if "SPACE_ID" not in os.environ and not is_env_set("API_PROXIES"):
+        return network_of(address)
+    hops = [hop.strip() for hop in connection.headers.get("x-forwarded-for", "").split(",")]
+    return network_of(hops[-min(int(env_number("API_PROXIES")), len(hops))] or address)
+
+
+@lru_cache(maxsize=1000)
+def network_of(address: str) -> str:
+    """Return the unit of a limit: an IPv4 address, or an IPv6 network."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address[:64]
+    if isinstance(ip, ipaddress.IPv4Address):
+        return str(ip)
+    return str(ip.ipv4_mapped or ipaddress.ip_network((ip, 64), strict=False))
+
+
+def resolve_client(payload: object, is_owner: bool, request: Request | None) -> Client:
+    """Return the client that a request to a process counts for.
+
+    A viewer of a shared run has a quota apart from the run's owner, also at the same address.
+    """
+    owner = payload.get("owner") if isinstance(payload, dict) else None
+    is_viewer = not is_owner and str(
+        payload.get("subject") if isinstance(payload, dict) else ""
+    ).startswith(SHARE_PREFIX)
+    name = VIEWER if is_viewer else owner_id(owner) if isinstance(owner, str) and owner else ""
+    return Client(resolve_client_address(request) if request else "", name)

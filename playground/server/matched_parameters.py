@@ -1,0 +1,175 @@
+"""Serve the matched-parameters view of the Compare tab.
+
+It lists architectures at the size of the user's model, starts them as runs, and returns their
+curves.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import lru_cache
+from typing import Any
+
+from playground.architectures import ARCHITECTURES
+from playground.comparison.model_facts import ARCHITECTURE_TREE
+from playground.comparison.model_facts import FAMILIES as MODEL_FAMILIES
+from playground.errors import UserError
+from playground.models.config_fields import ConfigError
+from playground.runs.model_ref import RUN_PREFIX, resolve_config, resolve_run
+from playground.runs.registry import Registry
+from playground.runs.run import Run, task_label
+from playground.training.config import RunConfig
+from playground.training.matched_size import match_parameter_count
+
+DEFAULT_FAMILIES = ("bert", "gpt2", "bart")  # implementations of transformers, one of each type
+TARGET_SCORE = 0.99  # the exact match at which a run stops
+MAX_CURVES = 8
+MAX_CURVE_POINTS = 300  # points of a curve
+
+
+def family_facts() -> dict[str, Any]:
+    """Return facts on the three architectures and their history."""
+    return {"families": MODEL_FAMILIES, "tree": ARCHITECTURE_TREE}
+
+
+def requested_config(registry: Registry, payload: dict[str, Any]) -> RunConfig:
+    """Return the settings of the selected model with the selected lengths and the stop criterion.
+
+    Raises:
+        ValueError: when there is no such model, or the lengths do not fit.
+    """
+    config = resolve_config(registry, payload)
+    lengths = {name: payload[name] for name in ("min_length", "max_length") if name in payload}
+    if not all(type(length) is int for length in lengths.values()):
+        raise ValueError("the lengths must be whole numbers")
+    max_positions = max(config.model.max_positions, lengths.get("max_length", 0) + 1)
+    return config.replace(**lengths, max_positions=max_positions, stop_at_exact_match=TARGET_SCORE)
+
+
+_search_lock = threading.Lock()  # so that a search does not run twice at a time
+
+
+def match_parameters(config: RunConfig, family: str) -> RunConfig:
+    """Return the settings of an architecture with a matched parameter count.
+
+    Raises:
+        ConfigError: when no size is close enough.
+    """
+    with _search_lock:
+        return _match_parameters(config, family)
+
+
+@lru_cache(maxsize=64)
+def _match_parameters(config: RunConfig, family: str) -> RunConfig:
+    return match_parameter_count(config, family)
+
+
+def available_families(registry: Registry, payload: dict[str, Any]) -> dict[str, Any]:
+    """Return all architectures at the size of the selected model, or an `error` for each.
+
+    Raises:
+        ValueError: as resolve_config.
+    """
+    config = requested_config(registry, payload)
+    rows = []
+    for name in sorted(ARCHITECTURES, key=lambda name: name not in DEFAULT_FAMILIES):
+        family = ARCHITECTURES[name]
+        row: dict[str, Any] = {
+            "architecture": name,
+            "title": family.title,
+            "description": family.description,
+            "is_current": name == config.architecture,
+        }
+        try:
+            row["parameters"] = match_parameters(config, name).model.parameter_count()
+        except ConfigError as error:
+            row["error"] = str(error)
+        rows.append(row)
+    lengths = {"min_length": config.task.min_length, "max_length": config.task.max_length}
+    return {
+        "families": rows,
+        "task": task_label(config),
+        "parameters": config.model.parameter_count(),
+        **lengths,
+    }
+
+
+def train_families(registry: Registry, owner: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """Start a run of each selected architecture; `error` lists failed starts.
+
+    Raises:
+        ValueError: as resolve_config, and for unknown architectures.
+    """
+    families = payload.get("families")
+    if (
+        not isinstance(families, list)
+        or not families
+        or not all(isinstance(each, str) and each in ARCHITECTURES for each in families)
+    ):
+        raise ValueError(f"select architectures to train, out of {', '.join(ARCHITECTURES)}")
+    config = requested_config(registry, payload)
+    started_runs, errors = [], []
+    for name in dict.fromkeys(families):
+        try:
+            run = registry.start(
+                match_parameters(config, name),
+                owner,
+                name=f"{ARCHITECTURES[name].title}: {task_label(config)}",
+            )
+            started_runs.append(
+                {
+                    "architecture": name,
+                    "title": ARCHITECTURES[name].title,
+                    "subject": RUN_PREFIX + run.id,
+                }
+            )
+        except (UserError, ConfigError) as error:
+            errors.append(f"{ARCHITECTURES[name].title}: {error}")
+    return {"runs": started_runs, "error": "; ".join(errors)}
+
+
+def family_curves(registry: Registry, payload: dict[str, Any]) -> dict[str, Any]:
+    """Return the curves of these runs of the owner."""
+    model_refs, curves_by_run = payload.get("subjects"), []
+    for model_ref in model_refs[:MAX_CURVES] if isinstance(model_refs, list) else []:
+        run, _ = resolve_run(registry, {"subject": model_ref, "owner": payload.get("owner")})
+        if run and run.deleted_at is None:
+            curves_by_run.append(
+                {
+                    "subject": model_ref,
+                    "queue_position": registry.queue_position(run),
+                    **run_curves(run),
+                }
+            )
+    return {"curves": curves_by_run}
+
+
+def run_curves(run: Run) -> dict[str, Any]:
+    """Return the curves of a run and `reached`.
+
+    `reached` is the step and the training time in seconds of the first evaluation with an exact
+    match of at least `GOOD`.
+    """
+    points = run.load_points()
+    curve = points.downsampled(MAX_CURVE_POINTS)
+    first_step = next(
+        (step for step, exact_match, _, _ in points.evaluations if exact_match >= TARGET_SCORE),
+        None,
+    )
+    seconds = points.columns["seconds"]
+    reached = (
+        None
+        if first_step is None or first_step > points.last
+        else [first_step, seconds[first_step - points.first]]
+    )
+    return {
+        "name": run.name,
+        "status": run.status,
+        "message": run.message,
+        "step": run.step,
+        "steps": run.steps,
+        "parameters": run.config.model.parameter_count(),
+        "loss": list(zip(curve["steps"], curve["loss"], strict=True)),
+        "evaluations": curve["evaluations"],
+        "reached": reached,
+    }

@@ -1,0 +1,424 @@
+"""ASGI middleware in front of the app: which hosts, origins, routes and bodies it accepts.
+
+Gradio registers some fifty routes, of which the page and the API use fewer than twenty. The others
+fetch foreign URLs, write files, or run code, so every path that is not listed answers 404.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import os
+import re
+from contextlib import suppress
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from playground.checkpoints.manifest import parse_strict_json
+from playground.runs.registry import CLIENT_ADDRESS
+from playground.ui.embedding import EMBED_HEAD, is_embedded
+
+from .checkpoint_transfer import CHECKPOINT_PATH as CHECKPOINT_PATH
+from .checkpoint_transfer import MAX_UPLOAD_BYTES
+from .client import resolve_client_address
+from .datasets_api import UPLOAD_PATH as ROWS_PATH
+from .gradio_patches import StreamCleanupMiddleware
+from .origin import configured_hosts, is_own_origin, public_hosts
+from .rate_limit import LoadLimits
+from .routes import MAX_BRACKETS
+
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+HUB = "https://huggingface.co"  # frames a Space
+MAX_BODY_BYTES = 64_000  # the requests of the page have about 5,000
+MAX_DATA_BODY_BYTES = 1_000_000  # of a comparison with a dataset
+BODY_TIMEOUT_S = 20.0  # timeout of a body; transfers have other timeouts
+MAX_UNREAD_MESSAGES = 200  # of one session in Gradio's queue
+BYTES_PER_MS = 4000  # of nested JSON that the event loop parses in a millisecond
+
+DATA_BODY_PATH = "/playground/api/jobs/submit"
+TRANSFER_PATHS = (CHECKPOINT_PATH, ROWS_PATH)
+
+# All served routes: (methods, pattern of the path, load). The load is an estimate of the
+# milliseconds that a request costs the event loop; routes.py has the loads of its routes.
+PAGE_METHODS = "GET HEAD"
+SERVED_ROUTES: tuple[tuple[str, str, float], ...] = (
+    (PAGE_METHODS, r"/", 60),
+    (PAGE_METHODS, r"/config/?", 40),
+    (PAGE_METHODS, r"/(assets|static)/(?!.*\.\.)[\w@./+-]+", 1),
+    (PAGE_METHODS, r"/theme\.css|/favicon\.ico|/manifest\.json|/robots\.txt|/pwa_icon", 1),
+    (PAGE_METHODS, r"/gradio_api/info/?", 30),
+    (PAGE_METHODS, r"/gradio_api/(startup-events|theme\.css)", 1),
+    ("POST", r"/gradio_api/queue/join", 40),
+    ("GET", r"/gradio_api/queue/data", 5),
+    ("POST", r"/gradio_api/(run|api|call|call/v2)/\w{1,60}/?", 25),
+    ("GET", r"/gradio_api/call/(v2/)?\w{1,60}/\w{1,60}", 5),
+    ("GET HEAD POST DELETE", r"/gradio_api/mcp/?(schema)?", 40),
+    ("POST", r"/playground/api/[a-z]{1,20}/[a-z-]{1,20}", 0),
+    ("POST", r"/playground/ask/[a-z-]{1,40}", 1),
+    ("GET HEAD", r"/playground/checkpoints/[\w-]{1,60}", 50),
+    ("POST", r"/playground/(checkpoints|datasets)", 100),
+)
+SIGN_IN_ROUTE = ("GET", r"/login/(huggingface|callback)|/logout", 20)
+
+
+class RouteFilterMiddleware:
+    """Responds with 404 to every path that is not served, and to Gradio's deep links.
+
+    Args:
+        can_sign_in: whether the sign-in routes of Hugging Face are served.
+        load: limits of the load of one client address.
+    """
+
+    def __init__(self, app: ASGIApp, can_sign_in: bool, load: LoadLimits) -> None:
+        self.app, self.load = app, load
+        served = (*SERVED_ROUTES, SIGN_IN_ROUTE) if can_sign_in else SERVED_ROUTES
+        self.served = [
+            (set(methods.split()), re.compile(path, re.ASCII), ms) for methods, path, ms in served
+        ]
+
+    def find_load(self, method: str, path: str) -> float | None:
+        """Return the load of a request in milliseconds, or None where nothing is served."""
+        for methods, pattern, milliseconds in self.served:
+            if method in methods and pattern.fullmatch(path):
+                return milliseconds
+        return None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        load = self.find_load(scope["method"], scope["path"]) if scope["type"] == "http" else None
+        if load is None or (scope["path"] == "/" and "deep_link" in _query(scope)):
+            await send_error(404, "Not found.", scope, receive, send)
+            return
+        address = resolve_client_address(Request(scope))
+        CLIENT_ADDRESS.set(address)
+        if seconds := self.load.take_address(address, load + body_load(scope)):
+            await (await self.load.reject(address, seconds))(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+
+def max_body_bytes(path: str) -> int:
+    """Return the maximum size of a request body for this path."""
+    return (
+        MAX_UPLOAD_BYTES
+        if path in TRANSFER_PATHS
+        else MAX_DATA_BODY_BYTES
+        if path == DATA_BODY_PATH
+        else MAX_BODY_BYTES
+    )
+
+
+def body_load(scope: Scope) -> float:
+    """Return the load of reading a request's JSON; a body of unknown size counts as the largest."""
+    if scope["method"] != "POST" or scope["path"] in TRANSFER_PATHS:
+        return 0.0
+    max_bytes = max_body_bytes(scope["path"])
+    declared = Headers(scope=scope).get("content-length", "")
+    return min(int(declared) if declared.isdecimal() else max_bytes, max_bytes) / BYTES_PER_MS
+
+
+class OriginGuardMiddleware:
+    """Rejects requests from pages of other sites, except page loads and sign-in.
+
+    On a local instance, other sites may only link to the page.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (
+            scope["type"] == "http"
+            and not self._is_navigation(scope)
+            and not is_own_origin(Headers(scope=scope))
+        ):
+            message = "This request comes from another site; open the playground itself."
+            await send_error(403, message, scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    @staticmethod
+    def _is_navigation(scope: Scope) -> bool:
+        is_page = scope["path"] == "/" or scope["path"].startswith("/login/")
+        return (
+            is_page and scope["method"] in ("GET", "HEAD") and "origin" not in Headers(scope=scope)
+        )
+
+
+class RequestSizeLimitMiddleware:
+    """Rejects request bodies that are too large or arrive too slowly."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        is_transfer, limit = scope["path"] in TRANSFER_PATHS, max_body_bytes(scope["path"])
+        too_large = f"A request to this address may have {limit:,} bytes."
+        declared = Headers(scope=scope).get("content-length", "0")
+        if not declared.isdigit() or int(declared) > limit:
+            await send_error(413, too_large, scope, receive, send)
+            return
+        received, deadline, is_complete = (
+            0,
+            asyncio.get_running_loop().time() + BODY_TIMEOUT_S,
+            False,
+        )
+
+        async def limited_receive() -> Message:
+            nonlocal received, is_complete
+            if is_transfer or is_complete:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                timeout_message = (
+                    f"The request did not arrive within {BODY_TIMEOUT_S:g} s; send it again."
+                )
+                raise HTTPException(408, timeout_message) from None
+            received += len(message.get("body", b""))
+            is_complete = not message.get("more_body", False)
+            if received > limit:
+                raise HTTPException(413, too_large)
+            return message
+
+        with suppress(ClientDisconnect):  # the client disconnected before the end of its body
+            await self.app(scope, receive if is_transfer else limited_receive, send)
+
+
+class GradioRequestMiddleware:
+    """Validates the JSON of calls before Gradio does.
+
+    Gradio downloads the URL of any `gradio.FileData` in a request, and no component here takes
+    files. For a wrong number of values Gradio logs all of them, secrets included.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_call = scope["type"] == "http" and scope["method"] == "POST"
+        if not is_call or not scope["path"].startswith("/gradio_api/"):
+            await self.app(scope, receive, send)
+            return
+        try:
+            body = await Request(scope, receive).body()
+            if not scope["path"].startswith("/gradio_api/mcp"):
+                self._check_values(scope, check_json(body))
+            else:
+                check_json(body)
+        except ValueError as error:
+            await JSONResponse({"error": str(error)}, 422)(scope, receive, send)
+            return
+        except HTTPException as error:
+            await send_error(error.status_code, error.detail, scope, receive, send)
+            return
+        is_replayed = False
+
+        async def replay() -> Message:
+            nonlocal is_replayed
+            if is_replayed:
+                return await receive()
+            is_replayed = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self.app(scope, replay, send)
+
+    @staticmethod
+    def _check_values(scope: Scope, content: Any) -> None:
+        """Check the function and the number of values of a call.
+
+        Raises ValueError or HTTPException.
+        """
+        if not isinstance(content, dict):
+            raise ValueError("a JSON object with a list `data` is expected")
+        name = scope["path"].rstrip("/").rpartition("/")[2]
+        blocks, index = scope["app"].get_blocks(), content.get("fn_index")
+        if index is None:
+            function = next((fn for fn in blocks.fns.values() if fn.api_name == name), None)
+        else:
+            function = blocks.fns.get(index) if type(index) is int else None
+        if function is None:
+            raise HTTPException(404, "There is no such endpoint; /gradio_api/info lists them.")
+        if "/call/v2/" in scope["path"]:
+            return  # values by name, which Gradio validates itself
+        values = content.get("data")
+        if not isinstance(values, list):
+            raise ValueError(
+                "`data` must be a list with the values of the endpoint, in their order"
+            )
+        visible = [component for component in function.inputs if not component.skip_api]
+        if len(values) not in (len(function.inputs), len(visible)):
+            raise ValueError(
+                f"{function.api_name or 'this event'} takes {len(visible)} values and "
+                f"{len(values)} were given; /gradio_api/info lists them with their defaults"
+            )
+        session = content.get("session_hash")
+        if session is not None and (not isinstance(session, str) or len(session) > 60):
+            raise ValueError("`session_hash` must be a text of at most 60 characters")
+        messages = blocks._queue.pending_messages_per_session
+        if session in messages and messages[session].qsize() > MAX_UNREAD_MESSAGES:
+            raise HTTPException(429, "This session does not read its messages; reload the page.")
+
+
+def check_json(body: bytes) -> Any:
+    """Parse a body's JSON.
+
+    Raises:
+        ValueError: for JSON that is malformed, has too many brackets, or holds a file.
+    """
+    if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
+        raise ValueError(f"this JSON has more than {MAX_BRACKETS} lists and objects")
+    try:
+        content = parse_strict_json(body)
+    except ValueError:
+        raise ValueError("a JSON object is expected") from None
+    pending = [content]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            pending += [*value.keys(), *value.values()]
+        elif isinstance(value, list):
+            pending += value
+        elif value == "gradio.FileData":
+            raise ValueError("files are not accepted here; send text, numbers and lists")
+    return content
+
+
+class SecurityHeadersMiddleware:
+    """Adds a content security policy and related headers to every response.
+
+    Only the page at "/" may run scripts: its own files, and the inline scripts that the server has
+    put into this very response, by their hashes. Any other document is sandboxed.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        _drop_forwarded_host(scope)
+        start: Message | None = None
+        body = bytearray()
+
+        async def add_headers(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["x-content-type-options"] = "nosniff"
+                headers["referrer-policy"] = "same-origin"
+                if headers.get("content-type", "").startswith("text/html") and scope["path"] == "/":
+                    headers["cache-control"] = "private, no-cache"
+                    start = message  # wait for the body: the policy has hashes of its scripts
+                    return
+                if not scope["path"].startswith(("/assets/", "/static/")):
+                    headers["content-security-policy"] = "default-src 'none'; sandbox"
+                await send(message)
+                return
+            if start is None:
+                await send(message)
+                return
+            body.extend(message.get("body", b""))
+            if not message.get("more_body", False):
+                policy = page_policy(bytes(body), is_frameable=_is_embedded_view(scope))
+                MutableHeaders(scope=start)["content-security-policy"] = policy
+                await send(start)
+                await send({"type": "http.response.body", "body": bytes(body)})
+
+        await self.app(scope, receive, add_headers)
+
+
+INLINE_SCRIPT = re.compile(rb"<script(?:\s[^>]*)?>(.*?)</script>", re.DOTALL)
+
+
+def page_policy(html: bytes, is_frameable: bool) -> str:
+    """Return the content security policy of the page.
+
+    The page's own `head` is among them: Gradio's front end inserts it. `unsafe-eval` is needed
+    because Gradio compiles the scripts of gr.HTML with `new Function`.
+    """
+    scripts = INLINE_SCRIPT.findall(html + EMBED_HEAD.encode())
+    digests = [
+        base64.b64encode(hashlib.sha256(script).digest()).decode()
+        for script in scripts
+        if script.strip()
+    ]
+    hashes = [f"'sha256-{digest}'" for digest in digests]
+    hub = f" {HUB}" if "SPACE_ID" in os.environ else ""
+    policy = {
+        "default-src": "'self'",
+        "script-src": " ".join(["'self'", "'unsafe-eval'", *dict.fromkeys(hashes)]),
+        "style-src": "'self' 'unsafe-inline'",
+        "img-src": f"'self' data: blob:{hub}",
+        "font-src": "'self' data:",
+        "connect-src": f"'self'{hub}",
+        "worker-src": "'self' blob:",
+        "object-src": "'none'",
+        "base-uri": "'self'",
+        "form-action": "'self'",
+    }
+    if not is_frameable:
+        policy["frame-ancestors"] = f"'self' {HUB}"
+    return "; ".join(f"{name} {value}" for name, value in policy.items())
+
+
+def _is_embedded_view(scope: Scope) -> bool:
+    """Return whether the query selects exactly one embedded view."""
+    views = _query(scope).get("embed", [])
+    return len(views) == 1 and is_embedded({"embed": views[0]})
+
+
+def _query(scope: Scope) -> dict[str, list[str]]:
+    return parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+
+
+def _drop_forwarded_host(scope: Scope) -> None:
+    """Remove an untrusted X-Forwarded-Host, because Gradio writes it into the page."""
+    trusted = [name.encode() for name in public_hosts()]
+    scope["headers"] = [
+        (name, value)
+        for name, value in scope["headers"]
+        if name != b"x-forwarded-host" or value in trusted
+    ]
+
+
+async def send_error(status: int, message: str, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send a status with a message; close a websocket."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    await PlainTextResponse(message, status_code=status)(scope, receive, send)
+
+
+def build_middleware(is_public: bool, can_sign_in: bool, load: LoadLimits) -> list[Any]:
+    """Return the middleware of a public or of a local instance."""
+    # health checks of a Space use other host names
+    hosts = [host.partition(":")[0] for host in configured_hosts()]
+    if not is_public or hosts:
+        hosts = [*LOCAL_HOSTS, *hosts]
+    checks = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts)] if hosts else []
+    return [
+        Middleware(SecurityHeadersMiddleware),
+        *checks,
+        Middleware(OriginGuardMiddleware),
+        Middleware(RouteFilterMiddleware, can_sign_in=can_sign_in, load=load),
+        Middleware(RequestSizeLimitMiddleware),
+        Middleware(GradioRequestMiddleware),
+        Middleware(StreamCleanupMiddleware),
+    ]

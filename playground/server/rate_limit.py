@@ -1,0 +1,248 @@
+"""Rate limits for each client address and owner, and slots for work that takes a processor."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from starlette.responses import JSONResponse, Response
+
+from playground.common.env import env_number, is_env_set
+from playground.errors import UserError
+from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
+
+BURST_DURATION_S = 10.0  # a full bucket holds the load of this duration
+MAX_BUCKETS = 10_000  # the least recently used one is dropped first
+# Calls per minute of one client, by the environment variable that sets the limit. A local instance
+# has no default limits.
+CALLS_PER_MINUTE = {"starts": "API_STARTS", "heavy": "API_HEAVY", "calls": "API_CALLS"}
+LIMIT_PHRASES = {
+    "starts": "start {} runs",
+    "heavy": "request {} evaluations, comparisons and pushes",
+    "calls": "send {} calls",
+}
+MAX_WAITING_REQUESTS = 16  # queued requests of a semaphore
+REJECTION_DELAY_S = 0.5  # delay of the response to a rejected request
+MAX_DELAYED_REJECTIONS = 100  # delayed responses of one address; further ones are sent at once
+
+
+class TokenBuckets:
+    """One token bucket for each key.
+
+    Args:
+        capacity: tokens of a full bucket.
+        per_second: tokens that a bucket gains per second.
+    """
+
+    def __init__(self, capacity: float, per_second: float) -> None:
+        self.capacity, self.per_second = capacity, per_second
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, time
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, key: str, tokens: float = 1.0, now: float | None = None) -> float:
+        """Take tokens of a key's bucket.
+
+        Returns:
+            0.0 if there were enough, else the seconds until there are; then none are taken.
+        """
+        now = time.monotonic() if now is None else now
+        level, updated = self._buckets.pop(key, (self.capacity, now))
+        level = min(self.capacity, level + (now - updated) * self.per_second)
+        tokens = min(tokens, self.capacity)
+        is_enough = level >= tokens
+        self._buckets[key] = (level - tokens if is_enough else level, now)
+        if len(self._buckets) > MAX_BUCKETS:
+            self._buckets.popitem(last=False)
+        return 0.0 if is_enough else (tokens - level) / self.per_second
+
+
+class RateLimiter:
+    """Calls of the API per minute, for each client and kind of call.
+
+    Args:
+        calls_per_minute: calls a minute by kind; 0 for no limit.
+    """
+
+    def __init__(self, calls_per_minute: Mapping[str, float]) -> None:
+        self.calls_per_minute = dict(calls_per_minute)
+        self.buckets = {
+            kind: TokenBuckets(max(rate, 1.0), rate / 60)
+            for kind, rate in calls_per_minute.items()
+            if rate
+        }
+
+    @classmethod
+    def from_environment(cls, is_public: bool) -> RateLimiter:
+        """Read the limits from the environment; a local instance has none by default."""
+        return cls(
+            {
+                kind: env_number(name) if is_public or is_env_set(name) else 0
+                for kind, name in CALLS_PER_MINUTE.items()
+            }
+        )
+
+    def acquire(self, kind: str, client: str, now: float | None = None) -> None:
+        """Count one call.
+
+        Raises:
+            UserError: when the client has to wait; the message states how long.
+        """
+        if kind not in self.buckets:
+            return
+        if seconds := self.buckets[kind].take(client, now=now):
+            allowed = LIMIT_PHRASES[kind].format(f"{self.calls_per_minute[kind]:g}")
+            raise UserError(
+                f"one address may {allowed} a minute; try again in {math.ceil(seconds)} s"
+            )
+
+
+class LoadLimits:
+    """How much load one client address and one owner may cause.
+
+    The load of a request is an estimate of the milliseconds that the event loop works for it. An
+    owner's key costs nothing to make up, so the limit by address is the one that protects; the
+    limit by owner is for a class behind one address.
+
+    Args:
+        address_ms: milliseconds of load per second for an address; 0 for no limit.
+        owner_ms: the same for an owner.
+    """
+
+    def __init__(self, address_ms: float, owner_ms: float) -> None:
+        self._addresses = (
+            TokenBuckets(BURST_DURATION_S * address_ms, address_ms) if address_ms else None
+        )
+        self._owners = TokenBuckets(BURST_DURATION_S * owner_ms, owner_ms) if owner_ms else None
+        self._delayed: Counter[str] = Counter()
+
+    @classmethod
+    def from_environment(cls, is_public: bool) -> LoadLimits:
+        """Read the limits from the environment; a local instance has none by default."""
+        return cls(
+            *(
+                env_number(name) if is_public or is_env_set(name) else 0.0
+                for name in ("ADDRESS_MS", "OWNER_MS")
+            )
+        )
+
+    def take_address(self, address: str, load: float) -> float:
+        """Count a request's load. Returns the seconds to wait; 0.0 if it may be served."""
+        return self._addresses.take(address, load) if self._addresses is not None and load else 0.0
+
+    def take_owner(self, owner: object, load: float) -> float:
+        """Count a request's load for its owner, if it names one. Returns the seconds to wait."""
+        if self._owners is None or not load or not isinstance(owner, str) or not owner:
+            return 0.0
+        return self._owners.take(owner[:64], load)
+
+    async def reject(self, address: str, seconds: float) -> Response:
+        """Return the response to a client that has to wait, after a pause.
+
+        Without the pause, a client that repeats refused requests at once keeps a core busy.
+        """
+        if self._delayed[address] < MAX_DELAYED_REJECTIONS:
+            self._delayed[address] += 1
+            try:
+                await asyncio.sleep(REJECTION_DELAY_S)
+            finally:
+                self._delayed[address] -= 1
+                if not self._delayed[address]:
+                    del self._delayed[address]
+        return too_many_requests(seconds)
+
+
+def too_many_requests(seconds: float) -> Response:
+    """Return the response to a client that has to wait."""
+    wait = math.ceil(seconds)
+    return JSONResponse(
+        {"error": f"too many requests at once; try again in {wait} s", "again": True},
+        status_code=429,
+        headers={"Retry-After": str(wait)},
+    )
+
+
+class BoundedSemaphoreQueue:
+    """Slots for CPU work, with a short queue."""
+
+    def __init__(self, slots: int, max_waiting: int = MAX_WAITING_REQUESTS) -> None:
+        self._free, self._waiting, self._max_waiting = asyncio.Semaphore(slots), 0, max_waiting
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Wait for a slot.
+
+        Raises:
+            UserError: if the queue is full.
+        """
+        if self._waiting >= self._max_waiting:
+            raise UserError("too many requests of this kind are waiting; try again in a minute")
+        self._waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._free.release()
+
+
+class FairSemaphoreQueue:
+    """Slots for CPU work, of which one client address has one at a time.
+
+    A request of an address waits for the earlier ones of the same address, so requests with
+    invented owner keys delay only each other. Requests without an address do not wait for each
+    other.
+
+    Args:
+        slots: number of concurrent requests.
+        max_waiting: number of queued requests; one address may have half of them.
+    """
+
+    def __init__(self, slots: int, max_waiting: int = MAX_WAITING_REQUESTS) -> None:
+        self._free, self._max_waiting = asyncio.Semaphore(slots), max_waiting
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._active_by_address: Counter[str] = Counter()  # queued and running requests by address
+        self._waiting_by_address: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return self._active_by_address.total()
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Wait for a slot for the client of the current request.
+
+        Raises:
+            UserError: if too many requests wait.
+        """
+        address = CLIENT_ADDRESS.get()
+        if self._waiting_by_address.total() >= self._max_waiting:
+            raise UserError("too many requests of this kind are waiting; try again in a minute")
+        if uses_full_share(self._waiting_by_address.elements(), self._max_waiting):
+            raise UserError(
+                f"{max_per_address(self._max_waiting)} requests from your address wait already; "
+                "try again when one is answered"
+            )
+        address_lock = (
+            self._locks.setdefault(address, asyncio.Lock()) if address else asyncio.Lock()
+        )
+        self._active_by_address[address] += 1
+        self._waiting_by_address[address] += 1
+        is_waiting = True
+        try:
+            async with address_lock, self._free:
+                self._waiting_by_address[address] -= 1
+                is_waiting = False
+                yield
+        finally:
+            self._waiting_by_address[address] -= is_waiting
+            self._active_by_address[address] -= 1
+            if not self._active_by_address[address]:
+                del self._active_by_address[address], self._waiting_by_address[address]
+                self._locks.pop(address, None)

@@ -1,0 +1,71 @@
+"""Store the owner key in a browser.
+
+The page stores the key in local storage. A browser may deny local storage to a page in a frame of
+another site, such as a Space. Then a cookie stores the key:
+
+- it is HttpOnly, so no script can read it, neither of the page nor of the surrounding site;
+- it is Partitioned, so it exists only in frames of the site on which it was set;
+- it is read only when a page loads, and only from a request of a page of this server, because a
+  frame of another Space shares the partition, and its requests contain the cookie, too.
+
+No URL contains the key, so neither a Referer nor an access log contains it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.requests import Request
+
+from playground.runs.owner_keys import OWNER_KEY_PATTERN
+
+from .origin import is_own_origin
+
+COOKIE = "__Host-playground-owner"  # with this prefix no other host of the domain can set it
+COOKIE_MAX_AGE_S = 180 * 86400
+
+
+def owner_cookie(owner: str) -> str:
+    """Return the Set-Cookie header that stores an owner key."""
+    return (
+        f"{COOKIE}={owner}; Max-Age={COOKIE_MAX_AGE_S}; Path=/; Secure; HttpOnly; SameSite=None; "
+        "Partitioned"
+    )
+
+
+def owner_from_cookie(request: Request) -> str:
+    """Return the owner key in the cookie of a request; empty for a page of another site."""
+    if not request.headers.get("origin") or not is_own_origin(request.headers):
+        return ""
+    owner = request.cookies.get(COOKIE, "")
+    return owner if OWNER_KEY_PATTERN.fullmatch(owner) else ""
+
+
+def session_handlers(
+    local_owner: str,
+) -> dict[str, Callable[[object, Request], Awaitable[dict[str, Any]]]]:
+    """Return the request handlers for a page without local storage.
+
+    Args:
+        local_owner: the owner key of a local instance, which needs no cookie.
+    """
+
+    async def store_owner(payload: object, request: Request) -> dict[str, Any]:
+        owner = payload.get("owner") if isinstance(payload, dict) else None
+        if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
+            return {"error": "the request has no valid owner key; reload the page and try again"}
+        if not local_owner and request.headers.get("origin"):
+            request.state.response_headers = {
+                "set-cookie": owner_cookie(owner),
+                "cache-control": "no-store",
+            }
+        return {}
+
+    async def is_session_stored(payload: object, request: Request) -> dict[str, Any]:
+        owner = payload.get("owner") if isinstance(payload, dict) else None
+        return {
+            "is_stored": bool(local_owner) or (bool(owner) and owner_from_cookie(request) == owner)
+        }
+
+    return {"session/store": store_owner, "session/is-stored": is_session_stored}

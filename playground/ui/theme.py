@@ -1,0 +1,40 @@
+"""The theme of the page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+
+def build_theme() -> Any:
+    """Return a theme with system fonts and one accent colour.
+
+    The page loads no fonts from other servers.
+    """
+    return gr.themes.Base(
+        primary_hue=gr.themes.colors.blue,
+        neutral_hue=gr.themes.colors.gray,
+        font=["system-ui", "sans-serif"],
+        font_mono=["ui-monospace", "SFMono-Regular", "Menlo", "DejaVu Sans Mono", "monospace"],
+        radius_size=gr.themes.sizes.radius_sm,
+    ).set(
+        button_primary_background_fill="var(--pg-accent)",
+        button_primary_background_fill_hover="var(--pg-accent)",
+        button_primary_background_fill_dark="var(--pg-accent)",
+        button_primary_background_fill_hover_dark="var(--pg-accent)",
+        button_primary_text_color="var(--pg-on-accent)",
+        button_primary_text_color_dark="var(--pg-on-accent)",
+        checkbox_background_color_selected="var(--pg-accent)",
+        checkbox_background_color_selected_dark="var(--pg-accent)",
+        color_accent="var(--pg-accent)",
+        block_info_text_color="var(--pg-quiet-text)",
+        block_info_text_color_dark="var(--pg-quiet-text)",
+        block_border_width="0px",
+        block_padding="0px",
+        block_shadow="none",
+        block_background_fill="transparent",
+        block_background_fill_dark="transparent",
+        form_gap_width="0px",
+        layout_gap="14px",
+    )

@@ -1,0 +1,479 @@
+"""The endpoints for programs: as a client of a server that is open to others uses them, and asked
+directly with whatever anybody may
+send."""
+
+import asyncio
+import itertools
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from types import SimpleNamespace
+
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+
+from playground.comparison.job_queue import JobQueue
+from playground.errors import UserError
+from playground.hub.publisher import AutoPublisher
+from playground.runs.owner_keys import new_owner_key
+from playground.runs.registry import Registry
+from playground.server.api import Endpoints
+from playground.server.client import resolve_client_address
+from playground.server.compare_api import ComparePage
+from playground.server.hub_api import HubPage
+from playground.server.inspect_api import inspect_handlers
+from playground.server.live_api import live_handlers
+from tests.support.app_server import ROOT, AppServer, wait_for
+from tests.support.coroutines import run_in_thread
+from tests.support.small_runs import TINY_SETTINGS
+
+ENDPOINTS = (
+    "settings",
+    "models",
+    "start",
+    "status",
+    "pause",
+    "resume",
+    "stop",
+    "predict",
+    "attention",
+    "evaluate",
+    "compare",
+    "push",
+    "job",
+    "cancel",
+)
+REVERSE = "checkpoint:reverse-one-head"
+SMALL = TINY_SETTINGS | {"max_steps": 100_000, "min_length": 1, "max_length": 4}
+
+
+@pytest.fixture(scope="module")
+def hub(served_hub):
+    return served_hub
+
+
+@pytest.fixture(scope="module")
+def app(hub, tmp_path_factory):
+    """A server that is open to others, with a token of its owner's that no visitor may use."""
+    folder = tmp_path_factory.mktemp("app")
+    (folder / "home").mkdir()
+    environment = hub.environment(
+        folder / "home", token=hub.OWNER, HF_HUB_DISABLE_IMPLICIT_TOKEN="0"
+    )
+    server = AppServer(
+        folder,
+        **environment,
+        GRADIO_SERVER_NAME="0.0.0.0",
+        PLAYGROUND_ADDRESS_MS="0",
+        PLAYGROUND_API_STARTS="5",
+        PLAYGROUND_API_HEAVY="100",
+    )
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def ask(app):
+    """Calls an endpoint as a program does."""
+    client = Client(app.url, verbose=False)
+    yield lambda endpoint, **values: client.predict(**values, api_name=f"/{endpoint}")
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def run(ask):
+    """A run that somebody started through the API: what `start` answered."""
+    return ask("start", settings=SMALL, preset="fast", name="by a program")
+
+
+@pytest.fixture(scope="module")
+def mine(ask, run):
+    wait_for(
+        lambda: ask("status", model=run["run"], owner=run["owner"])["step"] > 0,
+        60,
+        "the first step",
+    )
+    return {"model": run["run"], "owner": run["owner"]}
+
+
+def test_every_endpoint_is_explained_with_its_types(app):
+    told = json.loads(app.get("/gradio_api/info")[1])
+    # and nothing of the page's own
+    assert tuple(told["named_endpoints"]) == tuple(f"/{name}" for name in ENDPOINTS)
+    assert told["unnamed_endpoints"] == {}
+    for name, endpoint in told["named_endpoints"].items():
+        assert endpoint["description"], name
+        assert endpoint["returns"][0]["type"]["type"] == "object", name
+        for parameter in endpoint["parameters"]:
+            assert parameter["type"], f"{name} {parameter}"
+
+
+@pytest.mark.smoke
+def test_a_run_is_started_steered_and_asked(ask, run, mine):
+    steer = {"run": run["run"], "owner": run["owner"]}
+    assert ask("pause", **steer)["status"] == "paused"
+    held = ask("status", **mine, curve=True)
+    assert (held["name"], held["steps"]) == ("by a program", SMALL["max_steps"])
+    assert len(held["curve"]["steps"]) == len(held["curve"]["loss"]) == held["step"]
+    assert ask("status", **mine)["step"] == held["step"]
+    assert ask("resume", **steer)["status"] == "training"
+    wait_for(lambda: ask("status", **mine)["step"] > held["step"], 60, "a step after resuming")
+    told = ask("predict", **mine, sequence="3 1")
+    assert told["target"] == ["1", "3"]
+    assert told["correct"] == (told["prediction"] == told["target"])
+    scores = ask("evaluate", **mine, n=40)
+    assert scores["n"] == sum(line["n"] for line in scores["by_length"]) > 10
+    assert scores["interval"][0] <= scores["exact_match"] <= scores["interval"][1]
+    assert ask("stop", **steer)["status"] == "stopped"
+    assert ask("predict", **mine, sequence="3 1", step=0)["step"] < held["step"]
+    assert ask("models", owner=run["owner"])["runs"][0]["model"] == run["run"]
+
+
+def test_a_checkpoint_is_asked_without_a_key(ask):
+    assert ask("predict", model=REVERSE, sequence="3 1 4")["prediction"] == ["4", "1", "3"]
+    assert ask("evaluate", model=REVERSE, n=100)["exact_match"] > 0.9
+    assert REVERSE in [each["model"] for each in ask("models")["checkpoints"]]
+    assert ask("status", model=REVERSE)["status"] == "checkpoint"
+
+
+def test_attention_is_told_head_by_head_and_every_row_sums_to_one(ask):
+    told = ask("attention", model="checkpoint:reverse", sequence="3 1 4")
+    assert (told["rows"], told["columns"]) == (["4", "1", "3", "EOS"], ["3", "1", "4", "EOS"])
+    assert (told["layers"], told["heads"]) == ([0, 1], [0, 1, 2, 3])
+    assert all(
+        abs(sum(row) - 1) < 0.01 for layer in told["weights"] for head in layer for row in head
+    )
+    one = ask("attention", model="checkpoint:reverse", sequence="3 1 4", layer=1, head=2)
+    assert one["weights"] == [[told["weights"][1][2]]]
+    own = ask(
+        "attention", model="checkpoint:reverse", sequence="3 1 4", kind="decoder", layer=0, head=0
+    )["weights"][0][0]
+    # nobody looks ahead
+    assert all(weight == 0 for i, row in enumerate(own) for weight in row[i + 1 :])
+
+
+def test_a_strangers_key_gets_nothing_and_a_link_to_watch_only_looks(ask, run, mine):
+    others = itertools.cycle(
+        [
+            {"model": run["run"], "owner": new_owner_key()},
+            {"model": run["run"]},
+            {"model": "watch:" + run["run"]},
+        ]
+    )
+    for name, more in (
+        ("status", {}),
+        ("predict", {"sequence": "1"}),
+        ("attention", {"sequence": "1"}),
+        ("evaluate", {}),
+        ("compare", {}),
+        ("push", {"repo": "a/b", "token": "hf_x"}),
+    ):
+        with pytest.raises(AppError, match="there is no model"):
+            ask(name, **next(others), **more)
+    for name, who in (
+        ("pause", {"run": run["run"], "owner": new_owner_key()}),
+        ("resume", {"run": run["run"]}),
+        ("stop", {"run": run["watch"], "owner": run["owner"]}),
+    ):
+        with pytest.raises(AppError, match=r"there is no model|not yours"):
+            ask(name, **who)
+    assert ask("models", owner=new_owner_key())["runs"] == ask("models")["runs"] == []
+    assert ask("predict", model=run["watch"], sequence="3 1")["target"] == ["1", "3"]
+    with pytest.raises(AppError, match="choose one of your runs"):
+        ask("push", model=run["watch"], repo="a/b", token="hf_x")
+
+
+@pytest.mark.parametrize("name", ["compare", "push"])
+def test_a_wait_that_cannot_be_is_refused_before_anything_is_begun(hub, ask, name):
+    more = {"compare": {}, "push": {"repo": "ada/never", "token": hub.ADA}}[name]
+    with hub.record_requests() as seen:
+        for wait in (300, -1):
+            with pytest.raises(AppError, match="give a number of seconds from 0 to 240"):
+                ask(name, model=REVERSE, wait=wait, **more)
+        begun = ask("compare", model=REVERSE, n=1, wait=60)  # nothing is in its way
+    assert begun["status"] == "done"
+    assert [request for request in seen if request.host == hub.host] == []
+
+
+def test_a_comparison_is_a_job_of_whoever_began_it(ask):
+    begun = ask("compare", model=REVERSE, n=3, wait=0)
+    with pytest.raises(AppError, match="no longer stored"):
+        ask("job", job=begun["job"], owner=new_owner_key())
+    with pytest.raises(AppError, match="no longer stored"):
+        ask("cancel", job=begun["job"], owner=new_owner_key())
+    told = ask("job", job=begun["job"], owner=begun["owner"], wait=60)
+    assert told["status"] == "done", told
+    ours = next(row for row in told["rows"] if row["model"] == "reverse-one-head")
+    assert (ours["n"], ours["over"]) == (3, True)
+    assert told["result"]["request"]["n"] == 3
+    with pytest.raises(AppError, match="use at most 40"):
+        ask("compare", model=REVERSE, n=41)
+    again = ask("compare", model=REVERSE, n=40, wait=0)
+    assert ask("cancel", job=again["job"], owner=again["owner"])["status"] in ("cancelled", "done")
+
+
+def test_a_push_takes_the_token_that_is_given_and_never_the_owners(hub, app, ask):
+    with hub.record_requests() as seen:
+        with pytest.raises(AppError, match="needs a token with write access"):
+            ask("push", model=REVERSE, repo="ada/api")
+        told = ask("push", model=REVERSE, repo="ada/api", token=hub.ADA)
+    assert told["status"] == "done", told
+    assert "playground.json" in hub.files("ada/api")
+    assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
+    assert hub.ADA not in json.dumps(told)
+    # names of files, which the client does not take for files to fetch
+    assert "README.md" in json.dumps(told["result"])
+    assert not [
+        path
+        for path in app.log.parent.rglob("*")
+        if path.is_file() and hub.ADA.encode() in path.read_bytes()
+    ]
+
+
+def test_the_example_runs_as_it_stands(app):
+    done = subprocess.run(
+        [sys.executable, "playground/examples/train_and_ask.py", app.url],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "3 1 4 -> 4 1 3" in done.stdout
+    assert f"{app.url}/?watch=" in done.stdout
+
+
+def test_agents_find_the_endpoints_as_tools(app):
+    mcp = pytest.importorskip("mcp")
+    from mcp.client.streamable_http import streamable_http_client
+
+    async def agent():
+        async with (
+            streamable_http_client(f"{app.url}/gradio_api/mcp/") as (reading, writing, _),
+            mcp.ClientSession(reading, writing) as session,
+        ):
+            await session.initialize()
+            tools = (await session.list_tools()).tools
+            right = await session.call_tool(
+                "playground_predict", {"model": REVERSE, "sequence": "3 1 4"}
+            )
+            wrong = await session.call_tool(
+                "playground_predict", {"model": "nobody's", "sequence": "3 1 4"}
+            )
+            # the name in earlier versions
+            former = await session.call_tool("predict", {"model": REVERSE, "sequence": "3 1 4"})
+            return tools, right, wrong, former
+
+    tools, right, wrong, former = run_in_thread(agent())
+    assert [tool.name for tool in tools] == [f"playground_{name}" for name in ENDPOINTS]
+    assert all(
+        tool.description
+        and all("description" in each for each in tool.inputSchema["properties"].values())
+        for tool in tools
+    )
+    assert not right.isError
+    answer = json.loads(right.content[0].text)
+    assert (answer["prediction"], answer["correct"]) == (["4", "1", "3"], True)
+    assert right.structuredContent == former.structuredContent == answer
+    assert wrong.structuredContent is None
+    assert wrong.isError
+    assert "there is no model" in wrong.content[0].text
+
+
+def test_plain_http_takes_arguments_by_name_as_the_documentation_shows(app):
+    hosting = (ROOT / "docs" / "hosting.md").read_text()
+    command = re.search(r"^```\n(curl .*?)\n```", hosting, re.M | re.S)[1].replace(
+        "http://127.0.0.1:7860", app.url
+    )
+    second, first = re.findall(rf"{app.url}/[\w/]+", command)
+    data = re.search(r"-d '(.*?)'", command)[1].encode()
+    request = urllib.request.Request(first, data, {"Content-Type": "application/json"})
+    event = json.load(urllib.request.urlopen(request, timeout=60))["event_id"]
+    answer = urllib.request.urlopen(second + event, timeout=60).read().decode()
+    assert json.loads(answer.partition("data: ")[2].splitlines()[0])[0]["prediction"] == [
+        "4",
+        "1",
+        "3",
+    ]
+
+
+def test_pages_of_other_sites_may_not_ask(app):
+    with pytest.raises(ValueError, match="Could not fetch config"):
+        Client(app.url, verbose=False, headers={"Origin": "https://evil.example"})
+
+
+def test_who_starts_too_many_runs_is_told_when_to_try_again(ask):
+    def start_many():
+        for _ in range(6):
+            ask("start", settings=SMALL | {"max_steps": 1})
+
+    with pytest.raises(
+        AppError, match=r"one address may start 5 runs a minute; try again in \d+ s"
+    ):
+        start_many()
+
+
+# Asked directly
+
+
+@pytest.fixture(scope="module")
+def endpoints(tmp_path_factory):
+    registry = Registry(tmp_path_factory.mktemp("direct"), idle_timeout_s=0, release_after_s=0)
+    answers = live_handlers(registry) | inspect_handlers(registry)
+    answers |= (
+        ComparePage(registry, JobQueue(hosted=True)).handlers()
+        | HubPage(registry, AutoPublisher(registry)).handlers()
+    )
+    yield Endpoints(registry, answers, is_public=False)
+    registry.shutdown()
+
+
+def request_of(address="10.0.0.1", session=None, **headers):
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    return SimpleNamespace(
+        headers=headers, client=SimpleNamespace(host=address), scope={"session": session or {}}
+    )
+
+
+def asked(endpoints, endpoint, **values):
+    return run_in_thread(getattr(endpoints, endpoint)(**values, request=request_of()))
+
+
+ODD = (
+    None,
+    -7,
+    True,
+    [],
+    {},
+    "x" * 10_000,
+    "run:",
+    "watch:",
+    "checkpoint:../..",
+    "\ud800",
+    "\0",
+    float("nan"),
+    [["x"]],
+)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:20])
+def test_hostile_arguments_are_refused_in_a_sentence(endpoints, odd):
+    calls = [
+        ("status", {"model": odd}),
+        ("pause", {"run": odd}),
+        ("predict", {"model": odd, "sequence": "1"}),
+        ("attention", {"model": odd, "sequence": odd}),
+        ("evaluate", {"model": odd}),
+        ("compare", {"model": odd, "models": odd}),
+        ("push", {"model": odd, "repo": odd, "token": odd}),
+        ("job", {"job": odd, "owner": odd}),
+        ("cancel", {"job": odd, "owner": odd}),
+        ("job", {"job": "compare:x", "owner": new_owner_key(), "wait": odd}),
+    ]
+    calls += [] if odd in (None, {}) else [("start", {"settings": odd})]
+    calls += [] if odd in ("",) else [("start", {"settings": {"task": odd}})]
+    calls += [
+        ("start", {"settings": {"max_steps": odd}}),
+        ("start", {"preset": odd}) if odd else ("start", {"name": odd or 7}),
+    ]
+    if odd not in (None, ""):
+        calls += [("start", {"owner": odd}), ("models", {"owner": odd})]
+    for name, values in calls:
+        with pytest.raises((UserError, ValueError)) as refused:
+            asked(endpoints, name, **values)
+        assert len(str(refused.value)) < 1000, name
+    assert endpoints.registry.list_for_owner(endpoints.registry.single_owner) == []
+
+
+def test_missing_owner_key_on_local_machine_means_local_owner(endpoints, monkeypatch):
+    monkeypatch.setattr(endpoints.registry, "single_owner", "l" * 32)
+    started = asked(endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1})
+    assert started["owner"] == "l" * 32
+    assert asked(endpoints, "status", model=started["run"])["name"] == started["name"]
+    with pytest.raises(UserError, match="there is no model"):
+        asked(endpoints, "status", model=started["run"], owner=new_owner_key())
+
+
+def test_a_run_in_slices_is_refused_because_only_a_page_lends_a_gpu(endpoints, monkeypatch):
+    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
+    with pytest.raises(UserError, match="open page; use device auto or cpu"):
+        asked(endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1, "device": "zero"})
+
+
+def test_a_preset_and_a_family_that_contradict_each_other_are_refused(endpoints):
+    with pytest.raises(
+        UserError,
+        match="preset gpt2 is of the architecture gpt2, but architecture is 'bert'; leave one of "
+        "them out",
+    ):
+        asked(endpoints, "start", settings={"architecture": "bert"}, preset="gpt2")
+
+
+def test_on_a_space_only_who_signed_in_publishes(endpoints, monkeypatch):
+    monkeypatch.setenv("SPACE_ID", "owner/space")
+    monkeypatch.setenv("HF_TOKEN", "hf_owner")
+    (endpoints.registry.root / "digits").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (endpoints.registry.root / "digits" / name).write_bytes(
+            (ROOT / "checkpoints/reverse-one-head" / name).read_bytes()
+        )
+    with pytest.raises(UserError, match="needs a sign-in"):
+        asked(endpoints, "push", model="checkpoint:digits", repo="a/b", token="hf_typed")
+
+
+def test_client_address_is_the_one_appended_by_the_space_proxy(monkeypatch):
+    monkeypatch.delenv("SPACE_ID", raising=False)
+    assert resolve_client_address(request_of(x_forwarded_for="1.1.1.1")) == "10.0.0.1"
+    monkeypatch.setenv("SPACE_ID", "owner/space")
+    assert resolve_client_address(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
+    monkeypatch.setenv("PLAYGROUND_API_PROXIES", "2")
+    assert (
+        resolve_client_address(request_of(x_forwarded_for="9.9.9.9, 1.1.1.1, 2.2.2.2")) == "1.1.1.1"
+    )
+    assert resolve_client_address(request_of(x_forwarded_for="2.2.2.2")) == "2.2.2.2"
+    assert resolve_client_address(request_of()) == "10.0.0.1"
+
+
+def test_client_address_follows_the_configured_proxy_count(monkeypatch):
+    monkeypatch.delenv("SPACE_ID", raising=False)
+    for unset in (None, "", " "):
+        if unset is None:
+            monkeypatch.delenv("PLAYGROUND_API_PROXIES", raising=False)
+        else:
+            monkeypatch.setenv("PLAYGROUND_API_PROXIES", unset)
+        assert resolve_client_address(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "10.0.0.1"
+    monkeypatch.setenv("PLAYGROUND_API_PROXIES", "1")
+    assert resolve_client_address(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
+    assert resolve_client_address(request_of()) == "10.0.0.1"
+    monkeypatch.setenv("PLAYGROUND_API_PROXIES", "2")
+    assert resolve_client_address(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "1.1.1.1"
+
+
+def test_waiting_job_calls_are_bounded_and_others_return_at_once(endpoints, monkeypatch):
+    polls = []
+
+    async def poll(what, request):
+        polls.append(request.client.host)
+        return {"status": "working", "message": "", "again": False, "result": None}
+
+    monkeypatch.setitem(endpoints.handlers, "hub/poll", poll)
+
+    async def crowd():
+        calls = [
+            asyncio.create_task(
+                endpoints.job("push:x", new_owner_key(), 240, request=request_of(f"10.0.0.{n % 2}"))
+            )
+            for n in range(100)
+        ]
+        done, waiting = await asyncio.wait(calls, timeout=1)
+        for call in waiting:
+            call.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        return len(done), len(waiting), endpoints.waits_by_client.total()
+
+    done, waiting, left = run_in_thread(crowd())
+    assert (done, waiting, left) == (84, 16, 0)

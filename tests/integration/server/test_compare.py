@@ -1,0 +1,309 @@
+"""What the Compare tab's page is told: through a comparer of its own, and without one."""
+
+import subprocess
+import sys
+
+import pytest
+
+from playground.architectures import ARCHITECTURES
+from playground.checkpoints.manifest import read_manifest
+from playground.comparison.job_queue import JobQueue
+from playground.compat import JOB_KINDS
+from playground.runs.model_ref import RUN_PREFIX
+from playground.runs.registry import Registry
+from playground.runs.run import owner_id
+from playground.server import matched_parameters
+from playground.server.compare_api import SHARED_MAX_EXAMPLES, ComparePage
+from playground.training.config import RunConfig
+from tests.support.app_server import ROOT, wait_for
+from tests.support.coroutines import run_in_thread
+
+OWNER, OTHER = "o" * 32, "x" * 32
+
+
+class Noted(JobQueue):
+    """Takes jobs and starts no process for them."""
+
+    def _schedule(self):
+        pass
+
+
+@pytest.fixture
+def registry(tmp_path):
+    (tmp_path / "reverse").symlink_to(ROOT / "checkpoints" / "reverse")
+    registry = Registry(tmp_path)
+    yield registry
+    registry.shutdown()
+
+
+@pytest.fixture
+def page(registry):
+    page = ComparePage(registry, Noted())
+    yield page
+    page.job_queue.close()
+
+
+def ask(page, route, what):
+    return run_in_thread(page.handlers()[route](what, None))
+
+
+def job_of(page, told):
+    return page.job_queue._jobs[told["job"]]
+
+
+def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, registry):
+    wished = {"models": ["gpt2"], "n": 4, "checkpoint": "/etc", "into": "/tmp/x"}
+    told = ask(
+        page,
+        "jobs/submit",
+        {"owner": OWNER, "kind": "benchmark", "subject": "checkpoint:reverse", "what": wished},
+    )
+    assert job_of(page, told).request == {
+        "models": ["gpt2"],
+        "n": 4,
+        "checkpoint": str(registry.root / "reverse"),
+        "name": "reverse",
+    }
+    told = ask(page, "jobs/submit", {"owner": OWNER, "kind": "benchmark", "what": wished})
+    assert job_of(page, told).request == {"models": ["gpt2"], "n": 4}
+
+
+def test_a_run_is_compared_by_its_newest_checkpoint_and_by_nobody_else(page, registry):
+    config = RunConfig.from_flat(
+        {
+            "max_length": 3,
+            "max_steps": 4,
+            "d_model": 8,
+            "n_heads": 1,
+            "n_layers": 1,
+            "d_ff": 8,
+            "eval_size": 8,
+        }
+    )
+    run = registry.start(config, OWNER, name="mine")
+    wait_for(lambda: run.status == "done", description="the end of the run")
+    what = {"kind": "benchmark", "subject": RUN_PREFIX + run.id, "what": {}}
+    told = ask(page, "jobs/submit", what | {"owner": OWNER})
+    assert job_of(page, told).request == {
+        "checkpoint": str(run.checkpoints()[0][0]),
+        "name": "mine",
+    }
+    assert "not yours" in ask(page, "jobs/submit", what | {"owner": OTHER})["error"]
+
+
+@pytest.mark.parametrize(("old", "new"), JOB_KINDS.items())
+def test_old_kind_of_a_job_still_works(page, old, new):
+    response = ask(page, "jobs/submit", {"owner": OWNER, "kind": old, "what": {}})
+    assert job_of(page, response).kind == new
+
+
+def test_old_kind_of_a_benchmark_has_the_same_limit(page):
+    page.job_queue.hosted = True
+    for kind in ("table", "benchmark"):
+        request = {"owner": OWNER, "kind": kind, "what": {"n": SHARED_MAX_EXAMPLES + 1}}
+        assert "too many on a shared instance" in ask(page, "jobs/submit", request)["error"]
+
+
+@pytest.mark.smoke
+def test_only_its_owner_hears_of_a_job(page):
+    job = ask(page, "jobs/submit", {"owner": OWNER, "kind": "cached-models", "what": {}})["job"]
+    assert ask(page, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "waiting"
+    for route in ("jobs/poll", "jobs/cancel"):
+        assert set(ask(page, route, {"owner": OTHER, "job": job})) == {"error"}
+    assert ask(page, "jobs/cancel", {"owner": OWNER, "job": job}) == {}
+    assert ask(page, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "cancelled"
+
+
+def test_where_strangers_share_the_machine_a_table_is_short(registry):
+    for hosted in (False, True):
+        page = ComparePage(registry, Noted(hosted=hosted))
+        what = {
+            "owner": OWNER,
+            "kind": "benchmark",
+            "subject": "checkpoint:reverse",
+            "what": {"n": SHARED_MAX_EXAMPLES + 1},
+        }
+        assert ("error" in ask(page, "jobs/submit", what)) is hosted
+        page.job_queue.close()
+
+
+HOSTILE = [
+    None,
+    3,
+    [],
+    {},
+    {"owner": OWNER},
+    {"owner": "short", "kind": "model-info"},
+    {"owner": OWNER, "kind": ["model-info"]},
+    {"owner": OWNER, "kind": "nothing"},
+    {"owner": OWNER, "kind": "__class__", "what": {}},
+    {"owner": {}, "kind": "model-info", "what": {}},
+    {"owner": OWNER, "kind": "benchmark", "what": {"models": ["x" * 30_000]}},
+    {"owner": OWNER, "kind": "benchmark", "subject": "checkpoint:../x"},
+    {"owner": OWNER, "kind": "benchmark", "subject": 3},
+    {"owner": OWNER, "kind": "benchmark", "subject": "run:x"},
+]
+
+
+@pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:50])
+def test_a_hostile_request_gets_a_sentence(page, what):
+    for route in (
+        "jobs/submit",
+        "jobs/poll",
+        "jobs/cancel",
+        "architectures/matched",
+        "architectures/train",
+    ):
+        told = ask(page, route, what)
+        assert isinstance(told["error"], str)
+        assert 10 < len(told["error"]) < 300
+    assert ask(page, "architectures/curves", what) == {"curves": []}
+    assert page.job_queue.process_id is None
+
+
+def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
+    code = (
+        "import asyncio, sys, time\n"
+        "from pathlib import Path\n"
+        "from playground.comparison.job_queue import JobQueue\n"
+        "from playground.runs.registry import Registry\n"
+        "from playground.server.compare_api import ComparePage\n"
+        "if __name__ == '__main__':\n"
+        f"    page, owner = ComparePage(Registry(Path({str(tmp_path)!r})), JobQueue()), {OWNER!r}\n"
+        "    assert page.job_queue.process_id is None\n"
+        "    job = asyncio.run(page.submit({'owner': owner, 'kind': 'cached', 'what': {}}, "
+        "None))['job']\n"
+        "    poll = lambda: asyncio.run(page.poll({'owner': owner, 'job': job}, None))\n"
+        "    while (told := poll())['status'] in ('waiting', 'working'): time.sleep(0.05)\n"
+        "    assert told['status'] == 'done', told\n"
+        "    assert told['result']['models'] == [], told\n"
+        "    page.job_queue.close(); page.registry.shutdown()\n"
+        "    sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": str(ROOT),
+        "HF_HUB_CACHE": str(tmp_path / "hub"),
+        "HF_HUB_OFFLINE": "1",
+    }
+    subprocess.run(
+        [sys.executable, str(script)], cwd=ROOT, env=environment, check=True, timeout=200
+    )
+
+
+# Other families
+
+
+def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeypatch):
+    monkeypatch.setattr(matched_parameters, "match_parameters", lambda config, family: config)
+    told = ask(page, "architectures/matched", {"owner": OWNER, "subject": "checkpoint:reverse"})
+    config = read_manifest(ROOT / "checkpoints" / "reverse").config
+    assert {each["architecture"] for each in told["families"]} == set(ARCHITECTURES)
+    assert [each["architecture"] for each in told["families"] if each["is_current"]] == [
+        config.architecture
+    ]
+    assert told["parameters"] == config.model.parameter_count()
+    assert (told["task"], told["min_length"], told["max_length"]) == ("reverse 1–10", 1, 10)
+    longer = ask(
+        page,
+        "architectures/matched",
+        {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 12},
+    )
+    assert longer["task"] == "reverse 6–12"
+    for lengths in (
+        {"min_length": 7, "max_length": 6},
+        {"max_length": "6"},
+        {"max_length": 10_000},
+        {"min_length": None},
+    ):
+        assert (
+            "length"
+            in ask(
+                page,
+                "architectures/matched",
+                {"owner": OWNER, "subject": "checkpoint:reverse", **lengths},
+            )["error"]
+        )
+
+
+def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, monkeypatch):
+    small = {
+        "d_model": 32,
+        "n_heads": 2,
+        "n_layers": 1,
+        "d_ff": 64,
+        "max_steps": 400,
+        "lr_decay_steps": 400,
+        "max_length": 3,
+        "eval_size": 64,
+    }
+    monkeypatch.setattr(
+        matched_parameters,
+        "match_parameters",
+        lambda config, family: config.replace(**small, min_length=1),
+    )
+    told = ask(
+        page,
+        "architectures/train",
+        {
+            "owner": OWNER,
+            "subject": "checkpoint:reverse",
+            "families": ["transformer"],
+            "max_length": 3,
+        },
+    )
+    (begun,) = told["runs"]
+    assert not told["error"]
+    asked = {"owner": OWNER, "subjects": [begun["subject"]]}
+    wait_for(
+        lambda: ask(page, "architectures/curves", asked)["curves"][0]["status"] == "done",
+        description="the end of the run",
+    )
+    (curve,) = ask(page, "architectures/curves", asked)["curves"]
+    run = registry.find(begun["subject"].removeprefix(RUN_PREFIX), OWNER)
+    step, seconds = curve["reached"]
+    assert run.config.training.stop_at_exact_match == matched_parameters.TARGET_SCORE
+    assert curve["step"] < 400
+    assert (
+        next(each[0] for each in curve["evaluations"] if each[1] >= matched_parameters.TARGET_SCORE)
+        == step
+    )
+    assert seconds == pytest.approx(run.points.columns["seconds"][step - 1])
+    assert [each[0] for each in curve["loss"]][-1] == curve["step"]
+    assert ask(page, "architectures/curves", asked | {"owner": OTHER}) == {"curves": []}
+
+
+def test_unknown_families_are_refused(page):
+    for families in ([], ["nothing"], "bert", [3], None):
+        told = ask(
+            page,
+            "architectures/train",
+            {"owner": OWNER, "subject": "checkpoint:reverse", "families": families},
+        )
+        assert "select architectures" in told["error"]
+
+
+def test_the_families_of_transformers_come_near_the_budget(page):
+    told = ask(
+        page,
+        "architectures/matched",
+        {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 6},
+    )
+    for row in told["families"][:3]:
+        assert row["parameters"] == pytest.approx(told["parameters"], rel=0.05)
+    assert [row["architecture"] for row in told["families"][:3]] == list(
+        matched_parameters.DEFAULT_FAMILIES
+    )
+
+
+def test_what_is_fine_tuned_is_its_owners_and_no_browser_says_whose(page):
+    for owner in (OWNER, OTHER):
+        what = {
+            "owner": owner,
+            "kind": "finetune",
+            "subject": "checkpoint:reverse",
+            "what": {"model": "gpt2", "owner": "somebody"},
+        }
+        assert job_of(page, ask(page, "jobs/submit", what)).request["owner"] == owner_id(owner)

@@ -1,0 +1,665 @@
+import asyncio
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from urllib.parse import quote
+
+import pytest
+
+from playground.checkpoints.checkpoint import save_checkpoint
+from playground.datasets.pairs import DatasetError
+from playground.datasets.sources import from_text
+from playground.datasets.storage import load_metadata, load_pairs, store, to_files
+from playground.errors import UserError
+from playground.runs.owner_keys import new_owner_key
+from playground.runs.registry import Registry
+from playground.runs.run import flat_directory_size
+from playground.server.datasets_api import (
+    MAX_PENDING_UPLOADS,
+    MB,
+    MIN_RETENTION_S,
+    UPLOAD_PATH,
+    DatasetUploads,
+)
+from playground.server.runs_api import run_details
+from playground.tasks import TASKS
+from playground.training.config import RunConfig
+from playground.training.trainer import Trainer
+from playground.ui import task_info
+from playground.ui.train import panel_state
+from playground.ui.training_form import estimate_and_validate, run_config, validate_form
+from tests.support.app_server import AppServer
+from tests.support.coroutines import run_in_thread
+
+TEXT = "".join(f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdef" for b in "abcdef" for c in "abcdef")
+CAP = 1  # MB
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    """Open to all, so that there is a cap."""
+    server = AppServer(
+        tmp_path_factory.mktemp("app"),
+        GRADIO_SERVER_NAME="0.0.0.0",
+        PLAYGROUND_ADDRESS_MS="0",
+        PLAYGROUND_DATASETS_PER_USER_MB=str(CAP),
+    )
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """The content of rows that are kept here."""
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    return store(from_text(TEXT))
+
+
+def post(app, path, data, headers):
+    request = urllib.request.Request(app.url + path, data, headers, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            text = error.read().decode()
+        return json.loads(text) if text.startswith("{") else {"error": text, "status": error.code}
+
+
+def bring(app, text, owner, name="", columns=(), words=""):
+    data = text if isinstance(text, bytes) else text.encode()
+    headers = {
+        "x-owner": owner,
+        "x-name": quote(name),
+        "x-columns": quote("\t".join(columns)),
+        "x-words": words,
+    }
+    return post(app, UPLOAD_PATH, data, headers | {"content-type": "application/octet-stream"})
+
+
+def ask(app, do, owner, content=""):
+    what = {"do": do, "owner": owner, "content": content}
+    return post(
+        app,
+        "/playground/api/datasets/action",
+        json.dumps(what).encode(),
+        {"content-type": "application/json"},
+    )
+
+
+def unfinished(app):
+    return [
+        path for path in (app.checkpoints / "rows").glob(".*.tmp") if not (path / "rows").is_dir()
+    ]
+
+
+@pytest.mark.smoke
+def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
+    owner, other = new_owner_key(), new_owner_key()
+    told = bring(app, TEXT + "a a a\ta a a\na a a\tb\n", owner)
+    assert (told["rows"], told["symbols"], told["words"], told["source"], told["target"]) == (
+        216,
+        6,
+        False,
+        [3, 3],
+        [3, 3],
+    )
+    assert (told["duplicates"], told["contradictions"], told["contradicted"]) == (1, 1, [218])
+    assert told["preview"][1] == [["a", "a", "b"], ["b", "a", "a"]]
+    assert 0 < told["held_out"] < 216
+    content = told["content"]
+    assert not (app.checkpoints / "rows" / content).exists()  # only looked at so far
+    assert "not on this server" in ask(app, "show", owner, content)["error"]
+    assert ask(app, "use", other, content) == {"again": True}  # nobody else has sent them
+    assert ask(app, "use", owner, content) == {}
+    assert (app.checkpoints / "rows" / content / "rows.safetensors").is_file()
+    assert [row["content"] for row in ask(app, "list", owner)["datasets"]] == [content]
+    assert ask(app, "list", other)["datasets"] == []
+    assert {**told, "duplicates": 0, "contradictions": 0, "contradicted": []} == ask(
+        app, "show", other, content
+    )
+    assert "not yours, or was removed" in ask(app, "remove", other, content)["error"]
+    assert ask(app, "use", other, content) == {}  # a link led there
+    assert ask(app, "remove", owner, content) == {}
+    assert (app.checkpoints / "rows" / content).is_dir()
+    assert ask(app, "remove", other, content) == {}
+    assert not (app.checkpoints / "rows" / content).exists()
+
+
+def test_bad_lines_are_named_by_their_numbers_and_the_good_ones_shown(app):
+    told = bring(app, TEXT + "no tab\n" * 6 + "\tx\n", new_owner_key())
+    assert told["bad"] == 7
+    assert told["lines"] == [
+        f"line {n} has no tab between source and target" for n in range(217, 222)
+    ]
+    assert "content" not in told
+    assert told["rows"] == 216
+    assert told["preview"][0] == [["a", "a", "a"], ["a", "a", "a"]]
+
+
+def test_a_table_has_its_columns_by_name(app):
+    owner = new_owner_key()
+    table = "id,from,to\n" + "".join(
+        f"{n},{line.replace(chr(9), ',')}\n" for n, line in enumerate(TEXT.splitlines())
+    )
+    told = bring(app, table, owner, "rows.csv")
+    assert told["columns"] == ["id", "from", "to"]
+    assert "name the two with sources and targets" in told["error"]
+    assert (
+        bring(app, table, owner, "rows.csv", ("from", "to"))["content"]
+        == bring(app, TEXT, owner)["content"]
+    )
+    assert (
+        "name two of id, from, to" in bring(app, table, owner, "rows.csv", ("from", "x"))["error"]
+    )
+    assert bring(app, TEXT.replace(" ", ""), owner, words="characters")["symbols"] == 6
+    assert bring(app, TEXT.replace(" ", ""), owner, words="words")["symbols"] == 216
+
+
+def test_nothing_that_was_sent_is_run(app, tmp_path):
+    place = tmp_path / "task.py"
+    place.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef f(s): return s\n")
+    for name in (f"{place}:f", "task.py", "hub:../../etc/passwd", f"hub:{place}:f"):
+        assert "error" in bring(app, place.read_bytes(), new_owner_key(), name)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "the dataset is empty"),
+        (b"\xff\xfea\0\t\0", "save it as UTF-8"),
+        (b"a\tb\n\x80\tc\n", "line 2 is not UTF-8 text"),
+        (b"a\tb\n", "held out, so there is nothing to"),
+        (b"a\t" + b"b" * 1_000_000, "of 1,000,000 characters, above 10,000"),
+        (b"\0\tb", "the control character U+0000"),
+        (
+            "".join(f"{n:x}\t{chr(0x4E00 + n)}\n" for n in range(600)).encode(),
+            "more than 512 different symbols",
+        ),
+        (b"EOS x\ty\n", "is the name of a special token"),
+    ],
+)
+def test_hostile_rows_are_answered_with_a_sentence_and_nothing_stays(app, data, says):
+    assert says in bring(app, data, new_owner_key())["error"]
+    assert unfinished(app) == []
+
+
+@pytest.mark.parametrize("owner", ["", "x", "../" * 12, "a" * 33])
+def test_whoever_does_not_say_who_they_are_brings_nothing(app, owner):
+    assert "reload the page" in bring(app, TEXT, owner)["error"]
+    assert "reload the page" in ask(app, "list", owner)["error"]
+
+
+@pytest.mark.parametrize("content", ["", "../runs", "a" * 63, 5, None, ["a"], "Z" * 64])
+def test_a_content_that_is_none_is_refused(app, content):
+    for do in ("use", "show", "remove"):
+        assert ask(app, do, new_owner_key(), content) == {"error": "these are no rows; bring some"}
+
+
+def dribbled(owner, ended, address="10.0.0.1"):
+    """A request whose body never ends."""
+
+    async def stream():
+        try:
+            while True:
+                yield b"a"
+                await asyncio.sleep(0.01)
+        finally:
+            ended.append(owner)
+
+    return SimpleNamespace(
+        headers={"x-owner": owner}, stream=stream, client=SimpleNamespace(host=address)
+    )
+
+
+def test_slow_upload_times_out_and_each_visitor_holds_one_slot(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    monkeypatch.setattr("playground.server.datasets_api.UPLOAD_TIMEOUT_S", 2)
+    bringing, owners, ended = (
+        DatasetUploads(SimpleNamespace(single_owner="")),
+        [new_owner_key() for _ in range(MAX_PENDING_UPLOADS)],
+        [],
+    )
+
+    async def scene():
+        first = [
+            asyncio.create_task(bringing.upload(dribbled(owner, ended, f"10.0.0.{n % 2}")))
+            for n, owner in enumerate(owners)
+        ]
+        await asyncio.sleep(0.1)
+        full = await bringing.upload(dribbled(new_owner_key(), ended))
+        again = asyncio.create_task(bringing.upload(dribbled(owners[0], ended, "10.0.0.0")))
+        replaced = await asyncio.wait_for(first[0], 1.5)
+        late = await asyncio.wait_for(asyncio.gather(*first[1:], again), 20)
+        return full, replaced, late, len(bringing._slots._transfers)
+
+    with ThreadPoolExecutor(1) as thread:
+        full, replaced, late, left = thread.submit(asyncio.run, scene()).result(30)
+    assert full.status_code == 503
+    assert json.loads(replaced.body) == {"error": "a newer upload replaced this one"}
+    assert {json.loads(answer.body)["error"] for answer in late} == {
+        "the upload took longer than 2 s; upload fewer pairs"
+    }
+    assert (left, sorted(ended), list((tmp_path / "rows").iterdir())) == (
+        0,
+        sorted([*owners, owners[0]]),
+        [],
+    )
+
+
+def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    left = [tmp_path / "rows" / ".0123.tmp", tmp_path / "compared" / ".gpt2.0123.tmp"]
+    for folder in left:
+        folder.mkdir(parents=True)
+        (folder / "sent").write_bytes(bytes(2_000_000))
+        os.utime(folder, (0, 0))
+    monkeypatch.setenv("PLAYGROUND_DATASETS_TOTAL_MB", "1")
+    DatasetUploads(SimpleNamespace(single_owner=""))._ensure_quota(new_owner_key(), 1000, 1000)
+    registry = Registry(tmp_path)
+    try:
+        assert not any(folder.exists() for folder in left)
+    finally:
+        registry.shutdown()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a process to its memory")
+def test_the_process_that_reads_takes_so_much_memory_and_no_more():
+    """Memory that is asked for and never used, so that nothing happens to this machine where
+    the limit is missing.
+    """
+    script = """
+from playground.server import dataset_reader
+dataset_reader._load_dataset = lambda request: bytearray(8 * dataset_reader.MAX_MEMORY_BYTES)
+print(dataset_reader.read_dataset({}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=200
+    )
+    assert "these pairs need more memory than is free" in done.stdout, done.stderr
+
+
+def test_more_than_50_mb_are_refused_before_they_are_read(app):
+    request = urllib.request.Request(
+        app.url + UPLOAD_PATH,
+        io.BytesIO(b""),
+        {"x-owner": new_owner_key(), "content-length": "50000001"},
+        method="POST",
+    )
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=20)
+    with refused.value as error:
+        assert error.code == 413
+
+
+def test_a_visitor_has_room_for_so_many_rows_and_makes_room_by_removing(app):
+    owner, first = new_owner_key(), None
+    for at in range(9):
+        # about 0.5 MB as they are kept
+        text = "".join(f"{n:05d}{at}{'0' * 50}\t{'1' * 100}\n" for n in range(1500))
+        content = bring(app, text, owner)["content"]
+        first = first or content
+        if answer := ask(app, "use", owner, content):
+            break
+    assert answer["error"].endswith(f"{CAP} MB are possible, so remove some or upload fewer pairs")
+    assert not (app.checkpoints / "rows" / content).exists()
+    assert ask(app, "use", new_owner_key(), first) == {}  # others have room of their own
+    assert ask(app, "remove", owner, first) == {}
+    assert ask(app, "use", owner, content) == {}  # still there from the reading
+
+
+class Shelf:
+    """Rows of several visitors on a server that is open to all, of which a run may be made."""
+
+    def __init__(self, root):
+        self.root, self.registry = root, Registry(root)
+        self.bringing = DatasetUploads(self.registry)
+
+    def bring(self, symbol, owner, times=1):
+        """Rows that differ by a symbol, as many times as many bytes; what `use` says to them is
+        the test's.
+        """
+        rows = from_text("".join(f"{n:04d}{symbol}\t{symbol}{n:04d}\n" for n in range(300 * times)))
+        folder = self.root / "rows" / f".{symbol}.tmp"
+        (folder / "rows").mkdir(parents=True)
+        for name, data in to_files(rows).items():
+            (folder / "rows" / name).write_bytes(data)
+        self.bringing._set_pending(owner, rows.sha256, folder)
+        return rows.sha256
+
+    def use(self, symbol, owner, since=0.0):
+        """Rows that a visitor chose so many seconds ago."""
+        content = self.bring(symbol, owner)
+        assert self.bringing.keep(owner, content) == {}
+        self.chosen(content, since)
+        return content
+
+    def chosen(self, content, since):
+        for path in [self.root / "rows" / content, *self.root.glob(f"rows/.owners/*/{content}")]:
+            os.utime(path, (time.time() - since,) * 2)
+
+    def made_of(self, content, owner):
+        """A run of these rows."""
+        small = {
+            "d_model": 16,
+            "n_heads": 2,
+            "n_layers": 1,
+            "d_ff": 16,
+            "batch_size": 8,
+            "eval_size": 32,
+            "max_steps": 6,
+        }
+        folder = self.root / ".made"
+        save_checkpoint(
+            folder, Trainer(RunConfig.from_flat(small | load_pairs(content).task_settings())), []
+        )
+        return self.registry.import_checkpoint(folder, owner, "mine")
+
+    def fits(self, sets):
+        """Let there be room for so many rows more than there are; for less than one in
+        fractions.
+        """
+        sizes = [flat_directory_size(self.root / "rows" / content) for content in self.contents()]
+        self.bringing.all_mb = (sum(sizes) + sets * max(sizes)) / MB
+
+    def contents(self):
+        return {path.name for path in (self.root / "rows").glob("[!.]*")}
+
+    def listed(self, owner):
+        return [row["content"] for row in self.bringing.list_datasets(owner)]
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    shelf = Shelf(tmp_path)
+    yield shelf
+    shelf.registry.shutdown()
+
+
+def test_unused_datasets_are_evicted_oldest_first(shelf):
+    ada, bob = new_owner_key(), new_owner_key()
+    trained = shelf.use("a", ada, since=9 * MIN_RETENTION_S)
+    shelf.made_of(trained, ada)
+    oldest, older = (
+        shelf.use("b", ada, since=3 * MIN_RETENTION_S),
+        shelf.use("c", ada, since=2 * MIN_RETENTION_S),
+    )
+    again = shelf.use("d", ada, since=8 * MIN_RETENTION_S)
+    shelf.bringing.keep(bob, again)
+    recent = shelf.use("e", ada, since=MIN_RETENTION_S / 2)
+    shelf.fits(0.5)
+    new = shelf.use("f", bob)
+    assert shelf.contents() == {trained, older, again, recent, new}
+    assert oldest not in shelf.listed(ada)
+    newer = shelf.use("g", bob)
+    assert shelf.contents() == {trained, again, recent, new, newer}
+    with pytest.raises(UserError, match="keeps as many rows as it can"):
+        shelf.use("h", bob)
+    assert shelf.contents() == {trained, again, recent, new, newer}
+
+
+def test_owners_behind_one_address_keep_at_most_half_of_all_rows(shelf, client_address):
+    client_address.set("192.0.2.1")
+    ada = new_owner_key()
+    other = shelf.use("a", ada, since=3 * MIN_RETENTION_S)
+    client_address.set("192.0.2.9")
+    crowd = [new_owner_key() for _ in range(4)]
+    old, recent = shelf.use("b", crowd[0], since=2 * MIN_RETENTION_S), shelf.use("c", crowd[1])
+    shelf.bringing.all_mb = (
+        2
+        * 2.5
+        * max(flat_directory_size(shelf.root / "rows" / content) for content in shelf.contents())
+        / MB
+    )
+    newer = shelf.use("d", crowd[2])  # the address's own go first, if nobody chose them for long
+    assert shelf.contents() == {other, recent, newer}
+    assert shelf.listed(crowd[0]) == []
+    content = shelf.bring("e", crowd[3])
+    with pytest.raises(
+        UserError,
+        match=r"rows from your address take all of the .* MB that one address may keep here; "
+        r"remove some",
+    ):
+        shelf.bringing.keep(crowd[3], content)
+    client_address.set("192.0.2.1")
+    assert shelf.use("f", ada) in shelf.contents()
+    client_address.set("192.0.2.9")
+    shelf.bringing.remove(crowd[1], recent)
+    assert shelf.bringing.keep(crowd[3], content) == {}
+    assert other in shelf.contents()
+    assert old not in shelf.contents()
+
+
+def test_where_old_rows_are_not_enough_none_go_and_the_visitor_is_refused(shelf):
+    ada, bob = new_owner_key(), new_owner_key()
+    old, recent = shelf.use("a", ada, since=2 * MIN_RETENTION_S), shelf.use("b", ada)
+    shelf.fits(0.5)
+    content = shelf.bring("c", bob, times=2)
+    with pytest.raises(UserError, match="keeps as many rows as it can; try again later"):
+        shelf.bringing.keep(bob, content)
+    assert shelf.contents() == set(shelf.listed(ada)) == {old, recent}
+    assert shelf.listed(bob) == []
+
+
+def test_who_only_watches_a_run_is_not_told_which_rows_it_is_made_of(shelf):
+    owner = new_owner_key()
+    content = shelf.use("a", owner)
+    run = shelf.made_of(content, owner)
+
+    def told(**what):
+        return run_in_thread(run_details(shelf.registry, what))
+
+    watched = told(subject=f"watch:{run.share_id}", owner=new_owner_key())
+    assert watched["settings"]["task"] == "dataset"
+    assert content not in json.dumps(watched)
+    assert told(subject=f"run:{run.id}", owner=owner)["settings"]["dataset_sha256"] == content
+
+
+def test_the_form_trains_on_rows_that_are_kept_here(kept):
+    values = RunConfig().to_flat() | {
+        "preset": "fast",
+        "task": "dataset",
+        "dataset_sha256": kept,
+        "min_length": 3,
+        "max_length": 3,
+    }
+    values = {
+        name: value
+        for name, value in values.items()
+        if name not in ("source_vocab_size", "target_vocab_size", "max_positions")
+    }
+    config = run_config(values)
+    assert config.task.dataset_symbols == "a b c d e f"
+    assert (config.task.max_target_length, config.model.source_vocab_size) == (3, 9)
+    assert run_config(values | {"task": "copy", "max_length": 5}).task.dataset_sha256 == ""
+    assert validate_form(list(values), list(values.values())) == {}
+    assert "a model of" in estimate_and_validate(values)[0]
+    wrong = values | {"min_length": 4, "max_length": 9}
+    assert (
+        "longest source of this dataset has 3"
+        in validate_form(list(wrong), list(wrong.values()))["min_length"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ("", "no dataset is selected"),
+        ("0" * 64, "is not on this server; upload it below"),
+        ("../x", "is not on this server"),
+        (5, "not on this server"),
+    ],
+)
+def test_rows_that_are_not_here_are_explained(kept, rows, says):
+    values = RunConfig().to_flat() | {"task": "dataset", "dataset_sha256": rows}
+    wrong = validate_form(list(values), list(values.values()))
+    assert list(wrong) == ["dataset_sha256"]
+    assert says in wrong["dataset_sha256"]
+    assert json.loads(panel_state("o", rows)) == {
+        "owner": "o",
+        "rows": rows if rows == "0" * 64 else "",
+    }
+
+
+def test_kept_rows_are_read_again_and_broken_ones_refused(kept, tmp_path):
+    rows = load_pairs(kept)
+    assert (rows.sha256, len(rows), rows.preview(1)) == (
+        kept,
+        216,
+        [(["a", "a", "a"], ["a", "a", "a"])],
+    )
+    folder = tmp_path / "rows" / kept
+    whole = (folder / "rows.safetensors").read_bytes()
+    for broken in (whole[:-3], whole[:-1] + b"\xff", b"", b"\xff" * 40, whole[:8]):
+        (folder / "rows.safetensors").write_bytes(broken)
+        with pytest.raises(DatasetError, match="is damaged"):
+            load_pairs(kept)
+    for broken in (
+        b"",
+        b"[]",
+        b'{"vocabulary": ["a", "a"]}',
+        b'{"vocabulary": ["a"], "rows": -1}',
+        b"[" * 100_000,
+    ):
+        (folder / "rows.json").write_bytes(broken)
+        with pytest.raises(DatasetError, match="is damaged"):
+            load_metadata(kept)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_line_under_a_task_shows_its_example(task):
+    shown = task_info.task_description_html(task)
+    assert " → ".join(TASKS[task].example).replace("<", "&lt;") in shown
+    assert TASKS[task].description.replace("'", "&#x27;") in shown
+
+
+def test_how_hard_a_task_is_comes_from_the_measurements():
+    row = {
+        "task": "x",
+        "seeds": 3,
+        "budget": 600,
+        "steps": [40, 60, 50],
+        "scores": [0.991, 0.999, 0.995],
+    }
+    assert (
+        task_info.format_difficulty(row)
+        == "Measured: 99 % exact match after 50 steps (fast preset over 600 steps, lengths 1 to "
+        "10, 3 seeds)."
+    )
+    assert "2 of 3 runs reach 99 %" in task_info.format_difficulty(
+        row | {"steps": [40, 60], "scores": [0.991, 0.999, 0.5]}
+    )
+    assert "the worst ends at 50 %" in task_info.format_difficulty(
+        row | {"steps": [40], "scores": [0.991, 0.7, 0.5]}
+    )
+    alone = {"seeds": 1, "steps": [], "scores": [0.0049]}
+    assert task_info.format_difficulty(row | alone).startswith(
+        "Measured: 0.4 % exact match, no run reaches 99 % ("
+    )
+    assert (
+        task_info.task_description_html("dataset") == task_info.task_description_html(["x"]) == ""
+    )
+
+
+class Readers:
+    """Stands in for the readers' processes: each answers when the test lets it."""
+
+    def __init__(self, monkeypatch):
+        self.going, self.begun = [], []
+        monkeypatch.setattr("playground.jobs.call.WorkerProcess", self.begin)
+
+    def begin(self, _entry, _name, _target, arguments, on_message, on_exit):
+        (request,) = arguments
+        self.begun.append(request["name"])
+        self.going.append((request["name"], on_message))
+        return SimpleNamespace(kill=lambda: None)
+
+    def end(self, name):
+        at = [name for name, _ in self.going].index(name)
+        self.going.pop(at)[1]({"rows": 1})
+
+    @property
+    def names(self):
+        return [name for name, _ in self.going]
+
+
+async def quiet():
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def test_one_address_holds_one_of_the_row_readers(tmp_path, monkeypatch, client_address):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    bringing, readers = DatasetUploads(SimpleNamespace(single_owner="")), Readers(monkeypatch)
+
+    def read(name, address):
+        client_address.set(address)
+        return asyncio.create_task(bringing.read_dataset(new_owner_key(), {"name": name}))
+
+    async def scene():
+        tasks = [read(f"crowd {n}", "192.0.2.1") for n in range(4)]
+        await quiet()
+        alone = list(readers.names)
+        tasks.append(read("ada", "192.0.2.2"))
+        await quiet()
+        beside, seen = list(readers.names), []
+        for _ in range(4):
+            readers.end(next(name for name in readers.names if name != "ada"))
+            await quiet()
+            seen.append(list(readers.names))
+        readers.end("ada")
+        return alone, beside, seen, await asyncio.gather(*tasks)
+
+    alone, beside, seen, answers = run_in_thread(scene())
+    assert alone == ["crowd 0"]
+    assert beside == ["crowd 0", "ada"]
+    assert seen == [["ada", "crowd 1"], ["ada", "crowd 2"], ["ada", "crowd 3"], ["ada"]]
+    assert answers == [{"rows": 1}] * 5
+
+
+def test_only_so_many_kept_sets_wait_to_be_shown(tmp_path, monkeypatch, client_address):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    monkeypatch.setattr("playground.server.datasets_api.load_metadata", lambda content: {})
+    bringing, waiting = DatasetUploads(SimpleNamespace(single_owner="")), []
+
+    async def scene():
+        release = asyncio.Event()
+
+        async def read(owner, order):
+            waiting.append(owner)
+            await release.wait()
+            return {"rows": 1}
+
+        monkeypatch.setattr(bringing, "read_dataset", read)
+        tasks = []
+        for number in range(40):
+            client_address.set(f"192.0.2.{number % 3}" if number >= 20 else "192.0.2.9")
+            what = {"do": "show", "owner": new_owner_key(), "content": "0" * 64}
+            tasks.append(asyncio.create_task(bringing.handle_action(what, None)))
+        await asyncio.wait(tasks, timeout=2)
+        count = len(waiting)
+        release.set()
+        answers = await asyncio.gather(*tasks)
+        later = await bringing.handle_action(
+            {"do": "show", "owner": new_owner_key(), "content": "0" * 64}, None
+        )
+        return count, answers, later
+
+    count, answers, later = run_in_thread(scene())
+    refused = [answer for answer in answers if answer != {"rows": 1}]
+    assert count <= 8
+    assert [answer for answer in answers[:20] if answer == {"rows": 1}] == [
+        {"rows": 1}
+    ] * 4  # half of them for one address
+    assert len(refused) == 40 - count
+    assert all(answer["again"] and "try again in a moment" in answer["error"] for answer in refused)
+    assert later == {"rows": 1}

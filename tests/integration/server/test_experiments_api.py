@@ -1,0 +1,548 @@
+"""What the Lab tab's page is told."""
+
+import asyncio
+import base64
+import contextlib
+import dataclasses
+import io
+import json
+import zipfile
+from concurrent.futures import Future, InvalidStateError
+from types import SimpleNamespace
+
+import pytest
+
+from playground.experiments import replications
+from playground.experiments.service import ExperimentService
+from playground.server.experiments_api import VARIABLE_SETTINGS, LabPage
+from playground.training.config import RunConfig
+from tests.support.app_server import ROOT, wait_for
+from tests.support.coroutines import run_in_thread
+
+OWNER, OTHER = "o" * 32, "x" * 32
+SMALL = {
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 16,
+    "batch_size": 8,
+    "max_length": 4,
+    "eval_size": 32,
+    "eval_every": 10,
+    "max_steps": 20,
+}
+
+
+class Idle(ExperimentService):
+    """Begins no run by itself."""
+
+    def _loop(self):
+        pass
+
+
+@pytest.fixture
+def registry(registry, tmp_path):
+    (tmp_path / "reverse").symlink_to(ROOT / "checkpoints" / "reverse")
+    return registry
+
+
+@pytest.fixture
+def page(registry):
+    return LabPage(registry, Idle(registry))
+
+
+@pytest.fixture
+def busy(registry):
+    page = LabPage(registry, ExperimentService(registry))
+    yield page
+    page.experiments.close()
+
+
+def ask(page, route, owner=OWNER, **what):
+    told = run_in_thread(page.handlers()[route]({"owner": owner, **what}, None))
+    json.dumps(told, allow_nan=False)
+    return told
+
+
+def form(*grid, base="", seeds="0, 1", kind="grid", name="", **more):
+    return {
+        "base": base,
+        "grid": [list(pair) for pair in grid],
+        "seeds": seeds,
+        "kind": kind,
+        "name": name,
+        **more,
+    }
+
+
+def trained(registry, **settings):
+    run = registry.start(RunConfig.from_flat(SMALL | settings), OWNER)
+    wait_for(lambda: run.status == "done", description="the end of a run")
+    return run
+
+
+@pytest.mark.smoke
+def test_a_question_tells_what_it_trains_and_whether_it_was_asked(page):
+    told = ask(page, "experiments/presets")
+    norm = next(each for each in told["questions"] if each["name"] == "norm")
+    assert (norm["runs"], norm["varied"], norm["missing"], norm["experiment"]) == (
+        6,
+        "norm_placement: pre, post",
+        "",
+        None,
+    )
+    assert norm["estimate"]["seconds"] is None
+    begun = ask(page, "experiments/submit", question="norm")["experiment"]
+    assert {
+        each["name"]: each["experiment"]
+        for each in ask(page, "experiments/presets")["questions"]
+        if each["experiment"]
+    } == {"norm": begun}
+    assert not any(
+        each["experiment"] for each in ask(page, "experiments/presets", owner=OTHER)["questions"]
+    )
+    assert ask(page, "experiments/presets")["settings"] == VARIABLE_SETTINGS
+    assert {"architecture", "task", "norm_placement", "cell"} <= {
+        each["name"] for each in VARIABLE_SETTINGS
+    }
+
+
+def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, registry):
+    run = trained(registry, seed=7, norm_placement="post")
+    base = f"run:{run.id}"
+    told = ask(
+        page,
+        "experiments/plan",
+        form=form(["norm_placement", "pre, post"], ["n_heads", "1,2"], base=base),
+    )
+    first = told["cells"][0]
+    assert (told["runs"], first["label"], first["steps"]) == (
+        8,
+        "norm_placement pre, n_heads 1",
+        20,
+    )
+    asked = ask(
+        page,
+        "experiments/submit",
+        form=form(["norm_placement", "pre, post"], ["max_steps", "30"], base=base, seeds="3"),
+    )["experiment"]
+    experiment = page.experiments.find(asked, OWNER)
+    assert (experiment.name, dict(experiment.grid), experiment.seeds) == (
+        "norm_placement",
+        {"norm_placement": ["pre", "post"]},
+        (3,),
+    )
+    assert experiment.base["max_steps"] == 30  # one value does not vary
+    assert experiment.base["d_model"] == 16
+    assert not {"seed", "norm_placement"} & set(experiment.base)
+    assert (
+        "not yours"
+        in ask(
+            page,
+            "experiments/plan",
+            owner=OTHER,
+            form=form(["norm_placement", "pre, post"], base=base),
+        )["error"]
+    )
+    told = ask(page, "experiments/plan", form=form(["n_heads", "1, 2"], base="checkpoint:reverse"))
+    assert told["cells"][0]["parameters"] == 171_597
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field", "said"),
+    [
+        (form(["norm_placement", "pre, up"]), "norm_placement", "choose one of pre, post"),
+        (form(["norm_placement", ""]), "norm_placement", "no values"),
+        (form(["norm_placement", "pre, pre"]), "norm_placement", "occurs twice"),
+        (form(["d_model", "many"]), "d_model", "a whole number"),
+        (form(["n_heads", "1, 3"]), "n_heads", "n_heads 3: "),
+        (
+            form(["norm_placement", "pre, post"], ["norm_placement", "pre"]),
+            "norm_placement",
+            "occurs twice",
+        ),
+        (form(["wings", "1, 2"]), "grid", "no setting"),
+        (form(), "grid", "one or two settings"),
+        (form(["norm_placement", "pre, post"], seeds="one"), "seeds", "whole numbers"),
+        (form(["norm_placement", "pre, post"], seeds=""), "seeds", "seeds are empty; write"),
+        (
+            form(["norm_placement", "pre, post"], seeds=",".join(map(str, range(40)))),
+            "seeds",
+            "at most 60",
+        ),
+        (form(["norm_placement", "pre, post"], kind="lengths", times=99), "times", "from 1 to 20"),
+        (form(["norm_placement", "pre, post"], kind="lengths", n=""), "n", "n is empty; write"),
+        (form(["norm_placement", "pre, post"], kind="odd"), "kind", "choose one of"),
+        (form(["norm_placement", "pre, post"], base="run:x"), "base", "select another"),
+        (form(["norm_placement", "pre, post"], name="x" * 200), "name", "characters"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_wrong_is_said_with_its_field_and_nothing_begins(page, wrong, field, said):
+    for route in ("experiments/plan", "experiments/submit"):
+        told = ask(page, route, form=wrong)
+        assert said in told["error"]
+        assert told["field"] == field
+    assert ask(page, "experiments/poll")["experiments"] == []
+
+
+@pytest.mark.smoke
+def test_only_its_owner_hears_of_an_experiment(page):
+    asked = ask(page, "experiments/submit", question="norm")["experiment"]
+    mine = ask(page, "experiments/poll", open=asked)
+    assert [row["id"] for row in mine["experiments"]] == [asked]
+    assert mine["open"]["results"]["results"]["summary"] == "No run has finished yet."
+    assert ask(page, "experiments/poll", owner=OTHER, open=asked) == {
+        "experiments": [],
+        "open": None,
+    }
+    for route, what in (
+        ("experiments/action", {"do": "delete"}),
+        ("experiments/csv", {}),
+        ("experiments/figures", {}),
+    ):
+        assert "not yours" in ask(page, route, owner=OTHER, experiment=asked, **what)["error"]
+    assert ask(page, "experiments/action", experiment=asked, do="delete") == {}
+    assert ask(page, "experiments/poll", open=asked) == {"experiments": [], "open": None}
+
+
+def test_what_was_found_is_told_again_only_when_it_changed(page):
+    asked = ask(page, "experiments/submit", question="norm")["experiment"]
+    told = ask(page, "experiments/poll", open=asked)["open"]
+    assert told["results"] is not None
+    assert (
+        ask(page, "experiments/poll", open=asked, version=told["version"])["open"]["results"]
+        is None
+    )
+    assert (
+        ask(page, "experiments/poll", open=asked, version="older")["open"]["results"]
+        == told["results"]
+    )
+    assert [line["status"] for line in told["lines"]] == ["planned"] * 6
+
+
+def test_an_experiment_by_length_is_told_to_its_end_with_files_and_figures(busy, registry):
+    run = trained(registry)
+    wanted = form(
+        ["position_type", "learned, sinusoidal"],
+        base=f"run:{run.id}",
+        seeds="0",
+        kind="lengths",
+        times=2,
+        n=20,
+    )
+    asked = ask(busy, "experiments/submit", form=wanted)["experiment"]
+    wait_for(
+        lambda: ask(busy, "experiments/poll")["experiments"][0]["state"] == "done",
+        90,
+        "the experiment",
+    )
+    told = ask(busy, "experiments/poll", open=asked)
+    assert told["experiments"][0]["share"] == 1
+    found = told["open"]["results"]
+    assert [row["untrained"] for row in found["lengths"]["rows"]] == [
+        {"source": [5, 8], "target": [5, 8]},
+        None,
+    ]
+    for cell in found["results"]["cells"]:
+        assert cell["loss"]["steps"] == cell["curve"]["steps"] == [10, 20]
+        points = registry.find(cell["seeds"][0]["run"].removeprefix("run:"), OWNER).load_points()
+        assert cell["loss"]["median"] == pytest.approx(
+            [sum(points.columns["loss"][at : at + 10]) / 10 for at in (0, 10)]
+        )
+    assert ask(busy, "experiments/csv", experiment=asked)["csv"].startswith("scheme,seed,length,")
+    with zipfile.ZipFile(
+        io.BytesIO(base64.b64decode(ask(busy, "experiments/figures", experiment=asked)["zip"]))
+    ) as archive:
+        names = {
+            f"{figure}.{kind}"
+            for figure in ("experiment", "answers-by-length", "lengths-heatmap")
+            for kind in ("png", "svg", "pdf")
+        }
+        assert set(archive.namelist()) == names
+    assert (
+        "nothing to draw"
+        in ask(
+            busy,
+            "experiments/figures",
+            experiment=ask(busy, "experiments/submit", question="size")["experiment"],
+        )["error"]
+    )
+    for row in ask(busy, "experiments/poll")["experiments"]:
+        ask(busy, "experiments/action", experiment=row["id"], do="cancel")
+
+
+def test_claim_lists_its_matching_run_and_gets_a_verdict(page, registry, monkeypatch):
+    small = dict(replications.CLAIMS["benchmark-page"].settings) | SMALL | {"min_length": 4}
+    monkeypatch.setitem(
+        replications.CLAIMS,
+        "benchmark-page",
+        dataclasses.replace(replications.CLAIMS["benchmark-page"], settings=small),
+    )
+
+    def claim(owner=OWNER):
+        return next(
+            each
+            for each in ask(page, "replications/list", owner=owner)["claims"]
+            if each["name"] == "benchmark-page"
+        )
+
+    assert (claim()["state"], claim()["run"]) == ("none", None)
+    assert claim()["command"] == "python -m playground published benchmark-page --seed 0"
+    assert ask(page, "replications/outcome", name="benchmark-page")["summary"] == "not run yet"
+    begun = ask(page, "replications/start", name="benchmark-page")["run"]
+    wait_for(lambda: claim()["state"] == "done", description="the claim's run")
+    assert (claim()["run"], claim()["step"], claim(OTHER)["state"]) == (begun, 20, "none")
+    told = ask(page, "replications/outcome", name="benchmark-page")
+    assert told["passed"] is False  # another number of parameters
+    assert told["written"].startswith("a training loss of ")
+    monkeypatch.setattr(
+        "playground.server.experiments_api.evaluate_replication",
+        lambda *_: pytest.fail("it was compared already"),
+    )
+    assert ask(page, "replications/outcome", name="benchmark-page") == told
+
+
+def test_a_claim_that_takes_an_experiment_stands_with_it(page):
+    begun = ask(page, "replications/start", name="length-order")["experiment"]
+    told = next(
+        each for each in ask(page, "replications/list")["claims"] if each["name"] == "length-order"
+    )
+    assert (told["experiment"], told["run"], told["step"]) == (begun, None, 0)
+    assert "not every scheme" in ask(page, "replications/outcome", name="length-order")["summary"]
+
+
+def test_figures_that_could_not_be_begun_keep_nobody_from_drawing_theirs(page, monkeypatch):
+    def none_left(*_, **__):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("playground.jobs.call.WorkerProcess", none_left)
+    monkeypatch.setattr(page, "_figure_data", lambda *_: {})
+    for _ in range(2):
+        assert "could not be started" in ask(page, "experiments/figures")["error"]
+
+
+@pytest.fixture
+def measured(page, registry, monkeypatch):
+    """Runs of two owners whose verdict needs a model that never answers by itself; yields the
+    futures of those who wait for it.
+    """
+    small = (
+        dict(replications.CLAIMS["annotated-copy"].settings)
+        | SMALL
+        | {"max_steps": 5, "min_length": 4}
+    )
+    monkeypatch.setitem(
+        replications.CLAIMS,
+        "annotated-copy",
+        dataclasses.replace(replications.CLAIMS["annotated-copy"], settings=small),
+    )
+    for owner in (OWNER, OTHER):
+        run = registry.start(replications.replication_config("annotated-copy"), owner)
+        wait_for(lambda run=run: run.status == "done", description="the end of a run")
+    futures = []
+
+    def prover(*_, **__):
+        futures.append(Future())
+        return futures[-1]
+
+    monkeypatch.setattr(registry.slow_inspector, "request", prover)
+    yield futures
+    for future in futures:
+        with contextlib.suppress(InvalidStateError):
+            future.set_result({"loss": 0.5})
+
+
+class Page:
+    """What a route reads of a request."""
+
+    def __init__(self, address):
+        self.client, self.headers, self.scope = (
+            SimpleNamespace(host=address),
+            {},
+            {"path": "/playground/api/replications/outcome"},
+        )
+        self.connected = True
+
+    async def receive(self):
+        while self.connected:
+            await asyncio.sleep(0.01)
+        return {"type": "http.disconnect"}
+
+    async def is_disconnected(self):
+        return not self.connected
+
+
+def in_a_loop(coroutine):
+    return run_in_thread(coroutine)
+
+
+def test_a_verdict_that_waits_for_a_model_keeps_no_other_one_waiting(page, measured):
+    async def both():
+        slow = asyncio.ensure_future(
+            page.outcome({"owner": OWNER, "name": "annotated-copy"}, Page("10.0.0.1"))
+        )
+        while not measured:
+            await asyncio.sleep(0.01)
+        quick = asyncio.ensure_future(
+            page.outcome({"owner": OTHER, "name": "length-order"}, Page("10.0.0.2"))
+        )
+        finished, _ = await asyncio.wait({quick}, timeout=10)
+        measured[0].set_result({"loss": 0.25})
+        return finished, (await quick)["summary"], await slow
+
+    finished, quick, slow = in_a_loop(both())
+    assert (len(finished), quick) == (1, "not run yet")
+    assert slow["ours"] == 0.25
+
+
+def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
+    async def crowd():
+        ask = [
+            asyncio.ensure_future(
+                page.outcome({"owner": OWNER, "name": "annotated-copy"}, Page("10.0.0.1"))
+            )
+            for _ in range(40)
+        ]
+        refused, _ = await asyncio.wait(ask, timeout=2)
+        other = asyncio.ensure_future(
+            page.outcome({"owner": OTHER, "name": "annotated-copy"}, Page("10.0.0.2"))
+        )
+        waiting = len(measured)
+        for _ in range(500):
+            if len(measured) > waiting or other.done():
+                break
+            await asyncio.sleep(0.01)
+        accepted = not other.done() and len(measured) > waiting
+        for future in measured:
+            future.set_result({"loss": 0.25})
+        while not all(each.done() for each in (*ask, other)):
+            for future in measured:
+                if not future.done():
+                    future.set_result({"loss": 0.25})
+            await asyncio.sleep(0.01)
+        return waiting, [each.result() for each in refused], accepted, other.result()
+
+    waiting, refused, accepted, other = in_a_loop(crowd())
+    assert 1 <= waiting <= 4
+    assert len(refused) == 40 - waiting
+    assert all(each["again"] and "try again" in each["error"] for each in refused)
+    assert accepted
+    assert other["ours"] == 0.25
+    # those who were refused get it later
+    assert ask(page, "replications/outcome", name="annotated-copy")["ours"] == 0.25
+
+
+def test_nobody_measures_for_a_page_that_has_gone(page, measured):
+    async def leave():
+        page_of_owner = Page("10.0.0.1")
+        asked = asyncio.ensure_future(
+            page.outcome({"owner": OWNER, "name": "annotated-copy"}, page_of_owner)
+        )
+        while not measured:
+            await asyncio.sleep(0.01)
+        page_of_owner.connected = False
+        for _ in range(500):
+            if measured[0].cancelled():
+                break
+            await asyncio.sleep(0.01)
+        cancelled = measured[0].cancelled()
+        with contextlib.suppress(InvalidStateError):
+            measured[0].set_result({"loss": 0.25})
+        await asked
+        return cancelled
+
+    assert in_a_loop(leave())
+
+
+def polled(page, open, known=None):
+    """A poll, the run configurations that it made, and the JSON that it sorted."""
+    counted = {"configs": 0, "sorted": 0}
+    make, dumps = RunConfig.from_flat, json.dumps
+
+    def from_flat(*arguments):
+        counted["configs"] += 1
+        return make(*arguments)
+
+    def dumped(*arguments, **more):
+        counted["sorted"] += bool(more.get("sort_keys"))
+        return dumps(*arguments, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunConfig, "from_flat", from_flat)
+        patch.setattr(json, "dumps", dumped)
+        told = page.poll(OWNER, {"open": open, "version": known})
+    return told, counted
+
+
+@pytest.mark.parametrize("kind", ["grid", "lengths"])
+def test_a_poll_computes_nothing_of_an_experiment_that_is_as_it_was(page, registry, kind):
+    trained(registry, max_steps=25, eval_every=5)  # its speed is known
+    wanted = form(
+        ["n_heads", "1, 2"],
+        base="",
+        seeds="0, 1, 2",
+        kind=kind,
+        **({"times": 2, "n": 20} if kind == "lengths" else {}),
+    )
+    asked = ask(page, "experiments/submit", form=wanted)["experiment"]
+    first, _ = polled(page, asked)
+    again, counted = polled(page, asked, first["open"]["version"])
+    assert counted == {"configs": 0, "sorted": 0}
+    assert first["open"]["results"]
+    assert again["open"]["results"] is None
+    assert again["open"]["estimate"] == first["open"]["estimate"]
+
+    run = trained(registry, seed=1)  # as if the experiment had trained it
+    going = page.experiments._states[asked]
+    going.runs["0/1"] = run.id
+    changed, counted = polled(page, asked, first["open"]["version"])
+    assert changed["open"]["version"] != first["open"]["version"]
+    assert [
+        each["done"] for each in changed["open"]["results"]["results"]["cells"][0]["seeds"]
+    ] == [
+        False,
+        True,
+        False,
+    ]
+    final, counted = polled(page, asked, changed["open"]["version"])
+    assert (counted, final["open"]["results"]) == ({"configs": 0, "sorted": 0}, None)
+
+
+HOSTILE = [
+    None,
+    3,
+    [],
+    {},
+    {"owner": "short"},
+    {"owner": {}},
+    {"owner": OWNER},
+    {"owner": OWNER, "question": ["norm_placement"]},
+    {"owner": OWNER, "form": 3},
+    {"owner": OWNER, "form": {"grid": "norm"}},
+    {"owner": OWNER, "form": {"grid": [["norm_placement"]]}},
+    {"owner": OWNER, "form": {"grid": [[{}, []]]}},
+    {"owner": OWNER, "form": form(["norm_placement", "pre"], seeds=[0])},
+    {"owner": OWNER, "form": form(["norm_placement", "x" * 30_000])},
+    {"owner": OWNER, "form": form(["norm_placement", "pre"], base={"a": 1})},
+    {"owner": OWNER, "form": form(["norm_placement", "pre"], kind="lengths", times=True)},
+    {"owner": OWNER, "name": "../x", "do": ["delete"]},
+    {"owner": OWNER, "experiment": ["x"], "do": "__init__", "name": 5},
+]
+
+
+@pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:60])
+def test_a_hostile_request_gets_a_sentence(page, what):
+    for route in (
+        "experiments/plan",
+        "experiments/submit",
+        "experiments/action",
+        "experiments/csv",
+        "experiments/figures",
+        "replications/start",
+        "replications/outcome",
+    ):
+        told = run_in_thread(page.handlers()[route](what, None))
+        assert isinstance(told["error"], str), route
+        assert 10 < len(told["error"]) < 600
+    assert page.experiments.list_for_owner(OWNER) == []

@@ -1,0 +1,144 @@
+"""A process that cannot be started: the visitor reads why, nothing stays under way, and the
+next attempt works.
+"""
+
+import multiprocessing.context
+from contextlib import contextmanager
+
+import pytest
+
+from playground.comparison import job_queue as comparison
+from playground.comparison.process import ENTRY_POINTS
+from playground.jobs import call
+from playground.lessons import service
+from playground.lessons.bugs import STEPS_RANGE
+from playground.server import experiments_api as lab_page
+from tests.support.app_server import wait_for
+from tests.support.coroutines import run_in_thread
+
+OWNER = "o" * 32
+SMALL = {
+    "max_length": 3,
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 32,
+    "batch_size": 32,
+    "max_steps": 20,
+    "eval_size": 32,
+    "eval_every": 10,
+}
+OVER = ("done", "failed", "cancelled")
+
+
+def fail_without_descriptors(patch, module):
+    def pipe(*_, **__):
+        raise OSError(24, "Too many open files")
+
+    patch.setattr(multiprocessing.context.BaseContext, "Pipe", pipe)
+
+
+def fail_without_threads(patch, module):
+    def child(*_, **__):
+        raise RuntimeError("can't start new thread")
+
+    patch.setattr(module, "WorkerProcess", child)
+
+
+FAILURES = pytest.mark.parametrize("fail", [fail_without_descriptors, fail_without_threads])
+
+
+@contextmanager
+def failing(fail, module):
+    with pytest.MonkeyPatch.context() as patch:
+        fail(patch, module)
+        yield
+
+
+@pytest.fixture
+def comparer():
+    comparer = comparison.JobQueue()
+    yield comparer
+    comparer.close()
+
+
+def over(poll, *arguments):
+    return wait_for(
+        lambda: (told := poll(*arguments))["status"] in OVER and told, 60, "the end of a job"
+    )
+
+
+def check_sentence(told):
+    assert told["status"] == "failed"
+    assert "no process could be started" in told["message"]
+
+
+@FAILURES
+@pytest.mark.parametrize("kind", ENTRY_POINTS)
+def test_a_comparison_job_fails_with_a_sentence(comparer, kind, fail):
+    for _ in range(comparison.MAX_LIGHT_JOBS_PER_OWNER + 1):  # none of them stays under way
+        with failing(fail, comparison):
+            job = comparer.submit(kind, {}, OWNER)
+            check_sentence(over(comparer.poll, job, OWNER))
+    assert comparer.process_id is None
+
+
+@pytest.mark.smoke
+@FAILURES
+def test_comparison_jobs_go_on_after_a_failed_start(comparer, fail, tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    with failing(fail, comparison):
+        check_sentence(over(comparer.poll, comparer.submit("cached-models", {}, OWNER), OWNER))
+    assert (
+        over(comparer.poll, comparer.submit("cached-models", {}, OWNER), OWNER)["status"] == "done"
+    )
+
+
+@FAILURES
+@pytest.mark.parametrize("kind", ["stop", "bug"])
+def test_a_lesson_fails_with_a_sentence_and_the_next_one_works(registry, kind, fail):
+    lessons = service.LessonService(registry, SMALL)
+    try:
+        if kind == "stop":  # its run has ended, so only the process that measures is to start
+            over(lessons.poll, lessons.start_lesson("stop-1", 10, {}, OWNER), OWNER)
+
+        def begin():
+            return (
+                lessons.start_lesson("stop-1", 10, {}, OWNER)
+                if kind == "stop"
+                else lessons.start_bug("mystery", 1, STEPS_RANGE[0], OWNER)
+            )
+
+        for _ in range(service.MAX_PER_OWNER + 1):  # none of them stays under way
+            with failing(fail, service):
+                check_sentence(over(lessons.poll, begin(), OWNER))
+        assert over(lessons.poll, begin(), OWNER)["status"] == "done"
+    finally:
+        lessons.close()
+
+
+@FAILURES
+def test_figures_fail_with_a_sentence(fail):
+    page = lab_page.LabPage.__new__(lab_page.LabPage)
+    page._figure_slots, page._figure_data = lab_page.FairSemaphoreQueue(1), lambda owner, what: {}
+    for _ in range(2):  # the place is free again
+        with failing(fail, call):
+            told = run_in_thread(page.export_figures({"owner": OWNER}, None))
+        assert "could not be started" in told["error"]
+
+
+def test_without_a_thread_for_its_housekeeping_the_comparer_takes_no_job(comparer, monkeypatch):
+    class NoThread:
+        def __init__(self, *_, **__):
+            pass
+
+        def start(self):
+            raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(comparison.threading, "Thread", NoThread)
+        with pytest.raises(Exception, match="thread"):
+            comparer.submit("cached-models", {}, OWNER)
+    assert (
+        over(comparer.poll, comparer.submit("cached-models", {}, OWNER), OWNER)["status"] == "done"
+    )

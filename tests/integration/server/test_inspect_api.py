@@ -1,0 +1,148 @@
+"""What the Inspect tab is told, through the real processes that look into models."""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from starlette.requests import Request
+
+from playground.checkpoints.checkpoint import load_model, save_checkpoint
+from playground.runs.inspector_process import Inspector
+from playground.runs.registry import Registry
+from playground.server.inspect_api import SLOW_VIEWS, inspect_handlers, load_view
+from playground.server.live_api import live_handlers
+from playground.training.trainer import Trainer
+from tests.support.app_server import ROOT
+from tests.support.coroutines import run_in_thread
+
+
+@pytest.fixture(scope="module")
+def registry():
+    registry = Registry(ROOT / "checkpoints")
+    registry.inspector.request("warm", {}).result(120)  # the fork server imports torch first
+    yield registry
+    registry.shutdown()
+
+
+def ask(registry, **what):
+    return run_in_thread(
+        load_view(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", **what})
+    )
+
+
+@pytest.mark.smoke
+def test_a_checkpoint_is_looked_into(registry):
+    told = ask(registry, view="attention")
+    assert told["written"] == told["answer"] == ["4", "1", "3", "EOS"]
+    assert told["columns"] == ["3", "1", "4", "EOS"]
+    assert told["step"] == 200
+
+
+@pytest.mark.parametrize("view", SLOW_VIEWS)
+def test_what_takes_long_keeps_nobody_waiting_who_only_looks(registry, view):
+    with ThreadPoolExecutor(1) as thread:
+        slow = thread.submit(
+            asyncio.run,
+            load_view(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", "view": view}),
+        )
+        assert ask(registry, view="attention", text="9 8 7")["columns"] == ["9", "8", "7", "EOS"]
+        slow.result()
+    assert registry.slow_inspector is not registry.inspector
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "there is no symbol"),
+        ("3 x", "not a symbol"),
+        ("1 " * 40, "positions for 10"),
+        (None, "type a sequence"),
+        ([3], "type a sequence"),
+    ],
+)
+def test_a_sequence_that_cannot_be_read_is_explained(registry, text, said):
+    assert said in ask(registry, view="attention", text=text)["error"]
+
+
+HOSTILE = [
+    {"view": "nothing"},
+    {"view": None},
+    {"view": ["attention"]},
+    {"view": "attention", "options": {"kind": "x"}},
+    {"view": "attention", "options": {"kind": {}}},
+    {"view": "attention", "options": {"mode": "sampled", "temperature": 0}},
+    {"view": "steps", "options": {"mode": "sampled", "temperature": "1"}},
+    {"view": "steps", "options": {"mode": "sampled", "seed": -1}},
+    {"view": "steps", "options": {"mode": "sampled", "seed": 2**40}},
+    {"view": "attention", "text": "3 " * 5000},
+    {"view": "attention", "subject": "checkpoint:../x"},
+    {"view": "attention", "subject": 3},
+    {"subject": "run:x", "owner": "x", "view": "attention"},
+    {"view": "attention", "options": {"kind": "x" * 9000}},
+    {"view": "steps", "text": "\ud800"},
+]
+
+
+@pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:50])
+def test_a_hostile_request_gets_a_sentence(registry, what):
+    told = ask(registry, **what)
+    assert set(told) - {"question"} == {"error"}
+    assert 10 < len(told["error"]) < 300
+
+
+def test_whatever_is_no_object_gets_a_sentence(registry):
+    for what in (None, 3, "x", []):
+        assert "error" in run_in_thread(load_view(registry, what))
+
+
+def request_from(address):
+    return Request(
+        {"type": "http", "method": "POST", "path": "/", "headers": [], "client": (address, 1)}
+    )
+
+
+def in_order_of_answers(answerer, requests):
+    """Ask all at once, as (name, address, what), and return the names in the order of their
+    answers.
+    """
+
+    async def ask_all():
+        order = []
+
+        async def one(name, address, what):
+            told = await answerer(what, request_from(address))
+            assert "error" not in told, told
+            order.append(name)
+
+        await asyncio.gather(*(one(*request) for request in requests))
+        return order
+
+    return run_in_thread(ask_all())
+
+
+@pytest.mark.parametrize("name", ["runs/predict", "inspect/view"])
+def test_one_clients_backlog_delays_another_client_by_one_request(registry, name):
+    answerer = (live_handlers(registry) | inspect_handlers(registry))[name]
+    what = {"subject": "checkpoint:reverse", "view": "attention"}
+    ask(registry, view="attention")  # the process is there
+    backlog = [("ada", "10.0.0.1", what | {"text": f"3 1 {digit}"}) for digit in range(8)]
+    order = in_order_of_answers(answerer, [*backlog, ("bob", "10.0.0.2", what | {"text": "9 8 7"})])
+    assert order.index("bob") <= 2, order  # one at the process, and one whose answer is on its way
+
+
+@pytest.mark.parametrize("size", [1e30, 3.4e38])
+@pytest.mark.parametrize("view", ["steps", "attention", "parts", "lens", "heads"])
+def test_overflowing_weights_give_error_or_finite_numbers(tmp_path, view, size):
+    manifest, family = load_model(ROOT / "checkpoints" / "reverse")
+    with torch.no_grad():
+        for weight in family.parameters():
+            weight.fill_(size)
+    trainer = Trainer(manifest.config.replace(device="cpu", num_threads=1))
+    trainer.model.load_state_dict(family.state_dict())
+    save_checkpoint(tmp_path / "huge", trainer, None)
+    text = json.dumps({"view": view, "text": "3 1 4"})
+    told = Inspector().dispatch("show", {"checkpoint": str(tmp_path / "huge")}, text)
+    json.dumps(told, allow_nan=False)
+    assert "not finite" in told.get("error", "") or view != "steps"

@@ -1,0 +1,83 @@
+"""What the Learn tab's page is told."""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from playground.lessons.bugs import BUGS, RANDOM_BUG, resolve_bug
+from playground.lessons.lessons import LESSONS
+from playground.lessons.service import LessonService
+from playground.runs.registry import Registry
+from playground.server.lessons_api import ANSWER_KEY_SEEDS, LearnPage
+
+OWNER = "o" * 32
+
+
+@pytest.fixture
+def page(tmp_path):
+    registry = Registry(tmp_path, slots=3)
+    yield LearnPage(registry, LessonService(registry))
+    registry.shutdown()
+
+
+def asked(page, name, **what):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, page.handlers()[name](what, None)).result()
+
+
+@pytest.mark.smoke
+def test_the_page_is_told_every_question_and_no_answer(page):
+    told = asked(page, "lessons/catalog", owner=OWNER)
+    assert [stop["name"] for stop in told["stops"]] == list(LESSONS)
+    assert [bug["name"] for bug in told["bugs"]] == list(BUGS)
+    text = json.dumps(told)
+    for mistake in BUGS.values():
+        assert json.dumps(mistake.buggy_line)[1:-1] not in text
+        assert json.dumps(mistake.why)[1:-1] not in text
+    assert told["machine"] == {
+        "slots": 3,
+        "an_owner": 3,
+        "measuring": 1,
+        "timeout_s": 180.0,
+        "open": True,
+    }
+
+
+def test_what_is_behind_a_mystery_is_told_to_who_asks(page):
+    told = asked(page, "lessons/answer-key", owner=OWNER, first=3)
+    assert told["mysteries"] == [
+        [seed, BUGS[resolve_bug(RANDOM_BUG, seed)].title] for seed in range(3, 3 + ANSWER_KEY_SEEDS)
+    ]
+    assert asked(page, "lessons/answer-key", owner=OWNER, first="x")["mysteries"][0][0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "field", "says"),
+    [
+        ("start", {"stop": "stop-1"}, "prediction", "enter a number from 0 to 200 first"),
+        (
+            "start",
+            {"stop": "stop-4", "prediction": "five"},
+            "prediction",
+            "enter your prediction first",
+        ),
+        ("start", {"stop": ["x"], "prediction": 1}, "stop", "choose one of stop-1"),
+        ("start-bug", {"bug": "typo", "seed": 0, "steps": 60}, "bug", "choose one of transpose"),
+        ("start-bug", {"bug": "mystery", "seed": 0.5, "steps": 60}, "seed", "a whole number"),
+        ("start-bug", {"bug": "mystery", "seed": 0, "steps": 5}, "steps", "from 20 to 1,000"),
+        ("poll", {"id": "nobody's"}, None, "no longer exists"),
+        ("guess", {"id": None}, None, "no longer exists"),
+        ("cancel", {}, None, "no longer exists"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(page, name, what, field, says):
+    told = asked(page, f"lessons/{name}", owner=OWNER, **what)
+    assert says in told["error"]
+    assert told.get("field") == field
+
+
+def test_a_page_that_does_not_say_whose_it_is_gets_nothing(page):
+    for name in page.handlers():
+        assert "reload the page" in asked(page, name, owner="somebody")["error"]

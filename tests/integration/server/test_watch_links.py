@@ -1,0 +1,155 @@
+"""A link to watch shows a run, and gives nothing away that only its owner may use."""
+
+import asyncio
+import json
+import shutil
+from types import SimpleNamespace
+
+import pytest
+from starlette.requests import Request
+
+from playground.checkpoints.checkpoint import save_checkpoint
+from playground.datasets.sources import from_text
+from playground.datasets.storage import load_pairs, store
+from playground.experiments.service import ExperimentService
+from playground.figures.report import render_report
+from playground.runs.model_ref import resolve_config
+from playground.runs.owner_keys import new_owner_key
+from playground.runs.registry import Registry
+from playground.server.app import build_handlers
+from playground.training.config import RunConfig
+from playground.training.trainer import Trainer
+from tests.support.coroutines import run_in_thread
+
+TEXT = "".join(f"{a} {b}\t{b} {a}\n" for a in "abcdef" for b in "abcdef")
+TINY = {
+    "d_model": 8,
+    "n_heads": 1,
+    "n_layers": 1,
+    "d_ff": 8,
+    "batch_size": 8,
+    "eval_size": 8,
+    "max_steps": 2,
+    "device": "cpu",
+    "num_threads": 1,
+}
+
+
+@pytest.fixture
+def shared(tmp_path, monkeypatch):
+    """A registry whose runs wait, the owner's run on rows of their own, the rows' content id,
+    and all answerers.
+    """
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    monkeypatch.setattr(Registry, "_schedule", lambda self: None)
+    content = store(from_text(TEXT))
+    config = RunConfig.from_flat(TINY | load_pairs(content).task_settings())
+    trainer = Trainer(config)
+    metrics = list(trainer)
+    save_checkpoint(tmp_path / ".sent", trainer, metrics, trainer.evaluate(8))
+    registry, owner = Registry(tmp_path), new_owner_key()
+    laboratory = ExperimentService(registry)
+    run = registry.import_checkpoint(
+        shutil.copytree(tmp_path / ".sent", tmp_path / ".copy"), owner, "mine"
+    )
+    yield registry, run, owner, content, build_handlers(registry, laboratory, public=True)
+    laboratory.close()
+    registry.shutdown()
+
+
+def request():
+    return Request(
+        {
+            "type": "http",
+            "method": "POST",
+            "path": "/",
+            "headers": [],
+            "client": ("10.0.0.9", 1),
+            "session": {},
+        }
+    )
+
+
+FORM = {"name": "theirs", "grid": [["norm_placement", "pre, post"]], "seeds": "0", "kind": "grid"}
+KINDS = [  # what routes ask for beside the subject; each route reads what it knows
+    {
+        "do": "download",
+        "text": "a b",
+        "view": "attention",
+        "kind": "benchmark",
+        "what": {"n": 4, "models": []},
+        "n_points": 0,
+        "series_id": -1,
+    },
+    {
+        "do": "again",
+        "text": "a b",
+        "view": "steps",
+        "families": ["transformer"],
+        "kind": "finetune",
+    },
+    {
+        "do": "branch",
+        "text": "a b",
+        "view": "parts",
+        "step": 1,
+        "kind": "push",
+        "repo": "eve/stolen",
+        "token": "hf_x",
+    },
+    {"do": "list", "view": "heads", "text": "a b", "kind": "attention"},
+]
+
+
+@pytest.mark.smoke
+def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
+    registry, run, owner, content, routes = shared
+    viewer, subject = new_owner_key(), f"watch:{run.share_id}"
+
+    def call_here(entry, name, target, arguments, on_message, on_exit):
+        """Call a target in this process.
+
+        A fork server that an earlier test started has another folder of datasets.
+        """
+        if target != "playground.figures.report:render_report":
+            raise OSError("no process for figures")
+        on_message(render_report(*arguments))
+        return SimpleNamespace(kill=lambda: None)
+
+    monkeypatch.setattr("playground.jobs.call.WorkerProcess", call_here)
+
+    async def walk():
+        told = {}
+        for name, answerer in routes.items():
+            for kind in KINDS:
+                what = {
+                    "subject": subject,
+                    "subjects": [subject],
+                    "base": subject,
+                    "owner": viewer,
+                    "form": FORM | {"base": subject},
+                }
+                try:
+                    answer = await asyncio.wait_for(answerer(what | kind, request()), 120)
+                except OSError:  # of `not_drawn`
+                    continue
+                told[name] = told.get(name, "") + json.dumps(answer)
+        return told
+
+    told = run_in_thread(walk())
+    assert "Settings" in told["runs/report"], told["runs/report"]  # it was written
+    assert '"dataset"' in told["runs/details"]  # the task's name is no secret
+    for name, answer in told.items():
+        for secret in (content, owner, run.owner, run.id):
+            assert secret not in answer, f"{name} tells a viewer {secret!r}: {answer[:300]}"
+    assert [each.config.task.task for each in registry.list_for_owner(viewer)] == []
+
+
+def test_only_its_owner_may_train_with_the_settings_of_a_run_on_rows(shared):
+    registry, run, owner, content, _ = shared
+    assert (
+        resolve_config(registry, {"subject": f"run:{run.id}", "owner": owner}).task.dataset_sha256
+        == content
+    )
+    with pytest.raises(ValueError, match="only its owner may train on it"):
+        resolve_config(registry, {"subject": f"watch:{run.share_id}", "owner": new_owner_key()})

@@ -1,0 +1,263 @@
+"""Deadlines of a connection, and which one is closed where there are too many."""
+
+import asyncio
+import os
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from playground.server import connections
+from playground.server.connections import BoundedProtocol, max_connections
+from tests.support.coroutines import run_in_thread
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+async def answer(scope, receive, send):
+    """Answers with 20 MB for /large, never for /wait, else with "ok", after the request's body."""
+    while scope["path"] == "/wait":
+        if (await receive())["type"] == "http.disconnect":
+            return
+    while scope["method"] == "POST":
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        if not message["more_body"]:
+            break
+    body = b"x" * 20_000_000 if scope["path"] == "/large" else b"ok"
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.fixture
+def serve(monkeypatch):
+    """Runs a scene against a server on loopback with this protocol."""
+    monkeypatch.setattr(BoundedProtocol, "open_connections", set())
+
+    def run(scene):
+        async def run_scene():
+            config, state = uvicorn.Config(answer, lifespan="off", log_config=None), ServerState()
+            loop = asyncio.get_running_loop()
+            server = await loop.create_server(
+                lambda: BoundedProtocol(config, state, {}), "127.0.0.1", 0
+            )
+            port = server.sockets[0].getsockname()[1]
+            opened = []
+
+            async def connect(source="127.0.0.1"):
+                opened.append(
+                    await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
+                )
+                return opened[-1]
+
+            try:
+                return await asyncio.wait_for(scene(connect), 30)
+            finally:
+                for _, writer in opened:
+                    writer.transport.abort()
+                server.close()
+                await asyncio.sleep(0.01)
+
+        return run_in_thread(run_scene())
+
+    return run
+
+
+async def closed(reader):
+    """Wait until the server has closed the connection; returns what it sent."""
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""
+
+
+async def ask(reader, writer):
+    writer.write(REQUEST)
+    return (await reader.readuntil(b"ok"))[-2:]
+
+
+def test_a_closed_connection_ends_though_a_forked_process_holds_its_socket(serve):
+    async def scene(connect):
+        reader, _ = await connect()
+        await asyncio.sleep(0.05)
+        (protocol,) = BoundedProtocol.open_connections
+        copy = os.dup(protocol.transport.get_extra_info("socket").fileno())
+        try:
+            protocol.transport.close()
+            return await asyncio.wait_for(closed(reader), 5)
+        finally:
+            os.close(copy)
+
+    assert serve(scene) == b""
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", REQUEST[:-2]])
+def test_headers_have_a_deadline(serve, monkeypatch, sent):
+    monkeypatch.setattr(connections, "HEADER_TIMEOUT_S", 0.2)
+
+    async def scene(connect):
+        reader, writer = await connect()
+        writer.write(sent)
+        return await closed(reader)
+
+    assert serve(scene) == b""
+
+
+def test_the_deadline_holds_for_each_request_of_a_connection(serve, monkeypatch):
+    monkeypatch.setattr(connections, "HEADER_TIMEOUT_S", 0.4)
+
+    async def scene(connect):
+        reader, writer = await connect()
+        answers = [await ask(reader, writer) for _ in range(2)]
+        writer.write(REQUEST[:10])
+        return answers, await closed(reader)
+
+    assert serve(scene) == ([b"ok", b"ok"], b"")
+
+
+def test_headers_have_a_size(serve):
+    async def scene(connect):
+        reader, writer = await connect()
+        writer.write(REQUEST[:-2] + b"X: " + b"y" * 70_000)
+        return await closed(reader)
+
+    assert serve(scene) == b""
+
+
+BODY = b"POST /wait HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [REQUEST.replace(b"/ ", b"/wait ", 1), BODY + b"1\r\na\r\n0\r\n"],
+    ids=["request", "trailer"],
+)
+@pytest.mark.parametrize("size", [100, 2_000_000], ids=["many", "one"])
+def test_headers_behind_a_request_that_is_being_served_have_a_size(serve, first, size):
+    async def scene(connect):
+        reader, writer = await connect()
+        writer.write(first)
+        await asyncio.sleep(0.1)
+        sent = 0
+        writer.write(b"GET / HTTP/1.1\r\n" * (b"POST" not in first))
+        while sent < 2_000_000 and not writer.transport.is_closing():
+            writer.write(b"X: " + b"y" * size + b"\r\n")
+            sent += size
+            await asyncio.sleep(0)
+        return await closed(reader)
+
+    assert serve(scene) == b""
+
+
+def test_a_large_body_is_no_header(serve):
+    async def scene(connect):
+        reader, writer = await connect()
+        writer.write(
+            REQUEST.replace(b"GET", b"POST")[:-2]
+            + b"Content-Length: 900000\r\n\r\n"
+            + b"x" * 900_000
+        )
+        assert await reader.readuntil(b"ok")
+        return await ask(reader, writer)
+
+    assert serve(scene) == b"ok"
+
+
+class WebSocketProtocol(asyncio.Protocol):
+    """Refuses, as the protocol of a websocket library does where the app closes it."""
+
+    def __init__(self, config, server_state, app_state):
+        pass
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, data):
+        self.transport.write(b"HTTP/1.1 403 Forbidden\r\n\r\n")
+        self.transport.close()
+
+
+def test_websockets_hold_no_connection(serve, monkeypatch, caplog):
+    monkeypatch.setitem(uvicorn.config.WS_PROTOCOLS, "auto", f"{__name__}:WebSocketProtocol")
+    monkeypatch.setattr(BoundedProtocol, "max_open", 6)
+
+    async def scene(connect):
+        for number in range(20):
+            reader, writer = await connect(f"127.0.0.{2 + number % 4}")
+            writer.write(REQUEST[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+            await reader.readline()
+            writer.close()
+        return await ask(*await connect())
+
+    assert serve(scene) == b"ok"
+    assert not caplog.records
+
+
+def test_a_response_that_is_not_read_ends(serve, monkeypatch):
+    monkeypatch.setattr(connections, "WRITE_TIMEOUT_S", 0.3)
+
+    async def scene(connect):
+        _, writer = await connect()
+        writer.transport.pause_reading()
+        writer.write(REQUEST.replace(b"/ ", b"/large ", 1))
+        while not BoundedProtocol.open_connections:
+            await asyncio.sleep(0.01)
+        while BoundedProtocol.open_connections:
+            await asyncio.sleep(0.01)
+        return True
+
+    assert serve(scene)
+
+
+def test_new_connection_closes_longest_idle_of_busiest_address(serve, monkeypatch):
+    monkeypatch.setattr(BoundedProtocol, "max_open", 6)
+
+    async def scene(connect):
+        alone = await connect("127.0.0.2")
+        assert await ask(*alone) == b"ok"
+        crowd = []
+        for _ in range(20):
+            crowd.append(await connect())
+            await asyncio.sleep(0.01)
+        opened = len(BoundedProtocol.open_connections)
+        late = await connect("127.0.0.3")
+        answers = [await ask(*alone), await ask(*late), await ask(*crowd[-1])]
+        return opened, answers, [await closed(reader) for reader, _ in crowd[:16]]
+
+    opened, answers, ended = serve(scene)
+    assert opened <= 6
+    assert answers == [b"ok"] * 3
+    assert ended == [b""] * 16
+
+
+def test_requests_without_their_body_shut_nobody_out(serve, monkeypatch):
+    monkeypatch.setattr(BoundedProtocol, "max_open", 6)
+    incomplete = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n{"
+
+    async def scene(connect):
+        crowd = []
+        for _ in range(8):
+            crowd.append(await connect())
+            crowd[-1][1].write(incomplete)
+            await asyncio.sleep(0.02)
+        answers = [await ask(*await connect()) for _ in range(2)]
+        upload = await connect()
+        upload[1].write(incomplete)
+        await asyncio.sleep(0.02)
+        # idle connections close before an upload does
+        answers += [await ask(*await connect()) for _ in range(4)]
+        upload[1].write(b"x" * 89)
+        answers.append((await upload[0].readuntil(b"ok"))[-2:])
+        return answers, [await closed(reader) for reader, _ in crowd[:7]]
+
+    answers, ended = serve(scene)
+    assert answers == [b"ok"] * 7
+    assert ended == [b""] * 7
+
+
+def test_connections_leave_descriptors_for_files_and_processes():
+    assert 8 <= max_connections(128) <= 64
+    assert max_connections(10**6) == connections.MAX_CONNECTIONS
+    assert max_connections(16) == 8

@@ -1,0 +1,92 @@
+"""Reports and figures: one process at a time, and a line in which no address takes every place."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from playground.experiments.service import ExperimentService
+from playground.server import experiments_api, report_api
+from tests.support.coroutines import run_in_thread
+
+
+@pytest.fixture(params=["report", "figures"])
+def answer(request, monkeypatch, tmp_path):
+    """Asks for a report or for figures; the process answers when the test says so, through the
+    list `going`.
+    """
+    going = []
+
+    def begin(*arguments, on_message, on_exit):
+        going.append(on_message)
+        return SimpleNamespace(kill=lambda: None)
+
+    monkeypatch.setattr("playground.jobs.call.WorkerProcess", begin)
+    if request.param == "report":
+        monkeypatch.setattr(report_api, "resolve_checkpoint", lambda *_: tmp_path)
+        ask = report_api.report_handlers(None)["runs/report"]
+    else:
+        monkeypatch.setattr(ExperimentService, "__init__", lambda *_: None)
+        page = experiments_api.LabPage(None, ExperimentService(None))
+        monkeypatch.setattr(page, "_figure_data", lambda *_: {})
+        ask = page.export_figures
+    return going, lambda page=None: ask({"owner": "o" * 32}, page)
+
+
+def test_busy_address_delays_another_address_by_one_turn(answer, client_address):
+    going, ask = answer
+
+    async def until(count):
+        for _ in range(200):
+            if len(going) >= count:
+                break
+            await asyncio.sleep(0.01)
+        assert len(going) == count
+
+    async def scene():
+        client_address.set("192.0.2.1")
+        crowd = [asyncio.create_task(ask()) for _ in range(10)]
+        await until(1)
+        client_address.set("192.0.2.2")
+        other = asyncio.create_task(ask())
+        await asyncio.sleep(0.2)
+        assert len(going) == 1
+        assert not other.done()
+        going[0]({"zip": "of the crowd"})
+        await until(2)
+        going[1]({"zip": "of the other"})
+        told = await asyncio.wait_for(other, 10)
+        for turn in (2, 3):
+            await until(turn + 1)
+            going[turn]({"zip": "of the crowd"})
+        return told, await asyncio.gather(*crowd)
+
+    told, crowd = run_in_thread(scene())
+    assert told["zip"] == "of the other"
+    refused = [each for each in crowd if "error" in each]
+    assert len(refused) == 7  # one at work, two in line
+    assert all(
+        each["again"] and "from your address wait already; try again" in each["error"]
+        for each in refused
+    )
+
+
+class Gone:
+    """A request whose client has left."""
+
+    def __init__(self):
+        self.scope = {"path": "/playground/api/runs/report"}
+
+    async def receive(self):
+        return {"type": "http.disconnect"}
+
+
+def test_what_is_made_for_a_client_that_has_left_ends_at_once(answer, client_address):
+    going, ask = answer
+    client_address.set("192.0.2.1")
+
+    async def scene():
+        return await asyncio.wait_for(ask(Gone()), 20)
+
+    assert "error" in run_in_thread(scene())
+    assert len(going) == 1

@@ -1,0 +1,240 @@
+"""How often one client may ask: buckets that fill evenly, and places with a short line before
+them.
+"""
+
+import asyncio
+import re
+
+import pytest
+from starlette.requests import Request
+
+from playground.errors import UserError
+from playground.server.api import Endpoints
+from playground.server.client import resolve_client_address
+from playground.server.middleware import RouteFilterMiddleware
+from playground.server.rate_limit import (
+    CALLS_PER_MINUTE,
+    MAX_BUCKETS,
+    MAX_DELAYED_REJECTIONS,
+    BoundedSemaphoreQueue,
+    FairSemaphoreQueue,
+    LoadLimits,
+    RateLimiter,
+)
+from tests.support.coroutines import run_in_thread
+
+
+def taken(limits, kind, client, *times):
+    """How many of the calls at these seconds are served."""
+    served = 0
+    for now in times:
+        try:
+            limits.acquire(kind, client, now)
+            served += 1
+        except UserError:
+            pass
+    return served
+
+
+def test_a_bucket_holds_a_minutes_calls_and_fills_evenly():
+    limits = RateLimiter({"starts": 6})
+    assert taken(limits, "starts", "ada", *[0.0] * 9) == 6
+    assert taken(limits, "starts", "ada", 9.0) == 0
+    assert taken(limits, "starts", "ada", 10.5, 10.6) == 1  # one in ten seconds
+    # it holds no more than that, however long one waits
+    assert taken(limits, "starts", "ada", *[1000.0] * 9) == 6
+
+
+def test_who_is_refused_is_told_when_to_come_again_and_is_served_then():
+    limits = RateLimiter({"heavy": 2})
+    taken(limits, "heavy", "ada", 0.0, 0.0)
+    with pytest.raises(
+        UserError,
+        match=r"request 2 evaluations, comparisons and pushes a minute; try again in (\d+) s",
+    ) as refused:
+        limits.acquire("heavy", "ada", 4.0)
+    seconds = int(re.search(r"in (\d+) s", str(refused.value))[1])
+    assert taken(limits, "heavy", "ada", 4.0 + seconds) == 1
+
+
+def test_clients_and_kinds_have_buckets_of_their_own():
+    limits = RateLimiter({"starts": 1, "calls": 1})
+    assert taken(limits, "starts", "ada", 0.0, 0.0) == 1
+    assert taken(limits, "starts", "bob", 0.0) == 1
+    assert taken(limits, "calls", "ada", 0.0) == 1
+
+
+def test_a_crowd_of_addresses_takes_no_memory_for_good():
+    limits = RateLimiter({"calls": 5})
+    for number in range(MAX_BUCKETS + 100):
+        limits.acquire("calls", str(number), 0.0)
+    assert len(limits.buckets["calls"]) == MAX_BUCKETS
+
+
+def test_the_environment_says_how_many_and_somebody_alone_has_no_limit(monkeypatch):
+    for name in CALLS_PER_MINUTE.values():
+        monkeypatch.delenv(f"PLAYGROUND_{name}", raising=False)
+    assert not any(RateLimiter.from_environment(False).calls_per_minute.values())
+    assert RateLimiter.from_environment(True).calls_per_minute == {
+        "starts": 10,
+        "heavy": 20,
+        "calls": 600,
+    }
+    assert taken(RateLimiter.from_environment(False), "starts", "ada", *[0.0] * 500) == 500
+    monkeypatch.setenv("PLAYGROUND_API_STARTS", "3")
+    assert (
+        RateLimiter.from_environment(False).calls_per_minute["starts"]
+        == RateLimiter.from_environment(True).calls_per_minute["starts"]
+        == 3
+    )
+
+
+def test_a_place_is_waited_for_and_a_full_line_is_refused():
+    async def crowd():
+        places, inside, most = BoundedSemaphoreQueue(2, max_waiting=3), 0, 0
+
+        async def come():
+            nonlocal inside, most
+            async with places.slot():
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(0.01)
+                inside -= 1
+
+        return await asyncio.gather(*(come() for _ in range(9)), return_exceptions=True), most
+
+    came, most = run_in_thread(crowd())
+    refused = [each for each in came if each is not None]
+    assert most == 2
+    assert all("try again in a minute" in str(each) for each in refused)
+    assert len(refused) == 4  # two inside, three in line
+
+
+def test_an_ipv6_network_is_one_client():
+    limits = RateLimiter({"calls": 1})
+    addresses = [
+        "2001:db8:1:2::1",
+        "2001:db8:1:2:ffff::9",
+        "2001:db8:1:3::1",
+        "::ffff:192.0.2.7",
+        "192.0.2.7",
+        "192.0.2.8",
+    ]
+    requests = [
+        Request({"type": "http", "client": (address, 1), "headers": []}) for address in addresses
+    ]
+    assert [
+        taken(limits, "calls", resolve_client_address(request), 0.0) for request in requests
+    ] == [1, 0, 1, 1, 0, 1]
+    assert (
+        len(
+            resolve_client_address(
+                Request({"type": "http", "client": ("x" * 60_000, 1), "headers": []})
+            )
+        )
+        < 100
+    )
+
+
+def test_a_large_body_is_a_large_load(monkeypatch):
+    monkeypatch.setattr("playground.server.rate_limit.time.monotonic", lambda: 7.0)
+    monkeypatch.setattr("playground.server.rate_limit.REJECTION_DELAY_S", 0.0)
+    served, refused = [], []
+
+    async def app(scope, receive, send):
+        served.append(scope["path"])
+
+    async def send(message):
+        refused.append(message.get("status"))
+
+    filtered = RouteFilterMiddleware(app, can_sign_in=False, load=LoadLimits(100, 0))
+
+    def ask(path, *headers):
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "query_string": b"",
+            "client": ("192.0.2.9", 1),
+            "headers": list(headers),
+        }
+        run_in_thread(filtered(scope, None, send))
+
+    for _ in range(150):
+        ask("/playground/api/runs/poll", (b"content-length", b"64000"))
+    assert len(served) < 100
+    before = len(served)
+    for _ in range(10):
+        ask("/playground/api/runs/poll")  # chunked: nobody knows how large it is
+    assert len(served) == before
+    assert 429 in refused
+
+
+def test_refused_requests_wait_for_their_response_up_to_a_bound(monkeypatch):
+    """A client that repeats a refused request at once waits; it cannot make the server hold any
+    number of requests.
+    """
+    monkeypatch.setattr("playground.server.rate_limit.REJECTION_DELAY_S", 3600.0)
+    limits = LoadLimits(10, 10)
+
+    async def refuse_many():
+        tasks = [
+            asyncio.ensure_future(limits.reject("192.0.2.9", 1.0))
+            for _ in range(MAX_DELAYED_REJECTIONS + 3)
+        ]
+        await asyncio.sleep(0)
+        responses = [task.result().status_code for task in tasks if task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return responses, len(limits._delayed)
+
+    assert run_in_thread(refuse_many()) == ([429] * 3, 0)
+
+
+@pytest.mark.parametrize("take", ["take_address", "take_owner"])
+def test_load_is_limited_from_the_first_request_on(take, monkeypatch):
+    monkeypatch.setattr("playground.server.rate_limit.time.monotonic", lambda: 7.0)
+    limits = LoadLimits(10, 10)
+    waits = [getattr(limits, take)("ada", 60) for _ in range(3)]
+    assert waits == [0.0, 2.0, 2.0]
+    assert getattr(limits, take)("bob", 60) == 0.0
+
+
+def test_an_address_waits_for_itself_and_keeps_half_of_the_line_free(client_address):
+    places, order, refused = FairSemaphoreQueue(2, max_waiting=4), [], []
+
+    async def ask(name, address, release):
+        client_address.set(address)
+        try:
+            async with places.slot():
+                order.append(name)
+                await release.wait()
+        except UserError as error:
+            refused.append((name, str(error)))
+
+    async def scene():
+        release = asyncio.Event()
+        tasks = [asyncio.create_task(ask(f"crowd {n}", "192.0.2.1", release)) for n in range(5)]
+        tasks += [
+            asyncio.create_task(ask(f"other {n}", f"192.0.2.{n + 2}", release)) for n in range(4)
+        ]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        at_once = list(order)
+        release.set()
+        await asyncio.gather(*tasks)
+        return at_once
+
+    assert run_in_thread(scene()) == ["crowd 0", "other 0"]
+    assert set(order) == {"crowd 0", "crowd 1", "crowd 2", "other 0", "other 1", "other 2"}
+    assert [name for name, _ in refused] == ["crowd 3", "crowd 4", "other 3"]
+    assert "2 requests from your address wait already" in refused[0][1]
+    assert "too many requests" in refused[2][1]
+    assert len(places) == 0
+
+
+def test_api_call_counts_for_the_client_address(client_address):
+    request = Request({"type": "http", "client": ("192.0.2.7", 1), "headers": []})
+    Endpoints(None, {}, False)._rate_limit(request)
+    assert client_address.get() == "192.0.2.7"

@@ -1,0 +1,118 @@
+"""Whose runs a browser may see: what it stores, and who may read it."""
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.testclient import TestClient
+
+from playground.runs.owner_keys import new_owner_key
+from playground.server.routes import build_routes
+from playground.server.session import COOKIE, owner_from_cookie, session_handlers
+
+HOST = "owner-space.hf.space"
+
+
+def request_of(owner, **headers):
+    headers = {"host": HOST, "cookie": f"{COOKIE}={owner}"} | {
+        name.replace("_", "-"): value for name, value in headers.items()
+    }
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b""}
+    return Request(
+        scope | {"headers": [(name.encode(), value.encode()) for name, value in headers.items()]}
+    )
+
+
+def test_the_cookie_counts_only_in_requests_of_the_page_itself():
+    owner = new_owner_key()
+    assert owner_from_cookie(request_of(owner, origin=f"https://{HOST}")) == owner
+    assert (
+        owner_from_cookie(request_of(owner, origin=f"https://{HOST}", sec_fetch_site="same-origin"))
+        == owner
+    )
+    # A frame of another Space lies in the same partition, so its requests carry the cookie.
+    for foreign in (
+        {"origin": "https://evil-space.hf.space"},
+        {"origin": "https://huggingface.co"},
+        {"origin": "null"},
+        {},
+        {"origin": "https://evil.example", "x_forwarded_host": "evil.example"},
+        {"origin": f"https://{HOST}", "sec_fetch_site": "cross-site"},
+    ):
+        assert owner_from_cookie(request_of(owner, **foreign)) == "", foreign
+    for odd in ("", "short", "x" * 33, "é" * 16, "../../etc/passwd" * 2 + "\\"):
+        assert (
+            owner_from_cookie(request_of(odd.encode().decode("latin-1"), origin=f"https://{HOST}"))
+            == ""
+        )
+
+
+@pytest.fixture
+def client():
+    with TestClient(
+        Starlette(routes=build_routes(session_handlers(""))), base_url=f"https://{HOST}"
+    ) as client:
+        yield client
+
+
+def post(client, name, what, origin=f"https://{HOST}"):
+    return client.post(
+        f"/playground/api/{name}", json=what, headers={"origin": origin} if origin else {}
+    )
+
+
+def test_owner_cookie_is_hidden_from_scripts_and_other_sites(client):
+    owner = new_owner_key()
+    assert post(client, "session/is-stored", {"owner": owner}).json() == {"is_stored": False}
+    cookie = post(client, "session/store", {"owner": owner}).headers["set-cookie"]
+    name, *attributes = cookie.split("; ")
+    assert name == f"{COOKIE}={owner}"
+    assert {"Secure", "HttpOnly", "SameSite=None", "Partitioned", "Path=/"} <= set(attributes)
+    assert not any(each.startswith("Domain") for each in attributes)
+    kept = post(client, "session/is-stored", {"owner": owner})
+    assert kept.json() == {"is_stored": True}
+    assert owner not in kept.text
+    assert post(client, "session/is-stored", {"owner": new_owner_key()}).json() == {
+        "is_stored": False
+    }
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        None,
+        3,
+        [],
+        {},
+        {"owner": "short"},
+        {"owner": ["x"]},
+        {"owner": "x" * 31 + ";"},
+        {"owner": "x" * 32 + "\n"},
+    ],
+)
+def test_an_odd_owner_sets_no_cookie(client, what):
+    reply = post(client, "session/store", what)
+    assert "set-cookie" not in reply.headers
+    assert "error" in reply.json()
+    assert not post(client, "session/is-stored", what).json().get("is_stored")
+
+
+def test_another_site_sets_no_cookie_and_gets_no_answer(client):
+    owner = new_owner_key()
+    for origin in ("https://evil-space.hf.space", "https://huggingface.co", "null"):
+        reply = post(client, "session/store", {"owner": owner}, origin)
+        assert (reply.status_code, reply.headers.get("set-cookie")) == (403, None)
+    assert "set-cookie" not in post(client, "session/store", {"owner": owner}, origin="").headers
+
+
+def test_a_server_with_one_owner_needs_no_cookie():
+    owner = new_owner_key()
+    with TestClient(
+        Starlette(routes=build_routes(session_handlers(owner))), base_url="http://localhost"
+    ) as client:
+        assert (
+            "set-cookie"
+            not in post(client, "session/store", {"owner": owner}, "http://localhost").headers
+        )
+        assert post(client, "session/is-stored", {"owner": owner}, "http://localhost").json() == {
+            "is_stored": True
+        }
