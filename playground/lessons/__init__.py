@@ -1,9 +1,11 @@
 """Define the lessons: eight exercises answered by measurement, and known bugs to find.
 
-lessons.py        the runs, the question and the accepted answers of each lesson
-measurements.py   the measurements on the runs of a lesson
-bugs.py           known bugs, each as one changed line of the source
-bug_injection.py  copies of the model that contain such a bug
-service.py        the queue of measurements, with their limits and timeouts
-tasks.py          the entry point of the measurement process
+lessons.py         the runs, the question and the accepted answers of each lesson
+measurements.py    the measurements on the runs of a lesson
+trained_run.py     a finished run of a lesson, for the measurements
+bugs.py            known bugs, each as one changed line of the source
+bug_injection.py   copies of the model that contain such a bug
+bug_comparison.py  trains such a copy beside a correct one and compares both
+service.py         the queue of measurements, with their limits and timeouts
+tasks.py           the entry point of the measurement process
 """

@@ -13,89 +13,35 @@ Shapes: B batch, S source, T target, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from playground.common import stats
 from playground.evaluation import exact_match_at_length
 from playground.inspection.ablation import Ablation
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.hooks import all_heads
-from playground.inspection.inspected_model import InspectedModel, load_inspected_model
 from playground.inspection.views.ablation import MIN_EXACT_MATCH, describe_redundant_heads
-from playground.runs.weight_history import read_lines
-from playground.tasks import EOS, PAD
-from playground.training.config import RunConfig
+from playground.tasks import PAD
+
+from .trained_run import (
+    LOSS_WINDOW,
+    TrainedRun,
+    decode,
+    exact_match_curves,
+    percent,
+    rounded,
+    same,
+    same_multiset,
+)
 
 Result = dict[str, Any]
 TARGET_SCORE = 0.99
 EVAL_INTERVAL = 10  # steps between two evaluations on held-out sequences
-LOSS_WINDOW = 20  # the last steps, whose losses are compared
 EVAL_EXAMPLES = 256  # held-out sequences
 EXAMPLES_PER_LENGTH = 100
 MIN_EXAMPLES = 20  # minimum number of held-out sequences of a length
 N_EXAMPLES = 5  # generated outputs to display
-
-
-@dataclass(frozen=True)
-class TrainedRun:
-    """A finished run: its label, its metrics for each step and its checkpoint."""
-
-    label: str
-    lines: list[dict[str, Any]]
-    folder: Path
-
-    @classmethod
-    def of(cls, label: str, run: Path, checkpoint: Path) -> TrainedRun:
-        return cls(label, list(read_lines(run)), checkpoint)
-
-    @cached_property
-    def subject(self) -> InspectedModel:
-        return load_inspected_model(self.folder)
-
-    @property
-    def config(self) -> RunConfig:
-        return self.subject.config
-
-    @property
-    def evaluations(self) -> list[dict[str, Any]]:
-        return [line for line in self.lines if line.get("exact_match") is not None]
-
-    def first_at(self, goal: float) -> dict[str, Any] | None:
-        """Return the first evaluation with at least this exact match, or None."""
-        return next((line for line in self.evaluations if line["exact_match"] >= goal), None)
-
-    def last_loss(self) -> float:
-        return mean(line["loss"] for line in self.lines[-LOSS_WINDOW:])
-
-    def curve(self, what: str = "exact_match") -> dict[str, Any]:
-        lines = self.evaluations if what == "exact_match" else self.lines
-        return {
-            "label": self.label,
-            "xs": [line["step"] for line in lines],
-            "ys": [line[what] for line in lines],
-        }
-
-
-def percent(share: float) -> str:
-    """Format a fraction with `statistics.percent` and a non-breaking space."""
-    return stats.format_percent(share).replace(" ", "\u00a0")
-
-
-def exact_match_curves(runs: list[TrainedRun]) -> dict[str, Any]:
-    return {
-        "kind": "curves",
-        "title": "Exact match on held-out sequences",
-        "what": "share",
-        "series": [run.curve() for run in runs],
-    }
 
 
 def half_accuracy_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
@@ -423,36 +369,6 @@ def mean_confidence(runs: list[TrainedRun], options: Mapping[str, Any]) -> Resul
         "explanation": text,
         "pictures": [picture],
     }
-
-
-def same(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
-    """Return which outputs are exactly right (B booleans)."""
-    return ((written_BT == labels_BT) | (labels_BT == PAD)).all(1)
-
-
-def same_multiset(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
-    """Return which outputs have the right tokens, in any order (B booleans).
-
-    The two tensors can differ in width.
-    """
-    width = max(written_BT.shape[1], labels_BT.shape[1])
-    written_BT, labels_BT = (
-        F.pad(strip_after_eos(each), (0, width - each.shape[1])) for each in (written_BT, labels_BT)
-    )
-    return (written_BT.sort(1).values == labels_BT.sort(1).values).all(1)
-
-
-def strip_after_eos(tokens_BT: Tensor) -> Tensor:
-    """Replace EOS and every token after it by PAD."""
-    return tokens_BT.masked_fill((tokens_BT == EOS).cumsum(1) > 0, PAD)
-
-
-def decode(subject: InspectedModel, tokens: Tensor) -> str:
-    return " ".join(subject.task.vocabulary.decode(tokens.tolist()))
-
-
-def rounded(weights_QM: Tensor) -> list[list[float]]:
-    return [[round(weight, 3) for weight in row] for row in weights_QM.tolist()]
 
 
 MEASURES: dict[str, Callable[[list[TrainedRun], Mapping[str, Any]], Result]] = {

@@ -15,8 +15,9 @@ import torch
 
 from playground.jobs.entry import prepare_process
 
-from .bug_injection import compare
-from .measurements import MEASURES, TrainedRun
+from .bug_comparison import compare
+from .measurements import MEASURES
+from .trained_run import TrainedRun
 
 log = logging.getLogger(__name__)
 

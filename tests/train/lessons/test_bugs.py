@@ -9,14 +9,13 @@ import pytest
 import torch
 
 from playground.checkpoints.checkpoint import CheckpointError, save_checkpoint
-from playground.lessons import bug_injection
+from playground.lessons import bug_comparison
+from playground.lessons.bug_comparison import TrainingCopy, compare, has_future_leak
 from playground.lessons.bug_injection import (
+    BUGGY_SUFFIX,
     BuggyModel,
-    TrainingCopy,
     buggy_function,
     buggy_model,
-    compare,
-    has_future_leak,
     load_sources,
     original_function,
     reference_model,
@@ -45,8 +44,8 @@ FAILING = ("transpose", "no-return", "mask-shape")
 def small():
     """Settings with which a copy learns in a second or two."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bug_injection, "BUG_SETTINGS", SMALL)
-        patch.setattr(bug_injection, "SILENT_VARIANT_STEPS", 15)
+        patch.setattr(bug_comparison, "BUG_SETTINGS", SMALL)
+        patch.setattr(bug_comparison, "SILENT_VARIANT_STEPS", 15)
         yield
 
 
@@ -145,7 +144,7 @@ def test_a_mistake_that_python_refuses_says_where(compared, name):
     # no folder of this machine
     assert not any(":\\" in line or '"/' in line for line in trouble["lines"])
     source, named = result["source"], (trouble["file"], trouble["line"])
-    place = (source["file"] + bug_injection.BUGGY_SUFFIX, source["first"] + result["changed"])
+    place = (source["file"] + BUGGY_SUFFIX, source["first"] + result["changed"])
     if name == "transpose":
         assert named == place
         assert "size" in trouble["lines"][-1]
@@ -158,7 +157,7 @@ def test_a_mistake_that_python_refuses_says_where(compared, name):
 
 def test_missing_transpose_is_silent_if_shapes_fit_and_leaks_future(small):
     config = RunConfig.from_flat(SMALL | {"max_length": 6, "n_symbols": 10})
-    quiet = bug_injection.silent_variant(BUGS["transpose"], config)
+    quiet = bug_comparison.silent_variant(BUGS["transpose"], config)
     assert quiet["broken"]["leaks"]
     assert not quiet["right"]["leaks"]
 
@@ -239,7 +238,7 @@ def test_free_running_is_what_counts_for_a_copy():
         reference_model(config.model).eval(),
         build_held_out_set(config.task.load(), 40, 1, 3),
     )
-    inputs, alone = bug_injection.exact_match(family, held_out)
+    inputs, alone = bug_comparison.exact_match(family, held_out)
     assert inputs == alone  # for a decoder that cannot look ahead, both ways agree
     assert isinstance(family, Transformer)
 

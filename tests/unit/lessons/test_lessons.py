@@ -19,7 +19,8 @@ from playground.lessons.lessons import (
     validate_options,
     validate_prediction,
 )
-from playground.lessons.measurements import MEASURES, TrainedRun, same, same_multiset
+from playground.lessons.measurements import MEASURES
+from playground.lessons.trained_run import LOSS_WINDOW, TrainedRun, percent, same, same_multiset
 from playground.models.config_fields import ConfigError
 from playground.tasks import EOS, PAD
 from playground.training.config import RunConfig
@@ -65,8 +66,8 @@ def with_lines(run, label, exact, loss=(1.0,)):
     last steps.
     """
     n = 10 * len(exact)
-    losses = [1.0] * max(0, n - measurements.LOSS_WINDOW) + [
-        loss[i % len(loss)] for i in range(min(n, measurements.LOSS_WINDOW))
+    losses = [1.0] * max(0, n - LOSS_WINDOW) + [
+        loss[i % len(loss)] for i in range(min(n, LOSS_WINDOW))
     ]
     lines = [
         {
@@ -176,7 +177,7 @@ def test_the_first_look_is_where_most_weight_lies(trained):
     record = run.subject.transformer.forward_with_attention(source, torch.tensor([[1]]))[1]
     weights = torch.stack([each[0, :, 0] for each in record.cross]).mean((0, 1))
     assert told["answer"] == int(weights.argmax()) + 1
-    assert measurements.percent(float(weights.detach().max())) in told["explanation"]
+    assert percent(float(weights.detach().max())) in told["explanation"]
     agrees(LESSONS["stop-2"], told)
 
 
@@ -289,5 +290,5 @@ def test_smoothing_makes_it_less_sure(trained):
     plain, smooth = trained("without smoothing"), trained("with smoothing", label_smoothing=0.1)
     told = MEASURES["mean_confidence"]([plain, smooth], {})
     assert told["answer"] < 100 * told["pictures"][0]["bars"][0]["value"]
-    assert measurements.percent(0.9 + 0.1 / 13) in told["explanation"]
+    assert percent(0.9 + 0.1 / 13) in told["explanation"]
     agrees(LESSONS["stop-8"], told)

@@ -1,0 +1,277 @@
+"""Train a copy with a bug beside a correct copy and compare both.
+
+Shapes: B batch, N examples, S source, T target, Q query, M memory (keys and values), H heads,
+V vocabulary.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from playground.architectures.base import eval_mode, exact_match_mask
+from playground.inspection.attention_recording import record_free_running
+from playground.models.config import ModelConfig
+from playground.tasks import PAD
+from playground.tasks.held_out import HeldOutSet, build_held_out_set
+from playground.tasks.task import make_batch
+from playground.training.config import RunConfig
+from playground.training.trainer import Trainer
+
+from .bug_injection import (
+    BUGGY_SUFFIX,
+    ROOT,
+    ReferenceModel,
+    buggy_model,
+    load_sources,
+    reference_model,
+)
+from .bugs import BUG_SETTINGS, BUGS, Bug
+from .trained_run import same_multiset
+
+EVAL_EXAMPLES = 128  # held-out sequences
+# The displayed example, truncated to the training length.
+EXAMPLE_INPUT = "3 1 4 1 5"
+EVAL_INTERVAL = 20  # steps
+LOSS_WINDOW = 10  # steps over which the reported loss is averaged
+SILENT_VARIANT_STEPS = 60
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The traceback of a copy that fails: its step, its lines and the location of the error."""
+
+    step: int
+    lines: list[str]
+    line: int  # the innermost frame in this project
+    file: str
+
+
+def format_traceback(error: Exception, step: int) -> Failure:
+    """Format a traceback as Python does, from the model inwards, without local folders."""
+    frames = []
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename)
+        inside = path.is_absolute() and path.is_relative_to(ROOT / "playground")
+        if inside or frame.filename.endswith(BUGGY_SUFFIX):
+            frames.append((path.relative_to(ROOT).as_posix() if inside else frame.filename, frame))
+    in_model = [at for at, (file, _) in enumerate(frames) if file.startswith("playground/models/")]
+    ours = frames[in_model[0] :] if in_model else frames
+    lines = ["Traceback (most recent call last):"]
+    for file, frame in ours:
+        lines += [f'  File "{file}", line {frame.lineno}, in {frame.name}', f"    {frame.line}"]
+    file, last = ours[-1]
+    return Failure(
+        step,
+        [*lines, *"".join(traceback.format_exception_only(error)).rstrip().split("\n")],
+        last.lineno or 0,
+        file,
+    )
+
+
+class TrainingCopy:
+    """One of the two copies during training."""
+
+    def __init__(self, config: RunConfig, bug: Bug | None) -> None:
+        self.config = config
+        self.failure: Failure | None = None
+        self.losses: list[float] = []
+        # step, exact match with teacher forcing, exact match free-running
+        self.evaluations: list[tuple[int, float, float]] = []
+        torch.manual_seed(config.training.seed)
+        sizes = cast(ModelConfig, config.model)
+        self.family = buggy_model(sizes, bug) if bug else reference_model(sizes)
+        self.trainer = Trainer(config, model=self.family)
+
+    @property
+    def running(self) -> bool:
+        return self.failure is None and self.trainer.should_continue()
+
+    def train_step(self, held_out: HeldOutSet | None = None) -> None:
+        """Take one update and evaluate regularly; store an error in `failure`."""
+        try:
+            metrics = self.trainer.train_step()
+            self.losses.append(metrics.loss)
+            if held_out is not None and (
+                metrics.step % EVAL_INTERVAL == 0 or metrics.step == self.config.training.max_steps
+            ):
+                self.evaluations.append((metrics.step, *exact_match(self.family, held_out)))
+        except (RuntimeError, TypeError, AttributeError, ValueError, IndexError) as error:
+            self.failure = format_traceback(error, self.trainer.step_count)
+
+    @property
+    def curve(self) -> dict[str, Any]:
+        return {"loss": [round(loss, 4) for loss in self.losses], "evaluations": self.evaluations}
+
+    @property
+    def loss(self) -> float | None:
+        """Return the mean loss of the last `LOSS_WINDOW` steps."""
+        return mean(self.losses[-LOSS_WINDOW:]) if self.losses else None
+
+
+@torch.no_grad()
+def exact_match(family: ReferenceModel, held_out: HeldOutSet) -> tuple[float, float]:
+    """Return the exact match on held-out sequences: teacher-forced and free-running."""
+    with eval_mode(family):
+        exact = exact_match_mask(family.logits(held_out.batch), held_out.batch)
+        alone = family.is_exact_match(held_out.batch)
+    return float(exact.float().mean()), float(alone.float().mean())
+
+
+def training_settings(bug: Bug, seed: int, steps: int) -> dict[str, Any]:
+    """Return the training settings of both copies."""
+    return {
+        **BUG_SETTINGS,
+        **bug.settings,
+        "seed": seed,
+        "max_steps": steps,
+        "lr_decay_steps": steps,
+    }
+
+
+def compare(
+    name: str, seed: int, steps: int, report_progress: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Train the correct and the buggy copy on the same batches and compare them.
+
+    `report_progress` receives the progress of both. The result contains only values for JSON.
+    """
+    bug = BUGS[name]
+    config = RunConfig.from_flat(training_settings(bug, seed, steps))
+    task = config.task.load()
+    held_out = build_held_out_set(
+        task, EVAL_EXAMPLES, config.task.min_length, config.task.max_length
+    )
+    right, broken = TrainingCopy(config, None), TrainingCopy(config, bug)
+    while right.running or broken.running:
+        for learner in (right, broken):
+            if learner.running:
+                learner.train_step(held_out)
+        at = right.trainer.step_count
+        if at % (EVAL_INTERVAL // 2) == 0:
+            report_progress(
+                {
+                    "done": at,
+                    "total": steps,
+                    "curves": {"right": right.curve, "broken": broken.curve},
+                }
+            )
+    source = load_sources(bug)
+    return {
+        "seed": seed,
+        "steps": steps,
+        "n": len(held_out.lengths_B),
+        "vocabulary": config.model.target_vocab_size,
+        "curves": {"right": right.curve, "broken": broken.curve},
+        "right": observations(right, held_out),
+        "broken": observations(broken, held_out),
+        "unnoticed": silent_variant(bug, config) if bug.silent_settings else None,
+        "source": {"file": source.file, "first": source.first_line, "lines": source.lines},
+        "changed": source.changed_line,
+        "diff": source.diff,
+    }
+
+
+@torch.no_grad()
+def observations(learner: TrainingCopy, held_out: HeldOutSet) -> dict[str, Any]:
+    """Return the metrics, the output and the attention weights of a copy, or its traceback."""
+    if learner.failure is not None:
+        trouble = learner.failure
+        return {
+            "trouble": {
+                "step": trouble.step,
+                "lines": trouble.lines,
+                "line": trouble.line,
+                "file": trouble.file,
+            }
+        }
+    family, task = learner.family.eval(), learner.trainer.task
+    teacher_forced, alone = exact_match(family, held_out)
+    tokens = task.vocabulary.encode(EXAMPLE_INPUT)[: learner.config.task.max_length]
+    batch = make_batch(task, torch.tensor([tokens]), torch.tensor([len(tokens)]))
+    record = family.attention_weights(batch)
+    written, confidences = generate(family, batch.source_BS, learner.config.task.max_length + 1)
+    predictions = [
+        (token, p)
+        for token, p in zip(written[0].tolist(), confidences[0].tolist(), strict=True)
+        if p > 0
+    ]
+    answers_NT, sure_NT = generate(
+        family, held_out.batch.source_BS, learner.config.task.max_length + 1
+    )
+    names = [
+        [task.vocabulary.token_name(token) for token in each[0].tolist()]
+        for each in (batch.source_BS, batch.decoder_input_BT)
+    ]
+    return {
+        "trouble": None,
+        "loss": learner.loss,
+        "teacher_forced": teacher_forced,
+        "free_running": alone,
+        "symbols": float(same_multiset(answers_NT, held_out.batch.labels_BT).float().mean()),
+        "sure": float(sure_NT[sure_NT > 0].mean()),
+        "answer": [[task.vocabulary.token_name(token), round(p, 3)] for token, p in predictions],
+        "source": names[0],
+        "target": names[1],
+        "attention": {
+            kind: [
+                [[round(w, 3) for w in row] for row in weights_BHQM[0].mean(0).tolist()]
+                for weights_BHQM in layers
+            ]
+            for kind, layers in (
+                ("encoder", record.encoder),
+                ("decoder", record.decoder),
+                ("cross", record.cross),
+            )
+        },
+    }
+
+
+def generate(family: ReferenceModel, source_BS: Tensor, max_tokens: int) -> tuple[Tensor, Tensor]:
+    """Generate free-running; return the tokens and their probabilities (BT), 0 after EOS."""
+    recording, written_BT = record_free_running(family, source_BS, max_tokens)
+    sure_BT = recording.logits_BTV.softmax(-1).gather(-1, written_BT[..., None])[..., 0]
+    return written_BT, sure_BT * (written_BT != PAD)
+
+
+def silent_variant(bug: Bug, config: RunConfig) -> dict[str, Any]:
+    """Train both copies with shapes for which the bug raises no error.
+
+    The result has the loss of both, and whether an output position depends on later tokens.
+    """
+    # One more step than is taken, to avoid the evaluation at the end.
+    fitting = config.replace(**bug.silent_settings, max_steps=SILENT_VARIANT_STEPS + 1)
+    result: dict[str, Any] = {}
+    for which, each in (("right", None), ("broken", bug)):
+        learner = TrainingCopy(fitting, each)
+        for _ in range(SILENT_VARIANT_STEPS):
+            if learner.failure is None:
+                learner.train_step()
+        result[which] = (
+            None if learner.failure else {"loss": learner.loss, "leaks": has_future_leak(learner)}
+        )
+    return {"when": bug.silent_when, "steps": SILENT_VARIANT_STEPS, **result}
+
+
+@torch.no_grad()
+def has_future_leak(learner: TrainingCopy) -> bool:
+    """Return whether the last decoder input changes the logits of earlier positions."""
+    max_length, rows = learner.config.task.max_length, learner.config.training.batch_size
+    batch = build_held_out_set(learner.trainer.task, rows, max_length, max_length).batch
+    decoder_input_BT = batch.decoder_input_BT.clone()
+    decoder_input_BT[:, -1] = (decoder_input_BT[:, -1] + 1).clamp(
+        max=learner.config.model.target_vocab_size - 1
+    )
+    with eval_mode(learner.family):
+        before_BTV, after_BTV = (
+            learner.family(batch.source_BS, each)
+            for each in (batch.decoder_input_BT, decoder_input_BT)
+        )
+    return not torch.equal(before_BTV[:, :-1], after_BTV[:, :-1])

@@ -1,0 +1,107 @@
+"""Represent a finished run of a lesson, and format its values.
+
+Shapes: B batch, T target, Q query, M memory (keys and values).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from playground.common import stats
+from playground.inspection.inspected_model import InspectedModel, load_inspected_model
+from playground.runs.weight_history import read_lines
+from playground.tasks import EOS, PAD
+from playground.training.config import RunConfig
+
+LOSS_WINDOW = 20  # the last steps, whose losses are compared
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A finished run: its label, its metrics for each step and its checkpoint."""
+
+    label: str
+    lines: list[dict[str, Any]]
+    folder: Path
+
+    @classmethod
+    def of(cls, label: str, run: Path, checkpoint: Path) -> TrainedRun:
+        return cls(label, list(read_lines(run)), checkpoint)
+
+    @cached_property
+    def subject(self) -> InspectedModel:
+        return load_inspected_model(self.folder)
+
+    @property
+    def config(self) -> RunConfig:
+        return self.subject.config
+
+    @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line.get("exact_match") is not None]
+
+    def first_at(self, goal: float) -> dict[str, Any] | None:
+        """Return the first evaluation with at least this exact match, or None."""
+        return next((line for line in self.evaluations if line["exact_match"] >= goal), None)
+
+    def last_loss(self) -> float:
+        return mean(line["loss"] for line in self.lines[-LOSS_WINDOW:])
+
+    def curve(self, what: str = "exact_match") -> dict[str, Any]:
+        lines = self.evaluations if what == "exact_match" else self.lines
+        return {
+            "label": self.label,
+            "xs": [line["step"] for line in lines],
+            "ys": [line[what] for line in lines],
+        }
+
+
+def percent(share: float) -> str:
+    """Format a fraction with `statistics.percent` and a non-breaking space."""
+    return stats.format_percent(share).replace(" ", "\u00a0")
+
+
+def exact_match_curves(runs: list[TrainedRun]) -> dict[str, Any]:
+    return {
+        "kind": "curves",
+        "title": "Exact match on held-out sequences",
+        "what": "share",
+        "series": [run.curve() for run in runs],
+    }
+
+
+def same(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
+    """Return which outputs are exactly right (B booleans)."""
+    return ((written_BT == labels_BT) | (labels_BT == PAD)).all(1)
+
+
+def same_multiset(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
+    """Return which outputs have the right tokens, in any order (B booleans).
+
+    The two tensors can differ in width.
+    """
+    width = max(written_BT.shape[1], labels_BT.shape[1])
+    written_BT, labels_BT = (
+        F.pad(strip_after_eos(each), (0, width - each.shape[1])) for each in (written_BT, labels_BT)
+    )
+    return (written_BT.sort(1).values == labels_BT.sort(1).values).all(1)
+
+
+def strip_after_eos(tokens_BT: Tensor) -> Tensor:
+    """Replace EOS and every token after it by PAD."""
+    return tokens_BT.masked_fill((tokens_BT == EOS).cumsum(1) > 0, PAD)
+
+
+def decode(subject: InspectedModel, tokens: Tensor) -> str:
+    return " ".join(subject.task.vocabulary.decode(tokens.tolist()))
+
+
+def rounded(weights_QM: Tensor) -> list[list[float]]:
+    return [[round(weight, 3) for weight in row] for row in weights_QM.tolist()]
