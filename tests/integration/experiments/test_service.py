@@ -7,11 +7,9 @@ import pytest
 
 from playground.errors import UserError
 from playground.experiments.length_generalization import SCORES_FILE
-from playground.experiments.service import (
-    MAX_EXPERIMENTS_PER_OWNER,
-    MAX_QUEUED_RUNS,
-    ExperimentService,
-)
+from playground.experiments.scheduler import MAX_QUEUED_RUNS
+from playground.experiments.service import ExperimentService
+from playground.experiments.store import MAX_EXPERIMENTS_PER_OWNER
 from playground.jobs.process import warm_up
 from playground.models.config_fields import ConfigError
 from playground.runs.registry import Registry
@@ -175,7 +173,7 @@ def test_cancel_saves_the_training_run_and_resume_continues_it(serve):
     lab.delete(asked, "ada")
     assert lab.summaries("ada") == []
     assert all(run.deleted_at for run in registry.list_for_owner("ada"))
-    assert list(lab.folder.iterdir()) == []
+    assert list(lab.store.folder.iterdir()) == []
 
 
 def test_resume_at_once_after_cancel_takes_up_what_is_still_being_saved(serve):
@@ -187,7 +185,7 @@ def test_resume_at_once_after_cancel_takes_up_what_is_still_being_saved(serve):
     )
     (run,) = registry.list_for_owner("ada")
     # its process cannot tell meanwhile that it has saved
-    with lab._lock, registry.scheduling_paused(), run.lock:
+    with lab.store.lock, registry.scheduling_paused(), run.lock:
         lab.cancel(asked, "ada")
         lab.resume(asked, "ada")
         assert (run.status, lab.state(asked, "ada")) == ("stopping", "running")
@@ -197,7 +195,7 @@ def test_resume_at_once_after_cancel_takes_up_what_is_still_being_saved(serve):
         description="the run to go on",
     )
     assert lab.state(asked, "ada") == "running"
-    assert list(lab._states[asked.id].runs.values()) == [run.id]
+    assert list(lab.store.states[asked.id].runs.values()) == [run.id]
     lab.cancel(asked, "ada")
 
 
@@ -277,7 +275,7 @@ def test_evicted_run_is_reported_and_retrained_on_resume(serve):
     wait_for(
         lambda: statuses(lab, asked) == ["done", "done"], description="two runs that were not asked"
     )
-    lost = registry.find(lab._states[asked.id].runs["0/0"], "ada")
+    lost = registry.find(lab.store.states[asked.id].runs["0/0"], "ada")
     assert wait_for(
         lambda: registry.storage_quota._truncate(lost, all_weights, WEIGHTS_EVICTED),
         description="room",
@@ -345,11 +343,11 @@ def test_an_experiment_that_nobody_watches_is_put_down_and_can_be_resumed(serve)
         description="a run that trains",
     )
     registry.summaries("ada")
-    lab._states[asked.id].last_viewed_at -= 2000  # longer ago than the lease
+    lab.store.states[asked.id].last_viewed_at -= 2000  # longer ago than the lease
     time.sleep(0.5)
-    assert lab._states[asked.id].owner  # the owner looks at the list of runs
+    assert lab.store.states[asked.id].owner  # the owner looks at the list of runs
     registry.owner_last_seen.clear()
-    wait_for(lambda: lab._states[asked.id].message, 60, "the end")
+    wait_for(lambda: lab.store.states[asked.id].message, 60, "the end")
     assert (
         lab.summary(asked, "ada")["message"]
         == "stopped after 30 min without activity; resume it to continue"
@@ -382,7 +380,8 @@ def test_what_an_owner_deletes_from_the_list_is_trained_again_on_resume(serve):
     asked = lab.submit(spec(grid={"norm_placement": ["pre"]}, seeds=[0]), "ada")
     finished(lab, asked)
     wait_for(
-        lambda: not lab._states[asked.id].owner, description="the laboratory to see that it is over"
+        lambda: not lab.store.states[asked.id].owner,
+        description="the laboratory to see that it is over",
     )
     registry.delete(registry.list_for_owner("ada")[0])
     assert (lab.state(asked, "ada"), statuses(lab, asked)) == ("paused", ["planned"])
@@ -396,12 +395,12 @@ def test_too_much_is_refused_before_anything_begins(serve, monkeypatch):
         lab.submit(spec(wings=2), "ada")
     with pytest.raises(ConfigError, match="name is missing"):
         lab.submit({"grid": {"norm_placement": ["pre"]}}, "ada")
-    monkeypatch.setattr("playground.experiments.service.MAX_RUNS_PER_OWNER", 3)
+    monkeypatch.setattr("playground.experiments.store.MAX_RUNS_PER_OWNER", 3)
     with pytest.raises(
         UserError, match="you have 0 runs and this experiment would add 4; the maximum is 3"
     ):
         lab.submit(spec(), "ada")
-    monkeypatch.setattr("playground.experiments.service.MAX_EXPERIMENTS_PER_OWNER", 0)
+    monkeypatch.setattr("playground.experiments.store.MAX_EXPERIMENTS_PER_OWNER", 0)
     with pytest.raises(UserError, match="you have 0 experiments"):
         lab.submit(spec(), "ada")
     assert (lab.summaries("ada"), registry.list_for_owner("ada"), MAX_EXPERIMENTS_PER_OWNER) == (
@@ -413,8 +412,8 @@ def test_too_much_is_refused_before_anything_begins(serve, monkeypatch):
 
 def test_where_no_more_are_kept_the_oldest_whose_owner_has_gone_makes_room(serve, monkeypatch):
     registry, lab = serve()
-    monkeypatch.setattr("playground.experiments.service.MAX_EXPERIMENTS_TOTAL", 3)
-    with lab._lock:  # nothing is begun of any of them
+    monkeypatch.setattr("playground.experiments.store.MAX_EXPERIMENTS_TOTAL", 3)
+    with lab.store.lock:  # nothing is begun of any of them
         known = {owner: lab.submit(spec(), owner) for owner in ("ada", "bob", "cy")}
         for owner, each in known.items():
             lab.cancel(each, owner)
@@ -425,7 +424,7 @@ def test_where_no_more_are_kept_the_oldest_whose_owner_has_gone_makes_room(serve
             "cy",
             "dan",
         ]
-        assert {path.stem for path in lab.folder.iterdir()} == {
+        assert {path.stem for path in lab.store.folder.iterdir()} == {
             known[owner].id for owner in ("ada", "cy", "dan")
         }
         registry.summaries("cy")
@@ -444,8 +443,8 @@ def test_where_no_more_are_kept_the_oldest_whose_owner_has_gone_makes_room(serve
 
 def test_experiments_of_one_address_evict_only_its_own(serve, monkeypatch, client_address):
     _, lab = serve()
-    monkeypatch.setattr("playground.experiments.service.MAX_EXPERIMENTS_TOTAL", 4)
-    with lab._lock:  # nothing is begun of any of them
+    monkeypatch.setattr("playground.experiments.store.MAX_EXPERIMENTS_TOTAL", 4)
+    with lab.store.lock:  # nothing is begun of any of them
         client_address.set("192.0.2.1")
         first = lab.submit(spec(), "ada")
         lab.cancel(first, "ada")
@@ -474,7 +473,7 @@ def test_experiments_of_one_address_evict_only_its_own(serve, monkeypatch, clien
 def test_runs_of_an_experiment_count_for_the_address_that_began_it(serve, client_address):
     registry, lab = serve()
     client_address.set("192.0.2.9")
-    with lab._lock:
+    with lab.store.lock:
         asked = lab.submit(spec(ENDLESS), "eve")
     wait_for(lambda: registry.list_for_owner("eve"), description="the first run")
     assert registry.list_for_owner("eve")[0].address == "192.0.2.9"
@@ -499,7 +498,7 @@ def test_files_that_are_no_experiments_are_left_alone(serve, tmp_path):
     for name, text in odd.items():
         (folder / name).write_text(text)
     _, lab = serve()
-    assert lab._states == {}
+    assert lab.store.states == {}
     assert sorted(path.name for path in folder.iterdir()) == sorted(odd)
 
 
@@ -573,7 +572,7 @@ def test_computed_results_of_many_experiments_are_not_all_kept(serve):
 def test_an_error_of_one_experiment_is_logged_once_and_the_others_go_on(serve, caplog, monkeypatch):
     _, lab = serve()
     odd = lab.submit(spec(seeds=[0]), "ada")
-    feed = lab._submit_runs
+    feed = lab.scheduler.submit_runs
 
     def fail(going):
         if going.experiment.id == odd.id:
@@ -582,7 +581,7 @@ def test_an_error_of_one_experiment_is_logged_once_and_the_others_go_on(serve, c
         feed(going)
 
     rounds = []
-    monkeypatch.setattr(lab, "_submit_runs", fail)
+    monkeypatch.setattr(lab.scheduler, "submit_runs", fail)
     wait_for(lambda: len(rounds) > 3, description="some rounds")
     asked = lab.submit(spec(grid={"norm_placement": ["pre"]}, seeds=[0]), "ben")
     finished(lab, asked, "ben")

@@ -33,13 +33,6 @@ SMALL = {
 }
 
 
-class Idle(ExperimentService):
-    """Begins no run by itself."""
-
-    def _loop(self):
-        pass
-
-
 @pytest.fixture
 def registry(registry, tmp_path):
     (tmp_path / "reverse").symlink_to(ROOT / "checkpoints" / "reverse")
@@ -48,7 +41,9 @@ def registry(registry, tmp_path):
 
 @pytest.fixture
 def page(registry):
-    return LabPage(registry, Idle(registry))
+    service = ExperimentService(registry)
+    service.scheduler.stop()  # it starts no runs
+    return LabPage(registry, service)
 
 
 @pytest.fixture
@@ -494,7 +489,7 @@ def test_a_poll_computes_nothing_of_an_experiment_that_is_as_it_was(page, regist
     assert again["open"]["estimate"] == first["open"]["estimate"]
 
     run = trained(registry, seed=1)  # as if the experiment had trained it
-    going = page.experiments._states[asked]
+    going = page.experiments.store.states[asked]
     going.runs["0/1"] = run.id
     changed, counted = polled(page, asked, first["open"]["version"])
     assert changed["open"]["version"] != first["open"]["version"]

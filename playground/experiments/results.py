@@ -1,0 +1,161 @@
+"""Collect the results of an experiment from its runs; unchanged results are not recomputed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from playground.runs.run import Run
+
+from . import analysis, length_generalization
+from .length_evaluator import LengthEvaluator
+from .spec import Variant
+from .state import ExperimentState
+
+CURVES = ("curve", "loss")
+
+
+def variant_results(
+    state: ExperimentState, runs: Mapping[str, Run]
+) -> tuple[Hashable, dict[str, Any]]:
+    """Return a cache key, and the medians, ranges and curves of each variant with a summary."""
+    experiment = state.experiment
+    key = tuple(_run_key(runs.get(key)) for key, _, _ in experiment.planned_runs())
+    cached = state.cache.results
+    if cached is None or cached[0] != key:
+        names = list(experiment.grid)
+        cells = [_variant_result(state, runs, *each) for each in enumerate(experiment.variants)]
+        results = {"fields": names, "cells": cells, "summary": analysis.summarize(names, cells)}
+        cached = state.cache.results = (key, results)
+    return cached
+
+
+def _variant_result(
+    state: ExperimentState, runs: Mapping[str, Run], at: int, cell: Variant
+) -> dict[str, Any]:
+    """Return the result of a variant."""
+    by_seed = {seed: runs.get(f"{at}/{seed}") for seed in state.experiment.seeds}
+    key = tuple(map(_run_key, by_seed.values()))
+    cached = state.cache.by_variant.get(cell.full_label)
+    if cached and cached[0] == key:
+        return cached[1]
+    metrics = [
+        {"seed": seed} | (_run_metrics(state, run) if run else _planned_metrics(cell))
+        for seed, run in by_seed.items()
+    ]
+    result = analysis.summarize_variant(cell, metrics)
+    result["seeds"] = [
+        {name: value for name, value in each.items() if name not in CURVES} for each in metrics
+    ]
+    state.cache.by_variant[cell.full_label] = (key, result)
+    return result
+
+
+def _planned_metrics(cell: Variant) -> dict[str, Any]:
+    """Return the metrics of a run that has not started."""
+    return {
+        "done": False,
+        "diverged": False,
+        "changed": [],
+        "exact_match": None,
+        "steps": cell.steps,
+        "steps_to": None,
+        "seconds": 0.0,
+        "curve": [],
+        "loss": [],
+    }
+
+
+def _run_metrics(state: ExperimentState, run: Run) -> dict[str, Any]:
+    """Return the metrics of a run; the result of a finished run is cached."""
+    key = (run.step, run.status, run.scores is None)
+    cached = state.cache.by_run.get(run.id)
+    if cached and cached[0] == key:
+        return cached[1]
+    points = run.load_points()
+    evaluations = [(step, exact) for step, exact, *_ in points.evaluations]
+    training = run.config.training
+    steps = analysis.subsample_steps(
+        [step for step, _ in evaluations], training.eval_every, training.max_steps
+    )
+    exact_at = dict(evaluations)
+    metrics = {
+        "run": f"run:{run.id}",
+        "done": run.status == "done",
+        "diverged": run.diverged,
+        "changed": run.modified_settings,
+        "exact_match": run.scores["exact_match"] if run.scores else None,
+        "n": run.scores["n"] if run.scores else None,
+        "steps": run.steps,
+        "steps_to": analysis.first_step_reaching(evaluations, every=training.eval_every),
+        "seconds": run.seconds,
+        "curve": [[step, exact_at[step]] for step in steps],
+        "loss": analysis.interval_means(steps, points.columns["loss"], points.first),
+    }
+    if run.status == "done":
+        state.cache.by_run[run.id] = (key, metrics)
+    return metrics
+
+
+def _run_key(run: Run | None) -> Hashable:
+    """Return the part of the state of a run that its results depend on."""
+    if run is None:
+        return None
+    return run.id, run.step, run.status, run.scores is None, len(run.changes)
+
+
+def length_results(
+    state: ExperimentState, runs: Mapping[str, Run], evaluator: LengthEvaluator
+) -> tuple[Hashable, dict[str, Any]]:
+    """Return a cache key, and exact match and maximum length of each scheme with a summary."""
+    planned = [runs.get(key) for key, _, _ in state.experiment.planned_runs()]
+    key = tuple(_length_key(state, run, evaluator) for run in planned)
+    cached = state.cache.lengths
+    if cached is None or cached[0] != key:
+        cached = state.cache.lengths = (key, _compare_lengths(state, runs, evaluator))
+    return cached
+
+
+def _length_key(state: ExperimentState, run: Run | None, evaluator: LengthEvaluator) -> Hashable:
+    """Return the part of the state of a run that its results by length depend on."""
+    if run is None:
+        return None
+    is_done, is_modified = run.status == "done", bool(run.modified_settings)
+    n_counts = len(evaluator.counts(state, run))
+    return run.id, is_done, run.step if is_done else 0, run.diverged, is_modified, n_counts
+
+
+def _compare_lengths(
+    state: ExperimentState, runs: Mapping[str, Run], evaluator: LengthEvaluator
+) -> dict[str, Any]:
+    experiment = state.experiment
+    rows = []
+    for at, cell in enumerate(experiment.variants):
+        config = cell.config(experiment.seeds[0])
+        by_seed = [
+            {"seed": seed} | _length_scores(state, runs.get(f"{at}/{seed}"), evaluator)
+            for seed in experiment.seeds
+        ]
+        rows.append(length_generalization.summarize_scheme(cell.short_label, by_seed, config))
+    max_length = max(experiment.max_evaluated_length(cell.settings) for cell in experiment.variants)
+    trained: Sequence[int] = [config.task.min_length, config.task.max_length]
+    return {
+        "trained": trained,
+        "max_length": max_length,
+        "n_requested": experiment.n,
+        "rows": rows,
+        "summary": length_generalization.summarize(rows, trained, max_length),
+    }
+
+
+def _length_scores(
+    state: ExperimentState, run: Run | None, evaluator: LengthEvaluator
+) -> dict[str, Any]:
+    """Return the scores of a completely evaluated run; `out` marks a run without scores to come."""
+    if run is None:
+        return {"scores": [], "out": False}
+    is_modified = bool(run.modified_settings)
+    if run.status == "done" and not is_modified and not evaluator.remaining_lengths(state, run):
+        scores = length_generalization.scores(evaluator.counts(state, run))
+        return {"scores": scores, "out": run.diverged}
+    return {"scores": [], "out": run.diverged or (run.status == "done" and is_modified)}

@@ -1,0 +1,192 @@
+"""Start, resume and evaluate the runs of all experiments in a background thread.
+
+An experiment has only a few runs in the queue of the registry at a time, so that other runs of its
+owner do not wait behind all of them. The queue itself is fair between owners.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+from playground.errors import UserError
+from playground.jobs.addresses import CLIENT_ADDRESS
+from playground.models.config_fields import ConfigError
+from playground.runs.registry import SLOW_VIEW_TIMEOUT_S, Registry, format_duration
+from playground.runs.run import WEIGHTS_EVICTED, Run
+from playground.training.config import RunConfig
+
+from .length_evaluator import LengthEvaluator
+from .progress import ENDED_STATUSES, state_name
+from .state import ExperimentState
+from .store import ExperimentStore
+
+log = logging.getLogger(__name__)
+
+MAX_QUEUED_RUNS = 2  # maximum number of queued runs of one experiment
+POLL_INTERVAL_S = 0.2  # seconds between two iterations of the background thread
+RETRY_DELAY_S = 5.0  # seconds after a refusal until the next attempt
+RESUMABLE_STATUSES = ("paused", "stopped", "failed", "stopping")  # only a resume continues these
+
+
+class Scheduler:
+    """The background thread, and the actions that change what it does.
+
+    Each method with a state, except `cancel` and `resume`, expects the caller to hold `store.lock`.
+    """
+
+    def __init__(
+        self, registry: Registry, store: ExperimentStore, evaluator: LengthEvaluator
+    ) -> None:
+        self.registry, self.store, self.evaluator = registry, store, evaluator
+        self._stop_event = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._loop, name="experiments", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stop_event.set()
+
+    def cancel(self, state: ExperimentState, owner: str) -> None:
+        """Remove queued runs, stop and save active runs, and start no more."""
+        with self.store.lock:
+            state.owner, state.message = "", ""
+            state.runs_to_resume.clear()
+            for key, run in state.find_runs(self.registry, owner).items():
+                if run.status == "waiting" and not run.step:
+                    self.registry.control(run, "stop")
+                    self.registry.delete(run)
+                    state.runs.pop(key)
+                elif run.has_worker or run.status == "waiting":
+                    # The registry ends a process that does not respond.
+                    with suppress(UserError):
+                        self.registry.control(run, "stop")
+            self.store.write(state)
+
+    def resume(self, state: ExperimentState, owner: str) -> None:
+        """Continue after a cancellation, a failure or a restart; finished runs are not repeated."""
+        with self.store.lock:
+            runs = state.find_runs(self.registry, owner)
+            for key, run in list(runs.items()):
+                if self._must_train_again(state, key, run):
+                    del state.runs[key], runs[key]
+            state.drop_stale_results()
+            state.runs_to_resume = {
+                key
+                for key, run in runs.items()
+                if run.status in RESUMABLE_STATUSES and not run.diverged
+            }
+            state.message, state.owner = "", owner
+            state.address = CLIENT_ADDRESS.get() or state.address
+            state.last_viewed_at, state.next_start_at = time.monotonic(), 0.0
+
+    def _must_train_again(self, state: ExperimentState, key: str, run: Run) -> bool:
+        """Return whether the weights of a run were deleted before its end or its evaluation."""
+        if run.evicted != WEIGHTS_EVICTED or run.diverged:
+            return False
+        return run.status != "done" or bool(self.evaluator.unevaluated_runs(state, {key: run}))
+
+    def _loop(self) -> None:
+        logged_error = ""
+        while not self._stop_event.wait(POLL_INTERVAL_S):
+            try:
+                self.evaluator.inspector.check_timeout(SLOW_VIEW_TIMEOUT_S)
+                logged_error = ""
+            except Exception as error:  # this thread must not end
+                if repr(error) != logged_error:  # log a repeated error once
+                    logged_error = repr(error)
+                    log.exception("The inspection process of the experiments has no supervision")
+            self._advance_all()
+
+    def _advance_all(self) -> None:
+        """Advance the experiments, those first that wait longest for an evaluation."""
+        states = self.store.states.copy().values()
+        for state in sorted(states, key=lambda each: each.requested_at):
+            if state.owner:
+                self._advance(state)
+
+    def _advance(self, state: ExperimentState) -> None:
+        """Start, resume and evaluate runs of an experiment."""
+        before = CLIENT_ADDRESS.set(state.address)  # new runs count for this address
+        try:
+            with self.store.lock:
+                if state.owner and not self._pause_unwatched(state):
+                    self.submit_runs(state)
+                    runs = state.find_runs(self.registry, state.owner)
+                    if not self.evaluator.advance(state, runs):
+                        self._end_if_complete(state, runs)
+            state.logged_error = ""
+        except Exception as error:  # an error in one experiment must not stop the others
+            state.message = f"{type(error).__name__}: {error}"
+            if state.logged_error != state.message:  # log a repeated error once
+                state.logged_error = state.message
+                log.exception("The experiment %s cannot continue", state.experiment.id)
+        finally:
+            CLIENT_ADDRESS.reset(before)
+
+    def _pause_unwatched(self, state: ExperimentState) -> bool:
+        """Cancel an experiment without polls during the idle timeout; its owner can resume it."""
+        timeout_s = self.registry.idle_timeout_s
+        viewed_at = state.last_viewed_at
+        owner_seen_at = self.registry.owner_last_seen.get(state.experiment.owner, viewed_at)
+        idle_s = time.monotonic() - max(viewed_at, owner_seen_at)
+        if not timeout_s or idle_s <= timeout_s:
+            return False
+        self.cancel(state, state.owner)
+        state.message = (
+            f"stopped after {format_duration(timeout_s)} without activity; resume it to continue"
+        )
+        return True
+
+    def submit_runs(self, state: ExperimentState) -> None:
+        """Submit runs until `MAX_QUEUED_RUNS` of them are queued."""
+        if time.monotonic() < state.next_start_at:
+            return
+        runs = state.find_runs(self.registry, state.owner)
+        n_waiting = sum(run.status == "waiting" for run in runs.values())
+        has_started = False
+        for key, cell, seed in state.experiment.planned_runs():
+            if n_waiting >= MAX_QUEUED_RUNS or self._stop_event.is_set():
+                break
+            run = runs.get(key)
+            try:
+                if run is None:
+                    name = f"{state.experiment.name}: {cell.full_label}, seed {seed}"
+                    run = self._start(state, key, cell.config(seed), name)
+                    has_started = True
+                elif key in state.runs_to_resume and run.status != "stopping":
+                    state.runs_to_resume.discard(key)
+                    self.registry.control(run, "resume")
+                else:
+                    continue  # a stopping run saves its checkpoint first
+                state.message = ""
+            except (UserError, ConfigError) as error:
+                state.message, state.next_start_at = str(error), time.monotonic() + RETRY_DELAY_S
+                break
+            n_waiting += run.status == "waiting"
+        if has_started:
+            self.store.write(state)
+
+    def _start(self, state: ExperimentState, key: str, config: RunConfig, name: str) -> Run:
+        run = self.registry.start(config, state.owner, name=name)
+        state.runs[key] = run.id
+        self.registry.update_metadata(run, hidden=True)
+        return run
+
+    def _end_if_complete(self, state: ExperimentState, runs: Mapping[str, Run]) -> None:
+        """End an experiment when no run is left to train or to evaluate."""
+        if state_name(state, runs, self.evaluator) == "done":
+            state.owner = ""
+            return
+        all_ended = len(runs) == state.experiment.n_runs and all(
+            run.status in ENDED_STATUSES for run in runs.values()
+        )
+        if all_ended and (evicted := self.evaluator.evicted_run(state, runs)):
+            state.owner = ""
+            state.message = (
+                f"{evicted.name}: its weights were deleted to free space before the evaluation; "
+                "Resume trains it again"
+            )

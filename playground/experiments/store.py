@@ -1,0 +1,208 @@
+"""Store the experiments of a server, in memory and as <folder>/<id>.json."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import threading
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+
+from playground.checkpoints.manifest import read_json
+from playground.common.atomic_write import clean_up_stale, remedy, write_file
+from playground.errors import UserError
+from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
+from playground.models.config_fields import short_repr
+from playground.runs.registry import MAX_RUNS_PER_OWNER, Registry
+from playground.runs.run import owner_id
+
+from .spec import Experiment
+from .state import ExperimentState, ResultCache
+
+log = logging.getLogger(__name__)
+
+MAX_EXPERIMENTS_PER_OWNER, MAX_EXPERIMENTS_TOTAL = 50, 2000
+MAX_CACHED = 64  # experiments with computed results in memory
+STALE_TMP_AGE_S = 600  # age in seconds at which an unfinished write is removed
+
+
+class ExperimentStore:
+    """The experiments of a server.
+
+    Public methods are safe to call from any thread.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.folder = registry.root / "experiments"
+        self.lock = threading.RLock()
+        self.states: dict[str, ExperimentState] = {}
+        # Experiments with computed results, by id, most recently used last.
+        self._cached: OrderedDict[str, ExperimentState] = OrderedDict()
+        clean_up_stale(self.folder, STALE_TMP_AGE_S)
+        for path in sorted(self.folder.glob("*.json")):
+            try:
+                state = _read(path)
+            except (ValueError, OSError):  # the file stays: it may belong to another version
+                log.warning("%s cannot be read as an experiment", path, exc_info=True)
+                continue
+            self.states[state.experiment.id] = state
+
+    def find(self, experiment_id: object, owner: str) -> Experiment | None:
+        """Return the experiment of the owner with this id, or None."""
+        state = self.states.get(experiment_id) if isinstance(experiment_id, str) else None
+        return state.experiment if state and _is_owner(state.experiment, owner) else None
+
+    def list_for_owner(self, owner: str) -> list[Experiment]:
+        """Return the experiments of an owner, newest first."""
+        with self.lock:
+            experiments = [state.experiment for state in self.states.values()]
+        owned = [each for each in experiments if _is_owner(each, owner)]
+        return sorted(owned, key=lambda each: -each.created)
+
+    def add(self, experiment: Experiment, owner: str) -> None:
+        """Store a new experiment; the scheduler starts its runs.
+
+        Raises:
+            UserError: when the owner, the address or the server has too many experiments, the owner
+                has too many runs, or the disk cannot store the experiment.
+        """
+        with self.lock:
+            if len(self.list_for_owner(owner)) >= MAX_EXPERIMENTS_PER_OWNER:
+                raise UserError(
+                    f"you have {MAX_EXPERIMENTS_PER_OWNER} experiments, the maximum; delete one "
+                    "first"
+                )
+            n_runs = len(self.registry.list_for_owner(owner))
+            if n_runs + experiment.n_runs > MAX_RUNS_PER_OWNER:
+                raise UserError(
+                    f"you have {n_runs} runs and this experiment would add {experiment.n_runs}; "
+                    f"the maximum is {MAX_RUNS_PER_OWNER}, delete some first"
+                )
+            self._evict_inactive()
+            state = ExperimentState(experiment)
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self.write(state)
+            except OSError as error:
+                raise UserError(
+                    f"the experiment could not be saved: {error.strerror or error}; "
+                    f"{remedy(error)} and try again"
+                ) from None
+            state.owner = owner
+            self.states[experiment.id] = state
+
+    def remove(self, experiment: Experiment) -> None:
+        """Delete an experiment; its runs stay.
+
+        Raises:
+            UserError: when the file cannot be deleted.
+        """
+        with self.lock:
+            try:
+                self._path(experiment).unlink(missing_ok=True)
+            except OSError as error:
+                raise UserError(
+                    f"the experiment could not be deleted: {error.strerror or error}"
+                ) from None
+            self._forget(experiment)
+
+    def write(self, state: ExperimentState) -> None:
+        """Write an experiment and the ids of its runs to disk.
+
+        Raises:
+            OSError: when the file cannot be written; an earlier file stays unchanged.
+        """
+        content = state.experiment.to_json() | {"version": 1, "runs": state.runs}
+        write_file(self._path(state.experiment), json.dumps(content, indent=1).encode() + b"\n")
+
+    def touch(self, experiment: Experiment) -> ExperimentState:
+        """Return the state of an experiment and mark it as most recently used.
+
+        The caches of the least recently used experiments are cleared, unless they are active.
+        """
+        state = self.states[experiment.id]
+        # Non-blocking: a poll must not wait while a run starts.
+        if self.lock.acquire(blocking=False):
+            try:
+                self._cached[experiment.id] = state
+                self._cached.move_to_end(experiment.id)
+                if len(self._cached) > MAX_CACHED:
+                    for each in list(self._cached.values())[:-MAX_CACHED]:
+                        if not each.owner and each.pending is None:
+                            each.cache = ResultCache()
+                            del self._cached[each.experiment.id]
+            finally:
+                self.lock.release()
+        return state
+
+    def _evict_inactive(self) -> None:
+        """Delete the oldest experiment of an inactive owner when the limit is reached.
+
+        When the address of the client has half of all experiments, delete one of that address.
+        The caller must hold the lock.
+
+        Raises:
+            UserError: when no experiment can be deleted.
+        """
+        address = CLIENT_ADDRESS.get()
+        addresses = (each.address for each in self.states.values())
+        is_share_full = uses_full_share(addresses, MAX_EXPERIMENTS_TOTAL)
+        if not is_share_full and len(self.states) < MAX_EXPERIMENTS_TOTAL:
+            return
+        inactive = [
+            each.experiment
+            for each in self.states.values()
+            if not each.owner
+            and each.experiment.owner not in self.registry.owner_last_seen
+            and (not is_share_full or each.address == address)
+        ]
+        if not inactive and is_share_full:
+            raise UserError(
+                f"your address has {max_per_address(MAX_EXPERIMENTS_TOTAL):,} experiments, the "
+                "maximum; delete one first"
+            )
+        if not inactive:
+            raise UserError("this server has reached its limit of experiments; try again later")
+        oldest = min(inactive, key=lambda each: each.created)
+        with suppress(OSError):
+            self._path(oldest).unlink(missing_ok=True)
+        self._forget(oldest)
+
+    def _forget(self, experiment: Experiment) -> None:
+        """Remove an experiment from memory. The caller must hold the lock."""
+        del self.states[experiment.id]
+        self._cached.pop(experiment.id, None)
+
+    def _path(self, experiment: Experiment) -> Path:
+        return self.folder / f"{experiment.id}.json"
+
+
+def _is_owner(experiment: Experiment, owner: str) -> bool:
+    return bool(owner) and secrets.compare_digest(experiment.owner, owner_id(owner))
+
+
+def _read(path: Path) -> ExperimentState:
+    """Read an experiment from a file.
+
+    Raises:
+        ValueError: when the file is not an experiment of this version.
+    """
+    content = read_json(path)
+    try:
+        runs = content["runs"]
+        field_names = {each.name for each in fields(Experiment)}
+        experiment = Experiment(
+            **{name: value for name, value in content.items() if name in field_names}
+        )
+        texts = [experiment.id, experiment.owner, *runs, *runs.values()]
+        if experiment.id != path.stem or not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"id is {short_repr(experiment.id)}")
+        if isinstance(experiment.created, bool) or not isinstance(experiment.created, int | float):
+            raise TypeError(f"created is {short_repr(experiment.created)}")
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path} is not an experiment: {error}") from None
+    return ExperimentState(experiment, runs)
