@@ -21,13 +21,16 @@ its own folder.
     9  experiments/   experiments, length generalization, published claims
     9  lessons/       lessons with measurements, and models with a bug to find
    10  hub/           publishing and downloading models, a task's data as a dataset
-   11  comparison/    benchmarks of pretrained models, fine-tuning, probing
-   12  ui/            the page: its views, the form of a run, the Train tab
-   13  server/        the app, its middleware, the JSON routes, the public API
-   14  cli/           the commands of the command line
-   15  __main__       the entry point of `python -m playground`
-   15  examples/      programs that use a served page
-   16  entry_point    the command of an installed package
+   11  pretrained/    pretrained models: download, files, pipelines, inference
+   12  finetuning/    fine-tuning on a task or on labelled texts
+   12  probing/       attention, word vectors and tokenizers of pretrained models
+   13  comparison/    the benchmark of a checkpoint and pretrained models; the job process
+   14  ui/            the page: its views, the form of a run, the Train tab
+   15  server/        the app, its middleware, the JSON routes, the public API
+   16  cli/           the commands of the command line
+   17  __main__       the entry point of `python -m playground`
+   17  examples/      programs that use a served page
+   18  entry_point    the command of an installed package
 """
 
 from pathlib import Path

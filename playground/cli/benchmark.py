@@ -91,8 +91,7 @@ def compare(
     # before the import of huggingface_hub, which reads them; no token is sent
     os.environ.update(QUIET_ENV | {"HF_TOKEN": ""})
 
-    from playground.comparison.benchmark import format_row
-    from playground.comparison.export import latest_rows, to_csv, to_json
+    from playground.comparison.export import format_row, latest_rows, to_csv, to_json
 
     events: list[dict[str, Any]] = []
     request = {
@@ -246,8 +245,8 @@ def run_job(
     Returns its result, or None if a signal ended it before there was one, and the number of
     that signal.
     """
-    from playground.comparison.process import JobCancelled, JobError, ProgressReporter
     from playground.comparison.process import run as do
+    from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
 
     interrupted: list[int] = []
     cancelled = threading.Event()

@@ -1,4 +1,4 @@
-"""Pretrained models from the Hub, compared with the model trained here on the same examples.
+"""A benchmark: a checkpoint, pretrained models and baselines on the same examples.
 
-All models get the same metric. Importing this package alone loads nothing.
+Importing this package alone loads nothing.
 """

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .examples import Example, choices_for, commonest_target, majority_symbol
+from playground.pretrained.prompts import Example
+
+from .examples import choices_for, commonest_target, majority_symbol
 from .models import BenchmarkModel, Output
 
 

@@ -14,7 +14,6 @@ All get the same metrics. Rows as they are reported, each with its "kind":
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +24,17 @@ from typing import Any
 import torch
 
 from playground.checkpoints.checkpoint import load_model
-from playground.common.stats import format_percent
+from playground.jobs.progress import JobCancelled, JobError, ProgressReporter, to_job_error
+from playground.pretrained.model_files import ResolvedModel, is_finetuned, training_data_note
+from playground.pretrained.model_names import local_paths_allowed
+from playground.pretrained.pipelines import (
+    PIPELINE_BY_KIND,
+    load_and_detect_kind,
+    memory_delta,
+    memory_used,
+)
+from playground.pretrained.prompts import Example
+from playground.pretrained.resolver import resolve
 from playground.training.config import TaskConfig
 
 from .baselines import (
@@ -35,29 +44,17 @@ from .baselines import (
     RandomBaseline,
     elimination_baseline,
 )
-from .examples import MAX_FEW_SHOT_EXAMPLES, Example, ExampleSet, choices_for, sample_examples
+from .causal_lm import PretrainedCausalLM
+from .examples import MAX_FEW_SHOT_EXAMPLES, ExampleSet, choices_for, sample_examples
+from .masked_lm import PretrainedMaskedLM
 from .metrics import MetricAccumulator, correct_positions, exact_match, first_credit, rank_of
-from .models import BenchmarkModel, CheckpointModel, PretrainedCausalLM, PretrainedMaskedLM
-from .pretrained import (
-    ResolvedModel,
-    kind_of,
-    local_paths_allowed,
-    memory_delta,
-    memory_used,
-    open_pipeline,
-    read_config,
-    resolve,
-)
-from .process import JobCancelled, JobError, ProgressReporter, to_job_error
+from .models import BenchmarkModel, CheckpointModel
 
 MAX_EXAMPLES = 500
 MAX_MODELS = 6
 # examples to rank by default; BERT needs some 140 forward passes for each of ten symbols
 DEFAULT_RANKED = 10
 SHARED_MAX_RANKED = 5  # maximum on a shared instance
-# in a folder written by fine-tuning: {"from": name, "task": name, "steps": n}
-METADATA_FILE = "fine-tuned.json"
-PIPELINE_BY_KIND = {"causal": "text-generation", "masked": "fill-mask"}
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     """
     parsed_request = BenchmarkRequest.parse(request)
     progress.message(f"Loading {parsed_request.name}")
-    # more threads are slower at this size; pretrained models use more (pretrained.py)
+    # more threads are slower at this size; pretrained models use more (pretrained/pipelines.py)
     torch.set_num_threads(1)
     manifest, model = load_model(Path(parsed_request.checkpoint))
     settings = manifest.config.task
@@ -461,48 +458,6 @@ class Benchmark:
         self.progress.row(row)
 
 
-def is_finetuned(resolved: ResolvedModel) -> bool:
-    """Return whether a model was fine-tuned here."""
-    return resolved.where == "directory" and (Path(resolved.folder) / METADATA_FILE).is_file()
-
-
-def training_data_note(resolved: ResolvedModel) -> str:
-    """Describe the training data of a model, as far as it is known."""
-    if resolved.where != "directory":
-        return "pretrained, never trained on this task"
-    try:
-        metadata = json.loads((Path(resolved.folder) / METADATA_FILE).read_text(encoding="utf-8"))
-        return (
-            f"fine-tuned: {int(metadata['steps'])} steps on {str(metadata['task'])[:40]}, from "
-            f"{str(metadata['from'])[:100]}"
-        )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return "a folder; its training data is unknown"
-
-
-def load_and_detect_kind(resolved: ResolvedModel, progress: ProgressReporter) -> tuple[Any, str]:
-    """Load a model as a pipeline, and return whether it is causal or masked.
-
-    If its config does not determine the kind, the class that loads decides.
-
-    Raises:
-        JobError: if it loads as neither.
-    """
-    detected_kind = kind_of(read_config(resolved.folder, resolved.name))
-    if detected_kind:
-        return open_pipeline(PIPELINE_BY_KIND[detected_kind], resolved, progress), detected_kind
-    for kind, task in PIPELINE_BY_KIND.items():
-        try:
-            return open_pipeline(task, resolved, progress), kind
-        except JobError as error:
-            if error.retryable:
-                raise
-    raise JobError(
-        f"{resolved.name} is neither a causal nor a masked language model, so it cannot be "
-        "evaluated; choose a model such as gpt2"
-    )
-
-
 def _format_duration(seconds: float) -> str:
     return f"{max(1, round(seconds))} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
@@ -513,20 +468,3 @@ def _likelihood_ratio(nats: float) -> str:
         return "neither more nor less likely"
     factor = math.exp(min(abs(nats), 50.0))
     return f"{factor:.3g} times as likely" if nats >= 0 else f"{factor:.3g} times less likely"
-
-
-def format_row(row: dict[str, Any]) -> str:
-    """Format a row of the table for a terminal."""
-
-    def share(name: str) -> str:
-        if row[name] is None:
-            return f"{'-':>19}"
-        low, high = row[f"{name}_low"], row[f"{name}_high"]
-        return f"{format_percent(row[name]):>7} " + (
-            f"[{low:4.0%}, {high:4.0%}]" if low is not None else " " * 12
-        )
-
-    text = f"{row['model'][:34]:34} {share('exact_match')} {share('token_accuracy')}"
-    text += f" {share('rank_accuracy')}"
-    text += f" {row['parameters'] or 0:>13,}" if row["parameters"] else f" {'':>13}"
-    return text + (f"  {row['error']}" if row["error"] else f"  {row['way']}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
+from playground.pretrained.prompts import Example
 from playground.tasks.held_out import (
     EVALUATION_SEED,
     HELD_OUT_FRACTION,
@@ -25,22 +26,6 @@ from playground.tasks.vocabulary import EOS, PAD, SOS
 MAX_FEW_SHOT_EXAMPLES = 32
 SHUFFLED_CHOICES = 3
 OTHER_CHOICES = 8
-
-
-@dataclass(frozen=True)
-class Example:
-    """An example: an input sequence and its target, as symbols."""
-
-    source: tuple[str, ...]
-    answer: tuple[str, ...]
-
-    @property
-    def prompt(self) -> str:
-        return " ".join(self.source)
-
-    @property
-    def target(self) -> str:
-        return " ".join(self.answer)
 
 
 @dataclass(frozen=True)

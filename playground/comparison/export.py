@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from playground.common.stats import format_percent
+
 RESULT_COLUMNS = (
     "model",
     "what",
@@ -110,3 +112,20 @@ def _lines(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def format_row(row: dict[str, Any]) -> str:
+    """Format a row of the table for a terminal."""
+
+    def share(name: str) -> str:
+        if row[name] is None:
+            return f"{'-':>19}"
+        low, high = row[f"{name}_low"], row[f"{name}_high"]
+        return f"{format_percent(row[name]):>7} " + (
+            f"[{low:4.0%}, {high:4.0%}]" if low is not None else " " * 12
+        )
+
+    text = f"{row['model'][:34]:34} {share('exact_match')} {share('token_accuracy')}"
+    text += f" {share('rank_accuracy')}"
+    text += f" {row['parameters'] or 0:>13,}" if row["parameters"] else f" {'':>13}"
+    return text + (f"  {row['error']}" if row["error"] else f"  {row['way']}")

@@ -22,8 +22,9 @@ from playground.common.storage import checkpoints_root
 from playground.compat import job_kind
 from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 from playground.jobs.process import WorkerProcess
+from playground.jobs.progress import JobError
 
-from .process import CONCURRENT_KINDS, ENTRY_POINTS, QUIET_ENV, JobError
+from .process import CONCURRENT_KINDS, ENTRY_POINTS, QUIET_ENV
 
 log = logging.getLogger(__name__)
 

@@ -13,38 +13,39 @@ concurrently: this process starts every job at once.
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 import os
 import threading
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
 
-from playground.errors import UserError
 from playground.jobs.entry import prepare_process
-from playground.models.config_fields import ConfigError
+from playground.jobs.progress import (
+    JobCancelled,
+    JobError,
+    ProgressReporter,
+    to_job_error,
+    to_json_safe,
+)
 
 log = logging.getLogger(__name__)
 
 ENTRY_POINTS = {
-    "model-info": "playground.comparison.pretrained:describe_models",
-    "cached-models": "playground.comparison.pretrained:list_cached",
+    "model-info": "playground.pretrained.resolver:describe_models",
+    "cached-models": "playground.pretrained.resolver:list_cached",
     "benchmark": "playground.comparison.benchmark:run_benchmark",
-    "finetune": "playground.comparison.finetune:finetune",
-    "finetune-plan": "playground.comparison.finetune:plan",
-    "inference": "playground.comparison.inference:run_inference",
-    "classify": "playground.comparison.classifier:classify",
-    "train-classifier": "playground.comparison.classifier:train_classifier",
-    "tokenizer-mismatch": "playground.comparison.tokenizer_mismatch:compare_tokenizers",
-    "attention": "playground.comparison.attention_probe:attention",
-    "analogy": "playground.comparison.embeddings:analogy",
-    "word-in-context": "playground.comparison.embeddings:word_in_context",
-    "model-sizes": "playground.comparison.model_facts:model_sizes",
+    "finetune": "playground.finetuning.job:finetune",
+    "finetune-plan": "playground.finetuning.job:plan",
+    "inference": "playground.pretrained.inference:run_inference",
+    "classify": "playground.pretrained.classification:classify",
+    "train-classifier": "playground.finetuning.classifier:train_classifier",
+    "tokenizer-mismatch": "playground.probing.tokenizer_mismatch:compare_tokenizers",
+    "attention": "playground.probing.attention:attention",
+    "analogy": "playground.probing.embeddings:analogy",
+    "word-in-context": "playground.probing.embeddings:word_in_context",
+    "model-sizes": "playground.pretrained.model_facts:model_sizes",
 }
 CONCURRENT_KINDS = {
     "model-info",
@@ -63,73 +64,6 @@ QUIET_ENV = {
 }
 _import_lock = threading.Lock()
 SAVE_TIMEOUT_S = 120.0  # seconds for fine-tuning to save the model after the playground has ended
-PROGRESS_INTERVAL_S = 0.1  # seconds between two progress messages
-
-
-class JobCancelled(Exception):
-    """The job was cancelled."""
-
-
-class JobError(UserError):
-    """The request cannot be fulfilled."""
-
-
-class ProgressReporter:
-    """Reports the progress of a job, and checks whether it was cancelled.
-
-    Args:
-        send: called with "message", "share" or "row" and the content; from any thread.
-        cancelled: set to cancel the job.
-    """
-
-    def __init__(
-        self, send: Callable[..., None] = lambda *_: None, cancelled: threading.Event | None = None
-    ) -> None:
-        self._send = send
-        self.cancelled = cancelled or threading.Event()
-        self._reported_at = 0.0
-
-    def message(self, text: str) -> None:
-        """Report the current activity in one line."""
-        self.raise_if_cancelled()
-        self._send("message", text)
-
-    def progress(self, done: float, total: float, unit: str = "") -> None:
-        """Report the progress; messages in quick succession are dropped, except the last one."""
-        self.raise_if_cancelled()
-        now = time.monotonic()
-        if done >= total or now - self._reported_at >= PROGRESS_INTERVAL_S:
-            self._reported_at = now
-            self._send("share", done, total, unit)
-
-    def row(self, row: dict[str, Any]) -> None:
-        """Report a partial result, which the page displays at once."""
-        self.raise_if_cancelled()
-        self._send("row", to_json_safe(row))
-
-    def raise_if_cancelled(self) -> None:
-        """Raise `JobCancelled` if the job is cancelled.
-
-        Call it between examples, and every 0.2 s in a loop.
-        """
-        if self.cancelled.is_set():
-            raise JobCancelled
-
-
-def to_json_safe(value: Any) -> Any:
-    """Convert a value to plain JSON values; numbers that are not finite become None.
-
-    Raises:
-        TypeError: for a type that JSON cannot represent.
-    """
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): to_json_safe(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_json_safe(each) for each in value]
-    json.dumps(value)
-    return value
 
 
 def run(kind: str, request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
@@ -163,36 +97,6 @@ def _import_transformers() -> None:
         from transformers import AutoConfig, AutoTokenizer, pipeline
 
         del AutoConfig, AutoTokenizer, pipeline
-
-
-def to_job_error(error: Exception, model: str = "") -> JobError:
-    """Convert any exception to an error message that names the model."""
-    where = f"{model}: " if model else ""
-    if isinstance(error, JobError):
-        return error
-    if (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or "not enough memory" in str(error)
-    ):
-        return JobError(
-            f"{where}there is not enough memory now; choose a smaller model, or end a run first",
-            retryable=True,
-        )
-    if isinstance(error, UserError | ConfigError):
-        return JobError(f"{where}{error}", retryable=getattr(error, "retryable", False))
-    if isinstance(error, OSError) and error.strerror:
-        return JobError(
-            f"{where}the system reported an error: {error.strerror}; free disk space and try again",
-            retryable=True,
-        )
-    # %r: a name comes from a browser, and a line break in it must not forge a line of the log.
-    log.error("Unexpected error in a comparison job (%r)", model, exc_info=error)
-    return JobError(
-        f"{where}an unexpected error occurred ({type(error).__name__}: {str(error)[:160]}); try "
-        "again, and report it if it persists",
-        retryable=True,
-    )
 
 
 def main(connection: Connection, settings: dict[str, str]) -> None:

@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
-from playground.comparison.model_facts import ARCHITECTURE_TREE
-from playground.comparison.model_facts import FAMILIES as MODEL_FAMILIES
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError
+from playground.pretrained.model_facts import ARCHITECTURE_TREE
+from playground.pretrained.model_facts import FAMILIES as MODEL_FAMILIES
 from playground.runs.model_ref import RUN_PREFIX, resolve_config, resolve_run
 from playground.runs.registry import Registry
 from playground.runs.run import Run, task_label

@@ -1,5 +1,5 @@
 // Attention of two pretrained models on the same prompt, each with its own tokens, or of one of
-// them and the user's model. comparison/attention_probe.py computes the weights of pretrained
+// them and the user's model. probing/attention.py computes the weights of pretrained
 // models; those of the user's model come from the server as in Inspect.
 // Above this number of tokens the selected head gets the full width of the panel.
 const WIDE_LAYOUT_TOKENS = 24;

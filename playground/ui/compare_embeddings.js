@@ -1,5 +1,5 @@
 // Embeddings: one word in two contexts by layer, analogies, and sizes of well-known models
-// (comparison/embeddings.py, model_facts.py).
+// (probing/embeddings.py, pretrained/model_facts.py).
 const embeddingsView = { part: "banks", banks: null, analogy: null, sizes: null };
 
 VIEWS.meaning = {

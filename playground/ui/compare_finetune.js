@@ -1,5 +1,5 @@
 // Fine-tuning of a pretrained model on the task of the user's model, by the same Trainer
-// (comparison/finetune.py). The benchmark accepts the resulting model.
+// (finetuning/job.py). The benchmark accepts the resulting model.
 const finetuneState = { what: null, memory: null, steps: [], result: null };
 const MEMORY_PARTS = [
   ["weights", "weights"],

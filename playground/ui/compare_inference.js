@@ -1,6 +1,6 @@
 // Inference with any text and any model of the Hub: fill-mask, text generation, classification,
-// training of a classification head, and a mismatched tokenizer (comparison/inference.py,
-// classifier.py, tokenizer_mismatch.py).
+// training of a classification head, and a mismatched tokenizer (pretrained/inference.py,
+// finetuning/classifier.py, probing/tokenizer_mismatch.py).
 const SAMPLE_CSV = `text,label
 a good film and a fine story,good
 what a good film,good
@@ -27,7 +27,7 @@ flat and false and without life,bad
 it made me yawn and leave,bad
 a complete waste of time,bad
 `;
-const MAX_CSV_BYTES = 1_000_000; // bytes; equal to the limit of comparison/classifier.py
+const MAX_CSV_BYTES = 1_000_000; // bytes; equal to the limit of finetuning/labelled_texts.py
 const inferenceView = { part: "fill", parts: {} };
 
 VIEWS.free = {

@@ -16,14 +16,14 @@ from urllib.parse import quote
 import pytest
 from starlette.requests import Request
 
-from playground.comparison.pretrained import validate_name
-from playground.comparison.process import JobError as NoModel
 from playground.datasets.hub_stream import stream_hub_columns
 from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import from_cli_argument, from_text
 from playground.datasets.storage import load_metadata, load_pairs, store
 from playground.hub.client import Hub, HubError
 from playground.hub.repo_ids import is_repo, is_revision
+from playground.jobs.progress import JobError as NoModel
+from playground.pretrained.model_names import validate_name
 from playground.server.api import Endpoints
 from playground.server.app import build_app
 from playground.server.checkpoint_transfer import (

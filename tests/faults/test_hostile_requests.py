@@ -21,16 +21,16 @@ from playground.checkpoints.checkpoint import (
     resume_trainer,
     save_checkpoint,
 )
-from playground.comparison import request_fields as comparison_asked
 from playground.comparison.job_queue import JobQueue
-from playground.comparison.process import JobError as NotAsked
 from playground.experiments.service import ExperimentService
 from playground.hub import publisher
 from playground.inspection.ablation import NUM_SEQUENCES
 from playground.inspection.views import VIEWS, ablation, head_scores
+from playground.jobs.progress import JobError as NotAsked
 from playground.lessons.bugs import BUGS, RANDOM_BUG
 from playground.lessons.lessons import LESSONS
 from playground.lessons.service import LessonService
+from playground.pretrained import request_fields as comparison_asked
 from playground.runs.inspector_process import Inspector
 from playground.runs.metric_series import MAX_DELTA_POINTS, MetricSeries
 from playground.runs.owner_keys import new_owner_key

@@ -28,9 +28,9 @@ from playground.checkpoints.checkpoint import (
     weights_by_name,
 )
 from playground.checkpoints.manifest import CheckpointError
-from playground.comparison.pretrained import _parameter_count
-from playground.comparison.process import JobError
 from playground.hub.export import FILE_MAP, checkpoint_from_package
+from playground.jobs.progress import JobError
+from playground.pretrained.model_files import _parameter_count
 from playground.runs.inspector_process import Inspector
 from playground.runs.owner_keys import new_owner_key
 from playground.server.checkpoint_transfer import CHECKPOINT_PATH, build_transfer_routes

@@ -9,8 +9,8 @@ from huggingface_hub import SpaceCardData
 from PIL import Image
 
 from playground.common.env import DEPRECATED_NAMES, ENV_NUMBERS
-from playground.comparison.pretrained import CANONICAL_NAMES
 from playground.hub.repo_ids import TAG
+from playground.pretrained.model_names import CANONICAL_NAMES
 from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -20,7 +20,11 @@ FLOORS = {
 }
 FILES = sorted(HOUSE.rglob("*.py"))
 WEB = {"gradio", "starlette", "fastapi", "uvicorn"}
-COMPARING = {f"comparison/{path.name}" for path in (HOUSE / "comparison").glob("*.py")}
+WITH_TRANSFORMERS = {
+    f"{folder}/{path.name}"
+    for folder in ("pretrained", "finetuning", "probing", "comparison")
+    for path in (HOUSE / folder).glob("*.py")
+}
 # Heavy ones, and the few files that may import them.
 AUTOMODELS = (
     "",
@@ -38,7 +42,7 @@ ONLY_IN = {
         "hub/export.py",
         "architectures/huggingface.py",
     }
-    | COMPARING - {"comparison/job_queue.py"},
+    | WITH_TRANSFORMERS - {"comparison/job_queue.py"},
     "huggingface_hub": {
         "hub/client.py",
         "hub/model_card.py",
@@ -46,7 +50,8 @@ ONLY_IN = {
         "datasets/hub_stream.py",
         "server/hub_api.py",
         "cli/hub.py",
-        "comparison/pretrained.py",
+        "pretrained/cache.py",
+        "pretrained/download.py",
     },
     "datasets": {"hub/dataset_export.py", "datasets/hub_stream.py"},
     "spaces": {"runs/zerogpu.py"},

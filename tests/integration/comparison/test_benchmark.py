@@ -7,10 +7,12 @@ import threading
 
 import pytest
 
-from playground.comparison.benchmark import METADATA_FILE, BenchmarkRequest, format_row
-from playground.comparison.export import latest_rows
-from playground.comparison.pretrained import unload
-from playground.comparison.process import JobCancelled, JobError, ProgressReporter, run
+from playground.comparison.benchmark import BenchmarkRequest
+from playground.comparison.export import format_row, latest_rows
+from playground.comparison.process import run
+from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
+from playground.pretrained.model_names import METADATA_FILE
+from playground.pretrained.pipelines import unload
 
 
 def told_by(what, until=None):

@@ -16,15 +16,15 @@ import pytest
 
 from playground.comparison import job_queue as jobs_module
 from playground.comparison.job_queue import MAX_JOBS_PER_OWNER, JobQueue
-from playground.comparison.process import (
+from playground.comparison.process import run
+from playground.jobs.process import warm_up
+from playground.jobs.progress import (
     JobCancelled,
     JobError,
     ProgressReporter,
-    run,
     to_job_error,
     to_json_safe,
 )
-from playground.jobs.process import warm_up
 from tests.support.app_server import ROOT, wait_for
 
 
@@ -237,8 +237,8 @@ def test_hosted_comparer_rejects_local_folders_and_limits_downloads(served, digi
 
 PAGE = """
 import sys, time
-from playground.comparison.job_queue import JobQueue
-from playground.comparison.export import to_csv
+from playground.comparison.job_queue import (JobQueue)
+from playground.comparison.export import (to_csv)
 if __name__ == "__main__":
     comparer = JobQueue()
     job = comparer.submit("model-info", {"models": ["../odd"]}, "ada")

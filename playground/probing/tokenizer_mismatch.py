@@ -8,17 +8,18 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from .inference import (
+from playground.jobs.progress import JobError, ProgressReporter
+from playground.pretrained.inference import (
     MASK_PLACEHOLDER,
     MAX_NEW_TOKENS,
     SamplingParams,
-    eos_token_ids,
     generate_tokens,
-    max_input_tokens,
 )
-from .pretrained import CAUSAL, MASKED, kind_of, open_pipeline, read_config, resolve
-from .process import JobError, ProgressReporter
-from .request_fields import integer_field, text_field
+from playground.pretrained.model_files import CAUSAL, MASKED, kind_of, read_config
+from playground.pretrained.pipelines import open_pipeline
+from playground.pretrained.request_fields import integer_field, text_field
+from playground.pretrained.resolver import resolve
+from playground.pretrained.tokens import eos_token_ids, max_input_tokens
 
 log = logging.getLogger(__name__)
 

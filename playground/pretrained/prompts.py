@@ -14,8 +14,23 @@ token.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from .examples import Example
+
+@dataclass(frozen=True)
+class Example:
+    """An example: an input sequence and its target, as symbols."""
+
+    source: tuple[str, ...]
+    answer: tuple[str, ...]
+
+    @property
+    def prompt(self) -> str:
+        return " ".join(self.source)
+
+    @property
+    def target(self) -> str:
+        return " ".join(self.answer)
 
 
 def few_shot_prompt(example: Example, examples: Sequence[Example]) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from .process import ProgressReporter
+from playground.jobs.progress import ProgressReporter
+
 from .request_fields import integer_field, text_field
 
 # Name, class and configuration of transformers (defaults if none are given), and the checkpoint.

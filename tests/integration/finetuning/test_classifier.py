@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from playground.comparison import classifier
-from playground.comparison.pretrained import newly_initialized_weights, open_pipeline, resolve
-from playground.comparison.process import JobCancelled, JobError, ProgressReporter, run
+from playground.comparison.process import run
+from playground.finetuning import classifier
+from playground.finetuning.labelled_texts import read_labelled
+from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
+from playground.pretrained.classification import RANDOM_HEADS
+from playground.pretrained.pipelines import newly_initialized_weights, open_pipeline
+from playground.pretrained.resolver import resolve
 
 GOOD = ["good", "great", "fine", "lovely", "pleasant", "superb"]
 BAD = ["bad", "awful", "poor", "dreadful", "nasty", "dull"]
@@ -101,7 +105,7 @@ def test_heads_drawn_by_chance_disagree_and_are_put_back(tiny_bert):
     said = run("classify", {"model": tiny_bert, "text": "what a good film."}, ProgressReporter())
     assert not said["trained"]
     assert min(said["votes"].values()) >= 1
-    assert sum(said["votes"].values()) == len(said["heads"]) == classifier.RANDOM_HEADS
+    assert sum(said["votes"].values()) == len(said["heads"]) == RANDOM_HEADS
     assert said["notes"][0].startswith("untrained: randomly initialized")
     assert "classifier.weight" in newly_initialized_weights("text-classification", found)
     assert all(torch.equal(each, before[name]) for name, each in pipe.model.named_parameters())
@@ -173,7 +177,7 @@ def test_where_visitors_are_strangers_training_is_short(tiny_bert, monkeypatch):
 
 
 def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
-    rows = classifier.read_labelled(CSV + CSV.split("\n", 1)[1])
+    rows = read_labelled(CSV + CSV.split("\n", 1)[1])
     assert rows.labels == ["contra", "pro"]
     assert (len(rows.training), len(rows.held_out)) == (48, 12)
     assert [sum(label == place for _, label in rows.held_out) for place in (0, 1)] == [6, 6]
@@ -206,7 +210,7 @@ def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
 )
 def test_faults_of_a_csv_are_told_by_their_lines(content, said):
     with pytest.raises(JobError, match=said):
-        classifier.read_labelled(content)
+        read_labelled(content)
 
 
 @pytest.mark.parametrize(

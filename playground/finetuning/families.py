@@ -23,16 +23,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from playground.architectures.base import Seq2SeqModel, eval_mode
+from playground.jobs.progress import JobError
 from playground.models.base_config import AttentionConfig
 from playground.models.config_fields import config_field
 from playground.models.transformer import AttentionWeights
+from playground.pretrained.model_files import CAUSAL
+from playground.pretrained.prompts import Example, few_shot_prompt, masked_prompt
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch, Task
-
-from .examples import Example
-from .pretrained import CAUSAL
-from .process import JobError
-from .prompts import few_shot_prompt, masked_prompt
 
 MAX_LOGITS_PER_BATCH = 16_000_000  # maximum number of logits in one evaluation batch: 64 MB
 MAX_POSITIONS = 1_000_000

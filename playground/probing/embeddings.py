@@ -11,7 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from .attention_probe import (
+from playground.jobs.progress import JobError, ProgressReporter
+from playground.pretrained.request_fields import integer_field, text_field, words_field
+
+from .attention import (
     AttentionOutputs,
     InspectedModel,
     ends_with_norm,
@@ -19,8 +22,6 @@ from .attention_probe import (
     load_for_inspection,
     word_token_indices,
 )
-from .process import JobError, ProgressReporter
-from .request_fields import integer_field, text_field, words_field
 
 DEFAULT_SENTENCES = "The bank by the river was steep, but the bank refused my loan"
 CONTROL_SENTENCES = ("river", "shore", "money", "loan")

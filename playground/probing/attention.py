@@ -18,10 +18,11 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 from playground.inspection.views.attention import pack_uint16
-
-from .pretrained import CAUSAL, MASKED, ResolvedModel, kind_of, open_pipeline, read_config, resolve
-from .process import JobError, ProgressReporter
-from .request_fields import integer_field, text_field
+from playground.jobs.progress import JobError, ProgressReporter
+from playground.pretrained.model_files import CAUSAL, MASKED, ResolvedModel, kind_of, read_config
+from playground.pretrained.pipelines import open_pipeline
+from playground.pretrained.request_fields import integer_field, text_field
+from playground.pretrained.resolver import resolve
 
 # tokens of a prompt; 12 x 12 heads of 64 x 64 weights take 1.2 MB of JSON
 MAX_TOKENS = 64

@@ -15,11 +15,15 @@ import torch
 from safetensors import SafetensorError
 
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.comparison import finetune, pretrained, pretrained_families, process
-from playground.comparison.examples import Example
-from playground.comparison.pretrained_families import PretrainedFamilyConfig
-from playground.comparison.process import JobCancelled, JobError, ProgressReporter
-from playground.comparison.prompts import few_shot_prompt, masked_prompt
+from playground.comparison import process
+from playground.finetuning import families, job
+from playground.finetuning.families import PretrainedFamilyConfig
+from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
+from playground.pretrained import resolver
+from playground.pretrained.model_names import FINETUNED_PREFIX
+from playground.pretrained.pipelines import open_pipeline
+from playground.pretrained.prompts import Example, few_shot_prompt, masked_prompt
+from playground.pretrained.resolver import resolve
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import build_held_out_set
 from playground.training.trainer import Trainer
@@ -88,13 +92,13 @@ def family(tiny_models):
 
     def make(fixture, n_symbols=10):
         heard = Heard()
-        found = pretrained.resolve(str(tiny_models / fixture), heard.tell)
+        found = resolve(str(tiny_models / fixture), heard.tell)
         kind = "text-generation" if fixture == "tiny-gpt2" else "fill-mask"
-        pipe = pretrained.open_pipeline(kind, found, heard.tell)
+        pipe = open_pipeline(kind, found, heard.tell)
         make = (
-            pretrained_families.PretrainedCausalFamily
+            families.PretrainedCausalFamily
             if fixture == "tiny-gpt2"
-            else pretrained_families.PretrainedMaskedFamily
+            else families.PretrainedMaskedFamily
         )
         return make(
             pipe.model, pipe.tokenizer, load_task("reverse", n_symbols), fixture
@@ -106,7 +110,7 @@ def family(tiny_models):
 @BOTH
 def test_finetuned_model_beats_few_shot_and_joins_the_benchmark(fixture, asked, root):
     heard = Heard()
-    told = finetune.finetune(
+    told = job.finetune(
         asked(fixture, steps=STEPS[fixture], batch_size=32, learning_rate=2e-3, n=64), heard.tell
     )
     assert told["after"]["exact_match"] >= 0.95 > 0.6 > told["before"]["exact_match"]
@@ -217,7 +221,7 @@ def test_held_out_examples_contribute_no_loss(family):
 def test_the_same_seed_gives_the_same_losses_and_another_one_others(asked):
     def losses(seed):
         heard = Heard()
-        finetune.finetune(asked(steps=4, seed=seed), heard.tell)
+        job.finetune(asked(steps=4, seed=seed), heard.tell)
         return [row["loss"] for row in heard.steps[1:]]
 
     first = losses(0)
@@ -237,7 +241,7 @@ def test_sequences_beyond_the_models_positions_are_refused(family):
 
 def test_whoever_cancels_keeps_the_weights_so_far(asked, root, tiny_models):
     heard = Heard(until=3)
-    told = finetune.finetune(asked(steps=50, learning_rate=1e-3), heard.tell)
+    told = job.finetune(asked(steps=50, learning_rate=1e-3), heard.tell)
     assert told["cancelled"]
     assert told["steps"] == 3
     assert (
@@ -247,8 +251,8 @@ def test_whoever_cancels_keeps_the_weights_so_far(asked, root, tiny_models):
         == 3
     )
     before, after = (
-        pretrained.open_pipeline(
-            "text-generation", pretrained.resolve(name, ProgressReporter()), ProgressReporter()
+        open_pipeline(
+            "text-generation", resolve(name, ProgressReporter()), ProgressReporter()
         ).model.lm_head.weight
         for name in (str(tiny_models / "tiny-gpt2"), told["model"])
     )
@@ -257,28 +261,28 @@ def test_whoever_cancels_keeps_the_weights_so_far(asked, root, tiny_models):
 
 def test_whoever_cancels_before_the_first_step_leaves_nothing(asked, root):
     with pytest.raises(JobCancelled):
-        finetune.finetune(asked(), Heard(until=0).tell)
+        job.finetune(asked(), Heard(until=0).tell)
     assert not (root / "compared").exists()
 
 
 def test_finetuning_beyond_free_memory_is_rejected_before_loading(asked, monkeypatch):
-    monkeypatch.setattr(finetune, "free_memory", lambda: 3_000_000)
-    plan = finetune.plan(asked(batch_size=64), ProgressReporter())
+    monkeypatch.setattr(job, "free_memory", lambda: 3_000_000)
+    plan = job.plan(asked(batch_size=64), ProgressReporter())
     assert plan["bytes"] == sum(plan["parts"].values()) > plan["free"] == 3_000_000
     assert not plan["fits"]
     heard = Heard()
     with pytest.raises(JobError, match=r"takes about 0\.\d GB .* and 0\.0 GB are free") as refused:
-        finetune.finetune(asked(batch_size=64), heard.tell)
+        job.finetune(asked(batch_size=64), heard.tell)
     assert refused.value.retryable
     assert heard.rows == []
 
 
 def test_memory_plan_scales_with_batch_and_has_16_bytes_per_weight(asked, tiny_models):
     small, large = (
-        finetune.plan(asked(batch_size=size), ProgressReporter())["parts"] for size in (4, 8)
+        job.plan(asked(batch_size=size), ProgressReporter())["parts"] for size in (4, 8)
     )
     assert large["activations"] == 2 * small["activations"]
-    parameters = pretrained.resolve(str(tiny_models / "tiny-gpt2"), ProgressReporter()).parameters
+    parameters = resolve(str(tiny_models / "tiny-gpt2"), ProgressReporter()).parameters
     assert sum(value for name, value in small.items() if name != "activations") == 16 * parameters
 
 
@@ -290,7 +294,7 @@ def test_memory_plan_scales_with_batch_and_has_16_bytes_per_weight(asked, tiny_m
     ],
 )
 def test_a_full_disk_is_said_and_nothing_half_written_stays(asked, root, monkeypatch, error):
-    finetune.finetune(asked(), ProgressReporter())
+    job.finetune(asked(), ProgressReporter())
     folder = root / "compared" / "tiny-gpt2-reverse-3-4"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -301,16 +305,16 @@ def test_a_full_disk_is_said_and_nothing_half_written_stays(asked, root, monkeyp
     with pytest.raises(
         JobError, match=r"could not be saved \(No space left on device.*Free some space"
     ):
-        finetune.finetune(asked(steps=3), ProgressReporter())
+        job.finetune(asked(steps=3), ProgressReporter())
     assert os.listdir(root / "compared") == [folder.name]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_a_disk_that_is_full_already_refuses_before_training(asked, monkeypatch):
-    monkeypatch.setattr(finetune.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    monkeypatch.setattr(job.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     heard = Heard()
     with pytest.raises(JobError, match="are free on this disk"):
-        finetune.finetune(asked(), heard.tell)
+        job.finetune(asked(), heard.tell)
     assert heard.rows == []
 
 
@@ -335,12 +339,12 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(asked, wrong, sentence):
 
 def test_too_large_a_learning_rate_is_said_and_nothing_is_saved(asked, root, monkeypatch):
     monkeypatch.setattr(
-        pretrained_families.PretrainedCausalFamily,
+        families.PretrainedCausalFamily,
         "_loss",
         lambda *_: torch.tensor(float("nan"), requires_grad=True),
     )
     with pytest.raises(JobError, match="try again with a learning rate below"):
-        finetune.finetune(asked(), ProgressReporter())
+        job.finetune(asked(), ProgressReporter())
     assert not (root / "compared").exists()
 
 
@@ -348,26 +352,24 @@ def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
     asked, root, monkeypatch, tiny_models
 ):
     monkeypatch.setattr(
-        pretrained,
-        "_cached_snapshot",
+        resolver,
+        "cached_snapshot",
         lambda name: tiny_models / "tiny-gpt2" if name == "tiny-gpt2" else None,
     )
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
-    monkeypatch.setattr(finetune, "SHARED_MAX_MODELS", 2)
+    monkeypatch.setattr(job, "SHARED_MAX_MODELS", 2)
     with pytest.raises(JobError, match="steps is 201; give a whole number from 1 to 200"):
-        finetune.finetune(asked(model="tiny-gpt2", steps=201), ProgressReporter())
+        job.finetune(asked(model="tiny-gpt2", steps=201), ProgressReporter())
     names = [
-        finetune.finetune(asked(model="tiny-gpt2", steps=1), ProgressReporter())["model"]
+        job.finetune(asked(model="tiny-gpt2", steps=1), ProgressReporter())["model"]
         for _ in range(3)
     ]
     assert len(set(names)) == 3
-    assert {pretrained.FINETUNED_PREFIX + name for name in os.listdir(root / "compared")} == set(
-        names[1:]
-    )
-    assert pretrained.resolve(names[2], ProgressReporter()).where == "directory"
+    assert {FINETUNED_PREFIX + name for name in os.listdir(root / "compared")} == set(names[1:])
+    assert resolve(names[2], ProgressReporter()).where == "directory"
     with pytest.raises(JobError):
-        pretrained.resolve(
-            str(root / "compared" / names[2].removeprefix(pretrained.FINETUNED_PREFIX)),
+        resolve(
+            str(root / "compared" / names[2].removeprefix(FINETUNED_PREFIX)),
             ProgressReporter(),
         )
 
@@ -392,7 +394,7 @@ def test_the_command_line_leaves_a_model_and_does_not_replace_it_unasked(asked, 
     told = json.loads(first.stdout.splitlines()[-1])
     assert told["model"] == str(out)
     assert told["steps"] == 2
-    assert pretrained.resolve(str(out), ProgressReporter()).parameters == told["parameters"]
+    assert resolve(str(out), ProgressReporter()).parameters == told["parameters"]
     again = run_command(*words)
     assert again.returncode == 2
     assert (
@@ -402,7 +404,7 @@ def test_the_command_line_leaves_a_model_and_does_not_replace_it_unasked(asked, 
 
 
 def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monkeypatch):
-    monkeypatch.setattr(finetune, "SHARED_MAX_MODELS", 3)
+    monkeypatch.setattr(job, "SHARED_MAX_MODELS", 3)
 
     def keep(name, owner, minutes):
         (tmp_path / name).mkdir()
@@ -410,7 +412,7 @@ def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monk
         os.utime(tmp_path / name, (time.time() - 60 * minutes,) * 2)
 
     def going(owner):
-        return [path.name for path in finetune.models_to_evict(tmp_path, owner)]
+        return [path.name for path in job.models_to_evict(tmp_path, owner)]
 
     keep("bens-old", "ben", 50)
     keep("adas-old", "ada", 40)

@@ -9,15 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .pretrained import newly_initialized_weights, open_pipeline, resolve
-from .process import JobError, ProgressReporter
+from playground.jobs.progress import JobError, ProgressReporter
+
+from .classification import classify_text
+from .pipelines import newly_initialized_weights, open_pipeline
 from .request_fields import choice_field, integer_field, number_field, text_field
+from .resolver import resolve
+from .tokens import eos_token_ids, max_input_tokens, token_info, tokenize, tokens
 
 MASK_PLACEHOLDER = "[MASK]"  # the mask in user input, whatever the model's own mask token is
 MAX_NEW_TOKENS = 200
 MAX_CANDIDATES = 50
 MAX_TEMPERATURE = 5.0  # maximum temperature
-UNTRAINED_NOTE = "untrained: randomly initialized"
 
 
 def run_inference(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
@@ -45,9 +48,6 @@ def run_inference(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     if task == "fill-mask":
         return result | fill_mask(pipe, text, top_k)
     return result | classify_text(pipe, text, newly_initialized_weights(task, resolved))
-
-
-# Fill-mask
 
 
 def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
@@ -100,9 +100,6 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
         ],
         "notes": notes if len(mask_positions) > 1 else [],
     }
-
-
-# Text generation
 
 
 @dataclass(frozen=True)
@@ -220,82 +217,3 @@ def sample(logits_V: Tensor, sampling: SamplingParams, generator: torch.Generato
     ordered_V, indices_V = (logits_V / sampling.temperature).softmax(-1).sort(descending=True)
     allowed_V = ordered_V * (ordered_V.cumsum(-1) - ordered_V < sampling.top_p)
     return int(indices_V[torch.multinomial(allowed_V, 1, generator=generator)])
-
-
-# Text classification
-
-
-def classify_text(pipe: Any, text: str, newly_initialized: list[str]) -> dict[str, Any]:
-    """Return a text's labels with their probabilities, the most probable first.
-
-    `trained` is false if the head is newly initialized.
-    """
-    ids = tokenize(pipe, text)
-    labels = [
-        {"label": each["label"], "probability": each["score"]} for each in pipe(text, top_k=None)
-    ]
-    notes = [
-        (
-            f"{UNTRAINED_NOTE}. This model has no classification head, so these weights were "
-            f"randomly initialized when it was loaded: {', '.join(newly_initialized[:4])}. Train a "
-            "head below; until then the label means nothing"
-        )
-    ]
-    return {
-        "tokens": tokens(pipe, ids),
-        "labels": labels,
-        "trained": not newly_initialized,
-        "notes": notes if newly_initialized else [],
-    }
-
-
-# Tokens
-
-
-def tokenize(pipe: Any, text: str) -> list[int]:
-    """Tokenize a text.
-
-    Raises:
-        JobError: if it has no tokens, or more than the model accepts.
-    """
-    ids: list[int] = pipe.tokenizer(text, verbose=False)["input_ids"]
-    if not ids:
-        raise JobError("the text has no tokens for this model; type some words")
-    if len(ids) > max_input_tokens(pipe):
-        raise JobError(
-            f"the text has {len(ids):,} tokens and this model accepts at most "
-            f"{max_input_tokens(pipe):,}; shorten it"
-        )
-    return ids
-
-
-def max_input_tokens(pipe: Any) -> int:
-    """Return the maximum number of tokens of a model's input."""
-    positions = getattr(pipe.model.config, "max_position_embeddings", None)
-    return min(int(positions or 10**9), int(pipe.tokenizer.model_max_length))
-
-
-def eos_token_ids(pipe: Any) -> set[int]:
-    """Return the ids of the tokens that end a text."""
-    settings = getattr(pipe.model, "generation_config", None)
-    configured = getattr(settings, "eos_token_id", None)
-    configured = pipe.tokenizer.eos_token_id if configured is None else configured
-    return {
-        int(each)
-        for each in (configured if isinstance(configured, list) else [configured])
-        if each is not None
-    }
-
-
-def token_info(pipe: Any, token: int) -> dict[str, Any]:
-    """Return a token's name in the vocabulary, its text and its id."""
-    name = pipe.tokenizer.convert_ids_to_tokens(token)
-    return {
-        "token": name if name is not None else f"(id {token})",
-        "word": pipe.tokenizer.decode([token]),
-        "id": token,
-    }
-
-
-def tokens(pipe: Any, ids: list[int]) -> list[dict[str, Any]]:
-    return [token_info(pipe, token) for token in ids]

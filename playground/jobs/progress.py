@@ -1,0 +1,113 @@
+"""Progress, cancellation and errors of a job in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from playground.errors import UserError
+from playground.models.config_fields import ConfigError
+
+log = logging.getLogger(__name__)
+PROGRESS_INTERVAL_S = 0.1  # seconds between two progress messages
+
+
+class JobCancelled(Exception):
+    """The job was cancelled."""
+
+
+class JobError(UserError):
+    """The request cannot be fulfilled."""
+
+
+class ProgressReporter:
+    """Reports the progress of a job, and checks whether it was cancelled.
+
+    Args:
+        send: called with "message", "share" or "row" and the content; from any thread.
+        cancelled: set to cancel the job.
+    """
+
+    def __init__(
+        self, send: Callable[..., None] = lambda *_: None, cancelled: threading.Event | None = None
+    ) -> None:
+        self._send = send
+        self.cancelled = cancelled or threading.Event()
+        self._reported_at = 0.0
+
+    def message(self, text: str) -> None:
+        """Report the current activity in one line."""
+        self.raise_if_cancelled()
+        self._send("message", text)
+
+    def progress(self, done: float, total: float, unit: str = "") -> None:
+        """Report the progress; messages in quick succession are dropped, except the last one."""
+        self.raise_if_cancelled()
+        now = time.monotonic()
+        if done >= total or now - self._reported_at >= PROGRESS_INTERVAL_S:
+            self._reported_at = now
+            self._send("share", done, total, unit)
+
+    def row(self, row: dict[str, Any]) -> None:
+        """Report a partial result, which the page displays at once."""
+        self.raise_if_cancelled()
+        self._send("row", to_json_safe(row))
+
+    def raise_if_cancelled(self) -> None:
+        """Raise `JobCancelled` if the job is cancelled.
+
+        Call it between examples, and every 0.2 s in a loop.
+        """
+        if self.cancelled.is_set():
+            raise JobCancelled
+
+
+def to_json_safe(value: Any) -> Any:
+    """Convert a value to plain JSON values; numbers that are not finite become None.
+
+    Raises:
+        TypeError: for a type that JSON cannot represent.
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): to_json_safe(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json_safe(each) for each in value]
+    json.dumps(value)
+    return value
+
+
+def to_job_error(error: Exception, model: str = "") -> JobError:
+    """Convert any exception to an error message that names the model."""
+    where = f"{model}: " if model else ""
+    if isinstance(error, JobError):
+        return error
+    if (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "not enough memory" in str(error)
+    ):
+        return JobError(
+            f"{where}there is not enough memory now; choose a smaller model, or end a run first",
+            retryable=True,
+        )
+    if isinstance(error, UserError | ConfigError):
+        return JobError(f"{where}{error}", retryable=getattr(error, "retryable", False))
+    if isinstance(error, OSError) and error.strerror:
+        return JobError(
+            f"{where}the system reported an error: {error.strerror}; free disk space and try again",
+            retryable=True,
+        )
+    # %r: a name comes from a browser, and a line break in it must not forge a line of the log.
+    log.error("Unexpected error in a comparison job (%r)", model, exc_info=error)
+    return JobError(
+        f"{where}an unexpected error occurred ({type(error).__name__}: {str(error)[:160]}); try "
+        "again, and report it if it persists",
+        retryable=True,
+    )

@@ -1,0 +1,168 @@
+"""The cache of the Hub's models on this machine: look-up, disk space and eviction."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from playground.common.atomic_write import clean_up_stale, remove_dir
+from playground.common.env import env_bytes
+from playground.jobs.progress import JobError
+
+from .model_files import (
+    TOKENIZER_FILES,
+    format_mb,
+    weight_files,
+)
+from .model_names import (
+    CANONICAL_NAMES,
+    NAME_PATTERN,
+)
+from .pipelines import loaded_folders
+
+MIN_FREE_DISK_BYTES = 100_000_000  # bytes that stay free after a download
+SHARED_MIN_FREE_DISK_BYTES = 3_000_000_000  # the same on a shared instance
+# seconds for which a resolved model is not evicted, because a job may be about to load it
+IN_USE_TTL_S = 120.0
+
+
+def cache_dir() -> Path:
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
+
+
+def cached_snapshot(name: str) -> Path | None:
+    """Return the newest complete snapshot of a model in the Hub's cache."""
+    return _newest_snapshot(cache_dir() / _cache_folder_name(name)) or _preloaded(name)
+
+
+def _preloaded(name: str) -> Path | None:
+    """Return the snapshot of a model that a Space was built with, in the Hub's default cache.
+
+    See `preload_from_hub` in README.md.
+    """
+    if "SPACE_ID" not in os.environ:
+        return None
+    cache = Path.home() / ".cache" / "huggingface" / "hub"
+    return _newest_snapshot(cache / _cache_folder_name(CANONICAL_NAMES.get(name, name)))
+
+
+def _cache_folder_name(name: str) -> str:
+    return "models--" + name.replace("/", "--")
+
+
+def _newest_snapshot(repo_folder: Path) -> Path | None:
+    try:
+        main = (repo_folder / "refs" / "main").read_text().strip()
+    except OSError:
+        main = ""
+    for folder in sorted(
+        (repo_folder / "snapshots").glob("*"),
+        key=lambda path: (path.name == main, path.stat().st_mtime),
+        reverse=True,
+    ):
+        if (
+            (folder / "config.json").is_file()
+            and any((folder / each).is_file() for each in TOKENIZER_FILES)
+            and weight_files(folder)
+        ):
+            return folder
+    return None
+
+
+def list_cached_names() -> list[str]:
+    """Return the models in the Hub's cache that can be used without a network."""
+    names = [
+        path.name.removeprefix("models--").replace("--", "/")
+        for path in sorted(cache_dir().glob("models--*"))
+    ]
+    return [name for name in names if NAME_PATTERN.fullmatch(name) and cached_snapshot(name)]
+
+
+def describe_cache() -> str:
+    names = list_cached_names()
+    return (
+        f". Already on this machine: {', '.join(names[:8])}"
+        if names
+        else ". No model is on this machine yet"
+    )
+
+
+def cache_limit_bytes() -> int | None:
+    """Return the maximum bytes of the model cache.
+
+    None if the cache is not the playground's own; then nothing is evicted from it.
+    """
+    own = os.environ.get("PLAYGROUND_MODELS")
+    if not own or Path(own).absolute() != cache_dir().absolute():
+        return None
+    return env_bytes("MODEL_CACHE_MB")
+
+
+def mark_as_used(home: Path) -> None:
+    """Record that a model of the playground's own cache is used now."""
+    if cache_limit_bytes() is not None:
+        with suppress(OSError):
+            os.utime(home)
+
+
+def ensure_disk_space(name: str, size: int) -> None:
+    """Check the disk and the cache limit before a download, after evicting what can be evicted."""
+    limit = cache_limit_bytes()
+    if limit is not None:
+        _evict(name, size, limit)
+    free = _free_disk()
+    if size + (MIN_FREE_DISK_BYTES if limit is None else SHARED_MIN_FREE_DISK_BYTES) > free:
+        raise JobError(
+            f"{name} takes {format_mb(size)} and {format_mb(free)} are free on this disk; free "
+            "some space, or choose a smaller model",
+            retryable=True,
+        )
+
+
+def _free_disk() -> int:
+    """Return the free bytes on the disk of the cache."""
+    home = cache_dir()
+    while not home.exists() and home != home.parent:
+        home = home.parent
+    return shutil.disk_usage(home).free
+
+
+def _size(home: Path) -> int:
+    """Return the bytes of a model in the cache; snapshots are links, so each file counts once."""
+    return sum(
+        path.stat().st_size for path in home.rglob("*") if path.is_file() and not path.is_symlink()
+    )
+
+
+def _evict(name: str, size: int, limit: int) -> None:
+    """Evict the least recently used models from the playground's own cache for `size` bytes.
+
+    Models in memory stay.
+
+    Raises:
+        JobError: if evicting all other models does not free enough.
+    """
+    home = cache_dir()
+    clean_up_stale(home, older_than=0)
+    in_memory = {folder.parent.parent for folder in loaded_folders()}
+    used = {path: path.stat().st_mtime for path in home.glob("models--*")}
+    bytes_of = {path: _size(path) for path in used}
+    own = home / ("models--" + name.replace("/", "--"))  # rest of an interrupted download
+    held = sum(bytes_of.values()) - bytes_of.pop(own, 0)
+    for oldest in sorted(bytes_of, key=lambda path: used[path]):
+        if held + size <= limit and size + SHARED_MIN_FREE_DISK_BYTES <= _free_disk():
+            return
+        if oldest not in in_memory and time.time() - used[oldest] > IN_USE_TTL_S:
+            remove_dir(oldest)
+            held -= bytes_of[oldest]
+    if held + size > limit:
+        raise JobError(
+            f"{name} takes {format_mb(size)}, and of the {format_mb(limit)} of the model cache "
+            f"{format_mb(held)} are in use; choose a cached model, or try again in a few minutes",
+            retryable=size <= limit,
+        )

@@ -1,0 +1,267 @@
+"""Check the files of a pretrained model before transformers reads them.
+
+Only safetensors weights and the code of transformers itself are accepted. Counts in a config and
+in the header of a weight file are bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from playground.common.env import env_bytes
+from playground.jobs.progress import JobError
+
+from .model_names import (
+    METADATA_FILE,
+)
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "tokenizer.model",
+    "sentencepiece.bpe.model",
+)
+WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
+SHARD_PATTERN = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
+MAX_HEADER_BYTES = 20_000_000  # bytes of a safetensors file's header
+MAX_JSON_BYTES = 2_000_000  # bytes of a config, and of an index of weight files
+MAX_DIMENSIONS = 8
+MAX_COUNT = 1_000_000  # layers, heads, labels, positions
+MAX_LAYERS = 200
+CAUSAL, MASKED = "causal", "masked"
+KIND_OF_TYPE = {
+    "gpt2": CAUSAL,
+    "gpt_neo": CAUSAL,
+    "gpt_neox": CAUSAL,
+    "opt": CAUSAL,
+    "bloom": CAUSAL,
+    "llama": CAUSAL,
+    "qwen2": CAUSAL,
+    "bert": MASKED,
+    "roberta": MASKED,
+    "distilbert": MASKED,
+    "albert": MASKED,
+    "electra": MASKED,
+    "deberta-v2": MASKED,
+}
+
+
+@dataclass(frozen=True)
+class ResolvedModel:
+    """A model whose files are on this machine.
+
+    parameters  numbers in its weights file; stored buffers count, too
+    bytes       size of the weights
+    commit      of the Hub's repository; empty for a folder
+    where       "directory", "cache" or "downloaded"
+    """
+
+    name: str
+    folder: str
+    parameters: int
+    bytes: int
+    commit: str
+    where: str
+
+
+def max_model_bytes() -> int:
+    """Return the maximum size of a model in bytes."""
+    return env_bytes("MAX_MODEL_MB")
+
+
+def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
+    """Read a model's config.json.
+
+    Raises:
+        JobError: if it is missing, too large, not a JSON object, or has implausibly large counts.
+    """
+    path = Path(folder) / "config.json"
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise ValueError
+        config = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(config, dict):
+            raise ValueError
+        limit_layer_counts(config, name or str(folder))
+        return config
+    except JobError:
+        raise
+    except FileNotFoundError:
+        raise JobError(
+            f"{name or folder} contains no config.json, so it is not a model of transformers; "
+            "choose another"
+        ) from None
+    except (OSError, ValueError, RecursionError, OverflowError):
+        raise JobError(
+            f"{name or folder}: its config.json cannot be read; choose another model, or "
+            "download it again"
+        ) from None
+
+
+def _layer_counts(types: object) -> dict[str, Any]:
+    """Convert GPT-Neo's [[[kind, ...], count], ...] to counts of layers."""
+    pairs = types if isinstance(types, list) else []
+    return {
+        f"attention_types[{at}]_layers": pair[1]
+        for at, pair in enumerate(pairs)
+        if isinstance(pair, list) and len(pair) > 1
+    }
+
+
+def limit_layer_counts(config: object, name: str) -> None:
+    """Reject counts for which transformers would build huge lists while it reads a config.
+
+    It makes a name for each label or layer, so a few bytes of a config can exhaust the memory.
+
+    Raises:
+        JobError: with the name of the setting.
+    """
+    for key, value in (
+        config.items()
+        if isinstance(config, dict)
+        else enumerate(config)
+        if isinstance(config, list)
+        else ()
+    ):
+        if key in ("label2id", "id2label"):  # free-form names, and ids that count nothing
+            continue
+        if isinstance(value, (dict, list)):
+            limit_layer_counts(_layer_counts(value) if key == "attention_types" else value, name)
+            continue
+        maximum = MAX_LAYERS if re.fullmatch(r".*layers?|depths?", str(key)) else MAX_COUNT
+        if (
+            isinstance(value, (int, float))
+            and value > maximum
+            and re.match(r"(num|n)_|.*(layers?|labels|depths?)$", str(key))
+        ):
+            raise JobError(
+                f"{name}: its config.json sets {key} to {value:.3g}; the maximum is {maximum:,}; "
+                "choose another model"
+            )
+
+
+def kind_of(config: dict[str, Any]) -> str:
+    """Return "causal" or "masked" for such a language model, or "" if it is unknown."""
+    built = config.get("architectures")
+    names = [each for each in built if isinstance(each, str)] if isinstance(built, list) else []
+    if any(each.endswith("ForMaskedLM") or each == "BertForPreTraining" for each in names):
+        return MASKED
+    if any(each.endswith(("LMHeadModel", "ForCausalLM")) for each in names):
+        return CAUSAL
+    return KIND_OF_TYPE.get(str(config.get("model_type")), "")
+
+
+def inspect_folder(name: str, folder: Path, commit: str, where: str) -> ResolvedModel:
+    """Validate a model's folder: a config, a tokenizer, and weights of an accepted size."""
+    config = read_config(folder, name)
+    weights = weight_files(folder)
+    if not weights:
+        raise JobError(
+            f"{name} contains no {WEIGHTS_FILE}; only weights in the safetensors format are "
+            "supported; choose a model with those"
+        )
+    if "auto_map" in config and str(config.get("model_type")) not in KIND_OF_TYPE:
+        raise JobError(
+            f"{name} needs its own code, which is not run here; choose a model that "
+            "transformers supports"
+        )
+    size = sum(path.stat().st_size for path in weights)
+    ensure_size_allowed(name, size)
+    return ResolvedModel(
+        name,
+        str(folder),
+        sum(_parameter_count(path, name) for path in weights),
+        size,
+        commit,
+        where,
+    )
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the weight files of a model if all of them exist."""
+    if (folder / WEIGHTS_FILE).is_file():
+        return [folder / WEIGHTS_FILE]
+    try:
+        if (folder / INDEX_FILE).stat().st_size > MAX_JSON_BYTES:
+            return []
+        named = set(
+            json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))["weight_map"].values()
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
+    shards = [folder / each for each in sorted(map(str, named)) if SHARD_PATTERN.fullmatch(each)]
+    return (
+        shards
+        if shards and len(shards) == len(named) and all(each.is_file() for each in shards)
+        else []
+    )
+
+
+def _parameter_count(path: Path, name: str) -> int:
+    """Return how many numbers a safetensors file declares in its header."""
+    try:
+        with open(path, "rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > min(MAX_HEADER_BYTES, path.stat().st_size):
+                raise ValueError
+            header = json.loads(file.read(length))
+        shapes = [entry["shape"] for key, entry in header.items() if key != "__metadata__"]
+        for shape in shapes:  # the product of a million large numbers would take hours
+            if len(shape) > MAX_DIMENSIONS or any(
+                type(n) is not int or not 0 <= n < 2**40 for n in shape
+            ):
+                raise ValueError
+        return sum(map(math.prod, shapes))
+    except (
+        OSError,
+        struct.error,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        OverflowError,
+    ):
+        raise JobError(
+            f"{name}: {path.name} is not a complete safetensors file; download it again or "
+            "choose another model"
+        ) from None
+
+
+def ensure_size_allowed(name: str, size: int) -> None:
+    if size > max_model_bytes():
+        raise JobError(
+            f"{name} has {format_mb(size)} of weights, more than the maximum of "
+            f"{format_mb(max_model_bytes())}; choose a smaller model"
+        )
+
+
+def format_mb(size: float) -> str:
+    return f"{size / 1e6:,.0f} MB" if size >= 1e6 else f"{size / 1e6:.1f} MB"
+
+
+def is_finetuned(resolved: ResolvedModel) -> bool:
+    """Return whether a model was fine-tuned here."""
+    return resolved.where == "directory" and (Path(resolved.folder) / METADATA_FILE).is_file()
+
+
+def training_data_note(resolved: ResolvedModel) -> str:
+    """Describe the training data of a model, as far as it is known."""
+    if resolved.where != "directory":
+        return "pretrained, never trained on this task"
+    try:
+        metadata = json.loads((Path(resolved.folder) / METADATA_FILE).read_text(encoding="utf-8"))
+        return (
+            f"fine-tuned: {int(metadata['steps'])} steps on {str(metadata['task'])[:40]}, from "
+            f"{str(metadata['from'])[:100]}"
+        )
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return "a folder; its training data is unknown"

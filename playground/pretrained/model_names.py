@@ -1,0 +1,66 @@
+"""Names of pretrained models: on the Hub, in a local folder, or fine-tuned here."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from playground.common.storage import checkpoints_root
+from playground.jobs.progress import JobError
+
+DEFAULT_MODELS = ("gpt2", "bert-base-uncased")
+# the oldest models have no owner
+NAME_PATTERN = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,95}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+FINETUNED_PREFIX = "tuned:"  # prefix of the models that were fine-tuned here
+# in a folder written by fine-tuning: {"from": name, "task": name, "steps": n}
+METADATA_FILE = "fine-tuned.json"
+CANONICAL_NAMES = {
+    "bert-base-uncased": "google-bert/bert-base-uncased",
+    "gpt2": "openai-community/gpt2",
+}
+
+
+def local_paths_allowed() -> bool:
+    """Return whether local folders may be used as models, which a shared instance forbids."""
+    return os.environ.get("PLAYGROUND_LOCAL_MODELS", "1") == "1" and "SPACE_ID" not in os.environ
+
+
+def finetuned_dir() -> Path:
+    """Return the folder of the models that were fine-tuned here."""
+    return checkpoints_root() / "compared"
+
+
+def local_folder(name: str) -> Path | None:
+    """Return the local folder of a model name, or None.
+
+    It is a model that was fine-tuned here or, if those are allowed, any other folder.
+    """
+    if (
+        name.startswith(FINETUNED_PREFIX)
+        and NAME_PATTERN.fullmatch(own := name.removeprefix(FINETUNED_PREFIX))
+        and "/" not in own
+    ):
+        return folder if (folder := finetuned_dir() / own).is_dir() else None
+    path = os.path.expanduser(name)
+    return Path(path) if local_paths_allowed() and name and os.path.isdir(path) else None
+
+
+def validate_name(name: object) -> str:
+    """Return the name of a model, stripped.
+
+    Raises:
+        JobError: if it is neither the name of a model on the Hub nor a folder that is allowed.
+    """
+    text = name.strip() if isinstance(name, str) else ""
+    if local_folder(text):
+        return text
+    if text.startswith(FINETUNED_PREFIX):
+        raise JobError(f"{text[:120]!r} is not on this machine; fine-tune the model again")
+    if not NAME_PATTERN.fullmatch(text) or "--" in text or ".." in text or text.endswith(".git"):
+        folder = ", or a folder that contains one" if local_paths_allowed() else ""
+        raise JobError(
+            f"{str(name)[:120]!r} is not the name of a model; give one of the Hub, such as gpt2 "
+            f"or user/name{folder}"
+        )
+    return text

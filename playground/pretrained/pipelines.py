@@ -1,0 +1,240 @@
+"""Load pipelines of transformers, and cache them while there is memory."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from playground.jobs.progress import JobCancelled, JobError, ProgressReporter, to_job_error
+from playground.runs.memory import free_memory
+
+from .model_files import (
+    MAX_LAYERS,
+    ResolvedModel,
+    kind_of,
+    read_config,
+)
+
+log = logging.getLogger(__name__)
+MEMORY_HEADROOM_BYTES = 300_000_000  # bytes besides the weights, for a forward pass
+AUTO_CLASS_BY_TASK = {  # pipeline: the class of transformers that loads its model
+    "text-generation": "AutoModelForCausalLM",
+    "fill-mask": "AutoModelForMaskedLM",
+    "text-classification": "AutoModelForSequenceClassification",
+    "feature-extraction": "AutoModel",
+}
+PIPELINE_BY_KIND = {"causal": "text-generation", "masked": "fill-mask"}
+
+
+@dataclass(frozen=True)
+class LoadedPipeline:
+    """A loaded pipeline, its newly initialized weights, and the growth of the process in bytes."""
+
+    pipe: Any
+    newly_initialized: list[str]
+    memory_delta: int
+
+
+_lock = threading.Lock()  # one load at a time
+# by pipeline and folder; the least recently used one first
+_loaded: OrderedDict[tuple[str, str], LoadedPipeline] = OrderedDict()
+
+
+def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter) -> Any:
+    """Load the pipeline of a model once, and cache it while there is memory.
+
+    Attention is the eager implementation, which returns its weights. Numbers are float32. The
+    model is in evaluation mode.
+
+    Raises:
+        JobError: if it does not fit, is invalid, or is not a model of this kind.
+    """
+    if task not in AUTO_CLASS_BY_TASK:
+        raise JobError(
+            f"{task[:40]!r} is not a supported pipeline; choose one of "
+            f"{', '.join(AUTO_CLASS_BY_TASK)}"
+        )
+    import torch
+
+    from playground.common.devices import usable_cores
+
+    torch.set_num_threads(max(1, usable_cores() // 2))  # the other half is for training
+    key = (task, resolved.folder)
+    while not _lock.acquire(timeout=0.1):
+        progress.raise_if_cancelled()
+    try:
+        if key not in _loaded:
+            _evict_until_fits(resolved)
+            progress.message(f"Loading {resolved.name}")
+            memory_before = memory_used()
+            try:
+                pipe, newly_initialized = _load(task, resolved)
+                _loaded[key] = LoadedPipeline(
+                    pipe, newly_initialized, memory_used() - memory_before
+                )
+            except (JobError, JobCancelled):
+                raise
+            except Exception as error:
+                raise _load_error(error, resolved.name, task) from error
+        _loaded.move_to_end(key)
+        return _loaded[key].pipe
+    finally:
+        _lock.release()
+
+
+def load_and_detect_kind(resolved: ResolvedModel, progress: ProgressReporter) -> tuple[Any, str]:
+    """Load a model as a pipeline, and return whether it is causal or masked.
+
+    If its config does not determine the kind, the class that loads decides.
+
+    Raises:
+        JobError: if it loads as neither.
+    """
+    detected_kind = kind_of(read_config(resolved.folder, resolved.name))
+    if detected_kind:
+        return open_pipeline(PIPELINE_BY_KIND[detected_kind], resolved, progress), detected_kind
+    for kind, task in PIPELINE_BY_KIND.items():
+        try:
+            return open_pipeline(task, resolved, progress), kind
+        except JobError as error:
+            if error.retryable:
+                raise
+    raise JobError(
+        f"{resolved.name} is neither a causal nor a masked language model, so it cannot be "
+        "evaluated; choose a model such as gpt2"
+    )
+
+
+def newly_initialized_weights(task: str, resolved: ResolvedModel) -> list[str]:
+    """Return the names of a loaded model's newly initialized weights."""
+    loaded = _loaded.get((task, resolved.folder))
+    return list(loaded.newly_initialized) if loaded else []
+
+
+def memory_delta(task: str, resolved: ResolvedModel) -> int:
+    """Return by how many bytes this process grew when a model was loaded."""
+    loaded = _loaded.get((task, resolved.folder))
+    return loaded.memory_delta if loaded else 0
+
+
+def memory_used() -> int:
+    """Return the resident memory of this process in bytes."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def loaded_folders() -> set[Path]:
+    """Return the folders of the models in memory."""
+    with _lock:
+        return {Path(folder) for _, folder in _loaded}
+
+
+def unload(name_or_folder: str = "") -> None:
+    """Unload one model, or all of them, to free their memory."""
+    with _lock:
+        for key in [key for key in _loaded if not name_or_folder or key[1] == name_or_folder]:
+            _unload(key)
+
+
+def _unload(key: tuple[str, str]) -> None:
+    import gc
+
+    del _loaded[key]
+    gc.collect()
+
+
+def _evict_until_fits(resolved: ResolvedModel) -> None:
+    """Unload models until this one fits. The caller holds the lock."""
+    needed = 4 * resolved.parameters + MEMORY_HEADROOM_BYTES
+    while needed > 0.9 * free_memory() and _loaded:
+        _unload(next(iter(_loaded)))
+    if needed > 0.9 * free_memory():
+        free = f"{free_memory() / 1e9:.1f} GB are free"
+        raise JobError(
+            f"{resolved.name} needs about {needed / 1e9:.1f} GB and {free}; choose a smaller "
+            "model, or end a run",
+            retryable=True,
+        )
+
+
+def device() -> str:
+    """Return the device of the pretrained models."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _load(task: str, resolved: ResolvedModel) -> tuple[Any, list[str]]:
+    """Load a pipeline; return it and the names of the newly initialized weights."""
+    import torch
+    import transformers
+    from transformers import AutoConfig, AutoTokenizer, pipeline
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    config = AutoConfig.from_pretrained(resolved.folder, trust_remote_code=False)
+    auto = getattr(transformers, AUTO_CLASS_BY_TASK[task])
+    _validate_config(auto, config, resolved)
+    model, loading_info = auto.from_pretrained(
+        resolved.folder,
+        config=config,
+        dtype=torch.float32,
+        use_safetensors=True,
+        trust_remote_code=False,
+        attn_implementation="eager",
+        output_loading_info=True,
+    )
+    missing = sorted(loading_info["missing_keys"])
+    if missing and task in ("fill-mask", "text-generation"):
+        raise JobError(
+            f"{resolved.name} lacks {missing[0]}{' and others' if len(missing) > 1 else ''}, which "
+            f"{task} needs, so its predictions would be random; choose a model that was trained "
+            "for it"
+        )
+    if not all(bool(torch.isfinite(weight).all()) for weight in model.parameters()):
+        raise JobError(
+            f"{resolved.name} has weights that are not finite; download it again, or choose "
+            "another model"
+        )
+    tokenizer = AutoTokenizer.from_pretrained(resolved.folder, trust_remote_code=False)
+    loaded = pipeline(  # type: ignore[call-overload]
+        task, model=model.eval(), tokenizer=tokenizer, device=device()
+    )
+    return loaded, missing
+
+
+def _validate_config(auto: Any, config: Any, resolved: ResolvedModel) -> None:
+    """Reject sizes that contradict the weights, for which transformers would allocate memory."""
+    import torch
+
+    layers = [getattr(config, field, 0) for field in ("num_hidden_layers", "n_layer", "num_layers")]
+    if any(isinstance(each, int) and not 0 <= each <= MAX_LAYERS for each in layers):
+        raise JobError(
+            f"{resolved.name}: its config.json has {max(layers, key=abs)} layers; choose another "
+            "model"
+        )
+    with torch.device("meta"):
+        n_parameters = sum(
+            each.numel() for each in auto.from_config(config, trust_remote_code=False).parameters()
+        )
+    if n_parameters > 1.5 * resolved.parameters + 10_000_000:
+        raise JobError(
+            f"{resolved.name}: its config.json describes {n_parameters:,} parameters and its "
+            f"weights contain {resolved.parameters:,}; choose another model"
+        )
+
+
+def _load_error(error: Exception, name: str, task: str) -> JobError:
+    if isinstance(error, MemoryError) or "memory" in str(error).lower():
+        return to_job_error(MemoryError(), name)
+    log.warning("The model %r cannot be loaded for %s", name, task, exc_info=error)
+    first_line = str(error).strip().split("\n")[0][:160]
+    return JobError(
+        f"{name} cannot be loaded for {task} ({type(error).__name__}: {first_line}); choose "
+        "another model"
+    )

@@ -1,0 +1,56 @@
+"""Tokens of a text by the tokenizer of a pretrained model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playground.jobs.progress import JobError
+
+
+def tokenize(pipe: Any, text: str) -> list[int]:
+    """Tokenize a text.
+
+    Raises:
+        JobError: if it has no tokens, or more than the model accepts.
+    """
+    ids: list[int] = pipe.tokenizer(text, verbose=False)["input_ids"]
+    if not ids:
+        raise JobError("the text has no tokens for this model; type some words")
+    if len(ids) > max_input_tokens(pipe):
+        raise JobError(
+            f"the text has {len(ids):,} tokens and this model accepts at most "
+            f"{max_input_tokens(pipe):,}; shorten it"
+        )
+    return ids
+
+
+def max_input_tokens(pipe: Any) -> int:
+    """Return the maximum number of tokens of a model's input."""
+    positions = getattr(pipe.model.config, "max_position_embeddings", None)
+    return min(int(positions or 10**9), int(pipe.tokenizer.model_max_length))
+
+
+def eos_token_ids(pipe: Any) -> set[int]:
+    """Return the ids of the tokens that end a text."""
+    settings = getattr(pipe.model, "generation_config", None)
+    configured = getattr(settings, "eos_token_id", None)
+    configured = pipe.tokenizer.eos_token_id if configured is None else configured
+    return {
+        int(each)
+        for each in (configured if isinstance(configured, list) else [configured])
+        if each is not None
+    }
+
+
+def token_info(pipe: Any, token: int) -> dict[str, Any]:
+    """Return a token's name in the vocabulary, its text and its id."""
+    name = pipe.tokenizer.convert_ids_to_tokens(token)
+    return {
+        "token": name if name is not None else f"(id {token})",
+        "word": pipe.tokenizer.decode([token]),
+        "id": token,
+    }
+
+
+def tokens(pipe: Any, ids: list[int]) -> list[dict[str, Any]]:
+    return [token_info(pipe, token) for token in ids]

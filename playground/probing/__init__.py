@@ -1,0 +1,1 @@
+"""Attention, word vectors and tokenizers of pretrained models."""
