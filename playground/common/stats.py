@@ -1,4 +1,4 @@
-"""Fractions as text, and intervals, medians and tests for few numbers.
+"""Intervals, medians and tests for few numbers.
 
 This file imports only the standard library.
 """
@@ -36,17 +36,6 @@ def floor_to(fraction: float, digits: int) -> float:
     """
     scale = 10**digits
     return math.floor(fraction * scale + 1e-9 * scale) / scale
-
-
-def format_percent(fraction: float) -> str:
-    """Format a fraction in percent with one decimal, rounded down.
-
-    Only a complete fraction is 100 %, and only an empty one is 0 %.
-    """
-    rounded = floor_to(fraction, 3)
-    if rounded == 1:
-        return "100 %"
-    return f"{100 * rounded:.1f} %" if rounded else "< 0.1 %" if fraction > 1e-9 else "0 %"
 
 
 def quantile(values: Sequence[float], fraction: float) -> float:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from playground.common.stats import format_percent
+from playground.common.format import format_percent
 
 RESULT_COLUMNS = (
     "model",

@@ -22,7 +22,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 
-from playground.common.stats import floor_to, format_percent
+from playground.common.format import format_percent
+from playground.common.stats import floor_to
 
 from .training import (
     ACCENT,

@@ -14,7 +14,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from playground.common import stats
+from playground.common.format import format_percent
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
 from playground.runs.weight_history import read_lines
 from playground.tasks import EOS, PAD
@@ -64,8 +64,8 @@ class TrainedRun:
 
 
 def percent(share: float) -> str:
-    """Format a fraction with `statistics.percent` and a non-breaking space."""
-    return stats.format_percent(share).replace(" ", "\u00a0")
+    """Format a fraction in percent with a non-breaking space."""
+    return format_percent(share).replace(" ", "\u00a0")
 
 
 def exact_match_curves(runs: list[TrainedRun]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from playground.common.stats import format_percent
+from playground.common.format import format_percent
 from playground.inspection.ablation import METHODS, NUM_SEQUENCES, Ablation, AblationEffect
 from playground.inspection.hooks import (
     Component,

@@ -10,7 +10,6 @@ from playground.common.stats import (
     censored_summary,
     five_number_summary,
     floor_to,
-    format_percent,
     min_p_value,
     quantile,
     ranges_disjoint,
@@ -116,22 +115,6 @@ def test_the_rank_test_agrees_with_published_values():
     assert rank_test([1], [2]) == min_p_value(1, 1) == 1.0
     with pytest.raises(ValueError, match="empty"):
         rank_test([], [1])
-
-
-@pytest.mark.parametrize(
-    ("share", "message"),
-    [
-        (1, "100 %"),
-        (1 - 1e-12, "100 %"),
-        (0.99996, "99.9 %"),
-        (0.29, "29.0 %"),
-        (0.001, "0.1 %"),
-        (0.0009, "< 0.1 %"),
-        (0, "0 %"),
-    ],
-)
-def test_a_share_that_falls_short_of_all_is_not_called_all(share, message):
-    assert format_percent(share) == message
 
 
 def test_a_share_is_rounded_down():
