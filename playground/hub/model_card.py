@@ -37,7 +37,7 @@ from playground.training.config import RunConfig, TaskConfig, field_named
 from playground.training.setting_changes import RESULT_NEUTRAL_SETTINGS, config_at_step
 from playground.training.trainer import FINAL_EVAL_SIZE
 
-from .client import HubError, ensure_repo, ensure_revision
+from .errors import HubError, ensure_repo, ensure_revision
 from .formats import CAUSAL, MASKED, PackageFormat, code_lines, package_format
 from .repo_ids import LICENSES, TAG
 

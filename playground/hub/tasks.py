@@ -92,7 +92,9 @@ def main(connection: Connection, task: HubTask, scratch: str) -> None:
     os.environ.update(QUIET_ENV | ({"HF_ENDPOINT": task.endpoint} if task.endpoint else {}))
     from playground.checkpoints.manifest import CheckpointError
 
-    from .client import Hub, HubError, configure_process
+    from .client import Hub
+    from .errors import HubError
+    from .transport import configure_process
 
     try:
         configure_process()
@@ -167,7 +169,7 @@ class HubTaskRunner:
     # Inspecting and downloading
 
     def repo_info(self) -> dict[str, Any]:
-        from .client import HubError
+        from .errors import HubError
 
         self.connect()
         repo, manifest, card = self._inspect_repo()
@@ -185,7 +187,7 @@ class HubTaskRunner:
         """
         from playground.checkpoints.manifest import read_manifest
 
-        from .client import HubError, NotFoundError
+        from .errors import HubError, NotFoundError
         from .repo_ids import MANIFEST
 
         repo = self.task.repo
@@ -244,8 +246,8 @@ class HubTaskRunner:
         self.report_loading()
         from playground.runs.run import task_label
 
-        from .client import format_bytes
         from .model_card import read_scores
+        from .transport import format_bytes
 
         model = manifest.config.model
         files = [
@@ -275,7 +277,7 @@ class HubTaskRunner:
         from playground.runs.inspector_process import Inspector
         from playground.runs.memory import ensure_memory_available
 
-        from .client import HubError
+        from .errors import HubError
         from .export import checkpoint_from_package
         from .repo_ids import MANIFEST
 
@@ -346,7 +348,7 @@ class HubTaskRunner:
         from playground.checkpoints.manifest import CheckpointError
         from playground.runs.export import export_checkpoint
 
-        from .client import HubError
+        from .errors import HubError
 
         destination = self.scratch / "checkpoint"
         try:
@@ -411,7 +413,7 @@ class HubTaskRunner:
         """
         from playground.checkpoints.manifest import read_manifest
 
-        from .client import ensure_branch, ensure_repo
+        from .errors import ensure_branch, ensure_repo
         from .formats import package_format
 
         ensure_repo(self.task.repo)
@@ -437,7 +439,7 @@ class HubTaskRunner:
 
     def ensure_can_write(self) -> None:
         """Raise HubError if the token cannot write to the repository's namespace."""
-        from .client import HubError
+        from .errors import HubError
 
         account = self.hub.account()
         namespace = self.task.repo.split("/")[0]
@@ -457,7 +459,8 @@ class HubTaskRunner:
         """Return the files that a push would send, without an account or the network."""
         from playground.checkpoints.manifest import read_manifest
 
-        from .client import ensure_branch, ensure_repo, new_plan
+        from .errors import ensure_branch, ensure_repo
+        from .plan import new_plan
 
         ensure_repo(self.task.repo)
         ensure_branch(self.task.revision)
@@ -485,7 +488,7 @@ class HubTaskRunner:
 
     def push(self) -> dict[str, Any]:
         """Publish the checkpoint."""
-        from .client import HubError
+        from .errors import HubError
 
         plans, manifest = self._push_plans()
         if (
@@ -514,7 +517,7 @@ class HubTaskRunner:
 
     def _space_plan(self) -> tuple[Path, Any]:
         """Write the files of a Space to a folder, and return it with the plan of the push."""
-        from .client import ensure_repo
+        from .errors import ensure_repo
         from .space import build_space
 
         ensure_repo(self.task.repo)

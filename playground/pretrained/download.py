@@ -42,7 +42,9 @@ def connect_to_hub() -> Any:
     """
     from huggingface_hub import constants
 
-    from playground.hub.client import Hub, HubError, configure_process
+    from playground.hub.client import Hub
+    from playground.hub.errors import HubError
+    from playground.hub.transport import configure_process
 
     configure_process()
     constants.DOWNLOAD_CHUNK_SIZE = CHUNK_BYTES
@@ -61,7 +63,7 @@ def connect_to_hub() -> Any:
 
 def fetch_model_info(hub: Any, name: str) -> dict[str, Any]:
     """Return a model's metadata: its commit, its files with their sizes, whether it is gated."""
-    from playground.hub.client import HubError
+    from playground.hub.errors import HubError
 
     try:
         info: dict[str, Any] = hub.raw_repo_info(name)

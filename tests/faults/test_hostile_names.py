@@ -20,7 +20,8 @@ from playground.datasets.hub_stream import stream_hub_columns
 from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import from_cli_argument, from_text
 from playground.datasets.storage import load_metadata, load_pairs, store
-from playground.hub.client import Hub, HubError
+from playground.hub.client import Hub
+from playground.hub.errors import HubError
 from playground.hub.repo_ids import is_repo, is_revision
 from playground.jobs.progress import JobError as NoModel
 from playground.pretrained.model_names import validate_name

@@ -19,16 +19,12 @@ from huggingface_hub.utils import disable_progress_bars, enable_progress_bars, l
 from huggingface_hub.utils._http import default_client_factory
 
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.hub import client as hub_client
-from playground.hub.client import (
-    CONNECT_TIMEOUT_S,
-    READ_TIMEOUT_S,
-    Hub,
-    HubError,
-    configure_process,
-)
+from playground.hub import transport
+from playground.hub.client import Hub
+from playground.hub.errors import HubError
 from playground.hub.publisher import cancel, check_timeouts, start_job
 from playground.hub.tasks import HubTask
+from playground.hub.transport import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, configure_process
 from playground.runs.export import CHECKPOINT_FILES
 from playground.training.trainer import Trainer
 from tests.support.app_server import wait_for
@@ -139,7 +135,7 @@ def prepared():
         patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         # and not 10 s, six times over; an errand of its own has those
         patch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 3)
-        patch.setattr(hub_client, "READ_TIMEOUT_S", HERE_WITHIN)
+        patch.setattr(transport, "READ_TIMEOUT_S", HERE_WITHIN)
         for name in ("NO_PROXY", "no_proxy"):
             patch.setenv(name, "127.0.0.1,localhost")
         # they are drawn by many threads, on a stream that pytest changes beneath them
@@ -466,7 +462,7 @@ def test_a_server_that_never_answers_is_given_up_after_one_wait(
     prepared, black_hole, tmp_path, monkeypatch
 ):
     assert READ_TIMEOUT_S <= 12
-    monkeypatch.setattr(hub_client, "READ_TIMEOUT_S", 2)
+    monkeypatch.setattr(transport, "READ_TIMEOUT_S", 2)
     (tmp_path / "README.md").write_text("# Digits")
 
     def visitor():

@@ -45,6 +45,10 @@ ONLY_IN = {
     | WITH_TRANSFORMERS - {"comparison/job_queue.py"},
     "huggingface_hub": {
         "hub/client.py",
+        "hub/errors.py",
+        "hub/plan.py",
+        "hub/transport.py",
+        "hub/upload.py",
         "hub/model_card.py",
         "hub/dataset_export.py",
         "datasets/hub_stream.py",

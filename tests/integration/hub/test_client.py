@@ -12,15 +12,10 @@ from huggingface_hub import constants, file_download, set_client_factory
 from huggingface_hub.utils import logging
 from huggingface_hub.utils._http import default_client_factory
 
-from playground.hub.client import (
-    MANIFEST,
-    TAG,
-    Hub,
-    HubError,
-    NotFoundError,
-    configure_process,
-    format_bytes,
-)
+from playground.hub.client import Hub
+from playground.hub.errors import HubError, NotFoundError
+from playground.hub.repo_ids import MANIFEST, TAG
+from playground.hub.transport import configure_process, format_bytes
 
 CARD = f"---\nlicense: mit\ntags:\n- {TAG}\n---\n# Digits turned round\n".encode()
 REGULAR = {

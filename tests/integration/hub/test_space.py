@@ -10,7 +10,8 @@ from multiprocessing import Pipe
 import pytest
 from huggingface_hub.utils import close_session
 
-from playground.hub.client import Hub, HubError
+from playground.hub.client import Hub
+from playground.hub.errors import HubError
 from playground.hub.space import REPO_ROOT, THUMBNAIL, is_deployed_path, space_files
 from playground.hub.tasks import HubTask, HubTaskRunner
 from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT, AppServer

@@ -17,7 +17,7 @@ from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import from_text
 from playground.datasets.storage import store
 from playground.evaluation import evaluate
-from playground.hub.client import HubError
+from playground.hub.errors import HubError
 from playground.hub.model_card import read_scores, training_command, write_card
 from playground.tasks import load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out

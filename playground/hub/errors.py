@@ -1,0 +1,181 @@
+"""The errors of operations on the Hub, with messages that state what to do.
+
+No message contains the token.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+from playground.errors import UserError
+
+from . import transport
+from .repo_ids import is_branch, is_repo, is_revision
+
+
+class HubError(UserError):
+    """An error of an operation on the Hub."""
+
+
+class NotFoundError(HubError):
+    """An error for a repository, a revision or a file that does not exist."""
+
+
+def ensure_repo(repo: str) -> None:
+    """Raise HubError unless this is the name of a repository."""
+    if not is_repo(repo):
+        raise HubError(
+            f"{repo[:120]!r} is not the name of a repository; write user/name, with letters, "
+            "digits, dots, dashes and underscores"
+        )
+
+
+def ensure_branch(name: str) -> None:
+    """Raise HubError unless this can be the name of a branch."""
+    if not is_branch(name):
+        raise HubError(
+            f"{name[:60]!r} is not a valid branch name; use letters, digits, dots, dashes, "
+            "underscores and slashes"
+        )
+
+
+def ensure_revision(revision: str) -> None:
+    """Raise HubError unless this can be a branch, a tag or a commit."""
+    if not is_revision(revision):
+        raise HubError(
+            f"{revision[:60]!r} is not a valid revision; name a branch, a tag or a commit of the "
+            "repository"
+        )
+
+
+def to_hub_error(
+    error: Exception, action: str, repo: str, *, endpoint: str, token: str
+) -> HubError:
+    """Convert an error of huggingface_hub to one with a message for the user.
+
+    `action` completes the sentence "could not ...".
+    """
+    causes = _causes(error)
+
+    def find(*kinds: type[BaseException]) -> Any:
+        return next((cause for cause in causes if isinstance(cause, kinds)), None)
+
+    def redact(text: str) -> str:
+        return text.replace(token, "[token]") if token else text
+
+    def temporary(problem: str) -> HubError:
+        return HubError(f"could not {action}: {problem}", retryable=True)
+
+    if rate_limited := find(transport.RateLimited):
+        wait = format_minutes(rate_limited.args[0])
+        return temporary(f"the Hub requests a wait of {wait}; try again then")
+    if find(GatedRepoError):
+        return HubError(
+            f"{repo} is gated: request access on its page, {endpoint}/{repo}, then try again"
+        )
+    if find(RevisionNotFoundError):
+        return NotFoundError(f"{repo} has no such revision; choose one that it lists")
+    if (missing := find(RepositoryNotFoundError)) and not (
+        token and missing.response.status_code == 401
+    ):
+        scope = "that this token can read" if token else "that is public"
+        return NotFoundError(
+            f"there is no repository {repo} {scope}; check the spelling, user/name"
+        )
+    if find(OfflineModeIsEnabled):
+        return HubError(
+            "HF_HUB_OFFLINE is set on this machine: unset it and restart the playground",
+            retryable=True,
+        )
+    if refused := find(HfHubHTTPError):
+        message = redact((refused.server_message or "").split("\n")[0])[:200]
+        return _status_error(
+            refused.response.status_code,
+            action,
+            f" (message of the Hub: {message})" if message else "",
+        )
+    if find(httpx.TimeoutException):
+        limit = f"{transport.READ_TIMEOUT_S:g} s"
+        return temporary(f"no response from the Hub within {limit}; try again")
+    if find(httpx.HTTPError, ConnectionError):
+        return temporary("the connection to the Hub broke; try again")
+    if (problem := find(OSError)) and not isinstance(error, ValueError):
+        reason = problem.strerror or redact(str(problem))
+        return temporary(f"{reason}; free disk space and try again")
+    root = f"{type(causes[-1]).__name__}: {redact(str(causes[-1]))}"
+    return temporary(f"the Hub sent an invalid response; try again ({root.splitlines()[0][:200]})")
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """Return an error and its causes: one in a thread of the client causes the one raised here."""
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return causes
+
+
+def _status_error(status: int, action: str, remark: str) -> HubError:
+    """Return the error for a status of the Hub; `remark` is its own message in parentheses."""
+    retryable = status in (409, 412, 429) or status >= 500
+    match status:
+        case 401:
+            message = (
+                "the Hub rejected this token, which may have expired: "
+                f"create a new one and sign in again{remark}"
+            )
+        case 403:
+            # Users of a Space sign in with the scope contribute-repos.
+            restriction = (
+                "; a sign-in on a Space has write access to repositories created from it "
+                "only: choose a new name"
+                if "SPACE_ID" in os.environ
+                else ""
+            )
+            message = (
+                f"this token has no permission to {action}: it needs write access there"
+                f"{restriction}{remark}"
+            )
+        case 404:
+            return NotFoundError(f"could not {action}: the Hub has no such file{remark}")
+        case 409:
+            message = f"could not {action}: another operation is in progress; try again{remark}"
+        case 412:
+            message = (
+                "another commit was pushed in the meantime, and nothing was overwritten; "
+                "check the repository and try again"
+            )
+        case 429:
+            message = (
+                f"could not {action}: the Hub received too many requests from this address; "
+                "try again in some minutes"
+            )
+        case _ if status >= 500:
+            message = (
+                f"could not {action}: the Hub has a server error (status {status}); try again later"
+            )
+        case _:
+            message = f"could not {action}: the Hub refused it (status {status}){remark}"
+    return HubError(message, retryable=retryable)
+
+
+def format_minutes(seconds: int) -> str:
+    """Format a duration as hours, minutes or seconds."""
+    return (
+        f"{seconds / 3600:.0f} h"
+        if seconds > 7200
+        else f"{seconds / 60:.0f} min"
+        if seconds > 120
+        else f"{seconds} s"
+    )

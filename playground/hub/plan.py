@@ -1,0 +1,170 @@
+"""The effect of a push on a repository, computed before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from huggingface_hub.utils.sha import git_hash, sha_fileobj
+
+from .errors import HubError
+from .repo_ids import MANIFEST, PACKAGE_FILES, TAG
+from .space import is_deployed_path
+
+
+@dataclass(frozen=True)
+class RepoFile:
+    """A file of a repository: size in bytes, git hash, and SHA-256 of an LFS file."""
+
+    path: str
+    size: int
+    git_hash: str
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class RepoInfo:
+    """The metadata of a repository at a revision. It does not include the card."""
+
+    id: str
+    sha: str
+    private: bool
+    likes: int
+    tags: tuple[str, ...]
+    files: tuple[RepoFile, ...]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {file.path: file.size for file in self.files}
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """The effect of a push on one file; `what` is new, changed, same or removed."""
+
+    path: str
+    size: int
+    what: str
+
+
+@dataclass(frozen=True)
+class PushPlan:
+    """The effect of a push, computed before it writes anything.
+
+    `parent` is the last commit of the branch, or empty for a new branch. `start` is the commit that
+    the files are compared with and that a new branch starts from, or empty for a new repository.
+    """
+
+    repo: str
+    kind: str  # model, dataset or space
+    revision: str
+    url: str
+    exists: bool
+    private: bool
+    parent: str
+    start: str
+    changes: tuple[FileChange, ...]
+
+    @property
+    def has_writes(self) -> bool:
+        """Return whether any file differs."""
+        return any(change.what != "same" for change in self.changes)
+
+
+def plan_push(
+    folder: Path,
+    repo: str,
+    branches: list[RepoInfo],
+    *,
+    endpoint: str,
+    revision: str = "main",
+    kind: str = "model",
+) -> PushPlan:
+    """Compare the files of a folder with those of an existing repository.
+
+    `branches` has the branch main, and the branch of the push if it exists.
+
+    Raises:
+        HubError: if the repository has other content.
+    """
+    info = branches[-1]
+    remote = {file.path: file for file in info.files}
+    is_ours = MANIFEST in remote if kind == "model" else TAG in info.tags
+    if not is_ours and set(remote) - {"README.md", ".gitattributes", "LICENSE"}:
+        raise HubError(
+            f"the {kind} {repo} has other content ({', '.join(sorted(remote)[:3])}), which stays "
+            "unchanged; choose another name"
+        )
+    files = files_in(folder)
+    changes = [
+        FileChange(name, path.stat().st_size, _file_status(path, remote.get(name)))
+        for name, path in files.items()
+    ]
+    if kind == "model":  # another licence file is the choice of the owner, and stays
+        changes = [
+            change for change in changes if (change.path, change.what) != ("LICENSE", "changed")
+        ]
+    is_own_file: Callable[[str], bool] = {
+        "model": PACKAGE_FILES.__contains__,
+        "space": is_deployed_path,
+    }.get(kind, lambda name: False)
+    changes += [
+        FileChange(name, file.size, "removed")
+        for name, file in remote.items()
+        if name not in files and is_own_file(name)
+    ]
+    has_branch = revision == "main" or len(branches) > 1
+    return PushPlan(
+        repo,
+        kind,
+        revision,
+        url_of(endpoint, repo, kind),
+        True,
+        info.private,
+        info.sha if has_branch else "",
+        info.sha,
+        tuple(changes),
+    )
+
+
+def url_of(endpoint: str, repo: str, kind: str = "model") -> str:
+    """Return the URL of a repository."""
+    return f"{endpoint}/{'' if kind == 'model' else f'{kind}s/'}{repo}"
+
+
+def files_in(folder: Path) -> dict[str, Path]:
+    """Return the files in a folder and its subfolders by their relative path."""
+    return {
+        path.relative_to(folder).as_posix(): path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def new_plan(
+    folder: Path,
+    repo: str,
+    *,
+    endpoint: str,
+    revision: str = "main",
+    private: bool = False,
+    kind: str = "model",
+) -> PushPlan:
+    """Return the plan for a new repository."""
+    changes = tuple(
+        FileChange(name, path.stat().st_size, "new") for name, path in files_in(folder).items()
+    )
+    return PushPlan(
+        repo, kind, revision, url_of(endpoint, repo, kind), False, private, "", "", changes
+    )
+
+
+def _file_status(path: Path, remote: RepoFile | None) -> str:
+    """Compare a local file with that of the repository: new, same or changed."""
+    if remote is None:
+        return "new"
+    if remote.sha256 is not None:
+        with open(path, "rb") as file:
+            return "same" if sha_fileobj(file).hex() == remote.sha256 else "changed"
+    return "same" if git_hash(path.read_bytes()) == remote.git_hash else "changed"
