@@ -1,0 +1,152 @@
+"""Options of the Lab's commands, and running an experiment with a progress bar."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from playground.models.config_fields import ConfigError
+from playground.runs.memory import ensure_memory_available
+from playground.runs.run import DIVERGED_MESSAGE
+
+from .common import MultiValueOption, exit_with_error, progress_bar
+from .train import with_option_names
+
+if TYPE_CHECKING:
+    from playground.experiments.service import ExperimentService
+    from playground.experiments.spec import Experiment
+
+OWNER = "the command line"
+
+
+def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of every Lab command."""
+    command = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")(
+        command
+    )
+    command = click.option(
+        "--csv",
+        "table",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Write the results as a table.",
+    )(command)
+    return click.option(
+        "--set",
+        "settings",
+        cls=MultiValueOption,
+        multiple=True,
+        metavar="NAME=VALUE ...",
+        help="Settings of every run: max_steps=500 norm_placement=post.",
+    )(command)
+
+
+def experiments_folder_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--out",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=None,
+        help=(
+            "Folder of runs and figures; finished runs are not repeated. [default: in "
+            "checkpoints/runs]"
+        ),
+    )(command)
+
+
+def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
+    """Parse NAME=VALUE words as settings."""
+    from playground.experiments.spec import parse_value
+
+    settings = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            exit_with_error(
+                f"--set {word} is not a setting; write NAME=VALUE, such as max_steps=500"
+            )
+        try:
+            settings[name] = parse_value(name, text)
+        except ConfigError as error:
+            exit_with_error(str(error))
+    return settings
+
+
+def run_experiment(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, Any]:
+    """Run an experiment, and return its report.
+
+    Results of the same experiment in `out` are reused. A signal saves and ends. `flags` maps
+    settings to their own options.
+    """
+    from playground.errors import UserError
+    from playground.experiments.service import ExperimentService
+    from playground.experiments.spec import Experiment
+    from playground.runs.registry import Registry
+    from playground.runs.run import owner_id
+
+    registry, service = None, None
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=out).close()
+        requested = Experiment(owner=owner_id(OWNER), **spec)
+        # Without this check, a run would wait forever for memory that the machine does not have.
+        for variant in requested.variants:
+            ensure_memory_available(variant.config(requested.seeds[0]))
+        registry = Registry(out, idle_timeout_s=0, release_after_s=0)
+        service = ExperimentService(registry)
+        stored = (each for each in service.list_for_owner(OWNER) if each.is_equivalent(requested))
+        running = next(stored, None) or service.submit(spec, OWNER)
+        service.resume(running, OWNER)
+        interrupts = _wait_with_progress(service, running)
+        state, report = service.state(running, OWNER), service.details(running, OWNER)
+    except ConfigError as error:
+        exit_with_error(with_option_names(str(error), flags))
+    except UserError as error:
+        exit_with_error(str(error))
+    except OSError as error:
+        exit_with_error(f"--out {out} cannot be written: {error.strerror}; choose another folder")
+    finally:
+        if service:
+            service.close()
+        if registry:
+            registry.shutdown(20)
+    # A diverged run is a valid result.
+    failed = [
+        line
+        for line in report["lines"]
+        if line["status"] == "failed" and not line["message"].startswith(DIVERGED_MESSAGE)
+    ]
+    if interrupts or state != "done" or failed:
+        reason = report["message"] or next(
+            (line["message"] for line in failed), "stopped by a signal"
+        )
+        click.echo(f"playground: {reason}; the same command continues from here", err=True)
+        raise SystemExit(128 + interrupts[0] if interrupts else 1)
+    return report
+
+
+def _wait_with_progress(service: ExperimentService, experiment: Experiment) -> list[int]:
+    """Wait for the end of an experiment, with a progress bar; return the signals received."""
+    interrupts: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: interrupts.append(number))
+    estimate = service.estimate(experiment, OWNER)["message"]
+    click.echo(f"{experiment.n_runs} runs; {estimate}", err=True)
+    done, total = service.progress(experiment, OWNER)
+    last_message = ""
+    with progress_bar(total=total, initial=done, unit="step") as bar:
+        while service.state(experiment, OWNER) == "running" and not interrupts:
+            time.sleep(0.2)
+            done, _ = service.progress(experiment, OWNER)
+            bar.update(done - bar.n)
+            row = service.summary(experiment, OWNER)
+            if row["message"] not in ("", last_message):
+                last_message = row["message"]
+                bar.write(f"playground: {last_message}", file=sys.stderr)
+            bar.set_postfix(row["statuses"])
+    return interrupts
