@@ -246,7 +246,7 @@ class HubTaskRunner:
         self.report_loading()
         from playground.runs.run import task_label
 
-        from .model_card import read_scores
+        from .card_scores import read_scores
         from .transport import format_bytes
 
         model = manifest.config.model
@@ -546,8 +546,8 @@ class HubTaskRunner:
 
 def _gallery_row(model: dict[str, Any]) -> dict[str, Any]:
     """Return a model of the gallery, from its metadata and the scores of its card."""
+    from .card_scores import read_scores
     from .client import parse_timestamp
-    from .model_card import read_scores
 
     card = model.get("cardData")
     card = card if isinstance(card, dict) else {}

@@ -17,8 +17,9 @@ from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import from_text
 from playground.datasets.storage import store
 from playground.evaluation import evaluate
+from playground.hub.card_scores import read_scores
 from playground.hub.errors import HubError
-from playground.hub.model_card import read_scores, training_command, write_card
+from playground.hub.model_card import training_command, write_card
 from playground.tasks import load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out
 from playground.training.config import RunConfig
@@ -173,6 +174,26 @@ def test_the_worked_examples_are_the_models_own_on_held_out_sequences(cards, nam
         r'tokenizer\("(.*)", return_tensors(?:.*\n)+?print\(.*\)  # (.*)\n', text_of(cards[name])
     )
     assert printed.groups() == told[0][:2]
+
+
+RECORDED = {
+    "reverse": {"repo": "ada/reverse"},
+    "reverse-on-a-branch": {
+        "repo": "ada/digits",
+        "revision": "exp/1",
+        "dataset": "ada/digits_data",
+        "license": "cc-by-4.0",
+        "notes": "First note: *no* markup\n\n1. second <b>note</b>",
+    },
+}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_card_has_the_recorded_text(tmp_path, monkeypatch, name):
+    monkeypatch.delenv("PLAYGROUND_URL", raising=False)
+    package = card_of(tmp_path, ROOT / "checkpoints" / "reverse", **RECORDED[name])
+    recorded = ROOT / "tests" / "data" / "model_cards" / f"{name}.md"
+    assert text_of(package) == recorded.read_text(encoding="utf-8")
 
 
 def test_the_same_checkpoint_gives_the_same_bytes(cards, tmp_path):

@@ -1,0 +1,133 @@
+"""Measurements for the model card: examples, other lengths, and a figure of the attention."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from playground.architectures.base import Seq2SeqModel
+from playground.evaluation import evaluate
+from playground.figures.training import cross_attention, save
+from playground.tasks import EOS
+from playground.tasks.held_out import HeldOutSet, build_held_out_set
+from playground.tasks.task import Task
+from playground.training.config import RunConfig
+
+from .markdown import count
+
+OTHER_LENGTHS_N = 200  # held-out sequences per length that does not occur in training
+MAX_LAYERS, MAX_HEADS = 6, 8  # in the attention figure
+
+
+@dataclass(frozen=True)
+class Example:
+    """A held-out source, its target, and the generated tokens; `ended`: the model generated EOS."""
+
+    source: str
+    target: str
+    prediction: str
+    ended: bool
+
+    @property
+    def is_correct(self) -> bool:
+        return self.prediction == self.target and self.ended
+
+
+def worked_examples(
+    model: Seq2SeqModel, task: Task, held_out: HeldOutSet, low: int, high: int
+) -> list[Example]:
+    """Run the model on the first held-out sequence of three lengths, spread over the range."""
+    rows: list[int] = []
+    for third in (1, 2, 3):
+        row = _first_example(held_out, low + (high - low) * third // 3, rows)
+        rows += [row] if row is not None else []
+    batch = held_out.batch.select(torch.tensor(rows))
+    generated_BT = model.generate(
+        batch.source_BS, min(batch.labels_BT.shape[1], model.config.max_positions)
+    )
+    texts = [
+        [tokens_text(task, row) for row in tokens.tolist()]
+        for tokens in (batch.source_BS, batch.labels_BT, generated_BT)
+    ]
+    ended = (generated_BT == EOS).any(1).tolist()
+    return [Example(*texts_by_row) for texts_by_row in zip(*texts, ended, strict=True)]
+
+
+def other_lengths(model: Seq2SeqModel, task: Task, config: RunConfig) -> list[dict[str, Any]]:
+    """Evaluate lengths that do not occur in training.
+
+    These are one shorter, one longer and twice as long, if the model has positions and the task has
+    held-out sequences for them.
+    """
+    low, high = config.task.min_length, config.task.max_length
+    max_length = high
+    while (
+        max_length < 2 * high
+        and max(max_length + 1, task.max_target_length(max_length + 1)) < config.model.max_positions
+    ):
+        max_length += 1
+    lengths = {low - 1} if low > 1 else set()
+    lengths |= {high + 1, max_length} if max_length > high else set()
+    results = [
+        evaluate(model, build_held_out_set(task, OTHER_LENGTHS_N, length, length))
+        for length in sorted(lengths)
+        if _has_length(task, length)
+    ]
+    return [dataclasses.asdict(scores.by_length[0]) for scores in results]
+
+
+def attention_picture(
+    model: Seq2SeqModel, task: Task, held_out: HeldOutSet, length: int, path: Path
+) -> str:
+    """Draw the cross-attention weights of one held-out sequence, teacher-forced.
+
+    Returns the alternative text of the figure; empty, and no figure, without cross-attention.
+    """
+    row = _first_example(held_out, length, [])
+    assert row is not None  # every task has held-out sequences
+    size = int(held_out.lengths_B[row])
+    probe = held_out.batch.select(torch.tensor([row]))
+    weights: list[Tensor] = model.attention_weights(probe).cross
+    if not weights:
+        return ""
+    names = task.vocabulary.token_name
+    columns = [names(token) for token in probe.source_BS[0].tolist()][: size + 1]
+    rows = [names(token) for token in probe.labels_BT[0].tolist()][
+        : task.max_target_length(size) + 1
+    ]
+    layers, heads = len(weights), weights[0].shape[1]
+    visible_LHTS = torch.stack(
+        [layer[0, :MAX_HEADS, : len(rows), : len(columns)] for layer in weights[:MAX_LAYERS]]
+    )
+    save(cross_attention(visible_LHTS.numpy(), rows, columns), path)
+    part = f"{count(layers, 'layer')} with {count(heads, 'head')}"
+    if layers > MAX_LAYERS or heads > MAX_HEADS:
+        part = (
+            f"the first {min(layers, MAX_LAYERS)} of {layers} layers "
+            f"and {min(heads, MAX_HEADS)} of {heads} heads"
+        )
+    source = " ".join(columns[:-1])
+    return f"Heatmaps of the cross-attention weights for the source {source}: {part}"
+
+
+def tokens_text(task: Task, tokens: list[int]) -> str:
+    return " ".join(task.vocabulary.decode(tokens))
+
+
+def _first_example(held_out: HeldOutSet, length: int, used: list[int]) -> int | None:
+    """Return the first held-out sequence of this length, else of the next longer one, else any."""
+    rows = [
+        (int(size) < length, int(size), row)
+        for row, size in enumerate(held_out.lengths_B)
+        if row not in used
+    ]
+    return min(rows)[2] if rows else None
+
+
+def _has_length(task: Task, length: int) -> bool:
+    return len(build_held_out_set(task, 1, length, length).lengths_B) > 0

@@ -1,0 +1,77 @@
+"""Markdown of the model card: filters that make any text safe in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+TEMPLATES = Path(__file__).with_name("templates")
+ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+
+def card_environment() -> Environment:
+    """Return the environment of the templates in templates/.
+
+    The filters `md` and `code` escape; a template applies one of them to every untrusted text.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # HTML entities are wrong in Markdown code
+    )
+    environment.filters |= {
+        "md": escape,
+        "code": code,
+        "code_cell": lambda text: code(text, in_table=True),
+        "cell": lambda text: code(text, in_table=True) if text else "(empty)",
+        "json": lambda value: json.dumps(value, ensure_ascii=False),
+        "paragraph": paragraph,
+        "row": lambda cells: f"| {' | '.join(cells)} |",
+        "percent": format_percent,
+        "range_percent": lambda ends: f"{100 * ends[0]:.1f}–{100 * ends[1]:.1f} %",
+        "count": count,
+        "thousands": lambda n: f"{n:,}",
+        "dataset_link": lambda name: f"[{escape(name)}](https://huggingface.co/datasets/{name})",
+    }
+    return environment
+
+
+def escape(text: str) -> str:
+    """Escape untrusted text as Markdown without markup, HTML or invisible characters."""
+    visible = "".join(sign if sign.isprintable() else " " for sign in text).strip()
+    escaped = "".join(
+        ENTITIES.get(sign) or (f"\\{sign}" if sign in "\\`*_[]!~|$" else sign) for sign in visible
+    )
+    # These characters would begin a heading, a list or a rule.
+    return re.sub(r"^(\d*)([-+=#]|[.)](?=\s|$))", r"\1\\\2", escaped)
+
+
+def code(text: str, *, in_table: bool = False) -> str:
+    """Format any text as Markdown code."""
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    blank = " " if text[:1] == "`" or text[-1:] == "`" else ""
+    return f"{fence}{blank}{text}{blank}{fence}".replace("|", "\\|" if in_table else "|")
+
+
+def paragraph(text: str) -> str:
+    """Join the lines of a template to one line, which is one paragraph of Markdown."""
+    return " ".join(line.strip() for line in text.splitlines() if line.strip()) + "\n"
+
+
+def format_percent(fraction: float) -> str:
+    """Format a fraction in percent; only 1 gives 100.00 %, and only 0 gives 0.00 %."""
+    text = f"{100 * fraction:.2f}"
+    if text == "100.00" and fraction < 1:
+        return "over 99.99 %"
+    return "under 0.01 %" if text == "0.00" and fraction > 0 else f"{text} %"
+
+
+def count(n: int, noun: str) -> str:
+    """Format a number with its noun: 1 step, 2 steps."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
