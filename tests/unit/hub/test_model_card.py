@@ -192,7 +192,7 @@ RECORDED = {
 def test_card_has_the_recorded_text(tmp_path, monkeypatch, name):
     monkeypatch.delenv("PLAYGROUND_URL", raising=False)
     package = card_of(tmp_path, ROOT / "checkpoints" / "reverse", **RECORDED[name])
-    recorded = ROOT / "tests" / "data" / "model_cards" / f"{name}.md"
+    recorded = ROOT / "tests" / "data" / "model_cards" / f"{name}.txt"
     assert text_of(package) == recorded.read_text(encoding="utf-8")
 
 
