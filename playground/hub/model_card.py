@@ -304,9 +304,9 @@ def _interval(line: Mapping[str, Any]) -> tuple[float, float] | None:
 
 def _usage_facts(examples: Sequence[Example], task: Task) -> dict[str, Any]:
     correct = next((example for example in examples if example.is_correct), None)
-    shown = correct or (examples[0] if examples else None)
+    example = correct or (examples[0] if examples else None)
     return {
-        "usage_source": shown.source if shown else task.example_source(),
+        "usage_source": example.source if example else task.example_source(),
         "usage_result": correct.prediction if correct else None,
     }
 
