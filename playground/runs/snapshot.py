@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from playground.architectures.base import Seq2SeqModel, TeacherForcedModel, eval_mode
+from playground.inspection.contributions import record_contributions
 from playground.tasks import EOS, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
 from playground.tasks.task import Batch, Task
@@ -81,8 +82,10 @@ class SnapshotBuilder:
 
         The weights are in thousandths, `[kind][layer][head]`, each matrix row by row. `probe` has
         the target tokens of the probe, and for each the predicted token with its probability.
+        `contributions` has the mean contribution of each sublayer to the residual stream.
         """
-        record = model.attention_weights(self.probe_batch)
+        with record_contributions(model) as contributions:
+            record = model.attention_weights(self.probe_batch)
         layers = {
             "encoder": record.encoder,
             "decoder": record.decoder,
@@ -111,6 +114,7 @@ class SnapshotBuilder:
             "attention": attention,
             "samples": samples,
             "probe": self._predict_probe(model),
+            "contributions": {name: round(value, 3) for name, value in contributions.items()},
         }
 
     @torch.no_grad()

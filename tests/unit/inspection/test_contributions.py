@@ -1,0 +1,65 @@
+"""The contribution of each sublayer to the residual stream."""
+
+import pytest
+import torch
+
+from playground.checkpoints.checkpoint import build_model
+from playground.inspection.contributions import record_contributions
+from playground.models.config import ModelConfig
+from playground.models.transformer import Transformer
+from tests.support.small_configs import VARIANTS, small_config
+
+SOURCE, TARGET = torch.tensor([[3, 4, 5, 2]]), torch.tensor([[1, 5, 4, 3]])
+
+
+def build_transformer(norm_placement):
+    torch.manual_seed(0)
+    return Transformer(ModelConfig(norm_placement=norm_placement, dropout=0.0)).eval()
+
+
+@pytest.mark.parametrize("norm_placement", ["pre", "post"])
+@torch.no_grad()
+def test_contribution_is_the_norm_of_the_output_over_the_norm_of_the_stream(norm_placement):
+    model = build_transformer(norm_placement)
+    with record_contributions(model) as contributions:
+        model(SOURCE, TARGET)
+    x_BSD = model.source_embedding(SOURCE)
+    layer = model.encoder_layers[0]
+    y_BSD = layer.self_attn_residual.sublayer_input(x_BSD)
+    output_BSD, _ = layer.self_attn(y_BSD, *layer.self_attn.project_kv(y_BSD), None)
+    expected = (output_BSD.norm(dim=-1) / x_BSD.norm(dim=-1)).mean()
+    assert contributions["encoder_layers.0.self_attn"] == pytest.approx(float(expected), rel=1e-4)
+    after_BSD = layer.self_attn_residual.add(x_BSD, output_BSD)
+    output_BSD = layer.feed_forward(layer.feed_forward_residual.sublayer_input(after_BSD))
+    expected = (output_BSD.norm(dim=-1) / after_BSD.norm(dim=-1)).mean()
+    assert contributions["encoder_layers.0.feed_forward"] == pytest.approx(
+        float(expected), rel=1e-4
+    )
+    assert len(contributions) == 2 * model.config.n_layers + 3 * model.config.n_layers
+
+
+@torch.no_grad()
+def test_a_sublayer_with_zero_output_contributes_nothing():
+    model = build_transformer("pre")
+    projection = model.decoder_layers[1].cross_attn.out_proj
+    for parameter in projection.parameters():
+        parameter.zero_()
+    with record_contributions(model) as contributions:
+        model(SOURCE, TARGET)
+    zero = [name for name, value in contributions.items() if value == 0]
+    assert zero == ["decoder_layers.1.cross_attn"]
+
+
+def test_hooks_are_removed():
+    model = build_transformer("pre")
+    with record_contributions(model):
+        pass
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_architecture_can_be_recorded(name):
+    model = build_model(small_config(name))
+    with record_contributions(model) as contributions:
+        pass
+    assert contributions == {}
