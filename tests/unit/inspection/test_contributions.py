@@ -19,7 +19,7 @@ def build_transformer(norm_placement):
 
 @pytest.mark.parametrize("norm_placement", ["pre", "post"])
 @torch.no_grad()
-def test_contribution_is_the_norm_of_the_output_over_the_norm_of_the_stream(norm_placement):
+def test_contribution_is_output_norm_over_stream_norm(norm_placement):
     model = build_transformer(norm_placement)
     with record_contributions(model) as contributions:
         model(SOURCE, TARGET)
