@@ -61,7 +61,7 @@ def experiments_folder_option(command: Callable[..., Any]) -> Callable[..., Any]
 
 def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
     """Parse NAME=VALUE words as settings."""
-    from playground.experiments.spec import parse_value
+    from playground.experiments.variant import parse_value
 
     settings = {}
     for word in words:
@@ -85,7 +85,7 @@ def run_experiment(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, A
     """
     from playground.errors import UserError
     from playground.experiments.service import ExperimentService
-    from playground.experiments.spec import Experiment
+    from playground.experiments.spec import parse_experiment
     from playground.runs.registry import Registry
     from playground.runs.run import owner_id
 
@@ -93,7 +93,7 @@ def run_experiment(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, A
     try:
         out.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=out).close()
-        requested = Experiment(owner=owner_id(OWNER), **spec)
+        requested = parse_experiment(spec, owner_id(OWNER))
         # Without this check, a run would wait forever for memory that the machine does not have.
         for variant in requested.variants:
             ensure_memory_available(variant.config(requested.seeds[0]))

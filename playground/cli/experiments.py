@@ -94,7 +94,7 @@ def build_spec(
         ConfigError: for an unknown experiment or setting, or an invalid value.
     """
     from playground.experiments.presets import spec as preset_spec
-    from playground.experiments.spec import parse_value
+    from playground.experiments.variant import parse_value
 
     spec: dict[str, Any] = (
         {"name": "experiment", "base": {"min_length": 1}, "grid": {}, "seeds": [0, 1, 2]}

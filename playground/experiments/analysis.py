@@ -19,7 +19,7 @@ from playground.common.stats import (
     rank_test,
 )
 
-from .spec import VARIANT_KEY, Variant
+from .variant import VARIANT_KEY, Variant
 
 TARGET_SCORE = 0.99  # exact match of a learned task
 SIGNIFICANCE_LEVEL = 0.05  # significance level

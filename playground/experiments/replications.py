@@ -18,7 +18,7 @@ from playground.runs.run import Run
 from playground.training.config import RunConfig, section_of_field
 
 from .analysis import first_step_reaching, percent
-from .spec import LENGTHS, Experiment
+from .spec import LENGTHS, parse_experiment
 
 LOSS_WINDOW = 10  # updates over which the final training loss is averaged
 # settings that a reproduction may choose
@@ -348,7 +348,7 @@ def claims() -> list[dict[str, Any]]:
             if claim.experiment is None:
                 line["parameters"] = replication_config(name).model.parameter_count()
             else:
-                Experiment(owner="", **claim.experiment)
+                parse_experiment(claim.experiment, owner="")
         except ConfigError as error:
             line["missing"] = str(error)
         rows.append(line)

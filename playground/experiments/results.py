@@ -9,8 +9,8 @@ from playground.runs.run import Run
 
 from . import analysis, length_generalization
 from .length_evaluator import LengthEvaluator
-from .spec import Variant
 from .state import ExperimentState
+from .variant import Variant
 
 CURVES = ("curve", "loss")
 

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.registry import VIEWER_TTL_S, Registry
 from playground.runs.run import Run, owner_id
@@ -24,12 +23,9 @@ from . import analysis, length_generalization, progress
 from .length_evaluator import LengthEvaluator
 from .results import length_results, variant_results
 from .scheduler import Scheduler
-from .spec import LENGTHS, Experiment
+from .spec import LENGTHS, SPEC_FIELDS, Experiment, parse_experiment
 from .state import ExperimentState
 from .store import ExperimentStore
-
-# the fields of a request
-SPEC_FIELDS = ("name", "question", "base", "grid", "seeds", "kind", "times", "n")
 
 
 class ExperimentService:
@@ -97,21 +93,7 @@ class ExperimentService:
         Raises:
             ConfigError: when a field is invalid or a run exceeds a limit; `field` names it.
         """
-        unknown = sorted(set(spec) - set(SPEC_FIELDS))
-        if unknown:
-            raise ConfigError(
-                unknown[0],
-                f"{short_repr(unknown[0])} is not a field of an experiment; the fields are "
-                f"{', '.join(SPEC_FIELDS)}",
-            )
-        for name in ("name", "grid"):
-            if name not in spec:
-                raise ConfigError(
-                    name,
-                    f"{name} is missing; an experiment needs a name and the values of one or "
-                    "two settings",
-                )
-        experiment = Experiment(owner=owner_id(owner), **{"base": {}} | dict(spec))
+        experiment = parse_experiment(spec, owner_id(owner))
         experiment.check_cost()
         for cell in experiment.variants:
             self.registry.limits.validate(cell.config(experiment.seeds[0]))
@@ -196,11 +178,10 @@ class ExperimentService:
         if experiment.kind == LENGTHS:
             lengths_key, computed["lengths"] = length_results(state, runs, self.evaluator)
             results_key = (results_key, lengths_key)
-        spec = {name: value for name, value in experiment.to_json().items() if name in SPEC_FIELDS}
         return (
             self._summary(state, runs)
             | {
-                "spec": spec,
+                "spec": experiment.model_dump(mode="json", include=set(SPEC_FIELDS)),
                 "lines": lines,
                 "estimate": self.estimate(experiment, owner),
                 # hashes of text differ between processes

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 import threading
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
+from typing import Literal
+
+from pydantic import ConfigDict
 
 from playground.checkpoints.manifest import read_json
 from playground.common.atomic_write import clean_up_stale, remedy, write_file
@@ -27,6 +28,15 @@ log = logging.getLogger(__name__)
 MAX_EXPERIMENTS_PER_OWNER, MAX_EXPERIMENTS_TOTAL = 50, 2000
 MAX_CACHED = 64  # experiments with computed results in memory
 STALE_TMP_AGE_S = 600  # age in seconds at which an unfinished write is removed
+
+
+class StoredExperiment(Experiment):
+    """The content of a file; `runs` has the ids of the started runs, by key."""
+
+    model_config = ConfigDict(extra="ignore")  # later versions may add fields
+
+    version: Literal[1] = 1
+    runs: dict[str, str]
 
 
 class ExperimentStore:
@@ -116,8 +126,8 @@ class ExperimentStore:
         Raises:
             OSError: when the file cannot be written; an earlier file stays unchanged.
         """
-        content = state.experiment.to_json() | {"version": 1, "runs": state.runs}
-        write_file(self._path(state.experiment), json.dumps(content, indent=1).encode() + b"\n")
+        stored = StoredExperiment.model_construct(**dict(state.experiment), runs=state.runs)
+        write_file(self._path(state.experiment), stored.model_dump_json(indent=1).encode() + b"\n")
 
     def touch(self, experiment: Experiment) -> ExperimentState:
         """Return the state of an experiment and mark it as most recently used.
@@ -191,18 +201,8 @@ def _read(path: Path) -> ExperimentState:
     Raises:
         ValueError: when the file is not an experiment of this version.
     """
-    content = read_json(path)
-    try:
-        runs = content["runs"]
-        field_names = {each.name for each in fields(Experiment)}
-        experiment = Experiment(
-            **{name: value for name, value in content.items() if name in field_names}
-        )
-        texts = [experiment.id, experiment.owner, *runs, *runs.values()]
-        if experiment.id != path.stem or not all(isinstance(text, str) for text in texts):
-            raise TypeError(f"id is {short_repr(experiment.id)}")
-        if isinstance(experiment.created, bool) or not isinstance(experiment.created, int | float):
-            raise TypeError(f"created is {short_repr(experiment.created)}")
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{path} is not an experiment: {error}") from None
-    return ExperimentState(experiment, runs)
+    stored = StoredExperiment.model_validate(read_json(path))
+    if stored.id != path.stem:
+        raise ValueError(f"{path} has the id {short_repr(stored.id)}, which is not its name")
+    experiment = Experiment.model_construct(**stored.model_dump(exclude={"version", "runs"}))
+    return ExperimentState(experiment, stored.runs)

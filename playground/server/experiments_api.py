@@ -28,15 +28,8 @@ from playground.experiments.replications import (
     unmeasured_model,
 )
 from playground.experiments.service import ExperimentService
-from playground.experiments.spec import (
-    GRID,
-    LENGTHS,
-    VARIANT_KEY,
-    Experiment,
-    Variant,
-    parse_value,
-    to_json_value,
-)
+from playground.experiments.spec import GRID, LENGTHS, Experiment, parse_experiment
+from playground.experiments.variant import VARIANT_KEY, Variant, format_value, parse_value
 from playground.models.config_fields import ConfigError, format_number, short_repr
 from playground.runs.model_ref import RUN_PREFIX, resolve_config
 from playground.runs.registry import Registry
@@ -117,7 +110,7 @@ class LabPage:
                 "experiment": None,
             }
             if not preset["missing"]:
-                experiment = Experiment(owner=owner_id(owner), **preset["spec"])
+                experiment = parse_experiment(preset["spec"], owner_id(owner))
                 summary["experiment"] = next(
                     (each.id for each in own_experiments if each.is_equivalent(experiment)), None
                 )
@@ -357,7 +350,7 @@ class LabPage:
         )
 
     def _find_experiment(self, owner: str, name: str) -> Experiment | None:
-        spec = Experiment(owner=owner_id(owner), **(CLAIMS[name].experiment or {}))
+        spec = parse_experiment(CLAIMS[name].experiment or {}, owner_id(owner))
         return next(
             (each for each in self.experiments.list_for_owner(owner) if each.is_equivalent(spec)),
             None,
@@ -500,7 +493,7 @@ def _describe_varied_settings(grid: Mapping[str, list[Any]]) -> str:
         if name == VARIANT_KEY:
             parts.append(", ".join(Variant({name: each}, {}).short_label for each in values))
         else:
-            parts.append(f"{name}: {', '.join(to_json_value(value) for value in values)}")
+            parts.append(f"{name}: {', '.join(format_value(value) for value in values)}")
     return "; ".join(parts)
 
 
@@ -537,7 +530,7 @@ def _setting_info(name: str, group: str) -> dict[str, Any]:
         "help": help,
         "accepts": accepts,
         "begin": suggestion,
-        "default": to_json_value(default),
+        "default": format_value(default),
     }
 
 

@@ -163,7 +163,7 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, regis
         (
             form(["norm_placement", "pre, post"], seeds=",".join(map(str, range(40)))),
             "seeds",
-            "at most 60",
+            "the maximum of one experiment is 60",
         ),
         (form(["norm_placement", "pre, post"], kind="lengths", times=99), "times", "from 1 to 20"),
         (form(["norm_placement", "pre, post"], kind="lengths", n=""), "n", "n is empty; write"),

@@ -13,7 +13,7 @@ from playground.experiments.analysis import (
     summarize_variant,
     to_csv,
 )
-from playground.experiments.spec import Variant
+from playground.experiments.variant import Variant
 
 
 def runs(*times, exact=None, steps=200, done=True):

@@ -22,7 +22,7 @@ from playground.experiments.length_generalization import (
     untrained_positions,
 )
 from playground.experiments.presets import EXPERIMENT_PRESETS, spec
-from playground.experiments.spec import Experiment
+from playground.experiments.spec import parse_experiment
 from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError
 from playground.tasks import PAD, load_task
@@ -249,10 +249,10 @@ def test_large_models_use_fewer_lengths_per_request_or_are_rejected():
     assert next_lengths([40, 41, 42, 43, 44], 1_000_000, 200) == [40, 41]
     assert next_lengths([300, 301], 5_000_000, 200) == [300]
     wide = {"d_model": 512, "d_ff": 2048, "n_heads": 8, "max_length": 100}
-    given = {"owner": "ada", "name": "wide", "grid": {"position_type": ["rope"]}, "kind": "lengths"}
+    fields = {"name": "wide", "grid": {"position_type": ["rope"]}, "kind": "lengths", "times": 5}
     with pytest.raises(ConfigError, match="200 sequences of 500 symbols takes too long") as no:
-        Experiment(base=wide, times=5, **given).check_cost()
+        parse_experiment(fields | {"base": wide}, "ada").check_cost()
     assert no.value.field == "n"
-    Experiment(base=wide | {"max_length": 10}, times=5, **given).check_cost()
+    parse_experiment(fields | {"base": wide | {"max_length": 10}}, "ada").check_cost()
     for name in EXPERIMENT_PRESETS:
-        Experiment(owner="ada", **spec(name)).check_cost()
+        parse_experiment(spec(name), "ada").check_cost()

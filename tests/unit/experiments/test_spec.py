@@ -1,19 +1,29 @@
+import json
+
 import pytest
 
 from playground.architectures import ARCHITECTURES
-from playground.experiments.spec import MAX_RUNS, Experiment, parse_value, positions_for
+from playground.experiments.spec import (
+    MAX_RUNS,
+    SPEC_FIELDS,
+    Experiment,
+    parse_experiment,
+    positions_for,
+)
+from playground.experiments.store import StoredExperiment
+from playground.experiments.variant import parse_value
 from playground.models.config_fields import ConfigError
 from playground.training.presets import preset_config
 
 
 def make(base=None, grid=None, **more) -> Experiment:
-    return Experiment(
-        owner="ada",
-        name="a question",
-        base=base or {},
-        grid=grid or {"norm_placement": ["pre", "post"]},
+    spec = {
+        "name": "a question",
+        "base": base or {},
+        "grid": grid or {"norm_placement": ["pre", "post"]},
         **more,
-    )
+    }
+    return parse_experiment(spec, owner="ada")
 
 
 def test_a_cell_is_known_by_what_varies_in_short_unless_that_is_not_enough():
@@ -138,9 +148,13 @@ def test_where_lengths_are_asked_the_models_have_positions_for_them():
         ({"grid": {"variant": [1]}}, "variant", "settings by name"),
         ({"base": {"norm_placement": "pre"}}, "norm_placement", "is both in base and in grid"),
         ({"base": {"wings": 2}}, "wings", "not a setting of a run"),
-        ({"seeds": ()}, "seeds", "at least one"),
+        ({"seeds": ()}, "seeds", "at least 1"),
         ({"seeds": (1, 1)}, "seeds", "the same seed twice"),
-        ({"seeds": tuple(range(31))}, "seeds", f"make 62 runs; at most {MAX_RUNS}"),
+        (
+            {"seeds": tuple(range(31))},
+            "seeds",
+            f"make 62 runs; the maximum of one experiment is {MAX_RUNS}",
+        ),
         ({"kind": "walk"}, "kind", "choose one of grid, lengths"),
         (
             {"kind": "lengths", "base": {"max_length": 200}},
@@ -153,13 +167,12 @@ def test_where_lengths_are_asked_the_models_have_positions_for_them():
 )
 def test_what_cannot_be_asked_is_refused_by_its_field(more, field, says):
     given = {
-        "owner": "ada",
         "name": "a question",
         "base": {},
         "grid": {"norm_placement": ["pre", "post"]},
     } | more
     with pytest.raises(ConfigError, match=says) as refused:
-        Experiment(**given)
+        parse_experiment(given, owner="ada")
     assert refused.value.field == field
 
 
@@ -181,3 +194,16 @@ def test_two_experiments_are_the_same_when_they_ask_for_the_same_runs():
     assert make().is_equivalent(make())
     assert not make().is_equivalent(make(seeds=(0, 1)))
     assert not make().is_equivalent(make({"max_steps": 5}))
+
+
+def test_stored_experiment_keeps_every_field_and_ignores_unknown_ones():
+    experiment = make({"max_steps": 5}, kind="lengths", times=2, n=30, question="Why?", seeds=(3,))
+    stored = StoredExperiment.model_construct(**dict(experiment), runs={"0/3": "abc"})
+    content = json.loads(stored.model_dump_json())
+    assert (content["version"], content["runs"]) == (1, {"0/3": "abc"})
+    read = StoredExperiment.model_validate(content | {"field_of_a_later_version": 1})
+    assert read == stored
+    assert Experiment.model_construct(**read.model_dump(exclude={"runs", "version"})) == experiment
+    with pytest.raises(ConfigError) as error:
+        parse_experiment(content, owner="ada")  # a request must not choose id, owner or time
+    assert error.value.field not in SPEC_FIELDS

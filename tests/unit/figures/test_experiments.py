@@ -3,7 +3,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from playground.experiments.analysis import summarize, summarize_variant
 from playground.experiments.length_generalization import scores, summarize_scheme
-from playground.experiments.spec import Variant
+from playground.experiments.variant import Variant
 from playground.figures.experiments import (
     FIGURES,
     accuracy_by_length,

@@ -1,0 +1,106 @@
+"""Define a variant: one combination of the varied settings, with its label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from playground.compat import setting_name, setting_value
+from playground.models.config_fields import ConfigError, short_repr
+from playground.training.config import RunConfig, field_named, section_of_field
+
+VARIANT_KEY = "variant"  # the name in a grid whose values are settings by name
+LABEL_SETTINGS = ("architecture", "cell", "attention")  # settings that name a variant
+BUDGET_SETTINGS = ("max_steps", "lr_decay_steps")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One combination of the varied values, and its settings."""
+
+    values: dict[str, Any]
+    settings: dict[str, Any]
+    in_full: bool = False  # True when short labels would be ambiguous
+
+    @property
+    def full_label(self) -> str:
+        return label(self.values)
+
+    @property
+    def short_label(self) -> str:
+        """Return the label without the setting name; for a variant, its naming values."""
+        (name, value), *more = self.values.items()
+        if more or self.in_full:
+            return self.full_label
+        if name != VARIANT_KEY:
+            return format_value(value)
+        labelled = [
+            format_value(value[each])
+            for each in LABEL_SETTINGS
+            if value.get(each, "none") != "none"
+        ]
+        return (
+            " ".join(labelled)
+            if labelled and set(value) <= {*LABEL_SETTINGS, *BUDGET_SETTINGS}
+            else self.full_label
+        )
+
+    @cached_property
+    def steps(self) -> int:
+        """Return the number of steps of each run."""
+        return self.config(0).training.max_steps
+
+    def config(self, seed: int) -> RunConfig:
+        """Return the configuration of the run with this seed.
+
+        Raises:
+            ConfigError: when the settings are incompatible.
+        """
+        return RunConfig.from_flat(self.settings | {"seed": seed})
+
+
+def label(values: Mapping[str, Any]) -> str:
+    """Format a combination of values: `positions rope`, `n_heads 4, norm pre`."""
+    parts = [
+        label(value) if name == VARIANT_KEY else f"{name} {format_value(value)}"
+        for name, value in values.items()
+    ]
+    return ", ".join(parts)
+
+
+def format_value(value: Any) -> str:
+    """Format the value of a setting for a label."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def parse_value(name: str, text: str) -> Any:
+    """Parse a text as a value of a setting.
+
+    Raises:
+        ConfigError: when the setting is unknown or the text is not a valid value.
+    """
+    name = setting_name(name)
+    if name == "architecture":
+        return setting_value(name, text)
+    if name not in section_of_field():
+        raise ConfigError(
+            "grid",
+            f"{short_repr(name)} is no setting of a run; the settings are architecture, "
+            f"{', '.join(section_of_field())}",
+        )
+    kind: Any = type(field_named(name).default)
+    if kind is bool:
+        if text not in ("true", "false", "on", "off"):
+            raise ConfigError(name, f"{name} is {text!r}; it must be true or false")
+        return text in ("true", "on")
+    try:
+        return setting_value(name, kind(text))
+    except ValueError:
+        raise ConfigError(
+            name,
+            f"{name} is {text!r}; it must be {'a whole number' if kind is int else 'a number'}",
+        ) from None
