@@ -246,7 +246,8 @@ def run_job(
     that signal.
     """
     from playground.comparison.process import run as do
-    from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
+    from playground.errors import UserError
+    from playground.jobs.progress import JobCancelled, ProgressReporter
 
     interrupted: list[int] = []
     cancelled = threading.Event()
@@ -274,6 +275,6 @@ def run_job(
             result = do(kind, request, ProgressReporter(on_message, cancelled))
         except JobCancelled:
             pass
-        except JobError as error:
+        except UserError as error:
             exit_with_error(str(error))
     return result, interrupted[0] if interrupted else 0

@@ -24,7 +24,9 @@ from typing import Any
 import torch
 
 from playground.checkpoints.checkpoint import load_model
-from playground.jobs.progress import JobCancelled, JobError, ProgressReporter, to_job_error
+from playground.common.format import format_duration
+from playground.errors import UserError
+from playground.jobs.progress import JobCancelled, ProgressReporter, to_user_error
 from playground.pretrained.model_files import ResolvedModel, is_finetuned, training_data_note
 from playground.pretrained.model_names import local_paths_allowed
 from playground.pretrained.pipelines import (
@@ -79,25 +81,25 @@ class BenchmarkRequest:
 
     @classmethod
     def parse(cls, request: dict[str, Any]) -> BenchmarkRequest:
-        """Validate a request; raises JobError if it is invalid."""
+        """Validate a request; raises UserError if it is invalid."""
 
         def number(name: str, default: int, low: int, high: int) -> int:
             value = request.get(name, default)
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise JobError(
+                raise UserError(
                     f"{name} is {str(value)[:40]}; give a whole number from {low} to {high}"
                 )
             return value
 
         checkpoint, models = request.get("checkpoint"), request.get("models", [])
         if not isinstance(checkpoint, str) or not checkpoint:
-            raise JobError("choose a checkpoint to compare with")
+            raise UserError("choose a checkpoint to compare with")
         if (
             not isinstance(models, list | tuple)
             or len(models) > MAX_MODELS
             or not all(isinstance(each, str) for each in models)
         ):
-            raise JobError(f"models is {str(models)[:80]}; name up to {MAX_MODELS} models")
+            raise UserError(f"models is {str(models)[:80]}; name up to {MAX_MODELS} models")
         n = number("n", 20, 1, MAX_EXAMPLES)
         max_ranked = MAX_EXAMPLES if local_paths_allowed() else SHARED_MAX_RANKED
         rank = (
@@ -122,7 +124,7 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     A model that cannot be evaluated becomes a row with the error, and the others continue.
 
     Raises:
-        JobError: for an unusable checkpoint or invalid settings.
+        UserError: for an unusable checkpoint or invalid settings.
         JobCancelled: between two examples at the latest; the rows reported so far stay valid.
     """
     parsed_request = BenchmarkRequest.parse(request)
@@ -134,7 +136,7 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     task = settings.load()
     example_set = sample_examples(task, parsed_request.n, settings.min_length, settings.max_length)
     if not example_set.items:
-        raise JobError(
+        raise UserError(
             f"there is no held-out sequence of {settings.max_length} symbols or fewer; choose a "
             "checkpoint of longer ones"
         )
@@ -285,7 +287,7 @@ class Benchmark:
         try:
             if estimate := model.estimate_seconds(self.examples, self.ranked):
                 text = (
-                    f"{model.name}: about {_format_duration(estimate[0])} for {len(self.examples)} "
+                    f"{model.name}: about {format_duration(estimate[0])} for {len(self.examples)} "
                     f"items ({estimate[1]})"
                 )
                 self.progress.row(
@@ -314,7 +316,7 @@ class Benchmark:
         except JobCancelled:
             raise
         except Exception as error:
-            row["error"] = str(to_job_error(error, model.name))
+            row["error"] = str(to_user_error(error, model.name))
         row["over"] = True
         self.progress.row(row)
         return tally, summed if tally.n else None
@@ -410,7 +412,7 @@ class Benchmark:
             self.emit(
                 self.new_row(RandomBaseline)
                 | row
-                | {"error": str(to_job_error(error, name)), "over": True}
+                | {"error": str(to_user_error(error, name)), "over": True}
             )
 
     def elimination_gain(
@@ -456,10 +458,6 @@ class Benchmark:
         }
         self.leak_by_model.append(row)
         self.progress.row(row)
-
-
-def _format_duration(seconds: float) -> str:
-    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def _likelihood_ratio(nats: float) -> str:

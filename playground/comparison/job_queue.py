@@ -20,9 +20,9 @@ from typing import Any
 from playground.common.env import is_env_set
 from playground.common.storage import checkpoints_root
 from playground.compat import job_kind
+from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 from playground.jobs.process import WorkerProcess
-from playground.jobs.progress import JobError
 
 from .process import CONCURRENT_KINDS, ENTRY_POINTS, QUIET_ENV
 
@@ -127,12 +127,12 @@ class JobQueue:
         """Submit a job and return its id.
 
         Raises:
-            JobError: for an unknown kind, or if the owner, the address or all users have too
+            UserError: for an unknown kind, or if the owner, the address or all users have too
                 many jobs.
         """
         kind = job_kind(kind)
         if kind not in ENTRY_POINTS or not isinstance(request, dict):
-            raise JobError(
+            raise UserError(
                 f"{str(kind)[:40]!r} is not a kind of job; choose one of {', '.join(ENTRY_POINTS)}"
             )
         with self._lock:
@@ -146,20 +146,20 @@ class JobQueue:
             if len(same_weight) >= (
                 MAX_LIGHT_JOBS_PER_OWNER if kind in CONCURRENT_KINDS else MAX_JOBS_PER_OWNER
             ):
-                raise JobError(
+                raise UserError(
                     f"{len(same_weight)} of your jobs are still queued or running; wait for one, "
                     "or cancel it",
                     retryable=True,
                 )
             if uses_full_share((job.address for job in active), MAX_CONCURRENT_JOBS):
                 limit = max_per_address(MAX_CONCURRENT_JOBS)
-                raise JobError(
+                raise UserError(
                     f"{limit} jobs from your address are still queued or running, the maximum; "
                     "wait for one, or cancel one",
                     retryable=True,
                 )
             if len(active) >= MAX_CONCURRENT_JOBS:
-                raise JobError("too many jobs are running; try again in a minute", retryable=True)
+                raise UserError("too many jobs are running; try again in a minute", retryable=True)
             # before the first job, which could not time out without it
             if not self._thread_running:
                 try:
@@ -168,7 +168,7 @@ class JobQueue:
                     ).start()
                 except RuntimeError:
                     log.exception("The housekeeping thread of the job queue could not be started")
-                    raise JobError(
+                    raise UserError(
                         "this machine has no free thread; try again in a minute", retryable=True
                     ) from None
                 self._thread_running = True
@@ -184,7 +184,7 @@ class JobQueue:
         `place` is the number of jobs before it in the queue.
 
         Raises:
-            JobError: if this owner has no such job, or no longer.
+            UserError: if this owner has no such job, or no longer.
         """
         # No lock, because this runs on the event loop and the lock may be held while a process
         # starts. The status is read before the other fields and written after them (`Job.end`),
@@ -217,7 +217,7 @@ class JobQueue:
         """Cancel a job; its rows stay. A finished job does not change.
 
         Raises:
-            JobError: if this owner has no such job.
+            UserError: if this owner has no such job.
         """
         with self._lock:
             self._cancel(self._find(job, owner), "cancelled; the results so far are available")
@@ -244,7 +244,7 @@ class JobQueue:
         if queued_job is None or not secrets.compare_digest(
             queued_job.owner.encode(), str(owner).encode("utf-8", "replace")
         ):
-            raise JobError("this result is no longer stored; run the job again")
+            raise UserError("this result is no longer stored; run the job again")
         return queued_job
 
     def _exclusive(self) -> list[Job]:

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from playground.jobs.progress import JobError, ProgressReporter
+from playground.errors import UserError
+from playground.jobs.progress import ProgressReporter
 from playground.pretrained.prompts import (
     Example,
     masked_prompt,
@@ -43,7 +44,7 @@ class PretrainedMaskedLM(PretrainedModel):
         self.fills_jointly = self.can_rank = fills_jointly
         self.mask = self.tokenizer.mask_token
         if not self.mask:
-            raise JobError(
+            raise UserError(
                 f"{name} has no mask token, so it cannot predict masked positions; choose a "
                 "masked language model"
             )
@@ -76,7 +77,7 @@ class PretrainedMaskedLM(PretrainedModel):
             ids = self.tokenizer.encode(text, add_special_tokens=False)
             if len(ids) == 1 and ids[0] != self.tokenizer.unk_token_id:
                 return int(ids[0])
-        raise JobError(
+        raise UserError(
             f"{self.name} has no single token for {symbol!r}, so it cannot predict it at one "
             "masked position; compare on a task of digits"
         )

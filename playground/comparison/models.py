@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from playground.architectures.base import Seq2SeqModel
-from playground.jobs.progress import JobError, ProgressReporter
+from playground.errors import UserError
+from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer
 from playground.pretrained.prompts import (
     Example,
@@ -155,7 +156,7 @@ class PretrainedModel(BenchmarkModel):
         n_requested = min(n_requested, len(examples))
         max_examples = max_fitting_examples(n_requested, self.context_length, count_tokens)
         if max_examples is None:
-            raise JobError(
+            raise UserError(
                 f"{self.name} has {self.context_length:,} positions and the longest input takes "
                 f"{count_tokens(0):,} tokens; choose a checkpoint of shorter sequences, or a "
                 "model with more positions"

@@ -21,14 +21,9 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
 
+from playground.errors import UserError
 from playground.jobs.entry import prepare_process
-from playground.jobs.progress import (
-    JobCancelled,
-    JobError,
-    ProgressReporter,
-    to_job_error,
-    to_json_safe,
-)
+from playground.jobs.progress import JobCancelled, ProgressReporter, to_json_safe, to_user_error
 
 log = logging.getLogger(__name__)
 
@@ -70,11 +65,11 @@ def run(kind: str, request: dict[str, Any], progress: ProgressReporter) -> dict[
     """Run one job in this process.
 
     Raises:
-        JobError: with a message, for every failure.
+        UserError: with a message, for every failure.
         JobCancelled: if the job was cancelled.
     """
     if kind not in ENTRY_POINTS:
-        raise JobError(
+        raise UserError(
             f"{str(kind)[:40]!r} is not a kind of job; choose one of {', '.join(ENTRY_POINTS)}"
         )
     module, function = ENTRY_POINTS[kind].split(":")
@@ -85,10 +80,10 @@ def run(kind: str, request: dict[str, Any], progress: ProgressReporter) -> dict[
             getattr(import_module(module), function)(request, progress)
         )
         return result
-    except (JobCancelled, JobError):
+    except (JobCancelled, UserError):
         raise
     except Exception as error:
-        raise to_job_error(error) from error
+        raise to_user_error(error) from error
 
 
 def _import_transformers() -> None:
@@ -117,7 +112,7 @@ def main(connection: Connection, settings: dict[str, str]) -> None:
             message: tuple[Any, ...] = ("result", job, run(kind, what, progress))
         except JobCancelled:
             message = ("cancelled", job)
-        except JobError as error:
+        except UserError as error:
             message = ("failed", job, str(error), error.retryable)
         jobs.pop(job, None)
         threads.pop(job, None)

@@ -21,9 +21,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from playground.common.atomic_write import clean_up_stale
+from playground.common.format import format_bytes, format_duration
 from playground.common.stats import wilson_interval
 from playground.common.storage import checkpoints_root
-from playground.jobs.progress import JobError, ProgressReporter
+from playground.errors import UserError
+from playground.jobs.progress import ProgressReporter
 from playground.pretrained.classification import UNTRAINED_NOTE
 from playground.pretrained.model_files import ResolvedModel
 from playground.pretrained.model_names import local_paths_allowed
@@ -60,14 +62,14 @@ def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dic
     one.
 
     Raises:
-        JobError: for an invalid CSV, or if training does not fit into memory, with the estimate.
+        UserError: for an invalid CSV, or if training does not fit into memory, with the estimate.
     """
     content, sentence = (
         request.get("csv"),
         text_field(request, "sentence", MAX_ROW_LENGTH, "a good film"),
     )
     if not isinstance(content, str) or not content.strip():
-        raise JobError("the CSV is missing; paste or choose one with the columns text and label")
+        raise UserError("the CSV is missing; paste or choose one with the columns text and label")
     everything = choice_field(request, "train", ("all", "head"), "all") == "all"
     limits = MAX_SETTINGS if local_paths_allowed() else SHARED_MAX_SETTINGS
     size, seed = (
@@ -84,7 +86,7 @@ def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dic
     steps = epochs * an_epoch
     if steps > limits["steps"]:
         less = "fewer epochs" if an_epoch <= limits["steps"] else "larger batches, or fewer rows"
-        raise JobError(
+        raise UserError(
             f"{epochs} epochs of {len(rows.training):,} rows are {steps:,} steps; the maximum "
             f"is {limits['steps']:,}: use {less}"
         )
@@ -97,7 +99,7 @@ def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dic
     needed = memory_estimate(model, size, limits["tokens"])
     _ensure_memory(resolved.name, needed)
     progress.message(
-        f"Training takes about {needed / 1e9:.2g} GB; first running the randomly initialized head"
+        f"Training takes about {format_bytes(needed)}; first running the randomly initialized head"
     )
     trainer = _ClassifierTrainer(model, tokenizer, rows, limits["tokens"])
     score_before = trainer.predict(sentence)
@@ -164,8 +166,8 @@ def memory_estimate(model: Any, batch_size: int, tokens: int) -> int:
 def _ensure_memory(name: str, needed: int) -> None:
     free = free_memory()
     if needed > 0.9 * free:
-        raise JobError(
-            f"training {name} takes about {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are "
+        raise UserError(
+            f"training {name} takes about {format_bytes(needed)} and {format_bytes(free)} are "
             "free; train the head alone, reduce batch_size, or choose a smaller model",
             retryable=True,
         )
@@ -303,7 +305,7 @@ def _train(
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(weights, 1.0)
         if not bool(torch.isfinite(norm)):
-            raise JobError(
+            raise UserError(
                 f"training diverged at step {step} (loss {float(loss.detach()):.3g}); use a "
                 "lower learning_rate"
             )
@@ -329,10 +331,6 @@ def _train(
             losses = []
         progress.progress(step, steps, "steps")
     return time.perf_counter() - started_at
-
-
-def format_duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
 
 
 def trained_models() -> Path:

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from playground.architectures.base import Seq2SeqModel, eval_mode
-from playground.jobs.progress import JobError
+from playground.errors import UserError
 from playground.models.base_config import AttentionConfig
 from playground.models.config_fields import config_field
 from playground.models.transformer import AttentionWeights
@@ -121,7 +121,7 @@ class PromptTemplate:
         """Split the prompt into its parts, and check that joined they equal a tokenized prompt.
 
         Raises:
-            JobError: if a symbol is not a single token, or the tokens depend on their neighbours.
+            UserError: if a symbol is not a single token, or the tokens depend on their neighbours.
         """
 
         def coded(text: str) -> list[int]:
@@ -132,7 +132,7 @@ class PromptTemplate:
         for symbol in symbols:
             ids = coded(f" {symbol}")
             if len(ids) != 1 or ids[0] == tokenizer.unk_token_id or ids[0] in own:
-                raise JobError(
+                raise UserError(
                     f"{name} has no single token for the symbol {symbol}, so it cannot be trained "
                     "on this task; choose a checkpoint whose task has digits only, or another model"
                 )
@@ -152,7 +152,7 @@ class PromptTemplate:
             at for at in range(len(whole) - len(parts) + 1) if whole[at : at + len(parts)] == parts
         ]
         if not starts or (kind == CAUSAL and len(behind) != 1):
-            raise JobError(
+            raise UserError(
                 f"{name} has a tokenizer that merges symbols with their neighbours; choose "
                 "another model"
             )
@@ -215,11 +215,11 @@ class PretrainedFamily(Seq2SeqModel):
         """Check that the longest sequence and its answer fit into the model's positions.
 
         Raises:
-            JobError: if they do not fit.
+            UserError: if they do not fit.
         """
         width = self.config.sequence_length(max_length, self.task.max_target_length(max_length))
         if width > self.config.max_positions:
-            raise JobError(
+            raise UserError(
                 f"sequences of {max_length} take {width:,} tokens with their answers, and this "
                 f"model has {self.config.max_positions:,} positions; choose a checkpoint of "
                 "shorter sequences"
@@ -343,7 +343,7 @@ class PretrainedMaskedFamily(PretrainedFamily):
 
     def __init__(self, model: Any, tokenizer: Any, task: Task, name: str) -> None:
         if tokenizer.mask_token is None:
-            raise JobError(
+            raise UserError(
                 f"{name} has no mask token, so it cannot predict masked positions; choose a "
                 "masked language model"
             )

@@ -27,7 +27,9 @@ from safetensors import SafetensorError
 from playground.checkpoints.checkpoint import metrics_record
 from playground.checkpoints.manifest import read_manifest
 from playground.common.atomic_write import remove_dir, replacing_dir
-from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
+from playground.common.format import format_bytes
+from playground.errors import UserError
+from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError
 from playground.pretrained.model_files import CAUSAL, ResolvedModel, kind_of, read_config
@@ -93,7 +95,7 @@ class FinetuneRequest:
 
     @classmethod
     def parse(cls, request: dict[str, Any]) -> FinetuneRequest:
-        """Validate a request; raises JobError if it is invalid."""
+        """Validate a request; raises UserError if it is invalid."""
         limits = MAX_SETTINGS if local_paths_allowed() else SHARED_MAX_SETTINGS
 
         def number(name: str, default: float, low: float, high: float) -> Any:
@@ -104,7 +106,7 @@ class FinetuneRequest:
                 or not isinstance(value, int if whole else int | float)
                 or not low <= value <= high
             ):
-                raise JobError(
+                raise UserError(
                     f"{name} is {str(value)[:40]}; give a {'whole ' if whole else ''}number "
                     f"from {low:g} to {high:,g}"
                 )
@@ -112,9 +114,9 @@ class FinetuneRequest:
 
         checkpoint, model = request.get("checkpoint"), request.get("model")
         if not isinstance(checkpoint, str) or not checkpoint:
-            raise JobError("choose a checkpoint; the model is trained on its task")
+            raise UserError("choose a checkpoint; the model is trained on its task")
         if not isinstance(model, str) or not model.strip():
-            raise JobError("name a model to fine-tune, such as gpt2")
+            raise UserError("name a model to fine-tune, such as gpt2")
         return cls(
             checkpoint,
             str(request.get("into") or ""),
@@ -160,7 +162,7 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
     A cancellation saves the weights so far.
 
     Raises:
-        JobError: if the model cannot be trained, does not fit into memory, or cannot be saved.
+        UserError: if the model cannot be trained, does not fit into memory, or cannot be saved.
         JobCancelled: before the first step.
     """
     settings = FinetuneRequest.parse(request)
@@ -260,7 +262,7 @@ def _train(
             if not trainer.step_count:
                 raise
         except TrainingDivergedError as error:
-            raise JobError(
+            raise UserError(
                 f"{name}: the loss is not finite after {trainer.step_count} steps; nothing was "
                 f"saved; try again with a learning rate below {settings.learning_rate:g}"
             ) from error
@@ -283,7 +285,7 @@ def plan(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
         parts = memory_estimate(
             resolved, read_config(resolved.folder, resolved.name), task, settings.batch_size
         )
-    except JobError:
+    except UserError:
         row = describe_models(
             {"models": [settings.model]}, ProgressReporter(cancelled=progress.cancelled)
         )["models"][0]
@@ -301,7 +303,7 @@ def memory_estimate(
     """Estimate the bytes that training takes, by purpose.
 
     Raises:
-        JobError: for a model whose config does not contain its sizes.
+        UserError: for a model whose config does not contain its sizes.
     """
     from transformers import AutoConfig
 
@@ -316,7 +318,7 @@ def memory_estimate(
             kind_of(config) != CAUSAL,
         )
     except (AttributeError, ConfigError, ValueError, TypeError) as error:
-        raise JobError(
+        raise UserError(
             f"{resolved.name} cannot be fine-tuned here ({str(error)[:160]}); choose another model"
         ) from None
     return sizes.training_bytes(batch_size, task.max_length + 1, answer + 1)
@@ -326,16 +328,16 @@ def ensure_memory(name: str, parts: dict[str, int]) -> None:
     """Check that training fits into memory, and unload other models if necessary.
 
     Raises:
-        JobError: with the estimate and the free memory.
+        UserError: with the estimate and the free memory.
     """
     needed = sum(parts.values())
     if needed > 0.9 * free_memory():
         unload()
     if needed > 0.9 * free_memory():
-        raise JobError(
-            f"fine-tuning {name} takes about {needed / 1e9:.1f} GB "
-            f"({parts['activations'] / 1e9:.1f} GB of it for activations) and "
-            f"{free_memory() / 1e9:.1f} GB are free; choose a smaller model or batch size, or "
+        raise UserError(
+            f"fine-tuning {name} takes about {format_bytes(needed)} "
+            f"({format_bytes(parts['activations'])} of it for activations) and "
+            f"{format_bytes(free_memory())} are free; choose a smaller model or batch size, or "
             "end a run",
             retryable=True,
         )
@@ -348,9 +350,9 @@ def ensure_disk_space(folder: Path, resolved: ResolvedModel) -> None:
         models_folder = models_folder.parent
     free, needed = shutil.disk_usage(models_folder).free, 4 * resolved.parameters + 20_000_000
     if needed > free:
-        raise JobError(
-            f"saving the fine-tuned {resolved.name} takes {needed / 1e6:,.0f} MB and "
-            f"{free / 1e6:,.0f} MB are free on this disk; free some space, or choose a smaller "
+        raise UserError(
+            f"saving the fine-tuned {resolved.name} takes {format_bytes(needed)} and "
+            f"{format_bytes(free)} are free on this disk; free some space, or choose a smaller "
             "model",
             retryable=True,
         )
@@ -386,7 +388,7 @@ def models_to_evict(models_folder: Path, owner: str, excluded: Path | None = Non
     first. `excluded` is the new model, if it exists already.
 
     Raises:
-        JobError: if not enough models may be evicted.
+        UserError: if not enough models may be evicted.
     """
     modified_at = {
         path: path.stat().st_mtime
@@ -402,7 +404,7 @@ def models_to_evict(models_folder: Path, owner: str, excluded: Path | None = Non
     too_many = max(0, len(modified_at) + 1 - SHARED_MAX_MODELS)
     if too_many > len(evictable):
         minutes = math.ceil((MODEL_TTL_S - time.time() + min(modified_at.values())) / 60)
-        raise JobError(
+        raise UserError(
             f"{len(modified_at)} fine-tuned models of other users are stored here, the maximum, "
             f"each for at least an hour; try again in about {minutes} minutes",
             retryable=True,
@@ -424,7 +426,7 @@ def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: 
     """Write a fine-tuned model atomically in the format of transformers.
 
     Raises:
-        JobError: if it cannot be written; an earlier model in the folder stays.
+        UserError: if it cannot be written; an earlier model in the folder stays.
     """
     try:
         with replacing_dir(folder) as temporary:
@@ -439,7 +441,7 @@ def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: 
     except (OSError, SafetensorError) as error:
         # SafetensorError reports a full disk during the write of tensors
         reason = getattr(error, "strerror", None) or str(error)[:160]
-        raise JobError(
+        raise UserError(
             f"{name} was trained but could not be saved ({reason}); no partial files remain. Free "
             "some space and train it again",
             retryable=True,

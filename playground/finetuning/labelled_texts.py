@@ -7,7 +7,7 @@ import io
 import random
 from dataclasses import dataclass
 
-from playground.jobs.progress import JobError
+from playground.errors import UserError
 
 MAX_ROWS, MAX_LABELS, MAX_BYTES = 2000, 20, 1_000_000
 MAX_ROW_LENGTH, MAX_LABEL_LENGTH = 1000, 40  # characters
@@ -31,10 +31,10 @@ def read_labelled(content: str, seed: int = 0) -> LabelledTexts:
     At least one text of each label is held out.
 
     Raises:
-        JobError: with the number of invalid lines and the first few of them.
+        UserError: with the number of invalid lines and the first few of them.
     """
     if len(content.encode("utf-8", "replace")) > MAX_BYTES:
-        raise JobError(
+        raise UserError(
             f"this CSV is larger than {MAX_BYTES // 1000:,} KB; give at most {MAX_ROWS:,} rows"
         )
     reader = csv.reader(io.StringIO(content.removeprefix("\ufeff"), newline=""), strict=True)
@@ -44,7 +44,7 @@ def read_labelled(content: str, seed: int = 0) -> LabelledTexts:
     try:
         header = [name.strip().lower() for name in next(reader, [])]
         if "text" not in header or "label" not in header:
-            raise JobError(
+            raise UserError(
                 f"line 1 is {','.join(header)[:60]!r}; it must name two columns: text,label"
             )
         text_at, label_at, width = header.index("text"), header.index("label"), len(header)
@@ -71,7 +71,7 @@ def read_labelled(content: str, seed: int = 0) -> LabelledTexts:
             else:
                 rows[text] = (label, line)
     except csv.Error as error:
-        raise JobError(
+        raise UserError(
             f"line {reader.line_num} is not valid CSV: {error}; put texts with quotes or line "
             "breaks in quotes"
         ) from None
@@ -81,17 +81,17 @@ def read_labelled(content: str, seed: int = 0) -> LabelledTexts:
             if len(errors) > MAX_REPORTED_ERRORS
             else ""
         )
-        raise JobError(f"{'; '.join(errors[:MAX_REPORTED_ERRORS])}{more}")
+        raise UserError(f"{'; '.join(errors[:MAX_REPORTED_ERRORS])}{more}")
     labels = sorted({label for label, _ in rows.values()})
     if not 2 <= len(labels) <= MAX_LABELS:
-        raise JobError(f"the CSV has {len(labels)} labels; give 2 to {MAX_LABELS}")
+        raise UserError(f"the CSV has {len(labels)} labels; give 2 to {MAX_LABELS}")
     if len(rows) > MAX_ROWS:
-        raise JobError(f"the CSV has {len(rows):,} rows; give at most {MAX_ROWS:,}")
+        raise UserError(f"the CSV has {len(rows):,} rows; give at most {MAX_ROWS:,}")
     training, held_out, draw = [], [], random.Random(seed)
     for place, label in enumerate(labels):
         texts = sorted(text for text, (its, _) in rows.items() if its == label)
         if len(texts) < 2:
-            raise JobError(
+            raise UserError(
                 f"the label {label!r} has only one text; give at least two, one to train on and "
                 "one to hold out"
             )

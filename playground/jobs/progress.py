@@ -21,10 +21,6 @@ class JobCancelled(Exception):
     """The job was cancelled."""
 
 
-class JobError(UserError):
-    """The request cannot be fulfilled."""
-
-
 class ProgressReporter:
     """Reports the progress of a job, and checks whether it was cancelled.
 
@@ -83,30 +79,30 @@ def to_json_safe(value: Any) -> Any:
     return value
 
 
-def to_job_error(error: Exception, model: str = "") -> JobError:
+def to_user_error(error: Exception, model: str = "") -> UserError:
     """Convert any exception to an error message that names the model."""
     where = f"{model}: " if model else ""
-    if isinstance(error, JobError):
+    if isinstance(error, UserError):
         return error
     if (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
         or "not enough memory" in str(error)
     ):
-        return JobError(
+        return UserError(
             f"{where}there is not enough memory now; choose a smaller model, or end a run first",
             retryable=True,
         )
-    if isinstance(error, UserError | ConfigError):
-        return JobError(f"{where}{error}", retryable=getattr(error, "retryable", False))
+    if isinstance(error, ConfigError):
+        return UserError(f"{where}{error}", field=error.field)
     if isinstance(error, OSError) and error.strerror:
-        return JobError(
+        return UserError(
             f"{where}the system reported an error: {error.strerror}; free disk space and try again",
             retryable=True,
         )
     # %r: a name comes from a browser, and a line break in it must not forge a line of the log.
     log.error("Unexpected error in a comparison job (%r)", model, exc_info=error)
-    return JobError(
+    return UserError(
         f"{where}an unexpected error occurred ({type(error).__name__}: {str(error)[:160]}); try "
         "again, and report it if it persists",
         retryable=True,

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from playground.common.atomic_write import clean_up_stale, remove_dir
 from playground.common.env import env_bytes
-from playground.jobs.progress import JobError
+from playground.common.format import format_bytes
+from playground.errors import UserError
 
 from .model_files import (
     TOKENIZER_FILES,
-    format_mb,
     weight_files,
 )
 from .model_names import (
@@ -117,9 +117,9 @@ def ensure_disk_space(name: str, size: int) -> None:
         _evict(name, size, limit)
     free = _free_disk()
     if size + (MIN_FREE_DISK_BYTES if limit is None else SHARED_MIN_FREE_DISK_BYTES) > free:
-        raise JobError(
-            f"{name} takes {format_mb(size)} and {format_mb(free)} are free on this disk; free "
-            "some space, or choose a smaller model",
+        raise UserError(
+            f"{name} takes {format_bytes(size)} and {format_bytes(free)} are free on this disk; "
+            "free some space, or choose a smaller model",
             retryable=True,
         )
 
@@ -145,7 +145,7 @@ def _evict(name: str, size: int, limit: int) -> None:
     Models in memory stay.
 
     Raises:
-        JobError: if evicting all other models does not free enough.
+        UserError: if evicting all other models does not free enough.
     """
     home = cache_dir()
     clean_up_stale(home, older_than=0)
@@ -161,8 +161,9 @@ def _evict(name: str, size: int, limit: int) -> None:
             remove_dir(oldest)
             held -= bytes_of[oldest]
     if held + size > limit:
-        raise JobError(
-            f"{name} takes {format_mb(size)}, and of the {format_mb(limit)} of the model cache "
-            f"{format_mb(held)} are in use; choose a cached model, or try again in a few minutes",
+        raise UserError(
+            f"{name} takes {format_bytes(size)}, and of the {format_bytes(limit)} of the model "
+            f"cache {format_bytes(held)} are in use; choose a cached model, or try again in a few "
+            "minutes",
             retryable=size <= limit,
         )

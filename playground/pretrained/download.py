@@ -10,11 +10,14 @@ import logging
 import os
 import threading
 import time
-from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
+from playground.common.format import format_bytes
+from playground.errors import UserError
+from playground.jobs.progress import JobCancelled, ProgressReporter
 
 from .cache import (
     describe_cache,
@@ -25,7 +28,6 @@ from .model_files import (
     SHARD_PATTERN,
     WEIGHTS_FILE,
     ensure_size_allowed,
-    format_mb,
 )
 
 log = logging.getLogger(__name__)
@@ -38,7 +40,7 @@ def connect_to_hub() -> Any:
     """Return a client of the Hub that sends no token, after a connection check.
 
     Raises:
-        JobError: within 3 s without a network, with the models on this machine.
+        UserError: within 3 s without a network, with the models on this machine.
     """
     from huggingface_hub import constants
 
@@ -58,7 +60,7 @@ def connect_to_hub() -> Any:
         hub.connect()
         return hub
     except HubError as error:
-        raise JobError(f"{error}{describe_cache()}", retryable=True) from None
+        raise UserError(f"{error}{describe_cache()}", retryable=True) from None
 
 
 def fetch_model_info(hub: Any, name: str) -> dict[str, Any]:
@@ -68,19 +70,20 @@ def fetch_model_info(hub: Any, name: str) -> dict[str, Any]:
     try:
         info: dict[str, Any] = hub.raw_repo_info(name)
     except HubError as error:
-        raise JobError(
-            _download_error(name, error) + (describe_cache() if error.retryable else ""),
+        raise UserError(
+            name_model(name, error) + (describe_cache() if error.retryable else ""),
             retryable=error.retryable,
         ) from None
     if info.get("gated"):
-        raise JobError(
+        raise UserError(
             f"{name} is gated: its owners must grant access, and this playground sends no token; "
             "choose another model, or download it with `hf download` and give its folder"
         )
     return info
 
 
-def _download_error(name: str, error: Exception) -> str:
+def name_model(name: str, error: Exception) -> str:
+    """Return the message of an error, which names the model."""
     return str(error) if name in str(error) else f"{name}: {error}"
 
 
@@ -88,7 +91,7 @@ def files_to_download(info: dict[str, Any], name: str) -> dict[str, int]:
     """Return the files of a model to download with their sizes, the weights last.
 
     Raises:
-        JobError: if there are no safetensors weights, or the files are too large.
+        UserError: if there are no safetensors weights, or the files are too large.
     """
     sizes = {
         str(each["rfilename"]): int(each.get("size") or 0)
@@ -107,98 +110,124 @@ def files_to_download(info: dict[str, Any], name: str) -> dict[str, int]:
     )
     if not weights or "config.json" not in small:
         problem = "config.json" if weights else "weights in the safetensors format"
-        raise JobError(f"{name} has no {problem}, which is required; choose another model")
+        raise UserError(f"{name} has no {problem}, which is required; choose another model")
     if WEIGHTS_FILE not in sizes:
         if INDEX_FILE not in sizes:
-            raise JobError(
+            raise UserError(
                 f"{name} has weights in several files but no {INDEX_FILE}; choose another model"
             )
         small[INDEX_FILE] = sizes[INDEX_FILE]
     ensure_size_allowed(name, sum(weights.values()))
     if sum(small.values()) > 100_000_000:
-        raise JobError(
-            f"{name} has {format_mb(sum(small.values()))} of files besides its weights, more than "
-            "the maximum; choose another model"
+        raise UserError(
+            f"{name} has {format_bytes(sum(small.values()))} of files besides its weights, more "
+            "than the maximum; choose another model"
         )
     return small | weights
+
+
+class Download:
+    """A download of a model: a thread fetches its files, and another thread waits for it.
+
+    An aborted thread is abandoned, because a silent connection may hold it until its time-out.
+    """
+
+    def __init__(self, name: str, progress: ProgressReporter) -> None:
+        self.name, self.progress = name, progress
+        self.paths: list[Path] = []
+        self.error: Exception | None = None
+        self._received_bytes = self._total_bytes = 0.0
+        self._received_at = time.monotonic()
+        self._aborted = threading.Event()
+
+    def run(self) -> Path:
+        """Fetch all files and return their folder."""
+        thread = threading.Thread(target=self._fetch, name=f"fetch {self.name}", daemon=True)
+        thread.start()
+        try:
+            self._wait(thread)
+        finally:
+            self._aborted.set()
+        self.progress.raise_if_cancelled()
+        if self.error is not None:
+            raise _download_error(self.name, self.error) from None
+        if len({path.parent for path in self.paths}) != 1:
+            raise UserError(
+                f"{self.name} changed on the Hub during the download; try again", retryable=True
+            )
+        return self.paths[0].parent
+
+    def _wait(self, thread: threading.Thread) -> None:
+        """Report the progress until the thread ends, the job is cancelled or no data arrives."""
+        while thread.is_alive():
+            thread.join(0.1)
+            if total := self._total_bytes:
+                self.progress.progress(min(self._received_bytes, total), total, "bytes")
+            self.progress.raise_if_cancelled()
+            if time.monotonic() - self._received_at > SILENCE_TIMEOUT_S:
+                raise UserError(
+                    f"{self.name}: the Hub sent no data for {SILENCE_TIMEOUT_S:.0f} s; check the "
+                    "network and try again",
+                    retryable=True,
+                )
+
+    def _fetch(self) -> None:
+        try:
+            hub = connect_to_hub()
+            files = files_to_download(fetch_model_info(hub, self.name), self.name)
+            total = sum(files.values())
+            ensure_disk_space(self.name, total)
+            self.progress.message(
+                f"Downloading {self.name}: {format_bytes(total)} in {len(files)} files, to this "
+                "machine's cache"
+            )
+            self._total_bytes = total
+            for path in files:
+                self.progress.raise_if_cancelled()
+                with hub.translating_errors(f"fetch {path} of", self.name):
+                    bar = partial(ByteCounter, self._count_bytes)
+                    local_path = hub.api.hf_hub_download(self.name, path, tqdm_class=bar)
+                self.paths.append(Path(local_path))
+                self._received_at = time.monotonic()
+        except Exception as error:
+            self.error = error
+
+    def _count_bytes(self, n: float) -> None:
+        self._received_bytes += n
+        self._received_at = time.monotonic()
+        if self._aborted.is_set():
+            raise JobCancelled
+
+
+class ByteCounter:
+    """A progress bar for huggingface_hub that calls `on_bytes` with each number of bytes."""
+
+    def __init__(self, on_bytes: Callable[[float], None], *_: Any, **__: Any) -> None:
+        self.update = on_bytes
+
+    def __enter__(self) -> ByteCounter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def download(name: str, progress: ProgressReporter) -> Path:
     """Download a model into the Hub's cache and return its folder there."""
     progress.message(f"Connecting to the Hub for {name}")
-    fetched: list[Path] = []
-    counter = {"bytes": 0.0, "total": 0.0, "at": time.monotonic()}
-    problem: list[Exception] = []
-    cancelled = threading.Event()
+    return Download(name, progress).run()
 
-    class Counter:
-        """A progress bar for huggingface_hub that counts bytes, and aborts a cancelled download."""
 
-        def __init__(self, *_: Any, **__: Any) -> None:
-            pass
+def _download_error(name: str, error: Exception) -> Exception:
+    """Return the error of a download with the name of the model."""
+    from playground.hub.errors import HubError
 
-        def __enter__(self) -> Counter:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-        def update(self, n: float = 1) -> None:
-            counter["bytes"] += n
-            counter["at"] = time.monotonic()
-            if cancelled.is_set():
-                raise JobCancelled
-
-        def close(self) -> None:
-            pass
-
-    def fetch() -> None:
-        try:
-            hub = connect_to_hub()
-            files = files_to_download(fetch_model_info(hub, name), name)
-            total = sum(files.values())
-            ensure_disk_space(name, total)
-            progress.message(
-                f"Downloading {name}: {format_mb(total)} in {len(files)} files, to this machine's "
-                "cache"
-            )
-            counter["total"] = total
-            for path in files:
-                progress.raise_if_cancelled()
-                with hub.translating_errors(f"fetch {path} of", name):
-                    fetched.append(Path(hub.api.hf_hub_download(name, path, tqdm_class=Counter)))
-                counter["at"] = time.monotonic()
-        except Exception as error:
-            problem.append(error)
-
-    # a hanging thread is abandoned, because its client times out soon
-    thread = threading.Thread(target=fetch, name=f"fetch {name}", daemon=True)
-    thread.start()
-    try:
-        while thread.is_alive():
-            thread.join(0.1)
-            if counter["total"]:
-                progress.progress(
-                    min(counter["bytes"], counter["total"]), counter["total"], "bytes"
-                )
-            progress.raise_if_cancelled()
-            if time.monotonic() - counter["at"] > SILENCE_TIMEOUT_S:
-                raise JobError(
-                    f"{name}: the Hub sent no data for {SILENCE_TIMEOUT_S:.0f} s; check the "
-                    "network and try again",
-                    retryable=True,
-                )
-    finally:
-        cancelled.set()
-    progress.raise_if_cancelled()
-    if problem:
-        if isinstance(problem[0], JobError | JobCancelled):
-            raise problem[0]
-        if type(problem[0]).__name__ not in ("HubError", "NotFoundError"):
-            log.error("The download of %r failed", name, exc_info=problem[0])
-        raise JobError(
-            _download_error(name, problem[0]), retryable=getattr(problem[0], "retryable", True)
-        ) from None
-    if len({path.parent for path in fetched}) != 1:
-        raise JobError(f"{name} changed on the Hub during the download; try again", retryable=True)
-    return fetched[0].parent
+    if isinstance(error, HubError):
+        return UserError(name_model(name, error), retryable=error.retryable)
+    if isinstance(error, UserError | JobCancelled):
+        return error
+    log.error("The download of %r failed", name, exc_info=error)
+    return UserError(name_model(name, error), retryable=True)

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from playground.jobs.progress import JobError, ProgressReporter
+from playground.errors import UserError
+from playground.jobs.progress import ProgressReporter
 
 from .classification import classify_text
 from .pipelines import newly_initialized_weights, open_pipeline
@@ -59,7 +60,7 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
     """
     mask_token = pipe.tokenizer.mask_token
     if mask_token is None:
-        raise JobError(
+        raise UserError(
             "this model has no mask token; choose a masked language model, such as "
             "bert-base-uncased"
         )
@@ -69,7 +70,7 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
         place for place, token in enumerate(ids) if token == pipe.tokenizer.mask_token_id
     ]
     if not mask_positions:
-        raise JobError(
+        raise UserError(
             f"the text has no mask; write {MASK_PLACEHOLDER} where a word is to be predicted"
         )
     fills = pipe(input_text, top_k=top_k)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from playground.common.env import env_bytes
-from playground.jobs.progress import JobError
+from playground.common.format import format_bytes
+from playground.errors import UserError
 
 from .model_names import (
     METADATA_FILE,
@@ -81,7 +82,7 @@ def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
     """Read a model's config.json.
 
     Raises:
-        JobError: if it is missing, too large, not a JSON object, or has implausibly large counts.
+        UserError: if it is missing, too large, not a JSON object, or has implausibly large counts.
     """
     path = Path(folder) / "config.json"
     try:
@@ -92,15 +93,15 @@ def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
             raise ValueError
         limit_layer_counts(config, name or str(folder))
         return config
-    except JobError:
+    except UserError:
         raise
     except FileNotFoundError:
-        raise JobError(
+        raise UserError(
             f"{name or folder} contains no config.json, so it is not a model of transformers; "
             "choose another"
         ) from None
     except (OSError, ValueError, RecursionError, OverflowError):
-        raise JobError(
+        raise UserError(
             f"{name or folder}: its config.json cannot be read; choose another model, or "
             "download it again"
         ) from None
@@ -122,7 +123,7 @@ def limit_layer_counts(config: object, name: str) -> None:
     It makes a name for each label or layer, so a few bytes of a config can exhaust the memory.
 
     Raises:
-        JobError: with the name of the setting.
+        UserError: with the name of the setting.
     """
     for key, value in (
         config.items()
@@ -142,7 +143,7 @@ def limit_layer_counts(config: object, name: str) -> None:
             and value > maximum
             and re.match(r"(num|n)_|.*(layers?|labels|depths?)$", str(key))
         ):
-            raise JobError(
+            raise UserError(
                 f"{name}: its config.json sets {key} to {value:.3g}; the maximum is {maximum:,}; "
                 "choose another model"
             )
@@ -164,12 +165,12 @@ def inspect_folder(name: str, folder: Path, commit: str, where: str) -> Resolved
     config = read_config(folder, name)
     weights = weight_files(folder)
     if not weights:
-        raise JobError(
+        raise UserError(
             f"{name} contains no {WEIGHTS_FILE}; only weights in the safetensors format are "
             "supported; choose a model with those"
         )
     if "auto_map" in config and str(config.get("model_type")) not in KIND_OF_TYPE:
-        raise JobError(
+        raise UserError(
             f"{name} needs its own code, which is not run here; choose a model that "
             "transformers supports"
         )
@@ -230,7 +231,7 @@ def _parameter_count(path: Path, name: str) -> int:
         RecursionError,
         OverflowError,
     ):
-        raise JobError(
+        raise UserError(
             f"{name}: {path.name} is not a complete safetensors file; download it again or "
             "choose another model"
         ) from None
@@ -238,14 +239,10 @@ def _parameter_count(path: Path, name: str) -> int:
 
 def ensure_size_allowed(name: str, size: int) -> None:
     if size > max_model_bytes():
-        raise JobError(
-            f"{name} has {format_mb(size)} of weights, more than the maximum of "
-            f"{format_mb(max_model_bytes())}; choose a smaller model"
+        raise UserError(
+            f"{name} has {format_bytes(size)} of weights, more than the maximum of "
+            f"{format_bytes(max_model_bytes())}; choose a smaller model"
         )
-
-
-def format_mb(size: float) -> str:
-    return f"{size / 1e6:,.0f} MB" if size >= 1e6 else f"{size / 1e6:.1f} MB"
 
 
 def is_finetuned(resolved: ResolvedModel) -> bool:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from playground.common.storage import checkpoints_root
-from playground.jobs.progress import JobError
+from playground.errors import UserError
 
 DEFAULT_MODELS = ("gpt2", "bert-base-uncased")
 # the oldest models have no owner
@@ -50,16 +50,16 @@ def validate_name(name: object) -> str:
     """Return the name of a model, stripped.
 
     Raises:
-        JobError: if it is neither the name of a model on the Hub nor a folder that is allowed.
+        UserError: if it is neither the name of a model on the Hub nor a folder that is allowed.
     """
     text = name.strip() if isinstance(name, str) else ""
     if local_folder(text):
         return text
     if text.startswith(FINETUNED_PREFIX):
-        raise JobError(f"{text[:120]!r} is not on this machine; fine-tune the model again")
+        raise UserError(f"{text[:120]!r} is not on this machine; fine-tune the model again")
     if not NAME_PATTERN.fullmatch(text) or "--" in text or ".." in text or text.endswith(".git"):
         folder = ", or a folder that contains one" if local_paths_allowed() else ""
-        raise JobError(
+        raise UserError(
             f"{str(name)[:120]!r} is not the name of a model; give one of the Hub, such as gpt2 "
             f"or user/name{folder}"
         )

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playground.jobs.progress import JobCancelled, JobError, ProgressReporter, to_job_error
+from playground.common.format import format_bytes
+from playground.errors import UserError
+from playground.jobs.progress import JobCancelled, ProgressReporter, to_user_error
 from playground.runs.memory import free_memory
 
 from .model_files import (
@@ -51,10 +53,10 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
     model is in evaluation mode.
 
     Raises:
-        JobError: if it does not fit, is invalid, or is not a model of this kind.
+        UserError: if it does not fit, is invalid, or is not a model of this kind.
     """
     if task not in AUTO_CLASS_BY_TASK:
-        raise JobError(
+        raise UserError(
             f"{task[:40]!r} is not a supported pipeline; choose one of "
             f"{', '.join(AUTO_CLASS_BY_TASK)}"
         )
@@ -76,7 +78,7 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
                 _loaded[key] = LoadedPipeline(
                     pipe, newly_initialized, memory_used() - memory_before
                 )
-            except (JobError, JobCancelled):
+            except (UserError, JobCancelled):
                 raise
             except Exception as error:
                 raise _load_error(error, resolved.name, task) from error
@@ -92,7 +94,7 @@ def load_and_detect_kind(resolved: ResolvedModel, progress: ProgressReporter) ->
     If its config does not determine the kind, the class that loads decides.
 
     Raises:
-        JobError: if it loads as neither.
+        UserError: if it loads as neither.
     """
     detected_kind = kind_of(read_config(resolved.folder, resolved.name))
     if detected_kind:
@@ -100,10 +102,10 @@ def load_and_detect_kind(resolved: ResolvedModel, progress: ProgressReporter) ->
     for kind, task in PIPELINE_BY_KIND.items():
         try:
             return open_pipeline(task, resolved, progress), kind
-        except JobError as error:
+        except UserError as error:
             if error.retryable:
                 raise
-    raise JobError(
+    raise UserError(
         f"{resolved.name} is neither a causal nor a masked language model, so it cannot be "
         "evaluated; choose a model such as gpt2"
     )
@@ -154,10 +156,9 @@ def _evict_until_fits(resolved: ResolvedModel) -> None:
     while needed > 0.9 * free_memory() and _loaded:
         _unload(next(iter(_loaded)))
     if needed > 0.9 * free_memory():
-        free = f"{free_memory() / 1e9:.1f} GB are free"
-        raise JobError(
-            f"{resolved.name} needs about {needed / 1e9:.1f} GB and {free}; choose a smaller "
-            "model, or end a run",
+        raise UserError(
+            f"{resolved.name} needs about {format_bytes(needed)} and "
+            f"{format_bytes(free_memory())} are free; choose a smaller model, or end a run",
             retryable=True,
         )
 
@@ -191,13 +192,13 @@ def _load(task: str, resolved: ResolvedModel) -> tuple[Any, list[str]]:
     )
     missing = sorted(loading_info["missing_keys"])
     if missing and task in ("fill-mask", "text-generation"):
-        raise JobError(
+        raise UserError(
             f"{resolved.name} lacks {missing[0]}{' and others' if len(missing) > 1 else ''}, which "
             f"{task} needs, so its predictions would be random; choose a model that was trained "
             "for it"
         )
     if not all(bool(torch.isfinite(weight).all()) for weight in model.parameters()):
-        raise JobError(
+        raise UserError(
             f"{resolved.name} has weights that are not finite; download it again, or choose "
             "another model"
         )
@@ -214,7 +215,7 @@ def _validate_config(auto: Any, config: Any, resolved: ResolvedModel) -> None:
 
     layers = [getattr(config, field, 0) for field in ("num_hidden_layers", "n_layer", "num_layers")]
     if any(isinstance(each, int) and not 0 <= each <= MAX_LAYERS for each in layers):
-        raise JobError(
+        raise UserError(
             f"{resolved.name}: its config.json has {max(layers, key=abs)} layers; choose another "
             "model"
         )
@@ -223,18 +224,18 @@ def _validate_config(auto: Any, config: Any, resolved: ResolvedModel) -> None:
             each.numel() for each in auto.from_config(config, trust_remote_code=False).parameters()
         )
     if n_parameters > 1.5 * resolved.parameters + 10_000_000:
-        raise JobError(
+        raise UserError(
             f"{resolved.name}: its config.json describes {n_parameters:,} parameters and its "
             f"weights contain {resolved.parameters:,}; choose another model"
         )
 
 
-def _load_error(error: Exception, name: str, task: str) -> JobError:
+def _load_error(error: Exception, name: str, task: str) -> UserError:
     if isinstance(error, MemoryError) or "memory" in str(error).lower():
-        return to_job_error(MemoryError(), name)
+        return to_user_error(MemoryError(), name)
     log.warning("The model %r cannot be loaded for %s", name, task, exc_info=error)
     first_line = str(error).strip().split("\n")[0][:160]
-    return JobError(
+    return UserError(
         f"{name} cannot be loaded for {task} ({type(error).__name__}: {first_line}); choose "
         "another model"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from playground.jobs.progress import JobError
+from playground.errors import UserError
 
 MAX_TEXT_LENGTH = 4000  # characters
 
@@ -18,13 +18,13 @@ def text_field(
     """Return a text that is not empty.
 
     Raises:
-        JobError: if the value is not a text, is empty, or is longer than `max_length` characters.
+        UserError: if the value is not a text, is empty, or is longer than `max_length` characters.
     """
     value = request.get(name, default)
     if not isinstance(value, str) or not value.strip():
-        raise JobError(f"{name} is empty; type some text")
+        raise UserError(f"{name} is empty; type some text")
     if len(value) > max_length:
-        raise JobError(f"{name} has {len(value):,} characters; give at most {max_length:,}")
+        raise UserError(f"{name} has {len(value):,} characters; give at most {max_length:,}")
     # tokenizers reject an unpaired surrogate
     return value.replace("\x00", "").encode("utf-8", "replace").decode()
 
@@ -35,11 +35,11 @@ def number_field(
     """Return a number in a range; NaN is rejected.
 
     Raises:
-        JobError: with the value and the accepted range.
+        UserError: with the value and the accepted range.
     """
     value = request.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise JobError(
+        raise UserError(
             f"{name} is {str(value)[:20]}; it must be a number from {low:,g} to {high:,g}"
         )
     return float(value)
@@ -49,11 +49,11 @@ def integer_field(request: dict[str, Any], name: str, default: int, low: int, hi
     """Return a whole number in a range.
 
     Raises:
-        JobError: with the value and the accepted range.
+        UserError: with the value and the accepted range.
     """
     value = request.get(name, default)
     if type(value) is not int or not low <= value <= high:
-        raise JobError(
+        raise UserError(
             f"{name} is {str(value)[:20]}; it must be a whole number from {low:,} to {high:,}"
         )
     return value
@@ -63,11 +63,11 @@ def choice_field(request: dict[str, Any], name: str, choices: tuple[str, ...], d
     """Return one of several words.
 
     Raises:
-        JobError: with the accepted words.
+        UserError: with the accepted words.
     """
     value = request.get(name, default)
     if value not in choices:
-        raise JobError(f"{name} is {str(value)[:20]!r}; choose one of {', '.join(choices)}")
+        raise UserError(f"{name} is {str(value)[:20]!r}; choose one of {', '.join(choices)}")
     return str(value)
 
 
@@ -77,7 +77,7 @@ def words_field(
     """Return a few short words.
 
     Raises:
-        JobError: for more than `max_count` words, or for a value that is not a word.
+        UserError: for more than `max_count` words, or for a value that is not a word.
     """
     value = request.get(name, list(default))
     if (
@@ -85,5 +85,5 @@ def words_field(
         or len(value) > max_count
         or not all(isinstance(word, str) and 0 < len(word.strip()) <= 40 for word in value)
     ):
-        raise JobError(f"{name} must be at most {max_count} words of up to 40 letters")
+        raise UserError(f"{name} must be at most {max_count} words of up to 40 letters")
     return [word.strip() for word in value]

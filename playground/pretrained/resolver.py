@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from playground.jobs.progress import JobError, ProgressReporter
+from playground.errors import UserError
+from playground.jobs.progress import ProgressReporter
 
 from .cache import (
     cached_snapshot,
@@ -33,7 +34,7 @@ def resolve(name: str, progress: ProgressReporter, local_only: bool = False) -> 
     """Return a model's files on this machine; download them if necessary, unless `local_only`.
 
     Raises:
-        JobError: with the name of the model and what to do.
+        UserError: with the name of the model and what to do.
         JobCancelled: at most 0.2 s after the job was cancelled.
     """
     name = validate_name(name)
@@ -44,7 +45,7 @@ def resolve(name: str, progress: ProgressReporter, local_only: bool = False) -> 
             mark_as_used(cached_folder.parent.parent)
         return inspect_folder(name, cached_folder, cached_folder.name, "cache")
     if local_only:
-        raise JobError(f"{name} is not on this machine yet{describe_cache()}")
+        raise UserError(f"{name} is not on this machine yet{describe_cache()}")
     folder = download(name, progress)
     mark_as_used(folder.parent.parent)
     return inspect_folder(name, folder, folder.name, "downloaded")
@@ -80,7 +81,7 @@ def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict
                     if key in ("name", "where", "bytes", "parameters", "commit")
                 }
                 row["kind"] = kind_of(read_config(resolved.folder, resolved.name))
-            except JobError:
+            except UserError:
                 row["name"] = checked = validate_name(name)
                 if cached_snapshot(checked) or local_folder(checked):
                     raise
@@ -102,7 +103,7 @@ def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict
                 )
                 config = response.get("config")
                 row["kind"] = kind_of(config) if isinstance(config, dict) else ""
-        except JobError as error:
+        except UserError as error:
             row["message"] = str(error)
         info.append(row)
         progress.row(row)
@@ -115,7 +116,7 @@ def list_cached(request: dict[str, Any], progress: ProgressReporter) -> dict[str
     for name in list_cached_names():
         try:
             resolved = resolve(name, progress, local_only=True)
-        except JobError:
+        except UserError:
             continue
         rows.append(
             {

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from playground.jobs.progress import JobError
+from playground.errors import UserError
 
 
 def tokenize(pipe: Any, text: str) -> list[int]:
     """Tokenize a text.
 
     Raises:
-        JobError: if it has no tokens, or more than the model accepts.
+        UserError: if it has no tokens, or more than the model accepts.
     """
     ids: list[int] = pipe.tokenizer(text, verbose=False)["input_ids"]
     if not ids:
-        raise JobError("the text has no tokens for this model; type some words")
+        raise UserError("the text has no tokens for this model; type some words")
     if len(ids) > max_input_tokens(pipe):
-        raise JobError(
+        raise UserError(
             f"the text has {len(ids):,} tokens and this model accepts at most "
             f"{max_input_tokens(pipe):,}; shorten it"
         )

@@ -17,8 +17,9 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
+from playground.errors import UserError
 from playground.inspection.views.attention import pack_uint16
-from playground.jobs.progress import JobError, ProgressReporter
+from playground.jobs.progress import ProgressReporter
 from playground.pretrained.model_files import CAUSAL, MASKED, ResolvedModel, kind_of, read_config
 from playground.pretrained.pipelines import open_pipeline
 from playground.pretrained.request_fields import integer_field, text_field
@@ -84,12 +85,12 @@ def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
     )
     spans, ids = [tuple(span) for span in coded["offset_mapping"]], coded["input_ids"]
     if not ids:
-        raise JobError("the text has no tokens for this model; type some words")
+        raise UserError("the text has no tokens for this model; type some words")
     progress.message(f"Running the model on {len(ids)} tokens")
     outputs = forward(model.model, ids)
     layers, heads = outputs.weights_LHQM.shape[:2]
     if layer > layers or head > heads:
-        raise JobError(
+        raise UserError(
             f"layer {layer}, head {head} does not exist: {model.resolved.name} has {layers} "
             f"layers of {heads} heads"
         )
@@ -123,7 +124,7 @@ def load_for_inspection(name: Any, progress: ProgressReporter) -> InspectedModel
     """Load a model of transformers for inspection; an already loaded one is shared.
 
     Raises:
-        JobError: for a model without self-attention over one text, or with a tokenizer that does
+        UserError: for a model without self-attention over one text, or with a tokenizer that does
             not return offsets.
     """
     resolved = resolve(name, progress)
@@ -138,12 +139,12 @@ def load_for_inspection(name: Any, progress: ProgressReporter) -> InspectedModel
     )
     pipe = open_pipeline(task, resolved, progress)
     if pipe.model.config.is_encoder_decoder:
-        raise JobError(
+        raise UserError(
             f"{resolved.name} has an encoder and a decoder; name an encoder such as BERT or a "
             "decoder such as GPT-2"
         )
     if not getattr(pipe.tokenizer, "is_fast", False):
-        raise JobError(
+        raise UserError(
             f"{resolved.name} has a tokenizer that returns no token offsets; choose another model"
         )
     return InspectedModel(resolved, pipe.model.base_model, pipe.tokenizer, kind)
@@ -154,11 +155,11 @@ def forward(model: Any, ids: list[int]) -> AttentionOutputs:
     """Run the model on one text.
 
     Raises:
-        JobError: if the text is too long for the model, or the model does not return its attention.
+        UserError: if the text is too long, or the model does not return its attention.
     """
     max_tokens = getattr(model.config, "max_position_embeddings", None) or len(ids)
     if len(ids) > max_tokens:
-        raise JobError(
+        raise UserError(
             f"the text has {len(ids):,} tokens and this model accepts at most {max_tokens:,}; "
             "shorten the text"
         )
@@ -172,7 +173,7 @@ def forward(model: Any, ids: list[int]) -> AttentionOutputs:
         )
     weights = getattr(output, "attentions", None)
     if not weights or not scores or len(weights) != len(scores):
-        raise JobError(
+        raise UserError(
             f"{type(model).__name__} does not return its attention; choose a model such as BERT "
             "or GPT-2"
         )
@@ -206,14 +207,14 @@ def recording_scores(model: Any) -> Iterator[Scores]:
     Only the calls of this model in this thread are recorded.
 
     Raises:
-        JobError: for a model whose attention implementation cannot be replaced.
+        UserError: for a model whose attention implementation cannot be replaced.
     """
     before, recorded = model.config._attn_implementation, Scores()
     token = _scores.set(recorded)
     try:
         model.set_attn_implementation(ATTENTION_IMPLEMENTATION)
         if model.config._attn_implementation != ATTENTION_IMPLEMENTATION:
-            raise JobError(
+            raise UserError(
                 f"{type(model).__name__} does not support recording of its attention; choose a "
                 "model such as BERT or GPT-2"
             )
@@ -240,14 +241,14 @@ def eager_attention_with_scores(
     Shared key and value heads are repeated.
 
     Raises:
-        JobError: if the model changes its scores (Gemma 2 caps them, GPT-OSS adds sinks),
+        UserError: if the model changes its scores (Gemma 2 caps them, GPT-OSS adds sinks),
             because the recorded scores would not be those of the model.
     """
     changes = [
         name for name, value in (("softcap", softcap), ("s_aux", s_aux)) if value is not None
     ]
     if changes:
-        raise JobError(
+        raise UserError(
             f"{type(module).__name__} changes its scores before the softmax ({changes[0]}); "
             "choose a model such as BERT or GPT-2"
         )

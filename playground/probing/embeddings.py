@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from playground.jobs.progress import JobError, ProgressReporter
+from playground.errors import UserError
+from playground.jobs.progress import ProgressReporter
 from playground.pretrained.request_fields import integer_field, text_field, words_field
 
 from .attention import (
@@ -51,7 +52,7 @@ def word_in_context(request: dict[str, Any], progress: ProgressReporter) -> dict
     places = word_token_indices(word, text, spans)
     if len(places) < 2:
         times = "once" if places else "not at all"
-        raise JobError(
+        raise UserError(
             f"{word.strip()!r} occurs {times} in the text; write it twice, with two meanings"
         )
     first, second = places[0], places[1]
@@ -154,7 +155,7 @@ def _read(
     coded = model.tokenizer(text, return_offsets_mapping=True, verbose=False)
     ids, spans = coded["input_ids"], [tuple(span) for span in coded["offset_mapping"]]
     if len(ids) > MAX_TOKENS or not ids:
-        raise JobError(f"this text has {len(ids):,} tokens; give 1 to {MAX_TOKENS}")
+        raise UserError(f"this text has {len(ids):,} tokens; give 1 to {MAX_TOKENS}")
     neutral = next(
         (
             each
@@ -229,7 +230,9 @@ def analogy(request: dict[str, Any], progress: ProgressReporter) -> dict[str, An
     near_V, near_first_V = table_VD @ normalize(target_D, dim=0), table_VD @ table_VD[ids["plus"]]
     expected = ids["expected"]
     if expected in input_ids:
-        raise JobError(f"{words['expected']!r} is one of the three given words; expect another one")
+        raise UserError(
+            f"{words['expected']!r} is one of the three given words; expect another one"
+        )
     ranks = {
         "with_input_words": _rank_of(near_V, expected, []),
         "without_input_words": _rank_of(near_V, expected, input_ids),
@@ -261,7 +264,7 @@ def _single_token(tokenizer: Any, word: str, size: int) -> int:
     """Return the single token of a word inside a sentence.
 
     Raises:
-        JobError: for a word of several tokens, which has no vector.
+        UserError: for a word of several tokens, which has no vector.
     """
     unknown = tokenizer.unk_token_id
     for written in (f" {word}", word):
@@ -271,7 +274,7 @@ def _single_token(tokenizer: Any, word: str, size: int) -> int:
     pieces = tokenizer.convert_ids_to_tokens(
         tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
     )
-    raise JobError(
+    raise UserError(
         f"{word!r} is not a single token of this model, but {' '.join(pieces[:8])}; choose a "
         "more common word"
     )

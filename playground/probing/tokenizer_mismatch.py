@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from playground.jobs.progress import JobError, ProgressReporter
+from playground.errors import UserError
+from playground.jobs.progress import ProgressReporter
 from playground.pretrained.inference import (
     MASK_PLACEHOLDER,
     MAX_NEW_TOKENS,
@@ -48,7 +49,7 @@ def compare_tokenizers(request: dict[str, Any], progress: ProgressReporter) -> d
     )
     kind = kind_of(read_config(resolved.folder, resolved.name))
     if kind not in (CAUSAL, MASKED):
-        raise JobError(
+        raise UserError(
             f"{resolved.name} is neither a causal nor a masked language model; choose one such as "
             "gpt2 or bert-base-uncased"
         )
@@ -94,7 +95,7 @@ def load_other_tokenizer(folder: str, name: str) -> Any:
     except Exception as error:
         log.warning("The tokenizer of %r cannot be loaded", name, exc_info=True)
         first_line = str(error).strip().split("\n")[0][:160]
-        raise JobError(
+        raise UserError(
             f"the tokenizer of {name} cannot be loaded ({type(error).__name__}: {first_line}); "
             "choose another one"
         ) from error
@@ -107,7 +108,7 @@ def _encode_and_run(
     gap_note = ""
     if kind == MASKED:
         if MASK_PLACEHOLDER not in text:
-            raise JobError(
+            raise UserError(
                 f"the text has no mask; write {MASK_PLACEHOLDER} where a word is to be predicted"
             )
         if tokenizer.mask_token:
@@ -121,7 +122,7 @@ def _encode_and_run(
     embeddings = pipe.model.get_input_embeddings().num_embeddings
     valid_ids = [token for token in ids if token < embeddings]
     if len(valid_ids) > max_input_tokens(pipe):
-        raise JobError(
+        raise UserError(
             f"the text has {len(valid_ids):,} tokens and the model accepts at most "
             f"{max_input_tokens(pipe):,}; shorten it"
         )

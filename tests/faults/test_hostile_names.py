@@ -20,10 +20,10 @@ from playground.datasets.hub_stream import stream_hub_columns
 from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import from_cli_argument, from_text
 from playground.datasets.storage import load_metadata, load_pairs, store
+from playground.errors import UserError as NoModel
 from playground.hub.client import Hub
 from playground.hub.errors import HubError
 from playground.hub.repo_ids import is_repo, is_revision
-from playground.jobs.progress import JobError as NoModel
 from playground.pretrained.model_names import validate_name
 from playground.server.api import Endpoints
 from playground.server.app import build_app

@@ -22,11 +22,11 @@ from playground.checkpoints.checkpoint import (
     save_checkpoint,
 )
 from playground.comparison.job_queue import JobQueue
+from playground.errors import UserError as NotAsked
 from playground.experiments.service import ExperimentService
 from playground.hub import publisher
 from playground.inspection.ablation import NUM_SEQUENCES
 from playground.inspection.views import VIEWS, ablation, head_scores
-from playground.jobs.progress import JobError as NotAsked
 from playground.lessons.bugs import BUGS, RANDOM_BUG
 from playground.lessons.lessons import LESSONS
 from playground.lessons.service import LessonService

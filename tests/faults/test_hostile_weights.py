@@ -28,8 +28,8 @@ from playground.checkpoints.checkpoint import (
     weights_by_name,
 )
 from playground.checkpoints.manifest import CheckpointError
+from playground.errors import UserError
 from playground.hub.export import FILE_MAP, checkpoint_from_package
-from playground.jobs.progress import JobError
 from playground.pretrained.model_files import _parameter_count
 from playground.runs.inspector_process import Inspector
 from playground.runs.owner_keys import new_owner_key
@@ -494,5 +494,5 @@ def test_a_pretrained_models_weights_whose_sizes_are_none_are_refused(tmp_path, 
             bytes(4),
         )
     )
-    with pytest.raises(JobError, match="is not a complete safetensors file"):
+    with pytest.raises(UserError, match="is not a complete safetensors file"):
         _parameter_count(path, "ada/x")

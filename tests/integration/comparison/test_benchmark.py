@@ -10,7 +10,8 @@ import pytest
 from playground.comparison.benchmark import BenchmarkRequest
 from playground.comparison.export import format_row, latest_rows
 from playground.comparison.process import run
-from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
+from playground.errors import UserError
+from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.pretrained.model_names import METADATA_FILE
 from playground.pretrained.pipelines import unload
 
@@ -172,7 +173,7 @@ def test_a_folder_that_was_fine_tuned_here_says_so(digits, tiny_gpt2, tmp_path):
     ],
 )
 def test_what_comes_from_a_browser_is_read_with_care(change, sentence):
-    with pytest.raises(JobError) as refused:
+    with pytest.raises(UserError) as refused:
         BenchmarkRequest.parse({"checkpoint": "somewhere"} | change)
     assert sentence in str(refused.value)
 
@@ -181,12 +182,12 @@ def test_where_strangers_share_the_machine_few_items_are_ranked(monkeypatch):
     assert BenchmarkRequest.parse({"checkpoint": "somewhere"}).rank == 10
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     assert BenchmarkRequest.parse({"checkpoint": "somewhere"}).rank == 5
-    with pytest.raises(JobError, match="rank is 6; give a whole number from 0 to 5"):
+    with pytest.raises(UserError, match="rank is 6; give a whole number from 0 to 5"):
         BenchmarkRequest.parse({"checkpoint": "somewhere", "rank": 6})
 
 
 def test_a_checkpoint_that_cannot_be_used_is_refused_at_once(tmp_path):
-    with pytest.raises(JobError, match=r"config\.json"):
+    with pytest.raises(UserError, match=r"config\.json"):
         run("benchmark", {"checkpoint": str(tmp_path), "models": []}, ProgressReporter())
 
 

@@ -17,14 +17,9 @@ import pytest
 from playground.comparison import job_queue as jobs_module
 from playground.comparison.job_queue import MAX_JOBS_PER_OWNER, JobQueue
 from playground.comparison.process import run
+from playground.errors import UserError
 from playground.jobs.process import warm_up
-from playground.jobs.progress import (
-    JobCancelled,
-    JobError,
-    ProgressReporter,
-    to_job_error,
-    to_json_safe,
-)
+from playground.jobs.progress import JobCancelled, ProgressReporter, to_json_safe, to_user_error
 from tests.support.app_server import ROOT, wait_for
 
 
@@ -177,23 +172,23 @@ def test_jobs_are_their_owners_and_only_so_many(comparer, digits):
     first = comparer.submit("benchmark", table(digits, n=400, rank=400), "ada")
     second = comparer.submit("benchmark", table(digits), "ada")
     with pytest.raises(
-        JobError, match=f"{MAX_JOBS_PER_OWNER} of your jobs are still queued or running"
+        UserError, match=f"{MAX_JOBS_PER_OWNER} of your jobs are still queued or running"
     ):
         comparer.submit("benchmark", table(digits), "ada")
     comparer.submit("cached-models", {}, "ada")  # what only asks does not count
     for act in (comparer.poll, comparer.cancel):
         for owner in ("ben", "", "ada "):
-            with pytest.raises(JobError, match="no longer stored"):
+            with pytest.raises(UserError, match="no longer stored"):
                 act(first, owner)
         for unknown in ("nothing", None, 7, ["x"]):
-            with pytest.raises(JobError):
+            with pytest.raises(UserError):
                 act(unknown, "ada")
     comparer.cancel(second, "ada")  # it had not begun
     assert comparer.poll(second, "ada")["status"] == "cancelled"
     comparer.cancel(first, "ada")
     comparer.cancel(first, "ada")
     assert over(comparer, comparer.submit("cached-models", {}, "ada"))["status"] == "done"
-    with pytest.raises(JobError, match="is not a kind of job"):
+    with pytest.raises(UserError, match="is not a kind of job"):
         comparer.submit("shell", {}, "ada")
 
 
@@ -263,13 +258,13 @@ def test_the_pages_process_imports_none_of_it(tmp_path):
 
 
 def test_whatever_goes_wrong_becomes_a_sentence():
-    assert "not enough memory" in str(to_job_error(MemoryError(), "gpt2"))
-    assert str(to_job_error(OSError(28, "No space left on device"), "gpt2")).startswith(
+    assert "not enough memory" in str(to_user_error(MemoryError(), "gpt2"))
+    assert str(to_user_error(OSError(28, "No space left on device"), "gpt2")).startswith(
         "gpt2: the system reported an error: No space left"
     )
-    assert to_job_error(JobError("as it is"), "gpt2").args == ("as it is",)
-    assert "an unexpected error occurred (KeyError" in str(to_job_error(KeyError("x"), "gpt2"))
-    with pytest.raises(JobError, match="is not a kind of job"):
+    assert to_user_error(UserError("as it is"), "gpt2").args == ("as it is",)
+    assert "an unexpected error occurred (KeyError" in str(to_user_error(KeyError("x"), "gpt2"))
+    with pytest.raises(UserError, match="is not a kind of job"):
         run("no such kind", {}, ProgressReporter())
 
 
@@ -278,13 +273,13 @@ def test_only_unexpected_errors_are_logged_with_traceback(caplog):
     def fail():
         raise KeyError("layers")
 
-    for expected in (MemoryError(), OSError(28, "No space left on device"), JobError("as it is")):
-        to_job_error(expected, "gpt2")
+    for expected in (MemoryError(), OSError(28, "No space left on device"), UserError("as it is")):
+        to_user_error(expected, "gpt2")
     assert caplog.records == []
     try:
         fail()
     except KeyError as error:
-        to_job_error(error, "ada/x\nINFO forged line")
+        to_user_error(error, "ada/x\nINFO forged line")
     (record,) = caplog.records
     assert record.name.startswith("playground.")
     assert [frame.name for frame in traceback.extract_tb(record.exc_info[2])][-1] == "fail"
@@ -523,7 +518,7 @@ def test_one_address_holds_at_most_half_of_the_comparison_jobs(client_address, m
     for number in range(half):
         crowded.submit("benchmark", {}, f"invented {number}")
     with pytest.raises(
-        JobError, match="from your address are still queued or running, the maximum; wait for one"
+        UserError, match="from your address are still queued or running, the maximum; wait for one"
     ) as refused:
         crowded.submit("benchmark", {}, "invented too")
     assert refused.value.retryable
@@ -532,7 +527,7 @@ def test_one_address_holds_at_most_half_of_the_comparison_jobs(client_address, m
     client_address.set("")  # a command has no address, and no share
     for number in range(half - 1):
         crowded.submit("benchmark", {}, f"command {number}")
-    with pytest.raises(JobError, match="too many jobs"):
+    with pytest.raises(UserError, match="too many jobs"):
         crowded.submit("benchmark", {}, "late")
     crowded.close()
 
@@ -547,6 +542,6 @@ def test_single_owner_at_an_address_keeps_the_owner_limit(client_address, monkey
     ):
         for _ in range(most):
             alone.submit(kind, {}, "ada")
-        with pytest.raises(JobError, match="of your jobs"):
+        with pytest.raises(UserError, match="of your jobs"):
             alone.submit(kind, {}, "ada")
     alone.close()

@@ -29,8 +29,9 @@ from playground.comparison.examples import choices_for, sample_examples
 from playground.comparison.masked_lm import PretrainedMaskedLM
 from playground.comparison.metrics import MetricAccumulator
 from playground.comparison.models import CheckpointModel
+from playground.errors import UserError
 from playground.evaluation import evaluate
-from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
+from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.pretrained.pipelines import open_pipeline
 from playground.pretrained.prompts import Example, few_shot_prompt, masked_prompt
 from playground.pretrained.resolver import resolve
@@ -164,7 +165,7 @@ def test_examples_are_capped_by_positions_and_that_is_said(tokenizer):
     assert tokens + stub.max_new_tokens <= 80
     assert f"{len(stub.examples)} few-shot examples instead of 32" in stub.caveat
     assert not writer(StubPipe(tokenizer, RIGHT["right"]), shots=2).caveat
-    with pytest.raises(JobError, match="has 8 positions"):
+    with pytest.raises(UserError, match="has 8 positions"):
         writer(StubPipe(tokenizer, RIGHT["right"], positions=8), shots=2)
 
 
@@ -475,7 +476,7 @@ def test_a_tokenizer_that_cannot_tell_symbols_apart_is_named(masked):
         "lower", "", masked, "abAB", ProgressReporter(), upper, [], 0, fills_jointly=True
     )
     assert "maps A B to the same token" in stub.caveat
-    with pytest.raises(JobError, match="no single token for '☃'"):
+    with pytest.raises(UserError, match="no single token for '☃'"):
         PretrainedMaskedLM(
             "lower", "", masked, "a☃", ProgressReporter(), upper, [], 0, fills_jointly=True
         )

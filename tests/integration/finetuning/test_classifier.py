@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from playground.comparison.process import run
+from playground.errors import UserError
 from playground.finetuning import classifier
 from playground.finetuning.labelled_texts import read_labelled
-from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
+from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.pretrained.classification import RANDOM_HEADS
 from playground.pretrained.pipelines import newly_initialized_weights, open_pipeline
 from playground.pretrained.resolver import resolve
@@ -134,7 +135,7 @@ def test_training_stops_when_it_is_cancelled_and_leaves_nothing(tiny_bert, tmp_p
 def test_memory_is_asked_for_first(tiny_bert, monkeypatch):
     monkeypatch.setattr(classifier, "free_memory", lambda: 30_000_000)
     with pytest.raises(
-        JobError, match=r"takes about 0\.0 GB and 0\.0 GB are free; train the head alone"
+        UserError, match=r"takes about [\d.]+ MB and 30\.0 MB are free; train the head alone"
     ) as refused:
         train(tiny_bert)
     assert refused.value.retryable
@@ -162,10 +163,10 @@ def test_where_visitors_are_strangers_nothing_is_kept(tiny_bert, monkeypatch, tm
 
 def test_where_visitors_are_strangers_training_is_short(tiny_bert, monkeypatch):
     monkeypatch.setattr(classifier, "local_paths_allowed", lambda: False)
-    with pytest.raises(JobError, match="it must be a whole number from 1 to 16"):
+    with pytest.raises(UserError, match="it must be a whole number from 1 to 16"):
         train(tiny_bert, batch_size=17)
     with pytest.raises(
-        JobError, match="100 epochs of 48 rows are 300 steps; the maximum is 200: use fewer epochs"
+        UserError, match="100 epochs of 48 rows are 300 steps; the maximum is 200: use fewer epochs"
     ):
         train(tiny_bert, epochs=100)
     many = "text,label\n" + "".join(f"text {number},{number % 2}\n" for number in range(1500))
@@ -209,7 +210,7 @@ def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
     ],
 )
 def test_faults_of_a_csv_are_told_by_their_lines(content, said):
-    with pytest.raises(JobError, match=said):
+    with pytest.raises(UserError, match=said):
         read_labelled(content)
 
 
@@ -225,5 +226,5 @@ def test_faults_of_a_csv_are_told_by_their_lines(content, said):
     ],
 )
 def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, said):
-    with pytest.raises(JobError, match=said):
+    with pytest.raises(UserError, match=said):
         run("train-classifier", {"model": tiny_bert, **QUICK, **what}, ProgressReporter())

@@ -16,9 +16,10 @@ from safetensors import SafetensorError
 
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.comparison import process
+from playground.errors import UserError
 from playground.finetuning import families, job
 from playground.finetuning.families import PretrainedFamilyConfig
-from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
+from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.pretrained import resolver
 from playground.pretrained.model_names import FINETUNED_PREFIX
 from playground.pretrained.pipelines import open_pipeline
@@ -229,13 +230,13 @@ def test_the_same_seed_gives_the_same_losses_and_another_one_others(asked):
 
 
 def test_a_symbol_without_a_token_of_its_own_is_named(family):
-    with pytest.raises(JobError, match="tiny-bert has no single token for the symbol A"):
+    with pytest.raises(UserError, match="tiny-bert has no single token for the symbol A"):
         family("tiny-bert", n_symbols=62)  # its tokenizer makes small letters of capitals
 
 
 def test_sequences_beyond_the_models_positions_are_refused(family):
     model, _ = family("tiny-gpt2")
-    with pytest.raises(JobError, match="this model has 256 positions"):
+    with pytest.raises(UserError, match="this model has 256 positions"):
         model.ensure_fits_context(200)
 
 
@@ -271,7 +272,9 @@ def test_finetuning_beyond_free_memory_is_rejected_before_loading(asked, monkeyp
     assert plan["bytes"] == sum(plan["parts"].values()) > plan["free"] == 3_000_000
     assert not plan["fits"]
     heard = Heard()
-    with pytest.raises(JobError, match=r"takes about 0\.\d GB .* and 0\.0 GB are free") as refused:
+    with pytest.raises(
+        UserError, match=r"takes about [\d.]+ MB .* and 3\.0 MB are free"
+    ) as refused:
         job.finetune(asked(batch_size=64), heard.tell)
     assert refused.value.retryable
     assert heard.rows == []
@@ -303,7 +306,7 @@ def test_a_full_disk_is_said_and_nothing_half_written_stays(asked, root, monkeyp
 
     monkeypatch.setattr("transformers.PreTrainedModel.save_pretrained", full)
     with pytest.raises(
-        JobError, match=r"could not be saved \(No space left on device.*Free some space"
+        UserError, match=r"could not be saved \(No space left on device.*Free some space"
     ):
         job.finetune(asked(steps=3), ProgressReporter())
     assert os.listdir(root / "compared") == [folder.name]
@@ -313,7 +316,7 @@ def test_a_full_disk_is_said_and_nothing_half_written_stays(asked, root, monkeyp
 def test_a_disk_that_is_full_already_refuses_before_training(asked, monkeypatch):
     monkeypatch.setattr(job.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     heard = Heard()
-    with pytest.raises(JobError, match="are free on this disk"):
+    with pytest.raises(UserError, match="are free on this disk"):
         job.finetune(asked(), heard.tell)
     assert heard.rows == []
 
@@ -333,7 +336,7 @@ def test_a_disk_that_is_full_already_refuses_before_training(asked, monkeypatch)
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_a_sentence(asked, wrong, sentence):
-    with pytest.raises(JobError, match=sentence):
+    with pytest.raises(UserError, match=sentence):
         process.run("finetune", asked(**wrong), ProgressReporter())
 
 
@@ -343,7 +346,7 @@ def test_too_large_a_learning_rate_is_said_and_nothing_is_saved(asked, root, mon
         "_loss",
         lambda *_: torch.tensor(float("nan"), requires_grad=True),
     )
-    with pytest.raises(JobError, match="try again with a learning rate below"):
+    with pytest.raises(UserError, match="try again with a learning rate below"):
         job.finetune(asked(), ProgressReporter())
     assert not (root / "compared").exists()
 
@@ -358,7 +361,7 @@ def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
     )
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     monkeypatch.setattr(job, "SHARED_MAX_MODELS", 2)
-    with pytest.raises(JobError, match="steps is 201; give a whole number from 1 to 200"):
+    with pytest.raises(UserError, match="steps is 201; give a whole number from 1 to 200"):
         job.finetune(asked(model="tiny-gpt2", steps=201), ProgressReporter())
     names = [
         job.finetune(asked(model="tiny-gpt2", steps=1), ProgressReporter())["model"]
@@ -367,7 +370,7 @@ def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
     assert len(set(names)) == 3
     assert {FINETUNED_PREFIX + name for name in os.listdir(root / "compared")} == set(names[1:])
     assert resolve(names[2], ProgressReporter()).where == "directory"
-    with pytest.raises(JobError):
+    with pytest.raises(UserError):
         resolve(
             str(root / "compared" / names[2].removeprefix(FINETUNED_PREFIX)),
             ProgressReporter(),
@@ -421,7 +424,7 @@ def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monk
     assert going("ada") == ["adas-old"]
     assert going("ben") == ["bens-old"]
     with pytest.raises(
-        JobError, match=r"of other users are stored here.* try again in about 10 minutes"
+        UserError, match=r"of other users are stored here.* try again in about 10 minutes"
     ):
         going("cy")
     os.utime(tmp_path / "bens-old", (time.time() - 3700,) * 2)

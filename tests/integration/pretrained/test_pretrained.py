@@ -16,7 +16,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from playground.jobs.progress import JobCancelled, JobError, ProgressReporter
+from playground.errors import UserError
+from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.pretrained import cache as model_cache
 from playground.pretrained import download, model_files, pipelines
 from playground.pretrained.cache import list_cached_names
@@ -54,7 +55,7 @@ def served(hub, cache, tiny_gpt2, tiny_bert):
 
 
 def refusal(name, tell=None, **settings):
-    with pytest.raises(JobError) as refused:
+    with pytest.raises(UserError) as refused:
         resolve(name, tell or ProgressReporter(), **settings)
     return str(refused.value), refused.value.retryable
 
@@ -73,7 +74,7 @@ def test_model_is_downloaded_once_and_then_loaded_from_cache(served, cache):
     assert found.bytes == weights
     shares = [entry for entry in told if entry[0] == "share"]
     assert shares[-1][1] <= shares[-1][2]
-    assert any("MB in" in entry[1] for entry in told if entry[0] == "message")
+    assert any("KB in" in entry[1] for entry in told if entry[0] == "message")
     with served.record_requests() as seen:
         again = resolve("gpt2", ProgressReporter())
     assert (again.where, again.folder, seen) == ("cache", found.folder, [])
@@ -93,7 +94,7 @@ def test_the_size_is_capped_before_the_download(served, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_MAX_MODEL_MB", "0.1")
     with served.record_requests() as seen:
         sentence, again = refusal("gpt2")
-    assert "gpt2 has 0." in sentence or "gpt2 has 1" in sentence
+    assert "KB of weights, more than the maximum of 100 KB" in sentence
     assert "more than the maximum of 0.1 MB; choose a smaller model" in sentence
     assert not again
     assert not [request for request in seen if "/resolve/" in request.path]
@@ -157,7 +158,7 @@ def test_on_a_space_models_that_were_preloaded_are_used_without_a_download(
     shutil.copytree(tiny_gpt2, snapshot)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("SPACE_ID", raising=False)
-    with pytest.raises(JobError, match="not on this machine"):
+    with pytest.raises(UserError, match="not on this machine"):
         resolve("gpt2", ProgressReporter(), local_only=True)
     monkeypatch.setenv("SPACE_ID", "owner/space")
     for name in ("gpt2", "openai-community/gpt2"):
@@ -281,7 +282,7 @@ def changed(folder, into, **config):
 
 
 def cannot_open(folder, task="text-generation"):
-    with pytest.raises(JobError) as refused:
+    with pytest.raises(UserError) as refused:
         open_pipeline(task, resolve(str(folder), ProgressReporter()), ProgressReporter())
     assert str(folder) in str(refused.value)
     return str(refused.value)
@@ -399,7 +400,7 @@ def test_without_memory_models_are_let_go_and_then_it_is_said(tiny_gpt2, tiny_be
     assert list(pipelines._loaded) == [("text-generation", large.folder)]
     monkeypatch.setattr(pipelines, "free_memory", lambda: 50_000_000)
     with pytest.raises(
-        JobError, match=r"needs about 0\.3 GB and 0\.1 GB are free; choose a smaller model"
+        UserError, match=r"needs about 300 MB and 50\.0 MB are free; choose a smaller model"
     ) as refused:
         open_pipeline("fill-mask", small, ProgressReporter())
     assert refused.value.retryable
@@ -414,12 +415,12 @@ def test_model_and_tokenizer_load_errors_are_logged_with_traceback(
 
     monkeypatch.setattr(pipelines, "_load", fail)
     monkeypatch.setattr(pipelines, "_loaded", pipelines.OrderedDict())
-    with pytest.raises(JobError, match="cannot be loaded"):
+    with pytest.raises(UserError, match="cannot be loaded"):
         open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter())
     assert caplog.records[-1].exc_info[0] is TypeError
     caplog.clear()
     (tmp_path / "tokenizer_config.json").write_text("[]")
-    with pytest.raises(JobError, match="the tokenizer of odd cannot be loaded"):
+    with pytest.raises(UserError, match="the tokenizer of odd cannot be loaded"):
         load_other_tokenizer(str(tmp_path), "odd")
     assert any(
         record.exc_info and record.name.startswith("playground.") for record in caplog.records

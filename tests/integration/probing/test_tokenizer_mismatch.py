@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from playground.comparison.process import run
-from playground.jobs.progress import JobError, ProgressReporter
+from playground.errors import UserError
+from playground.jobs.progress import ProgressReporter
 from playground.pretrained.pipelines import open_pipeline
 from playground.pretrained.resolver import resolve
 from playground.probing.tokenizer_mismatch import mean_nll
@@ -70,7 +71,7 @@ def test_the_right_tokenizer_under_another_name_spoils_nothing(tiny_gpt2):
 
 
 def test_a_text_without_a_gap_is_refused(tiny_gpt2, tiny_bert):
-    with pytest.raises(JobError, match="no mask"):
+    with pytest.raises(UserError, match="no mask"):
         run(
             "tokenizer-mismatch",
             {"model": tiny_bert, "tokenizer": tiny_gpt2, "text": "the capital of France"},

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from playground.comparison.process import run
-from playground.jobs.progress import JobError, ProgressReporter
+from playground.errors import UserError
+from playground.jobs.progress import ProgressReporter
 from playground.pretrained.model_facts import ARCHITECTURE_TREE, FAMILIES
 
 
@@ -28,7 +29,7 @@ def test_counts_are_those_of_the_published_weights():
 
 
 def test_odd_sizes_are_refused():
-    with pytest.raises(JobError, match="parameters is many"):
+    with pytest.raises(UserError, match="parameters is many"):
         run("model-sizes", {"parameters": "many"}, ProgressReporter())
 
 
