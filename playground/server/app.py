@@ -59,6 +59,7 @@ from .rate_limit import LoadLimits
 from .report_api import report_handlers
 from .routes import Handler, build_routes
 from .session import owner_from_cookie, session_handlers
+from .static_files import static_mount
 
 # Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
 MAX_QUEUE = 2000
@@ -208,6 +209,7 @@ def launch_options(
                 *build_routes(handlers | {"datasets/action": dataset_uploads.handle_action}, load),
                 *build_transfer_routes(registry),
                 *dataset_uploads.routes(),
+                static_mount(),
             ],
         },
     }

@@ -1,6 +1,6 @@
 """Serve the Compare tab: the user's model beside pretrained models and other architectures.
 
-The front end is compare.html, .css and the scripts in this folder. Everything that needs
+The front end is in ui/static/compare. Everything that needs
 transformers is a job (comparison/job_queue.py) in a process that starts with the first job; the
 page polls it. This module loads neither torch nor transformers.
 """

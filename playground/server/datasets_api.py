@@ -1,4 +1,4 @@
-"""Serve the dataset panel below the task field (rows.html, .css, .js), and its routes.
+"""Serve the dataset panel below the task field (ui/static/train/dataset_panel.js), and its routes.
 
     POST playground/rows   The body is the text or the file. Headers: X-Owner is the owner key,
                            X-Name the file name (or hub:user/dataset with an empty body), X-Columns

@@ -1,6 +1,6 @@
 """Serve the Lab tab: prepared experiments, the owner's experiments, and replications.
 
-The front end is lab.html, .css and the scripts in this folder. experiments/service.py runs the
+The front end is in ui/static/lab. experiments/service.py runs the
 experiments, and the page polls them. This module does not load torch.
 """
 

@@ -1,6 +1,6 @@
 """Serve the Inspect tab: any checkpoint, or a run at any step, on the user's sequence.
 
-The front end is inspect.html, .css and the scripts in this folder. The page requests one view at a
+The front end is in ui/static/inspect. The page requests one view at a
 time. Separate inspection processes compute the numbers; this process never does.
 """
 

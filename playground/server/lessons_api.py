@@ -1,6 +1,6 @@
 """Serve the Learn tab: lessons, the exercise Find the bug, and a page for teachers.
 
-The front end is learn.html, .css and the scripts in this folder. The measurements are jobs of
+The front end is in ui/static/learn. The measurements are jobs of
 lessons/service.py, and the page polls them. This module does not load torch.
 """
 

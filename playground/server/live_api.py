@@ -1,4 +1,4 @@
-"""Serve the live view of one model (live.html, .css and .js).
+"""Serve the live view of one model (ui/static/train).
 
 The page polls; the server holds no connection and no state of a page. Arguments are untrusted. A
 `subject` names the model: `run:ID` for the owner of a run, `watch:ID` for a share link,

@@ -1,4 +1,5 @@
 """The page: its views, the form of a run, and the Train tab.
 
-Scripts, styles and templates are beside the Python modules. `playground.server` serves them.
+The ES modules and stylesheets are in `static`, a folder for each tab. `playground.server` serves
+them.
 """

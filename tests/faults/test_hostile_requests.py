@@ -520,7 +520,7 @@ def test_what_is_asked_of_pretrained_models_is_read_with_care(what):
 
 
 class Followed:
-    """A page that polls as live.js does, and what it has drawn."""
+    """A page that polls as static/train/poller.js does, and what it has drawn."""
 
     def __init__(self, ask, cursor, epoch):
         self.ask, self.known, self.epoch = ask, cursor, epoch

@@ -1,4 +1,4 @@
-"""A page of the app without a browser: what live.js and runs.js send, over real HTTP."""
+"""A page of the app without a browser: what static/train sends, over real HTTP."""
 
 from __future__ import annotations
 

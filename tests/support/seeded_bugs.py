@@ -57,7 +57,7 @@ BUGS = (
     ),
     Bug(
         "innerHTML for a name",
-        "playground/ui/runs.js",
+        "playground/ui/static/train/run_list.js",
         "if (c.textContent !== text) c.textContent = text;",
         "if (c.textContent !== text) c.innerHTML = text;",
         ("unit/ui", "browser/test_markup.py"),

@@ -37,6 +37,7 @@ def carry_out(section, copy):
         path = copy / name
         if how == "The file":
             assert not path.exists()
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
             continue
         source = path.read_text(encoding="utf-8")
@@ -102,6 +103,8 @@ def test_a_tab_that_a_recipe_adds_is_served_and_answers(copy):
         try:
             wait_for(lambda: answers(f"http://127.0.0.1:{port}/"), description="the page")
             page = urllib.request.urlopen(f"http://127.0.0.1:{port}/config").read().decode()
+            [module] = re.findall(r"playground/static/[\w.+-]+/clock/main\.js", page)
+            script = urllib.request.urlopen(f"http://127.0.0.1:{port}/{module}").read().decode()
             requested = urllib.request.Request(
                 f"http://127.0.0.1:{port}/playground/api/clock/time",
                 b"{}",
@@ -110,7 +113,7 @@ def test_a_tab_that_a_recipe_adds_is_served_and_answers(copy):
             result = json.load(urllib.request.urlopen(requested))
         finally:
             server.terminate()
-    assert "What time is it?" in page
+    assert "What time is it?" in script
     assert re.fullmatch(r"\d\d:\d\d:\d\d", result["time"])
 
 

@@ -58,7 +58,7 @@ def test_what_a_space_needs_is_in_it_and_nothing_else():
         "LICENSE",
         THUMBNAIL,
         "playground/server/app.py",
-        "playground/ui/live.js",
+        "playground/ui/static/train/main.js",
     } <= names
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert {

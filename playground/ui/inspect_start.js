@@ -1,5 +1,0 @@
-// All views are registered at this point.
-buildViews();
-watch("value", mount);
-mount();
-pollLoop();

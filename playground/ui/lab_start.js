@@ -1,7 +1,0 @@
-// All parts are defined at this point.
-buildExperimentForm();
-buildResults();
-buildReplications();
-watch("value", mount);
-mount();
-pollLoop();

@@ -1,4 +1,0 @@
-// All parts are defined at this point.
-watch("value", mount);
-mount();
-pollLoop();

@@ -1,0 +1,131 @@
+// Results.
+import { pluralize } from "../shared/common.js";
+import { benchmarkResults, MAX_RESULTS_LENGTH, RESULTS_KEY } from "./benchmark.js";
+import { isBaseline, renderResults, sortedRows } from "./benchmark_table.js";
+import { listLocalModels, loadModelFacts } from "./pretrained_models.js";
+import { state } from "./state.js";
+
+export function onBenchmarkStart(request) {
+  state.benchmarkForm.go.textContent = "Run again";
+  benchmarkResults.pending = request;
+  benchmarkResults.part += 1;
+  if (request.retry) {
+    benchmarkResults.leaks = benchmarkResults.leaks.filter((leak) => leak.model !== request.retry);
+    benchmarkResults.cleared = false;
+  }
+  renderResults();
+}
+export function onBenchmarkRows(rows, response, request) {
+  for (const row of rows) applyRow(row, request);
+}
+function applyRow(row, request) {
+  const only = request.retry;
+  if (row.kind === "settings" && !only)
+    Object.assign(benchmarkResults, {
+      what: request,
+      settings: row,
+      rows: new Map(),
+      items: new Map(),
+      leaks: [],
+      estimates: new Map(),
+      subject: request.of || "",
+    });
+  if (only && row.model !== only) return;
+  const id = benchmarkResults.part + ":" + row.place;
+  if (row.kind === "model") {
+    if (only && !benchmarkResults.cleared) {
+      for (const [key, each] of benchmarkResults.rows)
+        if (each.model === only) {
+          benchmarkResults.rows.delete(key);
+          for (const of of benchmarkResults.items.values()) of.delete(key);
+        }
+      benchmarkResults.cleared = true;
+    }
+    benchmarkResults.rows.set(id, row);
+  } else if (row.kind === "estimate") benchmarkResults.estimates.set(id, row);
+  else if (row.kind === "leak") benchmarkResults.leaks.push(row);
+  else if (row.kind === "item") {
+    if (!benchmarkResults.items.has(row.number)) benchmarkResults.items.set(row.number, new Map());
+    benchmarkResults.items.get(row.number).set(id, row);
+  }
+}
+export function onBenchmarkFinish(response, request) {
+  benchmarkResults.pending = null;
+  renderResults(response);
+  // the downloaded models are now on this machine
+  if (request.models.length) loadModelFacts(request.models, true);
+  listLocalModels();
+  saveResults();
+  return response.status === "done"
+    ? "Evaluated: " +
+        pluralize([...benchmarkResults.items.keys()].length, "example") +
+        ", " +
+        pluralize(
+          [...benchmarkResults.rows.values()].filter((row) => !isBaseline(row) && !row.error)
+            .length,
+          "model",
+        ) +
+        " and the baselines."
+    : "";
+}
+function saveResults() {
+  const whole = JSON.stringify({
+    ...benchmarkResults,
+    pending: null,
+    rows: [...benchmarkResults.rows],
+    estimates: [...benchmarkResults.estimates],
+    items: [...benchmarkResults.items].map(([number, of]) => [number, [...of]]),
+  });
+  try {
+    if (whole.length < MAX_RESULTS_LENGTH) localStorage.setItem(RESULTS_KEY, whole);
+    else localStorage.removeItem(RESULTS_KEY);
+  } catch (error) {
+    /* storage is full: the server keeps the results for some time */
+  }
+}
+export function loadResults() {
+  try {
+    const whole = JSON.parse(localStorage.getItem(RESULTS_KEY) || "null");
+    if (whole && whole.settings)
+      Object.assign(benchmarkResults, whole, {
+        pending: null,
+        rows: new Map(whole.rows),
+        estimates: new Map(whole.estimates),
+        items: new Map(whole.items.map(([number, of]) => [number, new Map(of)])),
+      });
+  } catch (error) {
+    /* the stored value is malformed */
+  }
+  renderResults();
+}
+
+// ---------------------------------------------------------------- files
+export const resultRows = () => sortedRows().map(([, { kind, place, over, ...row }]) => row);
+export const exampleRows = () =>
+  [...benchmarkResults.items]
+    .sort(([a], [b]) => a - b)
+    .flatMap(([, answers]) =>
+      [...answers].map(([id, item]) => ({
+        model: item.model,
+        way: (benchmarkResults.rows.get(id) || {}).way || "",
+        number: item.number,
+        question: item.question,
+        answer: item.answer,
+        raw: item.raw,
+        read: (item.read || []).map((each) => each || "?").join(" "),
+        right: Number(item.right),
+        places: item.places.map(Number).join(""),
+        rank: item.rank,
+        candidates: item.candidates.length,
+        seconds: item.seconds,
+        prompt: item.prompt,
+      })),
+    );
+export const exportData = () => ({
+  settings: benchmarkResults.settings,
+  rows: resultRows(),
+  leaks: benchmarkResults.leaks,
+  items: [...benchmarkResults.items]
+    .sort(([a], [b]) => a - b)
+    .flatMap(([, answers]) => [...answers.values()]),
+});

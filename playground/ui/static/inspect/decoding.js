@@ -1,0 +1,230 @@
+// Decoding.
+import { formatPercent } from "../shared/common.js";
+import { createSegmentedControl, el } from "../shared/dom.js";
+import { mountMatrix } from "../shared/heatmap.js";
+import { DECODING_MODES } from "./attention.js";
+import { redrawView, scheduleRefresh } from "./requests.js";
+import { state } from "./state.js";
+import { queryView, VIEWS } from "./views.js";
+
+const decodingState = { mode: "free-running", at: 0, playing: null, temperature: 1, seed: 0 };
+export const decodingSpec = {
+  title: "Decoding",
+  explain:
+    "Each decoding step: the tokens so far, the five most probable next tokens, and the " +
+    "attention weights of every head.",
+  build(box) {
+    const chance = el(
+      "label",
+      { className: "steps-chance", hidden: true },
+      "temperature ",
+      el("input", {
+        type: "number",
+        className: "steps-temperature",
+        min: "0.1",
+        max: "5",
+        step: "0.1",
+        value: "1",
+        style: "width: 72px",
+      }),
+      " seed ",
+      el("input", {
+        type: "number",
+        className: "steps-seed",
+        min: "0",
+        step: "1",
+        value: "0",
+        style: "width: 72px",
+      }),
+    );
+    box.append(
+      el(
+        "div",
+        { className: "row" },
+        createSegmentedControl(
+          DECODING_MODES,
+          decodingState.mode,
+          (value) => {
+            decodingState.mode = value;
+            chance.hidden = value !== "sampled";
+            stopPlayback();
+            scheduleRefresh("steps");
+          },
+          "Decoding mode",
+        ),
+        chance,
+      ),
+      el(
+        "div",
+        { className: "row" },
+        el(
+          "div",
+          { className: "steps-bar" },
+          el("button", {
+            type: "button",
+            className: "quiet steps-play",
+            textContent: "▶",
+            title: "Play",
+          }),
+          el("input", {
+            type: "range",
+            className: "steps-at",
+            min: "0",
+            value: "0",
+            step: "1",
+            ariaLabel: "Output position",
+          }),
+          el("output", { className: "hint steps-words" }),
+        ),
+      ),
+      el("p", { className: "steps-written" }),
+      el(
+        "div",
+        { className: "steps-two" },
+        el(
+          "div",
+          {},
+          el("h4", {
+            textContent: "Next-token probabilities",
+            title: "Softmax of the logits at this position",
+          }),
+          el("table", { className: "steps-bars picture" }, el("tbody")),
+        ),
+        el(
+          "div",
+          {},
+          el("h4", { textContent: "Attention of each head to the source" }),
+          el("canvas", { className: "steps-cross picture" }),
+          el("p", { className: "caption steps-cross-words" }),
+        ),
+        el(
+          "div",
+          {},
+          el("h4", { textContent: "Attention of each head to the decoder input" }),
+          el("canvas", { className: "steps-decoder picture" }),
+          el("p", { className: "caption steps-decoder-words" }),
+        ),
+      ),
+    );
+    box.querySelector(".steps-at").addEventListener("input", (event) => {
+      stopPlayback();
+      decodingState.at = +event.target.value;
+      redrawView("steps");
+    });
+    box
+      .querySelector(".steps-play")
+      .addEventListener("click", () => (decodingState.playing ? stopPlayback() : startPlayback()));
+    for (const name of ["temperature", "seed"])
+      box.querySelector(".steps-" + name).addEventListener("input", (event) => {
+        decodingState[name] = +event.target.value;
+        scheduleRefresh("steps", 200);
+      });
+  },
+  options: () => ({
+    mode: decodingState.mode,
+    ...(decodingState.mode === "sampled"
+      ? { temperature: decodingState.temperature, seed: decodingState.seed }
+      : {}),
+  }),
+  draw(data) {
+    const n = data.steps.length;
+    decodingState.at = Math.min(decodingState.at, n - 1);
+    const step = data.steps[decodingState.at],
+      slider = queryView("steps", ".steps-at");
+    slider.max = n - 1;
+    slider.value = decodingState.at;
+    queryView("steps", ".steps-words").textContent =
+      "position " + (decodingState.at + 1) + " of " + n;
+    const wrong = step.right !== null && step.right !== step.chosen;
+    queryView("steps", ".steps-written").replaceChildren(
+      step.prefix.slice(1).join(" ") + (step.prefix.length > 1 ? " " : ""),
+      el("span", {
+        className: "next" + (wrong ? " wrong" : ""),
+        textContent: step.chosen,
+        title: wrong
+          ? "target: " + step.right
+          : "with probability " + formatPercent(step.probability),
+      }),
+    );
+    queryView("steps", ".steps-bars tbody").replaceChildren(
+      ...step.candidates.map(([name, probability]) => {
+        const bar = el("div", { className: "bar" });
+        bar.style.width = Math.max(1, 100 * probability) + "%";
+        return el(
+          "tr",
+          { className: name === step.chosen ? "chosen" : "" },
+          el("td", { textContent: name }),
+          el("td", {}, bar),
+          el("td", { textContent: formatPercent(probability), title: String(probability) }),
+        );
+      }),
+    );
+    const draw = (which, columns) => {
+      const weights = step[which].map((row) => row.map((v) => v / 1000)),
+        caption = queryView("steps", ".steps-" + which + "-words");
+      caption.dataset.resting =
+        "Rows: heads as layer.head. Columns: " +
+        (which === "cross" ? "source tokens." : "decoder input so far.");
+      mountMatrix(
+        queryView("steps", ".steps-" + which),
+        { weights, rows: data.heads, columns, size: 34 },
+        {
+          caption,
+          hover: (r, k) =>
+            "Head " +
+            data.heads[r] +
+            " attends to " +
+            columns[k] +
+            " (position " +
+            (k + 1) +
+            ") with weight " +
+            weights[r][k].toFixed(3) +
+            ".",
+        },
+      );
+    };
+    draw("cross", data.source);
+    draw("decoder", step.prefix);
+  },
+  rows: (data) =>
+    data.steps.flatMap((step, i) =>
+      step.candidates.map(([symbol, probability], rank) => ({
+        place: i + 1,
+        prefix: step.prefix.join(" "),
+        rank: rank + 1,
+        symbol,
+        probability,
+        chosen: symbol === step.chosen,
+        right: step.right,
+      })),
+    ),
+};
+function stopPlayback() {
+  clearInterval(decodingState.playing);
+  decodingState.playing = null;
+  const play = VIEWS.steps.box && queryView("steps", ".steps-play");
+  if (play) {
+    play.textContent = "▶";
+    play.title = "Play";
+  }
+}
+function startPlayback() {
+  const data = state.resultByView.steps;
+  if (!data) return;
+  if (decodingState.at >= data.steps.length - 1) decodingState.at = -1;
+  const next = () => {
+    if (
+      !state.resultByView.steps ||
+      decodingState.at >= state.resultByView.steps.steps.length - 1
+    ) {
+      stopPlayback();
+      return;
+    }
+    decodingState.at += 1;
+    redrawView("steps");
+  };
+  next();
+  decodingState.playing = setInterval(next, 900);
+  queryView("steps", ".steps-play").textContent = "❚❚";
+  queryView("steps", ".steps-play").title = "Pause";
+}

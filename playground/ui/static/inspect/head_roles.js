@@ -1,0 +1,339 @@
+// Head roles.
+import { formatMessage, pluralize } from "../shared/common.js";
+import { createSegmentedControl, el, setPressed } from "../shared/dom.js";
+import { renderHeadHistory, renderHeadScores } from "./head_scores.js";
+import { redrawView } from "./requests.js";
+import { cacheKey, describeSample, loadSlowView, slowResults } from "./slow_views.js";
+import { state } from "./state.js";
+import { queryView, VIEWS } from "./views.js";
+
+export const PATTERNS = [
+  "diagonal",
+  "anti-diagonal",
+  "previous",
+  "next",
+  "first",
+  "last",
+  "uniform",
+];
+export const PATTERN_DESCRIPTIONS = {
+  diagonal: "position i attends to position i",
+  "anti-diagonal": "position i attends to position i counted from the end",
+  previous: "position i attends to i − 1",
+  next: "position i attends to i + 1",
+  first: "every position attends to the first",
+  last: "every position attends to EOS, the end of the source",
+  uniform:
+    "every position attends equally to all positions; the overlap of a uniform row with this one",
+};
+// Colours after Okabe and Ito; dashes distinguish the lines as well. The selected pattern uses the
+// accent colour.
+export const PATTERN_STYLES = {
+  diagonal: ["#d98200", "#ffb000", []],
+  "anti-diagonal": ["#00795a", "#2fd6a5", []],
+  previous: ["#b8478c", "#f08fc4", [6, 3]],
+  next: ["#c0392b", "#ff7b61", [2, 2]],
+  first: ["#7a5c00", "#d9c34a", [6, 3]],
+  last: ["#5b3fc4", "#b7a4ff", [2, 2]],
+  uniform: ["#6b7280", "#c3c8d1", []],
+  aligned: ["#16181d", "#f2f4f7", [1, 3]],
+};
+const HEAD_COLUMNS = [
+  ["name", "head", "attention type, layer.head"],
+  ...PATTERNS.map((name) => [
+    name,
+    name,
+    "Fraction of the attention weights: " + PATTERN_DESCRIPTIONS[name],
+  ]),
+  [
+    "entropy",
+    "entropy",
+    "Entropy of the weights of a row, in nats; 0 means that all weight is on one position",
+  ],
+  [
+    "aligned",
+    "aligned",
+    "Fraction of the attention on the source token that determines this target token",
+  ],
+  [
+    "distance",
+    "distance",
+    "Mean distance of the attention from that token, in positions (earth mover's distance)",
+  ],
+  ["description", "role", "Description of the pattern with the largest fraction of the attention"],
+];
+export const headScoresState = {
+  sort: "name",
+  down: false,
+  kind: "all",
+  head: null,
+  pattern: null,
+  at: null,
+  last: null,
+  timer: null,
+};
+export const columnValue = (head, column) =>
+  PATTERNS.includes(column) ? head.patterns[column] : column === "name" ? 0 : head[column];
+
+export const headRolesSpec = {
+  title: "Head roles",
+  explain:
+    "Fraction of each head's attention on named patterns, measured on held-out sequences. " +
+    "The tick in a cell is the baseline of a uniform row.",
+  request: "away-answer",
+  build(box) {
+    const head = el("tr");
+    for (const [name, text, title] of HEAD_COLUMNS) {
+      const button = el("button", { type: "button", textContent: text, title });
+      button.addEventListener("click", () => {
+        headScoresState.down =
+          headScoresState.sort === name
+            ? !headScoresState.down
+            : !["name", "description", "distance", "entropy"].includes(name);
+        headScoresState.sort = name;
+        redrawView("heads");
+      });
+      head.append(
+        el(
+          "th",
+          {
+            scope: "col",
+            className:
+              name === "description" || name === "name"
+                ? ""
+                : PATTERNS.includes(name)
+                  ? "heads-middle"
+                  : "heads-number",
+          },
+          button,
+        ),
+      );
+      head.lastChild.dataset.column = name;
+    }
+    const pattern = el(
+      "select",
+      { className: "heads-pattern", ariaLabel: "Pattern" },
+      ...PATTERNS.map((name) => new Option(name)),
+    );
+    pattern.addEventListener("change", () => {
+      headScoresState.pattern = pattern.value;
+      redrawView("heads");
+    });
+    const measure = el("button", {
+      type: "button",
+      className: "quiet heads-measure",
+      textContent: "Measure over training",
+      title: "The same scores at up to 24 steps with stored weights; takes some seconds",
+    });
+    measure.addEventListener("click", () =>
+      loadSlowView("heads-over-training", {}, "heads", state.resultByView.heads),
+    );
+    box.append(
+      el(
+        "div",
+        { className: "row" },
+        createSegmentedControl(
+          [
+            ["all", "all"],
+            ["cross", "cross"],
+            ["encoder", "encoder"],
+            ["decoder", "decoder"],
+          ],
+          headScoresState.kind,
+          (value) => {
+            headScoresState.kind = value;
+            redrawView("heads");
+          },
+          "Kind of attention",
+        ),
+        el("span", { className: "hint heads-words" }),
+      ),
+      el(
+        "div",
+        { className: "heads-scroll" },
+        el("table", { className: "heads-table picture" }, el("thead", {}, head), el("tbody")),
+      ),
+      el(
+        "div",
+        { className: "row heads-when" },
+        el("h4", { textContent: "Scores over training" }),
+        measure,
+        el("span", { className: "hint heads-over-words" }),
+      ),
+      el(
+        "div",
+        { className: "heads-two", hidden: true },
+        el(
+          "div",
+          {},
+          el("h4", { className: "heads-chart-title" }),
+          el("canvas", { className: "heads-chart picture", tabIndex: 0 }),
+          el("p", { className: "heads-legend" }),
+          el("p", { className: "caption heads-chart-words" }),
+        ),
+        el(
+          "div",
+          {},
+          el("h4", {}, "All heads: fraction on ", pattern),
+          el("canvas", { className: "heads-map picture" }),
+          el("p", { className: "caption heads-map-words" }),
+        ),
+      ),
+    );
+    const canvas = box.querySelector(".heads-chart");
+    canvas.setAttribute("role", "img");
+    const at = (place) => {
+      headScoresState.at = place;
+      renderHeadHistory();
+    };
+    canvas.addEventListener("pointermove", (event) =>
+      at(canvas.nearest ? canvas.nearest(event.offsetX) : null),
+    );
+    canvas.addEventListener("pointerleave", () => at(null));
+    canvas.addEventListener("blur", () => at(null));
+    canvas.addEventListener("keydown", (event) => {
+      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key],
+        over = headHistory();
+      if (!by || !over) return;
+      event.preventDefault();
+      event.stopPropagation();
+      at(
+        Math.max(
+          0,
+          Math.min(
+            over.steps.length - 1,
+            headScoresState.at === null
+              ? by > 0
+                ? 0
+                : over.steps.length - 1
+              : headScoresState.at + by,
+          ),
+        ),
+      );
+    });
+  },
+  draw(own) {
+    const result = slowResults.get(cacheKey("heads", {}));
+    // In a training run, a later step causes a new request; the current result stays until then.
+    // Dragging the slider causes one request, at the step where it stops.
+    if (
+      !result ||
+      (!result.busy && result.of !== own && (result.error || result.data.step < own.step))
+    ) {
+      clearTimeout(headScoresState.timer);
+      const key = cacheKey("heads", {});
+      headScoresState.timer = setTimeout(
+        () => {
+          if (key === cacheKey("heads", {})) loadSlowView("heads", {}, "heads", own);
+        },
+        result || headScoresState.last ? 250 : 0,
+      );
+    }
+    const data = (result && result.data) || headScoresState.last,
+      stale = !result || !result.data;
+    const words = queryView("heads", ".heads-words");
+    words.classList.toggle("heads-error", Boolean(result && result.error));
+    words.textContent =
+      result && result.error
+        ? formatMessage(result.error)
+        : stale
+          ? "Measuring."
+          : formatMessage(describeSample(data) + ", teacher-forced");
+    queryView("heads", ".heads-table").classList.toggle("heads-stale", stale);
+    if (!data) return;
+    headScoresState.last = data;
+    if (!data.heads.some((head) => head.name === headScoresState.head))
+      headScoresState.head = data.heads.reduce((best, head) =>
+        (head.aligned || 0) > (best.aligned || 0) ? head : best,
+      ).name;
+    renderHeadScores(data);
+    const over = slowResults.get(cacheKey("heads-over-training", {})),
+      hasHistory = /^(run|watch):/.test(state.subject) && state.weightSteps.length > 1;
+    queryView("heads", ".heads-measure").disabled = !hasHistory || Boolean(over && over.busy);
+    queryView("heads", ".heads-over-words").textContent = !hasHistory
+      ? "Only runs store the weights of earlier steps. Train a run and open it here."
+      : !over
+        ? ""
+        : over.busy
+          ? "Measuring."
+          : over.error
+            ? formatMessage(over.error)
+            : formatMessage(
+                pluralize(over.data.steps.length, "step") +
+                  " of " +
+                  over.data.n_steps.toLocaleString("en") +
+                  " stored, " +
+                  describeSample(over.data),
+              );
+    queryView("heads", ".heads-two").hidden = !headHistory();
+    renderHeadHistory();
+  },
+  options: () => ({
+    kind: headScoresState.kind,
+    sort: headScoresState.sort,
+    down: headScoresState.down,
+    head: headScoresState.head,
+  }),
+  take(options) {
+    if (["all", "cross", "encoder", "decoder"].includes(options.kind)) {
+      headScoresState.kind = options.kind;
+      setPressed(queryView("heads", ".choice"), options.kind);
+    }
+    if (HEAD_COLUMNS.some(([name]) => name === options.sort)) {
+      headScoresState.sort = options.sort;
+      headScoresState.down = options.down === true;
+    }
+    if (typeof options.head === "string") headScoresState.head = options.head;
+  },
+  forget() {
+    headScoresState.last = null;
+    headScoresState.head = null;
+    headScoresState.pattern = null;
+  },
+  unpacked: () => ({ ...headScoresState.last, over_training: headHistory() }),
+  rows: () => [
+    ...(headScoresState.last
+      ? headScoresState.last.heads.map((head) =>
+          toScoreRow(
+            headScoresState.last.step,
+            head,
+            (values) => values,
+            head.aligned,
+            head.entropy,
+            {
+              distance: head.distance,
+              pattern: head.description,
+            },
+          ),
+        )
+      : []),
+    ...(headHistory()
+      ? headHistory().steps.flatMap((step, i) =>
+          headHistory().heads.map((head) =>
+            toScoreRow(
+              step,
+              head,
+              (values) => values && values[i],
+              head.aligned[i],
+              head.entropy[i],
+              {},
+            ),
+          ),
+        )
+      : []),
+  ],
+};
+const toScoreRow = (step, head, of, aligned, entropy, more) => ({
+  step,
+  kind: head.kind,
+  layer: head.layer,
+  head: head.head,
+  ...Object.fromEntries(PATTERNS.map((name) => [name, of(head.patterns[name])])),
+  entropy,
+  aligned,
+  ...more,
+});
+export function headHistory() {
+  const over = slowResults.get(cacheKey("heads-over-training", {}));
+  return over && over.data;
+}

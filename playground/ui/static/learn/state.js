@@ -1,0 +1,6 @@
+// What the modules of this tab share.
+export const state = {
+  owner: "",
+  catalog: null,
+  currentSection: "tour",
+};

@@ -1,0 +1,81 @@
+// The elements of one Gradio component: built from a template, and attached when the tab opens.
+import { el } from "./dom.js";
+
+const stylesheets = new Map(); // URL -> a promise of its load event
+function loadStylesheet(url) {
+  if (!stylesheets.has(url.href))
+    stylesheets.set(
+      url.href,
+      new Promise((resolve) => {
+        const link = el("link", { rel: "stylesheet", href: url.href });
+        for (const kind of ["load", "error"]) link.addEventListener(kind, resolve);
+        document.head.append(link);
+      }),
+    );
+  return stylesheets.get(url.href);
+}
+// The root of the template, with functions for the modules of the tab. `gradio` has the properties
+// of the component and `trigger(event, data)`, which sends an event to the server.
+export function createView(template, styleUrls = []) {
+  const root = new DOMParser().parseFromString(template, "text/html").body.firstElementChild;
+  const gradio = { props: {}, trigger: () => {} };
+  const $ = (selector) => root.querySelector(selector);
+  const wholePageLink = $(".open-whole");
+  if (wholePageLink) wholePageLink.href = wholePageUrl();
+
+  // Add a listener that removes itself once this view has left the page.
+  function addViewListener(target, kind, handler) {
+    let wasConnected = false;
+    const onEvent = (event) => {
+      wasConnected ||= root.isConnected;
+      if (root.isConnected) handler(event);
+      else if (wasConnected) target.removeEventListener(kind, onEvent);
+    };
+    target.addEventListener(kind, onEvent);
+  }
+  // Redraw when the size of this view or the page's theme changes, until the view has left the
+  // page.
+  function onResizeOrThemeChange(redraw) {
+    let wasVisible = false;
+    const theme = new MutationObserver(() => {
+      if (root.isConnected) redraw();
+      else if (wasVisible) {
+        theme.disconnect();
+        size.disconnect();
+      }
+    });
+    const size = new ResizeObserver(() => {
+      wasVisible = true;
+      redraw();
+    });
+    size.observe(root);
+    theme.observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  }
+  // Show the view in the element of its component. `onValueChange` receives the component's value
+  // (JSON), now and after each change.
+  async function attach({ element, props, trigger, watch }, onValueChange = () => {}) {
+    Object.assign(gradio, { props, trigger });
+    const commonStyle = new URL("./common.css", import.meta.url);
+    await Promise.all([commonStyle, ...styleUrls].map(loadStylesheet));
+    element.replaceChildren(root);
+    const update = () => {
+      let value;
+      try {
+        value = JSON.parse(gradio.props.value) || {};
+      } catch (error) {
+        return;
+      }
+      onValueChange(value);
+    };
+    watch("value", update);
+    update();
+  }
+  return { root, $, gradio, addViewListener, onResizeOrThemeChange, attach };
+}
+// The address of the whole page with what an embedded view shows.
+function wholePageUrl() {
+  const query = new URLSearchParams(location.search);
+  query.delete("embed");
+  query.delete("__theme");
+  return location.origin + location.pathname + "?" + query;
+}

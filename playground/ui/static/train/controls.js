@@ -1,0 +1,64 @@
+// Controls of the open run.
+import { setMessage } from "../shared/common.js";
+import { runAction } from "./runs.js";
+import { state } from "./state.js";
+import { ACTIVE_STATUSES } from "./status.js";
+import { $, root } from "./view.js";
+
+const LIVE_SETTINGS = { rate: "learning_rate", target: "max_steps" };
+export function renderControls() {
+  const own = state.lastResponse.is_owner && state.modelRef.startsWith("run:"),
+    set = (box, value) => {
+      if (document.activeElement !== box && box.value !== String(value)) box.value = value;
+    };
+  for (const [name, setting] of Object.entries(LIVE_SETTINGS)) {
+    const box = $("." + name);
+    set(box, state.lastResponse[setting] ?? "");
+    box.disabled = !own;
+  }
+  if (own && document.activeElement !== $(".speed") && ACTIVE_STATUSES.includes(state.status))
+    set($(".speed"), state.lastResponse.speed || 0);
+  $(".resume-here").hidden = !own || !["stopped", "failed", "done"].includes(state.status);
+  $(".resume-here").textContent = state.status === "done" ? "Train longer" : "Resume";
+  $(".speed").title = "Slow motion shows single steps. New runs start at this speed.";
+  $(".keep").hidden =
+    !own || !["training", "paused"].includes(state.status) || !state.lastResponse.has_worker;
+  $(".share").disabled = !state.modelRef || state.status === "not-found";
+  $(".saved").hidden = !own;
+}
+
+export async function sendCommand(command) {
+  if (!state.lastResponse.is_owner) return;
+  const words = { pause: "Pausing", resume: "Resuming", stop: "Stopping and saving" }[command];
+  if (words && ACTIVE_STATUSES.includes(state.status)) $(".status-text").textContent = words;
+  await runAction({ do: command });
+}
+
+export function initControls() {
+  for (const [name, setting] of Object.entries(LIVE_SETTINGS))
+    $("." + name).addEventListener("change", async (event) => {
+      const box = event.target,
+        reply = box.value.trim()
+          ? await runAction({ do: "change", setting, value: Number(box.value) })
+          : {};
+      if (reply.error || !box.value.trim()) box.value = state.lastResponse[setting];
+    });
+  $(".speed").addEventListener("change", (event) => {
+    if (state.lastResponse.is_owner && ACTIVE_STATUSES.includes(state.status))
+      runAction({ do: "change", setting: "speed", value: Number(event.target.value) });
+  });
+  $(".resume-here").addEventListener("click", () =>
+    runAction({ do: state.status === "done" ? "extend" : "resume" }),
+  );
+  $(".keep").addEventListener("click", async () => {
+    const reply = await runAction({ do: "keep" });
+    if (!reply.error)
+      setMessage(
+        $(".hand-note"),
+        state.status === "paused"
+          ? "Checkpoint of step " + state.lastResponse.step + " kept."
+          : "Saving a checkpoint of this step; it will appear under Checkpoints of this run.",
+      );
+  });
+  root.addEventListener("command", (event) => sendCommand(event.detail));
+}

@@ -1,0 +1,54 @@
+import { NO_RESPONSE, request, requestWithRetry, setMessage } from "../shared/common.js";
+import { renderAnswer } from "./samples.js";
+import { state } from "./state.js";
+import { $ } from "./view.js";
+
+export async function predict() {
+  const text = $(".sequence").value,
+    requestId = ++state.predictRequestId,
+    step = state.viewedStep;
+  state.predictedAt = Date.now();
+  if (!text.trim()) {
+    $(".answer").replaceChildren();
+    setMessage($(".try-note"), "");
+    $(".sequence").removeAttribute("aria-invalid");
+    return;
+  }
+  // without weights; the prediction runs once a snapshot arrives
+  if (!state.displayedSnapshot) return;
+  const send = async () => {
+    try {
+      return await request("runs/predict", {
+        owner: state.owner,
+        subject: state.modelRef,
+        text,
+        ...(step === null ? {} : { step }),
+      });
+    } catch (error) {
+      return { error: NO_RESPONSE, again: true };
+    }
+  };
+  const reply = await requestWithRetry(
+    send,
+    () => requestId === state.predictRequestId,
+    (error) => setMessage($(".try-note"), error),
+  );
+  if (requestId !== state.predictRequestId) return;
+  setMessage(
+    $(".try-note"),
+    reply.error ||
+      [step !== null && "with the weights of step " + reply.step.toLocaleString("en"), reply.note]
+        .filter(Boolean)
+        .join("; "),
+    reply.error ? "error" : "",
+  );
+  if (reply.error) {
+    $(".answer").replaceChildren();
+    if (!reply.again) $(".sequence").setAttribute("aria-invalid", "true");
+  } else {
+    $(".sequence").removeAttribute("aria-invalid");
+    reply.target
+      ? renderAnswer($(".answer"), reply.prediction, reply.target)
+      : $(".answer").replaceChildren(reply.prediction.join(" "));
+  }
+}

@@ -1,0 +1,155 @@
+import {
+  formatMessage,
+  NO_RESPONSE,
+  request,
+  setMessage,
+  sleepWhileHidden,
+} from "../shared/common.js";
+import { fetchOverlays, renderLegend } from "./overlays.js";
+import { pollNow } from "./poller.js";
+import { scheduleRender } from "./rendering.js";
+import { renderRuns } from "./run_list.js";
+import { renderCheckpoints } from "./saved_checkpoints.js";
+import { state } from "./state.js";
+import { ACTIVE_STATUSES, overlays } from "./status.js";
+import { $, root } from "./view.js";
+
+let checkpoints = [],
+  listing = null,
+  nextListAt = 0;
+export const isAvailable = (s) => availableModels().includes(s);
+export const availableModels = () => [
+  ...state.runs.filter((r) => !r.deleted).map((r) => r.subject),
+  ...checkpoints.map((c) => c.subject),
+];
+
+// Send an action on a run to the server. Its message appears beside the control: at the open run,
+// or at the list.
+export async function runAction(
+  payload,
+  ref = state.modelRef,
+  box = ref === state.modelRef ? $(".hand-note") : $(".runs-note"),
+) {
+  let reply,
+    lost = false;
+  try {
+    reply = await request("runs/action", { owner: state.owner, subject: ref, ...payload });
+    pollNow();
+  } catch (error) {
+    reply = { error: NO_RESPONSE };
+    lost = true;
+  }
+  setMessage(
+    box,
+    reply.error ? reply.error[0].toUpperCase() + reply.error.slice(1) + "." : "",
+    "error",
+  );
+  if (lost) box.dataset.lost = "yes";
+  refreshRuns();
+  return reply;
+}
+
+export async function fetchDetails(ref) {
+  try {
+    return await request("runs/details", { owner: state.owner, subject: ref });
+  } catch (error) {
+    return { error: NO_RESPONSE };
+  }
+}
+
+// ---- the list
+export async function loadRuns() {
+  let response;
+  try {
+    response = await request("runs/list", { owner: state.owner });
+  } catch (error) {
+    return false;
+  }
+  state.runs = response.runs;
+  checkpoints = response.checkpoints;
+  state.serverNow = response.now;
+  state.maxActiveRuns = response.slots;
+  if ($(".storage-note").textContent !== response.storage_message)
+    $(".storage-note").textContent = response.storage_message;
+  $(".device").textContent = formatMessage(response.device);
+  $(".home-note").textContent = response.note;
+  $(".home-note").hidden = !response.note;
+  renderModelSelect();
+  renderRuns();
+  const missing = [...overlays.keys()].filter(
+    (s) => !state.runs.some((r) => r.subject === s && !r.deleted),
+  );
+  if (missing.length) {
+    missing.forEach((s) => overlays.delete(s));
+    renderLegend();
+    scheduleRender();
+  }
+  return true;
+}
+export function refreshRuns() {
+  nextListAt = 0;
+}
+export async function pollRuns() {
+  while (root.isConnected) {
+    if (Date.now() >= nextListAt && state.owner) {
+      nextListAt =
+        Date.now() +
+        (document.hidden
+          ? 10000
+          : state.runs.some((r) => ACTIVE_STATUSES.includes(r.status) && r.status !== "paused")
+            ? 1500
+            : 4000);
+      await loadRuns();
+      await fetchOverlays();
+      if (
+        $(".saved").open &&
+        state.lastResponse.is_owner &&
+        state.renderedCheckpoints !== state.modelRef + state.lastResponse.checkpoint_version
+      )
+        await renderCheckpoints();
+    }
+    const wasHidden = document.hidden;
+    // A hidden page keeps polling, so that the server does not treat its owner as inactive.
+    await sleepWhileHidden(150, 10000);
+    if (wasHidden && !document.hidden) refreshRuns();
+  }
+}
+
+// The selector of the open model.
+export function renderModelSelect() {
+  const select = $(".subject"),
+    visibleRuns = state.runs.filter(
+      (r) => !r.deleted && (!r.hidden || r.subject === state.modelRef),
+    );
+  const signature = JSON.stringify([
+    visibleRuns.map((r) => [r.subject, r.name]),
+    checkpoints,
+    state.modelRef.startsWith("watch:") && [state.modelRef, state.lastResponse.name],
+  ]);
+  if (select.dataset.signature !== signature) {
+    select.dataset.signature = signature;
+    const group = (label, options) => {
+      const box = document.createElement("optgroup");
+      box.label = label;
+      box.append(...options.map(([value, text]) => new Option(text, value)));
+      return box;
+    };
+    select.replaceChildren(
+      ...[
+        state.modelRef.startsWith("watch:") &&
+          group("Shared with you", [[state.modelRef, state.lastResponse.name || "a run"]]),
+        visibleRuns.length &&
+          group(
+            "Your runs",
+            visibleRuns.map((r) => [r.subject, r.name]),
+          ),
+        checkpoints.length &&
+          group(
+            "Checkpoints that come with the playground",
+            checkpoints.map((c) => [c.subject, c.name + ": " + c.about]),
+          ),
+      ].filter(Boolean),
+    );
+  }
+  if (select.value !== state.modelRef) select.value = state.modelRef;
+}

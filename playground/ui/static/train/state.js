@@ -1,0 +1,32 @@
+// What the modules of this tab share.
+export const state = {
+  // The open model and its state.
+  owner: "",
+  modelRef: "",
+  linkedModel: "",
+  defaultModel: "",
+  pollGeneration: 0,
+  isFresh: true,
+  metricCurve: undefined,
+  evaluations: undefined,
+  pointCount: undefined,
+  lastResponse: {},
+  status: "opening",
+  probeInfo: undefined,
+  latestSnapshot: undefined,
+  scores: undefined,
+  weightSteps: [],
+  displayedSnapshot: null,
+  viewedStep: null, // the displayed snapshot, and the earlier step selected on the timeline
+  selectedKind: "cross",
+  selectedHead: [0, 0],
+  selectedMetric: "loss",
+  hoverStep: null,
+  hoverCell: null,
+  predictRequestId: 0,
+  predictedAt: 0,
+  runs: [],
+  serverNow: 0,
+  maxActiveRuns: 0,
+  renderedCheckpoints: "",
+};
