@@ -36,7 +36,7 @@ PRESETS = {
     "one-head": Preset(
         "One head",
         "One layer with one head: small enough to interpret every figure.",
-        {"n_layers": 1, "n_heads": 1, "max_steps": 600, "lr_decay_steps": 600},
+        {**ARCHITECTURES["transformer"].overrides, "n_layers": 1, "n_heads": 1},
     ),
     "paper": Preset(
         "The paper",
