@@ -94,13 +94,13 @@ def test_the_shipped_one_head_model_falls_from_all_right_to_chance(one_head):
 
 
 @pytest.mark.parametrize("how", METHODS)
-def test_shipped_model_has_a_cross_head_with_large_ablation_drop(shipped, how):
-    worst = max(
-        (shipped.ablate([head], how) for head in all_heads(shipped.model.config, "cross")),
-        key=lambda effect: effect.exact_match_drop,
-    )
-    assert worst.baseline.exact_match > 0.995
-    assert worst.exact_match_drop > {"zero": 0.5, "mean": 0.4}[how]
+def test_shipped_model_fails_without_cross_attention_but_not_without_one_head(shipped, how):
+    heads = all_heads(shipped.model.config, "cross")
+    together = shipped.ablate(heads, how)
+    assert together.baseline.exact_match > 0.995
+    assert together.exact_match_drop > 0.9
+    # its cross-attention heads have the same pattern, so the others replace a single one
+    assert all(shipped.ablate([head], how).exact_match_drop < 0.2 for head in heads)
 
 
 def test_a_ranking_begins_with_what_the_right_answer_misses_most(mixed):

@@ -134,7 +134,7 @@ def test_a_head_with_two_places_to_look_at_is_given_no_pattern(task, flat):
 def test_the_page_and_the_table_of_the_command_line_name_heads_alike(mixed):
     page = {row["name"]: row["best"] for row in rendered(mixed, "heads")["heads"]}
     assert {row["name"]: row["best"] for row in head_table(score_heads(mixed))} == page
-    assert "uniform" in page.values()
+    assert len(set(page.values())) > 1
 
 
 def test_scores_over_training_show_when_a_head_became_the_reversing_one(small_run, ages, tmp_path):
