@@ -21,8 +21,9 @@ from playground.runs.inspector_client import retryable
 from playground.runs.metric_series import MetricSeries
 from playground.runs.model_ref import non_negative_int, resolve_checkpoint, resolve_run
 from playground.runs.registry import Registry
+from playground.runs.replay import load_replay
 from playground.runs.run import Run
-from playground.runs.weight_history import read_lines
+from playground.runs.weight_history import nearest_step, read_lines
 
 from .client import resolve_client
 from .routes import ROUTE_PREFIX, Handler
@@ -82,6 +83,7 @@ async def poll_model(
         points = await asyncio.to_thread(
             load_metric_series, folder, (folder / "config.json").stat().st_mtime_ns
         )
+        recorded_steps = list(await asyncio.to_thread(load_replay, folder))
     except (CheckpointError, OSError) as error:
         return NOT_FOUND_RESPONSE | {"message": str(error)}
     return snapshot_fields | {
@@ -96,7 +98,7 @@ async def poll_model(
         "series_id": 0,
         "points": points.delta_since(0),
         "latest": points.latest(),
-        "weight_steps": [],
+        "weight_steps": recorded_steps,
         "snapshot_version": 1,
         "scores": manifest.scores,
         "changes": [],
@@ -125,10 +127,15 @@ def load_metric_series(folder: Path, modified_ns: int) -> MetricSeries:
 async def snapshot(
     registry: Registry, payload: object, request: Request | None = None
 ) -> dict[str, Any]:
-    """Return the snapshot of a run at an earlier step."""
+    """Return the snapshot of a run, or of a recorded checkpoint, at an earlier step."""
     run, is_owner = resolve_run(registry, payload)
-    if run is None or not isinstance(payload, dict):
+    if not isinstance(payload, dict):
         return {"error": "this run is no longer on the server"}
+    if run is None:
+        folder = await asyncio.to_thread(resolve_checkpoint, registry, payload)
+        return await asyncio.to_thread(
+            _recorded_snapshot, folder, non_negative_int(payload.get("step"))
+        )
     await _read_from_disk(run)
     return await await_result(
         registry.snapshot_at(
@@ -136,6 +143,18 @@ async def snapshot(
         ),
         request=request,
     )
+
+
+def _recorded_snapshot(folder: Path | None, step: int) -> dict[str, Any]:
+    """Return the recorded snapshot of a checkpoint that is nearest to `step`."""
+    if folder is None:
+        return {"error": "this run is no longer on the server"}
+    try:
+        replay = load_replay(folder)
+    except (CheckpointError, OSError) as error:
+        return {"error": str(error)}
+    nearest = nearest_step(list(replay), step)
+    return {"error": "this checkpoint has no history"} if nearest is None else replay[nearest]
 
 
 async def predict(
@@ -157,9 +176,14 @@ async def predict(
     folder = await asyncio.to_thread(resolve_checkpoint, registry, payload)
     if folder is None:
         return {"error": "no model is open; train one, or choose a checkpoint above"}
-    return await await_result(
+    response = await await_result(
         registry.inspector.request("predict", folder, text, client=client), request=request
     )
+    if step is not None and "note" in response:
+        # A replay has no weights, so the prediction is always that of the last step.
+        notes = [response["note"], "predicted with the weights of the last step"]
+        response = response | {"note": "; ".join(filter(None, notes))}
+    return response
 
 
 async def overlay_curves(

@@ -94,7 +94,7 @@ def test_the_shipped_one_head_model_falls_from_all_right_to_chance(one_head):
 
 
 @pytest.mark.parametrize("how", METHODS)
-def test_shipped_model_fails_without_cross_attention_but_not_without_one_head(shipped, how):
+def test_shipped_model_needs_cross_attention_but_no_single_head(shipped, how):
     heads = all_heads(shipped.model.config, "cross")
     together = shipped.ablate(heads, how)
     assert together.baseline.exact_match > 0.995

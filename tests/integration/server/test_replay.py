@@ -1,0 +1,47 @@
+"""The slider of a bundled checkpoint: recorded snapshots through the routes of the live view."""
+
+import shutil
+
+import pytest
+
+from playground.runs.registry import Registry
+from playground.runs.replay import REPLAY_FILE, load_replay
+from playground.server.live_api import live_handlers
+from tests.support.app_server import ROOT
+from tests.support.coroutines import run_in_thread
+
+REVERSE = {"subject": "checkpoint:reverse-one-head"}
+
+
+@pytest.fixture(scope="module")
+def handlers(tmp_path_factory):
+    root = tmp_path_factory.mktemp("checkpoints")
+    shutil.copytree(ROOT / "checkpoints/reverse-one-head", root / "reverse-one-head")
+    shutil.copytree(ROOT / "checkpoints/reverse-one-head", root / "plain")
+    (root / "plain" / REPLAY_FILE).unlink()
+    registry = Registry(root)
+    registry.inspector.request("warm", {}).result(120)
+    routes = live_handlers(registry)
+    yield lambda name, payload: run_in_thread(routes[name](payload, None))
+    registry.shutdown()
+
+
+@pytest.mark.smoke
+def test_a_bundled_checkpoint_has_the_snapshots_of_its_training(handlers):
+    replay = load_replay(ROOT / "checkpoints/reverse-one-head")
+    assert handlers("runs/poll", REVERSE)["weight_steps"] == list(replay)
+    for step, nearest in ((0, 0), (21, 20), (10_000, 200)):
+        assert handlers("runs/snapshot", REVERSE | {"step": step}) == replay[nearest]
+
+
+def test_a_prediction_at_an_earlier_step_uses_the_last_weights_and_states_it(handlers):
+    for step, note in ((None, ""), (5, "predicted with the weights of the last step")):
+        response = handlers("runs/predict", REVERSE | {"text": "3 1 4", "step": step})
+        assert (response["prediction"], response["note"]) == (["4", "1", "3"], note)
+
+
+def test_a_checkpoint_without_a_replay_has_no_history(handlers):
+    plain = {"subject": "checkpoint:plain"}
+    assert handlers("runs/poll", plain)["weight_steps"] == []
+    assert "no history" in handlers("runs/snapshot", plain | {"step": 3})["error"]
+    assert "no longer" in handlers("runs/snapshot", {"subject": "run:x", "step": 3})["error"]
