@@ -34,7 +34,7 @@ def test_a_bundled_checkpoint_has_the_snapshots_of_its_training(handlers):
         assert handlers("runs/snapshot", REVERSE | {"step": step}) == replay[nearest]
 
 
-def test_a_prediction_at_an_earlier_step_uses_the_last_weights_and_states_it(handlers):
+def test_a_prediction_at_an_earlier_step_uses_the_last_weights(handlers):
     for step, note in ((None, ""), (5, "predicted with the weights of the last step")):
         response = handlers("runs/predict", REVERSE | {"text": "3 1 4", "step": step})
         assert (response["prediction"], response["note"]) == (["4", "1", "3"], note)
